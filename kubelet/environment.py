@@ -14,6 +14,7 @@ from kubelet.util import env as envutil
 from pkg import features, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.runtime import codec
 from pkg.util import expansion, securejoin
 from pkg.volume import util as volumeutil
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _SHOWN = 100
 # Bytes that the kernel counts for each variable beside its text.
 _POINTER = 8
+# Bytes of all files that variables of one environment are read from.
+MAX_FILES = 16 << 20
 
 
 class Variables:
@@ -63,6 +66,16 @@ def _length(name: str, value: str) -> int:
     return len(name.encode(errors="surrogatepass")) + len(value.encode(errors="surrogatepass")) + 2
 
 
+def _last_of_each(sources: Iterable[v1.EnvFromSource]) -> Iterable[v1.EnvFromSource]:
+    """Without those that come again: what they set is set again. A spec may name one config map thousands of times."""
+    found: dict[bytes, v1.EnvFromSource] = {}
+    for source in sources:
+        key = codec.encode_json(source)
+        found.pop(key, None)
+        found[key] = source
+    return found.values()
+
+
 class APIObjects:
     """The config maps and secrets of one namespace, each read once for one environment.
 
@@ -79,7 +92,7 @@ class APIObjects:
 
     def set_from_sources(self, sources: Iterable[v1.EnvFromSource], env: Variables) -> None:
         """Set the variables that envFrom stands for; of equal names the last counts."""
-        for source in sources:
+        for source in _last_of_each(sources):
             if (config_map := source.config_map_ref) is not None:
                 for key, value in (self._config_map(config_map.name, config_map.optional) or {}).items():
                     env.set(source.prefix + key, value)
@@ -141,7 +154,54 @@ class APIObjects:
             raise ValueError(f"value of key {key} in Secret {self._namespace}/{name} is not UTF-8 text") from err
 
 
-def _parse_env_in_root(root: str, path: str, key: str) -> str:
+class Files:
+    """The files of a pod's volumes, each read once for one environment, of which thousands of variables may name it."""
+
+    def __init__(self, pod: v1.Pod, pod_volumes: kubecontainer.VolumeMap) -> None:
+        self._pod = pod
+        self._pod_volumes = pod_volumes
+        # Those that were read, by the host's path of the volume and the path there; and their bytes.
+        self._files: dict[tuple[str, str], envutil.EnvFile] = {}
+        self._size = 0
+
+    def value(self, selector: v1.FileKeySelector) -> str | None:
+        """The variable in a file of one of the pod's volumes; None if it is not there, and need not be.
+
+        Raises ValueError.
+        """
+        if not features.feature_gate.enabled(features.ENV_FILES):
+            return ""
+        volume = self._pod_volumes.get(selector.volume_name)
+        if volume is None or volume.mounter is None:
+            raise ValueError(f'cannot find the volume "{selector.volume_name}" referenced by FileKeyRef')
+        try:
+            host_path = volumeutil.get_path(volume.mounter)
+        except ValueError as err:
+            raise ValueError(f'failed to get host path for volume "{selector.volume_name}": {err}') from err
+        path = os.path.join(host_path, selector.path)
+        try:
+            value = self._file(host_path, selector.path).get(selector.key)
+        except (OSError, ValueError) as err:
+            klog.error_s(err, "Failed to parse env file", pod=klog.kobj(self._pod), path=path)
+            # What is wrong with it tells of the node's files.
+            raise ValueError("couldn't parse env file") from err
+        if value:
+            return value
+        if selector.optional:
+            return None
+        raise ValueError(f'environment variable key "{selector.key}" not found in file "{path}"')
+
+    def _file(self, root: str, path: str) -> envutil.EnvFile:
+        file = self._files.get((root, path))
+        if file is None:
+            file = self._files[root, path] = _parse_env_in_root(root, path)
+            self._size += file.size
+            if self._size > MAX_FILES:
+                raise ValueError(f"environment variable files are larger than {MAX_FILES} bytes together")
+        return file
+
+
+def _parse_env_in_root(root: str, path: str) -> envutil.EnvFile:
     """The file is whatever a container has put there, and may be another one at any moment.
 
     DIVERGES: Go resolves the path and then opens the result. A container that replaces a directory by a link between
@@ -149,34 +209,6 @@ def _parse_env_in_root(root: str, path: str, key: str) -> str:
     """
     handle = securejoin.open_joined(root, path)
     try:
-        return envutil.parse_env(f"/proc/self/fd/{handle}", key)
+        return envutil.parse_env(f"/proc/self/fd/{handle}")
     finally:
         os.close(handle)
-
-
-def file_value(selector: v1.FileKeySelector, pod: v1.Pod, pod_volumes: kubecontainer.VolumeMap) -> str | None:
-    """The variable in a file of one of the pod's volumes; None if it is not there, and need not be.
-
-    Raises ValueError or OSError.
-    """
-    if not features.feature_gate.enabled(features.ENV_FILES):
-        return ""
-    volume = pod_volumes.get(selector.volume_name)
-    if volume is None or volume.mounter is None:
-        raise ValueError(f'cannot find the volume "{selector.volume_name}" referenced by FileKeyRef')
-    try:
-        host_path = volumeutil.get_path(volume.mounter)
-    except ValueError as err:
-        raise ValueError(f'failed to get host path for volume "{selector.volume_name}": {err}') from err
-    path = os.path.join(host_path, selector.path)
-    try:
-        value = _parse_env_in_root(host_path, selector.path, selector.key)
-    except (OSError, ValueError) as err:
-        klog.error_s(err, "Failed to parse env file", pod=klog.kobj(pod), path=path)
-        # What is wrong with it tells of the node's files.
-        raise ValueError("couldn't parse env file") from err
-    if value:
-        return value
-    if selector.optional:
-        return None
-    raise ValueError(f'environment variable key "{selector.key}" not found in file "{path}"')

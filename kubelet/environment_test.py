@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from framework import memory
 
 from kubelet import container as kubecontainer
-from kubelet import standalone
+from kubelet import environment, standalone
 from kubelet import types as kubetypes
 from kubelet.configmap.testing import FakeManager as FakeConfigMapManager
 from kubelet.kubelet_build import build_change_detection
@@ -154,6 +156,17 @@ def test_the_last_source_counts(test_kubelet: TestKubelet) -> None:
     assert variables(test_kubelet, sources=[all_of_secret(), all_of_map()])["REPLACE"] == "from-map"
 
 
+def test_source_that_comes_again_is_taken_once(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two that take turns the last still counts."""
+    secrets: Any = test_kubelet.kubelet.secret_manager
+    secrets.secrets["ns", "settings"].data = {"REPLACE": b"from-secret"}
+    expected = variables(test_kubelet, sources=[all_of_secret(), all_of_map()])
+    setting = mock.Mock(side_effect=environment.Variables.set)
+    monkeypatch.setattr(environment.Variables, "set", lambda *args: setting(*args))
+    assert variables(test_kubelet, sources=[all_of_map(), all_of_secret()] * 50 + [all_of_map()]) == expected
+    assert setting.call_count < 10
+
+
 def test_each_object_is_read_once(test_kubelet: TestKubelet) -> None:
     variables(test_kubelet, of_map("REPLACE"), of_map("LITERAL"), sources=[all_of_map(), all_of_map(prefix="p")])
     manager: Any = test_kubelet.kubelet.config_map_manager
@@ -230,13 +243,35 @@ def test_directory_that_becomes_a_link_leads_to_no_file_of_the_node(
     (tmp_path / "app.env").write_text("A='of the node'\n")
     parse_env = env.parse_env
 
-    def swap(path: str, key: str) -> str:
+    def swap(path: str) -> env.EnvFile:
         (tmp_path / "volume/d").rename(tmp_path / "volume/moved")
         (tmp_path / "volume/d").symlink_to("..")
-        return parse_env(path, key)
+        return parse_env(path)
 
     monkeypatch.setattr(env, "parse_env", swap)
     assert variables(test_kubelet, of_file("A", "d/app.env"), volumes=volumes) == {"FILE": "inside"}
+
+
+def test_each_file_is_read_once(
+    test_kubelet: TestKubelet, volumes: kubecontainer.VolumeMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse_env = mock.Mock(side_effect=env.parse_env)
+    monkeypatch.setattr(env, "parse_env", parse_env)
+    given = of_file("A"), of_file("C", optional=True), of_file("B")
+    assert variables(test_kubelet, *given, volumes=volumes) == {"FILE": "$(A)"}
+    assert parse_env.call_count == 1
+
+
+def test_files_are_too_large_together(
+    test_kubelet: TestKubelet, volumes: kubecontainer.VolumeMap, tmp_path: Path, log: io.StringIO
+) -> None:
+    for number in range(17):
+        (tmp_path / f"volume/{number}").write_text("A='1'\n" + ("#" * 64_000 + "\n") * 16)
+    files = [of_file("A", str(number)) for number in range(17)]
+    assert variables(test_kubelet, *files[:16], volumes=volumes) == {"FILE": "1"}
+    with pytest.raises(ValueError, match=r"^couldn't parse env file$"):
+        variables(test_kubelet, *files, volumes=volumes)
+    assert "larger than 16777216 bytes together" in log.getvalue()
 
 
 def test_files_are_not_read_with_the_gate_off(test_kubelet: TestKubelet, volumes: kubecontainer.VolumeMap) -> None:

@@ -180,6 +180,7 @@ class KubeletPods(KubeletLogs):
             raise ValueError("services have not yet been read at least once, cannot construct envvars")
         service_env = self.get_service_env_var_map(pod.metadata.namespace, pod.spec.enable_service_links)
         objects = environment.APIObjects(pod.metadata.namespace, self.config_map_manager, self.secret_manager)
+        files = environment.Files(pod, pod_volumes)
         env = environment.Variables()
         objects.set_from_sources(container.env_from, env)
         mapping = expansion.mapping_func_for(env.values, service_env)
@@ -190,7 +191,7 @@ class KubeletPods(KubeletLogs):
                 continue
             if (source := variable.value_from) is not None:
                 if source.file_key_ref is not None:
-                    value = environment.file_value(source.file_key_ref, pod, pod_volumes)
+                    value = files.value(source.file_key_ref)
                 else:
                     value = self._env_var_source_value(ctx, source, pod, container, pod_ip, pod_ips, objects)
             if value is not None:

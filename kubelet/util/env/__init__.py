@@ -3,6 +3,6 @@
 Go: pkg/kubelet/util/env
 """
 
-from kubelet.util.env.env_util import parse_env
+from kubelet.util.env.env_util import EnvFile, parse_env
 
-__all__ = ["parse_env"]
+__all__ = ["EnvFile", "parse_env"]

@@ -1,4 +1,4 @@
-"""Reads one variable from a file of assignments, KEY='value', of which a shell would make the same.
+"""Reads variables from a file of assignments, KEY='value', of which a shell would make the same.
 
 Go: pkg/kubelet/util/env/env_util.go
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from pkg.util import regularfile
@@ -18,24 +19,50 @@ MAX_LINE = 64 * 1024
 MAX_FILE = 1 << 20
 
 
-def parse_env(env_file_path: str, key: str) -> str:
-    """The value of key, "" if the file does not have it.
+@dataclass(frozen=True, slots=True)
+class EnvFile:
+    """The assignments of a file up to its first fault; of equal names the first counts."""
 
-    A value stands in single quotes and may go over several lines; blank lines and comments are left out.
-    Raises OSError, and ValueError that names the line, for faults up to the variable that is asked for.
+    values: dict[str, str]
+    fault: ValueError | None
+    # Bytes that were read.
+    size: int
+
+    def get(self, key: str) -> str:
+        """The value of key, "" if the file does not have it. Raises the fault if that comes before it."""
+        value = self.values.get(key)
+        if value is None and self.fault is not None:
+            raise self.fault
+        return value or ""
+
+
+def parse_env(env_file_path: str) -> EnvFile:
+    """Read the assignments of a file.
+
+    A value stands in single quotes and may go over several lines; blank lines and comments are left out. The fault is
+    a ValueError that names the line. Raises OSError.
+    DIVERGES: Go reads up to the one variable that is asked for, and so the file anew for each of thousands.
     """
+    values: dict[str, str] = {}
+    fault: ValueError | None = None
     with _open(env_file_path) as file:
         lines = _Lines(file)
-        for line in lines:
-            text = line.lstrip(_BLANKS)
-            if not text or text.startswith("#"):
-                continue
-            name, rest = _split(text, lines.number)
-            # As a shell has it, the assignment ends before a blank.
-            value = "" if rest.startswith((" ", "\t")) else _quoted_value(rest, lines)
-            if name == key:
-                return value
-    return ""
+        try:
+            for name, value in _assignments(lines):
+                values.setdefault(name, value)
+        except ValueError as err:
+            fault = err
+        return EnvFile(values, fault, lines.size)
+
+
+def _assignments(lines: _Lines) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        text = line.lstrip(_BLANKS)
+        if not text or text.startswith("#"):
+            continue
+        name, rest = _split(text, lines.number)
+        # As a shell has it, the assignment ends before a blank.
+        yield name, "" if rest.startswith((" ", "\t")) else _quoted_value(rest, lines)
 
 
 def _open(path: str) -> BinaryIO:
@@ -45,12 +72,12 @@ def _open(path: str) -> BinaryIO:
 
 
 class _Lines:
-    """The lines of a file without their ends, and the number of the last one given out."""
+    """The lines of a file without their ends, the number of the last one, and how many bytes were read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.number = 0
         self._file = file
-        self._size = 0
+        self.size = 0
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -60,8 +87,8 @@ class _Lines:
         if not line:
             raise StopIteration
         self.number += 1
-        self._size += len(line)
-        if self._size > MAX_FILE:
+        self.size += len(line)
+        if self.size > MAX_FILE:
             raise ValueError(f"environment variable file is larger than {MAX_FILE} bytes")
         if len(line) > MAX_LINE:
             raise ValueError(f"line {self.number} of the environment variable file is too long")

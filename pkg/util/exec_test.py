@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -34,16 +34,24 @@ def test_command_that_takes_too_long_is_killed(script: str) -> None:
     assert open_files() <= before
 
 
-@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 def test_program_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    spared: list[int] = []
-    kill = os.killpg
-    monkeypatch.setattr(os, "killpg", lambda group, number: spared.append(group))
-    monkeypatch.setattr(utilexec, "_KILL_WAIT", 0.1)
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Program(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            started.append(self)
+
     before = open_files()
-    with pytest.raises(utilexec.ProgramError, match="deadline exceeded"):
-        utilexec.run_program(["sleep", "30"], os.environ, None, 0.1, 1000)
-    kill(spared[0], signal.SIGKILL)  # Raises when nothing of it is left.
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", Program)
+        patch.setattr(os, "killpg", lambda group, number: None)
+        patch.setattr(utilexec, "_KILL_WAIT", 0.1)
+        with pytest.raises(utilexec.ProgramError, match="deadline exceeded"):
+            utilexec.run_program(["sleep", "30"], os.environ, None, 0.1, 1000)
+    assert started[0].poll() is None
+    started[0].kill()
+    started[0].wait()
     assert open_files() <= before
 
 

@@ -98,8 +98,8 @@ def _copy_classes(classes: Path) -> None:
         (classes / name).mkdir(parents=True)
 
 
-def using(name: str) -> Manifest:
-    source = {"targetPortal": "127.0.0.1:3260", "iqn": IQN, "lun": 0, "fsType": "ext4"}
+def using(name: str, portal: str = "127.0.0.1:3260") -> Manifest:
+    source = {"targetPortal": portal, "iqn": IQN, "lun": 0, "fsType": "ext4"}
     main = sleeper(volumeMounts=[{"name": "v", "mountPath": "/v"}])
     return pod(name, main, volumes=[{"name": "v", "iscsi": source}], securityContext={"fsGroup": 2000})
 
@@ -138,3 +138,20 @@ def test_kubelet_that_comes_back_logs_out_of_what_it_finds(kubelet: KubeletProce
     kubelet.remove("second")
     kubelet.start()
     wait_until_gone(kubelet, "second")
+
+
+def test_disk_of_a_portal_without_a_port_stays_when_the_kubelet_comes_back(
+    kubelet: KubeletProcess, cri: CRIClient, folder: Path
+) -> None:
+    """What is found on the disk tells the portal with its port."""
+    kubelet.write(using("third", "127.0.0.1"))
+    assert seen(kubelet, cri, "third", "ls /v") == "kept\nlost+found\n"
+    kubelet.kill()
+    before = len(lines_of(folder / "log"))
+    kubelet.start()
+    kubelet.wait_for_log("Reconstructed volume is wanted by another name")
+    assert seen(kubelet, cri, "third", "touch /v/more; ls /v") == "kept\nlost+found\nmore\n"
+    kubelet.remove("third")
+    wait_until_gone(kubelet, "third")
+    changes = [line.split()[-3] for line in lines_of(folder / "log")[before:] if "-T" in line and "update" not in line]
+    assert changes == ["--logout", "delete"], "only when its pod is gone"

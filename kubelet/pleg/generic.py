@@ -514,6 +514,9 @@ class GenericPLEG:
             if not self._event_channel.try_send(event):
                 metrics.PLEG_DISCARD_EVENTS.inc()
                 klog.error_s(None, "Event channel is full, discard this relist() cycle event")
+                if pod is not None:
+                    # DIVERGES: one pod's events can fill the channel. In Go another pod then waits for its next resync.
+                    self.request_reinspect(pid)
             if event.type is CONTAINER_DIED and event.data in exit_codes:
                 klog.v(2).info_s(
                     "Generic (PLEG): container finished",

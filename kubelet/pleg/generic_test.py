@@ -165,6 +165,17 @@ def test_event_channel_full() -> None:
     h.pleg.stop()
 
 
+def test_pod_that_was_not_told_of_is_synced_with_the_next_relist() -> None:
+    h = Harness(channel_size=4)
+    h.runtime.set_pods(
+        make_pod("large", [container(f"c{i}", RUNNING) for i in range(6)]), make_pod("other", [container("c", RUNNING)])
+    )
+    assert [pod for pod, _, _ in h.relist()] == ["large"] * 4
+    assert sorted(h.relist()) == [("large", "PodSync", None), ("other", "PodSync", None)]
+    assert h.relist() == []
+    h.pleg.stop()
+
+
 @pytest.mark.parametrize("relists", [1, 3])
 def test_detecting_container_deaths(h: Harness, relists: int) -> None:
     h.runtime.set_pods(

@@ -9,9 +9,9 @@ import copy
 import datetime
 import enum
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kubelet import container as kubecontainer
 from kubelet import events
@@ -109,11 +109,31 @@ class _Changes:
     reconciles: list[v1.Pod] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _SourcePods:
+    """What one source has sent. Replaced as a whole, and never changed once it is stored."""
+
+    pods: dict[str, v1.Pod] = field(default_factory=dict)  # by uid
+    # What the source last sent of a pod, which is often sent again only because another pod has changed.
+    merged: dict[str, v1.Pod] = field(default_factory=dict)
+    # Whether it has sent its full state.
+    seen: bool = False
+
+
+class _PodChange(NamedTuple):
+    """What becomes of one pod: how it is stored, and the copy that is told, if any."""
+
+    stored: v1.Pod
+    told: list[v1.Pod] | None = None
+    copy: v1.Pod | None = None
+
+
 class PodStorage:
     """The pods of each source, and the only sender on the updates channel.
 
     It owns the pods it stores, and hands out copies. What it stores of a pod is what it has told: a change of which no
-    copy can be made is not stored either, and is found again when the source next sends the pod.
+    copy can be made is not stored either, and is found again when the source next sends the pod. So is an update for
+    which there is no memory: nothing of it is stored before all that is to be told of it is there.
     """
 
     def __init__(
@@ -126,21 +146,18 @@ class PodStorage:
         self._mode = mode
         self._recorder = recorder
         self._startup_sli_observer = startup_sli_observer
-        self._pod_lock = threading.Lock()  # guards _pods, _merged
-        self._pods: dict[str, dict[str, v1.Pod]] = {}  # by source and uid
-        # What each source last sent of a pod, which is often sent again only because another pod has changed.
-        self._merged: dict[str, dict[str, v1.Pod]] = {}
-        # Held over merge and sending, so that the changes reach the reader in the order of their merges.
+        self._pod_lock = threading.Lock()  # guards _sources
+        self._sources: dict[str, _SourcePods] = {}
+        # Held over merge and sending, so that the changes reach the reader in the order of their merges. Nobody else
+        # changes _sources.
         self._update_lock = threading.Lock()
         self._updates = updates
-        self._sources_seen_lock = threading.Lock()  # guards _sources_seen
-        self._sources_seen: set[str] = set()
 
     def find(self, namespace: str, name: str) -> v1.Pod | None:
         """A copy of the pod of that name, None if no source has one."""
         with self._pod_lock:
-            for pods in self._pods.values():
-                for pod in pods.values():
+            for source in self._sources.values():
+                for pod in source.pods.values():
                     if (pod.metadata.namespace, pod.metadata.name) == (namespace, name):
                         return v1.deepcopy(pod)
         return None
@@ -151,20 +168,24 @@ class PodStorage:
         Blocks while the updates channel is full; raises ctx.err() if ctx ends meanwhile.
         """
         with self._update_lock:
-            seen_before = self.seen_sources([source])
-            changes = self._merge(source, update)
-            first_set = not seen_before and self.seen_sources([source])
-            for message in self._notifications(source, changes, first_set):
+            before = self._sources.get(source, _SourcePods())
+            changes, after = self._merge(source, update, before)
+            messages = self._notifications(source, changes, after, after.seen and not before.seen)
+            with self._pod_lock:
+                self._sources[source] = after
+            for message in messages:
                 self._updates.send(message, ctx)
 
-    def _notifications(self, source: str, changes: _Changes, first_set: bool) -> list[kubetypes.PodUpdate]:
+    def _notifications(
+        self, source: str, changes: _Changes, after: _SourcePods, first_set: bool
+    ) -> list[kubetypes.PodUpdate]:
         match self._mode:
             case PodConfigNotificationMode.INCREMENTAL:
                 return _incremental(source, changes, first_set)
             case PodConfigNotificationMode.SNAPSHOT_AND_UPDATES:
                 messages = []
                 if changes.removes or changes.adds or first_set:
-                    messages.append(kubetypes.PodUpdate(self.merged_state(), kubetypes.SET, source))
+                    messages.append(self._snapshot(source, after))
                 if changes.updates:
                     messages.append(_pod_update(source, kubetypes.UPDATE, changes.updates))
                 if changes.deletes:
@@ -172,100 +193,95 @@ class PodStorage:
                 return messages
             case PodConfigNotificationMode.SNAPSHOT:
                 if changes.updates or changes.deletes or changes.adds or changes.removes or first_set:
-                    return [kubetypes.PodUpdate(self.merged_state(), kubetypes.SET, source)]
+                    return [self._snapshot(source, after)]
                 return []
             case _:
                 raise ValueError(f"unsupported PodConfigNotificationMode: {self._mode!r}")
 
-    def _merge(self, source: str, update: kubetypes.PodUpdate) -> _Changes:
-        with self._pod_lock:
-            changes = _Changes()
-            pods = self._pods.get(source, {})
-            match update.op:
-                case kubetypes.ADD | kubetypes.UPDATE | kubetypes.DELETE:
-                    _log_operation(source, update)
-                    self._update_pods(source, update.pods, pods, pods, changes)
-                case kubetypes.REMOVE:
-                    _log_operation(source, update)
-                    for value in update.pods:
-                        existing = pods.pop(value.metadata.uid, None)
-                        self._merged.get(source, {}).pop(value.metadata.uid, None)
-                        if existing is not None:
-                            changes.removes.append(existing)
-                case kubetypes.SET:
-                    klog.v(4).info_s("Setting pods for source", source=source)
-                    old_pods, pods = pods, {}
-                    self._update_pods(source, update.pods, old_pods, pods, changes)
-                    gone = [uid for uid in old_pods if uid not in pods]
-                    changes.removes.extend(old_pods[uid] for uid in gone)
-                    for uid in gone:
-                        self._merged.get(source, {}).pop(uid, None)
-                    self._mark_source_set(source)
-                case _:
-                    klog.info_s("Received invalid update type", type=update)
-            self._pods[source] = pods
-            return changes
+    def _snapshot(self, source: str, after: _SourcePods) -> kubetypes.PodUpdate:
+        """All pods, with those of the source as they are about to be."""
+        return _pod_update(source, kubetypes.SET, _copies({**self._sources, source: after}))
+
+    def _merge(self, source: str, update: kubetypes.PodUpdate, before: _SourcePods) -> tuple[_Changes, _SourcePods]:
+        """What the update changes, and what the source has after it."""
+        changes = _Changes()
+        match update.op:
+            case kubetypes.ADD | kubetypes.UPDATE | kubetypes.DELETE:
+                _log_operation(source, update)
+                after = _SourcePods(dict(before.pods), dict(before.merged), before.seen)
+                self._update_pods(source, update.pods, before, after, changes)
+            case kubetypes.REMOVE:
+                _log_operation(source, update)
+                gone = {pod.metadata.uid: before.pods.get(pod.metadata.uid) for pod in update.pods}
+                changes.removes.extend(pod for pod in gone.values() if pod is not None)
+                after = _SourcePods(_without(before.pods, gone), _without(before.merged, gone), before.seen)
+            case kubetypes.SET:
+                klog.v(4).info_s("Setting pods for source", source=source)
+                after = _SourcePods(seen=True)
+                self._update_pods(source, update.pods, before, after, changes)
+                changes.removes.extend(_without(before.pods, after.pods).values())
+            case _:
+                klog.info_s("Received invalid update type", type=update)
+                after = before
+        return changes, after
 
     def _update_pods(
-        self,
-        source: str,
-        new_pods: Sequence[v1.Pod],
-        old_pods: Mapping[str, v1.Pod],
-        pods: dict[str, v1.Pod],
-        changes: _Changes,
+        self, source: str, new_pods: Sequence[v1.Pod], before: _SourcePods, after: _SourcePods, changes: _Changes
     ) -> None:
-        """Bring new_pods into `pods`, which may be old_pods itself, and note what changed."""
+        """Bring new_pods into `after`, and note what changed."""
         now = datetime.datetime.now(datetime.UTC)
         for ref in filter_invalid_pods(new_pods, source, self._recorder):
             uid = ref.metadata.uid
-            if (existing := old_pods.get(uid)) is not None:
-                pods[uid] = existing  # whatever becomes of the update
+            existing, merged = before.pods.get(uid), before.merged.get(uid)
+            if existing is not None:
+                after.pods[uid] = existing  # whatever becomes of the update
+            if merged is not None:
+                after.merged[uid] = merged
+            change: _PodChange | None = None
             with runtime.contain("Unable to take in a pod", source=source, pod=klog.kobj(ref), podUID=uid):
-                self._update_pod(source, ref, existing, pods, changes, now)
+                change = self._change_of_pod(source, ref, existing, merged, changes, now)
+            if change is None:
+                continue
+            # What fails from here on fails for the whole update, or else something would be stored that is not told.
+            after.pods[uid], after.merged[uid] = change.stored, ref
+            if change.told is not None and change.copy is not None:
+                change.told.append(change.copy)
 
-    def _update_pod(
+    def _change_of_pod(
         self,
         source: str,
         ref: v1.Pod,
         existing: v1.Pod | None,
-        pods: dict[str, v1.Pod],
+        merged: v1.Pod | None,
         changes: _Changes,
         now: datetime.datetime,
-    ) -> None:
-        merged, uid = self._merged.setdefault(source, {}), ref.metadata.uid
+    ) -> _PodChange | None:
+        """What ref makes of the existing pod; None if nothing. Of what is passed only ref is changed."""
         # The annotation must be there before any comparison.
         ref.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = source
         if not kubetypes.is_static_pod(ref):
             self._startup_sli_observer.observed_pod_on_watch(ref, now)
-        if existing is not None and merged.get(uid) is ref:
-            return  # a source that re-sends what it sent before; Go finds that out by comparing
         if existing is None:
             _record_first_seen_time(ref)
-            changes.adds.append(v1.deepcopy(ref))
-            pods[uid] = ref
-        elif isinstance(existing, v1.PartialPod) and not isinstance(ref, v1.PartialPod):
+            return _PodChange(ref, changes.adds, v1.deepcopy(ref))
+        if merged is ref:
+            return None  # a source that re-sends what it sent before; Go finds that out by comparing
+        if isinstance(existing, v1.PartialPod) and not isinstance(ref, v1.PartialPod):
             # Even if what could not be read is gone: only now it is known that there is nothing more.
             _keep_first_seen_time(existing, ref)
             told = changes.updates if ref.metadata.deletion_timestamp is None else changes.deletes
-            told.append(v1.deepcopy(ref))
-            pods[uid] = ref
-        else:
-            updated = _shallow_copy(existing)
-            kinds = changes.updates, changes.reconciles, changes.deletes
-            for is_needed, told in zip(_check_and_update_pod(updated, ref), kinds, strict=True):
-                if is_needed:
-                    told.append(v1.deepcopy(updated))
-            pods[uid] = updated
-        merged[uid] = ref
-
-    def _mark_source_set(self, source: str) -> None:
-        with self._sources_seen_lock:
-            self._sources_seen.add(source)
+            return _PodChange(ref, told, v1.deepcopy(ref))
+        updated = _shallow_copy(existing)
+        kinds = changes.updates, changes.reconciles, changes.deletes
+        for is_needed, told in zip(_check_and_update_pod(updated, ref), kinds, strict=True):
+            if is_needed:
+                return _PodChange(updated, told, v1.deepcopy(updated))
+        return _PodChange(updated)
 
     def seen_sources(self, sources: Iterable[str]) -> bool:
         """Whether each of the sources has sent a SET."""
-        with self._sources_seen_lock:
-            return self._sources_seen.issuperset(sources)
+        with self._pod_lock:
+            return all(source in self._sources and self._sources[source].seen for source in sources)
 
     def sync(self) -> None:
         """Send a copy of the full state to the updates channel."""
@@ -275,7 +291,15 @@ class PodStorage:
     def merged_state(self) -> list[v1.Pod]:
         """Copies of all pods of all sources."""
         with self._pod_lock:
-            return [v1.deepcopy(pod) for pods in self._pods.values() for pod in pods.values()]
+            return _copies(self._sources)
+
+
+def _copies(sources: Mapping[str, _SourcePods]) -> list[v1.Pod]:
+    return [v1.deepcopy(pod) for source in sources.values() for pod in source.pods.values()]
+
+
+def _without(pods: Mapping[str, v1.Pod], uids: Container[str]) -> dict[str, v1.Pod]:
+    return {uid: pod for uid, pod in pods.items() if uid not in uids}
 
 
 def _pod_update(source: str, op: kubetypes.PodOperation, pods: list[v1.Pod]) -> kubetypes.PodUpdate:

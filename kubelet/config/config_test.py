@@ -15,6 +15,7 @@ from kubelet.config.testing import FakePodStartupSLIObserver
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util.runtime.testing import raising
 from pkg.client_go.tools.record import testing as recordtesting
 
 TEST_SOURCE = "test"
@@ -165,6 +166,57 @@ def test_change_that_could_not_be_copied_is_told_later(tester: Harness, monkeypa
     bad, good = valid_pod("bad", "new"), valid_pod("good", "new")
     bad.spec.priority = good.spec.priority = 1
     send(bad, good, told=kubetypes.UPDATE)
+
+
+@pytest.mark.parametrize("op", [kubetypes.ADD, kubetypes.UPDATE, kubetypes.REMOVE, kubetypes.SET])
+@pytest.mark.parametrize("empty", [False, True])
+def test_update_that_could_not_be_told_is_told_later(
+    tester: Harness, monkeypatch: pytest.MonkeyPatch, op: kubetypes.PodOperation, empty: bool
+) -> None:
+    """The source sends the very same again, for which there is memory now."""
+    if op is not kubetypes.SET:
+        tester.send(valid_pod("old", "new"))
+        tester.expect((kubetypes.ADD, [valid_pod("old", "new")]))
+    changed = valid_pod("old", "new")
+    changed.spec.priority = 1
+    pods = [] if empty else [changed]
+    told: dict[kubetypes.PodOperation, tuple[kubetypes.PodOperation, list[v1.Pod]]] = {
+        kubetypes.ADD: (kubetypes.UPDATE, pods),
+        kubetypes.UPDATE: (kubetypes.UPDATE, pods),
+        kubetypes.REMOVE: (kubetypes.REMOVE, [valid_pod("old", "new")]),
+        kubetypes.SET: (kubetypes.ADD, pods),
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(config_module, "_incremental", raising(MemoryError()))
+        tester.send(*pods, op=op)
+        tester.expect_nothing()
+    assert not tester.pod_config.seen_all_sources({TEST_SOURCE}) or op is not kubetypes.SET
+    tester.send(*pods, op=op)
+    tester.expect(*([] if empty and op is not kubetypes.SET else [told[op]]))
+
+
+@pytest.mark.parametrize(
+    "mode", [config.POD_CONFIG_NOTIFICATION_SNAPSHOT, config.POD_CONFIG_NOTIFICATION_SNAPSHOT_AND_UPDATES]
+)
+def test_snapshot_for_which_there_is_no_memory_is_told_later(
+    new_tester: NewHarness, monkeypatch: pytest.MonkeyPatch, mode: config.PodConfigNotificationMode
+) -> None:
+    tester, pod = new_tester(mode), valid_pod("foo", "new")
+    copies = 0
+    deepcopy = v1.deepcopy
+
+    def failing(pod: v1.Pod) -> v1.Pod:
+        nonlocal copies
+        copies += 1
+        if copies == 2:  # The first is of the change.
+            raise MemoryError
+        return deepcopy(pod)
+
+    monkeypatch.setattr(v1, "deepcopy", failing)
+    tester.send(pod)
+    tester.expect_nothing()
+    tester.send(pod)
+    tester.expect((kubetypes.SET, [pod]))
 
 
 def test_new_pod_added_different_namespaces(tester: Harness) -> None:

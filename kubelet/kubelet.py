@@ -473,7 +473,8 @@ class Kubelet(KubeletPods, KubeletStats):
     def _dispatch_config_update(self, ctx: golang.Context, update: kubetypes.PodUpdate, handler: SyncHandler) -> None:
         """Hand the pods of an update to the handler of its operation, and note that the source has spoken."""
         level = 4 if update.op is kubetypes.RECONCILE else 2
-        klog.v(level).info_s(f"SyncLoop {update.op.name}", source=update.source, pods=klog.kobjs(update.pods))
+        with contain("Failed to log an update", ctx, source=update.source):
+            klog.v(level).info_s(f"SyncLoop {update.op.name}", source=update.source, pods=klog.kobjs(update.pods))
         match update.op:
             case kubetypes.PodOperation.ADD:
                 handler.handle_pod_additions(ctx, update.pods)
@@ -554,7 +555,7 @@ class Kubelet(KubeletPods, KubeletStats):
         start = self.clock.steady()
         pending_resizes: list[str] = []
         # DIVERGES: Go does this last, and a worker that is quicker takes the conditions away for a moment.
-        with contain("Failed to take over the resize conditions of pods", ctx, pods=klog.kobjs(pods)):
+        with contain("Failed to take over the resize conditions of pods", ctx, total=len(pods)):
             self.status_manager.backfill_pod_resize_conditions(pods)
         for added in sliceutils.pods_by_creation_time(pods):
             with self._for_one_pod(ctx, added, "add"):

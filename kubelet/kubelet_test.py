@@ -20,9 +20,10 @@ from kubelet.cm import resourceupdates
 from kubelet.prober import results as proberesults
 from kubelet.prober.worker import Worker
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
-from pkg import features, golang
+from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
+from pkg.apimachinery.util.runtime.testing import raising
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 State = kubecontainer.State
@@ -112,6 +113,14 @@ def test_config_update(loop: Loop, operation: kubetypes.PodOperation, call: str)
     loop.config_ch.send(kubetypes.PodUpdate(pods=[new_pod("a"), new_pod("b")], op=operation, source="file"))
     assert loop.iterate()
     assert loop.handler.calls == [(call, ["a", "b"])]
+
+
+def test_config_update_that_cannot_be_logged(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has been told, and is told no second time."""
+    monkeypatch.setattr(klog, "kobjs", raising(MemoryError()))
+    loop.config_ch.send(kubetypes.PodUpdate(pods=[new_pod("a")], op=kubetypes.ADD, source="file"))
+    assert loop.iterate()
+    assert loop.handler.calls == [("additions", ["a"])]
 
 
 def test_config_update_that_the_loop_does_not_know(loop: Loop) -> None:

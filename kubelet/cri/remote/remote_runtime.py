@@ -27,6 +27,8 @@ from pkg.util import exec as utilexec
 MAX_STDERR_LENGTH = 10 * 1024
 # How often to report the same error, in seconds.
 _IDENTICAL_ERROR_DELAY = 60.0
+# As many seconds as a duration of Go can hold. A runtime takes a longer grace period for none, and kills at once.
+_MAX_DURATION = (2**63 - 1) // 10**9
 
 
 class ContainerStatusNilError(Exception):
@@ -169,7 +171,8 @@ class RemoteRuntimeService:
         self._call(ctx, "StartContainer", request, what, containerID=container_id)
 
     def stop_container(self, ctx: golang.Context, container_id: str, timeout: int) -> None:
-        request = runtimeapi.StopContainerRequest(container_id=container_id, timeout=timeout)
+        # DIVERGES: Go's own call fails, for a grace period of more, before it is sent. The container never ends.
+        request = runtimeapi.StopContainerRequest(container_id=container_id, timeout=min(timeout, _MAX_DURATION))
         self._log_reduction.clear_id(container_id)
         limit = self._timeout + timeout  # what the container is given, and time to kill it after
         what = "StopContainer from runtime service failed"

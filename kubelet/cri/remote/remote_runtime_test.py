@@ -348,13 +348,15 @@ def test_deadline_that_ends_the_call_before_grpc_does() -> None:
 
 
 class _Limits:
-    """A client that notes what limit each call is given."""
+    """A client that notes the last request of each method, and what limit it is given."""
 
     def __init__(self) -> None:
         self.limits: dict[str, float | None] = {}
+        self.requests: dict[str, Any] = {}
 
     def invoke(self, ctx: golang.Context, method: str, request: Any, timeout: float | None) -> Any:
         self.limits[method] = timeout
+        self.requests[method] = request
         return (
             runtimeapi.RunPodSandboxResponse(pod_sandbox_id="s")
             if method == "RunPodSandbox"
@@ -371,6 +373,15 @@ class _Limits:
 def test_grace_period_that_is_too_long_for_grpc_is_not_over_at_once() -> None:
     assert client._shorter(120.0 + 2**63, None) == golang.MAX_REMAINING
     assert client._shorter(2.0, 1.0) == 1.0 and client._shorter(None, None) is None
+
+
+@pytest.mark.parametrize(("given", "told"), [(30, 30), (2**63 - 1, 9_223_372_036)])
+def test_grace_period_that_is_too_long_for_the_runtime(given: int, told: int) -> None:
+    service = remote.RemoteRuntimeService(CTX, "/x.sock", 120)
+    limits = _Limits()
+    service._client = limits
+    service.stop_container(CTX, "c", given)
+    assert limits.requests["StopContainer"].timeout == told
 
 
 def test_limits_per_method() -> None:

@@ -54,6 +54,13 @@ class Client(Protocol):
         """End the connection and what is under way on it."""
 
 
+@dataclass(eq=False, frozen=True, slots=True)
+class _Use:
+    """What a call has of a channel."""
+
+    channel: grpc.Channel
+
+
 class _Channels:
     """Channels to one endpoint, of which each serves one call at a time. Safe from any thread.
 
@@ -67,48 +74,54 @@ class _Channels:
         # Guards the fields below.
         self._lock = threading.Lock()
         self._idle: list[grpc.Channel] = []
-        self._in_use: set[grpc.Channel] = set()
+        self._uses: set[_Use] = set()
         self._closed = False
 
     @contextmanager
-    def one(self) -> Iterator[grpc.Channel]:
-        """A channel that nobody else uses until the end of the block. Raises RemoteError after `close`."""
-        channel = self._take()
+    def use(self) -> Iterator[_Use]:
+        """Give a channel that nobody else uses until the end of the block. Raises RemoteError after `close`."""
+        use = self._begin()
         try:
-            yield channel
+            yield use
         finally:
-            self._give_back(channel)
+            self._finish(use)
 
-    def _take(self) -> grpc.Channel:
+    def _begin(self) -> _Use:
         with self._lock:
-            if self._closed:
-                raise errors.RemoteError(grpc.StatusCode.CANCELLED, grpcstatus.CLIENT_CONN_CLOSING)
             # The one that was used last: what a burst of calls needed ends up unused, and is closed.
-            channel = self._idle.pop() if self._idle else grpc.insecure_channel(self._target, options=_OPTIONS)
-            self._in_use.add(channel)
-            return channel
-
-    def _give_back(self, channel: grpc.Channel) -> None:
+            channel = self._idle.pop() if self._idle else None
+        use = _Use(grpc.insecure_channel(self._target, options=_OPTIONS) if channel is None else channel)
         with self._lock:
-            keeps = channel in self._in_use and not self._closed and len(self._idle) < _MAX_IDLE_CHANNELS
-            self._in_use.discard(channel)
+            if not self._closed:
+                self._uses.add(use)
+                return use
+        use.channel.close()
+        raise errors.RemoteError(grpc.StatusCode.CANCELLED, grpcstatus.CLIENT_CONN_CLOSING)
+
+    def _finish(self, use: _Use) -> None:
+        with self._lock:
+            keeps = use in self._uses and len(self._idle) < _MAX_IDLE_CHANNELS
+            self._uses.discard(use)
             if keeps:
-                self._idle.append(channel)
+                self._idle.append(use.channel)
         if not keeps:
-            channel.close()
+            use.channel.close()
 
-    def discard(self, channel: grpc.Channel) -> None:
-        """End the call that uses the channel. From any thread."""
+    def end(self, use: _Use) -> None:
+        """Close the channel, unless the use is over: then another call may use it. From any thread."""
         with self._lock:
-            self._in_use.discard(channel)
-        channel.close()
+            if use not in self._uses:
+                return
+            self._uses.remove(use)
+        use.channel.close()
 
     def close(self) -> None:
         """End the calls that are under way; later ones fail."""
         with self._lock:
             self._closed = True
-            channels = [*self._idle, *self._in_use]
+            channels = [*self._idle, *(use.channel for use in self._uses)]
             self._idle.clear()
+            self._uses.clear()
         for channel in channels:
             channel.close()
 
@@ -192,14 +205,14 @@ class GRPCClient:
     @contextmanager
     def _started(self, ctx: golang.Context, method: _Method, request: Any, timeout: float | None) -> Iterator[Any]:
         """A call on a channel of its own, which ends with ctx and with the block."""
-        with self._channels.one() as channel:
+        with self._channels.use() as use:
             try:
-                call = method.on(channel)(request, timeout=timeout, metadata=self._tracer_provider.inject(ctx))
+                call = method.on(use.channel)(request, timeout=timeout, metadata=self._tracer_provider.inject(ctx))
             except ValueError as err:
                 # The connection was closed meanwhile.
                 raise errors.RemoteError(grpc.StatusCode.CANCELLED, grpcstatus.CLIENT_CONN_CLOSING) from err
             # The channel ends with its call: of a call that is cancelled, gRPC's library never frees what it has.
-            end = functools.partial(self._channels.discard, channel)
+            end = functools.partial(self._channels.end, use)
             take_back = golang.after_func(ctx, end)
             try:
                 yield call

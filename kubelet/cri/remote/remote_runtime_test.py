@@ -216,6 +216,22 @@ def test_calls_at_once_have_a_channel_each_and_one_connection(
     assert len(made) == 21, "calls that end by themselves leave their channel to the next"
 
 
+def test_end_that_comes_too_late_does_nothing_to_the_next_call(
+    server: fake.FakeServer, service: remote.RemoteRuntimeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A context that ends together with its call may tell so a moment later, when the channel is another call's."""
+    late: list[Any] = []
+
+    def after_func(ctx: golang.Context, end: Any) -> Any:
+        late.append(end)
+        return lambda: False
+
+    monkeypatch.setattr(golang, "after_func", after_func)
+    for _ in range(3):
+        assert service.version(CTX, "").version
+        late.pop()()
+
+
 def test_closing_ends_all_calls(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
     fault = server.runtime.faults.hang("Status")
     failures: list[BaseException] = []

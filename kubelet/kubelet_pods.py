@@ -351,11 +351,7 @@ class KubeletPods(KubeletLogs):
 
         klog.v(3).info_s("Clean up pod workers for terminated pods")
         working_pods = self.pod_workers.sync_known_pods(all_pods)
-        possibly_running = {
-            uid
-            for uid, sync in working_pods.items()
-            if sync.state in (PodWorkerState.SYNC_POD, PodWorkerState.TERMINATING_POD)
-        }
+        possibly_running = _possibly_running(working_pods)
         self.runtime_cache.force_update_if_older(ctx, self.clock.steady())
         running_runtime_pods = self.runtime_cache.get_pods(ctx)
 
@@ -379,13 +375,16 @@ class KubeletPods(KubeletLogs):
 
         active_pods = self.filter_out_inactive_pods(all_pods)
         self._restart_unknown_pods(ctx, active_pods, working_pods)
-        # DIVERGES: Go may destroy the cgroup of such a pod's next life, having found the last one's about to go.
-        possibly_running |= {uid for uid, sync in working_pods.items() if sync.state is PodWorkerState.SYNC_POD}
         self._hand_terminal_pods_to_workers(ctx, all_pods, running_runtime_pods, working_pods)
         self._terminate_orphaned_runtime_pods(ctx, running_runtime_pods, working_pods)
+        if all(pod.id in working_pods for pod in running_runtime_pods):
+            self.pod_workers.mark_pods_synced()
         _record_pod_counts(all_pods, active_pods, mirror_pods, working_pods)
         if self.cgroups_per_qos:
             klog.v(3).info_s("Clean up orphaned pod cgroups")
+            # DIVERGES: Go may destroy the cgroup of the next life of a pod that is restarted, having found the last
+            # one's about to go; and that of an orphan, whose containers have just been told to end.
+            possibly_running |= _possibly_running(working_pods) | {pod.id for pod in running_runtime_pods}
             self._cleanup_orphaned_pod_cgroups(ctx, cgroup_pods, possibly_running)
         self.crash_loop_back_off.gc()
 
@@ -464,7 +463,7 @@ class KubeletPods(KubeletLogs):
                         update_type=kubetypes.SyncPodType.KILL, running_pod=running_pod, kill_pod_options=kill_options
                     ),
                 )
-            working_pods[running_pod.id] = PodWorkerSync(state=PodWorkerState.TERMINATING_POD, orphan=True)
+                working_pods[running_pod.id] = PodWorkerSync(state=PodWorkerState.TERMINATING_POD, orphan=True)
             metrics.ORPHANED_RUNTIME_POD_TOTAL.inc()
 
     def _cleanup_orphaned_pod_cgroups(
@@ -1133,6 +1132,11 @@ def _show_removed_to_restart(new: v1.ContainerStatus, before: v1.ContainerStatus
     new.state = v1.ContainerState(waiting=waiting)
     new.last_state = v1.ContainerState(terminated=ended)
     new.restart_count = before.restart_count + 1
+
+
+def _possibly_running(working_pods: dict[str, PodWorkerSync]) -> set[str]:
+    states = (PodWorkerState.SYNC_POD, PodWorkerState.TERMINATING_POD)
+    return {uid for uid, sync in working_pods.items() if sync.state in states}
 
 
 def _record_pod_counts(

@@ -13,7 +13,7 @@ import pytest
 from kubelet import cm, kubelet_pods
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
-from kubelet.pod_workers import PodWorkerState, PodWorkerSync
+from kubelet.pod_workers import PodWorkerState, PodWorkerSync, UpdatePodOptions
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg import features, golang
 from pkg.api.core import v1
@@ -301,6 +301,25 @@ def test_pod_that_runs_and_nobody_wants_is_ended(test_kubelet: TestKubelet) -> N
     assert update.kill_pod_options.pod_termination_grace_period_seconds_override == 1
 
 
+def test_nothing_counts_as_unused_before_what_runs_is_given_to_workers(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = new_pod("stranger")
+    test_kubelet.runtime.pod_list = [runtime_pod(stranger)]
+    update_pod = test_kubelet.workers.update_pod
+    errs: list[Exception] = [RecursionError("maximum recursion depth exceeded")]
+
+    def update(ctx: golang.Context, options: UpdatePodOptions) -> None:
+        assert not test_kubelet.workers.synced
+        if errs:
+            raise errs.pop()
+        update_pod(ctx, options)
+
+    monkeypatch.setattr(test_kubelet.workers, "update_pod", update)
+    assert clean_up(test_kubelet) == [] and not test_kubelet.workers.synced
+    assert clean_up(test_kubelet) == [("KILL", stranger.metadata.uid)] and test_kubelet.workers.synced
+
+
 def test_orphan_that_is_terminating_is_not_ended_twice(test_kubelet: TestKubelet) -> None:
     stranger = new_pod("stranger")
     test_kubelet.runtime.pod_list = [runtime_pod(stranger)]
@@ -331,9 +350,7 @@ class FakePodContainerManager(cm.PodContainerManagerNoop):
         self.destroyed.send(name)
 
 
-def test_pod_that_is_started_again_keeps_its_cgroup(
-    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pod_that_is_started_again_keeps_its_cgroup(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     kubelet, pod = test_kubelet.kubelet, new_pod("p")
     pod.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = kubetypes.FILE_SOURCE
     kubelet.pod_manager.add_pod(pod)
@@ -347,6 +364,23 @@ def test_pod_that_is_started_again_keeps_its_cgroup(
         if thread.name.startswith("cgroup-cleanup-"):
             thread.join(30)
     assert len(cgroups.destroyed) == 0
+
+
+def test_orphan_that_is_told_to_end_keeps_its_cgroup_until_it_has(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet, stranger = test_kubelet.kubelet, new_pod("stranger")
+    test_kubelet.runtime.pod_list = [runtime_pod(stranger)]
+    name = cm.CgroupName(("kubepods", stranger.metadata.uid))
+    cgroups = FakePodContainerManager({stranger.metadata.uid: name})
+    monkeypatch.setattr(kubelet, "cgroups_per_qos", True)
+    monkeypatch.setattr(kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
+    assert clean_up(test_kubelet) == [("KILL", stranger.metadata.uid)]
+    assert not kubelet.cgroup_cleanups
+    test_kubelet.runtime.pod_list = []
+    clean_up(test_kubelet)
+    assert cgroups.destroyed.recv(30) == (name, True)
+    kubelet.cgroup_cleanups[stranger.metadata.uid].join(30)
 
 
 def test_cgroup_that_cannot_be_removed_has_one_thread_and_others_go(

@@ -83,6 +83,7 @@ class KubeletVolumes(KubeletGetters):
         """Why the pod's directory stays. Those that its volumes are not to blame for go to removal_errors, too."""
         if self.pod_volumes_exist(uid):
             klog.v(3).info_s("Orphaned pod found, but volumes are not cleaned up", podUID=uid)
+            self.volume_manager.orphan_ended()
             return [OSError("its volumes are in use")]
         if errors := self.remove_orphaned_pod_volume_dirs(uid):
             _log(errors)

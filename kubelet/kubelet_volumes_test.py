@@ -104,6 +104,7 @@ def test_orphan_whose_volume_may_be_mounted_stays(test_kubelet: TestKubelet) -> 
     test_kubelet.volumes.possibly_mounted = {UID}
     clean_up(test_kubelet)
     assert pod_dir(test_kubelet, "containers").is_dir()
+    assert test_kubelet.volumes.changes == ["orphan"], "or nobody would look whether they may go"
     test_kubelet.volumes.possibly_mounted = set()
     clean_up(test_kubelet)
     assert not pod_dir(test_kubelet).exists()

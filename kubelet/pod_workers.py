@@ -26,7 +26,7 @@ The life of a pod as its worker sees it, and what the queries say meanwhile:
     F  sync_terminated_pod has succeeded: the pod is finished, and its worker's thread ends.
     G  sync_known_pods finds the pod wanted no more, or asked for anew, and forgets it.
 
-    *  Also true before A, once all sources have been read: what nobody has asked for by then may go.
+    *  Also true before A, once all sources and the runtime have been read: what nobody has asked for by then may go.
        The content of a pod that was neither deleted nor evicted may go only from G on.
 
 A pod never goes back. After G the same uid may start again from the beginning.
@@ -362,7 +362,7 @@ class PodWorkers:
         """resync_interval, back_off_period: seconds until a pod's next sync after success, after failure."""
         # Guards the five fields below and every PodSyncStatus.
         self.pod_lock = threading.Lock()
-        # sync_known_pods has been called: every pod that should exist has been given to update_pod.
+        # mark_pods_synced has been called: every pod that should exist or that runs has been given to update_pod.
         self.pods_synced = False
         # The running workers' channels. A message says: look at pending_update. Only sent to under the lock.
         self.pod_updates: dict[str, golang.Channel[None]] = {}
@@ -1056,7 +1056,6 @@ class PodWorkers:
         desired = {pod.metadata.uid for pod in desired_pods}
         workers = {}
         with self.pod_lock:
-            self.pods_synced = True
             for uid, status in list(self.pod_sync_statuses.items()):
                 orphan = uid not in desired
                 if (status.restart_requested or orphan) and self.remove_terminated_worker(uid, status, orphan):
@@ -1070,6 +1069,15 @@ class PodWorkers:
                     static=pod is not None and kubetypes.is_static_pod(pod),
                 )
         return workers
+
+    def mark_pods_synced(self) -> None:
+        """From now on, what nobody has given to update_pod does not run.
+
+        DIVERGES: Go's sync_known_pods takes that for granted, before orphans from the runtime are given to update_pod.
+        Meanwhile their volumes count as unused, and are unmounted.
+        """
+        with self.pod_lock:
+            self.pods_synced = True
 
     def remove_terminated_worker(self, uid: str, status: PodSyncStatus, orphaned: bool) -> bool:
         """Forgets the pod if it is finished, or never started and unwanted; returns whether it did.

@@ -1174,7 +1174,10 @@ def test_sync_known_pods(harness: Harness) -> None:
     workers.sync_known_pods([pods["2"], pods["14"]])
     assert set(workers.pod_updates) == {"2", "14"}
     assert set(workers.pod_sync_statuses) == {"2", "14"}
-    # Unknown, and all sources read.
+    # Unknown, and all sources read, but not the runtime.
+    assert [query("abc") for query in queries] == answers["abc"]
+    workers.mark_pods_synced()
+    # Unknown, and that read, too.
     assert [query("abc") for query in queries] == [True, False, False, True, True, True, False, False]
 
     # Those that are not wanted any more are ended first.
@@ -1436,6 +1439,7 @@ class Model(Harness):
         for uid in sorted(self.running - set(known)):
             orphan = running_pod(uid, uid, "ns")
             self.workers.update_pod(self.ctx, UpdatePodOptions(update_type=KILL, running_pod=orphan))
+        self.workers.mark_pods_synced()
 
     def work(self) -> None:
         """Has some worker do one step."""
@@ -1718,6 +1722,7 @@ def test_kill_pod_now_ends_with_the_kubelet() -> None:
 
 
 # ---- Faults outside of a step, and a machine without threads ----
+
 
 @failures
 @pytest.mark.parametrize("where", ["allow_pod_start", "complete_work", "_complete"])

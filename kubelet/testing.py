@@ -40,6 +40,7 @@ class FakePodWorkers:
         self.pod_sync_statuses: dict[str, PodSyncStatus] = {}
         self.started_static_pods_by_fullname: dict[str, str] = {}
         self.known: dict[str, PodWorkerSync] = {}
+        self.synced = False
         self.unknown: set[str] = set()
         self.terminating: set[str] = set()
         self.terminated: set[str] = set()
@@ -62,6 +63,9 @@ class FakePodWorkers:
 
     def sync_known_pods(self, desired_pods: Iterable[v1.Pod]) -> dict[str, PodWorkerSync]:
         return dict(self.known)
+
+    def mark_pods_synced(self) -> None:
+        self.synced = True
 
     def is_pod_known(self, uid: str) -> bool:
         return uid not in self.unknown

@@ -116,6 +116,9 @@ class FakeVolumeManager:
     def forget_failures(self, pod_name: str) -> None:
         self.changes.append(f"forget {pod_name}")
 
+    def orphan_ended(self) -> None:
+        self.changes.append("orphan")
+
     def sources_changed(self) -> None:
         self.changes.append("sources")
 

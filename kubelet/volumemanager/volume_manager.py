@@ -123,6 +123,7 @@ class VolumeManager:
             volume_plugin_mgr,
             kubelet_pods_dir,
             self._desired_state_of_world_populator.has_begun,
+            self._desired_state_of_world_populator.may_run_unwanted,
             self._reconciled,
         )
         self._clock = clock or clocklib.RealClock()
@@ -173,6 +174,10 @@ class VolumeManager:
     def sources_changed(self) -> None:
         """Sources of pods have become ready: take all pods into account now."""
         self._desired_state_of_world_populator.wake()
+
+    def orphan_ended(self) -> None:
+        """A pod that nobody wants, and that has volumes, runs no more."""
+        self._reconciler.wake()
 
     def node_changed(self) -> None:
         """The node's status may say now that volumes are attached."""

@@ -616,9 +616,25 @@ def test_volume_that_cannot_be_told_from_its_directory_is_unmounted(world: World
     world.plugin.reconstructible = False
     path = Path(world.host.get_pod_volume_dir("gone", "test.io~fake-plugin", "pv"))
     path.mkdir(parents=True)
+    world.pods.removed.add("gone")
     world.start()
     world.plugin.wait_for_call("tear_down", "pv", "gone")
     eventually(lambda: not path.exists())
+
+
+@pytest.mark.parametrize("reconstructible", [True, False])
+def test_volume_of_an_unwanted_pod_stays_until_the_pod_has_ended(world: World, reconstructible: bool) -> None:
+    world.plugin.reconstructible = reconstructible
+    runs, gone = (Path(world.host.get_pod_volume_dir(uid, "test.io~fake-plugin", "pv")) for uid in ("runs", "gone"))
+    for path in (runs, gone):
+        path.mkdir(parents=True)
+    world.pods.removed.add("gone")
+    world.start()
+    eventually(lambda: not gone.exists())
+    assert runs.exists() and world.plugin.calls == [("tear_down", "pv", "gone")]
+    world.pods.removed.add("runs")
+    world.manager.orphan_ended()
+    eventually(lambda: not runs.exists())
 
 
 def left_behind(world: World, uid: str = "gone") -> tuple[Path, Path]:
@@ -637,6 +653,7 @@ def test_device_of_a_pod_that_went_meanwhile_is_unmounted_too(attached: World) -
     attached.client.add(
         v1.Node(metadata=metav1.ObjectMeta(name="node"), status=v1.NodeStatus(volumes_attached=[volume]))
     )
+    attached.pods.removed.add("gone")
     attached.start()
     eventually(lambda: not path.exists() and not device.exists())
     assert attached.plugin.calls == [("tear_down", "pv", "gone"), ("unmount_device", "pv")]
@@ -647,6 +664,7 @@ def test_nothing_is_unmounted_before_the_node_has_told_where_devices_are(attache
     path, device = left_behind(attached)
     assert attached.client is not None
     attached.client.remove(v1.Node(metadata=metav1.ObjectMeta(name="node")))
+    attached.pods.removed.add("gone")
     attached.start()
     other = attached.add(EMPTY, uid="other")
     attached.manager.wait_for_attach_and_mount(attached.ctx, other)
@@ -673,6 +691,7 @@ def test_device_found_on_disk_serves_the_pod_that_has_it_still(attached: World) 
 def test_pod_keeps_what_it_has_while_its_claim_cannot_be_read(attached: World) -> None:
     path, device = left_behind(attached, "u")
     gone, _ = left_behind(attached, "gone")
+    attached.pods.removed.add("gone")
     assert attached.client is not None
 
     away = True
@@ -697,6 +716,7 @@ def test_pod_keeps_what_it_has_while_its_claim_cannot_be_read(attached: World) -
 
 def test_device_that_pods_share_goes_after_all_of_them(attached: World) -> None:
     paths = [left_behind(attached, uid)[0] for uid in ("a", "b")]
+    attached.pods.removed |= {"a", "b"}
     attached.start()
     attached.plugin.wait_for_call("unmount_device", "pv")
     assert sorted(attached.plugin.calls[:2]) == [("tear_down", "pv", "a"), ("tear_down", "pv", "b")]

@@ -211,6 +211,15 @@ class DesiredStateOfWorldPopulator:
         with self._lock:
             return pod_name in self._begun_pods
 
+    def may_run_unwanted(self, pod_name: str) -> bool:
+        """Whether nobody wants the pod, and containers of it may yet run, as after a restart.
+
+        DIVERGES: Go unmounts what such a pod has as soon as all sources are ready, two seconds before housekeeping
+        finds its containers and ends them. A disk is then taken away under them.
+        """
+        wanted = self._pod_manager.get_pod_by_uid(pod_name) is not None
+        return not wanted and not self._pod_state_provider.should_pod_runtime_be_removed(pod_name)
+
     def reprocess_pod(self, pod_name: str) -> None:
         """Look at the pod's volumes anew, so that those whose content changes are set up again."""
         self._mark_pod_processing_failed(pod_name)

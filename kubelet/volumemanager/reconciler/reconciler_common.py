@@ -66,9 +66,12 @@ class ReconcilerCommon:
         volume_plugin_mgr: VolumePluginMgr,
         kubelet_pods_dir: str,
         pod_has_begun: Callable[[str], bool] = lambda pod_name: True,
+        pod_may_run_unwanted: Callable[[str], bool] = lambda pod_name: False,
         on_reconciled: Callable[[], None] | None = None,
     ) -> None:
-        """Nothing is mounted for a pod before pod_has_begun. on_reconciled is called after each round.
+        """Nothing is mounted for a pod before pod_has_begun, and nothing unmounted while pod_may_run_unwanted.
+
+        on_reconciled is called after each round.
 
         wait_for_attach_timeout in seconds.
         """
@@ -85,6 +88,7 @@ class ReconcilerCommon:
         self._volume_plugin_mgr = volume_plugin_mgr
         self._kubelet_pods_dir = kubelet_pods_dir
         self._pod_has_begun = pod_has_begun
+        self._pod_may_run_unwanted = pod_may_run_unwanted
         self._on_reconciled = on_reconciled or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
         # Found on disk, and nobody could tell what they are: unmounted once they are known to be unwanted.
@@ -108,6 +112,8 @@ class ReconcilerCommon:
         if self._desired_state_of_world.pod_exists_in_volume(
             mounted.pod_name, mounted.volume_name, mounted.selinux_mount_context
         ):
+            return
+        if self._pod_may_run_unwanted(mounted.pod_name):
             return
         if self._operation_executor.is_operation_pending(mounted.volume_name, mounted.pod_name, EMPTY_NODE_NAME):
             return

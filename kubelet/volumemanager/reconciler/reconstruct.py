@@ -174,6 +174,8 @@ class ReconstructMethods(ReconstructCommonMethods):
         if self._desired_state_of_world.volume_exists_with_spec_name(volume.pod_name, volume.volume_spec_name):
             klog.v(4).info_s("Volume exists in desired state, skip cleaning up mounts", **ref)
             return True
+        if self._pod_may_run_unwanted(volume.pod_name):
+            return True
         operation = volume.volume_spec_name, volume.pod_name, EMPTY_NODE_NAME
         if self._operation_executor.is_operation_pending(*operation):
             return True

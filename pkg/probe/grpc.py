@@ -10,7 +10,6 @@ import ipaddress
 from typing import Any
 
 import grpc
-import grpc.experimental
 from google.protobuf import wrappers_pb2
 
 from pkg import golang, klog
@@ -32,8 +31,6 @@ _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
     ("grpc.service_config_disable_resolution", 1),
-    # The thread that asks also reads the answer: only calls of streams can be cancelled without a thread for that.
-    (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
 ]
 
 
@@ -53,8 +50,8 @@ class ServingStatus(enum.IntEnum):
 def probe_grpc(ctx: golang.Context, host: str, service: str, port: int, timeout: float) -> tuple[Result, str]:
     """Ask the server, without TLS, whether it serves the service; "" asks for the server as a whole.
 
-    All within timeout seconds. A server that is not there yet may come up meanwhile. Raises Canceled when ctx is
-    cancelled.
+    All within timeout seconds. A server that is not there yet may come up meanwhile. Raises ctx.err() once ctx is
+    done.
     DIVERGES: in Go the question outlives its pod.
     """
     info = version.get()
@@ -66,12 +63,9 @@ def probe_grpc(ctx: golang.Context, host: str, service: str, port: int, timeout:
         ("grpc.min_reconnect_backoff_ms", min(round(timeout * 1000) + 100, _LONGEST_BACKOFF_MS)),
     ]
     with grpc.insecure_channel(_target(host, port), options=options) as channel:
-        check = channel.unary_stream(_METHOD, _Request.SerializeToString, _Response.FromString)
         try:
-            response = _response_of(ctx, check(_Request(value=service), timeout=timeout, wait_for_ready=True))
+            response = _check(ctx, channel, _Request(value=service), timeout)
         except grpc.RpcError as err:
-            if isinstance(failure := ctx.err(), golang.Canceled):
-                raise failure from err
             message = _failure(err, grpcconn.is_ready(channel), join_host_port(host, port), format_duration(timeout))
             klog.v(4).info_s("gRPC probe failed", host=host, port=port, service=service, message=message)
             return Result.FAILURE, message
@@ -83,13 +77,22 @@ def probe_grpc(ctx: golang.Context, host: str, service: str, port: int, timeout:
     return Result.SUCCESS, "service healthy"
 
 
-def _response_of(ctx: golang.Context, call: Any) -> Any:
-    """The response of a call, None if there is none. The call is cancelled with ctx. Raises grpc.RpcError."""
-    take_back = golang.after_func(ctx, call.cancel)
+def _check(ctx: golang.Context, channel: grpc.Channel, request: _Request, timeout: float) -> _Response | None:
+    """The server's response, None if there is none. Raises grpc.RpcError, and ctx.err() once ctx is done.
+
+    Not as a stream, though `cancel` could end that: gRPC keeps for ever what nobody has read of a stream that ends
+    otherwise than with its first response. A call that ends with its channel leaves nothing, and takes no thread.
+    """
+    check = channel.unary_unary(_METHOD, _Request.SerializeToString, _Response.FromString)
+    take_back = golang.after_func(ctx, channel.close)
     try:
-        response = next(call, None)
-        next(call, None)  # the status that follows the response
+        response: _Response | None = check(request, timeout=timeout, wait_for_ready=True)
         return response
+    except (grpc.RpcError, ValueError) as err:
+        # ValueError: the channel was closed before the call.
+        if (done := ctx.err()) is not None:
+            raise done from err
+        raise
     finally:
         take_back()
 

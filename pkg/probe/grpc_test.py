@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
+from framework import memory
 
 from pkg import golang
 from pkg.component_base import version
@@ -258,6 +259,27 @@ def test_server_that_says_nothing_gets_rid_of_the_connection_soon() -> None:
     with listening(read_all) as port:
         assert probe_grpc(CTX, HOST, "", port, 0.3)[0] is Result.FAILURE
         assert ended.wait(TIMEOUT)
+
+
+def fail_many_times() -> None:
+    """300 probes of a server that takes too long, and 700 of one whose answers cannot be decoded."""
+
+    def hang(request: bytes, context: grpc.ServicerContext) -> bytes:
+        ended = threading.Event()
+        if context.add_callback(ended.set):
+            ended.wait(TIMEOUT)
+        return b""
+
+    with serving(hang) as port:
+        for _ in range(300):
+            assert probe_grpc(CTX, HOST, "", port, 0.05)[0] is Result.FAILURE
+    with serving(lambda request, context: b"\xff") as port:
+        for _ in range(700):
+            assert "code = Internal" in probe_grpc(CTX, HOST, "", port, TIMEOUT)[1]
+
+
+def test_probes_that_fail_leave_no_memory() -> None:
+    assert memory.peak_growth("pkg.probe.grpc_test", "fail_many_times") < 24
 
 
 def test_no_connection_and_no_thread_is_left() -> None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 import grpc
 import grpc.experimental
 from cri_api.v1 import api_pb2 as runtimeapi
-from google.protobuf import message_factory
+from google.protobuf import message, message_factory
 
 from kubelet.cri import errors
 from kubelet.cri.remote import util, utils
@@ -143,7 +143,15 @@ class _Method:
         return cls(f"/{service}/{method.name}", request.SerializeToString, response.FromString)
 
     def on(self, channel: grpc.Channel) -> Callable[..., Any]:
-        return channel.unary_stream(self.path, self.serialize, self.deserialize)
+        # The responses as bytes: gRPC keeps for ever what it has of a call whose response it could not decode.
+        return channel.unary_stream(self.path, self.serialize)
+
+    def decode(self, response: bytes) -> Any:
+        """Raises RemoteError."""
+        try:
+            return self.deserialize(response)
+        except (message.DecodeError, MemoryError) as err:
+            raise errors.RemoteError(grpc.StatusCode.INTERNAL, f"the response cannot be decoded: {err}") from err
 
 
 class GRPCClient:
@@ -200,7 +208,7 @@ class GRPCClient:
                 raise self._translate(ctx, err) from None
         if response is None:
             raise errors.RemoteError(grpc.StatusCode.INTERNAL, "the runtime sent no response")
-        return response
+        return method.decode(response)
 
     @contextmanager
     def _started(self, ctx: golang.Context, method: _Method, request: Any, timeout: float | None) -> Iterator[Any]:
@@ -228,11 +236,11 @@ class GRPCClient:
             self._start_span(ctx, method) as span,
             self._started(span.ctx, self._methods[method], request, ctx.remaining()) as call,
         ):
-            yield self._read(ctx, call)
+            yield self._read(ctx, self._methods[method], call)
 
-    def _read(self, ctx: golang.Context, call: Any) -> Iterator[Any]:
+    def _read(self, ctx: golang.Context, method: _Method, call: Any) -> Iterator[Any]:
         try:
-            yield from call
+            yield from map(method.decode, call)
         except grpc.RpcError as err:
             raise self._translate(ctx, err) from None
 

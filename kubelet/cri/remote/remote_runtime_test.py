@@ -284,6 +284,32 @@ def test_calls_that_are_ended_leave_no_memory() -> None:
     assert memory.peak_growth("kubelet.cri.remote.remote_runtime_test", "end_calls_and_streams") < 24
 
 
+class _Nonsense(grpc.GenericRpcHandler):
+    """Answers each call with bytes that are no message."""
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: b"\xff\xff")
+
+
+def get_nonsense() -> None:
+    """1,000 calls whose answer cannot be decoded."""
+    with tempfile.TemporaryDirectory() as directory, futures.ThreadPoolExecutor(2) as workers:
+        server = grpc.server(workers)
+        server.add_generic_rpc_handlers((_Nonsense(),))
+        server.add_insecure_port(f"unix:{directory}/cri.sock")
+        server.start()
+        caller = client.GRPCClient(f"unix://{directory}/cri.sock", "RuntimeService")
+        for _ in range(1000):
+            with pytest.raises(remote.RemoteError, match="code = Internal"):
+                caller.invoke(CTX, "Status", runtimeapi.StatusRequest(), 30)
+        caller.close()
+        server.stop(None).wait()
+
+
+def test_answers_that_cannot_be_decoded_leave_no_memory() -> None:
+    assert memory.peak_growth("kubelet.cri.remote.remote_runtime_test", "get_nonsense") < 12
+
+
 def _connections(server: fake.FakeServer) -> int:
     """How many the server has, beside the socket that it listens on."""
     path = server.endpoint.removeprefix("unix://")

@@ -62,10 +62,15 @@ class CgroupManager(Protocol):
         ...
 
     def validate(self, name: CgroupName) -> None:
-        """Raises ValueError that names what the cgroup lacks."""
+        """Raises ValueError that names what the cgroup lacks, and OSError when that cannot be told."""
         ...
 
-    def exists(self, name: CgroupName) -> bool: ...
+    def exists(self, name: CgroupName) -> bool:
+        """Raises OSError when that cannot be told.
+
+        DIVERGES: in Go the cgroup is missing then, and so a want of file descriptors ends containers that run.
+        """
+        ...
 
     def set_cpu_load_balance_disable(self) -> None:
         """Make cgroups from now on so that the kernel does not balance load over their cores as a whole."""

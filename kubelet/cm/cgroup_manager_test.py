@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import subprocess
 import time
 from pathlib import Path
@@ -265,6 +266,20 @@ def test_limits_are_set_in_the_order_of_go_and_all_of_them(
     # A quota makes no sense without its period.
     left_out = {"cpu.cfs_quota_us"} if refused == "cpu.cfs_period_us" else set()
     assert written == [file for file in WRITTEN[version] if file not in left_out]
+
+
+def test_cgroup_is_not_missing_when_no_file_can_be_opened(v2: FakeCgroupfs) -> None:
+    """Its containers would be ended, to be started again in one that is made anew."""
+    manager = manager_of(v2)
+    manager.create(POD, ResourceConfig())
+    assert manager.exists(POD)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            manager.exists(POD)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_v2_cgroup_without_a_controller_counts_as_missing(v2: FakeCgroupfs) -> None:

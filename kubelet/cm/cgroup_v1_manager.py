@@ -50,7 +50,7 @@ class CgroupV1Manager(CgroupCommon):
 
     def validate(self, name: CgroupName) -> None:
         needed = {self._mount_points[c] + self.name(name) for c in REQUIRED if c in self._mount_points}
-        if missing := sorted(path for path in needed if not os.path.isdir(path)):
+        if missing := sorted(path for path in needed if not Path(path).is_dir()):
             raise ValueError(f"cgroup {quoted(name)} has some missing paths: {', '.join(missing)}")
 
     def set_cpu_load_balance_disable(self) -> None:

@@ -41,7 +41,7 @@ class CgroupV2Manager(CgroupCommon):
     def validate(self, name: CgroupName) -> None:
         try:
             enabled = read_unified_controllers(self._path(name))
-        except OSError as err:
+        except (FileNotFoundError, NotADirectoryError) as err:
             raise ValueError(f"could not read controllers for cgroup {quoted(name)}: {err}") from err
         needed = REQUIRED & read_unified_controllers(self._root)
         if missing := sorted(needed - enabled):

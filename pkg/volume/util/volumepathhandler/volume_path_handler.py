@@ -165,7 +165,7 @@ class VolumePathHandler:
                 raise OSError(f"removeLoopDevice failed for path {path}: {err}") from err
 
     def get_loop_device(self, path: str) -> str:
-        if not os.path.exists(path):
+        if not Path(path).exists():
             raise DeviceNotFoundError
         return self._loop_device_from_sysfs(path)
 
@@ -174,7 +174,7 @@ class VolumePathHandler:
         for device in sorted(self._sys_block.glob("loop*")):
             try:
                 backing_file = procfs.read(device / "loop" / "backing_file")
-            except OSError:
+            except FileNotFoundError:
                 continue  # a device that nothing is attached to
             if clean_backing_file_path(backing_file) in paths:
                 return f"/dev/{device.name}"

@@ -109,6 +109,15 @@ def test_backing_file(tmp_path: Path, suffix: str) -> None:
             handler.detach_file_device(str(tmp_path / name))
 
 
+def test_loop_device_that_cannot_be_looked_for_is_not_taken_for_detached(tmp_path: Path) -> None:
+    """It would stay attached for ever, and its volume be told as detached."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "sys/loop1/loop/backing_file").mkdir(parents=True)  # reading it fails
+    handler = VolumePathHandler(sys_block=str(tmp_path / "sys"))
+    with pytest.raises(IsADirectoryError):
+        handler.detach_file_device(str(tmp_path / "file"))
+
+
 @as_root
 def test_loop_device(tmp_path: Path) -> None:
     if subprocess.run(["losetup", "-f"], capture_output=True, check=False).returncode != 0:

@@ -33,7 +33,7 @@ UNUSED_IMAGE = "registry.example/unused:1.0"
 CONFIG = {
     "imageGCHighThresholdPercent": 1,
     "imageGCLowThresholdPercent": 0,
-    "imageMinimumGCAge": "1ms",
+    "imageMinimumGCAge": "1us",
 }
 _TIMEOUT = 30.0
 # Within this time a call that hangs fails.

@@ -170,7 +170,7 @@ def is_mounted(target: Path) -> bool:
 
 def mount_points() -> list[str]:
     """Where something is mounted, once for each mount."""
-    with Path("/proc/self/mountinfo").open(encoding="utf-8", errors="surrogateescape") as lines:
+    with Path("/proc/self/mountinfo").open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         return [_unescape(line.split(" ")[4]) for line in lines]
 
 

@@ -46,3 +46,11 @@ def test_subnet_is_free_and_claimed_at_once(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: routes)
 
     assert [containerd.claim_subnet(layout) for layout in layouts] == ["10.188.6.0/24", "10.188.7.0/24"]
+
+
+def test_mount_points_may_have_any_names() -> None:
+    """A pod may have the subPath "a\\rb": every look at the machine's mounts then failed."""
+    begin, end = b"36 35 98:0 / ", b" rw - ext4 /dev/sda rw\n"
+    names = [b"/a\rb", rb"/two\040words", rb"/back\134slash", b"/\xff"]
+    table = b"".join(begin + name + end for name in names)
+    assert containerd.mount_points(table) == ["/a\rb", "/two words", "/back\\slash", "/\udcff"]

@@ -75,6 +75,24 @@ def test_differences_are_found(change: Callable[[list[Call]], object], want: lis
         assert text in found
 
 
+def test_two_statuses_in_quick_succession_may_be_told_as_one() -> None:
+    recorded = api_calls.lives(api_calls.load("01-plain"))["plain"].writes
+    first, second, *rest = copy.deepcopy(recorded)
+    types = [each["type"] for each in second.sent["status"]["$setElementOrder/conditions"]]
+    of_type = {each["type"]: each for call in (first, second) for each in call.sent["status"]["conditions"]}
+    first.sent["status"] |= second.sent["status"] | {"conditions": [of_type[name] for name in types]}
+    assert list(api_calls.diff_writes(recorded, [first, *rest], "plain")) == []
+
+
+def test_statuses_between_which_time_passed_are_not_told_as_one() -> None:
+    recorded = api_calls.lives(api_calls.load("06-restart"))["everything"].writes
+    ours = copy.deepcopy(recorded)
+    first = next(i for i, call in enumerate(ours) if call.at.endswith("03:44:12.808158Z"))
+    ours[first].sent["status"] |= ours[first + 2].sent["status"]
+    del ours[first + 1 : first + 3]
+    assert list(api_calls.diff_writes(recorded, ours, "everything"))
+
+
 def test_a_patch_without_a_read_before_it_is_found() -> None:
     life = api_calls.lives(api_calls.load("01-plain"))["plain"]
     life.calls = [call for call in life.calls if call.verb != "get"]

@@ -110,13 +110,6 @@ KNOWN = [
         always=False,
     ),
     Known(
-        r"^everything: only recorded: patch .*\"name\": \"first\", \"ready\": true, "
-        r".*\"name\": \"sidecar\", \"ready\": false, ",
-        "the sidecar is started, its startup probe succeeds, and it gets ready: on a busy machine it has come further "
-        "when its pod's turn to be told of comes",
-        always=False,
-    ),
-    Known(
         r"^everything: (patch status containerStatuses\[0\] state waiting (message: recorded null|reason: .*\"PodInit)"
         r"|only recorded: patch (?!.*initContainerStatuses).*\"PodInitializing\")",
         "why a container waits is not forgotten when the kubelet is restarted",
@@ -125,13 +118,6 @@ KNOWN = [
         r"^no-config .* held count:|^(everything|no-config) events: only (ours|recorded): "
         r".*(already present on machine|failed to generate container|configmap ..missing.. not found)",
         "one for each sync of a container that cannot be made",
-        always=False,
-    ),
-    Known(
-        r"^no-config: (patch status conditions\[0\] status: recorded null, ours \"False\"$|only recorded: patch .*"
-        r"\"conditions\": \[{\"status\": \"False\", \"type\": \"PodReadyToStartContainers\"}\]}}$)",
-        "on a busy machine the pod's first two statuses, from before and after its sandbox is begun, go out as one; "
-        "Go sends the newest as well",
         always=False,
     ),
     Known(

@@ -445,7 +445,7 @@ def test_explain_who_would_go(begun: dict[str, Pressed]) -> None:
     order = ["hog", "above-request", "important", "careful"]
     assert [each["pod"] for each in shared["ranking"]] == [f"default/{name}" for name in order]
     assert [each["exceeds_request"] for each in shared["ranking"]] == [True, True, True, False]
-    assert re.search(r"    1\. default/hog +over its request, priority 0, usage \d+Ki, request 0\n", run())
+    assert re.search(r"    1\. default/hog +over its request, priority 0, usage \d+[KM]i, request 0\n", run())
 
 
 def test_memory_hog_goes(nodes: dict[str, Pressed]) -> None:
@@ -454,9 +454,9 @@ def test_memory_hog_goes(nodes: dict[str, Pressed]) -> None:
     evicted = memory.wait_until_evicted("hog")
 
     assert re.match(
-        rf"The node was low on resource: memory\. Threshold quantity: {LEFT}Mi, available: \d+Ki\. "
-        r"Container main was using \d+Ki, request is 0, has larger consumption of memory\. "
-        r"Ranked 1 of 4 pods: over its request, priority 0, usage \d+Ki, request 0\. $",
+        rf"The node was low on resource: memory\. Threshold quantity: {LEFT}Mi, available: \d+[KM]i\. "
+        r"Container main was using \d+[KM]i, request is 0, has larger consumption of memory\. "
+        r"Ranked 1 of 4 pods: over its request, priority 0, usage \d+[KM]i, request 0\. $",
         evicted.status["message"],
     )
     target = evicted.conditions["DisruptionTarget"]
@@ -465,7 +465,7 @@ def test_memory_hog_goes(nodes: dict[str, Pressed]) -> None:
     event = memory.node.wait_for_api_event("hog", "Evicted", evicted.status["message"])
     annotations = event["metadata"]["annotations"]
     assert annotations["offending_containers"] == "main" and annotations["starved_resource"] == "memory"
-    assert re.fullmatch(r"\d+Ki", annotations["offending_containers_usage"])
+    assert re.fullmatch(r"\d+[KM]i", annotations["offending_containers_usage"])
     memory.node.wait_for_api_event("memory", "EvictionThresholdMet", "Attempting to reclaim memory")
 
 

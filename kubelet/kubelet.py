@@ -192,6 +192,7 @@ class Kubelet(KubeletPods, KubeletStats):
             ctx,
             self.get_node_any_way(ctx),
             self.get_active_pods,
+            self.pod_workers.could_have_running_containers,
             self.get_node_any_way,
             self.sources_ready,
             self.status_manager,

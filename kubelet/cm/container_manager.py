@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kubelet import config, status
     from kubelet.apis import config as kubeletconfig
     from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
+    from kubelet.cm.containermap import CouldRunFunc
     from kubelet.cm.internal_container_lifecycle import InternalContainerLifecycle
     from kubelet.cri import apis as internalapi
     from kubelet.pluginmanager import cache
@@ -106,6 +107,7 @@ class ContainerManager(Protocol):
         ctx: golang.Context,
         node: v1.Node,
         active_pods: ActivePodsFunc,
+        could_run: CouldRunFunc,
         get_node: GetNodeFunc,
         sources_ready: config.SourcesReady,
         pod_status_provider: status.PodStatusProvider,
@@ -113,6 +115,8 @@ class ContainerManager(Protocol):
         local_storage_capacity_isolation: bool,
     ) -> None:
         """Lay out the node's cgroups and start the managers; threads end with ctx.
+
+        A pod keeps what it was given as long as it is active, or its containers could run.
 
         Raises OSError when the kernel refuses, ValueError for a configuration that the node cannot have.
         """

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kubelet import cadvisor, events, lifecycle
 from kubelet import container as kubecontainer
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
     from kubelet.cadvisor.info import v1 as cadvisorapi
     from kubelet.cm import dra
+    from kubelet.cm.containermap import CouldRunFunc
     from kubelet.cm.dra import claiminfo
     from kubelet.cm.memorymanager import state as memorymanagerstate
     from kubelet.cri import apis as internalapi
@@ -204,6 +205,8 @@ class ContainerManagerImpl:
             self._topology_manager,
         )
         self._topology_manager.add_hint_provider(self._memory_manager)
+        managers = (self._device_manager, self._cpu_manager, self._memory_manager)
+        self._admission = _ResourceAdmission(self._topology_manager, managers)
 
     def _new_dra_manager(self) -> dra.Manager | None:
         """DIVERGES: none where there is no API server, for there are no claims. Go makes one that can do nothing."""
@@ -245,6 +248,7 @@ class ContainerManagerImpl:
         ctx: golang.Context,
         node: v1.Node,
         active_pods: ActivePodsFunc,
+        could_run: CouldRunFunc,
         get_node: GetNodeFunc,
         sources_ready: config.SourcesReady,
         pod_status_provider: status.PodStatusProvider,
@@ -254,17 +258,18 @@ class ContainerManagerImpl:
         container_map, running = build_container_map_and_running_set_from_runtime(ctx, runtime_service)
         if self._dra_manager is not None:
             with _naming("dra manager"):
-                self._dra_manager.start(ctx, active_pods, get_node, sources_ready)
+                self._dra_manager.start(ctx, active_pods, could_run, get_node, sources_ready)
         with _naming("cpu manager"):
             self._cpu_manager.start(
-                ctx, active_pods, sources_ready, pod_status_provider, runtime_service, container_map.clone()
+                ctx, active_pods, could_run, sources_ready, pod_status_provider, runtime_service, container_map.clone()
             )
         with _naming("memory manager"):
             self._memory_manager.start(
-                ctx, active_pods, sources_ready, pod_status_provider, runtime_service, container_map.clone()
+                ctx, active_pods, could_run, sources_ready, pod_status_provider, runtime_service, container_map.clone()
             )
         self._setup_node(ctx, active_pods)
-        self._device_manager.start(ctx, active_pods, sources_ready, container_map.clone(), running)
+        self._device_manager.start(ctx, active_pods, could_run, sources_ready, container_map.clone(), running)
+        self._admission.start(active_pods, could_run, sources_ready)
         self._forward_updates(ctx)
 
     def _setup_node(self, ctx: golang.Context, active_pods: ActivePodsFunc) -> None:
@@ -394,7 +399,7 @@ class ContainerManagerImpl:
         return InternalContainerLifecycleImpl(self._cpu_manager, self._memory_manager, self._topology_manager)
 
     def get_allocate_resources_pod_admit_handler(self) -> lifecycle.PodAdmitHandler:
-        return self._topology_manager
+        return self._admission
 
     def get_resources(
         self, ctx: golang.Context, pod: v1.Pod, container: v1.Container
@@ -497,6 +502,48 @@ class ContainerManagerImpl:
             klog.error_s(err, "Unable to get container claim info state")
             return []
         return [_dynamic_resource(claim) for claim in claims]
+
+
+class _ResourceManager(Protocol):
+    def pods(self) -> set[str]:
+        """Of those that were given something, the uids."""
+        ...
+
+
+class _ResourceAdmission:
+    """Admits pods as the topology manager does, but has those wait that lack what an ending pod still has.
+
+    DIVERGES: in Go a pod that is not active any more holds nothing: a new pod gets what containers of it still use.
+    """
+
+    def __init__(self, topology_manager: topologymanager.Manager, managers: Sequence[_ResourceManager]) -> None:
+        self._topology_manager = topology_manager
+        self._managers = managers
+        # Set by start; no pod comes before.
+        self._active_pods: ActivePodsFunc = list
+        self._could_run: CouldRunFunc = lambda pod_uid: False
+        self._sources_ready: config.SourcesReady | None = None
+
+    def start(self, active_pods: ActivePodsFunc, could_run: CouldRunFunc, sources_ready: config.SourcesReady) -> None:
+        self._active_pods = active_pods
+        self._could_run = could_run
+        self._sources_ready = sources_ready
+
+    def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
+        result = self._topology_manager.admit(attrs)
+        if result.admit or result.wait or not (holders := self._ending_holders()):
+            return result
+        klog.v(2).info_s("Pod waits for what others still have", pod=klog.kobj(attrs.pod), podUIDs=sorted(holders))
+        return replace(result, message=f"waits for what pods that are ending still have: {result.message}", wait=True)
+
+    def _ending_holders(self) -> set[str]:
+        """The pods that have something, and will not have it for long."""
+        holders = set[str]().union(*(manager.pods() for manager in self._managers))
+        inactive = holders - {pod.metadata.uid for pod in self._active_pods()}
+        if self._sources_ready is not None and not self._sources_ready.all_ready():
+            # They may be gone, or not be known yet.
+            return inactive
+        return {uid for uid in inactive if self._could_run(uid)}
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from kubelet.cm.container_manager import (
     NodeConfig,
     Status,
 )
+from kubelet.cm.containermap import CouldRunFunc
 from kubelet.cm.internal_container_lifecycle import InternalContainerLifecycle, InternalContainerLifecycleImpl
 from kubelet.cm.pod_container_manager import PodContainerManager, PodContainerManagerNoop
 from kubelet.cm.resourceupdates import Update
@@ -45,6 +46,7 @@ class ContainerManagerStub:
         ctx: golang.Context,
         node: v1.Node,
         active_pods: ActivePodsFunc,
+        could_run: CouldRunFunc,
         get_node: GetNodeFunc,
         sources_ready: config.SourcesReady,
         pod_status_provider: status.PodStatusProvider,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubelet import cm, config, eviction
+from kubelet import cm, config, eviction, lifecycle
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet.cadvisor import testing as cadvisortest
 from kubelet.cadvisor.info import v1 as cadvisorapi
@@ -32,6 +32,8 @@ from pkg.client_go.tools import record
 from pkg.component_helpers.node.util import sysctl
 
 POD = v1.Pod(metadata=metav1.ObjectMeta(uid="u"), spec=v1.PodSpec(containers=[v1.Container(name="c")]))
+# The uid of a pod that nobody wants any more, and whose containers run.
+ENDING = {"ending"}
 MEMORY = 4 << 30
 KERNEL = {
     sysctl.VM_OVERCOMMIT_MEMORY: "0",
@@ -89,7 +91,8 @@ class World:
 
 def start(manager: cm.ContainerManager, ctx: golang.Context, pods: list[v1.Pod]) -> None:
     sources, status, runtime = config.SourcesImpl(lambda seen: True), FakePodStatusProvider(), FakeRuntimeService()
-    manager.start(ctx, v1.Node(), lambda: pods, lambda ctx: v1.Node(), sources, status, runtime, True)
+    could_run = ENDING.__contains__
+    manager.start(ctx, v1.Node(), lambda: pods, could_run, lambda ctx: v1.Node(), sources, status, runtime, True)
 
 
 def _world(root: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
@@ -392,6 +395,32 @@ def test_an_attempt_that_fails_leaves_no_threads(world: World, monkeypatch: pyte
 
 def refuse(*args: object) -> None:
     raise OSError("refused")
+
+
+def guaranteed(uid: str) -> v1.Pod:
+    limits = {name: resource.parse_quantity("1") for name in (v1.RESOURCE_CPU, v1.RESOURCE_MEMORY)}
+    resources = v1.ResourceRequirements(limits=limits, requests=limits)
+    spec = v1.PodSpec(containers=[v1.Container(name="c", resources=resources)])
+    status = v1.PodStatus(qos_class=v1.POD_QOS_GUARANTEED)
+    return v1.Pod(metadata=metav1.ObjectMeta(uid=uid), spec=spec, status=status)
+
+
+def test_pod_waits_for_what_one_that_is_ending_still_has(world: World) -> None:
+    manager = world.started(cpu_manager_policy="static", kube_reserved={v1.RESOURCE_CPU: resource.parse_quantity("1")})
+    handler = manager.get_allocate_resources_pod_admit_handler()
+
+    def admit(pod: v1.Pod) -> lifecycle.PodAdmitResult:
+        world.pods[:] = [pod]
+        return handler.admit(lifecycle.PodAdmitAttributes(pod))
+
+    assert admit(guaranteed("ending")).admit
+    result = admit(guaranteed("new"))
+    assert (result.admit, result.wait) == (False, True)
+    assert result.message.startswith("waits for what pods that are ending still have: Allocate failed due to")
+    # What a pod has that is wanted will not be free soon.
+    world.pods.append(guaranteed("ending"))
+    result = handler.admit(lifecycle.PodAdmitAttributes(guaranteed("new"), world.pods))
+    assert (result.admit, result.wait) == (False, False)
 
 
 def test_devices_are_shown_by_numa_node(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 from pkg.api.core import v1
 
+# Whether a pod's containers could be running, by its uid: also those of a pod that is not active any more.
+CouldRunFunc = Callable[[str], bool]
+
 
 class ContainerRef(NamedTuple):
     """A container by its pod and name.  Go: cmItem"""
@@ -56,15 +59,25 @@ class ContainerMap(dict[str, ContainerRef]):
             visitor(ref.pod_uid, ref.container_name, container_id)
 
 
-def stale_containers(known: Iterable[ContainerRef], active_pods: Sequence[v1.Pod]) -> list[ContainerRef]:
+def stale_containers(
+    known: Iterable[ContainerRef], active_pods: Sequence[v1.Pod], could_run: CouldRunFunc
+) -> list[ContainerRef]:
     """The containers that are of no active pod, in order. A pod that cannot be read in full may have any.
+
+    DIVERGES: Go also counts those that still run of a pod that was deleted by force, or while the kubelet was down,
+    and gives to new pods what they use.
 
     Go: removeStaleState of the CPU manager and of the memory manager
     """
-    partial = {pod.metadata.uid for pod in active_pods if isinstance(pod, v1.PartialPod)}
+    pods = {pod.metadata.uid: pod for pod in active_pods}
     active = {
         ContainerRef(pod.metadata.uid, container.name)
         for pod in active_pods
         for container in (*pod.spec.init_containers, *pod.spec.containers)
     }
-    return sorted(ref for ref in set(known) - active if ref.pod_uid not in partial)
+    found = []
+    for ref in sorted(set(known) - active):
+        pod = pods.get(ref.pod_uid)
+        if not (could_run(ref.pod_uid) if pod is None else isinstance(pod, v1.PartialPod)):
+            found.append(ref)
+    return found

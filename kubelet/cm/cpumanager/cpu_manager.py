@@ -14,7 +14,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet.cm import topologymanager
-from kubelet.cm.containermap import ContainerMap, ContainerRef, stale_containers
+from kubelet.cm.containermap import ContainerMap, ContainerRef, CouldRunFunc, stale_containers
 from kubelet.cm.cpumanager import state
 from kubelet.cm.cpumanager.policy import POLICY_STATIC, Policy
 from kubelet.cm.cpumanager.policy_none import POLICY_NONE, NonePolicy
@@ -92,6 +92,7 @@ class Manager:
         # What start gives; no pod comes before.
         self._sources_ready: config.SourcesReady | None = None
         self._active_pods: ActivePodsFunc = list
+        self._could_run: CouldRunFunc = lambda pod_uid: False
         self._pod_status_provider: status.PodStatusProvider | None = None
         self._container_runtime: RuntimeService | None = None
 
@@ -99,6 +100,7 @@ class Manager:
         self,
         ctx: golang.Context,
         active_pods: ActivePodsFunc,
+        could_run: CouldRunFunc,
         sources_ready: config.SourcesReady,
         pod_status_provider: status.PodStatusProvider,
         container_runtime: RuntimeService,
@@ -112,6 +114,7 @@ class Manager:
         klog.info_s("Reconciling", reconcilePeriod=self._reconcile_period)
         self._sources_ready = sources_ready
         self._active_pods = active_pods
+        self._could_run = could_run
         self._pod_status_provider = pod_status_provider
         self._container_runtime = container_runtime
         self._container_map = initial_containers
@@ -194,6 +197,10 @@ class Manager:
     def state(self) -> state.Reader:
         return self._state
 
+    def pods(self) -> set[str]:
+        """Of those that have processors, the uids."""
+        return set(self._state.get_cpu_assignments())
+
     def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> Hints:
         self._remove_stale_state()
         with self._lock:
@@ -220,7 +227,8 @@ class Manager:
             assignments = self._state.get_cpu_assignments()
             assigned = [ContainerRef(pod_uid, name) for pod_uid, names in assignments.items() for name in names]
             before = self._state.get_default_cpu_set()
-            for ref in stale_containers((*assigned, *self._container_map.values()), self._active_pods()):
+            known = (*assigned, *self._container_map.values())
+            for ref in stale_containers(known, self._active_pods(), self._could_run):
                 about = {"podUID": ref.pod_uid, "containerName": ref.container_name}
                 klog.v(2).info_s("RemoveStaleState: removing container", **about)
                 with contain("Failed to take back the CPUs of a container", **about):

@@ -39,6 +39,8 @@ class FakeNode:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.pods: list[v1.Pod] = []
+        # Pods that are ending, by uid.
+        self.ending: set[str] = set()
         self.ready = True
         self.statuses: dict[str, v1.PodStatus] = {}
         self.err: Exception | None = None
@@ -69,7 +71,8 @@ class FakeNode:
         return Manager(policy, options or {}, _LONG, machine, cpuset.new(), reserved, str(self.folder), FakeManager())
 
     def start(self, manager: Manager, ctx: golang.Context, containers: ContainerMap | None = None) -> None:
-        manager.start(ctx, lambda: self.pods, self, self, self, containers or ContainerMap())
+        could_run = self.ending.__contains__
+        manager.start(ctx, lambda: self.pods, could_run, self, self, self, containers or ContainerMap())
 
     def run(self, wants: v1.Pod, **state: object) -> None:
         """All of the pod's containers are in that state, running without one."""
@@ -234,6 +237,25 @@ def test_who_is_gone_has_nothing_any_more(node: FakeNode, cancelled: golang.Cont
     manager.allocate(comes, comes.spec.containers[0])
     assert set(manager.state().get_cpu_assignments()) == {"comes"}
     manager.remove_container("gone-id")
+
+
+def test_pod_that_is_ending_keeps_its_processors(node: FakeNode, cancelled: golang.Context) -> None:
+    ending, comes = pod("4", uid="ending"), pod("4", uid="comes")
+    before = node.manager()
+    node.start(before, cancelled)
+    node.pods.append(ending)
+    before.allocate(ending, ending.spec.containers[0])
+    # It was deleted while there was no kubelet, and nobody has ended its containers yet.
+    node.pods[:] = [comes]
+    node.ending.add("ending")
+    manager = node.manager()
+    node.start(manager, cancelled)
+    with pytest.raises(ValueError, match="not enough cpus"):
+        manager.allocate(comes, comes.spec.containers[0])
+    assert manager.pods() == {"ending"}
+    node.ending.clear()
+    manager.allocate(comes, comes.spec.containers[0])
+    assert manager.pods() == {"comes"}
 
 
 def test_pod_that_cannot_be_read_in_full_keeps_its_processors(node: FakeNode, cancelled: golang.Context) -> None:

@@ -16,7 +16,7 @@ from kubelet import checkpointmanager, metrics
 from kubelet.apis.deviceplugin import v1beta1 as api
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.cm import admission
-from kubelet.cm.containermap import ContainerMap
+from kubelet.cm.containermap import ContainerMap, CouldRunFunc
 from kubelet.cm.devicemanager import checkpoint
 from kubelet.cm.devicemanager.endpoint import Endpoint, EndpointImpl
 from kubelet.cm.devicemanager.plugin import v1beta1 as plugin
@@ -122,6 +122,7 @@ class ManagerImpl:
 
         # What start tells; nothing of this changes afterwards.
         self._active_pods: Callable[[], list[v1.Pod]] = list
+        self._could_run: CouldRunFunc = lambda pod_uid: False
         self._sources_ready: Callable[[], bool] = lambda: True
         self._container_map = ContainerMap()
         self._container_running_set: set[str] = set()
@@ -155,12 +156,14 @@ class ManagerImpl:
         self,
         ctx: golang.Context,
         active_pods: Callable[[], list[v1.Pod]],
+        could_run: CouldRunFunc,
         sources_ready: config.SourcesReady,
         initial_containers: ContainerMap,
         initial_container_running_set: set[str],
     ) -> None:
         klog.v(2).info_s("Starting Device Plugin manager")
         self._active_pods = active_pods
+        self._could_run = could_run
         self._sources_ready = sources_ready.all_ready
         self._container_map = initial_containers
         self._container_running_set = initial_container_running_set
@@ -309,6 +312,9 @@ class ManagerImpl:
     def should_reset_extended_resource_capacity(self) -> bool:
         return self._node_recreated
 
+    def pods(self) -> set[str]:
+        return self._pod_devices.pods()
+
     def get_allocatable_devices(self) -> ResourceDeviceInstances:
         with self._lock:
             return self._all_devices.filter(self._healthy_devices)
@@ -378,8 +384,10 @@ class ManagerImpl:
         with self._lock:
             known = {key.pod_uid for key in (*self._allocations, *self._preferences)}
             known |= self._pod_devices.pods().union(*self._waiting_pods.values())
-        # DIVERGES: Go asks first who is active, and takes the devices of a pod that is admitted at that moment.
-        gone = known - {pod.metadata.uid for pod in self._active_pods()}
+        # DIVERGES: Go asks first who is active, and takes the devices of a pod that is admitted at that moment. It
+        # also takes those that containers still use of a pod that was deleted by force, or while the kubelet was down.
+        inactive = known - {pod.metadata.uid for pod in self._active_pods()}
+        gone = {uid for uid in inactive if not self._could_run(uid)}
         if not gone or not self._sources_ready():
             return
         klog.v(3).info_s("Pods to be removed", podUIDs=sorted(gone))

@@ -182,6 +182,21 @@ def test_devices_of_pods_that_have_ended(world: World) -> None:
     assert world.manager.get_device_run_container_options(golang.background(), one, one.spec.containers[0]) is None
 
 
+def test_devices_of_a_pod_that_is_ending(world: World) -> None:
+    """Its containers still use them, although nobody wants the pod any more."""
+    world.connect(_R, device("1"))
+    ending, new = pod("ending", {_R: 1}), pod("new", {_R: 1})
+    world.allocate(ending)
+    world.active_pods = []
+    world.ending.add(ending.metadata.uid)
+    with pytest.raises(AllocationError, match="unavailable"):
+        world.allocate(new)
+    assert world.manager.pods() == {ending.metadata.uid}
+    world.ending.clear()
+    world.allocate(new)
+    assert (world.devices(ending), world.devices(new)) == ({}, {_R: {"1"}})
+
+
 def test_init_containers_hand_on_their_devices(world: World) -> None:
     world.connect(_R, *_devices("1", "2"))
     world.connect(_R2, *_devices("3", "4"))

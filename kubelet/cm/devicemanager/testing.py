@@ -179,6 +179,8 @@ class World:
         self.topology_manager = topologymanagertesting.FakeManager()
         self.numa_nodes = numa_nodes
         self.active_pods: list[v1.Pod] = []
+        # Pods that are ending, by uid.
+        self.ending: set[str] = set()
         self.sources_ready = True
         self.plugins: dict[str, FakeDevicePlugin] = {}
         self.manager = self._new_manager()
@@ -188,6 +190,7 @@ class World:
         manager = ManagerImpl(nodes, self.topology_manager, root_directory=str(self.directory), clock=self.clock)
         # What start would tell; not every test needs its server.
         manager._active_pods = lambda: self.active_pods
+        manager._could_run = self.ending.__contains__
         manager._sources_ready = self.all_ready
         return manager
 
@@ -202,7 +205,8 @@ class World:
     ) -> ManagerImpl:
         """A kubelet that is started now; returns its manager."""
         self.manager = self._new_manager()
-        self.manager.start(ctx, lambda: self.active_pods, self, containers or ContainerMap(), set(running))
+        could_run = self.ending.__contains__
+        self.manager.start(ctx, lambda: self.active_pods, could_run, self, containers or ContainerMap(), set(running))
         return self.manager
 
     def connect(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kubelet import config, lifecycle
     from kubelet.cm import topologymanager
-    from kubelet.cm.containermap import ContainerMap
+    from kubelet.cm.containermap import ContainerMap, CouldRunFunc
     from kubelet.cm.devicemanager.pod_devices import ResourceDeviceInstances
     from kubelet.cm.resourceupdates import Update
     from kubelet.pluginmanager import cache
@@ -49,6 +49,7 @@ class Manager(Protocol):
         self,
         ctx: golang.Context,
         active_pods: Callable[[], list[v1.Pod]],
+        could_run: CouldRunFunc,
         sources_ready: config.SourcesReady,
         initial_containers: ContainerMap,
         initial_container_running_set: set[str],
@@ -86,6 +87,10 @@ class Manager(Protocol):
 
     def update_allocated_resources_status(self, pod: v1.Pod, status: v1.PodStatus) -> None:
         """Write into the status how the containers' devices are."""
+        ...
+
+    def pods(self) -> set[str]:
+        """Of those that have devices, the uids."""
         ...
 
     def get_allocatable_devices(self) -> ResourceDeviceInstances:

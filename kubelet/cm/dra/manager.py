@@ -37,6 +37,7 @@ from pkg.dynamic_resource_allocation import resourceclaim
 from pkg.scheduler import util as schedutil
 
 if TYPE_CHECKING:
+    from kubelet.cm.containermap import CouldRunFunc
     from kubelet.config import SourcesReady
     from kubelet.pluginmanager import cache
     from pkg.client_go import kubernetes
@@ -95,6 +96,7 @@ class Manager:
         # Set by start.
         self._dra_plugins: draplugin.DRAPluginManager | None = None
         self._active_pods: ActivePodsFunc | None = None
+        self._could_run: CouldRunFunc = lambda pod_uid: False
         self._sources_ready: SourcesReady | None = None
 
     def new_metrics_collector(self) -> ClaimInfoCollector:
@@ -105,11 +107,17 @@ class Manager:
         return self._plugins()
 
     def start(
-        self, ctx: golang.Context, active_pods: ActivePodsFunc, get_node: GetNodeFunc, sources_ready: SourcesReady
+        self,
+        ctx: golang.Context,
+        active_pods: ActivePodsFunc,
+        could_run: CouldRunFunc,
+        get_node: GetNodeFunc,
+        sources_ready: SourcesReady,
     ) -> None:
         """Reconcile until ctx ends."""
         self.init_dra_plugin_manager(ctx, get_node, DEFAULT_WIPING_DELAY)
         self._active_pods = active_pods
+        self._could_run = could_run
         self._sources_ready = sources_ready
         self._register_collectors(ctx)
         golang.go(self._reconcile, ctx, name="dra-manager")
@@ -159,6 +167,11 @@ class Manager:
                 inactive.setdefault((pod_uid, namespace), []).append(claim_name)
         done = True
         for (pod_uid, namespace), claim_names in inactive.items():
+            # DIVERGES: Go takes claims from the containers that still run of a pod that was deleted by force, or while
+            # the kubelet was down.
+            if self._could_run(pod_uid):
+                done = False
+                continue
             try:
                 self._unprepare_resources(ctx, pod_uid, namespace, claim_names)
             except Exception as err:  # Drivers fail in many ways; other pods' claims are to be given back all the same.

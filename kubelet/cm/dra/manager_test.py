@@ -654,7 +654,7 @@ def test_claims_of_pods_that_are_gone_are_given_back(node: Node, log: Any) -> No
     node.prepare(stays)
     sources = Ready()
     active = [gone, stays]
-    node.manager.start(node.ctx, lambda: active, lambda ctx: v1.Node(), sources)
+    node.manager.start(node.ctx, lambda: active, lambda uid: False, lambda ctx: v1.Node(), sources)
     node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
     # Its own thread is not to be at it at the same time.
     wait_until(node.clock.has_waiters)
@@ -672,6 +672,22 @@ def test_claims_of_pods_that_are_gone_are_given_back(node: Node, log: Any) -> No
     assert node.manager.pod_might_need_to_unprepare_resources("uid-of-q")
 
 
+def test_claims_of_a_pod_that_is_ending_are_left_to_it(node: Node) -> None:
+    """It was deleted while there was no kubelet, and its containers still run."""
+    node.prepare(new_pod(named("claim")))
+    sources, ending = Ready(), {POD_UID}
+    sources.ready = True
+    node.manager.start(node.ctx, list, ending.__contains__, lambda ctx: v1.Node(), sources)
+    node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
+    node.register(node.driver)
+    wait_until(node.clock.has_waiters)
+    assert not node.manager.reconcile_loop(node.ctx)
+    assert node.driver.asked("unprepare") == []
+    ending.clear()
+    assert node.manager.reconcile_loop(node.ctx)
+    assert node.driver.asked("unprepare") == [["uid-of-claim"]]
+
+
 def test_claim_of_a_pod_that_comes_at_that_moment_is_left_to_it(node: Node) -> None:
     sources, active = Ready(), list[v1.Pod]()
     pod = new_pod(named("claim"))
@@ -683,7 +699,7 @@ def test_claim_of_a_pod_that_comes_at_that_moment_is_left_to_it(node: Node) -> N
             node.prepare(pod)
         return found
 
-    node.manager.start(node.ctx, active_pods, lambda ctx: v1.Node(), sources)
+    node.manager.start(node.ctx, active_pods, lambda uid: False, lambda ctx: v1.Node(), sources)
     node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
     node.register(node.driver)
     wait_until(node.clock.has_waiters)
@@ -852,7 +868,7 @@ def test_reconciliation_that_fails_is_tried_again(node: Node, log: Any, err: Exc
 
     sources = Ready()
     sources.ready = True
-    node.manager.start(node.ctx, active_pods, lambda ctx: v1.Node(), sources)
+    node.manager.start(node.ctx, active_pods, lambda uid: False, lambda ctx: v1.Node(), sources)
     node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
     wait_until(node.clock.has_waiters)
     node.clock.step(dramanager.DEFAULT_RECONCILE_PERIOD)

@@ -52,7 +52,7 @@ class Node:
         statuses: Any = _NoStatuses()
         for manager in (self.cpu, self.memory):
             self.topology.add_hint_provider(manager)
-            manager.start(self.ctx, lambda: self.pods, sources, statuses, rest, ContainerMap())
+            manager.start(self.ctx, lambda: self.pods, lambda uid: False, sources, statuses, rest, ContainerMap())
 
     def admit(self, asking: v1.Pod) -> lifecycle.PodAdmitResult:
         # As the kubelet's are, a pod that is being admitted is active already.

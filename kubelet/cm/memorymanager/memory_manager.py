@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kubelet import config, status
     from kubelet.apis import config as kubeletconfig
     from kubelet.cadvisor import MachineInfo
-    from kubelet.cm.containermap import ContainerMap
+    from kubelet.cm.containermap import ContainerMap, CouldRunFunc
     from kubelet.cm.memorymanager.policy import Policy
     from kubelet.cm.memorymanager.policy_static import SystemReservedMemory
     from kubelet.cm.topologymanager import HintProvider, Hints, Store
@@ -59,6 +59,7 @@ class Manager:
         self,
         ctx: golang.Context,
         active_pods: Callable[[], Sequence[v1.Pod]],
+        could_run: CouldRunFunc,
         sources_ready: config.SourcesReady,
         pod_status_provider: status.PodStatusProvider,
         container_runtime: internalapi.RuntimeService,
@@ -71,6 +72,7 @@ class Manager:
         klog.info_s("Starting memorymanager", policy=self._policy.name())
         self._sources_ready = sources_ready
         self._active_pods = active_pods
+        self._could_run = could_run
         self._container_map = initial_containers
         try:
             self._state = memorystate.StateCheckpoint(self._state_file_directory, _STATE_FILE_NAME, self._policy.name())
@@ -130,6 +132,10 @@ class Manager:
     def state(self) -> memorystate.Reader:
         return self._state
 
+    def pods(self) -> set[str]:
+        """Of those that have memory, the uids."""
+        return set(self._state.get_memory_assignments())
+
     def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> Hints:
         self._remove_stale_state()
         return self._policy.get_topology_hints(self._state, pod, container)
@@ -154,7 +160,8 @@ class Manager:
         with self._lock:
             assignments = self._state.get_memory_assignments()
             assigned = [ContainerRef(uid, name) for uid, containers in assignments.items() for name in containers]
-            for ref in stale_containers((*assigned, *self._container_map.values()), self._active_pods()):
+            known = (*assigned, *self._container_map.values())
+            for ref in stale_containers(known, self._active_pods(), self._could_run):
                 about = {"podUID": ref.pod_uid, "containerName": ref.container_name}
                 klog.v(2).info_s("RemoveStaleState removing state", **about)
                 with contain("Failed to take back the memory of a container", **about):

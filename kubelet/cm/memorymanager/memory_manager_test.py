@@ -46,6 +46,8 @@ class Node:
     def __init__(self, directory: Path, policy: str = "Static", hint: object = None) -> None:
         self.affinity = FakeManager(hint)  # type: ignore[arg-type]
         self.pods: list[v1.Pod] = []
+        # Pods that are ending, by uid.
+        self.ending: set[str] = set()
         self.sources = _Sources()
         self.containers = ContainerMap()
         reserved = [reservation(0, memory="512Mi"), reservation(1, memory="512Mi")]
@@ -54,7 +56,8 @@ class Node:
         )
         sources: Any = self.sources
         rest: Any = None
-        self.manager.start(golang.background(), lambda: self.pods, sources, rest, rest, self.containers)
+        could_run = self.ending.__contains__
+        self.manager.start(golang.background(), lambda: self.pods, could_run, sources, rest, rest, self.containers)
 
     def run(self, asking: v1.Pod) -> None:
         """Admit a pod and start its containers, one after the other."""
@@ -195,6 +198,19 @@ def test_remove_stale_state(tmp_path: Path) -> None:
     assert node.manager.state().get_machine_state()[0].memory_map["memory"].reserved == 2 * GB
 
 
+def test_pod_that_is_ending_keeps_its_memory(tmp_path: Path) -> None:
+    """It was deleted while there was no kubelet, and nobody has ended its containers yet."""
+    before = Node(tmp_path, hint=hint_of(0))
+    before.run(pod("ending", container("c", "1Gi")))
+    node = Node(tmp_path, hint=hint_of(0))
+    node.ending.add("ending")
+    node.run(pod("first", container("c", "1Gi")))
+    assert node.manager.pods() == {"ending", "first"}
+    node.ending.clear()
+    node.run(pod("second", container("c", "1Gi")))
+    assert node.manager.pods() == {"first", "second"}
+
+
 def test_pod_that_cannot_be_read_in_full_keeps_its_memory(tmp_path: Path) -> None:
     node = Node(tmp_path, hint=hint_of(0))
     node.run(pod("pod1", container("c", "1Gi")))
@@ -296,6 +312,6 @@ def test_goes_on_where_go_left_off(tmp_path: Path) -> None:
     total = {"memory": must_parse(str(sum(map(int, kept))))}
     manager = memorymanager.Manager("Static", info, total, reserved, str(tmp_path), FakeManager())
     rest: Any = None
-    manager.start(golang.background(), list, rest, rest, rest, ContainerMap())
+    manager.start(golang.background(), list, rest, rest, rest, rest, ContainerMap())
     assert manager.get_memory("c8585244-ec40-4950-8fd4-78d5410cf3f3", "main") == [state.Block((1,), "memory", GB // 2)]
     assert (tmp_path / "memory_manager_state").read_text() == text

@@ -241,9 +241,8 @@ class ContainerMethods(LogMethods):
         status = start.pod_status.find_container_status_by_name(container.name)
         if status is not None:
             return status.restart_count + 1
-        # A runtime that forgot its containers over a reboot would begin with 0.log again and write into the
-        # old
-        # one: count on from the logs that are there.
+        # A runtime that forgot its containers over a reboot would begin with 0.log again and write into the old one:
+        # count on from the logs that are there.
         log_dir = self._logs_directory(start.pod, container)
         try:
             return calc_restart_count_by_log_dir(log_dir)

@@ -6,10 +6,10 @@ Go: pkg/kubelet/kuberuntime/kuberuntime_gc.go
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
@@ -30,6 +30,7 @@ class ContainerGCInfo:
 
     id: str
     name: str
+    attempt: int
     create_time: datetime
     unknown: bool
 
@@ -39,6 +40,7 @@ class SandboxGCInfo:
     """A sandbox; active ones are ready, or have containers left in them."""
 
     id: str
+    attempt: int
     create_time: datetime
     active: bool
 
@@ -50,6 +52,8 @@ class EvictUnit(NamedTuple):
     name: str
 
 
+_Info = TypeVar("_Info", ContainerGCInfo, SandboxGCInfo)
+
 ContainersByEvictUnit = dict[EvictUnit, list[ContainerGCInfo]]
 
 
@@ -57,8 +61,13 @@ def _num_containers(units: ContainersByEvictUnit) -> int:
     return sum(map(len, units.values()))
 
 
-def _newest_first(infos: Sequence[ContainerGCInfo]) -> list[ContainerGCInfo]:
-    return sorted(infos, key=lambda info: info.create_time, reverse=True)
+def _newest_first(infos: Iterable[_Info]) -> list[_Info]:
+    """Containers of one name, or sandboxes of one pod.
+
+    DIVERGES: by attempt; Go goes by the time alone. If the clock was set back, the last one looks older than those
+    before it, and how it ended, and how often there were some, is lost with it.
+    """
+    return sorted(infos, key=lambda info: (info.attempt, info.create_time), reverse=True)
 
 
 class ContainerGC:
@@ -116,22 +125,21 @@ class ContainerGC:
         for key, unit in units.items():
             to_remove = len(unit) - max_containers
             if to_remove > 0:
-                units[key] = self._remove_oldest_n(ctx, unit, to_remove)
+                units[key] = self._remove_oldest_n(ctx, _newest_first(unit), to_remove)
 
     def _remove_oldest_n(
-        self, ctx: golang.Context, containers: Sequence[ContainerGCInfo], to_remove: int
+        self, ctx: golang.Context, newest_first: Sequence[ContainerGCInfo], to_remove: int
     ) -> list[ContainerGCInfo]:
         """Returns those kept. What could not be removed counts as removed: nothing else goes instead."""
-        ordered = _newest_first(containers)
-        num_to_keep = len(ordered) - to_remove
-        for info in reversed(ordered[num_to_keep:]):
+        num_to_keep = len(newest_first) - to_remove
+        for info in reversed(newest_first[num_to_keep:]):
             if info.unknown and not self._stop(ctx, info):
                 continue
             try:
                 self._manager.remove_container(ctx, info.id, False)
             except Exception as err:  # The next round tries again.
                 klog.error_s(err, "Failed to remove container", containerID=info.id)
-        return ordered[:num_to_keep]
+        return list(newest_first[:num_to_keep])
 
     def _stop(self, ctx: golang.Context, info: ContainerGCInfo) -> bool:
         container_id = kubecontainer.ContainerID(self._manager.runtime_name, info.id)
@@ -146,7 +154,7 @@ class ContainerGC:
     def _remove_oldest_n_sandboxes(
         self, ctx: golang.Context, sandboxes: Sequence[SandboxGCInfo], to_remove: int
     ) -> None:
-        ordered = sorted(sandboxes, key=lambda info: info.create_time, reverse=True)
+        ordered = _newest_first(sandboxes)
         for info in reversed(ordered[len(ordered) - to_remove :]):
             if not info.active:
                 self._remove_sandbox(ctx, info.id)
@@ -179,7 +187,7 @@ class ContainerGC:
             name = container.metadata.name
             uid = labels.get_container_info_from_labels(container.labels).pod_uid
             unknown = container.state == runtimeapi.CONTAINER_UNKNOWN
-            info = ContainerGCInfo(container.id, name, created_at, unknown)
+            info = ContainerGCInfo(container.id, name, container.metadata.attempt, created_at, unknown)
             units.setdefault(EvictUnit(uid, name), []).append(info)
         return units
 
@@ -195,7 +203,7 @@ class ContainerGC:
             for key in list(units):
                 if self._should_be_removed(key.uid, evict_non_deleted_pods):
                     unit = units.pop(key)
-                    self._remove_oldest_n(ctx, unit, len(unit))
+                    self._remove_oldest_n(ctx, _newest_first(unit), len(unit))
         if gc_policy.max_per_pod_container >= 0:
             self._enforce_max_containers_per_evict_unit(ctx, units, gc_policy.max_per_pod_container)
         if 0 <= gc_policy.max_containers < _num_containers(units):
@@ -207,6 +215,7 @@ class ContainerGC:
         self._enforce_max_containers_per_evict_unit(ctx, units, per_unit)
         left = [info for unit in units.values() for info in unit]
         if len(left) > max_containers:
+            left.sort(key=lambda info: info.create_time, reverse=True)
             self._remove_oldest_n(ctx, left, len(left) - max_containers)
 
     def _evict_sandboxes(self, ctx: golang.Context, evict_non_deleted_pods: bool) -> None:
@@ -219,7 +228,7 @@ class ContainerGC:
         for sandbox in sandboxes:
             active = sandbox.state == runtimeapi.SANDBOX_READY or sandbox.id in with_containers
             created_at = helpers.time_from_nanoseconds(sandbox.created_at)
-            info = SandboxGCInfo(sandbox.id, created_at, active)
+            info = SandboxGCInfo(sandbox.id, sandbox.metadata.attempt, created_at, active)
             by_pod.setdefault(sandbox.metadata.uid, []).append(info)
         for uid, infos in by_pod.items():
             remove_all = self._should_be_removed(uid, evict_non_deleted_pods)

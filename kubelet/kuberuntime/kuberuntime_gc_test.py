@@ -43,6 +43,8 @@ class _Sandbox:
     attempt: int = 0
     state: Any = _NOTREADY
     terminating: bool = False
+    # Nanoseconds since 1970; None for as many as there were attempts before.
+    created: int | None = None
 
 
 @dataclass
@@ -65,7 +67,7 @@ def _set_sandboxes(fake: testing.TestRuntime, sandboxes: list[_Sandbox]) -> None
         runtimeapi.PodSandboxStatus(
             id=f"{s.pod}_{s.attempt}",
             state=s.state,
-            created_at=s.attempt,
+            created_at=s.attempt if s.created is None else s.created,
             metadata=runtimeapi.PodSandboxMetadata(name=s.pod, uid=s.pod, attempt=s.attempt),
         )
         for s in sandboxes
@@ -108,6 +110,9 @@ _SANDBOX_CASES = {
     "ready, of a deleted pod": _SandboxCase([_Sandbox("deleted", state=_READY)], [0]),
     "of existing pods": _SandboxCase([_Sandbox("foo1", state=_READY), _Sandbox("foo2")], [0, 1]),
     "older one of an existing pod": _SandboxCase([_Sandbox("foo1", 1), _Sandbox("foo1", 0)], [0]),
+    "older one from before the clock was set back": _SandboxCase(
+        [_Sandbox("foo1", 1), _Sandbox("foo1", 0, created=10**9)], [0]
+    ),
     "older one with containers": _SandboxCase([_Sandbox("foo1", 1), _Sandbox("foo1", 0)], [0, 1], [_Container("foo1")]),
     "terminated pods when told so": _SandboxCase(
         [_Sandbox("foo1", state=_READY, terminating=True), _Sandbox("foo2", terminating=True)],
@@ -148,9 +153,9 @@ class _ContainerCase:
     all_sources_ready: bool = True
 
 
-def _runs(pod: str, count: int, name: str = "bar") -> list[_Container]:
+def _runs(pod: str, count: int, name: str = "bar", began: float = 0) -> list[_Container]:
     """Newest first."""
-    return [_Container(pod, name, attempt, created=attempt) for attempt in reversed(range(count))]
+    return [_Container(pod, name, attempt, created=began + attempt) for attempt in reversed(range(count))]
 
 
 _CONTAINER_CASES = {
@@ -162,6 +167,10 @@ _CONTAINER_CASES = {
     "too young": _ContainerCase([_Container("foo", attempt=a, created=-60) for a in (2, 1, 0)], [0, 1, 2]),
     "old enough": _ContainerCase([_Container("foo", attempt=a, created=-4000 + a) for a in (2, 1, 0)], [0, 1]),
     "limit per container": _ContainerCase(_runs("foo", 3), [0, 1]),
+    "limit per container, after the clock was set back": _ContainerCase(
+        [_Container("foo", attempt=3, created=5), _Container("foo", attempt=2, created=4), *_runs("foo", 2, began=9)],
+        [0, 1],
+    ),
     "running ones stay": _ContainerCase(
         [*_runs("foo", 3)[:2], _Container("foo", attempt=0, state=_RUNNING)], [0, 1, 2]
     ),

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import grpc
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from kubelet import metrics
 from kubelet.apis.dra import v1 as drapbv1
 from kubelet.apis.dra import v1beta1 as drapbv1beta1
 from kubelet.apis.dra.v1 import api_pb2 as drapb
 from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealthv1alpha1
-from kubelet.apis.dra_health.v1alpha1 import api_pb2_grpc as drahealthv1alpha1_grpc
 from pkg import golang, klog
 from pkg.util import grpcstatus
 
@@ -27,6 +26,8 @@ from pkg.util import grpcstatus
 DEFAULT_CLIENT_CALL_TIMEOUT = 45.0
 # Services that the kubelet knows, the newest first. Messages of both are the same on the wire.
 SERVICES_SUPPORTED_BY_KUBELET = (drapbv1.DRA_PLUGIN_SERVICE, drapbv1beta1.DRA_PLUGIN_SERVICE)
+
+_NODE_WATCH_RESOURCES = "/v1alpha1.DRAResourceHealth/NodeWatchResources"
 
 T = TypeVar("T", bound=Message)
 
@@ -71,7 +72,10 @@ class DRAPlugin:
         self._node_unprepare_resources = self._method(
             "NodeUnprepareResources", drapb.NodeUnprepareResourcesRequest, drapb.NodeUnprepareResourcesResponse
         )
-        self._health = drahealthv1alpha1_grpc.DRAResourceHealthStub(self.conn)
+        # The responses as bytes: gRPC's library never ends a stream of which it could not decode a response.
+        self._node_watch_resources: grpc.UnaryStreamMultiCallable[Message, bytes] = self.conn.unary_stream(
+            _NODE_WATCH_RESOURCES, drahealthv1alpha1.NodeWatchResourcesRequest.SerializeToString
+        )
 
     def _method(self, name: str, request_type: type[Message], response_type: type[T]) -> _Method[T]:
         # The same messages whatever the service's version, which is but in the method's name.
@@ -98,7 +102,7 @@ class DRAPlugin:
         """How the plugin's devices are, from now until ctx is cancelled or the plugin ends it."""
         klog.v(4).info_s("Starting WatchResources stream", driverName=self.driver_name, endpoint=self.endpoint)
         try:
-            call = self._health.NodeWatchResources(drahealthv1alpha1.NodeWatchResourcesRequest())
+            call = self._node_watch_resources(drahealthv1alpha1.NodeWatchResourcesRequest())
         except ValueError as err:
             raise grpcstatus.client_conn_closing() from err
         stop = golang.after_func(ctx, call.cancel)
@@ -110,9 +114,11 @@ class DRAPlugin:
 
     def _responses(self, call: Any) -> Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]:
         try:
-            yield from call
+            yield from map(drahealthv1alpha1.NodeWatchResourcesResponse.FromString, call)
         except grpc.RpcError as err:
             raise grpcstatus.from_call(err, self.endpoint) from err
+        except DecodeError as err:
+            raise grpcstatus.StatusError(grpc.StatusCode.INTERNAL, f"the response cannot be decoded: {err}") from err
 
     def close(self) -> None:
         """Cut the connection: calls in flight fail, and none is made any more."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from kubelet.apis.dra.v1 import DRA_PLUGIN_SERVICE as V1
@@ -16,7 +18,7 @@ from kubelet.apis.dra.v1 import api_pb2 as drapb
 from kubelet.apis.dra.v1beta1 import DRA_PLUGIN_SERVICE as V1BETA1
 from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealth
 from kubelet.cm.dra import plugin as draplugin
-from kubelet.cm.dra.plugin import dra_plugin_manager
+from kubelet.cm.dra.plugin import dra_plugin, dra_plugin_manager
 from kubelet.cm.dra.testing import FakeDRADriver, wait_until
 from pkg import golang
 from pkg.api.core import v1
@@ -383,6 +385,37 @@ def test_health_that_cannot_be_taken_is_asked_for_again(make: Make, tmp_path: Pa
     with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver:
         manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
         wait_until(lambda: listener.streams == 4)
+
+
+class NonsenseHealth(grpc.GenericRpcHandler):
+    """A health service that sends what cannot be decoded, and ends no stream by itself."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        return grpc.unary_stream_rpc_method_handler(self._watch)
+
+    def _watch(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        assert context.add_callback(self.ended.set)
+        yield b"\xff"
+        self.ended.wait()
+
+
+def test_health_stream_that_cannot_be_decoded_is_ended(tmp_path: Path) -> None:
+    service = NonsenseHealth()
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers((service,))
+    server.add_insecure_port(f"unix:{tmp_path}/dra.sock")
+    server.start()
+    plugin = dra_plugin.DRAPlugin(DRIVER, f"{tmp_path}/dra.sock", V1, 30)
+    ctx = golang.background()
+    with pytest.raises(grpcstatus.StatusError, match="cannot be decoded"), plugin.node_watch_resources(ctx) as stream:
+        next(stream)
+    ended = service.ended.wait(30)
+    plugin.close()
+    server.stop(None).wait()
+    assert ended
 
 
 def test_plugin_without_health_is_asked_once(make: Make, tmp_path: Path) -> None:

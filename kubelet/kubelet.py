@@ -851,7 +851,7 @@ class Kubelet(KubeletPods, KubeletStats):
             self._register_references(pod)
             self._ensure_pod_cgroup(ctx, pod, pod_status, api_status)
         self.try_reconcile_mirror_pods(ctx, pod, mirror_pod)
-        self._prepare_pod_data_dirs(pod)
+        self._prepare_pod_data_dirs(ctx, pod)
         if not self._wait_for_volumes(ctx, pod):
             return True, None
         pull_secrets = self.get_pull_secrets_for_pod(pod)
@@ -1030,9 +1030,12 @@ class Kubelet(KubeletPods, KubeletStats):
             # As above: a static pod must not wait for the API server.
             klog.error_s(err, "Failed creating a mirror pod", pod=klog.kobj(static_pod))
 
-    def _prepare_pod_data_dirs(self, pod: v1.Pod) -> None:
+    def _prepare_pod_data_dirs(self, ctx: golang.Context, pod: v1.Pod) -> None:
         try:
+            self.orphan_removal.wait(ctx, pod.metadata.uid)
             self.make_pod_data_dirs(pod)
+        except golang.ContextError:
+            raise
         except OSError as err:
             message = f"error making pod data directories: {err}"
             self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_TO_MAKE_POD_DATA_DIRECTORIES, message)

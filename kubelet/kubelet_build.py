@@ -48,6 +48,7 @@ from kubelet.kubelet_node_declared_features import discover_node_declared_featur
 from kubelet.kubelet_struct import Dependencies
 from kubelet.liveview.history import History
 from kubelet.network import dns
+from kubelet.orphan_removal import OrphanRemoval
 from kubelet.pluginmanager import PluginManager
 from kubelet.pod_container_deletor import PodContainerDeletor
 from kubelet.pod_workers import PodWorkers, kill_pod_now
@@ -639,6 +640,7 @@ def _build_garbage_collection(ctx: golang.Context, kubelet: Kubelet, options: Ku
     kubelet.container_gc = kubecontainer.RealContainerGC(kubelet.container_runtime, policy, kubelet.sources_ready)
     keep = max(policy.max_per_pod_container, MIN_DEAD_CONTAINER_IN_POD)
     kubelet.container_deletor = PodContainerDeletor(ctx, kubelet.container_runtime, keep)
+    kubelet.orphan_removal = OrphanRemoval(kubelet.clock, kubelet.remove_orphan, kubelet.tell_of_orphan)
 
 
 def _new_cluster_trust_bundle_manager(

@@ -368,7 +368,7 @@ class KubeletPods(KubeletLogs):
             self.userns_manager.cleanup_orphaned_pod_userns_allocations(all_pods, running_runtime_pods)
         klog.v(3).info_s("Clean up orphaned pod directories")
         with contain("Failed cleaning up orphaned pod directories", ctx):
-            self._cleanup_orphaned_pod_dirs(all_pods, running_runtime_pods)
+            self.cleanup_orphaned_pod_dirs(ctx, all_pods, running_runtime_pods)
         klog.v(3).info_s("Clean up orphaned mirror pods")
         with contain("Failed cleaning up orphaned mirror pods", ctx):
             self._delete_orphaned_mirror_pods(ctx, orphaned_mirror_pod_fullnames)
@@ -387,12 +387,6 @@ class KubeletPods(KubeletLogs):
             possibly_running |= _possibly_running(working_pods) | {pod.id for pod in running_runtime_pods}
             self._cleanup_orphaned_pod_cgroups(ctx, cgroup_pods, possibly_running)
         self.crash_loop_back_off.gc()
-
-    def _cleanup_orphaned_pod_dirs(self, all_pods: list[v1.Pod], running: list[kubecontainer.Pod]) -> None:
-        try:
-            self.cleanup_orphaned_pod_dirs(all_pods, running)
-        except ExceptionGroup as err:
-            klog.v(5).info_s("Failed cleaning up orphaned pod directories", err=err)  # each directory gets an event
 
     def _delete_orphaned_mirror_pods(self, ctx: golang.Context, full_names: list[str]) -> None:
         """DIVERGES: Go waits for the API server here, and no pod starts while that does not answer."""

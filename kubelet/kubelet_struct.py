@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from kubelet.kubelet_node_status import StandaloneNode
     from kubelet.liveview import history as liveview_history
     from kubelet.network import dns
+    from kubelet.orphan_removal import OrphanRemoval
     from kubelet.pod_container_deletor import PodContainerDeletor
     from kubelet.pod_workers import PodWorkers
     from kubelet.prober import results as proberesults
@@ -185,6 +186,8 @@ class KubeletStruct:
     waiting_pods: WaitingPods = field(init=False, default_factory=WaitingPods)
     # The removals of orphaned cgroups under way, by the pod's uid. Only the sync loop's thread looks at them.
     cgroup_cleanups: dict[str, golang.Thread] = field(init=False, default_factory=dict)
+    # Removes the directories of pods that are gone.
+    orphan_removal: OrphanRemoval = field(init=False)
     probe_manager: prober.Manager = field(init=False)
     liveness_manager: proberesults.Manager = field(init=False)
     readiness_manager: proberesults.Manager = field(init=False)
@@ -273,10 +276,6 @@ class KubeletStruct:
     standalone_node: StandaloneNode | None = None
     # Held by the one thread that brings that one up to date.
     standalone_node_mux: threading.Lock = field(default_factory=threading.Lock)
-
-    # Directories of pods that are gone and that cannot be removed: since when, by the monotonic clock, and None once
-    # that has been told. Only for housekeeping.
-    orphans_since: dict[str, float | None] = field(default_factory=dict)
 
     # When sync_loop_iteration last began or ended, by the steady clock; None before the first time. Read by the
     # health check.

@@ -13,15 +13,11 @@ from kubelet import events, metrics, orphans
 from kubelet.kubelet_getters import KubeletGetters, list_pods_from_disk
 from pkg import golang, klog
 from pkg.api.core import v1
-from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.util import removeall
 
 if TYPE_CHECKING:
     from kubelet import container as kubecontainer
     from pkg import volume as pkgvolume
-
-# Seconds for which the directory of a pod that is gone may stay before that is worth an event.
-ORPHAN_PATIENCE = 20.0
 
 
 class KubeletVolumes(KubeletGetters):
@@ -51,65 +47,41 @@ class KubeletVolumes(KubeletGetters):
             klog.v(4).info_s("Pod found, but volumes are still mounted on disk", podUID=pod_uid, paths=paths)
         return bool(paths)
 
-    def cleanup_orphaned_pod_dirs(self, pods: list[v1.Pod], running_pods: list[kubecontainer.Pod]) -> None:
-        """Remove the directories of pods that are neither configured nor running, never across a mount.
+    def cleanup_orphaned_pod_dirs(
+        self, ctx: golang.Context, pods: list[v1.Pod], running_pods: list[kubecontainer.Pod]
+    ) -> None:
+        """Have the directories of pods removed that are neither configured nor running, by threads that end with ctx.
 
-        Raises an ExceptionGroup of what could not be removed, after trying all.
-
-        DIVERGES: Go logs each time that there are some that stay; here each is an event of the node, once.
+        Raises OSError when the directories cannot be listed, and golang.ThreadError.
         """
         known = {pod.metadata.uid for pod in pods} | {pod.id for pod in running_pods}
         orphaned = [uid for uid in list_pods_from_disk(self.get_pods_dir()) if uid not in known]
-        # Why, by pod; there may be more to say of it.
-        stuck: dict[str, str] = {}
-        removal_errors: list[Exception] = []
-        for uid in orphaned:
-            try:
-                errors = self._remove_orphan(uid, removal_errors)
-            except Exception as err:  # whatever it is, the directories of other pods go
-                klog.error_s(err, "Failed to clean up an orphaned pod", podUID=uid, stacktrace=klog.stacktrace(err))
-                errors = [err]
-                removal_errors.append(err)
-            if errors:
-                stuck[uid] = str(errors[0])
-        with contain("Failed to report the directories of orphaned pods", golang.background()):
-            self._tell_orphans(stuck)
         metrics.ORPHAN_POD_CLEANED_VOLUMES.set(len(orphaned))
-        metrics.ORPHAN_POD_CLEANED_VOLUMES_ERRORS.set(len(stuck))
-        if removal_errors:
-            raise ExceptionGroup("orphaned pod directories could not be removed", removal_errors)
+        self.orphan_removal.hand_over(ctx, orphaned)
 
-    def _remove_orphan(self, uid: str, removal_errors: list[Exception]) -> list[Exception]:
-        """Why the pod's directory stays. Those that its volumes are not to blame for go to removal_errors, too."""
+    def remove_orphan(self, uid: str) -> list[Exception]:
+        """Remove an orphaned pod's directory, never across a mount; returns why it stays.
+
+        Go: the rest of cleanupOrphanedPodDirs
+        """
+        # Since housekeeping saw that nobody wants it, a static pod may have come back, and may even be ending again.
+        is_back = self.pod_manager.get_pod_by_uid(uid) is not None
+        if is_back or self.pod_workers.could_have_running_containers(uid):
+            return []
         if self.pod_volumes_exist(uid):
             klog.v(3).info_s("Orphaned pod found, but volumes are not cleaned up", podUID=uid)
             self.volume_manager.orphan_ended()
             return [OSError("its volumes are in use")]
-        if errors := self.remove_orphaned_pod_volume_dirs(uid):
-            _log(errors)
-        elif errors := self._remove_orphaned_pod_dir(uid):
-            _log(errors)
-            removal_errors += errors
+        errors = self.remove_orphaned_pod_volume_dirs(uid) or self._remove_orphaned_pod_dir(uid)
+        for err in errors:
+            klog.v(5).info_s("Orphan pod", err=err)
         return errors
 
-    def _tell_orphans(self, stuck: dict[str, str]) -> None:
-        """One event for each that stays. Not at once: a pod that has just gone still has its volumes taken down."""
-        now = self.clock.monotonic()
-        self.orphans_since = {uid: self.orphans_since.get(uid, now) for uid in stuck}
-        since = self.orphans_since.items()
-        due = [uid for uid, then in since if then is not None and now - then >= ORPHAN_PATIENCE]
-        if due:
-            # All processes and files of the pod may have to be looked at, which no other pod is to wait for.
-            golang.go(self._tell_of_orphans, {uid: stuck[uid] for uid in due}, name="orphaned-pod-directories")
-            # Only after the thread has started: if no thread can be had, the next scan reports these orphans.
-            self.orphans_since |= dict.fromkeys(due)
+    def tell_of_orphan(self, uid: str, reason: str) -> None:
+        """Record an event of the node: the directory of the orphaned pod stays, for that reason or a better one.
 
-    def _tell_of_orphans(self, stuck: dict[str, str]) -> None:
-        for uid, reason in stuck.items():
-            with contain("Could not look into the directory of an orphaned pod", golang.background(), podUID=uid):
-                self._tell_of_orphan(uid, reason)
-
-    def _tell_of_orphan(self, uid: str, reason: str) -> None:
+        DIVERGES: Go logs each time that there are some that stay; here each is an event of the node, once.
+        """
         orphan = orphans.inspect(self.get_pods_dir(), uid)
         if orphan.kind is not orphans.Kind.LEFTOVER:
             reason = orphan.reasons[0]
@@ -169,8 +141,3 @@ def _try(errors: list[Exception], message: str, remove: Callable[[str], None], p
         pass
     except OSError as err:
         errors.append(OSError(f"{message}: {err}"))
-
-
-def _log(errors: list[Exception]) -> None:
-    for err in errors:
-        klog.v(5).info_s("Orphan pod", err=err)

@@ -192,6 +192,14 @@ class TestKubelet:
         return self.recorder.drain()
 
 
+def join_threads(name: str) -> None:
+    """Wait until the threads of that name have ended."""
+    for thread in threading.enumerate():
+        if thread.name == name:
+            thread.join(30)
+            assert not thread.is_alive(), f"{name} still runs"
+
+
 def new_pod(name: str, uid: str = "", **spec: Any) -> v1.Pod:
     """A pod of the API with one container, unless spec has others."""
     spec.setdefault("containers", [v1.Container(name="c", image="i")])

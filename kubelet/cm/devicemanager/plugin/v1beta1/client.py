@@ -169,7 +169,7 @@ class PluginClient:
             lists = DeviceLists(self.api.ListAndWatch(pluginapi.Empty()), self._clock)
             err = lists.hand_on(self._receive, f"device-plugin-{self._resource}-lists")
         except Exception as failure:
-            # The connection was closed before the call began, the plugin sent what nobody can use, or there is no
+            # The connection was closed before the call began, the plugin sent what nobody can decode, or there is no
             # thread: it has to register again, and the others stay.
             err = failure
         if isinstance(err, grpc.RpcError):

@@ -12,6 +12,7 @@ from typing import Protocol
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from pkg import golang
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.util import flowcontrol
 
 # How many lists of one plugin are handed on at once, and how many in a second after that; each is the newest.
@@ -48,13 +49,12 @@ class DeviceLists:
     def hand_on(self, receive: Callable[[pluginapi.ListAndWatchResponse], None], reader_name: str) -> Exception:
         """Call receive with the first list and then with newest ones, until the stream ends; returns why it did.
 
-        A list that waits for its turn when the stream ends is dropped. Raises golang.ThreadError, and what receive
-        raises; then the stream is cancelled.
+        A list that waits for its turn when the stream ends is dropped. Raises golang.ThreadError.
         """
         reader = golang.go(self._read, name=reader_name)
         try:
             for response in self._newest:
-                receive(response)
+                self._hand_over(receive, response)
                 self._limiter.wait(self._ctx)
         except golang.ContextError:
             pass  # The stream has ended.
@@ -63,6 +63,22 @@ class DeviceLists:
             self._stream.cancel()
             reader.join()
         return self._err
+
+    def _hand_over(
+        self, receive: Callable[[pluginapi.ListAndWatchResponse], None], response: pluginapi.ListAndWatchResponse
+    ) -> None:
+        """Call receive until it takes the list, or a newer one. Raises golang.ContextError once the stream has ended.
+
+        A plugin tells of its devices when they change, and not again because nobody has listened.
+        """
+        while True:
+            # Nothing in a list is a reason to refuse it: it is a want of memory, or of threads.
+            with contain("Failed to take a device plugin's list, trying again", self._ctx):
+                receive(response)
+                return
+            self._limiter.wait(self._ctx)
+            newer, _, _ = self._newest.try_recv()
+            response = response if newer is None else newer
 
     def _read(self) -> None:
         try:

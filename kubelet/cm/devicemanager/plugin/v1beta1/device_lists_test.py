@@ -13,6 +13,7 @@ from kubelet.cm.devicemanager.testing import device
 from kubelet.cm.dra.testing import wait_until
 from pkg import golang
 from pkg.apimachinery.clock.testing import FakeClock
+from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.golang.testing import out_of_threads
 
 
@@ -49,10 +50,11 @@ class World:
         self.lists = device_lists.DeviceLists(self.stream, self.clock)
         self.heard: list[int] = []
         self.end: list[Exception] = []
+        self.receive = self._receive
         self.thread = golang.go(self._run, name="test-device-lists")
 
     def _run(self) -> None:
-        self.end.append(self.lists.hand_on(self._receive, "test-device-lists-reader"))
+        self.end.append(self.lists.hand_on(lambda response: self.receive(response), "test-device-lists-reader"))
 
     def _receive(self, response: pluginapi.ListAndWatchResponse) -> None:
         self.heard.append(int(response.devices[0].ID))
@@ -99,16 +101,30 @@ def test_stream_that_ends_is_heard_no_more(world: World) -> None:
     assert world.heard == list(at_once)
 
 
-def test_list_that_cannot_be_taken_ends_the_stream() -> None:
-    stream = FakeStream()
-    stream.tell(range(2))
+@failures
+def test_list_that_cannot_be_taken_is_taken_again(world: World, err: Exception) -> None:
+    """The plugin would not tell of its devices again, and nobody could have them."""
+    world.receive = failing_once(world.receive, err)
+    world.tell_one_by_one(range(2))
+    assert world.heard == [0, 1]
+    assert not world.end
 
-    def refuse(response: pluginapi.ListAndWatchResponse) -> None:
-        raise MemoryError
 
-    with pytest.raises(MemoryError):
-        device_lists.DeviceLists(stream, FakeClock()).hand_on(refuse, "test-device-lists-reader")
-    assert stream.asked <= 2
+def test_newer_list_takes_the_place_of_one_that_cannot_be_taken(world: World) -> None:
+    taken, refused = world.receive, golang.Channel[None]()
+
+    def refuse_first(response: pluginapi.ListAndWatchResponse) -> None:
+        if response.devices[0].ID == "0":
+            world.stream.tell(range(1, 2))
+            wait_until(lambda: world.stream.asked == 3)
+            refused.close()
+            raise MemoryError
+        taken(response)
+
+    world.receive = refuse_first
+    world.stream.tell(range(1))
+    refused.recv()
+    wait_until(lambda: world.heard == [1])
 
 
 def test_without_a_thread_nothing_is_read() -> None:

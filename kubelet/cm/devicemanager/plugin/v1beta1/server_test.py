@@ -29,6 +29,7 @@ from kubelet.cm.dra.testing import wait_until
 from pkg import golang
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.clock.testing import FakeClock
+from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.golang.testing import out_of_threads
 from pkg.util import grpcstatus
 
@@ -43,8 +44,6 @@ class _Handler:
         self.changed = threading.Condition()  # guards events
         self.events: list[str] = []
         self.plugin: plugin.DevicePlugin | None = None
-        # Raised for devices, if any.
-        self.err: Exception | None = None
         # Seconds for which a plugin is waited for that registers.
         self.patience = _DEADLINE
 
@@ -61,8 +60,6 @@ class _Handler:
         self._note(f"disconnected {resource_name}")
 
     def plugin_list_and_watch_receiver(self, resource_name: str, response: pluginapi.ListAndWatchResponse) -> None:
-        if self.err is not None:
-            raise self.err
         self._note(f"devices {' '.join(f'{each.ID}:{each.health}' for each in response.devices)}".rstrip())
 
     def expect(self, *events: str) -> None:
@@ -213,14 +210,14 @@ def test_garbage_instead_of_devices(garbage: bytes, world: _World) -> None:
     world.handler.expect("connected p.sock", "devices 1:Healthy")
 
 
-@pytest.mark.parametrize("err", [RecursionError("too deep"), UnicodeError("no text"), MemoryError()])
-def test_devices_that_the_manager_cannot_take_end_that_plugin_alone(world: _World, err: Exception) -> None:
+@failures
+def test_devices_that_the_manager_cannot_take_are_taken_again(
+    world: _World, err: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = failing_once(world.handler.plugin_list_and_watch_receiver, err)
+    monkeypatch.setattr(world.handler, "plugin_list_and_watch_receiver", receive)
     world.start()
-    world.handler.err = err
     stub = world.stub("p.sock", device("1"))
-    stub.register(world.socket)
-    world.handler.expect("connected p.sock", f"disconnected {_RESOURCE}")
-    world.handler.err = None
     stub.register(world.socket)
     world.handler.expect("connected p.sock", "devices 1:Healthy")
 

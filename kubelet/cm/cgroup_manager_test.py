@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import resource
 import subprocess
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from kubelet.cm.cgroup_manager import CgroupManager, new_cgroup_manager, to_syst
 from kubelet.cm.cgroup_v2_manager import cpu_shares_to_weight
 from kubelet.cm.testing import FakeCgroupfs
 from kubelet.cm.types import CgroupName, ResourceConfig, cgroup_name
+from pkg.golang.testing import out_of_files
 
 ROOT = CgroupName(())
 POD = cgroup_name(ROOT, "kubepods", "burstable", "pod-6c1a4e95")
@@ -273,13 +273,8 @@ def test_cgroup_is_not_missing_when_no_file_can_be_opened(v2: FakeCgroupfs) -> N
     manager = manager_of(v2)
     manager.create(POD, ResourceConfig())
     assert manager.exists(POD)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
-        with pytest.raises(OSError, match="Too many open files"):
-            manager.exists(POD)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with out_of_files(), pytest.raises(OSError, match="Too many open files"):
+        manager.exists(POD)
 
 
 def test_v2_cgroup_without_a_controller_counts_as_missing(v2: FakeCgroupfs) -> None:

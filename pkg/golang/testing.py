@@ -1,4 +1,4 @@
-"""A machine without threads, for tests; and authorities and certificates of every kind.
+"""A machine without threads or file descriptors, for tests; and authorities and certificates of every kind.
 
 The latter are made by hand: what makes real ones makes no wrong ones.
 """
@@ -6,6 +6,7 @@ The latter are made by hand: what makes real ones makes no wrong ones.
 from __future__ import annotations
 
 import datetime
+import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +41,17 @@ def out_of_threads(prefix: str = "") -> Iterator[list[str]]:
 
     with mock.patch.object(golang.Thread, "start", refuse):
         yield refused
+
+
+@contextmanager
+def out_of_files() -> Iterator[None]:
+    """Let this process open no file and no socket."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def subject(common_name: str = "", organization: Sequence[str] = (), uids: Sequence[str] = ()) -> x509.Name:

@@ -3,6 +3,7 @@
 Go: pkg/probe
 """
 
+from pkg.probe.dialer import NoSocketError
 from pkg.probe.exec import probe_exec
 from pkg.probe.grpc import probe_grpc
 from pkg.probe.http import probe_http
@@ -11,6 +12,7 @@ from pkg.probe.tcp import probe_tcp
 
 __all__ = [
     "BrokenAnswerError",
+    "NoSocketError",
     "Result",
     "probe_exec",
     "probe_grpc",

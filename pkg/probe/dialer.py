@@ -5,6 +5,7 @@ Go: pkg/probe/dialer_others.go
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -18,12 +19,23 @@ _CONNECT_TIMEOUT = 30.0
 _LONGEST_TIMEOUT = 1e6
 # Wait at most a second when closing: a node with many probes would else run out of ports that stand in TIME_WAIT.
 _LINGER_ONE_SECOND = struct.pack("ii", 1, 1)
+# What the kernel says when there is no file descriptor or memory for a connection.
+_WANTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
+
+
+class NoSocketError(Exception):
+    """There is no file descriptor or memory for a connection, which says nothing of the server.
+
+    It is no OSError, for those are what a server answers.
+    """
 
 
 def dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
     """A connection, not blocking, to an address of the host. The look-up and the attempts end with ctx.
 
-    Raises OSError in the words of Go's dialer, and UnicodeError for what can be no name.
+    Raises OSError in the words of Go's dialer, UnicodeError for what can be no name, and NoSocketError.
+    DIVERGES: in Go the server has failed then, and a want of file descriptors ends all containers with such a liveness
+    probe.
     """
     left = ctx.remaining()
     limited, cancel = golang.with_timeout(ctx, _CONNECT_TIMEOUT if left is None else left)
@@ -43,8 +55,16 @@ def _dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
     try:
         return net.dial_parallel(ctx, found, _set_options)
     except OSError as err:
-        kind = TimeoutError if isinstance(err, TimeoutError) else OSError
+        kind = TimeoutError if isinstance(err, TimeoutError) else NoSocketError if err.errno in _WANTS else OSError
         raise kind(f"dial tcp {join_host_port(host, port)}: {_reason(err)}") from err
+
+
+def check_for_socket() -> None:
+    """Raises NoSocketError if no connection can be made now, for a library that does not say so."""
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()
+    except OSError as err:
+        raise NoSocketError(f"socket: {os.strerror(err.errno or 0).lower()}") from err
 
 
 def _set_options(sock: socket.socket) -> None:

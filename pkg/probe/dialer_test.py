@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 
 import pytest
 
 from pkg import golang
 from pkg.golang.net.testing import Resolver, silent, stream_address
-from pkg.probe import Result, probe_tcp
+from pkg.golang.testing import out_of_files
+from pkg.probe import NoSocketError, Result, probe_grpc, probe_http, probe_tcp
 
 CTX = golang.background()
 TIMEOUT = 30.0
@@ -55,3 +57,34 @@ def test_first_failure_is_told(names: Resolver) -> None:
 def test_host_that_can_be_no_name() -> None:
     result, _ = probe_tcp(CTX, "a" * 300, 80, TIMEOUT)
     assert result is Result.FAILURE
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        lambda port: probe_tcp(CTX, "127.0.0.1", port, TIMEOUT),
+        lambda port: probe_http(CTX, f"http://127.0.0.1:{port}/", [], TIMEOUT),
+        lambda port: probe_grpc(CTX, "127.0.0.1", "", port, TIMEOUT),
+    ],
+    ids=["tcp", "http", "grpc"],
+)
+def test_container_has_not_failed_when_no_socket_is_left(probe: Callable[[int], tuple[Result, str]]) -> None:
+    """All containers of the node that have a liveness probe would be ended."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with out_of_files(), pytest.raises(NoSocketError, match="too many open files"):
+            probe(port)
+
+
+def test_grpc_server_has_not_failed_when_its_connection_got_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = iter([None, NoSocketError("socket: too many open files")])
+
+    def check() -> None:
+        if (err := next(left)) is not None:
+            raise err
+
+    monkeypatch.setattr("pkg.probe.grpc.check_for_socket", check)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(NoSocketError):
+            probe_grpc(CTX, "127.0.0.1", "", unused.getsockname()[1], 0.2)

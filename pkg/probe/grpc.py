@@ -15,7 +15,7 @@ from google.protobuf import wrappers_pb2
 from pkg import golang, klog
 from pkg.component_base import version
 from pkg.component_base.cli.flag.duration import format_duration
-from pkg.probe.dialer import join_host_port
+from pkg.probe.dialer import check_for_socket, join_host_port
 from pkg.probe.probe import Result
 from pkg.util import grpcconn
 
@@ -51,7 +51,7 @@ def probe_grpc(ctx: golang.Context, host: str, service: str, port: int, timeout:
     """Ask the server, without TLS, whether it serves the service; "" asks for the server as a whole.
 
     All within timeout seconds. A server that is not there yet may come up meanwhile. Raises ctx.err() once ctx is
-    done.
+    done, and NoSocketError.
     DIVERGES: in Go the question outlives its pod.
     """
     info = version.get()
@@ -62,11 +62,15 @@ def probe_grpc(ctx: golang.Context, host: str, service: str, port: int, timeout:
         # when the channel is closed, for 20 s if nobody says so. Ending before the probe does, it would be repeated.
         ("grpc.min_reconnect_backoff_ms", min(round(timeout * 1000) + 100, _LONGEST_BACKOFF_MS)),
     ]
+    check_for_socket()
     with grpc.insecure_channel(_target(host, port), options=options) as channel:
         try:
             response = _check(ctx, channel, _Request(value=service), timeout)
         except grpc.RpcError as err:
-            message = _failure(err, grpcconn.is_ready(channel), join_host_port(host, port), format_duration(timeout))
+            connected = grpcconn.is_ready(channel)
+            if not connected:
+                check_for_socket()
+            message = _failure(err, connected, join_host_port(host, port), format_duration(timeout))
             klog.v(4).info_s("gRPC probe failed", host=host, port=port, service=service, message=message)
             return Result.FAILURE, message
     if response is None:

@@ -40,8 +40,8 @@ def probe_http(ctx: golang.Context, url: str, headers: httpclient.Headers, timeo
     """GET the URL within timeout seconds, redirects on the same host included; certificates are not verified.
 
     A redirect to another host is a warning: the container answered, and its probe does not follow. Raises
-    BrokenAnswerError when the answer breaks off in its body, which says nothing about the container's health, and
-    Canceled when ctx is cancelled. Go: DoHTTPProbe
+    BrokenAnswerError when the answer breaks off in its body, which says nothing about the container's health,
+    Canceled when ctx is cancelled, and NoSocketError. Go: DoHTTPProbe
     """
     limited, cancel = golang.with_timeout(ctx, timeout)
     try:

@@ -83,7 +83,7 @@ def get(ctx: golang.Context, url: str, headers: Headers) -> Response:
     """GET the URL, and what it redirects to on the same host; certificates are not verified.
 
     The whole exchange ends with ctx. Returns the first answer that is not followed. Raises HTTPRequestError when there
-    is no answer. Go: http.Client.Do with RedirectChecker(false)
+    is no answer, and dialer.NoSocketError. Go: http.Client.Do with RedirectChecker(false)
     """
     first_host = urlsplit(url).hostname
     for _ in range(MAX_REDIRECTS):

@@ -13,7 +13,7 @@ from pkg.probe.probe import Result
 def probe_tcp(ctx: golang.Context, host: str, port: int, timeout: float) -> tuple[Result, str]:
     """Whether host:port accepts a connection within timeout seconds, and if not, why.
 
-    Raises Canceled when ctx is cancelled.
+    Raises Canceled when ctx is cancelled, and NoSocketError.
     """
     limited, cancel = golang.with_timeout(ctx, timeout)
     try:

@@ -5,7 +5,7 @@ Go: pkg/kubelet/cm/containermap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import NamedTuple
 
 from pkg.api.core import v1
@@ -38,6 +38,11 @@ class ContainerMap(dict[str, ContainerRef]):
             self.remove_by_container_id(self.get_container_id(pod_uid, container_name))
         except LookupError:
             return
+
+    def remove_by_container_refs(self, refs: Set[ContainerRef]) -> None:
+        """Remove all ids that these containers have, in one pass."""
+        for container_id in [container_id for container_id, ref in self.items() if ref in refs]:
+            self.remove_by_container_id(container_id)
 
     def get_container_id(self, pod_uid: str, container_name: str) -> str:
         """Raises LookupError for a container that is not in the map."""
@@ -81,3 +86,13 @@ def stale_containers(
         if not (could_run(ref.pod_uid) if pod is None else isinstance(pod, v1.PartialPod)):
             found.append(ref)
     return found
+
+
+def is_first_container(pod: v1.Pod, container: v1.Container) -> bool:
+    """Whether the pod begins with this container, which is the first that managers are asked about at an admission.
+
+    DIVERGES: Go looks for stale containers at each container of a pod that is admitted, so that a pod of a thousand
+    has all containers of the node looked at a thousand times. Here that is done once for a pod.
+    """
+    containers = pod.spec.init_containers or pod.spec.containers
+    return bool(containers) and containers[0].name == container.name

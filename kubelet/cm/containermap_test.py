@@ -29,6 +29,10 @@ def test_container_map() -> None:
         found.get_container_id("pod1", "c")
     with pytest.raises(LookupError, match="containerID id0 not in ContainerMap"):
         found.get_container_ref("id0")
+    found.add("pod2", "c", "id3")
+    found.add("pod2", "other", "id4")
+    found.remove_by_container_refs({ContainerRef("pod2", "c"), ContainerRef("gone", "c")})
+    assert found == {"id4": ("pod2", "other")}
     copy.visit(lambda uid, name, container_id: copy.remove_by_container_id(container_id))
     assert copy == {}
 

@@ -14,7 +14,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet.cm import topologymanager
-from kubelet.cm.containermap import ContainerMap, ContainerRef, CouldRunFunc, stale_containers
+from kubelet.cm.containermap import ContainerMap, ContainerRef, CouldRunFunc, is_first_container, stale_containers
 from kubelet.cm.cpumanager import state
 from kubelet.cm.cpumanager.policy import POLICY_STATIC, Policy
 from kubelet.cm.cpumanager.policy_none import POLICY_NONE, NonePolicy
@@ -146,7 +146,8 @@ class Manager:
 
     def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
         """Raises ValueError or an admission.Error if there are not enough."""
-        self._remove_stale_state()
+        if is_first_container(pod, container):
+            self._remove_stale_state()
         with self._lock:
             before = self._state.get_default_cpu_set()
             try:
@@ -189,10 +190,13 @@ class Manager:
             self._remove_by_ref_locked(pod_uid, container_name)
 
     def _remove_by_ref_locked(self, pod_uid: str, container_name: str) -> None:
+        self._take_back_locked(pod_uid, container_name)
+        self._container_map.remove_by_container_ref(pod_uid, container_name)
+
+    def _take_back_locked(self, pod_uid: str, container_name: str) -> None:
         with self._state.together():
             self._policy.remove_container(self._state, pod_uid, container_name)
         self._last_update_state.delete(pod_uid, container_name)
-        self._container_map.remove_by_container_ref(pod_uid, container_name)
 
     def state(self) -> state.Reader:
         return self._state
@@ -202,7 +206,8 @@ class Manager:
         return set(self._state.get_cpu_assignments())
 
     def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> Hints:
-        self._remove_stale_state()
+        if is_first_container(pod, container):
+            self._remove_stale_state()
         with self._lock:
             return self._policy.get_topology_hints(self._state, pod, container)
 
@@ -228,11 +233,14 @@ class Manager:
             assigned = [ContainerRef(pod_uid, name) for pod_uid, names in assignments.items() for name in names]
             before = self._state.get_default_cpu_set()
             known = (*assigned, *self._container_map.values())
+            removed: set[ContainerRef] = set()
             for ref in stale_containers(known, self._active_pods(), self._could_run):
                 about = {"podUID": ref.pod_uid, "containerName": ref.container_name}
                 klog.v(2).info_s("RemoveStaleState: removing container", **about)
                 with contain("Failed to take back the CPUs of a container", **about):
-                    self._remove_by_ref_locked(*ref)
+                    self._take_back_locked(*ref)
+                    removed.add(ref)
+            self._container_map.remove_by_container_refs(removed)
             self._wake_if_changed_locked(before)
 
     def reconcile_state(self, ctx: golang.Context) -> tuple[list[ReconciledContainer], list[ReconciledContainer]]:

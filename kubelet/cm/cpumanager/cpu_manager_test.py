@@ -425,3 +425,30 @@ def test_who_shares_is_told_as_soon_as_somebody_gets_or_leaves_processors(
     node.pods.remove(alone)
     manager.get_topology_hints(shares, shares.spec.containers[0])
     assert (node.next_told(), node.told) == ("shares-c0", {"shares-c0": "0-7"})
+
+
+def test_stale_state_is_looked_for_once_for_all_containers_of_a_pod(
+    node: FakeNode, cancelled: golang.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager, looks = node.manager(), list[str]()
+    node.start(manager, cancelled)
+
+    def active_pods() -> list[v1.Pod]:
+        looks.append("look")
+        return node.pods
+
+    monkeypatch.setattr(manager, "_active_pods", active_pods)
+    many = pod(*("100m" for _ in range(20)), init=("100m",))
+    for c in (*many.spec.init_containers, *many.spec.containers):
+        manager.get_topology_hints(many, c)
+        manager.allocate(many, c)
+    assert len(looks) == 2, "once for the hints, once to allocate"
+
+
+def test_stale_container_of_several_ids_is_forgotten_at_once(node: FakeNode, cancelled: golang.Context) -> None:
+    manager, containers = node.manager(), ContainerMap()
+    for container_id in ("first", "second"):
+        containers.add("gone", "c", container_id)
+    node.start(manager, cancelled, containers)
+    manager.get_pod_topology_hints(pod("1"))
+    assert containers == {}

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kubelet.cm.containermap import ContainerRef, stale_containers
+from kubelet.cm.containermap import ContainerRef, is_first_container, stale_containers
 from kubelet.cm.memorymanager import state as memorystate
 from kubelet.cm.memorymanager.policy_none import POLICY_TYPE_NONE, PolicyNone
 from pkg import golang, klog
@@ -110,7 +110,8 @@ class Manager:
 
     def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
         """Gives the container its memory before it is started. Raises ValueError when it cannot."""
-        self._remove_stale_state()
+        if is_first_container(pod, container):
+            self._remove_stale_state()
         with self._lock:
             try:
                 with self._state.together():
@@ -137,7 +138,8 @@ class Manager:
         return set(self._state.get_memory_assignments())
 
     def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> Hints:
-        self._remove_stale_state()
+        if is_first_container(pod, container):
+            self._remove_stale_state()
         return self._policy.get_topology_hints(self._state, pod, container)
 
     def get_pod_topology_hints(self, pod: v1.Pod) -> Hints:
@@ -161,16 +163,22 @@ class Manager:
             assignments = self._state.get_memory_assignments()
             assigned = [ContainerRef(uid, name) for uid, containers in assignments.items() for name in containers]
             known = (*assigned, *self._container_map.values())
+            removed: set[ContainerRef] = set()
             for ref in stale_containers(known, self._active_pods(), self._could_run):
                 about = {"podUID": ref.pod_uid, "containerName": ref.container_name}
                 klog.v(2).info_s("RemoveStaleState removing state", **about)
                 with contain("Failed to take back the memory of a container", **about):
-                    self._policy_remove_container_by_ref_locked(*ref)
+                    self._take_back_locked(*ref)
+                    removed.add(ref)
+            self._container_map.remove_by_container_refs(removed)
 
     def _policy_remove_container_by_ref_locked(self, pod_uid: str, container_name: str) -> None:
+        self._take_back_locked(pod_uid, container_name)
+        self._container_map.remove_by_container_ref(pod_uid, container_name)
+
+    def _take_back_locked(self, pod_uid: str, container_name: str) -> None:
         with self._state.together():
             self._policy.remove_container(self._state, pod_uid, container_name)
-        self._container_map.remove_by_container_ref(pod_uid, container_name)
 
 
 def _new_policy(

@@ -315,3 +315,28 @@ def test_goes_on_where_go_left_off(tmp_path: Path) -> None:
     manager.start(golang.background(), list, rest, rest, rest, rest, ContainerMap())
     assert manager.get_memory("c8585244-ec40-4950-8fd4-78d5410cf3f3", "main") == [state.Block((1,), "memory", GB // 2)]
     assert (tmp_path / "memory_manager_state").read_text() == text
+
+
+def test_stale_state_is_looked_for_once_for_all_containers_of_a_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, looks = Node(tmp_path, hint=hint_of(0)), list[str]()
+
+    def active_pods() -> list[v1.Pod]:
+        looks.append("look")
+        return node.pods
+
+    monkeypatch.setattr(node.manager, "_active_pods", active_pods)
+    many = pod("many", *(container(f"c{number}", "1Mi") for number in range(20)), init=(container("init", "1Mi"),))
+    for c in (*many.spec.init_containers, *many.spec.containers):
+        node.manager.get_topology_hints(many, c)
+        node.manager.allocate(many, c)
+    assert len(looks) == 2, "once for the hints, once to allocate"
+
+
+def test_stale_container_of_several_ids_is_forgotten_at_once(tmp_path: Path) -> None:
+    node = Node(tmp_path, hint=hint_of(0))
+    for container_id in ("first", "second"):
+        node.containers.add("gone", "c", container_id)
+    node.manager.get_pod_topology_hints(pod("pod1", container("c", "1Gi")))
+    assert node.containers == {}

@@ -277,7 +277,9 @@ class ContainerGC:
             return True
         except crierror.RemoteError as err:
             klog.info_s("Error getting ContainerStatus for containerID", containerID=container_id, err=err)
-            return True
+            # DIVERGES: in Go the container is dead whatever the runtime says. One that hangs while a log is rotated
+            # leaves the link dangling and says nothing, and the container would have no link any more.
+            return crierror.is_not_found(err)
         # During a log rotation the link of a living container dangles for a moment.
         if status.state != runtimeapi.CONTAINER_EXITED:
             klog.v(5).info_s("Container is still running, not removing symlink", containerID=container_id, path=link)

@@ -18,7 +18,7 @@ from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import testing
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
-from pkg.apimachinery.util.runtime.testing import failing_once, failures
+from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.component_base.tracing import testing as tracingtesting
 
 _CTX = golang.background()
@@ -283,6 +283,18 @@ def test_dangling_log_links_of_dead_containers_go(
     young = kubecontainer.GCPolicy(_HOUR * 10**6, -1, -1)
     fake.manager.garbage_collect(_CTX, young, True, False)
     assert (link in fake.os.removes) is removed
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED], ids=str)
+def test_dangling_log_link_stays_when_the_runtime_does_not_answer(
+    fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch, code: grpc.StatusCode
+) -> None:
+    link = "/var/log/containers/foo_ns_bar-" + "a" * 64 + ".log"
+    fake.os.files[link] = []
+    fake.os.glob_fn = lambda pattern, path: True
+    monkeypatch.setattr(fake.manager.runtime_service, "container_status", raising(crierror.RemoteError(code, "hangs")))
+    fake.manager.garbage_collect(_CTX, kubecontainer.GCPolicy(_HOUR * 10**6, -1, -1), True, False)
+    assert link not in fake.os.removes
 
 
 def test_min_age_counts_from_now(fake: testing.TestRuntime) -> None:

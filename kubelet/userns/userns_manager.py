@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -21,6 +22,7 @@ from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery.runtime import codec
 from pkg.registry.core.service import allocator
+from pkg.util import atomicfile
 
 # The number of ids of a pod is a multiple of this.
 USER_NS_UNIT_LENGTH = 65536
@@ -144,11 +146,7 @@ class UsernsManager:
         directory = self._kl.get_pod_dir(pod_uid)
         utilstore.FileStore(directory).write(_MAPPINGS_FILE, msgspec.json.encode(user_ns))
         # The store sees to the content of the file; that the directory has it is as important.
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        atomicfile.sync_directory(Path(directory))
 
     def _read_mappings_from_file(self, pod_uid: str) -> bytes:
         """The record of the pod; empty if there is none. Raises OSError."""

@@ -26,3 +26,12 @@ def write(path: Path, data: bytes, mode: int = 0o600) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def sync_directory(path: Path) -> None:
+    """Have the directory outlast a crash of the machine with the names that are in it now. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

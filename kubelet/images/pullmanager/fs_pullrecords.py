@@ -16,9 +16,10 @@ from kubelet.images.pullmanager.interfaces import ImagePulledRecord
 from kubelet.images.pullmanager.metrics import FS_PULL_INTENTS_SIZE, FS_PULLED_RECORDS_SIZE, register_metrics
 from pkg import klog
 from pkg.apimachinery.runtime import codec
-from pkg.util import filesystem
+from pkg.util import atomicfile, filesystem
 
 _CACHE_FILES_SHA256_PREFIX = "sha256-"
+# Of files that a Go kubelet has left.
 _TMP_FILES_SUFFIX = ".tmp"
 
 _T = TypeVar("_T")
@@ -84,16 +85,14 @@ def _cache_filename(image: str) -> str:
 
 
 def _write_file(target: Path, content: bytes) -> None:
-    """Replaces the file whole, so that no reader sees half of it."""
-    tmp = target.with_name(target.name + _TMP_FILES_SUFFIX)
+    """Replaces the file whole, so that neither a reader nor a crash of the machine finds half of it, or none.
+
+    DIVERGES: a crash can undo what Go writes. An image without its intent is then one that was there before, which
+    everybody may use, and nobody may use one whose record is empty, if it must not be pulled.
+    """
     filesystem.mkdir_all(target.parent, 0o700)
-    try:
-        tmp.touch(mode=0o600)
-        tmp.write_bytes(content)
-        tmp.rename(target)
-    except OSError:
-        tmp.unlink(missing_ok=True)
-        raise
+    atomicfile.write(target, content)
+    atomicfile.sync_directory(target.parent)
 
 
 def _record_files(directory: Path) -> list[Path]:

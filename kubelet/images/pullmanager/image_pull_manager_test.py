@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -228,6 +229,21 @@ def test_intent_lasts_as_long_as_the_last_pull(tmp_path: Path) -> None:
     manager.record_image_pulled(_CTX, _IMAGE, "ref", _EVERYONE)
     assert not accessor.image_pull_intent_exists(_IMAGE)
     assert (metrics.FS_PULL_INTENTS_SIZE._value.get(), metrics.FS_PULLED_RECORDS_SIZE._value.get()) == (0, 1)
+
+
+def test_intent_outlasts_a_crash_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else everybody might use a private image whose pull the crash came after."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    pulling = tmp_path / "image_manager" / "pulling"
+    _manager(tmp_path).record_pull_intent(_IMAGE)
+    assert [Path(path).parent for path in synced] == [pulling, pulling.parent], "the file, and then its directory"
 
 
 def test_directories_that_somebody_removed_are_made_again(tmp_path: Path) -> None:

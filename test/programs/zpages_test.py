@@ -50,6 +50,12 @@ def test_what_says_nothing_is_left_out(kc: kubeletconfig.KubeletConfiguration) -
     assert document["imageMaximumGCAge"] == "0s"
 
 
+def test_credentials_are_hidden(kc: kubeletconfig.KubeletConfiguration) -> None:
+    kc.static_pod_url_header = {"Authorization": ["secret"], "Accept": []}
+    zpages.init_configz(kc)
+    assert shown()["staticPodURLHeader"] == {"Authorization": ["<masked>"], "Accept": ["<masked>"]}
+
+
 def test_second_kubelet_in_one_process(kc: kubeletconfig.KubeletConfiguration) -> None:
     zpages.init_configz(kc)
     kc.cluster_domain = "second"

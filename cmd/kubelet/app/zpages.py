@@ -40,7 +40,10 @@ def init_configz(kc: kubeletconfig.KubeletConfiguration) -> None:
 
 
 def set_configz(config: configz.Config, kc: kubeletconfig.KubeletConfiguration) -> None:
+    """DIVERGES: Go shows the headers of the manifest URL, which may hold credentials, to whoever may see the page."""
     document = _as_published(scheme.to_versioned(kc))
+    if "staticPodURLHeader" in document:
+        document["staticPodURLHeader"] = {name: ["<masked>"] for name in document["staticPodURLHeader"]}
     config.set({"kind": scheme.KIND, "apiVersion": scheme.API_VERSION, **document})
 
 

@@ -30,6 +30,16 @@ class ContainerMap(dict[str, ContainerRef]):
     def add(self, pod_uid: str, container_name: str, container_id: str) -> None:
         self[container_id] = ContainerRef(pod_uid, container_name)
 
+    def replace(self, pod_uid: str, container_name: str, container_id: str) -> None:
+        """Add an id that the container has in place of all that it had before.
+
+        DIVERGES: Go keeps those, too, until the pod is gone; a crash loop makes ever more.
+        """
+        replaced = [known for known, ref in self.items() if ref == (pod_uid, container_name)]
+        for known in replaced:
+            del self[known]
+        self.add(pod_uid, container_name, container_id)
+
     def remove_by_container_id(self, container_id: str) -> None:
         self.pop(container_id, None)
 

@@ -171,7 +171,7 @@ class Manager:
             cpus = self._state.get_cpu_set(uid, container.name)
             if cpus is not None:
                 self._last_update_state.set_cpu_set(uid, container.name, cpus)
-            self._container_map.add(uid, container.name, container_id)
+            self._container_map.replace(uid, container.name, container_id)
         klog.v(4).info_s(
             "Added Container",
             pod=klog.kobj(pod),

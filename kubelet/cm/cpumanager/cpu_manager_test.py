@@ -9,7 +9,7 @@ import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet.cadvisor.info import v1 as cadvisorapi
-from kubelet.cm.containermap import ContainerMap
+from kubelet.cm.containermap import ContainerMap, ContainerRef
 from kubelet.cm.cpumanager import Manager
 from kubelet.cm.cpumanager.state import StateCheckpoint
 from kubelet.cm.cpumanager.testing import pod
@@ -220,6 +220,18 @@ def test_too_many(node: FakeNode, cancelled: golang.Context) -> None:
     node.start(manager, cancelled)
     with pytest.raises(ValueError, match="not enough cpus available to satisfy request: requested=8, available=7"):
         manager.allocate(wants, wants.spec.containers[0])
+
+
+def test_container_that_starts_again_and_again_is_known_once(node: FakeNode, cancelled: golang.Context) -> None:
+    restarts = pod("2")
+    (container,) = restarts.spec.containers
+    containers = ContainerMap({f"id-{number}": ContainerRef("pod", container.name) for number in range(2)})
+    manager = node.manager()
+    node.start(manager, cancelled, containers)
+    node.pods.append(restarts)
+    manager.allocate(restarts, container)
+    manager.add_container(restarts, container, "id-2")
+    assert set(containers) == {"id-2"}
 
 
 def test_who_is_gone_has_nothing_any_more(node: FakeNode, cancelled: golang.Context) -> None:

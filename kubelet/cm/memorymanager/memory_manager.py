@@ -89,7 +89,7 @@ class Manager:
             return
         uid = pod.metadata.uid
         with self._lock:
-            self._container_map.add(uid, container.name, container_id)
+            self._container_map.replace(uid, container.name, container_id)
             for init_container in pod.spec.init_containers:
                 if init_container.name == container.name:
                     break

@@ -181,6 +181,15 @@ def test_remove_container(tmp_path: Path) -> None:
     assert node.containers == {}
 
 
+def test_container_that_starts_again_and_again_is_known_once(tmp_path: Path) -> None:
+    node = Node(tmp_path, hint=hint_of(0))
+    restarts = pod("pod1", container("c", "1Gi"))
+    node.run(restarts)
+    for number in range(3):
+        node.manager.add_container(restarts, restarts.spec.containers[0], f"id-{number}")
+    assert set(node.containers) == {"id-2"}
+
+
 def test_remove_stale_state(tmp_path: Path) -> None:
     """What pods had that are gone comes free when the next is admitted, not before all pods are known."""
     node = Node(tmp_path, hint=hint_of(0))

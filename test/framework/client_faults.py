@@ -22,13 +22,13 @@ import pytest
 
 from framework import csi, dra, faulty_call
 from framework.apiserver.cluster import Cluster, Options
-from framework.apiserver.errors import ApiError
 from framework.apiserver.faults import Fault, Filter
 from framework.apiserver.interfaces import UserInfo
 from framework.client_calls import Call, Mention
 from framework.cluster_node import RealKubelet, running
 from framework.containerd import ROOT
 from framework.csi import CSIDriver
+from framework.faults import noting
 from framework.faulty_call import Kind
 from framework.faulty_plugins import DRA
 from framework.impatient_kubelet import INFORMERS
@@ -537,13 +537,13 @@ class Round:
         self._end(several)
         self._check_bystander(several)
         for case in several:
-            with self._noting(case):
+            with noting(case):
                 self._see_pod_run(case)
         for case in several:
-            with self._noting(case):
+            with noting(case):
                 self._delete(case)
         for case in several:
-            with self._noting(case):
+            with noting(case):
                 self.node.wait_until_gone(_mirror(case) if TRIGGERS[case.call].static else case.name)
 
     def _prepare(self, several: Sequence[Case]) -> None:
@@ -607,7 +607,7 @@ class Round:
         signing.reconsider()
         self._see_pod_live("after-start", several)
         for case in left_behind:
-            with self._noting(case):
+            with noting(case):
                 self._delete(case)
                 self.node.wait_until_gone(case.name)
 
@@ -616,10 +616,10 @@ class Round:
             case.fault = add_fault(case)
         begin()
         for case in several:
-            with self._noting(case):
+            with noting(case):
                 TRIGGERS[case.call].act(case)
         for case in several:
-            with self._noting(case):
+            with noting(case):
                 self._wait_until_hit(case)
 
     def _wait_until_hit(self, case: Case) -> None:
@@ -654,7 +654,7 @@ class Round:
 
     def _see_pod_live(self, name: str, several: Sequence[Case]) -> None:
         """The node is as it should be, and has pods."""
-        with self._noting(*several):
+        with noting(*several):
             self.node.wait_until_ready()
             self._check_bystander(several)
             self.node.create(pod(name, sleeper(), grace=1))
@@ -663,21 +663,12 @@ class Round:
             self.node.wait_until_gone(name)
 
     def _check_bystander(self, several: Sequence[Case]) -> None:
-        with self._noting(*several):
+        with noting(*several):
             if self.kind is Kind.NONSENSE and any(case.call in _ALL_PODS for case in several):
                 # Nonsense was said of this pod, too, and it begins anew.
                 self.node.wait_for_api_running(BYSTANDER)
                 self._bystander = self.node.container_ids(BYSTANDER)
             assert self.node.container_ids(BYSTANDER) == self._bystander, "the bystander was touched"
-
-    @contextmanager
-    def _noting(self, *several: Case) -> Iterator[None]:
-        """What fails here has failed for these cases; the others go on."""
-        try:
-            yield
-        except (AssertionError, ApiError, OSError) as err:
-            for case in several:
-                case.failure = case.failure or str(err) or repr(err)
 
 
 @contextmanager

@@ -1,14 +1,17 @@
-"""How calls go wrong, of the runtime and of plugins: what tests of both have in common."""
+"""How calls go wrong, of the runtime, of plugins and of the API server: what tests of these have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import grpc
 from google.protobuf.descriptor import FieldDescriptor
 
+from framework.apiserver.errors import ApiError
 from kubelet.cri.remote import fake
 from kubelet.cri.remote.fake.faults import Match
 
@@ -21,6 +24,39 @@ class Kind(StrEnum):
     LATE = "late"  # done, and answered after the deadline
     EMPTY = "empty"  # answered by a message in which nothing is set
     NONSENSE = "nonsense"  # answered by a message in which everything is set to nonsense
+
+
+class Case(Protocol):
+    """One of several that share a node."""
+
+    # Why the case has failed; empty if it has not.
+    failure: str
+
+
+@contextmanager
+def noting(*cases: Case) -> Iterator[None]:
+    """What fails here has failed for these cases; the others go on."""
+    try:
+        yield
+    except (AssertionError, ApiError, OSError) as err:
+        for case in cases:
+            case.failure = case.failure or str(err) or repr(err)
+
+
+C = TypeVar("C", bound=Case)
+
+
+def each(cases: Sequence[C], step: Callable[[C], object]) -> None:
+    """Do a step of each case; where it fails, the case has failed."""
+    for case in cases:
+        with noting(case):
+            step(case)
+
+
+def side_by_side(cases: Sequence[C], step: Callable[[C], object]) -> None:
+    """As each, at the same time, for steps that take long."""
+    with ThreadPoolExecutor(len(cases)) as pool:
+        list(pool.map(lambda case: each([case], step), cases))
 
 
 def add_fault(

@@ -144,6 +144,10 @@ class KubeletProcess:
         self.signal(signal.SIGKILL)
         self.wait_for_exit(EXIT_TIMEOUT)
 
+    def configure(self, config: Mapping[str, object]) -> None:
+        """Give it more configuration, from its next start on."""
+        self._config = {**self._config, **config}
+
     @contextmanager
     def configured(self, config: Mapping[str, object]) -> Iterator[None]:
         """Run it with more configuration for a while. It is started again before and after; its pods take no notice."""

@@ -137,12 +137,12 @@ def history(cluster: Cluster) -> Iterator[PodHistory]:
 
 
 @pytest.fixture(scope="module")
-def faulty_node(
-    tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, history: PodHistory
-) -> Iterator[ClusterNode]:
-    """The file's node, on a runtime whose calls can go wrong."""
-    with runtime_faults.node_with_bystander(tmp_path_factory.mktemp("faulty"), cluster, history) as node:
-        yield node
+def runtime_round(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[runtime_faults.Round]:
+    """The life of the file's node, in which calls of the runtime go wrong as the file's KIND says."""
+    with runtime_faults.round_of(request.module.KIND, tmp_path_factory.mktemp("faulty")) as life:
+        yield life
 
 
 @pytest.fixture(scope="module")

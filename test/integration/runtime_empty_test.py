@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from framework import runtime_faults
-from framework.cluster_node import ClusterNode
 from framework.faults import Kind
-from framework.runtime_faults import Story
+from framework.runtime_faults import Round
+
+KIND = Kind.EMPTY
 
 
-@runtime_faults.cases(Kind.EMPTY)
-def test_call_that_is_answered_by_nothing(faulty_node: ClusterNode, method: str, kind: Kind) -> None:
-    Story(faulty_node, method, kind).run()
+@runtime_faults.cases(KIND)
+def test_call_that_is_answered_by_nothing(runtime_round: Round, method: str) -> None:
+    runtime_round.check(method)

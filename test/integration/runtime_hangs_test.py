@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from framework import runtime_faults
-from framework.cluster_node import ClusterNode
 from framework.faults import Kind
-from framework.runtime_faults import Story
+from framework.runtime_faults import Round
+
+KIND = Kind.HANG
 
 
-@runtime_faults.cases(Kind.HANG)
-def test_call_that_hangs(faulty_node: ClusterNode, method: str, kind: Kind) -> None:
-    Story(faulty_node, method, kind).run()
+@runtime_faults.cases(KIND)
+def test_call_that_hangs(runtime_round: Round, method: str) -> None:
+    runtime_round.check(method)

@@ -6,6 +6,7 @@ them, or after; methods are known by the full name of their service: "csi.v1.Nod
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import threading
@@ -297,9 +298,13 @@ class DRA(FaultyPlugin):
         dra.allocate(node, name, [name], self.name)
 
     def holds(self, name: str) -> list[str]:
-        specs = [json.loads(path.read_text()) for path in self.cdi.glob("*.json")]
-        prepared = [device["name"] for spec in specs for device in spec["devices"]]
+        prepared = [device["name"] for spec in self._specs() for device in spec["devices"]]
         return [each for each in prepared if each.endswith(f"-of-{name}")]
+
+    def _specs(self) -> Iterator[Any]:
+        for path in self.cdi.glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):  # has just been given back
+                yield json.loads(path.read_text())
 
     def tell_health(self, name: str) -> None:
         """The device of a pod's claim is healthy, and no other is known of."""

@@ -4,6 +4,9 @@ Plugins are CSI drivers, DRA drivers and device plugins; how each registers is a
 
 A case is a method and a kind of fault. The methods come from the descriptions of the APIs, so that a new one cannot be
 forgotten: each needs an entry in TRIGGERS or STREAMS, which say what makes the kubelet call it, or in UNUSED.
+
+All cases of one kind share a node. Calls that are about one pod go wrong side by side, each for a pod of its own. Of
+calls that are about all that a plugin does, one goes wrong at a time; those of different plugins do so side by side.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import pytest
@@ -23,7 +26,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from framework import csi, dra
 from framework.apiserver.cluster import Cluster
 from framework.cluster_node import HastyKubelet, RealKubelet, running
-from framework.faults import Kind, add_fault, nonsense
+from framework.faults import Kind, add_fault, each, nonsense, noting, side_by_side
 from framework.faulty_plugins import CSI, DRA, Device, FaultyPlugin, Stream
 from framework.hasty_kubelet import PAUSE
 from framework.pod_history import PodHistory, Version
@@ -140,6 +143,20 @@ class FaultyNode:
             plugin.allocate(self.node, name)
         dra.bind(self.node, name)
 
+    def see_pod_live(self, name: str, *plugins: FaultyPlugin) -> None:
+        """A pod that needs these plugins starts and ends, and nothing is left of it."""
+        self.create(name, *plugins)
+        self.node.wait_for_api_running(name, timeout=_PATIENCE)
+        self.node.delete(name)
+        self.node.wait_until_gone(name, timeout=_PATIENCE)
+        self.wait_until_nothing_is_left(name, *plugins)
+
+    def wait_until_nothing_is_left(self, name: str, *plugins: FaultyPlugin) -> None:
+        def left() -> list[str]:
+            return [each for plugin in plugins for each in plugin.holds(name)]
+
+        self.node.wait_for_condition(f"nothing is left of {name}", lambda: not left(), _PATIENCE)
+
     def of_bystander(self) -> object:
         """What stays as it is whatever happens to others."""
         held = [sorted(plugin.holds(BYSTANDER)) for plugin in self.others]
@@ -155,13 +172,16 @@ class _Injected:
 
 
 @dataclass
-class Story:
-    """One case on a node where a bystander runs."""
+class Case:
+    """A method whose calls go wrong on a node where a bystander runs."""
 
     on: FaultyNode
     method: str
     who: Who
     kind: Kind | StreamKind
+    fault: _Injected | None = None
+    # Why the case has failed, if it has.
+    failure: str = ""
 
     def __post_init__(self) -> None:
         # That of the case's pod.
@@ -175,27 +195,35 @@ class Story:
     def plugin(self) -> FaultyPlugin:
         return self.on.plugin(self.who)
 
-    def run(self) -> None:
-        """Let the calls go wrong, and see that the kubelet, the bystander, another pod and this pod get over it."""
-        before = self.on.of_bystander()
-        self.plugin.interceptor.given_up.clear()
-        trigger = STREAMS[self.method] if isinstance(self.kind, StreamKind) else TRIGGERS[self.method]
-        if trigger.pod_runs:
+    @property
+    def trigger(self) -> Trigger:
+        return _triggers(self.kind)[self.method]
+
+    def prepare(self) -> None:
+        if self.trigger.pod_runs:
             self.create()
             self.node.wait_for_api_running(self.name, timeout=_PATIENCE)
-        fault = self._add(trigger.own)
-        try:
-            trigger.act(self)
-            self._other_pod_lives(trigger.own)
-            wait_for(f"a call of {self.method} goes wrong", fault.hits, _PATIENCE, self.node.end_of_log)
-            if isinstance(self.kind, Kind) and self.kind in (Kind.HANG, Kind.LATE):
-                given_up = self.plugin.interceptor.given_up
-                wait_for("the kubelet gives up", lambda: given_up[self.method], _PATIENCE, self.node.end_of_log)
-        finally:
-            fault.remove()
-        trigger.afterwards(self)
-        self._recover(trigger)
-        assert self.on.of_bystander() == before, "the bystander was touched"
+
+    def begin(self) -> None:
+        """Let the calls go wrong from now on."""
+        self.plugin.interceptor.given_up.pop(self.method, None)
+        self.fault = self._add(self.trigger.own)
+
+    def act(self) -> None:
+        self.trigger.act(self)
+
+    def wait_until_hit(self) -> None:
+        assert self.fault is not None
+        wait_for(f"a call of {self.method} goes wrong", self.fault.hits, _PATIENCE, self.node.end_of_log)
+        if isinstance(self.kind, Kind) and self.kind in (Kind.HANG, Kind.LATE):
+            given_up = self.plugin.interceptor.given_up
+            wait_for("the kubelet gives up", lambda: given_up[self.method], _PATIENCE, self.node.end_of_log)
+
+    def end(self) -> None:
+        """Let nothing go wrong any more."""
+        assert self.fault is not None
+        self.fault.remove()
+        self.trigger.afterwards(self)
 
     def _add(self, own: bool) -> _Injected:
         interceptor = self.plugin.interceptor
@@ -210,19 +238,9 @@ class Story:
         names = [each.name for each in getattr(request, "claims", ())]
         return self.name in (getattr(request, "volume_id", "").removesuffix("-disk"), *names)
 
-    def _other_pod_lives(self, own: bool) -> None:
-        """Meanwhile another pod starts and ends: one of the same plugin, if only calls about one pod go wrong."""
-        other = f"{self.name}-other"
-        plugins = [self.plugin] if own else self.on.others
-        self.on.create(other, *plugins)
-        self.node.wait_for_api_running(other, timeout=_PATIENCE)
-        self.node.delete(other)
-        self.node.wait_until_gone(other, timeout=_PATIENCE)
-        self._assert_nothing_left(other, plugins)
-
-    def _recover(self, trigger: Trigger) -> None:
+    def recover(self) -> None:
         """Now that nothing goes wrong, the pod runs and ends as any other."""
-        self.node.wait_until_ready()
+        trigger = self.trigger
         latest = self.node.history.latest(self.name)
         if latest is not None and trigger.lies_stay and self.kind in (Kind.EMPTY, Kind.NONSENSE):
             self._replace_pod()
@@ -231,7 +249,7 @@ class Story:
             trigger.works(self)
             self.node.delete(self.name)
         self.node.wait_until_gone(self.name, timeout=_PATIENCE)
-        self._assert_nothing_left(self.name, [self.plugin])
+        self.on.wait_until_nothing_is_left(self.name, self.plugin)
 
     def _wait_until_it_runs(self) -> None:
         """A pod that was refused does not come back: then it is made again, as its controller would."""
@@ -249,15 +267,9 @@ class Story:
     def _replace_pod(self) -> None:
         self.node.delete(self.name)
         self.node.wait_until_gone(self.name, timeout=_PATIENCE)
-        self._assert_nothing_left(self.name, [self.plugin])
+        self.on.wait_until_nothing_is_left(self.name, self.plugin)
         self.name += "-again"
         self.create()
-
-    def _assert_nothing_left(self, name: str, plugins: Sequence[FaultyPlugin]) -> None:
-        def left() -> list[str]:
-            return [each for plugin in plugins for each in plugin.holds(name)]
-
-        self.node.wait_for_condition(f"nothing is left of {name}", lambda: not left(), _PATIENCE)
 
     # What makes the kubelet call.
 
@@ -299,7 +311,7 @@ class Story:
         self.node.wait_for_api_pod(self.name, "has a healthy device", healthy, _PATIENCE)
 
 
-def _nothing(story: Story) -> None:
+def _nothing(case: Case) -> None:
     """For calls that the kubelet makes all the time, and where nothing is to be done."""
 
 
@@ -308,39 +320,39 @@ class Trigger:
     """What makes the kubelet call a method of a plugin, of each of these kinds."""
 
     who: Sequence[Who]
-    act: Callable[[Story], None]
+    act: Callable[[Case], None]
     # The calls that go wrong are those about the case's pod alone; else all.
     own: bool = False
     # The pod runs before the calls go wrong.
     pod_runs: bool = False
     # What the plugin does once nothing goes wrong any more.
-    afterwards: Callable[[Story], None] = _nothing
+    afterwards: Callable[[Case], None] = _nothing
     # What the plugin lied about stays with the pod, as in Go: its controller has to make another one.
     lies_stay: bool = False
     # Waits until the call has done its work.
-    works: Callable[[Story], None] = _nothing
+    works: Callable[[Case], None] = _nothing
 
 
 def _at_start(who: Who, own: bool = True) -> Trigger:
-    return Trigger([who], Story.create, own)
+    return Trigger([who], Case.create, own)
 
 
 def _at_end(who: Who) -> Trigger:
-    return Trigger([who], Story.delete, own=True, pod_runs=True)
+    return Trigger([who], Case.delete, own=True, pod_runs=True)
 
 
 def _at_registration(*who: Who) -> Trigger:
-    return Trigger(who, Story.register_and_create)
+    return Trigger(who, Case.register_and_create)
 
 
 TRIGGERS: Mapping[str, Trigger] = {
     f"{_CSI}/NodeStageVolume": _at_start(Who.CSI),
     f"{_CSI}/NodePublishVolume": _at_start(Who.CSI),
-    f"{_CSI}/NodeGetCapabilities": Trigger([Who.CSI], Story.create, lies_stay=True),
+    f"{_CSI}/NodeGetCapabilities": Trigger([Who.CSI], Case.create, lies_stay=True),
     f"{_CSI}/NodeUnpublishVolume": _at_end(Who.CSI),
     f"{_CSI}/NodeUnstageVolume": _at_end(Who.CSI),
     f"{_CSI}/NodeGetVolumeStats": Trigger([Who.CSI], _nothing, own=True, pod_runs=True),
-    f"{_CSI}/NodeExpandVolume": Trigger([Who.CSI], Story.grow, own=True, pod_runs=True, works=Story.has_grown),
+    f"{_CSI}/NodeExpandVolume": Trigger([Who.CSI], Case.grow, own=True, pod_runs=True, works=Case.has_grown),
     f"{_CSI}/NodeGetInfo": _at_registration(Who.CSI),
     f"{_DRA}/NodePrepareResources": _at_start(Who.DRA),
     f"{_DRA}/NodeUnprepareResources": _at_end(Who.DRA),
@@ -348,7 +360,7 @@ TRIGGERS: Mapping[str, Trigger] = {
     f"{_OLD_DRA}/NodeUnprepareResources": _at_end(Who.OLD_DRA),
     # What it can do a plugin says but once.
     f"{_DEVICE}/GetDevicePluginOptions": Trigger(
-        [Who.DEVICE], Story.register_and_create, afterwards=Story.register_again
+        [Who.DEVICE], Case.register_and_create, afterwards=Case.register_again
     ),
     f"{_DEVICE}/GetPreferredAllocation": _at_start(Who.DEVICE, own=False),
     f"{_DEVICE}/Allocate": _at_start(Who.DEVICE, own=False),
@@ -358,9 +370,9 @@ TRIGGERS: Mapping[str, Trigger] = {
 }
 STREAMS: Mapping[str, Trigger] = {
     # A plugin that sees its stream end registers again.
-    f"{_DEVICE}/ListAndWatch": Trigger([Who.DEVICE], Story.register_and_create, afterwards=Story.register_again),
+    f"{_DEVICE}/ListAndWatch": Trigger([Who.DEVICE], Case.register_and_create, afterwards=Case.register_again),
     f"{_HEALTH}/NodeWatchResources": Trigger(
-        [Who.DRA], Story.register_again, pod_runs=True, works=Story.health_is_known
+        [Who.DRA], Case.register_again, pod_runs=True, works=Case.health_is_known
     ),
 }
 
@@ -436,19 +448,90 @@ _STREAMS: Mapping[StreamKind, Stream] = {
 }
 
 
-def cases(*kinds: Kind | StreamKind) -> pytest.MarkDecorator:
+Key: TypeAlias = tuple[str, Who, Kind | StreamKind]
+
+
+def _triggers(kind: Kind | StreamKind) -> Mapping[str, Trigger]:
+    return STREAMS if isinstance(kind, StreamKind) else TRIGGERS
+
+
+def _keys(kinds: Sequence[Kind | StreamKind]) -> list[Key]:
+    return [
+        (method, who, kind) for kind in kinds for method, trigger in _triggers(kind).items() for who in trigger.who
+    ]
+
+
+def cases(kinds: Sequence[Kind | StreamKind]) -> pytest.MarkDecorator:
     """Parametrize a test with all cases of these kinds."""
     found = [
         pytest.param(method, who, kind, id=f"{method.replace('/', '.')}-{who}-{kind}")
-        for kind in kinds
-        for method, trigger in (STREAMS if isinstance(kind, StreamKind) else TRIGGERS).items()
-        for who in trigger.who
+        for method, who, kind in _keys(kinds)
     ]
     return pytest.mark.parametrize(("method", "who", "kind"), found)
 
 
+class Round:
+    """The life of a node in whose course all calls of plugins go wrong in these ways."""
+
+    def __init__(self, on: FaultyNode, kinds: Sequence[Kind | StreamKind]) -> None:
+        self._on = on
+        self._cases = {key: Case(on, *key) for key in _keys(kinds)}
+
+    def run(self) -> None:
+        own = [case for case in self._cases.values() if case.trigger.own]
+        if own:
+            self._run(own, self._see_pods_of_same_plugins_live)
+        of_plugins = [
+            [case for case in self._cases.values() if case.who is who and not case.trigger.own] for who in Who
+        ]
+        for several in itertools.zip_longest(*of_plugins):
+            self._run([case for case in several if case is not None], self._see_pod_of_others_live)
+
+    def check(self, *key: Any) -> None:
+        """Raises AssertionError that says why the case has failed."""
+        assert not self._cases[key].failure, self._cases[key].failure
+
+    def _run(self, several: Sequence[Case], meanwhile: Callable[[Sequence[Case]], object]) -> None:
+        """Let the calls go wrong, and see that the kubelet, the bystander, other pods and the cases' get over it."""
+        before = self._on.of_bystander()
+        side_by_side(several, Case.prepare)
+        each(several, Case.begin)
+        each(several, Case.act)
+        with noting(*several):
+            meanwhile(several)
+        each(several, Case.wait_until_hit)
+        each(several, Case.end)
+        with noting(*several):
+            assert self._on.node.alive, "the kubelet has ended"
+            self._on.node.wait_until_ready()
+        side_by_side(several, Case.recover)
+        with noting(*several):
+            assert self._on.of_bystander() == before, "the bystander was touched"
+
+    def _see_pods_of_same_plugins_live(self, several: Sequence[Case]) -> None:
+        for who in sorted({case.who for case in several}):
+            self._on.see_pod_live(f"other-{who}", self._on.plugin(who))
+
+    def _see_pod_of_others_live(self, several: Sequence[Case]) -> None:
+        self._on.see_pod_live(f"besides-{several[0].name}", *self._on.others)
+
+
 @contextmanager
-def node_with_bystander(folder: Path, cluster: Cluster, history: PodHistory) -> Iterator[FaultyNode]:
+def round_of(kinds: Sequence[Kind | StreamKind], folder: Path) -> Iterator[Round]:
+    """A cluster and a node that has lived its life."""
+    with Cluster(folder / "cluster") as cluster:
+        history = PodHistory(cluster.store)
+        try:
+            with _node_with_bystander(folder, cluster, history) as on:
+                life = Round(on, kinds)
+                life.run()
+                yield life
+        finally:
+            history.stop()
+
+
+@contextmanager
+def _node_with_bystander(folder: Path, cluster: Cluster, history: PodHistory) -> Iterator[FaultyNode]:
     """A kubelet with plugins whose calls can go wrong, and a pod that has nothing to do with that."""
     kubelet = HastyKubelet(folder / "k", NODE, cluster, history, CONFIG)
     with running(kubelet) as node, ExitStack() as stack:

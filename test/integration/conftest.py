@@ -155,14 +155,14 @@ def client_round(
 
 
 @pytest.fixture(scope="module")
-def plugins(cluster: Cluster, history: PodHistory) -> Iterator[plugin_faults.FaultyNode]:
-    """The file's node, with plugins whose calls can go wrong."""
+def plugin_round(request: pytest.FixtureRequest) -> Iterator[plugin_faults.Round]:
+    """The life of the file's node, in which calls of plugins go wrong as the file's KINDS say."""
     # Sockets have short paths.
     with (
         tempfile.TemporaryDirectory(prefix="plug-") as folder,
-        plugin_faults.node_with_bystander(Path(folder), cluster, history) as node,
+        plugin_faults.round_of(request.module.KINDS, Path(folder)) as life,
     ):
-        yield node
+        yield life
 
 
 @pytest.fixture(scope="module")

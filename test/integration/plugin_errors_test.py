@@ -7,14 +7,15 @@ import os
 import pytest
 from framework import plugin_faults
 from framework.faults import Kind
-from framework.plugin_faults import FaultyNode, Story, Who
+from framework.plugin_faults import Round, Who
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+KINDS = [Kind.ERROR]
 
 
-@plugin_faults.cases(Kind.ERROR)
-def test_call_that_fails(plugins: FaultyNode, method: str, who: Who, kind: Kind) -> None:
-    Story(plugins, method, who, kind).run()
+@plugin_faults.cases(KINDS)
+def test_call_that_fails(plugin_round: Round, method: str, who: Who, kind: Kind) -> None:
+    plugin_round.check(method, who, kind)
 
 
 def test_each_call_has_its_cases() -> None:

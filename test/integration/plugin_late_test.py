@@ -7,11 +7,12 @@ import os
 import pytest
 from framework import plugin_faults
 from framework.faults import Kind
-from framework.plugin_faults import FaultyNode, Story, Who
+from framework.plugin_faults import Round, Who
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+KINDS = [Kind.LATE]
 
 
-@plugin_faults.cases(Kind.LATE)
-def test_call_that_is_answered_late(plugins: FaultyNode, method: str, who: Who, kind: Kind) -> None:
-    Story(plugins, method, who, kind).run()
+@plugin_faults.cases(KINDS)
+def test_call_that_is_answered_late(plugin_round: Round, method: str, who: Who, kind: Kind) -> None:
+    plugin_round.check(method, who, kind)

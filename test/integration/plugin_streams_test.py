@@ -6,11 +6,12 @@ import os
 
 import pytest
 from framework import plugin_faults
-from framework.plugin_faults import FaultyNode, Story, StreamKind, Who
+from framework.plugin_faults import Round, StreamKind, Who
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
+KINDS = list(StreamKind)
 
 
-@plugin_faults.cases(*StreamKind)
-def test_call_that_streams_wrongly(plugins: FaultyNode, method: str, who: Who, kind: StreamKind) -> None:
-    Story(plugins, method, who, kind).run()
+@plugin_faults.cases(KINDS)
+def test_call_that_streams_wrongly(plugin_round: Round, method: str, who: Who, kind: StreamKind) -> None:
+    plugin_round.check(method, who, kind)

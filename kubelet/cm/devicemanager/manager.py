@@ -68,6 +68,15 @@ class DevicesAwaitedError(admission.Error):
     wait = True
 
 
+class CheckpointWriteError(admission.Error):
+    """What a container was given could not be written down.
+
+    DIVERGES: in Go a want of disk space or file descriptors turns the pod away for good.
+    """
+
+    wait = True
+
+
 class EndpointInfo(NamedTuple):
     """A resource's plugin; without the last two if it has not come back since the kubelet started."""
 
@@ -147,6 +156,8 @@ class ManagerImpl:
         self._preferences: dict[_Container, plugin.PendingCall[pluginapi.PreferredAllocationResponse]] = {}
         # The pod that allocates, and by resource the devices of its init containers that others of it can have.
         self._devices_to_reuse: tuple[str, dict[str, set[str]]] = ("", {})
+        # Whether devices were given to containers that no checkpoint tells of. Guarded by the lock of allocations.
+        self._is_checkpoint_old = False
         # Has a lock of its own.
         self._pod_devices = PodDevices()
 
@@ -169,7 +180,7 @@ class ManagerImpl:
         self._container_running_set = initial_container_running_set
         try:
             self._read_checkpoint()
-        except (OSError, ValueError) as err:
+        except ValueError as err:
             klog.error_s(
                 err,
                 "Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date",
@@ -359,14 +370,21 @@ class ManagerImpl:
         klog.v(4).info_s("Checkpoint file written", checkpoint=KUBELET_DEVICE_MANAGER_CHECKPOINT)
 
     def _read_checkpoint(self) -> None:
-        """Take over what was given before, and expect the plugins to come back. Raises OSError, ValueError."""
+        """Take over what was given before, and expect the plugins to come back.
+
+        Raises ValueError for a file that is of no use, and OSError for one that cannot be looked at now.
+        DIVERGES: Go then goes on without, and gives the devices of containers that run to others.
+        """
         data = checkpoint.Data()
         try:
             self._checkpoint_manager.get_checkpoint(KUBELET_DEVICE_MANAGER_CHECKPOINT, data)
         except checkpointmanager.errors.ErrCheckpointNotFound:
             klog.v(2).info_s("No checkpoint of devices", checkpoint=KUBELET_DEVICE_MANAGER_CHECKPOINT)
-            # So that the next kubelet knows that the node is not new.
-            self._write_checkpoint()
+            try:
+                # So that the next kubelet knows that the node is not new.
+                self._write_checkpoint()
+            except OSError as err:
+                klog.error_s(err, "Failed to write checkpoint file")
             return
         entries, registered = data.get_data()
         self._pod_devices.from_checkpoint_data(entries)
@@ -402,7 +420,10 @@ class ManagerImpl:
         self._pod_devices.delete(gone)
 
     def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
-        """Callers give init containers their devices first. Raises DevicesAwaitedError, and what else stands against.
+        """Callers give init containers their devices first.
+
+        Raises DevicesAwaitedError, CheckpointWriteError, and what else stands against.
+
 
         What the container was given before an error is taken back when the pod ends.
         """
@@ -429,7 +450,7 @@ class ManagerImpl:
     def _allocate_container_resources(
         self, pod: v1.Pod, container: v1.Container, reusable: dict[str, set[str]]
     ) -> None:
-        needs_update_checkpoint = allocated_devices_updated = False
+        allocated_devices_updated = False
         try:
             # Extended resources are not overcommitted: what is requested is the limit.
             for resource_name, quantity in container.resources.limits.items():
@@ -450,11 +471,19 @@ class ManagerImpl:
                     allocated_devices_updated = True
                 reuse = reusable.get(resource_name, set())
                 if self._allocate_resource(pod, container, resource_name, quantity.value(), reuse):
-                    needs_update_checkpoint = True
+                    self._is_checkpoint_old = True
         finally:
             # Also of a container that waits for another resource.
-            if needs_update_checkpoint:
-                self._write_checkpoint()
+            if allocated_devices_updated and self._is_checkpoint_old:
+                self._write_allocations()
+
+    def _write_allocations(self) -> None:
+        """Raises CheckpointWriteError; who asks for a device again tries again."""
+        try:
+            self._write_checkpoint()
+        except OSError as err:
+            raise CheckpointWriteError(str(err)) from err
+        self._is_checkpoint_old = False
 
     def _allocate_resource(
         self, pod: v1.Pod, container: v1.Container, resource_name: str, required: int, reusable: set[str]

@@ -16,6 +16,7 @@ from kubelet.cm import admission
 from kubelet.cm.containermap import ContainerMap
 from kubelet.cm.devicemanager import AllocationError, DevicesAwaitedError
 from kubelet.cm.devicemanager.endpoint import EndpointStoppedError
+from kubelet.cm.devicemanager.manager import CheckpointWriteError
 from kubelet.cm.devicemanager.testing import FakeDevicePlugin, World, container, device, pod, response
 from kubelet.cm.devicemanager.types import ENDPOINT_STOP_GRACE_PERIOD, KUBELET_DEVICE_MANAGER_CHECKPOINT
 from kubelet.cm.topologymanager import TopologyHint
@@ -23,6 +24,7 @@ from kubelet.cm.topologymanager.bitmask import BitMask
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.component_base.featuregate import testing as featuregatetesting
+from pkg.golang.testing import out_of_files
 from pkg.scheduler import framework
 from pkg.util import grpcstatus
 
@@ -636,13 +638,35 @@ def test_checkpoint_that_cannot_be_read(damage: str, world: World, ctx: golang.C
     assert world.capacity() == ({_R: 2}, {_R: 2}, [])
 
 
-def test_checkpoint_that_cannot_be_written(world: World) -> None:
-    world.connect(_R, device("1"))
-    directory = world.directory / "device-plugins"
-    (directory / KUBELET_DEVICE_MANAGER_CHECKPOINT).unlink()
-    (directory / KUBELET_DEVICE_MANAGER_CHECKPOINT).mkdir()
-    with pytest.raises(OSError, match='failed to write checkpoint file "kubelet_internal_checkpoint"'):
-        world.allocate(pod(limits={_R: 1}))
+def test_pod_waits_while_the_checkpoint_cannot_be_written(world: World, ctx: golang.Context) -> None:
+    world.connect(_R, *_devices("1", "2"))
+    file = world.directory / "device-plugins" / KUBELET_DEVICE_MANAGER_CHECKPOINT
+    file.unlink()
+    file.mkdir()
+    asking = pod(limits={_R: 1})
+    why = 'failed to write checkpoint file "kubelet_internal_checkpoint"'
+    for _ in range(2):
+        with pytest.raises(CheckpointWriteError, match=why) as raised:
+            world.allocate(asking)
+        assert admission.get_pod_admit_result(raised.value).wait
+    world.allocate(pod("without"))
+    file.rmdir()
+    world.allocate(asking)
+    given = world.devices(asking)
+    world.start(ctx)
+    assert world.devices(asking) == given
+
+
+def test_nothing_is_given_before_the_checkpoint_can_be_looked_at(world: World, ctx: golang.Context) -> None:
+    """Others would get devices of containers that run."""
+    world.connect(_R, *_devices("1", "2"))
+    asking = pod(limits={_R: 1})
+    world.allocate(asking)
+    given = world.devices(asking)
+    with out_of_files(), pytest.raises(OSError, match="Too many open files"):
+        world.start(ctx)
+    world.start(ctx)
+    assert world.devices(asking) == given
 
 
 def test_node_that_was_made_anew(world: World, ctx: golang.Context) -> None:

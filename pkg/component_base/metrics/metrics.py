@@ -6,15 +6,18 @@ Go: staging/src/k8s.io/component-base/metrics
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import prometheus_client
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+from prometheus_client.utils import floatToGoString
 
 from pkg import golang
 
@@ -89,6 +92,73 @@ class Counter(prometheus_client.Counter):
         return new_family(self._exact_name, self._documentation, COUNTER)
 
 
+class Series(NamedTuple):
+    """What a histogram has counted for one set of labels."""
+
+    labels: dict[str, str]
+    # As many observations as were not above each bound.
+    counts: list[float]
+    # Of all that was observed; None for a histogram that has bounds below zero.
+    sum: float | None
+
+
+class HistogramFamily(Metric):
+    """A family of many samples, which are made only for who asks: the lines of a page are made without them."""
+
+    def __init__(self, name: str, documentation: str, bounds: Sequence[float], series: Sequence[Series]) -> None:
+        self._bounds = bounds
+        self._series = series
+        super().__init__(name, documentation, "histogram")
+
+    @property
+    def samples(self) -> list[Sample]:
+        """As the library makes them, but for the time of creation, which no page shows."""
+        return [sample for series in self._series for sample in self._samples_of(series)]
+
+    @samples.setter
+    def samples(self, samples: list[Sample]) -> None:
+        """The library begins with none."""
+
+    def _samples_of(self, series: Series) -> Iterator[Sample]:
+        for bound, count in zip(self._bounds, series.counts, strict=True):
+            le = floatToGoString(bound)  # type: ignore[no-untyped-call]
+            yield Sample(f"{self.name}_bucket", {**series.labels, "le": le}, count)
+        yield Sample(f"{self.name}_count", series.labels, series.counts[-1])
+        if series.sum is not None:
+            yield Sample(f"{self.name}_sum", series.labels, series.sum)
+
+    def lines(self) -> Iterator[str]:
+        """The lines of all samples. What those of one series have in common is made once."""
+        bounds = [_number(bound) for bound in self._bounds]
+        for series in self._series:
+            pairs = [(key, _pair(key, value)) for key, value in sorted(series.labels.items())]
+            before = "".join(f"{pair}," for key, pair in pairs if key < "le")
+            after = "".join(f",{pair}" for key, pair in pairs if key > "le")
+            for bound, count in zip(bounds, series.counts, strict=True):
+                yield f'{self.name}_bucket{{{before}le="{bound}"{after}}} {_number(count)}'
+            labels = f"{{{','.join(pair for _, pair in pairs)}}}" if pairs else ""
+            yield f"{self.name}_count{labels} {_number(series.counts[-1])}"
+            if series.sum is not None:
+                yield f"{self.name}_sum{labels} {_number(series.sum)}"
+
+
+class Histogram(prometheus_client.Histogram):
+    """Observations by size. The library would make a sample, with labels of its own, of each bucket."""
+
+    def collect(self) -> Iterable[Metric]:
+        children: list[tuple[Sequence[str], Histogram]] = [((), self)]
+        if self._labelnames:
+            with self._lock:
+                children = list(self._metrics.items())  # type: ignore[arg-type]
+        series = [self._series(labels, child) for labels, child in children]
+        return [HistogramFamily(self._name, self._documentation, self._upper_bounds, series)]
+
+    def _series(self, labels: Sequence[str], child: Histogram) -> Series:
+        counts = list(itertools.accumulate(bucket.get() for bucket in child._buckets))
+        total = child._sum.get() if self._upper_bounds[0] >= 0 else None
+        return Series(dict(zip(self._labelnames, labels, strict=True)), counts, total)
+
+
 def new_counter(
     name: str,
     help: str,
@@ -125,10 +195,10 @@ def new_histogram(
     *,
     level: StabilityLevel = StabilityLevel.ALPHA,
     deprecated_version: str = "",
-) -> prometheus_client.Histogram:
+) -> Histogram:
     """A histogram, as `new_counter` for its help text."""
     text = annotated_help(help, level, deprecated_version)
-    histogram = prometheus_client.Histogram(name, text, labels, registry=None, buckets=buckets)
+    histogram = Histogram(name, text, labels, registry=None, buckets=buckets)
     _stability[histogram] = Stability(level, deprecated_version)
     return histogram
 
@@ -164,34 +234,42 @@ def expose(registry: prometheus_client.CollectorRegistry) -> bytes:
 
 
 def _family_lines(family: Metric, texts: dict[int, str]) -> Iterator[str]:
-    samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
-    if not samples:
+    name = family.name
+    if isinstance(family, HistogramFamily):
+        lines = list(family.lines())
+    else:
+        samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+        lines = [_line(sample, texts) for sample in samples]
+        # Counters that other collectors bring end in _total, and their family's name does not.
+        if family.type == "counter" and any(sample.name != name for sample in samples):
+            name = f"{name}_total"
+    if not lines:
         return  # labels that never had a value: upstream's library leaves the family out
-    # Counters that other collectors bring end in _total, and their family's name does not.
-    foreign = family.type == "counter" and any(sample.name != family.name for sample in samples)
-    name = f"{family.name}_total" if foreign else family.name
     text = family.documentation.replace("\\", "\\\\").replace("\n", "\\n")
     yield f"# HELP {name} {text}"
     yield f"# TYPE {name} {'untyped' if family.type == 'unknown' else family.type}"
-    for sample in samples:
-        moment = f" {int(float(sample.timestamp) * 1000)}" if sample.timestamp is not None else ""
-        labels = texts.get(id(sample.labels))
-        if labels is None:
-            labels = texts[id(sample.labels)] = _labels(sample.labels)
-        yield f"{sample.name}{labels} {_number(float(sample.value))}{moment}"
+    yield from lines
+
+
+def _line(sample: Sample, texts: dict[int, str]) -> str:
+    moment = f" {int(float(sample.timestamp) * 1000)}" if sample.timestamp is not None else ""
+    labels = texts.get(id(sample.labels))
+    if labels is None:
+        labels = texts[id(sample.labels)] = _labels(sample.labels)
+    return f"{sample.name}{labels} {_number(float(sample.value))}{moment}"
 
 
 def _labels(labels: Mapping[str, str]) -> str:
     if not labels:
         return ""
-    pairs = (f'{key}="{_label_value(key, value)}"' for key, value in sorted(labels.items()))
-    return f"{{{','.join(pairs)}}}"
+    return f"{{{','.join(_pair(key, value) for key, value in sorted(labels.items()))}}}"
 
 
-def _label_value(key: str, value: str) -> str:
+def _pair(key: str, value: str) -> str:
     if key == "le":  # a bucket's bound
-        return _number(float(value))
-    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+        return f'le="{_number(float(value))}"'
+    value = value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    return f'{key}="{value}"'
 
 
 def _number(value: float) -> str:

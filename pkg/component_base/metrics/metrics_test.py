@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 
 from kubelet import metrics as kubeletmetrics
 from pkg.component_base import metrics
+from pkg.component_base.metrics import metrics as metricsfile
 
 
 def expose(*collectors: Collector) -> list[str]:
@@ -45,6 +46,39 @@ def test_histogram() -> None:
         "h_count 1",
         "h_sum 0.75",
     ]
+
+
+@pytest.mark.parametrize("buckets", [(0.5, 1.0, 3600.0), (-1.0, 2.5e6)])
+@pytest.mark.parametrize("labels", [(), ("zone",), ("kind", "pod", "zone")])
+def test_histogram_is_that_of_the_library(labels: tuple[str, ...], buckets: tuple[float, ...]) -> None:
+    ours = metrics.new_histogram("h", "Help.", labels, buckets)
+    theirs = prometheus_client.Histogram("h", "[ALPHA] Help.", labels, registry=None, buckets=buckets)
+    for each in (ours, theirs):
+        for number in range(3 if labels else 1):
+            child = each.labels(*(f'{label} "{number}"\n\\' for label in labels)) if labels else each
+            for value in (0.1, 0.7, 7000.0):
+                child.observe(value * (number + 1))
+    assert [family.samples for family in ours.collect()] == [
+        [sample for sample in family.samples if not sample.name.endswith("_created")] for family in theirs.collect()
+    ]
+    assert expose(ours) == expose(theirs)
+
+
+def test_labels_of_a_histogram_are_written_once_for_all_its_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's probes alone are dozens of buckets, and pods may have thousands of containers."""
+    written: list[str] = []
+    pair = metricsfile._pair
+
+    def count(key: str, value: str) -> str:
+        written.append(value)
+        return pair(key, value)
+
+    monkeypatch.setattr(metricsfile, "_pair", count)
+    histogram = metrics.new_histogram("h", "Help.", ["container", "pod"])
+    for number in range(10):
+        histogram.labels(f"c{number}", "p").observe(1)
+    assert len(expose(histogram)) == 2 + 10 * (len(metrics.DEF_BUCKETS) + 3)
+    assert len(written) == 2 * 10
 
 
 def test_labels_without_values_are_left_out() -> None:

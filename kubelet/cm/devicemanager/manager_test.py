@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import socket
 from collections.abc import Iterator
@@ -21,10 +22,11 @@ from kubelet.cm.devicemanager.testing import FakeDevicePlugin, World, container,
 from kubelet.cm.devicemanager.types import ENDPOINT_STOP_GRACE_PERIOD, KUBELET_DEVICE_MANAGER_CHECKPOINT
 from kubelet.cm.topologymanager import TopologyHint
 from kubelet.cm.topologymanager.bitmask import BitMask
+from kubelet.util import store
 from pkg import features, golang
 from pkg.api.core import v1
+from pkg.apimachinery.util.runtime.testing import failing_once
 from pkg.component_base.featuregate import testing as featuregatetesting
-from pkg.golang.testing import out_of_files
 from pkg.scheduler import framework
 from pkg.util import grpcstatus
 
@@ -657,13 +659,17 @@ def test_pod_waits_while_the_checkpoint_cannot_be_written(world: World, ctx: gol
     assert world.devices(asking) == given
 
 
-def test_nothing_is_given_before_the_checkpoint_can_be_looked_at(world: World, ctx: golang.Context) -> None:
+def test_nothing_is_given_before_the_checkpoint_can_be_looked_at(
+    world: World, ctx: golang.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Others would get devices of containers that run."""
     world.connect(_R, *_devices("1", "2"))
     asking = pod(limits={_R: 1})
     world.allocate(asking)
     given = world.devices(asking)
-    with out_of_files(), pytest.raises(OSError, match="Too many open files"):
+    err = OSError(errno.EMFILE, "Too many open files")
+    monkeypatch.setattr(store.FileStore, "read", failing_once(store.FileStore.read, err))
+    with pytest.raises(OSError, match="Too many open files"):
         world.start(ctx)
     world.start(ctx)
     assert world.devices(asking) == given

@@ -146,17 +146,17 @@ class Histogram(prometheus_client.Histogram):
     """Observations by size. The library would make a sample, with labels of its own, of each bucket."""
 
     def collect(self) -> Iterable[Metric]:
-        children: list[tuple[Sequence[str], Histogram]] = [((), self)]
-        if self._labelnames:
+        if not self._is_parent():  # type: ignore[no-untyped-call]
+            series = [self._series({})]
+        else:
             with self._lock:
-                children = list(self._metrics.items())  # type: ignore[arg-type]
-        series = [self._series(labels, child) for labels, child in children]
+                children: list[tuple[Sequence[str], Histogram]] = list(self._metrics.items())  # type: ignore[arg-type]
+            series = [child._series(dict(zip(self._labelnames, labels, strict=True))) for labels, child in children]
         return [HistogramFamily(self._name, self._documentation, self._upper_bounds, series)]
 
-    def _series(self, labels: Sequence[str], child: Histogram) -> Series:
-        counts = list(itertools.accumulate(bucket.get() for bucket in child._buckets))
-        total = child._sum.get() if self._upper_bounds[0] >= 0 else None
-        return Series(dict(zip(self._labelnames, labels, strict=True)), counts, total)
+    def _series(self, labels: dict[str, str]) -> Series:
+        counts = list(itertools.accumulate(bucket.get() for bucket in self._buckets))
+        return Series(labels, counts, self._sum.get() if self._upper_bounds[0] >= 0 else None)
 
 
 def new_counter(

@@ -62,6 +62,9 @@ def test_histogram_is_that_of_the_library(labels: tuple[str, ...], buckets: tupl
         [sample for sample in family.samples if not sample.name.endswith("_created")] for family in theirs.collect()
     ]
     assert expose(ours) == expose(theirs)
+    if labels:
+        (of_one,) = ours.labels(*(["one"] * len(labels))).collect()
+        assert [sample.labels for sample in of_one.samples if sample.name == "h_count"] == [{}]
 
 
 def test_labels_of_a_histogram_are_written_once_for_all_its_buckets(monkeypatch: pytest.MonkeyPatch) -> None:

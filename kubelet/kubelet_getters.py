@@ -16,6 +16,7 @@ from kubelet import types as kubetypes
 from kubelet.kubelet_struct import KubeletStruct
 from pkg import klog
 from pkg.api.core import v1
+from pkg.util import exec as utilexec
 
 if TYPE_CHECKING:
     from kubelet import cm
@@ -29,6 +30,8 @@ CSI_PLUGIN_NAME = "kubernetes.io/csi"
 # Whose subordinate ids, and what tells them.
 _KUBELET_USER = "kubelet"
 _GETSUBIDS = "getsubids"
+# Seconds that it may take to ask a server for subordinate ids.
+GETSUBIDS_TIMEOUT = 30.0
 
 
 class KubeletGetters(KubeletStruct):
@@ -266,8 +269,12 @@ def get_kubelet_mappings(ids_per_pod: int) -> tuple[int, int]:
 
 
 def _get_sub_ids(command: list[str], what: str) -> str:
+    prefix = f'error retrieving additional {what} for user "{_KUBELET_USER}"'
     try:
-        return subprocess.run(command, capture_output=True, check=True).stdout.decode(errors="replace")
-    except subprocess.CalledProcessError as err:
-        detail = err.stderr.decode(errors="replace").strip() or str(err)
-        raise ValueError(f'error retrieving additional {what} for user "{_KUBELET_USER}": {detail}') from err
+        done = utilexec.run_program(command, os.environ, subprocess.DEVNULL, GETSUBIDS_TIMEOUT, utilexec.MAX_OUTPUT)
+    except utilexec.ProgramError as err:
+        raise ValueError(f"{prefix}: {err}") from err
+    if done.code != 0:
+        detail = done.stderr.decode(errors="replace").strip() or f"exit status {done.code}"
+        raise ValueError(f"{prefix}: {detail}")
+    return done.stdout.decode(errors="replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import pwd
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kubelet import container as kubecontainer
+from kubelet import kubelet_getters
 from kubelet import types as kubetypes
 from kubelet.kubelet_getters import get_kubelet_mappings, list_pods_from_disk, parse_get_sub_ids_output
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
@@ -165,6 +167,16 @@ def test_get_kubelet_mappings(
         assert get_kubelet_mappings(65536) == want
         return
     with pytest.raises(ValueError, match=want):
+        get_kubelet_mappings(65536)
+
+
+def test_get_kubelet_mappings_of_a_tool_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may wait for a server for ever, and the kubelet would not start."""
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: None)
+    monkeypatch.setattr(kubelet_getters, "GETSUBIDS_TIMEOUT", 0.1)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    _getsubids(tmp_path, "exec sleep 60")
+    with pytest.raises(ValueError, match=r"error retrieving additional uids .*: context deadline exceeded"):
         get_kubelet_mappings(65536)
 
 

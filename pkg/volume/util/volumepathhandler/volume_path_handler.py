@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 from pathlib import Path
 from typing import Protocol
 
 from pkg import klog, mount_utils
+from pkg.util import exec as utilexec
 from pkg.util import filesystem, filetree, procfs, removeall
 
 _SYS_BLOCK = "/sys/block"
 _LOSETUP = "losetup"
+# Seconds that a loop device may take to be made or taken away.
+LOSETUP_TIMEOUT = 120.0
 _DELETED = " (deleted)"
 
 
@@ -233,7 +235,11 @@ def _same_device(bound: str, link: str) -> bool:
 
 
 def _losetup(*arguments: str) -> None:
-    done = subprocess.run([_LOSETUP, *arguments], capture_output=True, check=False)
-    if done.returncode != 0:
-        klog.v(2).info_s("losetup failed", arguments=arguments, output=done.stderr.decode(errors="replace"))
-        raise OSError(f"losetup {' '.join(arguments)} failed: exit status {done.returncode}")
+    failure = f"losetup {' '.join(arguments)} failed"
+    try:
+        utilexec.Executor().run([_LOSETUP, *arguments], LOSETUP_TIMEOUT)
+    except utilexec.CommandTimedOutError as err:
+        raise OSError(f"{failure}: {err}") from err
+    except utilexec.CodeExitError as err:
+        klog.v(2).info_s("losetup failed", arguments=arguments, output=err.output.decode(errors="replace"))
+        raise OSError(f"{failure}: {err}") from err

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pkg.mount_utils.testing import FakeMounter
-from pkg.volume.util.volumepathhandler import DeviceNotFoundError, VolumePathHandler
+from pkg.volume.util.volumepathhandler import DeviceNotFoundError, VolumePathHandler, volume_path_handler
 from pkg.volume.util.volumepathhandler.volume_path_handler import clean_backing_file_path
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
@@ -116,6 +116,17 @@ def test_loop_device_that_cannot_be_looked_for_is_not_taken_for_detached(tmp_pat
     handler = VolumePathHandler(sys_block=str(tmp_path / "sys"))
     with pytest.raises(IsADirectoryError):
         handler.detach_file_device(str(tmp_path / "file"))
+
+
+def test_losetup_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "losetup"
+    tool.write_text("#!/bin/sh\nexec sleep 60\n")
+    tool.chmod(0o755)
+    (tmp_path / "sys").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(volume_path_handler, "LOSETUP_TIMEOUT", 0.1)
+    with pytest.raises(OSError, match=r"losetup -f .* failed: command timed out"):
+        VolumePathHandler(sys_block=str(tmp_path / "sys")).attach_file_device(str(tool))
 
 
 @as_root

@@ -151,9 +151,13 @@ class Executor:
             output = _read_first(process, MAX_OUTPUT, deadline)
             process.wait(_remaining(deadline))
         except subprocess.TimeoutExpired as err:
-            _kill(process)
             raise CommandTimedOutError(command, timeout or 0.0) from err
-        _close_output(process)
+        finally:
+            # Whatever failed: a command that the caller takes for failed must not go on, a mkfs for instance.
+            if process.returncode is None:
+                process.kill()
+                _wait_for_the_killed(process)
+            _close_output(process)
         if process.returncode != 0:
             raise CodeExitError(Exception(_how_it_ended(process.returncode)), process.returncode, output)
         return output
@@ -184,12 +188,6 @@ def _close_output(process: subprocess.Popen[bytes]) -> None:
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    _close_output(process)
-    _wait_for_the_killed(process)
 
 
 def _wait_for_the_killed(process: subprocess.Popen[bytes]) -> None:

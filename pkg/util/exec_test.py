@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import selectors
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -31,6 +34,32 @@ def test_command_that_takes_too_long_is_killed(script: str) -> None:
     before = open_files()
     with pytest.raises(utilexec.CommandTimedOutError, match=r"timed out after 0\.2s"):
         utilexec.Executor().run(["sh", "-c", script], 0.2)
+    assert open_files() <= before
+
+
+def test_command_whose_output_cannot_be_read_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would go on while its caller takes it for failed, and tries again."""
+
+    def no_descriptor() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Program(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            started.append(self)
+
+    before = open_files()
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Too many open files"):
+        patch.setattr(subprocess, "Popen", Program)
+        patch.setattr(selectors, "DefaultSelector", no_descriptor)
+        utilexec.Executor().run(["sleep", "60"])
+    try:
+        assert started[0].poll() == -signal.SIGKILL
+    finally:
+        started[0].kill()
+        started[0].wait()
     assert open_files() <= before
 
 

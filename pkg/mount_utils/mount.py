@@ -39,8 +39,10 @@ _FSCK_ERRORS_CORRECTED = 1
 _FSCK_ERRORS_UNCORRECTED = 4
 # What umount says of a target that is no mount point.
 _NOT_MOUNTED = "not mounted"
-# blkid's exit code for a device on which it recognises nothing.
+# blkid's exit code for a device on which it recognises nothing, or which it cannot open or read.
 _BLKID_NOTHING_FOUND = 2
+# Bytes at the start of a device that hold the superblocks of file systems.
+_SUPERBLOCKS_LENGTH = 128 << 10
 # The types that the kernel knows.
 _FILE_SYSTEMS = "/proc/filesystems"
 # One type, without a subtype.
@@ -254,7 +256,12 @@ class Mounter:
 
     def can_safely_skip_mount_point_check(self) -> bool:
         if self._with_safe_not_mounted_behavior is None:
-            self._with_safe_not_mounted_behavior = detect_safe_not_mounted_behavior()
+            try:
+                self._with_safe_not_mounted_behavior = detect_safe_not_mounted_behavior()
+            except OSError as err:
+                # Mounts must go while the disk of the temporary directory is full, or descriptors are short, too.
+                klog.error_s(err, "Cannot tell how umount behaves, assuming unsafe 'not mounted' behavior for now")
+                return False
         return self._with_safe_not_mounted_behavior
 
     def is_mount_point(self, path: str) -> bool:
@@ -378,7 +385,7 @@ def detect_systemd(executor: utilexec.Interface | None = None) -> bool:
 
 
 def detect_safe_not_mounted_behavior() -> bool:
-    """Whether umount(8) says in words we know that something is no mount point."""
+    """Whether umount(8) says in words we know that something is no mount point. Raises OSError if none can be tried."""
     return detect_safe_not_mounted_behavior_with_exec(utilexec.Executor())
 
 
@@ -391,8 +398,6 @@ def detect_safe_not_mounted_behavior_with_exec(executor: utilexec.Interface) -> 
                 klog.v(4).info_s("Detected umount with safe 'not mounted' behavior")
                 return True
             klog.v(4).info_s("umount failed otherwise", path=path, err=err, output=err.output)
-        except OSError as err:
-            klog.v(4).info_s("Cannot run umount", err=err)
     klog.v(4).info_s("Detected umount with unsafe 'not mounted' behavior")
     return False
 
@@ -614,8 +619,21 @@ class SafeFormatAndMount:
 def get_disk_format(executor: utilexec.Interface, disk: str) -> str:
     """The kind of file system on the device, "" for none, a few words for a table of partitions.
 
-    Raises CodeExitError, and OSError for what cannot be understood.
+    Raises CodeExitError, and OSError for what cannot be understood, or a device that cannot be read.
+    DIVERGES: Go believes blkid when it finds nothing. It says the same of a device that it could not open or read, for
+    the network or the node's descriptors were away for a moment, and then all on it is lost when it is formatted.
     """
+    if found := _ask_blkid(executor, disk):
+        return found
+    try:
+        executor.run(["dd", f"if={disk}", "of=/dev/null", f"bs={_SUPERBLOCKS_LENGTH}", "count=1"])
+    except utilexec.CodeExitError as err:
+        output = err.output.decode(errors="replace").strip()
+        raise OSError(f"cannot read the start of {disk}: {err}: {output}") from err
+    return _ask_blkid(executor, disk)
+
+
+def _ask_blkid(executor: utilexec.Interface, disk: str) -> str:
     arguments = ["-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", disk]
     try:
         output = executor.run(["blkid", *arguments]).decode(errors="replace")

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -221,11 +222,27 @@ def test_umount_of_other_words_is_not_trusted() -> None:
     assert not mount.detect_safe_not_mounted_behavior_with_exec(FakeExec())
 
 
+@needs_root
+def test_umount_works_while_it_cannot_be_told_how_it_behaves(
+    unmounted_after: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk with the temporary directory may be full: then above all a pod's volumes must go."""
+    mounter, target = mount_utils.Mounter(), unmounted_after / "target"
+    target.mkdir()
+    mounter.mount("tmpfs", str(target), "tmpfs", [])
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(unmounted_after / "none"))
+        assert not mounter.can_safely_skip_mount_point_check()
+        mounter.unmount(str(target))
+    assert not mounter.is_mount_point(str(target))
+    assert mounter.can_safely_skip_mount_point_check()
+
+
 class Disk:
     """Answers the tools for one disk."""
 
     def __init__(self, blkid: str | int, mkfs: int = 0, fsck: int = 0) -> None:
-        self._answers = {"blkid": blkid, "mkfs.ext4": mkfs, "mkfs.xfs": mkfs, "fsck": fsck}
+        self._answers = {"blkid": blkid, "dd": "", "mkfs.ext4": mkfs, "mkfs.xfs": mkfs, "fsck": fsck}
         self.exec = FakeExec(self._answer)
 
     def _answer(self, command: list[str]) -> bytes:
@@ -238,8 +255,8 @@ class Disk:
 @pytest.mark.parametrize(
     ("disk", "fstype", "options", "commands"),
     [
-        (Disk(2), "", [], ["blkid", "mkfs.ext4 -F -m0 /dev/x"]),
-        (Disk(2), "xfs", [], ["blkid", "mkfs.xfs -f /dev/x"]),
+        (Disk(2), "", [], ["blkid", "dd", "blkid", "mkfs.ext4 -F -m0 /dev/x"]),
+        (Disk(2), "xfs", [], ["blkid", "dd", "blkid", "mkfs.xfs -f /dev/x"]),
         (Disk("TYPE=ext4\n"), "ext4", [], ["blkid", "fsck -a /dev/x"]),
         (Disk("TYPE=ext4\n", fsck=1), "ext4", [], ["blkid", "fsck -a /dev/x"]),
         (Disk("TYPE=ext4\n", fsck=8), "ext4", [], ["blkid", "fsck -a /dev/x"]),
@@ -249,7 +266,7 @@ class Disk:
 def test_format_and_mount(disk: Disk, fstype: str, options: list[str], commands: list[str]) -> None:
     mounter = FakeMounter()
     mount_utils.SafeFormatAndMount(mounter, disk.exec).format_and_mount("/dev/x", "/t", fstype, options)
-    assert [" ".join(c) if c[0] != "blkid" else "blkid" for c in disk.exec.commands] == commands
+    assert [c[0] if c[0] in ("blkid", "dd") else " ".join(c) for c in disk.exec.commands] == commands
     assert mounter.mounts == [("/dev/x", "/t", fstype or "ext4", [*options, "defaults"])]
 
 
@@ -274,6 +291,25 @@ def test_what_keeps_a_disk_from_being_mounted(
     with pytest.raises(mount_utils.MountError) as caught:
         mount_utils.SafeFormatAndMount(mounter, disk.exec).format_and_mount("/dev/x", "/t", "ext4", options)
     assert caught.value.type is error_type
+
+
+def test_disk_that_blkid_could_not_read_for_a_moment_is_not_formatted() -> None:
+    answers: Iterator[str | int] = iter([2, "TYPE=ext4\n"])
+
+    def answer(command: list[str]) -> bytes:
+        return Disk(next(answers)).exec.run(command) if command[0] == "blkid" else b""
+
+    executor = FakeExec(answer)
+    mount_utils.SafeFormatAndMount(FakeMounter(), executor).format_and_mount("/dev/x", "/t", "ext4", [])
+    assert [command[0] for command in executor.commands] == ["blkid", "dd", "blkid", "fsck"]
+
+
+def test_disk_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    executor = utilexec.Executor()
+    with pytest.raises(OSError, match=r"cannot read the start of .*: Is a directory"):
+        mount.get_disk_format(executor, str(tmp_path))
+    (tmp_path / "disk").write_bytes(bytes(1 << 20))
+    assert mount.get_disk_format(executor, str(tmp_path / "disk")) == ""
 
 
 @pytest.mark.parametrize("fstype", ["fuse.sh", "xfs,fuse.sh", "../x", "ext4 -F", "ext4\n", "proc", "sysfs"])

@@ -21,14 +21,16 @@ from pkg.apimachinery.util.version import Version
 from pkg.client_go.tools import record
 from pkg.component_helpers import nodedeclaredfeatures as ndf
 from pkg.golang import net
+from pkg.probe import NoSocketError, httpclient
 from pkg.probe import http as httpprobe
-from pkg.probe import httpclient
 from pkg.probe.httpclient import HTTPRequestError, HTTPResponseError
 from pkg.security import apparmor
 from pkg.util import exec as utilexec
 
 # Of a hook, and of what its command writes, no more is shown: it becomes part of the status of its pod.
 MAX_RESP_BODY_LENGTH = 10 << 10
+# Seconds until a hook is tried again that had no socket.
+_SOCKET_RETRY_PERIOD = 1.0
 
 # The pod wants a profile that this node cannot give it.
 APP_ARMOR_NOT_ADMITTED_REASON = "AppArmor"
@@ -76,8 +78,19 @@ class HTTPClient:
     """Go: insecureContainerLifecycleHTTPClient. Certificates are not checked: pods make their own. Thread-safe."""
 
     def do(self, ctx: golang.Context, url: str, headers: httpclient.Headers) -> None:
-        """See HTTPDoer. Redirects are followed on the same host."""
-        httpclient.get(ctx, url, headers)
+        """See HTTPDoer. Redirects are followed on the same host.
+
+        DIVERGES: in Go the hook has failed when there is no file descriptor left, and its container is ended. Here it
+        begins when there is one again.
+        """
+        while True:
+            try:
+                httpclient.get(ctx, url, headers)
+                return
+            except NoSocketError as err:
+                klog.info_s("No socket for a lifecycle hook, trying again", err=err)
+                if ctx.wait(_SOCKET_RETRY_PERIOD):
+                    raise
 
 
 def _beginning(output: bytes | str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.server
+import os
 import socket
 import threading
 import time
@@ -22,9 +24,12 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import version
+from pkg.apimachinery.util.runtime.testing import failing_once, raising
 from pkg.client_go.tools import record
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.component_helpers import nodedeclaredfeatures as ndf
+from pkg.golang import net
+from pkg.probe import NoSocketError
 from pkg.probe.httpclient import HTTPRequestError, HTTPResponseError
 from pkg.security import apparmor
 from pkg.util import exec as utilexec
@@ -279,6 +284,25 @@ def test_client_does_not_mind_the_status(server: str, status: int) -> None:
     _Server.status = status
     HTTPClient().do(_CTX, f"http://{server}/a b?c=d", [("X-Test", "1")])
     assert _Server.seen == [("/a%20b?c=d", "1")]
+
+
+def test_client_waits_while_no_socket_is_left(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The container would be ended for the hook's failure."""
+    err = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    monkeypatch.setattr("pkg.golang.net.dial_parallel", failing_once(net.dial_parallel, err))
+    monkeypatch.setattr("kubelet.lifecycle.handlers._SOCKET_RETRY_PERIOD", 0.01)
+    HTTPClient().do(_CTX, f"http://{server}/", [])
+    assert [path for path, _ in _Server.seen] == ["/"]
+
+
+def test_client_that_waits_for_a_socket_ends_with_its_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    err = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    monkeypatch.setattr("pkg.golang.net.dial_parallel", raising(err))
+    ctx, cancel = golang.with_cancel(_CTX)
+    thread = golang.go(cancel, name="cancel")
+    with pytest.raises(NoSocketError):
+        HTTPClient().do(ctx, "http://127.0.0.1:1/", [])
+    thread.join()
 
 
 def test_client_does_not_follow_what_is_no_url(server: str) -> None:

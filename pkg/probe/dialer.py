@@ -19,7 +19,7 @@ _CONNECT_TIMEOUT = 30.0
 _LONGEST_TIMEOUT = 1e6
 # Wait at most a second when closing: a node with many probes would else run out of ports that stand in TIME_WAIT.
 _LINGER_ONE_SECOND = struct.pack("ii", 1, 1)
-# What the kernel says when there is no file descriptor or memory for a connection.
+# What the kernel says when there is no file descriptor or memory for a connection, or for a look-up.
 _WANTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
@@ -51,7 +51,8 @@ def _dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
     except TimeoutError as err:
         raise TimeoutError(f"dial tcp: lookup {printable(host)}: {net.IO_TIMEOUT}") from err
     except OSError as err:
-        raise OSError(f"dial tcp: lookup {printable(host)}: {err.strerror or err}") from err
+        kind = NoSocketError if err.errno in _WANTS else OSError
+        raise kind(f"dial tcp: lookup {printable(host)}: {err.strerror or err}") from err
     try:
         return net.dial_parallel(ctx, found, _set_options)
     except OSError as err:

@@ -9,7 +9,7 @@ import pytest
 
 from pkg import golang
 from pkg.golang.net.testing import Resolver, silent, stream_address
-from pkg.golang.testing import out_of_files
+from pkg.golang.testing import out_of_files, out_of_threads
 from pkg.probe import NoSocketError, Result, probe_grpc, probe_http, probe_tcp
 
 CTX = golang.background()
@@ -74,6 +74,12 @@ def test_container_has_not_failed_when_no_socket_is_left(probe: Callable[[int], 
         port = listener.getsockname()[1]
         with out_of_files(), pytest.raises(NoSocketError, match="too many open files"):
             probe(port)
+
+
+@pytest.mark.usefixtures("names")
+def test_container_has_not_failed_when_no_thread_is_left_to_look_up_its_name() -> None:
+    with out_of_threads("lookup-"), pytest.raises(NoSocketError, match=r"dial tcp: lookup slow: .* thread"):
+        probe_tcp(CTX, "slow", 80, TIMEOUT)
 
 
 def test_grpc_server_has_not_failed_when_its_connection_got_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ Go: net/lookup.go
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from collections.abc import Sequence
@@ -86,7 +87,7 @@ def _share_lookup(owner: str, host: str, port: int) -> _Lookup:
         golang.go(_run, lookup, owner, host, port, name=f"lookup-{host}"[:60])
     except golang.ThreadError as err:
         # Those who wait are told, and ask again later.
-        lookup.err = OSError(str(err))
+        lookup.err = OSError(errno.ENOMEM, str(err))
         _end(lookup, owner, key)
     return lookup
 

@@ -530,6 +530,8 @@ class _ResourceAdmission:
         self._sources_ready = sources_ready
 
     def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
+        active = {pod.metadata.uid for pod in self._active_pods()}
+        self._topology_manager.forget_all_but(active | {attrs.pod.metadata.uid})
         result = self._topology_manager.admit(attrs)
         if result.admit or result.wait or not (holders := self._ending_holders()):
             return result

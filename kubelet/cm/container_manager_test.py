@@ -16,7 +16,7 @@ from kubelet import cm, config, eviction, lifecycle
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet.cadvisor import testing as cadvisortest
 from kubelet.cadvisor.info import v1 as cadvisorapi
-from kubelet.cm import node_container_manager
+from kubelet.cm import node_container_manager, topologymanager
 from kubelet.cm.cgroup_v1_manager import CgroupV1Manager
 from kubelet.cm.container_manager import parse_qos_reserved
 from kubelet.cm.container_manager_linux import ContainerManagerImpl, Host
@@ -421,6 +421,21 @@ def test_pod_waits_for_what_one_that_is_ending_still_has(world: World) -> None:
     world.pods.append(guaranteed("ending"))
     result = handler.admit(lifecycle.PodAdmitAttributes(guaranteed("new"), world.pods))
     assert (result.admit, result.wait) == (False, False)
+
+
+def test_nodes_that_a_pod_got_are_known_as_long_as_it_is_active(world: World) -> None:
+    reserved = {v1.RESOURCE_CPU: resource.parse_quantity("1")}
+    manager = world.started(cpu_manager_policy="static", topology_manager_policy="restricted", kube_reserved=reserved)
+    handler, pod, other = manager.get_allocate_resources_pod_admit_handler(), guaranteed("u"), guaranteed("other")
+    world.pods[:] = [pod]
+    assert handler.admit(lifecycle.PodAdmitAttributes(pod)).admit
+    # It need not count for another pod: it may be one that waits.
+    world.pods.append(other)
+    handler.admit(lifecycle.PodAdmitAttributes(other))
+    assert manager._topology_manager.get_affinity("u", "c").preferred
+    world.pods.remove(pod)
+    handler.admit(lifecycle.PodAdmitAttributes(other))
+    assert manager._topology_manager.get_affinity("u", "c") == topologymanager.TopologyHint()
 
 
 def test_devices_are_shown_by_numa_node(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

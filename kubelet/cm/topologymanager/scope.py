@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from kubelet import lifecycle, metrics
 from kubelet.cm import admission, containermap
@@ -51,6 +51,17 @@ class Scope:
     def set_topology_hints(self, pod_uid: str, container_name: str, hint: TopologyHint) -> None:
         with self._lock:
             self._pod_topology_hints.setdefault(pod_uid, {})[container_name] = hint
+
+    def forget_all_but(self, pod_uids: Set[str]) -> None:
+        """Forget what was decided for other pods, and their containers.
+
+        DIVERGES: Go keeps for ever what it decided for a pod none of whose containers was ever made.
+        """
+        with self._lock:
+            for uid in self._pod_topology_hints.keys() - pod_uids:
+                del self._pod_topology_hints[uid]
+            for container_id in [id for id, ref in self._pod_map.items() if ref.pod_uid not in pod_uids]:
+                del self._pod_map[container_id]
 
     def add_hint_provider(self, provider: HintProvider) -> None:
         """Only before the first admission. They are asked in this order."""

@@ -5,6 +5,8 @@ Go: pkg/kubelet/cm/topologymanager/scope_pod.go
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from kubelet import lifecycle, metrics
 from kubelet.cm import admission
 from kubelet.cm.topologymanager.errors import TopologyAffinityError
@@ -24,6 +26,12 @@ class PodScope(Scope):
         super().__init__(POD_TOPOLOGY_SCOPE, policy)
         # What was decided for pods that have, perhaps, a part of their resources, by uid; guarded by _lock.
         self._decided: dict[str, TopologyHint] = {}
+
+    def forget_all_but(self, pod_uids: Set[str]) -> None:
+        super().forget_all_but(pod_uids)
+        with self._lock:
+            for uid in self._decided.keys() - pod_uids:
+                del self._decided[uid]
 
     def admit(self, pod: v1.Pod) -> lifecycle.PodAdmitResult:
         return self.result(self._admit_pod(pod))

@@ -6,7 +6,7 @@ Go: pkg/kubelet/cm/topologymanager/topology_manager.go
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from kubelet import lifecycle, metrics
@@ -97,6 +97,9 @@ class Manager:
 
     def remove_container(self, container_id: str) -> None:
         self._scope.remove_container(container_id)
+
+    def forget_all_but(self, pod_uids: Set[str]) -> None:
+        self._scope.forget_all_but(pod_uids)
 
     def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
         klog.v(4).info_s("Topology manager admission check", pod=klog.kobj(attrs.pod))

@@ -244,6 +244,15 @@ def test_pod_that_has_a_part_of_its_resources(err: Exception) -> None:
     assert not manager.admit(lifecycle.PodAdmitAttributes(pod=_pod())).admit
 
 
+def test_pod_that_is_gone_before_it_has_all_its_resources_is_forgotten() -> None:
+    manager, provider = Manager(_TWO, "restricted", "pod", {}), FakeProvider(_ON_ANY, NotYet("waits for it"))
+    assert _admit(manager, provider).wait
+    provider.hints, provider.err = _ON_NONE, None
+    manager.forget_all_but({"other"})
+    # It is decided anew.
+    assert not manager.admit(lifecycle.PodAdmitAttributes(pod=_pod())).admit
+
+
 @pytest.mark.parametrize("scope", ["container", "pod"])
 def test_guaranteed_alignment_is_counted(scope: str) -> None:
     labels = {"scope": scope, "boundary": "numa_node"}
@@ -268,3 +277,15 @@ def test_what_was_decided_is_forgotten_with_the_last_container() -> None:
     manager.remove_container("again")
     assert manager.get_affinity("uid", "c1") == TopologyHint()
     assert manager.get_affinity("uid", "c2") == _ON_ZERO
+
+
+@pytest.mark.parametrize("scope", ["container", "pod"])
+def test_what_was_decided_is_forgotten_with_the_pod(scope: str) -> None:
+    manager = Manager(_TWO, "restricted", scope, {})
+    _admit(manager, FakeProvider(_ON_ANY))
+    manager.add_container(_pod(), _pod().spec.containers[0], "id")
+    manager.forget_all_but({"uid", "other"})
+    assert manager.get_affinity("uid", "c2") == _ON_ZERO
+    manager.forget_all_but({"other"})
+    assert manager.get_affinity("uid", "c1") == manager.get_affinity("uid", "c2") == TopologyHint()
+    manager.remove_container("id")

@@ -357,7 +357,7 @@ class Kubelet(KubeletPods, KubeletStats):
         self.dns_configurer.check_limits_for_resolv_conf()
         try:
             while ctx.err() is None:
-                if err := self.runtime_state.runtime_errors():
+                if err := self._sync_obstacle():
                     klog.error_s(err, "Skipping pod synchronization")
                     wait.sleep(ctx, pause, self.clock)
                     pause = min(RUNTIME_ERROR_BACK_OFF_MAX, 2 * pause)
@@ -377,6 +377,16 @@ class Kubelet(KubeletPods, KubeletStats):
         finally:
             sync_ticker.stop()
             housekeeping_ticker.stop()
+
+    def _sync_obstacle(self) -> Exception | None:
+        """Why no pod can be synced now.
+
+        DIVERGES: Go syncs pods while the first relist inspects them. One whose phase is terminal then counts as ended
+        although its containers run, and its volumes are taken away from them.
+        """
+        if err := self.runtime_state.runtime_errors():
+            return err
+        return None if self.pod_cache.is_filled() else RuntimeError("the first look at all pods goes on")
 
     def sync_loop_iteration(
         self,

@@ -317,6 +317,29 @@ def test_loop_pauses_longer_and_longer_while_the_runtime_is_in_trouble(
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0, 0.1, 0.2]
 
 
+def test_loop_waits_until_all_pods_have_been_looked_at(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as the first relist goes on, a pod whose phase is terminal would count as ended."""
+    kubelet = test_kubelet.kubelet
+    pauses = test_kubelet.clock.skip_pauses()
+    kubelet.pod_cache = kubecontainer.CacheImpl()
+    iterated: list[bool] = []
+
+    def errors() -> None:
+        if len(pauses) == 2:
+            kubelet.pod_cache.update_time(test_kubelet.clock.steady(), {"slow"})
+
+    def iterate(*args: object) -> bool:
+        iterated.append(kubelet.pod_cache.is_filled())
+        return False
+
+    monkeypatch.setattr(kubelet.runtime_state, "runtime_errors", errors)
+    monkeypatch.setattr(kubelet, "sync_loop_iteration", iterate)
+    kubelet.sync_loop(test_kubelet.ctx, golang.Channel(1), FakeHandler())
+    assert (pauses, iterated) == ([0.1, 0.2], [True])
+
+
 def test_pause_of_the_loop_ends_with_its_context(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     ctx, cancel = golang.with_cancel(test_kubelet.ctx)
 

@@ -529,6 +529,18 @@ def test_update_pod_for_terminated_runtime_pod(harness: Harness) -> None:
     assert not harness.syncer.processed
 
 
+def test_terminal_pod_that_the_runtime_has_not_shown_yet_is_ended(harness: Harness) -> None:
+    """Inspecting it takes long, right after a start. Its containers may run."""
+    cache = kubecontainer.CacheImpl()
+    cache.update_time(at(0), {"1"})
+    harness.workers._pod_cache = cache
+    harness.update(UpdatePodOptions(update_type=CREATE, pod=_done()))
+    assert harness.workers.could_have_running_containers("1")
+    cache.update_time(at(1), ())
+    harness.drain()
+    assert [record.step for record in harness.syncer.processed["1"]] == ["terminating", "terminated"]
+
+
 def test_terminal_phase_transition(harness: Harness) -> None:
     pod = new_named_pod("1", "test1", "pod1")
     for _ in range(2):

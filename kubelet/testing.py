@@ -5,6 +5,7 @@ Go: newTestKubelet in pkg/kubelet/kubelet_test.go, fakePodWorkers in pkg/kubelet
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections.abc import Iterable
 from ipaddress import ip_address
@@ -173,8 +174,9 @@ class TestKubelet:
         # Whom the kubelet would ask whether a pod may run; here all may.
         self.admit_handlers = list(kubelet.allocation_manager._admit_handlers)
         kubelet.allocation_manager._admit_handlers.clear()
-        # The real PLEG, which never relists here, would say that it is not healthy.
+        # The real PLEG, which never relists here, would say that it is not healthy, and has not looked at any pod.
         kubelet.runtime_state._health_checks.clear()
+        kubelet.pod_cache.update_time(datetime.datetime(1, 1, 2, tzinfo=datetime.UTC), ())
         kubelet.volume_manager = cast(VolumeManager, self.volumes)
         # The tests' node has an address of the loopback interface.
         kubelet.node_ip_validator = lambda ip: None

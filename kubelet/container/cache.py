@@ -22,7 +22,11 @@ class ROCache(Protocol):
     """
 
     def get(self, id: str) -> PodStatus:
-        """The pod's status, empty if the runtime knows nothing of it; raises what inspecting it raised."""
+        """The pod's status, empty if the runtime knows nothing of it; raises what inspecting it raised.
+
+        Raises LookupError for a pod that has not been inspected since the start. DIVERGES: of such a pod Go gives an
+        empty status, by which it has ended.
+        """
         ...
 
     def get_newer_than(
@@ -50,6 +54,10 @@ class Cache(ROCache, Protocol):
 
     def delete(self, id: str) -> None:
         """The runtime knows nothing of the pod any more."""
+        ...
+
+    def is_filled(self) -> bool:
+        """Whether all pods have been looked at since the start, but for those that are held."""
         ...
 
     def update_time(self, timestamp: datetime.datetime, held: Collection[str] | None = None) -> None:
@@ -102,10 +110,14 @@ class CacheImpl:
         self._timestamp: datetime.datetime | None = None
         # The pods that _timestamp does not cover.
         self._held: frozenset[str] = frozenset()
+        # Whether it was ever said which those are.
+        self._filled = False
         self._subscribers: dict[str, list[_SubRecord]] = {}
 
     def get(self, id: str) -> PodStatus:
         with self._lock:
+            if id not in self._pods and (not self._filled or id in self._held):
+                raise LookupError(f"pod {id} has not been inspected yet")
             data = self._get_locked(id)
         return data.result()
 
@@ -148,11 +160,15 @@ class CacheImpl:
         with self._lock:
             self._pods.pop(id, None)
 
+    def is_filled(self) -> bool:
+        with self._lock:
+            return self._filled
+
     def update_time(self, timestamp: datetime.datetime, held: Collection[str] | None = None) -> None:
         with self._lock:
             self._timestamp = timestamp
             if held is not None:
-                self._held = frozenset(held)
+                self._held, self._filled = frozenset(held), True
             for id in self._subscribers.keys() - self._held:
                 self._notify_locked(id, timestamp)
 

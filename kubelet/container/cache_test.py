@@ -79,11 +79,28 @@ def test_set_and_get() -> None:
 
 
 def test_pod_does_not_exist() -> None:
-    assert CacheImpl().get("p") == PodStatus(id="p")
+    cache = CacheImpl()
+    cache.update_time(NOW, ())
+    assert cache.get("p") == PodStatus(id="p")
+
+
+def test_pod_that_has_not_been_inspected_yet() -> None:
+    cache = CacheImpl()
+    cache.update_time(NOW)
+    assert not cache.is_filled()
+    with pytest.raises(LookupError, match="pod p has not been inspected yet"):
+        cache.get("p")
+    cache.update_time(NOW, {"p"})
+    assert cache.is_filled()
+    with pytest.raises(LookupError, match="pod p has not been inspected yet"):
+        cache.get("p")
+    cache.set("p", PodStatus(id="p", name="n"), None, NOW)
+    assert cache.get("p").name == "n"
 
 
 def test_delete() -> None:
     cache = CacheImpl()
+    cache.update_time(NOW, ())
     cache.set("p", PodStatus(id="p", name="n"), None, NOW)
     cache.delete("p")
     cache.delete("p")

@@ -388,6 +388,9 @@ class FakeCache:
     def delete(self, id: str) -> None:
         pass
 
+    def is_filled(self) -> bool:
+        return True
+
     def update_time(self, timestamp: datetime.datetime, held: Collection[str] | None = None) -> None:
         pass
 

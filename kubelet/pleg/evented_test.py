@@ -225,6 +225,7 @@ def test_passes_requests_on(h: Harness) -> None:
 
 def test_update_running_pod_metric(h: Harness) -> None:
     metrics.RUNNING_POD_COUNT.set(0)
+    h.cache.update_time(NOW, ())
     steps = [(RUNNING, 1), (RUNNING, 1), (EXITED, 0), (RUNNING, 1)]
     for state, expected in steps:
         h.pleg._update_running_metrics(pod_status(state))
@@ -235,6 +236,7 @@ def test_update_running_pod_metric(h: Harness) -> None:
 def test_update_running_container_metric(h: Harness) -> None:
     for state in (RUNNING, EXITED):
         metrics.RUNNING_CONTAINER_COUNT.labels(state).set(0)
+    h.cache.update_time(NOW, ())
     for state in (RUNNING, EXITED, EXITED):
         h.pleg._update_running_metrics(pod_status(state))
         h.cache.set("pod", pod_status(state), None, NOW)

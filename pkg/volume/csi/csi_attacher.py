@@ -141,26 +141,29 @@ class CSIAttacher:
         device_mount_path: str,
         args: DeviceMounterArgs,
     ) -> None:
-        stages = client.node_supports_stage_unstage(ctx)
-        publish_context = self._publish_context(source)
-        secrets = self._stage_secrets(source) if stages else {}
-        mount_options, selinux_mount = self._mount_options(spec, args.selinux_label)
-        try:
-            filesystem.mkdir_all_with_path_check(device_mount_path, 0o750)
-        except OSError as err:
-            raise OSError(log(f'attacher.MountDevice failed to create dir "{device_mount_path}":  {err}')) from err
-        klog.v(4).info_s(log(f"created target path successfully [{device_mount_path}]"))
-        if not stages:
-            klog.info_s(log("attacher.MountDevice STAGE_UNSTAGE_VOLUME capability not set. Skipping MountDevice..."))
-            return
-        fs_group = args.fs_group if self._delegates_fs_group(ctx, client, source.driver) else None
-        data: dict[str, str] = {
-            csi_mounter.VolDataKey.VOL_HANDLE: source.volume_handle,
-            csi_mounter.VolDataKey.DRIVER_NAME: source.driver,
-        }
-        if selinux_mount:
-            data[csi_mounter.VolDataKey.SELINUX_MOUNT_CONTEXT] = args.selinux_label
-        self._save_data(device_mount_path, data)
+        with csi_util.before_the_driver_acts():
+            stages = client.node_supports_stage_unstage(ctx)
+            publish_context = self._publish_context(source)
+            secrets = self._stage_secrets(source) if stages else {}
+            mount_options, selinux_mount = self._mount_options(spec, args.selinux_label)
+            try:
+                filesystem.mkdir_all_with_path_check(device_mount_path, 0o750)
+            except OSError as err:
+                raise OSError(log(f'attacher.MountDevice failed to create dir "{device_mount_path}":  {err}')) from err
+            klog.v(4).info_s(log(f"created target path successfully [{device_mount_path}]"))
+            if not stages:
+                klog.info_s(
+                    log("attacher.MountDevice STAGE_UNSTAGE_VOLUME capability not set. Skipping MountDevice...")
+                )
+                return
+            fs_group = args.fs_group if self._delegates_fs_group(ctx, client, source.driver) else None
+            data: dict[str, str] = {
+                csi_mounter.VolDataKey.VOL_HANDLE: source.volume_handle,
+                csi_mounter.VolDataKey.DRIVER_NAME: source.driver,
+            }
+            if selinux_mount:
+                data[csi_mounter.VolDataKey.SELINUX_MOUNT_CONTEXT] = args.selinux_label
+            self._save_data(device_mount_path, data)
         assert spec.persistent_volume is not None
         access_mode = next(iter(spec.persistent_volume.spec.access_modes), v1.READ_WRITE_ONCE)
         try:

@@ -187,7 +187,7 @@ def test_volume_that_is_staged_is_not_forgotten_when_the_disk_is_full(tmp_path: 
         if staged:
             attacher.mount_device(pv_spec(), "", str(path), DeviceMounterArgs())
         (path.parent / "vol_data.json.incomplete").mkdir(parents=True)
-        with pytest.raises(OSError, match="failed to save volume info data"):
+        with pytest.raises(volumetypes.TransientOperationFailure, match="failed to save volume info data"):
             attacher.mount_device(pv_spec(), "", str(path), DeviceMounterArgs())
         assert (path.parent / "vol_data.json").exists() is staged
         assert path.exists() is staged
@@ -213,6 +213,21 @@ def test_data_is_kept_as_long_as_the_volume_may_be_staged(
         assert volumetypes.is_operation_finished_error(raised.value) is not kept
         assert (path.parent / "vol_data.json").exists() is kept
         assert path.exists() is kept
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
+def test_driver_that_dies_after_it_was_asked_to_stage(tmp_path: Path, code: grpc.StatusCode) -> None:
+    """What it says to the next question is no answer to the first: the volume may be staged."""
+    with TestPlugin(tmp_path) as world:
+        world.attach()
+        path = tmp_path / "driver/hash/globalmount"
+        mounter = world.plugin.new_device_mounter()
+        for method, error in (("NodeStageVolume", grpc.StatusCode.DEADLINE_EXCEEDED), ("NodeGetCapabilities", code)):
+            world.node.errors = {method: (error, "no")}
+            with pytest.raises(Exception, match="desc = no") as raised:
+                mounter.mount_device(pv_spec(), "", str(path), DeviceMounterArgs())
+            assert not volumetypes.is_operation_finished_error(raised.value)
+        assert (path.parent / "vol_data.json").exists()
 
 
 def test_mount_device_fails_before_the_driver_is_asked(tmp_path: Path) -> None:
@@ -242,7 +257,7 @@ def test_mount_device_fails_before_the_driver_is_asked(tmp_path: Path) -> None:
             mount(inline_spec())
         assert world.node.calls == []
         (tmp_path / "file").touch()
-        with pytest.raises(OSError, match="exists but is not a directory"):
+        with pytest.raises(volumetypes.TransientOperationFailure, match="exists but is not a directory"):
             mount(pv_spec(), str(tmp_path / "file"))
 
 

@@ -15,6 +15,7 @@ Go: pkg/volume/csi/csi_block.go
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pkg import golang, klog
@@ -108,25 +109,31 @@ class CSIBlockMapper:
         """Have the driver stage the device; "" if it stages nothing."""
         klog.v(4).info_s(log("blockMapper.stageVolumeForBlock called"))
         staging_path = self.get_staging_path()
-        try:
-            stages = client.node_supports_stage_unstage(ctx)
-        except Exception as err:
-            # Whatever it is, nothing has been begun.
-            raise RuntimeError(
-                log(f"blockMapper.stageVolumeForBlock failed to check STAGE_UNSTAGE_VOLUME capability: {err}")
-            ) from err
-        if not stages:
-            klog.info_s(
-                log("blockMapper.stageVolumeForBlock STAGE_UNSTAGE_VOLUME capability not set. Skipping MountDevice...")
+        with csi_util.before_the_driver_acts():
+            try:
+                stages = client.node_supports_stage_unstage(ctx)
+            except Exception as err:
+                # Whatever it is, nothing has been begun.
+                raise RuntimeError(
+                    log(f"blockMapper.stageVolumeForBlock failed to check STAGE_UNSTAGE_VOLUME capability: {err}")
+                ) from err
+            if not stages:
+                klog.info_s(
+                    log(
+                        "blockMapper.stageVolumeForBlock STAGE_UNSTAGE_VOLUME capability not set. "
+                        "Skipping MountDevice..."
+                    )
+                )
+                return ""
+            secrets = self._secrets(
+                source.node_stage_secret_ref, "blockMapper.stageVolumeForBlock failed to get NodeStageSecretRef"
             )
-            return ""
-        secrets = self._secrets(
-            source.node_stage_secret_ref, "blockMapper.stageVolumeForBlock failed to get NodeStageSecretRef"
-        )
-        try:
-            filesystem.mkdir_all(staging_path, 0o750)
-        except OSError as err:
-            raise OSError(log(f"blockMapper.stageVolumeForBlock failed to create dir {staging_path}: {err}")) from err
+            try:
+                filesystem.mkdir_all(staging_path, 0o750)
+            except OSError as err:
+                raise OSError(
+                    log(f"blockMapper.stageVolumeForBlock failed to create dir {staging_path}: {err}")
+                ) from err
         client.node_stage_volume(
             ctx,
             source.volume_handle,
@@ -154,16 +161,19 @@ class CSIBlockMapper:
     ) -> str:
         """Have the driver put the device into the volume's directory; its path."""
         klog.v(4).info_s(log("blockMapper.publishVolumeForBlock called"))
-        attributes = source.volume_attributes | self._pod_info()
-        secrets = self._secrets(
-            source.node_publish_secret_ref, "blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef"
-        )
-        publish_path = self._get_publish_path()
-        publish_dir = os.path.dirname(publish_path)
-        try:
-            filesystem.mkdir_all(publish_dir, 0o750)
-        except OSError as err:
-            raise OSError(log(f"blockMapper.publishVolumeForBlock failed to create dir {publish_dir}:  {err}")) from err
+        with csi_util.before_the_driver_acts():
+            attributes = source.volume_attributes | self._pod_info()
+            secrets = self._secrets(
+                source.node_publish_secret_ref, "blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef"
+            )
+            publish_path = self._get_publish_path()
+            publish_dir = os.path.dirname(publish_path)
+            try:
+                filesystem.mkdir_all(publish_dir, 0o750)
+            except OSError as err:
+                raise OSError(
+                    log(f"blockMapper.publishVolumeForBlock failed to create dir {publish_dir}:  {err}")
+                ) from err
         client.node_publish_volume(
             ctx,
             self._volume_id,
@@ -213,8 +223,9 @@ class CSIBlockMapper:
         Raises types.TransientOperationFailure, UncertainProgressError, and what is final.
         """
         klog.v(4).info_s(log("blockMapper.SetUpDevice called"))
-        source, access_mode = self._source("blockMapper.SetUpDevice")
-        publish_context = self._publish_context(source, "blockMapper.SetupDevice")
+        with csi_util.before_the_driver_acts():
+            source, access_mode = self._source("blockMapper.SetUpDevice")
+            publish_context = self._publish_context(source, "blockMapper.SetupDevice")
         client = self.csi_client_getter.get_for("blockMapper.SetUpDevice")
         ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
         try:
@@ -229,8 +240,9 @@ class CSIBlockMapper:
     def map_pod_device(self) -> str:
         """Have the driver publish the device for the pod; its path. Raises as set_up_device."""
         klog.v(4).info_s(log("blockMapper.MapPodDevice called"))
-        source, access_mode = self._source("blockMapper.MapPodDevice")
-        publish_context = self._publish_context(source, "blockMapper.MapPodDevice")
+        with csi_util.before_the_driver_acts():
+            source, access_mode = self._source("blockMapper.MapPodDevice")
+            publish_context = self._publish_context(source, "blockMapper.MapPodDevice")
         client = self.csi_client_getter.get_for("blockMapper.MapPodDevice")
         ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
         try:
@@ -320,7 +332,8 @@ class CSIBlockMapper:
         ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
         try:
             staging_path = self.get_staging_path()
-            if os.path.lexists(staging_path):
+            # Raises when it cannot be told.
+            if Path(staging_path).exists():
                 self._unstage_volume_for_block(ctx, client, staging_path)
             else:
                 what = f"stagingPath({staging_path}) has already been deleted, skip calling NodeUnstageVolume"

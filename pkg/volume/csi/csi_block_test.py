@@ -16,7 +16,9 @@ import pytest
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.volume.csi import csi_client
 from pkg.volume.csi.csi_attacher import get_attachment_name
+from pkg.volume.csi.csi_block import CSIBlockMapper
 from pkg.volume.csi.testing import NODE_NAME, TEST_DRIVER, TEST_VOL, FakeNode, TestPlugin
 from pkg.volume.plugins import Spec
 from pkg.volume.util import types as volumetypes
@@ -187,6 +189,29 @@ def test_what_is_missing_in_the_cluster_is_to_be_tried_again(tmp_path: Path) -> 
             mapper.set_up_device()
         with pytest.raises(volumetypes.TransientOperationFailure, match="failed to get NodePublishSecretRef ns/none"):
             mapper.map_pod_device()
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
+def test_driver_that_dies_after_it_was_asked_to_stage(tmp_path: Path, code: grpc.StatusCode) -> None:
+    """What it says to the next question is no answer to the first: the device may be staged."""
+    with TestPlugin(tmp_path, FakeNode("STAGE_UNSTAGE_VOLUME"), driver(attach_required=False)) as world:
+        mapper = world.plugin.new_block_volume_mapper(spec(), POD)
+        for method, error in (("NodeStageVolume", grpc.StatusCode.DEADLINE_EXCEEDED), ("NodeGetCapabilities", code)):
+            world.node.errors = {method: (error, "no")}
+            with pytest.raises(Exception, match="desc = no") as raised:
+                mapper.set_up_device()
+            assert not volumetypes.is_operation_finished_error(raised.value)
+        assert (devices(tmp_path) / "test-pv/data/vol_data.json").exists(), "for who takes it away"
+
+
+def test_device_of_which_nobody_can_tell_whether_it_is_staged_is_not_forgotten(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        getter = csi_client.CSIClientGetter(world.plugin.csi_drivers, TEST_DRIVER)
+        (devices(tmp_path) / "staging").mkdir(parents=True)
+        # As with a disk that has a fault, nobody can tell what stands at a path that is too long.
+        unmapper = CSIBlockMapper(world.plugin, TEST_DRIVER, TEST_VOL, "a" * 300, "uid", getter)
+        with pytest.raises(OSError, match="File name too long"):
+            unmapper.tear_down_device("", "")
 
 
 def test_tear_down_fails(tmp_path: Path) -> None:

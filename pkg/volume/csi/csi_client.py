@@ -21,7 +21,7 @@ from pkg.apimachinery.api.resource import Quantity
 from pkg.csi_spec import csi_pb2 as csipbv1
 from pkg.csi_spec import csi_pb2_grpc
 from pkg.util import grpcstatus
-from pkg.volume.csi import csi_drivers_store, csi_metrics
+from pkg.volume.csi import csi_drivers_store, csi_metrics, csi_util
 from pkg.volume.csi.csi_util import FS_TYPE_BLOCK_NAME, log
 from pkg.volume.util import types as volumetypes
 from pkg.volume.volume import Metrics
@@ -126,7 +126,8 @@ class CSIDriverClient:
         klog.v(4).info_s(log("calling NodePublishVolume rpc"), volID=volume_id, targetPath=target_path)
         _require(volume_id, "missing volume id")
         _require(target_path, "missing target path")
-        mode = self._get_node_v1_access_mode_mapper(ctx)(access_mode)
+        with csi_util.before_the_driver_acts():
+            mode = self._get_node_v1_access_mode_mapper(ctx)(access_mode)
         request = csipbv1.NodePublishVolumeRequest(
             volume_id=volume_id,
             target_path=target_path,
@@ -182,7 +183,8 @@ class CSIDriverClient:
         klog.v(4).info_s(log("calling NodeStageVolume rpc"), volID=vol_id, stagingTargetPath=staging_target_path)
         _require(vol_id, "missing volume id")
         _require(staging_target_path, "missing staging target path")
-        mode = self._get_node_v1_access_mode_mapper(ctx)(access_mode)
+        with csi_util.before_the_driver_acts():
+            mode = self._get_node_v1_access_mode_mapper(ctx)(access_mode)
         request = csipbv1.NodeStageVolumeRequest(
             volume_id=vol_id,
             publish_context=publish_context,
@@ -268,6 +270,9 @@ class CSIDriverClient:
             if is_final_error(err):
                 raise
             raise volumetypes.UncertainProgressError(str(err)) from err
+        except Exception as err:
+            # A lack of memory or threads, say: that is no answer of the driver, which may have done it.
+            raise volumetypes.UncertainProgressError(str(err) or type(err).__name__) from err
 
     def _call(self, ctx: golang.Context, method: str, request: object) -> Any:
         with self._node_v1_client_creator(self._addr) as client:

@@ -223,6 +223,24 @@ def test_capabilities_that_are_not_told_leave_it_uncertain(socket: str) -> None:
         client.node_supports_stage_unstage(CTX)
 
 
+def test_call_that_is_broken_off_leaves_it_uncertain() -> None:
+    """For want of memory, say: the driver may have done it all the same."""
+
+    class Node:
+        def NodeGetCapabilities(self, request: Any, timeout: float) -> Any:
+            return csi_pb2.NodeGetCapabilitiesResponse()
+
+        def NodeStageVolume(self, request: Any, timeout: float) -> Any:
+            raise MemoryError
+
+    def create(addr: str) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext(Node())
+
+    client = csi_client.CSIDriverClient(TEST_DRIVER, "", csi_metrics.MetricsManager(TEST_DRIVER), create)
+    with pytest.raises(volumetypes.UncertainProgressError, match="MemoryError"):
+        stage(client, "/path")
+
+
 def test_driver_that_is_away(socket: str) -> None:
     dialing = f'desc = "transport: Error while dialing: dial unix {socket}: connect: '
     with pytest.raises(grpcstatus.StatusError) as raised:

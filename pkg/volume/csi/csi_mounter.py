@@ -127,23 +127,24 @@ class CSIMountMgr:
         spec: Spec,
         pod: v1.Pod,
     ) -> None:
-        fs_group_policy = self._check_driver_object()
-        publication = self._publication(spec, pod)
-        if spec.persistent_volume is not None:
-            self._add_staging(ctx, client, publication, spec)
-        parent = os.path.dirname(directory)
-        try:
-            filesystem.mkdir_all(parent, 0o750)
-        except OSError as err:
-            raise OSError(log(f'mounter.SetUpAt failed to create dir "{parent}":  {err}')) from err
-        klog.v(4).info_s(log(f"created target path successfully [{parent}]"))
-        self._add_secrets(publication)
-        self._add_pod_info(publication, pod)
-        delegates_fs_group = self._delegates_fs_group(ctx, client)
-        if delegates_fs_group:
-            publication.fs_group = args.fs_group
-        self._add_selinux_option(publication, spec, args.selinux_label)
-        self._save_data(directory, spec, args.selinux_label if publication.selinux_mount else "")
+        with csi_util.before_the_driver_acts():
+            fs_group_policy = self._check_driver_object()
+            publication = self._publication(spec, pod)
+            if spec.persistent_volume is not None:
+                self._add_staging(ctx, client, publication, spec)
+            parent = os.path.dirname(directory)
+            try:
+                filesystem.mkdir_all(parent, 0o750)
+            except OSError as err:
+                raise OSError(log(f'mounter.SetUpAt failed to create dir "{parent}":  {err}')) from err
+            klog.v(4).info_s(log(f"created target path successfully [{parent}]"))
+            self._add_secrets(publication)
+            self._add_pod_info(publication, pod)
+            delegates_fs_group = self._delegates_fs_group(ctx, client)
+            if delegates_fs_group:
+                publication.fs_group = args.fs_group
+            self._add_selinux_option(publication, spec, args.selinux_label)
+            self._save_data(directory, spec, args.selinux_label if publication.selinux_mount else "")
         self._publish(ctx, client, directory, args, publication)
         if not publication.selinux_mount:
             self._look_for_selinux(directory)
@@ -348,7 +349,7 @@ class CSIMountMgr:
             ownership.add_progress_notifier(pod, args.recorder)
         try:
             ownership.change_permissions()
-        except OSError as err:
+        except Exception as err:
             # The pod cannot use it like that; but it is published, and must be taken away with the pod.
             raise volumetypes.UncertainProgressError(f"applyFSGroup failed for vol {self._volume_id}: {err}") from err
         klog.v(4).info_s(log(f"mounter.SetupAt fsGroup [{args.fs_group}] applied successfully to {self._volume_id}"))

@@ -301,9 +301,22 @@ def test_volume_that_is_published_is_not_forgotten_when_the_disk_is_full(tmp_pat
             mounter.set_up(MounterArgs())
         directory = Path(mounter.get_path()).parent
         (directory / "vol_data.json.incomplete").mkdir(parents=True)
-        with pytest.raises(OSError, match="failed to save volume data file"):
+        with pytest.raises(volumetypes.TransientOperationFailure, match="failed to save volume data file"):
             mounter.set_up(MounterArgs())
         assert (directory / "vol_data.json").exists() is published
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
+def test_driver_that_dies_after_it_was_asked_to_publish(tmp_path: Path, code: grpc.StatusCode) -> None:
+    """What it says to the next question is no answer to the first: the volume may be published."""
+    with TestPlugin(tmp_path, FakeNode("STAGE_UNSTAGE_VOLUME"), driver()) as world:
+        mounter = world.plugin.new_mounter(pv_spec(), POD)
+        for method, error in (("NodePublishVolume", grpc.StatusCode.DEADLINE_EXCEEDED), ("NodeGetCapabilities", code)):
+            world.node.errors = {method: (error, "no")}
+            with pytest.raises(Exception, match="desc = no") as raised:
+                mounter.set_up(MounterArgs())
+            assert not volumetypes.is_operation_finished_error(raised.value)
+        assert (Path(mounter.get_path()).parent / "vol_data.json").exists()
 
 
 def test_driver_that_dies_while_it_publishes(tmp_path: Path) -> None:
@@ -520,3 +533,12 @@ def test_volume_data_is_whole_or_old(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
     with pytest.raises(OSError, match="failed to save volume data file"):
         csi_util.save_volume_data(str(tmp_path / "none"), "vol_data.json", {})
+
+
+def test_volume_data_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").read_text()))
+    replaced: list[list[str]] = []
+    monkeypatch.setattr(Path, "replace", lambda file, target: replaced.append([*synced]))
+    csi_util.save_volume_data(str(tmp_path), "vol_data.json", {"a": "1"})
+    assert replaced == [['{"a":"1"}\n']]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.runtime import codec
 from pkg.volume.plugins import Spec, VolumeHost
+from pkg.volume.util import types as volumetypes
 
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
@@ -51,15 +53,35 @@ def get_credentials_from_secret(k8s: kubernetes.Interface, secret_ref: v1.Secret
         ) from err
 
 
+@contextmanager
+def before_the_driver_acts() -> Iterator[None]:
+    """What goes wrong inside says nothing of the volume, which stays as it was: mounted, not mounted or uncertain.
+
+    Raises types.TransientOperationFailure for whatever does not say itself how far it came.
+    DIVERGES: Go takes a full disk, or an API server that is away, for the end of an earlier attempt whose answer never
+    came. The volume then counts as not mounted, and nobody ever has the driver take it back.
+    """
+    try:
+        yield
+    except (volumetypes.TransientOperationFailure, volumetypes.UncertainProgressError):
+        raise
+    except Exception as err:
+        raise volumetypes.TransientOperationFailure(str(err) or type(err).__name__) from err
+
+
 def save_volume_data(directory: str, file_name: str, data: dict[str, str]) -> None:
-    """Keep the data in a file of JSON, whole or not at all. Raises OSError."""
+    """Keep the data in a file of JSON, whole or not at all, even if the machine crashes. Raises OSError."""
     path = os.path.join(directory, file_name)
     klog.v(4).info_s(log(f"saving volume data file [{path}]"))
     # As Go's encoder writes it.
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
     incomplete = Path(path + INCOMPLETE)
     try:
-        incomplete.write_text(text, encoding="utf-8")
+        with incomplete.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            # Otherwise the name may outlive a crash without the data, and the volume could never be taken down.
+            os.fsync(file.fileno())
         incomplete.replace(path)
     except OSError as err:
         raise OSError(log(f"failed to save volume data file {path}: {err}")) from err
@@ -85,10 +107,11 @@ def load_volume_data(directory: str, file_name: str) -> dict[str, str]:
 def has_volume_data(directory: str, file_name: str) -> bool:
     """Whether save_volume_data has kept something before.
 
+    Raises OSError when that cannot be told.
     DIVERGES: Go removes that when new data cannot be saved. After a restart with a full disk, nobody would have the
     driver take back a volume that is in use, if there is no mount to tell that it is.
     """
-    return os.path.lexists(os.path.join(directory, file_name))
+    return Path(directory, file_name).exists()
 
 
 def remove_volume_data(directory: str, file_name: str) -> None:

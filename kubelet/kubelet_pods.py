@@ -352,8 +352,7 @@ class KubeletPods(KubeletLogs):
         klog.v(3).info_s("Clean up pod workers for terminated pods")
         working_pods = self.pod_workers.sync_known_pods(all_pods)
         possibly_running = _possibly_running(working_pods)
-        self.runtime_cache.force_update_if_older(ctx, self.clock.steady())
-        running_runtime_pods = self.runtime_cache.get_pods(ctx)
+        running_runtime_pods = self.runtime_cache.force_update_if_older(ctx, self.clock.steady())
 
         klog.v(3).info_s("Clean up probes for terminated pods")
         with contain("Failed cleaning up probes", ctx):
@@ -463,25 +462,31 @@ class KubeletPods(KubeletLogs):
     def _cleanup_orphaned_pod_cgroups(
         self, ctx: golang.Context, cgroup_pods: dict[str, cm.CgroupName], possibly_running: set[str]
     ) -> None:
-        """Remove the cgroups of pods that cannot be running any more, off this thread: the kernel may take long."""
+        """Remove the cgroups of pods that cannot be running any more, off this thread: the kernel may take long.
+
+        DIVERGES: Go looks here for volumes that are still mounted, and the sync loop waits for the disk.
+        """
         self.cgroup_cleanups = {uid: thread for uid, thread in self.cgroup_cleanups.items() if thread.is_alive()}
         for uid, name in cgroup_pods.items():
             # DIVERGES: Go begins another removal every two seconds while the first one hangs.
             if uid not in possibly_running and uid not in self.cgroup_cleanups:
                 with contain("Failed to clean up an orphaned pod cgroup", ctx, podUID=uid):
-                    self._cleanup_orphaned_pod_cgroup(uid, name)
+                    cleanup = golang.go(self._cleanup_orphaned_pod_cgroup, uid, name, name=f"cgroup-cleanup-{uid}")
+                    self.cgroup_cleanups[uid] = cleanup
 
     def _cleanup_orphaned_pod_cgroup(self, uid: str, name: cm.CgroupName) -> None:
-        pcm = self.container_manager.new_pod_container_manager()
-        if self.pod_volumes_exist(uid):
-            klog.v(3).info_s("Orphaned pod found, but volumes not yet removed.  Reducing cpu to minimum", podUID=uid)
-            message = "Failed to reduce cpu time for pod pending volume cleanup"
-            _log_failure(message, uid, pcm.reduce_cpu_limits, name)
-            return
-        klog.v(3).info_s("Orphaned pod found, removing pod cgroups", podUID=uid)
-        message = "Failed to destroy orphaned pod cgroup"
-        removal = golang.go(_log_failure, message, uid, pcm.destroy, name, name=f"cgroup-cleanup-{uid}")
-        self.cgroup_cleanups[uid] = removal
+        with contain("Failed to clean up an orphaned pod cgroup", golang.background(), podUID=uid):
+            if self.pod_workers.could_have_running_containers(uid):
+                return  # a static pod with this uid has come back meanwhile
+            pcm = self.container_manager.new_pod_container_manager()
+            if self.pod_volumes_exist(uid):
+                message = "Orphaned pod found, but volumes not yet removed.  Reducing cpu to minimum"
+                klog.v(3).info_s(message, podUID=uid)
+                message = "Failed to reduce cpu time for pod pending volume cleanup"
+                _log_failure(message, uid, pcm.reduce_cpu_limits, name)
+                return
+            klog.v(3).info_s("Orphaned pod found, removing pod cgroups", podUID=uid)
+            _log_failure("Failed to destroy orphaned pod cgroup", uid, pcm.destroy, name)
 
     def generate_api_pod_status(
         self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus, pod_is_terminal: bool

@@ -425,6 +425,56 @@ def test_housekeeping_without_threads_removes_the_cgroup_later(
     kubelet.cgroup_cleanups["gone"].join(30)
 
 
+def test_housekeeping_does_not_wait_for_the_volumes_of_an_orphaned_cgroup(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet, name = test_kubelet.kubelet, cm.CgroupName(("kubepods", "gone"))
+    cgroups = FakePodContainerManager({"gone": name})
+    monkeypatch.setattr(kubelet, "cgroups_per_qos", True)
+    monkeypatch.setattr(kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
+    answered = threading.Event()
+
+    def pod_volumes_exist(uid: str) -> bool:
+        return not answered.wait(30)
+
+    monkeypatch.setattr(kubelet, "pod_volumes_exist", pod_volumes_exist)
+    clean_up(test_kubelet)
+    answered.set()
+    assert cgroups.destroyed.recv(30) == (name, True)
+    kubelet.cgroup_cleanups["gone"].join(30)
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["back", "ended"])
+def test_pod_that_comes_back_keeps_its_cgroup(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, running: bool
+) -> None:
+    """Housekeeping has seen the cgroup of a pod that has ended; when it is to be removed, the pod may be back."""
+    kubelet, pod = test_kubelet.kubelet, new_pod("p")
+    kubelet.pod_manager.add_pod(pod)
+    test_kubelet.workers.known = {pod.metadata.uid: PodWorkerSync(PodWorkerState.TERMINATED_POD, has_config=True)}
+    cgroups = FakePodContainerManager({pod.metadata.uid: cm.CgroupName(("kubepods", pod.metadata.uid))})
+    monkeypatch.setattr(kubelet, "cgroups_per_qos", True)
+    monkeypatch.setattr(kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
+    test_kubelet.workers.running = {pod.metadata.uid} if running else set()
+    clean_up(test_kubelet)
+    kubelet.cgroup_cleanups[pod.metadata.uid].join(30)
+    assert len(cgroups.destroyed) == (0 if running else 1)
+
+
+def test_housekeeping_lists_the_pods_of_a_slow_runtime_once(test_kubelet: TestKubelet) -> None:
+    lists: list[bool] = []
+
+    class SlowRuntime:
+        def get_pods(self, ctx: golang.Context, all: bool) -> list[kubecontainer.Pod]:
+            lists.append(all)
+            test_kubelet.clock.step(10)
+            return []
+
+    test_kubelet.kubelet.runtime_cache = kubecontainer.RuntimeCacheImpl(SlowRuntime(), 3.0, test_kubelet.clock)
+    clean_up(test_kubelet)
+    assert lists == [False]
+
+
 def test_pods_that_were_refused_are_not_started(test_kubelet: TestKubelet) -> None:
     pod = new_pod("p")
     test_kubelet.kubelet.pod_manager.add_pod(pod)

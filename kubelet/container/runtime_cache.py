@@ -22,7 +22,7 @@ class RuntimeCache(Protocol):
 
     def force_update_if_older(
         self, ctx: golang.Context, min_expected_cache_time: datetime.datetime
-    ) -> None: ...
+    ) -> list[Pod]: ...
 
 
 class PodsGetter(Protocol):
@@ -54,11 +54,15 @@ class RuntimeCacheImpl:
                 self._update_cache_locked(ctx)
             return self._pods
 
-    def force_update_if_older(self, ctx: golang.Context, min_expected_cache_time: datetime.datetime) -> None:
-        """Make sure that the pods are as new as that time of the steady clock; raises what listing raises."""
+    def force_update_if_older(self, ctx: golang.Context, min_expected_cache_time: datetime.datetime) -> list[Pod]:
+        """The pods, as new as that time of the steady clock; raises what listing raises.
+
+        DIVERGES: Go's caller gets the pods apart, and they are listed again when listing them took long.
+        """
         with self._lock:
             if self._cache_time is None or self._cache_time < min_expected_cache_time:
                 self._update_cache_locked(ctx)
+            return self._pods
 
     def _age_locked(self) -> float:
         if self._cache_time is None:

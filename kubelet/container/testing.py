@@ -350,8 +350,10 @@ class FakeRuntimeCache:
     def get_pods(self, ctx: golang.Context) -> list[kubecontainer.Pod]:
         return self._getter.get_pods(ctx, False)
 
-    def force_update_if_older(self, ctx: golang.Context, min_expected_cache_time: datetime.datetime) -> None:
-        pass
+    def force_update_if_older(
+        self, ctx: golang.Context, min_expected_cache_time: datetime.datetime
+    ) -> list[kubecontainer.Pod]:
+        return self.get_pods(ctx)
 
 
 class FakeCache:

@@ -173,12 +173,16 @@ class PullManager:
     def _write_pulled_record_if_changed_locked(
         self, image: str, image_ref: str, credentials: ImagePullCredentials | None
     ) -> None:
-        """No credentials: the image counts as pulled by the kubelet, and everyone must prove their right."""
+        """No credentials: the image counts as pulled by the kubelet, and everyone must prove their right.
+
+        Raises one of _RECORD_ERRORS.
+        DIVERGES: a record that cannot be read at the moment stays; Go replaces it, and forgets all other credentials.
+        """
         name = trim_image_tag_digest(image)
         now = self._clock.now()
         try:
             record = self._records.get_image_pulled_record(image_ref)
-        except _RECORD_ERRORS as err:
+        except ValueError as err:
             klog.info_s("failed to retrieve an ImagePulledRecord", image=image, err=err)
             record = None
         if record is None:

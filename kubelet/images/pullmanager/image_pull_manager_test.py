@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -20,6 +21,7 @@ from kubelet.images.pullmanager import ImagePullCredentials, ImagePullSecret, Im
 from kubelet.images.pullmanager.image_pull_manager import _merge_credentials
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.apimachinery.util.runtime.testing import failing_once
 
 _CTX = golang.background()
 _IMAGE = "docker.io/testing/test"
@@ -229,6 +231,17 @@ def test_intent_lasts_as_long_as_the_last_pull(tmp_path: Path) -> None:
     manager.record_image_pulled(_CTX, _IMAGE, "ref", _EVERYONE)
     assert not accessor.image_pull_intent_exists(_IMAGE)
     assert (metrics.FS_PULL_INTENTS_SIZE._value.get(), metrics.FS_PULLED_RECORDS_SIZE._value.get()) == (0, 1)
+
+
+def test_record_that_cannot_be_read_at_the_moment_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = _manager(tmp_path)
+    _record(manager, _IMAGE, _secrets(_SECRET))
+    err = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    accessor = pullmanager.FSPullRecordsAccessor
+    failing = failing_once(accessor.get_image_pulled_record, err)
+    monkeypatch.setattr(accessor, "get_image_pulled_record", failing)
+    _record(manager, _IMAGE, _secrets(_OTHER_NAMESPACE))
+    assert _recorded(tmp_path) == {_IMAGE: _secrets(_SECRET)}
 
 
 def test_intent_outlasts_a_crash_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

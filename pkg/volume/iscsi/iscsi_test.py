@@ -1,5 +1,6 @@
 """Tests of iscsi volumes, with an iscsiadm that only answers."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -363,6 +364,55 @@ def test_settings_that_cannot_be_read_are_told_by_the_name(
     plugin.new_detacher().unmount_device(global_path(host))
     assert not os.path.exists(global_path(host))
     assert f"-m node -p 127.0.0.1:3260 -T {IQN} --logout -I default" in target.words("iscsiadm")
+
+
+def test_settings_that_cannot_be_read_now_are_waited_for(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be more portals than the one in the directory's name."""
+
+    def no_descriptor(path: Path) -> str:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+    plugin.new_attacher().wait_for_attach(persistent(portals=["127.0.0.2"]), "", POD, 60.0)
+    target.exec.commands.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", no_descriptor)
+        with pytest.raises(OSError, match="Too many open files"):
+            plugin.new_detacher().unmount_device(global_path(host))
+    assert target.words("iscsiadm") == []
+    plugin.new_detacher().unmount_device(global_path(host))
+    assert sum("--logout" in call for call in target.words("iscsiadm")) == 2
+
+
+def test_settings_are_kept_when_they_cannot_be_written_anew(
+    plugin: iscsi.ISCSIPlugin, host: FakeVolumeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    file = Path(global_path(host), "iscsi.json")
+    before = file.read_text()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UncertainProgressError, match="No space left"):
+        plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    assert file.read_text() == before and os.listdir(file.parent) == [file.name]
+
+
+def test_session_that_was_overlooked_keeps_its_record(plugin: iscsi.ISCSIPlugin, target: Target) -> None:
+    target.fails["--login"] = 15
+    with pytest.raises(OSError, match="could not get SCSI host number"):
+        plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    assert not any(call.endswith("-o delete") for call in target.words("iscsiadm"))
+
+
+def test_device_of_which_nobody_can_tell_whether_it_is_there_is_not_forgotten(
+    plugin: iscsi.ISCSIPlugin, tmp_path: Path
+) -> None:
+    # As with a disk that has a fault, nobody can tell what stands at a path that is too long.
+    with pytest.raises(OSError, match="File name too long"):
+        plugin.manager.detach_block_iscsi_disk(str(tmp_path / ("a" * 300)))
 
 
 def test_failed_log_out_is_told_and_keeps_the_settings(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.runtime import codec
+from pkg.util import atomicfile, filesystem
 from pkg.util import exec as utilexec
-from pkg.util import filesystem
 from pkg.volume.iscsi import iscsi
 from pkg.volume.util import types as volumetypes
 
@@ -151,7 +151,9 @@ class ISCSIUtil:
         except OSError as err:
             raise OSError(f"iscsi: failed to update iscsi node to portal {portal} error: {err}") from err
         try:
-            self._iscsiadm([*node, "--login"])
+            # DIVERGES: Go takes a session that is there, and was overlooked, for a failure, and deletes the record,
+            # without which nobody can ever log out of it.
+            self._iscsiadm([*node, "--login"], _SESSION_EXISTS)
         except OSError as err:
             self._try([*node, "-o", "delete"])
             raise OSError(f"iscsi: failed to attach disk: Error: {err}") from err
@@ -207,11 +209,12 @@ class ISCSIUtil:
     def detach_disk(self, mount_path: str) -> None:
         mounter = self._plugin.host.get_mounter()
         try:
-            if mounter.is_mount_point(mount_path):
-                mounter.unmount(mount_path)
+            is_mounted = mounter.is_mount_point(mount_path)
         except FileNotFoundError:
             klog.warning_s("Warning: Unmount skipped because path does not exist", path=mount_path)
             return
+        if is_mounted:
+            mounter.unmount(mount_path)
         disk = self._load(mount_path)
         try:
             self.delete_devices(disk)
@@ -220,7 +223,8 @@ class ISCSIUtil:
         self._log_out_of_all(disk)
 
     def detach_block_iscsi_disk(self, map_path: str) -> None:
-        if not os.path.exists(map_path):
+        # Raises when it cannot be told.
+        if not Path(map_path).exists():
             klog.warning_s("Warning: Unmap skipped because path does not exist", path=map_path)
             return
         # DIVERGES: Go looks for the device first, over the first portal, and never logs out when it is not there: when
@@ -228,11 +232,15 @@ class ISCSIUtil:
         self._log_out_of_all(self._load(map_path))
 
     def _load(self, path: str) -> ISCSIDisk:
-        """The disk of the directory, from its file or else from its name. Raises ValueError."""
+        """The disk of the directory, from its file or, if that is gone or broken, from its name.
+
+        Raises ValueError, and OSError for a file that cannot be read now. DIVERGES: Go then logs out of the one portal
+        in the name and, for all others, never.
+        """
         disk = iscsi.ISCSIDisk(self._plugin, "")
         try:
             load_iscsi(disk, path)
-        except (OSError, ValueError) as err:
+        except (FileNotFoundError, ValueError) as err:
             klog.v(4).info_s("iscsi: no settings to log out with, going by the directory's name", path=path, err=err)
             portal, disk.iqn, disk.lun = parse_device_dir(path)
             disk.portals, disk.iface = [portal], extract_iface(path) or ""
@@ -305,9 +313,9 @@ def _disk_dir(top: str, disk: ISCSIDisk) -> str:
 
 
 def persist_iscsi_file(disk: ISCSIDisk, directory: str) -> None:
-    """Raises OSError."""
+    """Replace the file as a whole: for a block volume it is written anew with each pod. Raises OSError."""
     saved = {key: getattr(disk, name) for name, key in _SAVED.items()}
-    Path(directory, _FILE).write_text(json.dumps(saved))
+    atomicfile.write(Path(directory, _FILE), json.dumps(saved).encode(), 0o644)
 
 
 def load_iscsi(disk: ISCSIDisk, directory: str) -> None:

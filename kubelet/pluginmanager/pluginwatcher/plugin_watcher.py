@@ -152,12 +152,21 @@ class Watcher:
         klog.error_s(None, "FsWatcher received error", path=self.path)
         self._noted.clear()
         for plugin in self._desired_state_of_world.get_plugins_to_register():
-            if not os.path.exists(plugin.socket_path):
+            if _is_gone(plugin.socket_path):
                 self.handle_delete_event(plugin.socket_path)
         try:
             self.traverse_plugin_dir(self.path)
         except OSError as err:
             klog.error_s(err, "Failed to traverse plugin socket path", path=self.path)
+
+
+def _is_gone(path: str) -> bool:
+    """Not if that cannot be told: the plugin would be deregistered, and its driver used no more."""
+    try:
+        return not Path(path).exists()
+    except OSError as err:
+        _log_inaccessible(err)
+        return False
 
 
 def _log_inaccessible(err: OSError) -> None:

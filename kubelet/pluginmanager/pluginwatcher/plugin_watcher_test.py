@@ -122,6 +122,21 @@ def test_lost_events_are_made_up_for(world: World) -> None:
     world.expect("y.sock", "z.sock")
 
 
+def test_plugin_that_cannot_be_looked_at_is_not_taken_for_gone(tmp_path: Path) -> None:
+    dsw = cache.DesiredStateOfWorld()
+    # As with a disk that has a fault, nobody can tell what stands at a path that is too long.
+    path = str(tmp_path / ("a" * 300))
+    dsw.add_or_update_plugin(path)
+    dsw.add_or_update_plugin(str(tmp_path / "gone.sock"))
+    watcher = pluginwatcher.Watcher(str(tmp_path), dsw)
+    ctx, cancel = golang.with_cancel(golang.background())
+    watcher.start(ctx)
+    watcher.handle_lost_events()
+    cancel()
+    watcher.wait()
+    assert [plugin.socket_path for plugin in dsw.get_plugins_to_register()] == [path]
+
+
 def test_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     watcher = pluginwatcher.Watcher(str(tmp_path / "file/r"), cache.DesiredStateOfWorld())

@@ -114,7 +114,7 @@ class VolumePathHandler:
             raise OSError(f"failed to remove directory {map_path}: {err}") from err
 
     def is_symlink_exist(self, map_path: str) -> bool:
-        return os.path.islink(map_path)
+        return Path(map_path).is_symlink()
 
     def is_device_bind_mount_exist(self, map_path: str) -> bool:
         try:

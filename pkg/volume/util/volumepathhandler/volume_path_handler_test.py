@@ -46,6 +46,12 @@ def test_link_to_a_device_is_made_anew_and_removed(tmp_path: Path) -> None:
         assert not handler.is_symlink_exist(str(link))
 
 
+def test_link_that_cannot_be_looked_at_is_not_taken_for_removed(tmp_path: Path) -> None:
+    # As with a disk that has a fault, nobody can tell what stands at a path that is too long.
+    with pytest.raises(OSError, match="File name too long"):
+        VolumePathHandler().unmap_device(str(tmp_path), "a" * 300, bind_mount=False)
+
+
 @as_root
 def test_bind_of_a_device_is_made_once_and_removed(folder: Path) -> None:
     handler, bind = VolumePathHandler(), folder / "map" / "uid"

@@ -373,10 +373,10 @@ class KubeletPods(KubeletLogs):
             self._delete_orphaned_mirror_pods(ctx, orphaned_mirror_pod_fullnames)
 
         active_pods = self.filter_out_inactive_pods(all_pods)
-        self._restart_unknown_pods(ctx, active_pods, working_pods)
+        all_restarted = self._restart_unknown_pods(ctx, active_pods, working_pods)
         self._hand_terminal_pods_to_workers(ctx, all_pods, running_runtime_pods, working_pods)
         self._terminate_orphaned_runtime_pods(ctx, running_runtime_pods, working_pods)
-        if all(pod.id in working_pods for pod in running_runtime_pods):
+        if all_restarted and all(pod.id in working_pods for pod in running_runtime_pods):
             self.pod_workers.mark_pods_synced()
         _record_pod_counts(all_pods, active_pods, mirror_pods, working_pods)
         if self.cgroups_per_qos:
@@ -394,8 +394,12 @@ class KubeletPods(KubeletLogs):
 
     def _restart_unknown_pods(
         self, ctx: golang.Context, active_pods: list[v1.Pod], working_pods: dict[str, PodWorkerSync]
-    ) -> None:
-        """Start pods that are wanted but have no worker: a static pod removed and put back with the same uid."""
+    ) -> bool:
+        """Start pods that are wanted but have no worker: a static pod removed and put back with the same uid.
+
+        Returns whether all of them have been given to the workers.
+        """
+        failed = False
         for desired in active_pods:
             uid = desired.metadata.uid
             if uid in working_pods:
@@ -407,13 +411,17 @@ class KubeletPods(KubeletLogs):
             )
             static = kubetypes.is_static_pod(desired)
             pod, mirror_pod, _ = self.pod_manager.get_pod_and_mirror_pod(desired)
+            done = False
             with contain("Failed to restart a pod", ctx, pod=klog.kobj(desired), podUID=uid):
                 self.pod_workers.update_pod(
                     ctx, UpdatePodOptions(update_type=kubetypes.SyncPodType.CREATE, pod=pod, mirror_pod=mirror_pod)
                 )
+                done = True
+            failed |= not done
             # It is known from here on, or the step that looks for orphans would take it for one.
             working_pods[uid] = PodWorkerSync(state=PodWorkerState.SYNC_POD, has_config=True, static=static)
             metrics.RESTARTED_POD_TOTAL.labels("true" if static else "").inc()
+        return not failed
 
     def _hand_terminal_pods_to_workers(
         self,

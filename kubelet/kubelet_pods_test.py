@@ -301,11 +301,14 @@ def test_pod_that_runs_and_nobody_wants_is_ended(test_kubelet: TestKubelet) -> N
     assert update.kill_pod_options.pod_termination_grace_period_seconds_override == 1
 
 
+@pytest.mark.parametrize("wanted", [False, True])
 def test_nothing_counts_as_unused_before_what_runs_is_given_to_workers(
-    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, wanted: bool
 ) -> None:
-    stranger = new_pod("stranger")
-    test_kubelet.runtime.pod_list = [runtime_pod(stranger)]
+    pod = new_pod("p")
+    test_kubelet.runtime.pod_list = [runtime_pod(pod)]
+    if wanted:
+        test_kubelet.kubelet.pod_manager.add_pod(pod)
     update_pod = test_kubelet.workers.update_pod
     errs: list[Exception] = [RecursionError("maximum recursion depth exceeded")]
 
@@ -317,7 +320,8 @@ def test_nothing_counts_as_unused_before_what_runs_is_given_to_workers(
 
     monkeypatch.setattr(test_kubelet.workers, "update_pod", update)
     assert clean_up(test_kubelet) == [] and not test_kubelet.workers.synced
-    assert clean_up(test_kubelet) == [("KILL", stranger.metadata.uid)] and test_kubelet.workers.synced
+    expected = ("CREATE", "p") if wanted else ("KILL", pod.metadata.uid)
+    assert clean_up(test_kubelet) == [expected] and test_kubelet.workers.synced
 
 
 def test_orphan_that_is_terminating_is_not_ended_twice(test_kubelet: TestKubelet) -> None:

@@ -258,16 +258,21 @@ class ContainerLogManagerImpl:
         return ordered[excess:]
 
     def _compress_log(self, log: str) -> None:
-        """Compresses through a temporary file, so that a reader finds the old file or the whole new one."""
+        """Compresses through a temporary file, so that a reader finds the old file or the whole new one.
+
+        So does who looks after a crash of the machine. DIVERGES: in Go that can leave neither.
+        """
         tmp = log + _TMP_SUFFIX
         mode = os.stat(log).st_mode & 0o777
         try:
             with (
                 self._os.open(log) as source,
                 self._os.open_file(tmp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode) as f,
-                gzip.GzipFile(filename="", mode="wb", compresslevel=_COMPRESS_LEVEL, fileobj=f) as target,
             ):
-                shutil.copyfileobj(source, target)
+                with gzip.GzipFile(filename="", mode="wb", compresslevel=_COMPRESS_LEVEL, fileobj=f) as target:
+                    shutil.copyfileobj(source, target)
+                f.flush()
+                os.fsync(f.fileno())
             self._os.rename(tmp, log + _COMPRESS_SUFFIX)
         except OSError:
             try:

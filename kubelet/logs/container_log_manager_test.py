@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,21 @@ def test_compressed_log_keeps_its_mode(tmp_path: Path) -> None:
     (tmp_path / "1.log.1").chmod(0o640)
     world.manager.process_container(_CTX, "c1", 1)
     assert (tmp_path / "1.log.1.gz").stat().st_mode & 0o777 == 0o640
+
+
+def test_compressed_log_is_on_the_disk_before_the_other_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bytes] = []
+
+    def fsync(descriptor: int) -> None:
+        assert (tmp_path / "1.log.1").exists()
+        synced.append(Path(f"/proc/self/fd/{descriptor}").read_bytes())
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    world = _World(tmp_path)
+    world.run(_RUNNING)
+    _fill(world, {"1.log": "longer than 10 bytes", "1.log.1": "text"})
+    world.manager.process_container(_CTX, "c1", 1)
+    assert [gzip.decompress(data) for data in synced] == [b"text"]
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,8 @@ class CSIDriverClient:
         _require(opts.volume_path, "missing volume path")
         if opts.new_size.value() < 0:
             raise ValueError("size can not be less than 0")
-        mode = self._get_node_v1_access_mode_mapper(ctx)(opts.access_mode)
+        with csi_util.before_the_driver_acts():
+            mode = self._get_node_v1_access_mode_mapper(ctx)(opts.access_mode)
         request = csipbv1.NodeExpandVolumeRequest(
             volume_id=opts.volume_id,
             volume_path=opts.volume_path,

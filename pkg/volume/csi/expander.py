@@ -65,16 +65,19 @@ class Expander:
     ) -> bool:
         ctx, cancel = csi_util.create_csi_operation_context(csi_util.CSI_TIMEOUT)
         try:
-            try:
-                supported = client.node_supports_node_expand(ctx)
-            except Exception as err:
-                # Whatever it is, nothing has been begun.
-                raise RuntimeError(f"Expander.NodeExpand failed to check if node supports expansion : {err}") from err
+            with csi_util.before_the_driver_acts():
+                try:
+                    supported = client.node_supports_node_expand(ctx)
+                except Exception as err:
+                    # Whatever it is, nothing has been begun.
+                    message = f"Expander.NodeExpand failed to check if node supports expansion : {err}"
+                    raise RuntimeError(message) from err
             if not supported:
                 raise volumetypes.OperationNotSupportedError(
                     f"NodeExpand is not supported by the CSI driver {source.driver}"
                 )
-            options = self._resize_options(resize_options, source, fs_volume)
+            with csi_util.before_the_driver_acts():
+                options = self._resize_options(resize_options, source, fs_volume)
             try:
                 client.node_expand_volume(ctx, options)
             except (grpcstatus.StatusError, volumetypes.UncertainProgressError) as err:

@@ -90,5 +90,17 @@ def test_driver_that_cannot(tmp_path: Path) -> None:
         with pytest.raises(volumetypes.TransientOperationFailure, match="driver name other not found"):
             world.plugin.node_expand(options(driver="other"))
         world.node.capabilities = ["EXPAND_VOLUME"]
-        with pytest.raises(RuntimeError, match="failed to get NodeExpandSecretRef ns/expand: "):
+        with pytest.raises(
+            volumetypes.TransientOperationFailure, match="failed to get NodeExpandSecretRef ns/expand: "
+        ):
             world.plugin.node_expand(options(secret=True))
+
+
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "INTERNAL"])
+def test_driver_that_does_not_tell_what_it_can_has_not_failed(tmp_path: Path, code: str) -> None:
+    """The claim would be told so, and after an earlier attempt it may even be done."""
+    node = FakeNode("EXPAND_VOLUME")
+    node.errors["NodeGetCapabilities"] = (grpc.StatusCode[code], "no")
+    with TestPlugin(tmp_path, node) as world, pytest.raises(Exception, match="desc = no") as raised:
+        world.plugin.node_expand(options())
+    assert not volumetypes.is_operation_finished_error(raised.value)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import threading
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +15,7 @@ from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.util import exec as utilexec
+from pkg.util import keymutex
 from pkg.volume import metrics_block, metrics_nil, metrics_statfs
 from pkg.volume import util as volumeutil
 from pkg.volume.iscsi import attacher, disk_manager, iscsi_util
@@ -60,16 +59,11 @@ class ISCSIPlugin:
         self.exec = executor or utilexec.Executor()
         self.devices = devices or device_util.DeviceHandler()
         self.manager: disk_manager.DiskManager = iscsi_util.ISCSIUtil(self)
-        # One lock for each target: iscsiadm must not log in and out at a time. _lock guards them.
-        self._target_locks: dict[str, threading.Lock] = {}
-        self._lock = threading.Lock()
+        # By target: iscsiadm must not log in and out at a time.
+        self.target_locks = keymutex.KeyMutex()
 
     def init(self, host: VolumeHost) -> None:
         self.host = host
-
-    def locked(self, iqn: str) -> AbstractContextManager[object]:
-        with self._lock:
-            return self._target_locks.setdefault(iqn, threading.Lock())
 
     def get_plugin_name(self) -> str:
         return ISCSI_PLUGIN_NAME

@@ -339,11 +339,11 @@ def test_nobody_logs_out_of_the_target_before_a_new_disk_counts(
     written: list[bool] = []
 
     def persist(disk: iscsi.ISCSIDisk, directory: str) -> None:
-        written.append(plugin.locked(IQN).locked())  # type: ignore[attr-defined]
+        written.append(IQN in plugin.target_locks.held())
 
     monkeypatch.setattr(iscsi_util, "persist_iscsi_file", persist)
     plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
-    assert written == [True] and not plugin.locked(IQN).locked()  # type: ignore[attr-defined]
+    assert written == [True] and not plugin.target_locks.held()
 
 
 def test_session_that_is_gone_already_is_fine(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target) -> None:

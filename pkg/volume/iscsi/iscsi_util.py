@@ -76,7 +76,7 @@ class ISCSIUtil:
         if disk.initiator_name:
             self.clone_iface(disk)
         # Until it is written down: a disk of the target that is detached meanwhile counts who still uses the session.
-        with self._plugin.locked(disk.iqn):
+        with self._plugin.target_locks.locked(disk.iqn):
             paths = self._log_in_to_all(disk, transport)
             timeout = MULTIPATH_DEVICE_TIMEOUT if len(disk.portals) > 1 else 1
             device = wait_for_multipath_to_exist(paths, timeout, self._plugin.devices)
@@ -252,7 +252,7 @@ class ISCSIUtil:
         return disk
 
     def _log_out_of_all(self, disk: ISCSIDisk) -> None:
-        with self._plugin.locked(disk.iqn):
+        with self._plugin.target_locks.locked(disk.iqn):
             # Another disk of the target goes over the same session.
             if not is_session_busy(self._plugin.host, disk.iqn):
                 self.detach_iscsi_disk(disk)

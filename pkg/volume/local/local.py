@@ -8,15 +8,13 @@ Go: pkg/volume/local/local.go
 from __future__ import annotations
 
 import os
-import threading
-from contextlib import AbstractContextManager
 
 from kubelet import events
 from pkg import klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.util import exec as utilexec
-from pkg.util import filesystem
+from pkg.util import filesystem, keymutex
 from pkg.volume import metrics_block, metrics_nil, metrics_statfs, validation
 from pkg.volume import util as volumeutil
 from pkg.volume.plugins import NodeResizeOptions, ReconstructedVolume, Spec, VolumeHost, VolumePlugin
@@ -50,16 +48,11 @@ class LocalVolumePlugin:
 
     def __init__(self) -> None:
         self.host: VolumeHost
-        # One lock for each path, so that two pods do not both think they are the first to use it. _lock guards them.
-        self._volume_locks: dict[str, threading.Lock] = {}
-        self._lock = threading.Lock()
+        # By path, so that two pods do not both think they are the first to use it.
+        self.volume_locks = keymutex.KeyMutex()
 
     def init(self, host: VolumeHost) -> None:
         self.host = host
-
-    def locked(self, global_path: str) -> AbstractContextManager[object]:
-        with self._lock:
-            return self._volume_locks.setdefault(global_path, threading.Lock())
 
     def get_plugin_name(self) -> str:
         return LOCAL_VOLUME_PLUGIN_NAME
@@ -267,7 +260,7 @@ class LocalVolumeMounter(LocalVolume):
 
     def set_up_at(self, directory: str, args: MounterArgs) -> None:
         """Raises ValueError, OSError."""
-        with self._plugin.locked(self._global_path):
+        with self._plugin.volume_locks.locked(self._global_path):
             self._set_up_locked(directory, args)
 
     def _set_up_locked(self, directory: str, args: MounterArgs) -> None:

@@ -44,6 +44,9 @@ DEFAULT_CIPHER_SUITES = tuple(
     for key in ("ECDSA", "RSA")
 )
 _SESSION_ID = b"kubelet"
+# So many connections have one context between them, and with it OpenSSL's copy of the private key. OpenSSL 3.6 keeps
+# 1.7 KiB in an RSA key for each thread that ever signed with it, and each connection here has a thread of its own.
+MAX_CONNECTIONS_OF_CONTEXT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class NoServingCertificateError(ConnectionError):
 class TLSConfig:
     """Makes what connections are secured with, anew when the certificate or the clients' authority changes.
 
-    Thread-safe.
+    And from time to time, so that what OpenSSL keeps with it goes. Thread-safe.
     """
 
     def __init__(
@@ -81,9 +84,10 @@ class TLSConfig:
         self._get_certificate = get_certificate
         self._client_ca = client_ca
         self._lock = threading.Lock()
-        # Guarded by _lock: what `_current` was made from, and it.
+        # Guarded by _lock: what `_current` was made from, it, and how many connections it may still be used for.
         self._made_from: tuple[certificate.Certificate, bytes] | None = None
         self._current: SSL.Context | None = None
+        self._left = 0
 
     def context(self) -> SSL.Context:
         """For the next connection. Raises NoServingCertificateError, ValueError for an authority that is none."""
@@ -92,9 +96,10 @@ class TLSConfig:
             raise NoServingCertificateError
         ca_bundle = self._client_ca.current_ca_bundle_content()
         with self._lock:
-            if self._current is None or self._made_from != (pair, ca_bundle):
+            if self._current is None or self._left == 0 or self._made_from != (pair, ca_bundle):
                 self._current = new_context(self._options, pair, ca_bundle)
-                self._made_from = (pair, ca_bundle)
+                self._made_from, self._left = (pair, ca_bundle), MAX_CONNECTIONS_OF_CONTEXT
+            self._left -= 1
             return self._current
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from cryptography import x509
 from OpenSSL import SSL
 
-from kubelet.server import NoServingCertificateError, TLSConfig, TLSOptions, new_tls_options
+from kubelet.server import NoServingCertificateError, TLSConfig, TLSOptions, new_tls_options, tls
 from kubelet.server.tls import DEFAULT_CIPHER_SUITES, openssl_cipher_list, openssl_cipher_name
 from pkg import golang
 from pkg.apimachinery.util import proxy
@@ -170,6 +171,16 @@ def test_a_new_certificate_is_used_from_the_next_connection_on() -> None:
             early.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             assert early.recv(100).startswith(b"HTTP/1.1 200"), "an open connection stays as it is"
     assert of.context() is of.context()
+
+
+def test_a_key_does_not_keep_something_of_each_thread_that_ever_signed() -> None:
+    """OpenSSL frees that with the key, which goes with the last connection of its context."""
+    of = config()
+    first = weakref.ref(of.context())
+    for _ in range(tls.MAX_CONNECTIONS_OF_CONTEXT - 1):
+        assert of.context() is first()
+    assert of.context() is not first()
+    assert first() is None
 
 
 def test_no_certificate_yet() -> None:

@@ -45,6 +45,8 @@ _KEEP_ALIVE_COUNT = 9
 # So many connections at once take memory that is worth giving back when no more than so many are left.
 _MANY = 64
 _FEW = 16
+# Seconds that the threads of a crowd's last connections get to end.
+_THREADS_END = 1.0
 
 
 class Server:
@@ -268,13 +270,19 @@ class Server:
         finally:
             connection.sock.close()
             self._room.leave(connection)
+            with utilruntime.contain("Failed to give memory back", server=self._name):
+                self._give_memory_back_after_a_crowd()
             with self._lock:
                 self._connections.pop(connection, None)
-                calm_again = self._were_many and len(self._connections) <= _FEW
-                self._were_many &= not calm_again
+
+    def _give_memory_back_after_a_crowd(self) -> None:
+        with self._lock:
+            calm_again = self._were_many and len(self._connections) <= _FEW
+            self._were_many &= not calm_again
         if calm_again:
-            with utilruntime.contain("Failed to give memory back", server=self._name):
-                debug.free_os_memory()
+            # What the connections had is freed after them, as their threads end.
+            self._ctx.wait(_THREADS_END)
+            debug.free_os_memory()
 
 
 def _keep_alive(sock: socket.socket) -> None:

@@ -249,30 +249,34 @@ class _Watch:
                 os.eventfd_write(self._stop, 1)
 
     def _run(self, stop: int) -> None:
-        poller = select.poll()
-        poller.register(stop, select.POLLIN)
-        descriptors, ended = self._open()
-        for descriptor in descriptors:
-            poller.register(descriptor, select.POLLIN)
-        if not ended:
-            poller.poll()
-        with self._lock:
-            stopped = self._stopped
-            self._stop = None
-        for descriptor in (stop, *descriptors):
-            os.close(descriptor)
-        if not stopped:
-            with contain("Failed to have a volume unmounted again", golang.background()):
+        with contain("Failed to have a volume unmounted again", golang.background()):
+            if self._wait(stop):
                 self._on_end()
 
-    def _open(self) -> tuple[list[int], bool]:
-        """Descriptors of the processes, and whether one has ended already."""
+    def _wait(self, stop: int) -> bool:
+        """Whether a process has ended; if not, the wait has."""
         descriptors: list[int] = []
+        try:
+            ended = self._open(descriptors)
+            poller = select.poll()
+            for descriptor in (stop, *descriptors):
+                poller.register(descriptor, select.POLLIN)
+            if not ended:
+                poller.poll()
+        finally:
+            with self._lock:
+                self._stop = None
+            for descriptor in (stop, *descriptors):
+                os.close(descriptor)
+        return not self._stopped
+
+    def _open(self, descriptors: list[int]) -> bool:
+        """Add descriptors of the processes; whether one has ended already."""
         for pid in self._pids:
             try:
                 descriptors.append(os.pidfd_open(pid))
             except ProcessLookupError:
-                return descriptors, True
+                return True
             except OSError as err:
                 klog.error_s(err, "Could not watch a process that holds a volume", pid=pid)
-        return descriptors, False
+        return False

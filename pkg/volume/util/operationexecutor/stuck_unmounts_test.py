@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util.runtime.testing import failures
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.golang.testing import out_of_threads
 from pkg.util import mountholders, removeall
@@ -180,6 +182,26 @@ def test_holder_is_watched_once_there_is_a_thread_for_it(world: World) -> None:
     with out_of_threads("stuck-unmount") as refused:
         world.unmount(OSError("target is busy"))
     assert refused == ["stuck-unmount"]
+    world.unmount(OSError("target is busy"))
+    holder.communicate(timeout=WAIT)
+    assert world.retried.recv(WAIT) == ("plugin/u-data", True)
+
+
+@failures
+def test_holder_that_cannot_be_watched_ends_nothing(
+    world: World, err: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = world.hold()
+    failed = threading.Event()
+
+    def pidfd_open(pid: int) -> int:
+        failed.set()
+        raise err.with_traceback(None)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", pidfd_open)
+        world.unmount(OSError("target is busy"))
+        assert failed.wait(WAIT)
     world.unmount(OSError("target is busy"))
     holder.communicate(timeout=WAIT)
     assert world.retried.recv(WAIT) == ("plugin/u-data", True)

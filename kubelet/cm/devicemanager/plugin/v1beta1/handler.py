@@ -14,6 +14,7 @@ from kubelet.cm.devicemanager.plugin.v1beta1.client import PluginClient
 from pkg import golang, klog
 from pkg.apimachinery import clock as clocklib
 from pkg.apis.core.v1 import helper as v1helper
+from pkg.util import keymutex
 
 if TYPE_CHECKING:
     from kubelet.cm.devicemanager.plugin.v1beta1.api import ClientHandler
@@ -27,9 +28,9 @@ class PluginClients:
         self._clock = clock
         self._clients_lock = threading.Lock()  # guards the fields below
         self._clients: dict[str, PluginClient] = {}
-        # Held while a plugin of the resource is connected, so that the last one to come is the one that stays.
-        self._connecting: dict[str, threading.Lock] = {}
         self._stopped = False
+        # Held while a plugin of the resource is connected, so that the last one to come is the one that stays.
+        self._connecting = keymutex.KeyMutex()
 
     def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:
         """Raises ValueError for versions that are not known, and for a name that is none of an extended resource."""
@@ -62,9 +63,7 @@ class PluginClients:
 
         Raises as register_plugin, and golang.ThreadError.
         """
-        with self._clients_lock:
-            connecting = self._connecting.setdefault(name, threading.Lock())
-        with connecting:
+        with self._connecting.locked(name):
             client = PluginClient(name, socket_path, self._chandler, self._clock)
             try:
                 client.connect()

@@ -12,6 +12,7 @@ calls that are about all that a plugin does, one goes wrong at a time; those of 
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -252,17 +253,22 @@ class Case:
         self.on.wait_until_nothing_is_left(self.name, self.plugin)
 
     def _wait_until_it_runs(self) -> None:
-        """A pod that was refused does not come back: then it is made again, as its controller would."""
-
-        def ended_or_runs() -> bool:
-            latest = self.node.history.latest(self.name)
-            return latest is not None and (latest.phase == "Failed" or (latest.running and latest.ready))
-
-        self.node.wait_for_condition(f"{self.name} runs", ended_or_runs, _PATIENCE)
-        latest = self.node.history.latest(self.name)
-        if latest is not None and latest.phase == "Failed":
+        """A pod that was refused does not come back: then it is made again, as its controller would, as often as a
+        plugin that registers meanwhile is not known yet.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        while self._wait_until_it_runs_or_failed().phase == "Failed":
+            assert time.monotonic() < deadline, f"{self.name} is still refused"
             self._replace_pod()
-            self.node.wait_for_api_running(self.name, timeout=_PATIENCE)
+
+    def _wait_until_it_runs_or_failed(self) -> Version:
+        def ended_or_runs() -> Version | None:
+            latest = self.node.history.latest(self.name)
+            return latest if latest and (latest.phase == "Failed" or (latest.running and latest.ready)) else None
+
+        found = self.node.wait_for_condition(f"{self.name} runs", ended_or_runs, _PATIENCE)
+        assert found is not None
+        return found
 
     def _replace_pod(self) -> None:
         self.node.delete(self.name)

@@ -198,14 +198,14 @@ def _as_told(recorded: Sequence[Call], ours: Sequence[Call]) -> Sequence[Call]:
     A kubelet, Go's as well, tells the API server of the status that a pod has when its turn comes, and never of those
     before that one. So it depends on the machine's speed which of two statuses in quick succession are told.
     """
-    known, sent = {_key(call) for call in recorded}, {_key(call) for call in ours}
+    sent = {_key(call) for call in ours}
     result: list[Call] = []
     rest = list(recorded)
     while rest:
         told, count = rest[0], 1
-        for number, joined in enumerate(_joined(rest), start=2):
-            if _key(joined) in sent - known:
-                told, count = joined, number
+        if _key(told) not in sent:
+            joined = enumerate(_joined(rest), start=2)
+            count, told = next(((n, call) for n, call in joined if _key(call) in sent), (count, told))
         result.append(told)
         del rest[:count]
     return result

@@ -112,7 +112,9 @@ KNOWN = [
     Known(
         r"^everything: (patch status containerStatuses\[0\] state waiting (message: recorded null|reason: .*\"PodInit)"
         r"|only recorded: patch (?!.*initContainerStatuses).*\"PodInitializing\")",
-        "why a container waits is not forgotten when the kubelet is restarted",
+        "why a container waits is not forgotten when the kubelet is restarted; the status that says so may go out with "
+        "the next one",
+        always=False,
     ),
     Known(
         r"^no-config .* held count:|^(everything|no-config) events: only (ours|recorded): "

@@ -415,7 +415,9 @@ class SourceFile:
                     raise ManifestError(f'can\'t process config file "{event.file_name}": {err}') from err
                 self._send(ctx)
             case PodEventType.POD_DELETE:
-                if self._store.pop(event.file_name, None) is not None:
+                # DIVERGES: Go ends the pods of a file that is in its place again, as after the directory has been
+                # replaced by a link to another one, and the old directory is removed.
+                if not _is_there(event.file_name) and self._store.pop(event.file_name, None) is not None:
                     self._send(ctx)
 
 
@@ -471,6 +473,15 @@ def _is_being_written(path: str) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(info.st_mode) and info.st_nlink == 1
+
+
+def _is_there(path: str) -> bool:
+    """Raises OSError if that cannot be found out."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 class _WatchCallback:

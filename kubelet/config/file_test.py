@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -201,6 +202,23 @@ def test_directory_that_is_replaced(tmp_path: Path, watch: Watch) -> None:
     path.mkdir()
     (path / "pod.yaml").write_bytes(manifest(image="two"))
     watched.expect("two")
+
+
+def test_directory_behind_a_link_that_is_replaced_and_then_removed(tmp_path: Path, watch: Watch) -> None:
+    old, new, link = tmp_path / "old", tmp_path / "new", tmp_path / "manifests"
+    for directory, image in ((old, "one"), (new, "two")):
+        directory.mkdir()
+        (directory / "pod.yaml").write_bytes(manifest(image=image))
+    link.symlink_to(old)
+    watched = watch(link)
+    watched.expect("one")
+    watched.expect("one")  # the list once the watch is on
+    fresh = tmp_path / "fresh"
+    fresh.symlink_to(new)
+    fresh.rename(link)
+    shutil.rmtree(old)
+    update, _ = watched.updates.recv(timeout=_DEADLINE)
+    assert update is not None and [p.spec.containers[0].image for p in update.pods] == ["two"]
 
 
 def test_file_is_read_when_its_writer_closes_it(tmp_path: Path, watch: Watch) -> None:

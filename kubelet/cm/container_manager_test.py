@@ -214,7 +214,7 @@ def test_more_reserved_than_there_is_is_refused(world: World) -> None:
 
 
 def test_pod_cgroups_follow_the_configuration(world: World) -> None:
-    manager = world.started(cgroup_driver="systemd", pod_pids_limit=33, cpu_cfs_quota_period=0.05)
+    manager = world.started(cgroup_driver="systemd", pod_pids_limit=33, cpu_cfs_quota_period=0.001001)
     pods = manager.new_pod_container_manager()
     pods.ensure_exists(POD)
     _, literal = pods.get_pod_container_name(POD)
@@ -225,8 +225,8 @@ def test_pod_cgroups_follow_the_configuration(world: World) -> None:
     guaranteed.spec.containers[0].resources = v1.ResourceRequirements(requests=amounts, limits=amounts)
     pods.ensure_exists(guaranteed)
     _, literal = pods.get_pod_container_name(guaranteed)
-    assert world.fake.read(f"cpu{literal}/cpu.cfs_period_us") == "50000"
-    assert world.fake.read(f"cpu{literal}/cpu.cfs_quota_us") == "50000"
+    assert world.fake.read(f"cpu{literal}/cpu.cfs_period_us") == "1001"
+    assert world.fake.read(f"cpu{literal}/cpu.cfs_quota_us") == "1001"
 
 
 def test_without_cgroups_per_qos_nothing_is_made(world: World) -> None:

@@ -223,10 +223,12 @@ def _joined(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def _patched(status: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """One patch in place of two; conditions are patched each by itself."""
+    """One patch in place of two; conditions are patched each by itself, field by field."""
     result = status | later
     if "conditions" in status and "conditions" in later:
-        of_type = {each["type"]: each for each in (*status["conditions"], *later["conditions"])}
+        of_type: dict[str, dict[str, Any]] = {}
+        for each in (*status["conditions"], *later["conditions"]):
+            of_type[each["type"]] = of_type.get(each["type"], {}) | each
         order = result.get("$setElementOrder/conditions", [{"type": name} for name in of_type])
         result["conditions"] = [of_type[each["type"]] for each in order if each["type"] in of_type]
     return result

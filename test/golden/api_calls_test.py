@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from golden import api_calls, normalize
@@ -79,7 +80,9 @@ def test_two_statuses_in_quick_succession_may_be_told_as_one() -> None:
     recorded = api_calls.lives(api_calls.load("01-plain"))["plain"].writes
     first, second, *rest = copy.deepcopy(recorded)
     types = [each["type"] for each in second.sent["status"]["$setElementOrder/conditions"]]
-    of_type = {each["type"]: each for call in (first, second) for each in call.sent["status"]["conditions"]}
+    of_type: dict[str, dict[str, Any]] = {}
+    for each in (*first.sent["status"]["conditions"], *second.sent["status"]["conditions"]):
+        of_type[each["type"]] = of_type.get(each["type"], {}) | each
     first.sent["status"] |= second.sent["status"] | {"conditions": [of_type[name] for name in types]}
     assert list(api_calls.diff_writes(recorded, [first, *rest], "plain")) == []
 
@@ -89,6 +92,15 @@ def test_a_status_in_whose_place_comes_the_next_may_be_left_out() -> None:
     left_out = next(i for i, call in enumerate(recorded) if call.at.endswith("03:44:11.444666Z"))
     ours = [call for i, call in enumerate(recorded) if i != left_out]
     assert list(api_calls.diff_writes(recorded, ours, "everything")) == []
+
+
+def test_of_a_condition_that_two_statuses_change_all_fields_are_told() -> None:
+    recorded = api_calls.lives(api_calls.load("03-ends"))["no-config"].writes
+    ours = copy.deepcopy(recorded)
+    first = next(i for i, call in enumerate(ours) if call.at.endswith("03:43:14.722805Z"))
+    ours[first].sent["status"]["conditions"][0] |= {"status": "False"}
+    del ours[first + 1]
+    assert list(api_calls.diff_writes(recorded, ours, "no-config")) == []
 
 
 def test_statuses_between_which_time_passed_are_not_told_as_one() -> None:

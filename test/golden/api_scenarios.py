@@ -152,7 +152,6 @@ class _Node:
 
         wait_for("the pods are gone", lambda: not names(), _TIMEOUT, names)
 
-
     def wait_until_forgotten(self, name: str) -> None:
         """Wait until the kubelet asks no more for a pod that is gone, which it does while it has a status of it."""
         self.kubelet.wait_for_log("Pod is terminated and will need no more status updates", name)

@@ -46,6 +46,12 @@ KNOWN = [
         "the node's first state is worked out, and told of, once less",
         always=False,
     ),
+    Known(
+        r"^06-restart events: only ours: patch .*\"count\": 2, .*status is now: NodeHas",
+        "the node's first state is worked out, and told of, once more for a pod that is admitted before the node was "
+        "listed; in Go too",
+        always=False,
+    ),
     # Another machine.
     Known(r" node: create status capacity (ephemeral-storage|memory|cpu|hugepages-[^ ]*): ", _AWAY, always=False),
     Known(

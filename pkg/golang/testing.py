@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import resource
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,6 +42,20 @@ def out_of_threads(prefix: str = "") -> Iterator[list[str]]:
 
     with mock.patch.object(golang.Thread, "start", refuse):
         yield refused
+
+
+@contextmanager
+def out_of_threads_here() -> Iterator[None]:
+    """Let the thread that asks start no other thread, not even in a library."""
+    start, here = threading.Thread.start, threading.current_thread()
+
+    def refuse(thread: threading.Thread) -> None:
+        if threading.current_thread() is here:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with mock.patch.object(threading.Thread, "start", refuse):
+        yield
 
 
 @contextmanager

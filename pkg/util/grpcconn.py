@@ -1,22 +1,33 @@
-"""Whether a connection stands, without calling anything on it.
+"""Connections whose calls and states need no thread of gRPC's library.
 
-What gRPC has for that, `subscribe` and `channel_ready_future`, would end the kubelet: its thread dies of an exception
-when the connection is closed at the wrong moment. So it is done here as it is done there, in the caller's thread.
+Whether one stands: what gRPC has for that, `subscribe` and `channel_ready_future`, would end the kubelet: its thread
+dies of an exception when the connection is closed at the wrong moment. So it is done here as it is done there, in the
+caller's thread.
+
+Calls that can be cancelled: gRPC starts a thread for the first of them. If there is none, no call on that connection is
+ever answered again, nor does it end at its deadline. A stream of responses can be read without, by the thread that
+asks; on the wire it is the same, also where there is exactly one response.
 
 Go: google.golang.org/grpc/clientconn.go (GetState, Connect, WaitForStateChange)
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
 
 import grpc
+import grpc.experimental
+
+# The option of a channel whose streams of responses are read by the thread that asks.
+READ_BY_CALLER = (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1)
 
 # Seconds for which a state is waited for to change, until that is begun anew: closing the connection waits for it.
 _LONGEST_WAIT = 0.2
 _READY = grpc.ChannelConnectivity.READY.value[0]
+_CANCELLED = grpc.StatusCode.CANCELLED.value[0]
 
 
 def is_ready(conn: grpc.Channel) -> bool:
@@ -51,3 +62,25 @@ def watch(conn: grpc.Channel, changed: Callable[[bool], None]) -> None:
 def _of(conn: grpc.Channel) -> Any:
     """What asks and waits without a thread of its own."""
     return conn._channel  # type: ignore[attr-defined]
+
+
+def cancel(call: Any, reason: str) -> None:
+    """Have a call on a channel with READ_BY_CALLER fail with CANCELLED, for the thread that reads. From any thread.
+
+    gRPC would forget the call at once, and never free what it has of it.
+    """
+    call._call.cancel(_CANCELLED, reason)
+
+
+def end(call: Any) -> None:
+    """Cancel such a call unless it has ended, and take what gRPC still has to say of it, which until then it keeps."""
+    if call.is_active():
+        cancel(call, "the call is not wanted any more")
+        drain(call)
+
+
+def drain(call: Any) -> None:
+    """Read to the end, in the thread that reads, a call that was cancelled or whose channel was closed."""
+    with contextlib.suppress(grpc.RpcError):
+        for _ in call:
+            pass

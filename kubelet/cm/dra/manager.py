@@ -128,6 +128,7 @@ class Manager:
         while ctx.err() is None:
             done = False
             with contain("Failed to reconcile resource claims", ctx):
+                self._plugins().plan_wipes()
                 done = self.reconcile_loop(ctx)
             if done:
                 backoff = _reconcile_backoff()

@@ -5,7 +5,6 @@ Go: google.golang.org/grpc, as k8s.io/cri-client/pkg sets it up
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import stat
 import threading
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import grpc
-import grpc.experimental
 from cri_api.v1 import api_pb2 as runtimeapi
 from google.protobuf import message, message_factory
 
@@ -24,7 +22,7 @@ from kubelet.cri import errors
 from kubelet.cri.remote import util, utils
 from pkg import golang, klog
 from pkg.component_base import tracing
-from pkg.util import grpcstatus
+from pkg.util import grpcconn, grpcstatus
 
 _OPTIONS = [
     ("grpc.default_authority", "localhost"),
@@ -34,8 +32,7 @@ _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt may take, in spite of its name
-    # Streams of responses are read by the thread that asks, so that no call needs a thread of its own.
-    (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
+    grpcconn.READ_BY_CALLER,
 ]
 # So many channels are kept that no call uses just now.
 _MAX_IDLE_CHANNELS = 16
@@ -228,7 +225,7 @@ class GRPCClient:
                 take_back()
                 if call.is_active():
                     end()
-                    _drain(call)
+                    grpcconn.drain(call)
 
     @contextmanager
     def stream(self, ctx: golang.Context, method: str, request: Any) -> Iterator[Iterator[Any]]:
@@ -260,13 +257,6 @@ class GRPCClient:
             details = "context deadline exceeded"  # as Go says when it is our own limit that was reached
         klog.v(10).info_s("Call failed", endpoint=self.endpoint, debug=str(err))
         return errors.RemoteError(code, details)
-
-
-def _drain(call: Any) -> None:
-    """Take what gRPC still has to say of a call that was ended, which until then it keeps."""
-    with contextlib.suppress(grpc.RpcError):
-        for _ in call:
-            pass
 
 
 def _shorter(timeout: float | None, remaining: float | None) -> float | None:

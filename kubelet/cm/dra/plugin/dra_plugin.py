@@ -20,7 +20,7 @@ from kubelet.apis.dra import v1beta1 as drapbv1beta1
 from kubelet.apis.dra.v1 import api_pb2 as drapb
 from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealthv1alpha1
 from pkg import golang, klog
-from pkg.util import grpcstatus
+from pkg.util import grpcconn, grpcstatus
 
 # Seconds that a driver has to answer: half the time after which the kubelet tries again.
 DEFAULT_CLIENT_CALL_TIMEOUT = 45.0
@@ -34,9 +34,12 @@ T = TypeVar("T", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class _Method(Generic[T]):
+    """The response as bytes, as gRPC's library never ends a call of which it could not decode a response."""
+
     name: str
     full_name: str
-    call: grpc.UnaryUnaryMultiCallable[Message, T]
+    call: grpc.UnaryStreamMultiCallable[Message, bytes]
+    response_type: type[T]
 
 
 _OPTIONS = [
@@ -48,6 +51,7 @@ _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     # A plugin that comes back is to be noticed soon; milliseconds.
     ("grpc.max_reconnect_backoff_ms", 5000),
+    grpcconn.READ_BY_CALLER,
 ]
 
 
@@ -72,7 +76,7 @@ class DRAPlugin:
         self._node_unprepare_resources = self._method(
             "NodeUnprepareResources", drapb.NodeUnprepareResourcesRequest, drapb.NodeUnprepareResourcesResponse
         )
-        # The responses as bytes: gRPC's library never ends a stream of which it could not decode a response.
+        # The responses as bytes, for the same reason as in _Method.
         self._node_watch_resources: grpc.UnaryStreamMultiCallable[Message, bytes] = self.conn.unary_stream(
             _NODE_WATCH_RESOURCES, drahealthv1alpha1.NodeWatchResourcesRequest.SerializeToString
         )
@@ -80,8 +84,10 @@ class DRAPlugin:
     def _method(self, name: str, request_type: type[Message], response_type: type[T]) -> _Method[T]:
         # The same messages whatever the service's version, which is but in the method's name.
         full_name = f"/k8s.io.kubelet.pkg.apis.dra.{self.chosen_service}/{name}"
-        call = self.conn.unary_unary(full_name, request_type.SerializeToString, response_type.FromString)
-        return _Method(name, full_name, call)
+        call: grpc.UnaryStreamMultiCallable[Message, bytes] = self.conn.unary_stream(
+            full_name, request_type.SerializeToString
+        )
+        return _Method(name, full_name, call, response_type)
 
     def node_prepare_resources(
         self, ctx: golang.Context, req: drapb.NodePrepareResourcesRequest
@@ -101,20 +107,33 @@ class DRAPlugin:
     ) -> Iterator[Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]]:
         """How the plugin's devices are, from now until ctx is cancelled or the plugin ends it."""
         klog.v(4).info_s("Starting WatchResources stream", driverName=self.driver_name, endpoint=self.endpoint)
+        with self._started(ctx, self._node_watch_resources, drahealthv1alpha1.NodeWatchResourcesRequest()) as call:
+            yield self._responses(call, drahealthv1alpha1.NodeWatchResourcesResponse)
+
+    @contextmanager
+    def _started(
+        self,
+        ctx: golang.Context,
+        method: grpc.UnaryStreamMultiCallable[Message, bytes],
+        request: Message,
+        timeout: float | None = None,
+    ) -> Iterator[Any]:
+        """A call that is cancelled with ctx, and ends with the block."""
         try:
-            call = self._node_watch_resources(drahealthv1alpha1.NodeWatchResourcesRequest())
+            call = method(request, timeout=timeout)
         except ValueError as err:
+            # The plugin was deregistered meanwhile.
             raise grpcstatus.client_conn_closing() from err
-        stop = golang.after_func(ctx, call.cancel)
+        stop = golang.after_func(ctx, lambda: grpcconn.cancel(call, str(ctx.err())))
         try:
-            yield self._responses(call)
+            yield call
         finally:
             stop()
-            call.cancel()
+            grpcconn.end(call)
 
-    def _responses(self, call: Any) -> Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]:
+    def _responses(self, call: Any, response_type: type[T]) -> Iterator[T]:
         try:
-            yield from map(drahealthv1alpha1.NodeWatchResourcesResponse.FromString, call)
+            yield from map(response_type.FromString, call)
         except grpc.RpcError as err:
             raise grpcstatus.from_call(err, self.endpoint) from err
         except DecodeError as err:
@@ -135,20 +154,13 @@ class DRAPlugin:
     def _invoke(self, ctx: golang.Context, method: _Method[T], request: Message) -> T:
         remaining = ctx.remaining()
         timeout = self._client_call_timeout if remaining is None else min(self._client_call_timeout, remaining)
-        try:
-            call = method.call.future(request, timeout=timeout)
-        except ValueError as err:
-            # The plugin was deregistered meanwhile.
-            raise grpcstatus.client_conn_closing() from err
-        stop = golang.after_func(ctx, call.cancel)
-        try:
-            return call.result()
-        except grpc.FutureCancelledError as err:
-            raise grpcstatus.StatusError(grpc.StatusCode.CANCELLED, str(ctx.err() or "call canceled")) from err
-        except grpc.RpcError as err:
-            raise grpcstatus.from_call(err, self.endpoint) from err
-        finally:
-            stop()
+        with self._started(ctx, method.call, request, timeout) as call:
+            responses = self._responses(call, method.response_type)
+            response = next(responses, None)
+            next(responses, None)  # the status that follows the response
+        if response is None:
+            raise grpcstatus.StatusError(grpc.StatusCode.INTERNAL, "the plugin sent no response")
+        return response
 
 
 @contextmanager

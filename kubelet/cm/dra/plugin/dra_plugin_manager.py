@@ -74,6 +74,8 @@ class DRAPluginManager:
         self._store: dict[str, list[MonitoredPlugin]] = {}
         # How to call off the deletion of a driver's slices.
         self._pending_wipes: dict[str, Callable[[], None]] = {}
+        # Drivers for whose deletions there was no thread.
+        self._unplanned_wipes: set[str] = set()
         self._threads: list[golang.Thread] = []
         # No driver has registered yet, and perhaps none will: what was there before may be of no use to pods now.
         if kube_client is not None:
@@ -220,6 +222,7 @@ class DRAPluginManager:
         """Plan, or call off, the deletion of the driver's slices, now that something about its plugins is new."""
         if self._kube_client is None:
             return
+        self._unplanned_wipes.discard(driver_name)
         if any(plugin.connected for plugin in self._store.get(driver_name, [])):
             if (call_off := self._pending_wipes.pop(driver_name, None)) is not None:
                 call_off()
@@ -227,9 +230,21 @@ class DRAPluginManager:
         # What was planned before stands, with its time.
         if driver_name not in self._pending_wipes and self._background_ctx.err() is None:
             ctx, cancel = golang.with_cancel(self._background_ctx)
-            self._go_locked(self._wipe_later, ctx, driver_name, name=f"dra-wipe-{driver_name}")
+            try:
+                self._go_locked(self._wipe_later, ctx, driver_name, name=f"dra-wipe-{driver_name}")
+            except golang.ThreadError as err:
+                klog.error_s(err, "Deleting ResourceSlices is not possible now", driverName=driver_name)
+                cancel()
+                self._unplanned_wipes.add(driver_name)
+                return
             # The thread looks here only once it has this method's lock.
             self._pending_wipes[driver_name] = cancel
+
+    def plan_wipes(self) -> None:
+        """Plan the deletions for which there was no thread. To be called now and then."""
+        with self._mutex:
+            for driver_name in list(self._unplanned_wipes):
+                self._sync_locked(driver_name)
 
     def _wipe_later(self, ctx: golang.Context, driver_name: str) -> None:
         if ctx.wait(self._wiping_delay):

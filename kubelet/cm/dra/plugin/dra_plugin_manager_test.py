@@ -26,7 +26,7 @@ from pkg.api.resource import v1 as resourceapi
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
-from pkg.golang.testing import out_of_threads
+from pkg.golang.testing import out_of_threads, out_of_threads_here
 from pkg.util import grpcstatus
 
 DRIVER = "gpu.example.com"
@@ -164,9 +164,9 @@ def test_same_endpoint_twice(make: Make) -> None:
     manager.register_plugin("other", "/one.sock", [V1], None)
 
 
-@pytest.mark.parametrize("thread", ["dra-conn-", "dra-health-"])
+@pytest.mark.parametrize("thread", ["dra-conn-", "dra-health-", "dra-"])
 def test_plugin_that_no_thread_is_left_for(make: Make, tmp_path: Path, thread: str) -> None:
-    manager = make(listener=Listener())
+    manager = make(FakeClientset(NODE), listener=Listener())
     with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver:
         with out_of_threads(thread), pytest.raises(golang.ThreadError):
             manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
@@ -239,6 +239,35 @@ def test_calls_of_each_version(make: Make, tmp_path: Path, served: str, service:
         unprepared = plugin.node_unprepare_resources(ctx, drapb.NodeUnprepareResourcesRequest(claims=[claim]))
         assert list(unprepared.claims) == ["u"]
         assert driver.calls == [("prepare", ["u"]), ("unprepare", ["u"])]
+
+
+def test_calls_need_no_thread(make: Make, tmp_path: Path) -> None:
+    """If gRPC's library cannot start one, a connection never answers again."""
+    plugin = dra_plugin.DRAPlugin(DRIVER, f"{tmp_path}/dra.sock", V1, 30)
+    with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver, out_of_threads_here():
+        plugin.node_prepare_resources(golang.background(), drapb.NodePrepareResourcesRequest())
+        driver.report(drahealth.DeviceHealth())
+        with plugin.node_watch_resources(golang.background()) as stream:
+            next(stream)
+    plugin.close()
+    assert driver.calls == [("prepare", [])]
+
+
+def test_call_that_is_cancelled(make: Make, tmp_path: Path) -> None:
+    plugin = dra_plugin.DRAPlugin(DRIVER, f"{tmp_path}/dra.sock", V1, 30)
+    ctx, cancel = golang.with_cancel(golang.background())
+    with FakeDRADriver(tmp_path / "dra.sock") as driver:
+        driver.gate = threading.Event()
+
+        def cancel_once_asked() -> None:
+            wait_until(lambda: driver.calls)
+            cancel()
+
+        thread = golang.go(cancel_once_asked, name="cancel")
+        with pytest.raises(grpcstatus.StatusError, match=r"^rpc error: code = Canceled desc = context canceled$"):
+            plugin.node_prepare_resources(ctx, drapb.NodePrepareResourcesRequest())
+        thread.join()
+    plugin.close()
 
 
 def test_service_that_is_not_there_after_all(make: Make, tmp_path: Path) -> None:
@@ -318,6 +347,23 @@ def test_slices_of_a_plugin_that_is_deregistered_are_deleted(make: Make, tmp_pat
         client.add(new_slice("b", "other"))
         manager.deregister_plugin(DRIVER, driver.endpoint)
         wait_until(lambda: slices(client) == ["b"])
+
+
+def test_slices_are_deleted_once_there_is_a_thread(make: Make, tmp_path: Path) -> None:
+    client = FakeClientset(NODE, new_slice("mine"))
+    manager = make(client, wiping_delay=0)
+    wait_for_start(client)
+    with FakeDRADriver(tmp_path / "dra.sock") as driver:
+        manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
+        wait_until(lambda: connected(manager))
+        client.resource_v1.resource_slices().create(golang.background(), new_slice("new"))
+        plugin = manager.get_plugin(DRIVER)
+        with out_of_threads("dra-wipe-"):
+            manager.deregister_plugin(DRIVER, driver.endpoint)
+        _assert_closed(plugin)
+    assert slices(client) == ["new"]
+    manager.plan_wipes()
+    wait_until(lambda: not slices(client))
 
 
 def test_slices_of_a_plugin_that_died_are_deleted(make: Make, tmp_path: Path) -> None:

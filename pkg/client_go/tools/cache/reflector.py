@@ -45,6 +45,8 @@ _BACKOFF_RESET = 120.0
 
 # A watch that ended sooner, without an event, is a fault; to begin it again at once would be a busy loop.
 _SHORT_WATCH = 1.0
+# An API server sends a bookmark each minute, unless it has not come as far as the version that the watch began at.
+_SILENT_WATCH = 120.0
 
 # How often a watch list that does not come to its end is worth a warning.
 _INITIAL_EVENTS_END_WARNING = 10.0
@@ -75,6 +77,17 @@ class VeryShortWatchError(Exception):
         super().__init__(
             f"very short watch: {name}: Unexpected watch close - watch lasted less than a second and no items received"
         )
+
+
+class SilentWatchError(Exception):
+    """A watch has lasted for minutes, and brought neither an event nor a bookmark.
+
+    DIVERGES: Go goes on from the version that it has. A server that has lost its storage, or was given back an older
+    state of it, tells nothing to who watches from a later version, until its own version is as late.
+    """
+
+    def __init__(self, name: str, seconds: float) -> None:
+        super().__init__(f"silent watch: {name}: no event and no bookmark in {seconds:.0f}s")
 
 
 WatchErrorHandler = Callable[["Reflector", Exception], object]
@@ -441,8 +454,11 @@ class _Events:
         """What becomes of a watch that gives no more events."""
         if (err := ctx.err()) is not None:
             raise err
-        if self.count == 0 and self.reflector._clock.monotonic() - start < _SHORT_WATCH:
+        seconds = self.reflector._clock.monotonic() - start
+        if self.count == 0 and seconds < _SHORT_WATCH:
             raise VeryShortWatchError(self.reflector.name)
+        if self.count == 0 and seconds >= _SILENT_WATCH:
+            raise SilentWatchError(self.reflector.name, seconds)
         about = {"reflector": self.reflector.name, "type": self.reflector.type_description}
         klog.v(4).info_s("Watch close", **about, totalItems=self.count)
 

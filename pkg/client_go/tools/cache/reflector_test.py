@@ -308,6 +308,55 @@ def test_very_short_watch_ends_the_round(source: testing.FakeControllerSource[v1
     run.stop()
 
 
+class OlderState:
+    """A server that knows no version after its own: it refuses a list from one, and is silent in a watch."""
+
+    def __init__(self, source: testing.FakeControllerSource[v1.Pod]) -> None:
+        self._source = source
+        self.silent: golang.Channel[testing.FakeWatch[v1.Pod]] = golang.Channel(1)
+
+    def list(self, ctx: golang.Context, options: metav1.ListOptions) -> pager.Page[v1.Pod]:
+        if self._is_later(options):
+            raise TOO_LARGE
+        return self._source.list(ctx, options)
+
+    def watch(self, ctx: golang.Context, options: metav1.ListOptions) -> watch.Interface[v1.Pod]:
+        if not self._is_later(options):
+            return self._source.watch(ctx, options)
+        if options.send_initial_events:
+            raise TOO_LARGE
+        silent: testing.FakeWatch[v1.Pod] = testing.FakeWatch()
+        self.silent.send(silent, ctx)
+        return silent
+
+    def _is_later(self, options: metav1.ListOptions) -> bool:
+        return int(options.resource_version or "0") > int(self._source.version())
+
+
+@pytest.mark.parametrize("watch_list", [True, False])
+def test_a_server_that_was_given_back_an_older_state_is_listed(
+    source: testing.FakeControllerSource[v1.Pod], watch_list: bool
+) -> None:
+    source.add(pod("a"))
+    run = Run(source).start()
+    run.await_names("a")
+    source.add(pod("b"))
+    run.await_names("a", "b")
+
+    restored: testing.FakeControllerSource[v1.Pod] = testing.FakeControllerSource(v1.Pod, watch_list)
+    server = OlderState(restored)
+    run.reflector._lister_watcher = server
+    source.cut_watches()
+    silent, _ = server.silent.recv(WAIT)
+    assert silent is not None
+    restored.add(pod("c"))
+    run.clock.step(150)
+    silent.end()  # as the client does
+    run.await_names("c")
+    wait_until(lambda: run.reflector.last_sync_resource_version == restored.version())
+    run.stop()
+
+
 def test_an_event_of_another_type_does_not_end_the_watch(run: Run, log: io.StringIO) -> None:
     run.start().await_calls("watch")
     (watching,) = run.source.watches()

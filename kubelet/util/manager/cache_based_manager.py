@@ -119,12 +119,8 @@ class ObjectStore(Generic[T]):
 
     def _refresh(self, data: _ObjectData[T], namespace: str, name: str) -> None:
         """Fetch the object. What is known stays if that fails; raises the error if nothing is known."""
-        options = metav1.GetOptions()
-        if data.object is not None:
-            # It was there a while ago: what the API server has in memory is good enough.
-            options = util.from_apiserver_cache(options)
         try:
-            fetched = self._get_object(namespace, name, options)
+            data.object, data.err = self._fetch(data.object, namespace, name), None
         except Exception as err:  # whatever it is, an older answer is better than none
             if apierrors.is_not_found(err):
                 data.object, data.err = None, err
@@ -132,9 +128,19 @@ class ObjectStore(Generic[T]):
             elif data.object is None and data.err is None:
                 raise
             return
-        if data.object is None or not _is_object_older(fetched, data.object):
-            data.object, data.err = fetched, None
-            data.last_update_time = self._clock.monotonic()
+        data.last_update_time = self._clock.monotonic()
+
+    def _fetch(self, known: T | None, namespace: str, name: str) -> T:
+        options = metav1.GetOptions()
+        if known is None:
+            return self._get_object(namespace, name, options)
+        # It was there a while ago: what the API server has in memory is good enough.
+        fetched = self._get_object(namespace, name, util.from_apiserver_cache(options))
+        if not _is_object_older(fetched, known):
+            return fetched
+        # DIVERGES: Go keeps what it knows until there is a later version. One API server of several may be behind; but
+        # the storage may also have been given back an older state.
+        return self._get_object(namespace, name, options)
 
 
 def _is_object_older(new: Any, old: Any) -> bool:

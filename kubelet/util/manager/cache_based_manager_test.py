@@ -26,9 +26,13 @@ class Server:
     def __init__(self) -> None:
         self.gets: list[tuple[str, str, str]] = []
         self.answer: Callable[[str, str], v1.Secret] = lambda namespace, name: secret(name, "1", namespace)
+        # What the API server has in memory, if that is something else.
+        self.cached: v1.Secret | None = None
 
     def get(self, namespace: str, name: str, options: metav1.GetOptions) -> v1.Secret:
         self.gets.append((namespace, name, options.resource_version))
+        if self.cached is not None and options.resource_version == "0":
+            return self.cached
         return self.answer(namespace, name)
 
     def fail(self, err: Exception) -> None:
@@ -116,10 +120,20 @@ def test_an_old_answer_is_better_than_none_and_a_newer_one_stays(server: Server,
     store.get("ns1", "a")
     server.fail(ConnectionRefusedError("down"))
     assert store.get("ns1", "a").metadata.resource_version == "5"
-    server.answer = lambda namespace, name: secret(name, "4")
+    server.answer = lambda namespace, name: secret(name, "5")
+    server.cached = secret("a", "4")
     assert store.get("ns1", "a").metadata.resource_version == "5"
     # Only what was once read is good enough from the memory of the API server.
-    assert [version for _, _, version in server.gets] == ["", "", "0", "0"]
+    assert [version for _, _, version in server.gets] == ["", "", "0", "0", ""]
+
+
+def test_an_older_state_that_the_storage_was_given_back_is_taken(server: Server, clock: testingclock.FakeClock) -> None:
+    store = new_store(server, clock, ttl=0)
+    store.add_reference("ns1", "a", "pod")
+    server.answer = lambda namespace, name: secret(name, "500")
+    store.get("ns1", "a")
+    server.answer = lambda namespace, name: secret(name, "4")
+    assert store.get("ns1", "a").metadata.resource_version == "4"
 
 
 def test_a_secret_that_was_not_found_is_asked_for_each_time(server: Server, clock: testingclock.FakeClock) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
 from kubelet.apis.deviceplugin import v1beta1 as api
@@ -30,13 +31,13 @@ class EndpointStoppedError(Exception):
 
 
 class Endpoint(Protocol):
-    """Safe from any thread. Calls raise EndpointStoppedError, grpcstatus.StatusError."""
+    """Safe from any thread. Calls raise EndpointStoppedError, grpcstatus.StatusError, golang.ThreadError."""
 
     def get_preferred_allocation(
         self, available: Iterable[str], must_include: Iterable[str], size: int
-    ) -> plugin.PendingCall[pluginapi.PreferredAllocationResponse]: ...
+    ) -> Future[pluginapi.PreferredAllocationResponse]: ...
 
-    def allocate(self, devs: Iterable[str]) -> plugin.PendingCall[pluginapi.AllocateResponse]: ...
+    def allocate(self, devs: Iterable[str]) -> Future[pluginapi.AllocateResponse]: ...
 
     def pre_start_container(self, devs: Iterable[str]) -> pluginapi.PreStartContainerResponse: ...
 
@@ -77,18 +78,19 @@ class EndpointImpl:
 
     def get_preferred_allocation(
         self, available: Iterable[str], must_include: Iterable[str], size: int
-    ) -> plugin.PendingCall[pluginapi.PreferredAllocationResponse]:
+    ) -> Future[pluginapi.PreferredAllocationResponse]:
         request = pluginapi.PreferredAllocationRequest()
         request.container_requests.add(
             available_deviceIDs=sorted(available), must_include_deviceIDs=sorted(must_include), allocation_size=size
         )
-        method = self._running_plugin().api.GetPreferredAllocation
-        return plugin.begin(method, request, PREFERRED_ALLOCATION_TIMEOUT, self._resource_name)
+        device_plugin = self._running_plugin()
+        return device_plugin.begin(device_plugin.api.GetPreferredAllocation, request, PREFERRED_ALLOCATION_TIMEOUT)
 
-    def allocate(self, devs: Iterable[str]) -> plugin.PendingCall[pluginapi.AllocateResponse]:
+    def allocate(self, devs: Iterable[str]) -> Future[pluginapi.AllocateResponse]:
         request = pluginapi.AllocateRequest()
         request.container_requests.add(devices_ids=sorted(devs))
-        return plugin.begin(self._running_plugin().api.Allocate, request, ALLOCATE_TIMEOUT, self._resource_name)
+        device_plugin = self._running_plugin()
+        return device_plugin.begin(device_plugin.api.Allocate, request, ALLOCATE_TIMEOUT)
 
     def pre_start_container(self, devs: Iterable[str]) -> pluginapi.PreStartContainerResponse:
         request = pluginapi.PreStartContainerRequest(devices_ids=sorted(devs))

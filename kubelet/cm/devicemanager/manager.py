@@ -10,6 +10,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kubelet import checkpointmanager, metrics
@@ -97,7 +98,7 @@ class _Allocation(NamedTuple):
     """A call of a plugin that goes on, and when it began, by the monotonic clock."""
 
     devices: set[str]
-    call: plugin.PendingCall[pluginapi.AllocateResponse]
+    call: Future[pluginapi.AllocateResponse]
     start: float
 
 
@@ -153,7 +154,7 @@ class ManagerImpl:
         self._waiting_pods: dict[str, set[str]] = {}
         # What plugins are asked just now.
         self._allocations: dict[_Container, _Allocation] = {}
-        self._preferences: dict[_Container, plugin.PendingCall[pluginapi.PreferredAllocationResponse]] = {}
+        self._preferences: dict[_Container, Future[pluginapi.PreferredAllocationResponse]] = {}
         # The pod that allocates, and by resource the devices of its init containers that others of it can have.
         self._devices_to_reuse: tuple[str, dict[str, set[str]]] = ("", {})
         # Whether devices were given to containers that no checkpoint tells of. Guarded by the lock of allocations.
@@ -543,7 +544,7 @@ class ManagerImpl:
         self._pod_devices.insert(*key, devices, response.container_responses[0])
         self._end_allocation(key, allocation)
 
-    def _result(self, key: _Container, call: plugin.PendingCall[_Answer], patience: float, what: str) -> _Answer:
+    def _result(self, key: _Container, call: Future[_Answer], patience: float, what: str) -> _Answer:
         """The plugin's answer. Raises DevicesAwaitedError if that takes longer, and has the pod synced then.
 
         DIVERGES: Go, and all pods of the node with it, waits for the plugin.
@@ -551,7 +552,7 @@ class ManagerImpl:
         try:
             return call.result(patience)
         except TimeoutError:
-            call.when_done(lambda: self._tell({key.pod_uid}))
+            call.add_done_callback(lambda _: self._tell({key.pod_uid}))
             raise DevicesAwaitedError(f"waits for the device plugin of {key.resource_name} to {what}") from None
 
     def _tell(self, pod_uids: set[str]) -> None:

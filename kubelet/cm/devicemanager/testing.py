@@ -6,10 +6,9 @@ Go: pkg/kubelet/cm/devicemanager/manager_test.go (MockEndpoint, getTestManager)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
-
-import grpc
 
 from kubelet import cadvisor
 from kubelet.apis.deviceplugin import v1beta1 as pluginv1beta1
@@ -71,41 +70,24 @@ def container(name: str, limits: dict[str, int] | None = None, restart_policy: s
     return v1.Container(name=name, resources=resources, restart_policy=restart_policy)
 
 
-class FakeFuture:
-    """A grpc.CallFuture whose result is known, and comes when the test wants."""
+class FakeFuture(Future[Any]):
+    """A call whose result is known, and comes when the test wants."""
 
     def __init__(self, result: Any) -> None:
-        self._result = result
-        self._answered = False
-        self._callbacks: list[Callable[[object], None]] = []
+        super().__init__()
+        self._known = result
         # Seconds that were waited for it each time.
-        self.patience: list[float] = []
+        self.patience: list[float | None] = []
 
     def answer(self) -> None:
-        self._answered = True
-        for callback in self._callbacks:
-            callback(self)
+        if isinstance(self._known, Exception):
+            self.set_exception(self._known)
+        else:
+            self.set_result(self._known)
 
-    def done(self) -> bool:
-        return self._answered
-
-    def result(self, timeout: float) -> Any:
+    def result(self, timeout: float | None = None) -> Any:
         self.patience.append(timeout)
-        if not self._answered:
-            raise grpc.FutureTimeoutError
-        if isinstance(self._result, Exception):
-            raise self._result
-        return self._result
-
-    def add_done_callback(self, callback: Callable[[object], None]) -> None:
-        self._callbacks.append(callback)
-
-
-class _Method:
-    """A method of a plugin, that is called in the background."""
-
-    def __init__(self, begin: Callable[..., FakeFuture]) -> None:
-        self.future = begin
+        return super().result(0)
 
 
 class FakeDevicePlugin:
@@ -133,11 +115,10 @@ class FakeDevicePlugin:
     def GetDevicePluginOptions(self, request: pluginapi.Empty, timeout: float) -> pluginapi.DevicePluginOptions:
         return self.options
 
-    @property
-    def GetPreferredAllocation(self) -> _Method:
-        return _Method(self._prefer)
+    def begin(self, method: Any, request: Any, timeout: float) -> Any:
+        return method(request)
 
-    def _prefer(self, request: pluginapi.PreferredAllocationRequest, timeout: float) -> FakeFuture:
+    def GetPreferredAllocation(self, request: pluginapi.PreferredAllocationRequest) -> FakeFuture:
         asked = request.container_requests[0]
         available, included = " ".join(asked.available_deviceIDs), " ".join(asked.must_include_deviceIDs)
         self.calls.append(f"prefer {asked.allocation_size} of {available} with {included}".rstrip())
@@ -145,11 +126,7 @@ class FakeDevicePlugin:
         answer.container_responses.add(deviceIDs=self.preferred)
         return self._begin(answer)
 
-    @property
-    def Allocate(self) -> _Method:
-        return _Method(self._allocate)
-
-    def _allocate(self, request: pluginapi.AllocateRequest, timeout: float) -> FakeFuture:
+    def Allocate(self, request: pluginapi.AllocateRequest) -> FakeFuture:
         ids = list(request.container_requests[0].devices_ids)
         self.calls.append(f"allocate {' '.join(ids)}")
         return self._begin(self.answer or pluginapi.AllocateResponse(container_responses=[self.allocate(ids)]))

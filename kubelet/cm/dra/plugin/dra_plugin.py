@@ -108,7 +108,7 @@ class DRAPlugin:
         """How the plugin's devices are, from now until ctx is cancelled or the plugin ends it."""
         klog.v(4).info_s("Starting WatchResources stream", driverName=self.driver_name, endpoint=self.endpoint)
         with self._started(ctx, self._node_watch_resources, drahealthv1alpha1.NodeWatchResourcesRequest()) as call:
-            yield self._responses(call, drahealthv1alpha1.NodeWatchResourcesResponse)
+            yield self._responses(ctx, call, drahealthv1alpha1.NodeWatchResourcesResponse)
 
     @contextmanager
     def _started(
@@ -131,10 +131,12 @@ class DRAPlugin:
             stop()
             grpcconn.end(call)
 
-    def _responses(self, call: Any, response_type: type[T]) -> Iterator[T]:
+    def _responses(self, ctx: golang.Context, call: Any, response_type: type[T]) -> Iterator[T]:
         try:
             yield from map(response_type.FromString, call)
         except grpc.RpcError as err:
+            if isinstance(ctx.err(), golang.Canceled):
+                raise grpcstatus.StatusError(grpc.StatusCode.CANCELLED, str(ctx.err())) from err
             raise grpcstatus.from_call(err, self.endpoint) from err
         except DecodeError as err:
             raise grpcstatus.StatusError(grpc.StatusCode.INTERNAL, f"the response cannot be decoded: {err}") from err
@@ -155,7 +157,7 @@ class DRAPlugin:
         remaining = ctx.remaining()
         timeout = self._client_call_timeout if remaining is None else min(self._client_call_timeout, remaining)
         with self._started(ctx, method.call, request, timeout) as call:
-            responses = self._responses(call, method.response_type)
+            responses = self._responses(ctx, call, method.response_type)
             response = next(responses, None)
             next(responses, None)  # the status that follows the response
         if response is None:

@@ -4,16 +4,14 @@ Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1
 """
 
 from kubelet.cm.devicemanager.plugin.v1beta1.api import ClientHandler, RegistrationHandler
-from kubelet.cm.devicemanager.plugin.v1beta1.client import DevicePlugin, PendingCall, PluginClient, begin, call
+from kubelet.cm.devicemanager.plugin.v1beta1.client import DevicePlugin, PluginClient, call
 from kubelet.cm.devicemanager.plugin.v1beta1.server import Server
 
 __all__ = [
     "ClientHandler",
     "DevicePlugin",
-    "PendingCall",
     "PluginClient",
     "RegistrationHandler",
     "Server",
-    "begin",
     "call",
 ]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import grpc
 
@@ -31,6 +32,7 @@ _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
     # No connection that was made to another socket at the same path.
     ("grpc.use_local_subchannel_pool", 1),
+    grpcconn.READ_BY_CALLER,
 ]
 
 _Request = TypeVar("_Request")
@@ -49,6 +51,12 @@ class DevicePlugin(Protocol):
     @property
     def socket_path(self) -> str: ...
 
+    def begin(
+        self, method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float
+    ) -> Future[_Response]:
+        """As call, but without waiting for the answer, which raises as call. Raises golang.ThreadError."""
+        ...
+
 
 def call(
     method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float, resource: str
@@ -66,43 +74,6 @@ def call(
         raise grpcstatus.client_conn_closing() from err
     except grpc.RpcError as err:
         raise _status(err, timeout, resource) from err
-
-
-class PendingCall(Generic[_Response]):
-    """A call that the plugin may take its time for."""
-
-    def __init__(self, future: grpc.Future[_Response], timeout: float, resource: str) -> None:
-        self._future = future
-        self._timeout = timeout
-        self._resource = resource
-
-    def result(self, patience: float) -> _Response:
-        """Raises TimeoutError when there is no answer after so many seconds, and what call raises."""
-        try:
-            return self._future.result(patience)
-        except grpc.FutureTimeoutError as err:
-            raise TimeoutError from err
-        except grpc.RpcError as err:
-            raise _status(err, self._timeout, self._resource) from err
-        except grpc.FutureCancelledError as err:
-            raise grpcstatus.StatusError(grpc.StatusCode.CANCELLED, "the plugin was let go") from err
-
-    def done(self) -> bool:
-        return self._future.done()
-
-    def when_done(self, tell: Callable[[], None]) -> None:
-        """Call tell, on any thread, once there is a result; at once if there is one already."""
-        self._future.add_done_callback(lambda _: tell())
-
-
-def begin(
-    method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float, resource: str
-) -> PendingCall[_Response]:
-    """As call, but without waiting for the answer."""
-    try:
-        return PendingCall(method.future(request, timeout=timeout), timeout, resource)
-    except ValueError as err:
-        raise grpcstatus.client_conn_closing() from err
 
 
 def _status(err: grpc.RpcError, timeout: float, resource: str) -> grpcstatus.StatusError:
@@ -124,7 +95,8 @@ class PluginClient:
         self._channel: grpc.Channel | None = None
         self._closed = False
         self._api: api_pb2_grpc.DevicePluginStub | None = None
-        # The thread of start.
+        # Set by start.
+        self._lists: DeviceLists | None = None
         self._thread: golang.Thread | None = None
 
     @property
@@ -154,9 +126,37 @@ class PluginClient:
             self._api = api_pb2_grpc.DevicePluginStub(channel)
         self._handler.plugin_connected(self._resource, self)
 
+    def begin(
+        self, method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float
+    ) -> Future[_Response]:
+        """See DevicePlugin. On a thread of our own: if gRPC cannot start one, the connection never answers again."""
+        answer: Future[_Response] = Future()
+
+        def ask() -> None:
+            try:
+                response = call(method, request, timeout, self._resource)
+            except Exception as err:
+                # Whatever it is, who waits for the answer is to know.
+                answer.set_exception(err)
+            else:
+                answer.set_result(response)
+
+        golang.go(ask, name=f"device-plugin-{self._resource}-call")
+        return answer
+
     def start(self, run: Callable[[PluginClient], None]) -> None:
-        """Call run with this client on a thread of its own."""
-        self._thread = golang.go(run, self, name=f"device-plugin-{self._resource}")
+        """Have the plugin tell of its devices, and call run with this client on a thread of its own.
+
+        Raises ValueError when the client is closed already, and golang.ThreadError: the plugin that registers is to
+        know, as it does not register again by itself.
+        """
+        self._lists = DeviceLists(self.api.ListAndWatch(pluginapi.Empty()), self._clock)
+        self._lists.start(f"device-plugin-{self._resource}-lists")
+        try:
+            self._thread = golang.go(run, self, name=f"device-plugin-{self._resource}")
+        except golang.ThreadError:
+            self._lists.stop()
+            raise
 
     def join(self) -> None:
         """Wait for that thread, which ends when the client is closed."""
@@ -165,12 +165,11 @@ class PluginClient:
 
     def run(self) -> None:
         """Hand on the plugin's devices, until it goes away or the client is closed."""
+        assert self._lists is not None
         try:
-            lists = DeviceLists(self.api.ListAndWatch(pluginapi.Empty()), self._clock)
-            err = lists.hand_on(self._receive, f"device-plugin-{self._resource}-lists")
+            err = self._lists.hand_on(self._receive)
         except Exception as failure:
-            # The connection was closed before the call began, the plugin sent what nobody can decode, or there is no
-            # thread: it has to register again, and the others stay.
+            # It has to register again, and the others stay.
             err = failure
         if isinstance(err, grpc.RpcError):
             err = _status(err, 0, self._resource)

@@ -45,13 +45,29 @@ class DeviceLists:
         # Done once no more is read.
         self._ctx, self._end = golang.with_cancel(golang.background())
         self._err: Exception = EOFError("EOF")
+        # Set by start.
+        self._reader: golang.Thread | None = None
 
-    def hand_on(self, receive: Callable[[pluginapi.ListAndWatchResponse], None], reader_name: str) -> Exception:
+    def start(self, reader_name: str) -> None:
+        """Begin to read. Raises golang.ThreadError."""
+        try:
+            self._reader = golang.go(self._read, name=reader_name)
+        except golang.ThreadError:
+            self._stream.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the stream, and wait until no more is read."""
+        self._end()
+        self._stream.cancel()
+        if self._reader is not None:
+            self._reader.join()
+
+    def hand_on(self, receive: Callable[[pluginapi.ListAndWatchResponse], None]) -> Exception:
         """Call receive with the first list and then with newest ones, until the stream ends; returns why it did.
 
-        A list that waits for its turn when the stream ends is dropped. Raises golang.ThreadError.
+        A list that waits for its turn when the stream ends is dropped.
         """
-        reader = golang.go(self._read, name=reader_name)
         try:
             for response in self._newest:
                 self._hand_over(receive, response)
@@ -59,9 +75,7 @@ class DeviceLists:
         except golang.ContextError:
             pass  # The stream has ended.
         finally:
-            self._end()
-            self._stream.cancel()
-            reader.join()
+            self.stop()
         return self._err
 
     def _hand_over(

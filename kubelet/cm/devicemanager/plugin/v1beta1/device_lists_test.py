@@ -48,13 +48,14 @@ class World:
     def __init__(self) -> None:
         self.stream, self.clock = FakeStream(), FakeClock()
         self.lists = device_lists.DeviceLists(self.stream, self.clock)
+        self.lists.start("test-device-lists-reader")
         self.heard: list[int] = []
         self.end: list[Exception] = []
         self.receive = self._receive
         self.thread = golang.go(self._run, name="test-device-lists")
 
     def _run(self) -> None:
-        self.end.append(self.lists.hand_on(lambda response: self.receive(response), "test-device-lists-reader"))
+        self.end.append(self.lists.hand_on(lambda response: self.receive(response)))
 
     def _receive(self, response: pluginapi.ListAndWatchResponse) -> None:
         self.heard.append(int(response.devices[0].ID))
@@ -130,5 +131,6 @@ def test_newer_list_takes_the_place_of_one_that_cannot_be_taken(world: World) ->
 def test_without_a_thread_nothing_is_read() -> None:
     stream = FakeStream()
     with out_of_threads(), pytest.raises(golang.ThreadError):
-        device_lists.DeviceLists(stream, FakeClock()).hand_on(lambda response: None, "test-device-lists-reader")
+        device_lists.DeviceLists(stream, FakeClock()).start("test-device-lists-reader")
     assert stream.asked == 0
+    assert list(stream) == [], "it was cancelled"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kubelet.apis.deviceplugin import v1beta1 as api
 from kubelet.cm.devicemanager.plugin.v1beta1.client import PluginClient
-from pkg import golang, klog
+from pkg import klog
 from pkg.apimachinery import clock as clocklib
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.util import keymutex
@@ -79,7 +79,7 @@ class PluginClients:
                 before.join()
             try:
                 client.start(self._run_client)
-            except golang.ThreadError:
+            except Exception:
                 self._disconnect_client(client)
                 raise
 
@@ -106,6 +106,11 @@ class PluginClients:
             del self._clients[client.resource]
         klog.v(2).info_s("Deregistered client", name=client.resource)
         client.disconnect()
+
+    def take_clients(self) -> None:
+        """Take plugins, also after disconnect_all."""
+        with self._clients_lock:
+            self._stopped = False
 
     def disconnect_all(self) -> None:
         """Let go of all plugins, and take no others."""

@@ -57,6 +57,7 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         try:
             filesystem.mkdir_all(self._socket_dir, 0o750)
             self._rhandler.cleanup_plugin_directory(self._socket_dir)
+            self.take_clients()
             self._listen()
         except OSError as err:
             klog.error_s(err, "Failed to listen to socket while starting device plugin registry")

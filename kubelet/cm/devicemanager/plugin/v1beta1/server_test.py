@@ -30,7 +30,7 @@ from pkg import golang
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
-from pkg.golang.testing import out_of_threads
+from pkg.golang.testing import out_of_threads, out_of_threads_here
 from pkg.util import grpcstatus
 
 _RESOURCE = "fake-domain/resource"
@@ -225,13 +225,36 @@ def test_devices_that_the_manager_cannot_take_are_taken_again(
 def test_plugin_that_no_thread_is_left_for(world: _World) -> None:
     world.start()
     stub = world.stub("p.sock", device("1"))
-    with out_of_threads(f"device-plugin-{_RESOURCE}"):
-        assert "the limit is TasksMax" in world.refused(stub)
-    world.handler.expect("connected p.sock", f"disconnected {_RESOURCE}")
-    with out_of_threads(f"device-plugin-{_RESOURCE}-lists"):
-        stub.register(world.socket)
+    for thread in ("", "-lists"):
+        with out_of_threads(f"device-plugin-{_RESOURCE}{thread}"):
+            assert "the limit is TasksMax" in world.refused(stub)
         world.handler.expect("connected p.sock", f"disconnected {_RESOURCE}")
     stub.register(world.socket)
+    world.handler.expect("connected p.sock", "devices 1:Healthy")
+
+
+def test_calls_need_no_thread_of_the_library(world: _World) -> None:
+    """If gRPC cannot start one, a connection never answers again, and cannot be closed either."""
+    answer = pluginapi.AllocateResponse()
+    answer.container_responses.add()
+    found = _endpoint(world, lambda ids: answer)
+    with out_of_threads_here():
+        with pytest.raises(golang.ThreadError, match=f"start thread 'device-plugin-{_RESOURCE}-call'"):
+            found.allocate(["1"])
+        client = pluginclient.PluginClient(_RESOURCE, f"{world.directory}/p.sock", world.handler, world.clock)
+        client.connect()
+        with pytest.raises(golang.ThreadError, match=f"start thread 'device-plugin-{_RESOURCE}-lists'"):
+            client.start(lambda client: None)
+        client.close()
+    assert found.allocate(["1"]).result(_DEADLINE) == answer
+
+
+def test_plugins_register_when_the_server_is_started_again(world: _World) -> None:
+    """As when another module could not be started with it, and all are started anew."""
+    world.start()
+    world.server.stop()
+    world.start()
+    world.stub("p.sock", device("1")).register(world.socket)
     world.handler.expect("connected p.sock", "devices 1:Healthy")
 
 
@@ -350,8 +373,8 @@ def test_calls_of_a_plugin_that_was_let_go_meanwhile(world: _World) -> None:
     assert isinstance(world.handler.plugin, pluginclient.PluginClient)
     world.handler.plugin.close()
     calls: list[Callable[[], object]] = [
-        lambda: ends.get_preferred_allocation({"1"}, set(), 1),
-        lambda: ends.allocate(["1"]),
+        lambda: ends.get_preferred_allocation({"1"}, set(), 1).result(_DEADLINE),
+        lambda: ends.allocate(["1"]).result(_DEADLINE),
         lambda: ends.pre_start_container(["1"]),
     ]
     for call in calls:

@@ -680,6 +680,21 @@ def test_modules_that_do_not_start_are_tried_again(test_kubelet: TestKubelet, mo
     assert attempts[1].err() is None
 
 
+def test_pods_keep_their_resources_while_they_could_run(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet, given = test_kubelet.kubelet, []
+
+    def start(ctx: golang.Context, node: v1.Node, active_pods: object, could_run: object, *more: object) -> None:
+        given.append((active_pods, could_run))
+        raise OSError("that is all the test wants to know")
+
+    monkeypatch.setattr(kubelet.container_manager, "start", start)
+    with pytest.raises(OSError, match="that is all"):
+        kubelet.initialize_runtime_dependent_modules(test_kubelet.ctx)
+    assert given == [(kubelet.get_active_pods, kubelet.pod_workers.could_have_running_containers)]
+
+
 def test_wait_for_the_node_ends_with_its_context(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     ctx, cancel = golang.with_cancel(test_kubelet.ctx)
 

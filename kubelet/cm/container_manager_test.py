@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from pkg import golang, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools import record
 from pkg.component_helpers.node.util import sysctl
 
@@ -72,10 +73,10 @@ class World:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def manager(self, **settings: Any) -> ContainerManagerImpl:
+    def manager(self, client: FakeClientset | None = None, **settings: Any) -> ContainerManagerImpl:
         host = Host(str(self.fake.root), str(self.proc), self.systemd)
         node = cm.NodeConfig(node_name="n", kubelet_root_dir=self.root_dir, **settings)
-        return ContainerManagerImpl(mount_utils.Mounter(), self.cadvisor, node, self.recorder, None, host)
+        return ContainerManagerImpl(mount_utils.Mounter(), self.cadvisor, node, self.recorder, client, host)
 
     def started(self, **settings: Any) -> ContainerManagerImpl:
         manager = self.manager(**settings)
@@ -122,6 +123,20 @@ def test_start_lays_out_the_cgroups(world: World) -> None:
     assert manager.get_pod_cgroup_root() == "/a/b/kubepods"
     assert manager.get_node_config().cgroup_version == 1
     world.started(cgroup_root="/a/b")
+
+
+def test_managers_keep_what_pods_have_that_could_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = world.manager(FakeClientset())
+    told: dict[str, Callable[[str], bool]] = {}
+    for name in ("_dra_manager", "_cpu_manager", "_memory_manager", "_device_manager"):
+
+        def note(ctx: object, active_pods: object, could_run: Any, *more: object, name: str = name) -> None:
+            told[name] = could_run
+
+        monkeypatch.setattr(getattr(manager, name), "start", note)
+    start(manager, world.ctx, world.pods)
+    assert len(told) == 4
+    assert all(could_run("ending") and not could_run("gone") for could_run in told.values())
 
 
 def test_cgroup_root_must_be_there(world: World) -> None:

@@ -423,6 +423,13 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         rest.RESTClient(rest.Config(host="https://h", tls_client_config=rest.TLSClientConfig(ca_data=b"junk")))
 
 
+@pytest.mark.parametrize("ca", [{"ca_data": CA.cert_pem}, {"ca_file": "/ca.crt"}])
+def test_authorities_and_insecure(ca: dict[str, Any]) -> None:
+    tls = rest.TLSClientConfig(insecure=True, **ca)
+    with pytest.raises(ValueError, match="root certificates file with the insecure flag is not allowed"):
+        rest.RESTClient(rest.Config(host="https://h", tls_client_config=tls))
+
+
 @pytest.mark.parametrize(
     "bundle",
     [

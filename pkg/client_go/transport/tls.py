@@ -73,6 +73,9 @@ class TLSContexts:
         config: rest.TLSClientConfig,
         get_cert: Callable[[], ClientCertificate | None] | None = None,
     ) -> None:
+        """Raises ValueError for a config that both trusts authorities and believes any server."""
+        if config.insecure and (config.ca_file or config.ca_data):
+            raise ValueError("specifying a root certificates file with the insecure flag is not allowed")
         self._config = config
         self._get_cert = get_cert
         self._lock = threading.Lock()  # guards the rest

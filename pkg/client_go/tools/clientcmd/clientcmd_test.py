@@ -64,6 +64,7 @@ def test_master_url_wins(kubeconfig: Path) -> None:
         ('server: "https://h:6443", ', "", 'no server found for cluster "k"'),
         ("tokenFile: token", "exec: {command: x, apiVersion: v}", "interactiveMode must be specified for u"),
         ("tls-server-name: s", "proxy-url: 'ftp://p'", 'invalid \'proxy-url\' "ftp://p" for cluster "k"'),
+        ("tls-server-name: s", "proxy-url: 'ftp://u:geheim@p'", 'invalid \'proxy-url\' "ftp://p" for cluster "k"'),
         ("tokenFile: token", "as-groups: [g]", "without impersonating a user"),
         ("server: ", "server: [", "yaml: line 8"),
         ("kind: Config", "kind: Pod", 'no kind "Pod" is registered for version "v1"'),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pkg.apimachinery.util import validation
 from pkg.client_go.tools.clientcmd import api
+from pkg.golang import net
 
 _INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 
@@ -83,7 +84,7 @@ def _cluster_faults(name: str, cluster: api.Cluster) -> Iterator[str]:
     if not cluster.server:
         yield f'no server found for cluster "{name}"'
     if cluster.proxy_url and (fault := _proxy_fault(cluster.proxy_url)):
-        yield f'invalid \'proxy-url\' "{cluster.proxy_url}" for cluster "{name}": {fault}'
+        yield f'invalid \'proxy-url\' "{net.redacted(cluster.proxy_url)}" for cluster "{name}": {fault}'
     if cluster.certificate_authority and cluster.certificate_authority_data:
         yield (
             f"certificate-authority-data and certificate-authority are both specified for {name}. "

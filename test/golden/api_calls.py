@@ -178,7 +178,8 @@ def diff_writes(recorded: Sequence[Call], ours: Sequence[Call], where: str) -> I
 
     Calls are first matched by all that they are, then, between those, by what they are about.
     """
-    for some, others in _unmatched(_as_told(recorded, ours), ours, _key):
+    recorded = _as_told(recorded, ours)
+    for some, others in _unmatched(recorded, _as_told(ours, recorded), _key):
         rest, other_rest = list(some), list(others)
         for one, other in _matched(some, others):
             yield from normalize.diff(comparable(one.sent), comparable(other.sent), f"{where}: {one.verb}")
@@ -192,15 +193,15 @@ def diff_writes(recorded: Sequence[Call], ours: Sequence[Call], where: str) -> I
 _AT_ONCE = 1.5
 
 
-def _as_told(recorded: Sequence[Call], ours: Sequence[Call]) -> Sequence[Call]:
-    """The recorded calls, with one in place of patches that our kubelet has sent as one.
+def _as_told(calls: Sequence[Call], others: Sequence[Call]) -> Sequence[Call]:
+    """The calls, with one in place of patches that the other kubelet has sent as one.
 
     A kubelet, Go's as well, tells the API server of the status that a pod has when its turn comes, and never of those
     before that one. So it depends on the machine's speed which of two statuses in quick succession are told.
     """
-    sent = {_key(call) for call in ours}
+    sent = {_key(call) for call in others}
     result: list[Call] = []
-    rest = list(recorded)
+    rest = list(calls)
     while rest:
         told, count = rest[0], 1
         if _key(told) not in sent:

@@ -85,6 +85,7 @@ def test_two_statuses_in_quick_succession_may_be_told_as_one() -> None:
         of_type[each["type"]] = of_type.get(each["type"], {}) | each
     first.sent["status"] |= second.sent["status"] | {"conditions": [of_type[name] for name in types]}
     assert list(api_calls.diff_writes(recorded, [first, *rest], "plain")) == []
+    assert list(api_calls.diff_writes([first, *rest], recorded, "plain")) == []
 
 
 def test_a_status_in_whose_place_comes_the_next_may_be_left_out() -> None:

@@ -83,8 +83,8 @@ KNOWN = [
         always=False,
     ),
     Known(
-        r": calls: get pods: 1 more ",
-        "a pod's last two statuses go out in one batch or in two, each of which reads the pod first; "
+        r": calls: (get|patch) pods: 1 more ",
+        "a pod's last two statuses go out as one or as two, each of which reads the pod first; "
         "the recorded kubelet did either, too",
         always=False,
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubelet.pluginmanager import cache, metrics, operationexecutor, pluginwatcher
+from kubelet.pluginmanager.pluginwatcher import plugin_watcher
 from kubelet.pluginmanager.reconciler import Reconciler
 from pkg import golang, klog
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 # Seconds after which a socket whose registration has failed, or waits for another, is looked at again. Go does
 # that for all sockets all the time.
 LOOP_SLEEP_DURATION = 1.0
-# Seconds after which a directory of sockets that could not be watched is tried again.
-WATCH_RETRY_PERIOD = 10.0
 
 
 class PluginManager:
@@ -58,7 +57,7 @@ class PluginManager:
                 self._desired_state_of_world_populator.start(ctx)
             except Exception as err:
                 klog.error_s(err, "The desired_state_of_world populator (plugin watcher) starts failed!")
-                ctx.wait(WATCH_RETRY_PERIOD)
+                ctx.wait(plugin_watcher.WATCH_RETRY_PERIOD)
             else:
                 return True
         return False

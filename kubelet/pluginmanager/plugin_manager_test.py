@@ -14,7 +14,8 @@ import pytest
 from watchdog.observers import inotify_c
 
 from kubelet.apis.pluginregistration import v1 as registration
-from kubelet.pluginmanager import PluginManager, cache, metrics, plugin_manager
+from kubelet.pluginmanager import PluginManager, cache, metrics
+from kubelet.pluginmanager.pluginwatcher import plugin_watcher
 from kubelet.pluginmanager.testing import DEADLINE, ExamplePlugin, FakePluginHandler
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
@@ -225,7 +226,7 @@ def test_sockets_are_watched_once_that_is_possible(world: World, monkeypatch: py
         ctypes.set_errno(errno.EMFILE)
         return -1
 
-    monkeypatch.setattr(plugin_manager, "WATCH_RETRY_PERIOD", 0.01)
+    monkeypatch.setattr(plugin_watcher, "WATCH_RETRY_PERIOD", 0.01)
     monkeypatch.setattr(inotify_c, "inotify_init", none_left)
     world.sock_dir.mkdir()
     world.start()

@@ -5,8 +5,12 @@ Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, plugin_watcher_ot
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +19,12 @@ from watchdog.observers import inotify_c
 from kubelet import util
 from kubelet.pluginmanager import cache
 from pkg import golang, klog
-from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.util import filesystem, filetree, inotify
 
+# Seconds after which what could not be watched or looked at is tried again.
+WATCH_RETRY_PERIOD = 10.0
+# What is said of a path at which there is nothing any more, or a link that leads nowhere.
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # DIVERGES: Go takes no notice of a socket that is moved away.
 _MASK = inotify_c.Mask(
     inotify_c.InotifyConstants.IN_CREATE
@@ -28,11 +35,15 @@ _MASK = inotify_c.Mask(
 
 
 class Watcher:
-    """Follows one directory and all below it, with inotify. From start on all happens on the thread of inotify."""
+    """Follows one directory and all below it, with inotify, and looks at all of it again after a failure."""
 
     def __init__(self, sock_dir: str, desired_state_of_world: cache.DesiredStateOfWorld) -> None:
         self.path = sock_dir
         self._desired_state_of_world = desired_state_of_world
+        # Has something to receive when all is to be looked at again.
+        self._failed: golang.Channel[None] = golang.Channel(1)
+        self._retry: golang.Thread | None = None
+        self._lock = threading.Lock()  # held for an event or for a look at everything; guards the three below
         self._fs_watcher: inotify.Inotify | None = None
         # What takes a watch back, by its directory.
         self._watches: dict[str, tuple[inotify_c.WatchDescriptor, inotify_c.CallbackId]] = {}
@@ -46,21 +57,34 @@ class Watcher:
         there is no thread to be had. It may then be called again.
         """
         klog.v(2).info_s("Plugin Watcher Start", path=self.path)
-        self._init()
-        if self._fs_watcher is None:
-            self._fs_watcher = inotify.Inotify("plugin-watcher")
-        self._watch(self.path)
-        try:
+        with self._lock:
+            self._init()
+            if self._fs_watcher is None:
+                self._fs_watcher = inotify.Inotify("plugin-watcher")
+            self._watch(self.path)
             self.traverse_plugin_dir(self.path)
-        except OSError as err:
-            klog.error_s(err, "Failed to traverse plugin socket path", path=self.path)
+        if self._retry is None:
+            self._retry = golang.go(self._retry_until_done, ctx, self._fs_watcher, name="plugin-watcher-retry")
         self._fs_watcher.start()
-        golang.after_func(ctx, self._fs_watcher.stop)
 
     def wait(self) -> None:
-        """Return when the thread has ended."""
+        """Return when the threads have ended."""
         if self._fs_watcher is not None and self._fs_watcher.ident is not None:
             self._fs_watcher.join()
+        if self._retry is not None:
+            self._retry.join()
+
+    def _retry_until_done(self, ctx: golang.Context, fs_watcher: inotify.Inotify) -> None:
+        """Look at everything again after a failure; when ctx has ended, stop to watch.
+
+        DIVERGES: Go tries once. A directory that could not be watched, say because all of root's watches were in use,
+        never tells Go of a plugin.
+        """
+        while golang.select(ctx.done(), self._failed).index != 0 and not ctx.wait(WATCH_RETRY_PERIOD):
+            with self._lock, self._trying(self.path):
+                self._look_at_all()
+        # Only now: nothing may be watched with the descriptor once it is closed.
+        fs_watcher.stop()
 
     def _init(self) -> None:
         klog.v(4).info_s("Ensuring Plugin directory", path=self.path)
@@ -70,24 +94,44 @@ class Watcher:
             raise OSError(err.errno, f"error (re-)creating root {self.path}: {err.strerror}") from err
 
     def traverse_plugin_dir(self, directory: str) -> None:
-        """Watch the directory and all below, and note the sockets. Raises OSError when one cannot be watched."""
-        self._watch(directory)
-        for parent, entry in filetree.walk(directory, one_filesystem=False, on_error=_log_inaccessible):
+        """Watch the directory and all below, and note the sockets. What fails is tried again later."""
+        with self._trying(directory):
+            self._watch(directory)
+        for parent, entry in filetree.walk(directory, one_filesystem=False, on_error=self._note_failure):
             path = os.path.join(parent.path(), entry.name)
-            if entry.is_dir(follow_symlinks=False):
-                self._watch(path)
-            else:
-                self._note_found(path)
+            with self._trying(path):
+                if entry.is_dir(follow_symlinks=False):
+                    self._watch(path)
+                elif util.is_unix_domain_socket(path):
+                    self.handle_create_event(path)
+                else:
+                    klog.v(5).info_s("Ignoring file", path=path)
+
+    @contextmanager
+    def _trying(self, path: str) -> Iterator[None]:
+        """Whatever goes wrong with what is at the path, other plugins are seen to, and all is looked at later."""
+        try:
+            yield
+        except Exception as err:
+            klog.error_s(err, "Error when handling plugin path", path=path)
+            if not isinstance(err, OSError) or err.errno not in _GONE:
+                self._failed.try_send(None)
+
+    def _note_failure(self, err: OSError) -> None:
+        _log_inaccessible(err)
+        if err.errno not in _GONE:
+            self._failed.try_send(None)
 
     def _watch(self, directory: str) -> None:
         assert self._fs_watcher is not None
-        self._unwatch(directory)
         callback = _WatchCallback(self, directory)
         callback_id = inotify_c.CallbackId(id(callback))
         try:
             descriptor = self._fs_watcher.add_callback(os.fsencode(directory), _MASK, callback, callback_id)
         except OSError as err:
             raise OSError(err.errno, f"failed to watch {directory}, err: {err.strerror}") from err
+        # Only now, so that a directory that is watched already loses no event.
+        self._unwatch(directory)
         self._watches[directory] = descriptor, callback_id
 
     def _unwatch(self, directory: str) -> None:
@@ -95,15 +139,6 @@ class Watcher:
         watch = self._watches.pop(directory, None)
         if watch is not None:
             self._fs_watcher.remove_callbacks([watch])
-
-    def _note_found(self, path: str) -> None:
-        try:
-            if util.is_unix_domain_socket(path):
-                self.handle_create_event(path)
-            else:
-                klog.v(5).info_s("Ignoring file", path=path)
-        except Exception as err:  # whatever it is, other sockets are looked at
-            klog.error_s(err, "Error when handling create", event=path)
 
     def handle_create_event(self, path: str) -> None:
         """Something is new at the path: a plugin, if it is a socket whose name does not start with a dot.
@@ -123,8 +158,8 @@ class Watcher:
         elif stat.S_ISSOCK(info.st_mode):
             # DIVERGES: Go registers a plugin twice whose socket is found in a new directory and has an event as well.
             if self._noted.get(path) != (info.st_dev, info.st_ino):
-                self._noted[path] = info.st_dev, info.st_ino
                 self.handle_plugin_registration(path)
+                self._noted[path] = info.st_dev, info.st_ino
         else:
             klog.v(5).info_s("Ignoring non socket file", path=name)
 
@@ -151,13 +186,15 @@ class Watcher:
         """Take what is there for new, and what is not for gone. DIVERGES: Go only logs that events were lost."""
         klog.error_s(None, "FsWatcher received error", path=self.path)
         self._noted.clear()
+        self._look_at_all()
+
+    def _look_at_all(self) -> None:
+        """Note what came and went unseen."""
+        self.traverse_plugin_dir(self.path)
+        # In this order: what goes from now on is an event.
         for plugin in self._desired_state_of_world.get_plugins_to_register():
             if _is_gone(plugin.socket_path):
                 self.handle_delete_event(plugin.socket_path)
-        try:
-            self.traverse_plugin_dir(self.path)
-        except OSError as err:
-            klog.error_s(err, "Failed to traverse plugin socket path", path=self.path)
 
 
 def _is_gone(path: str) -> bool:
@@ -182,18 +219,16 @@ class _WatchCallback:
 
     def on_event(self, event: inotify_c.InotifyEvent) -> None:
         path = os.path.join(self.directory, os.fsdecode(event.name))
-        try:
+        with self.watcher._lock, self.watcher._trying(path):
             if event.is_delete or event.is_moved_from:
                 self.watcher.handle_delete_event(path)
             else:
                 self.watcher.handle_create_event(path)
-        except Exception as err:  # whatever it is, the thread goes on with other events
-            klog.error_s(err, "Error when handling event", event=path)
 
     def on_watch_deleted(self, wd: inotify_c.WatchDescriptor) -> None:
         """The directory above, if it is watched, tells of that."""
 
     def on_queue_overflow(self) -> None:
         if self.directory == self.watcher.path:
-            with contain("Failed to look at all plugin sockets", golang.background(), path=self.directory):
+            with self.watcher._lock, self.watcher._trying(self.directory):
                 self.watcher.handle_lost_events()

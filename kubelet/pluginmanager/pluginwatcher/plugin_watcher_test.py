@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -9,8 +12,10 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from watchdog.observers import inotify_c
 
 from kubelet.pluginmanager import cache, pluginwatcher
+from kubelet.pluginmanager.pluginwatcher import plugin_watcher
 from pkg import golang
 
 DEADLINE = 30.0
@@ -135,6 +140,33 @@ def test_plugin_that_cannot_be_looked_at_is_not_taken_for_gone(tmp_path: Path) -
     cancel()
     watcher.wait()
     assert [plugin.socket_path for plugin in dsw.get_plugins_to_register()] == [path]
+
+
+def test_directory_that_could_not_be_watched_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of root's watches may be in use for a while. Plugins in other directories do not wait for that."""
+    add_watch, failed = inotify_c.inotify_add_watch, golang.Channel[bytes](10)
+
+    def none_left(fd: int, path: bytes, mask: int) -> inotify_c.WatchDescriptor:
+        if path == os.fsencode(world.directory):
+            return add_watch(fd, path, mask)
+        failed.try_send(path)
+        ctypes.set_errno(errno.ENOSPC)
+        return inotify_c.WatchDescriptor(-1)
+
+    monkeypatch.setattr(plugin_watcher, "WATCH_RETRY_PERIOD", 0.01)
+    monkeypatch.setattr(inotify_c, "inotify_add_watch", none_left)
+    for name in "abc":
+        (world.directory / name).mkdir(parents=True)
+        world.bind(f"{name}/early.sock")
+    world.watcher.start(world.ctx)
+    (world.directory / "d").mkdir()
+    world.expect("a/early.sock", "b/early.sock", "c/early.sock")
+    assert failed.recv(DEADLINE)[1]
+    monkeypatch.setattr(inotify_c, "inotify_add_watch", add_watch)
+    for name in "abcd":
+        world.bind(f"{name}/late.sock")
+    (world.directory / "a/early.sock").unlink()
+    world.expect("b/early.sock", "c/early.sock", *(f"{name}/late.sock" for name in "abcd"))
 
 
 def test_directory_that_cannot_be_made(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pkg import klog, mount_utils
 from pkg.api.core import v1
-from pkg.util import filesystem, removeall
+from pkg.util import filesystem
 from pkg.volume import util as volumeutil
 from pkg.volume.iscsi import iscsi
 from pkg.volume.plugins import Spec
@@ -75,17 +75,13 @@ class ISCSIDetacher:
 
     def unmount_device(self, device_mount_path: str) -> None:
         """Raises OSError."""
-        detach(device_mount_path, self._plugin.manager.detach_disk, self._plugin.host.get_mounter())
+        detach(device_mount_path, self._plugin.manager.detach_disk)
 
 
-def detach(path: str, detach_disk: Callable[[str], None], mounter: mount_utils.Interface) -> None:
-    """Detach the disk and remove its directory, never across a mount. Raises OSError."""
+def detach(path: str, detach_disk: Callable[[str], None]) -> None:
+    """Detach the disk, whose directory is removed with it. Raises OSError."""
     try:
         detach_disk(path)
     except (OSError, ValueError) as err:
         raise OSError(f"iscsi: failed to detach disk: {path}\nError: {err}") from err
-    klog.v(4).info_s("iscsi: unmounted, deleting the directory", path=path)
-    try:
-        removeall.remove_all_one_filesystem(mounter, path)
-    except OSError as err:
-        raise OSError(f"iscsi: failed to delete the directory: {path}\nError: {err}") from err
+    klog.v(4).info_s("iscsi: detached the disk", path=path)

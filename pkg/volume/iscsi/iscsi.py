@@ -267,8 +267,7 @@ class ISCSIDiskUnmapper(ISCSIBlockVolume, metrics_nil.MetricsNil):
     """Logs out of the target when its last disk is unmapped."""
 
     def tear_down_device(self, map_path: str, device_path: str) -> None:
-        plugin = self._disk.plugin
-        attacher.detach(map_path, plugin.manager.detach_block_iscsi_disk, plugin.host.get_mounter())
+        attacher.detach(map_path, self._disk.plugin.manager.detach_block_iscsi_disk)
 
     def unmap_pod_device(self) -> None: ...
 

@@ -11,9 +11,11 @@ from framework import faulty_call
 from framework.client_calls import Call
 from framework.faulty_call import FaultyCall, Kind
 
+from pkg import mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import FakeClientset
+from pkg.util import removeall
 from pkg.util.exec import Executor
 from pkg.util.testing import FakeExec, exit_status
 from pkg.volume import DeviceMounterArgs, MounterArgs, Spec
@@ -321,6 +323,40 @@ def test_session_stays_while_another_disk_uses_it_over_portals_in_another_order(
     assert target.words("iscsiadm") == []
     plugin.new_detacher().unmount_device(global_path(host, f"iface-default/{second}-{IQN}-lun-4"))
     assert len(target.words("iscsiadm")) == 4
+
+
+def test_disk_of_two_volumes_stays_until_both_are_detached(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one of them has mounted would be gone with the disk."""
+    deleted: list[str] = []
+    monkeypatch.setattr(target, "find_devices_for_iscsi_lun", lambda iqn, lun: ["sda", "sdb"])
+    monkeypatch.setattr(iscsi_util, "delete_device", deleted.append)
+    portals = ("10.0.0.1:3260", "10.0.0.2:3260")
+    for portal in portals:
+        plugin.new_attacher().wait_for_attach(persistent(target_portal=portal), "", POD, 60.0)
+    first, second = (global_path(host, f"iface-default/{portal}-{IQN}-lun-3") for portal in portals)
+    plugin.new_detacher().unmount_device(first)
+    assert deleted == [] and not os.path.exists(first)
+    plugin.new_detacher().unmount_device(second)
+    assert deleted == ["sda", "sdb"]
+
+
+def test_disk_that_is_detached_counts_until_its_directory_is_gone(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise nobody logs out when two disks of a target are detached at the same time."""
+    locked: list[bool] = []
+    remove = removeall.remove_all_one_filesystem
+
+    def see_lock(mounter: mount_utils.Interface, path: str) -> None:
+        locked.append(IQN in plugin.target_locks.held())
+        remove(mounter, path)
+
+    monkeypatch.setattr(removeall, "remove_all_one_filesystem", see_lock)
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    plugin.new_detacher().unmount_device(global_path(host))
+    assert locked == [True] and not plugin.target_locks.held()
 
 
 def test_disk_of_another_target_keeps_no_session(

@@ -9,14 +9,14 @@ import glob
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.runtime import codec
-from pkg.util import atomicfile, filesystem
+from pkg.util import atomicfile, filesystem, removeall
 from pkg.util import exec as utilexec
 from pkg.volume.iscsi import iscsi
 from pkg.volume.util import types as volumetypes
@@ -215,12 +215,7 @@ class ISCSIUtil:
             return
         if is_mounted:
             mounter.unmount(mount_path)
-        disk = self._load(mount_path)
-        try:
-            self.delete_devices(disk)
-        except OSError as err:
-            klog.warning_s("iscsi detach disk: failed to delete devices", err=err)
-        self._log_out_of_all(disk)
+        self._detach(mount_path, self._try_to_delete_devices)
 
     def detach_block_iscsi_disk(self, map_path: str) -> None:
         # Raises when it cannot be told.
@@ -229,7 +224,7 @@ class ISCSIUtil:
             return
         # DIVERGES: Go looks for the device first, over the first portal, and never logs out when it is not there: when
         # another portal had to be used, when that one has an address of IPv6, or when the target is gone.
-        self._log_out_of_all(self._load(map_path))
+        self._detach(map_path)
 
     def _load(self, path: str) -> ISCSIDisk:
         """The disk of the directory, from its file or, if that is gone or broken, from its name.
@@ -251,11 +246,31 @@ class ISCSIUtil:
             )
         return disk
 
-    def _log_out_of_all(self, disk: ISCSIDisk) -> None:
+    def _detach(self, path: str, delete_devices: Callable[[ISCSIDisk], None] | None = None) -> None:
+        """Log out, unless another disk of the target uses the session, and remove the disk's directory.
+
+        DIVERGES: Go removes the directory when the target is no longer locked. Of two disks that are detached at the
+        same time each sees the directory of the other one, and nobody ever logs out.
+        """
+        disk = self._load(path)
         with self._plugin.target_locks.locked(disk.iqn):
-            # Another disk of the target goes over the same session.
+            if delete_devices is not None:
+                delete_devices(disk)
             if not is_session_busy(self._plugin.host, disk.iqn):
                 self.detach_iscsi_disk(disk)
+            removeall.remove_all_one_filesystem(self._plugin.host.get_mounter(), path)
+
+    def _try_to_delete_devices(self, disk: ISCSIDisk) -> None:
+        """Have the kernel forget the disk, unless another volume has it too.
+
+        DIVERGES: Go does so in any case. Two volumes that name different portals may have the same disk, and what one
+        has mounted would be gone when the other one is detached.
+        """
+        try:
+            if get_vol_count(self._plugin.host, disk.iqn, disk.lun) <= 1:
+                self.delete_devices(disk)
+        except OSError as err:
+            klog.warning_s("iscsi detach disk: failed to delete devices", err=err)
 
     def delete_devices(self, disk: ISCSIDisk) -> None:
         """Have the kernel forget the disk. Raises OSError."""
@@ -447,25 +462,30 @@ def parse_iscsiadm_show(output: str) -> dict[str, str]:
 def is_session_busy(host: VolumeHost, iqn: str) -> bool:
     """Whether more disks than one of the target are in use; yes when in doubt."""
     try:
-        mounted = get_vol_count(host.get_plugin_dir(_PLUGIN_NAME), iqn)
-        mapped = get_vol_count(host.get_volume_device_plugin_dir(_PLUGIN_NAME), iqn)
+        return get_vol_count(host, iqn) > 1
     except OSError as err:
         klog.error_s(err, "iscsi: could not determine volumes in use")
         return True
-    return mounted + mapped > 1
 
 
-def get_vol_count(directory: str, iqn: str) -> int:
-    """How many disks of the target have a directory. Raises OSError.
+def get_vol_count(host: VolumeHost, iqn: str, lun: str | None = None) -> int:
+    """How many directories there are of disks of the target, or of one of them, mounted or mapped. Raises OSError.
 
     DIVERGES: Go counts those whose first portal is the same, and logs out of all portals, one of which may be the first
     one of another disk that is in use. Go also takes the disks of a target for those of another one whose name begins
     alike.
     """
+    directories = (host.get_plugin_dir(_PLUGIN_NAME), host.get_volume_device_plugin_dir(_PLUGIN_NAME))
+    disks = (name.rpartition("-lun-") for directory in directories for name in _disks_in(directory))
+    return sum(target.endswith(f"-{iqn}") and lun in (None, number) for target, _, number in disks)
+
+
+def _disks_in(directory: str) -> Iterator[str]:
+    """The names of the directories of all disks. Raises OSError."""
     try:
         with os.scandir(directory) as entries:
             ifaces = [e.path for e in entries if e.is_dir(follow_symlinks=False) and e.name != "volumeDevices"]
     except FileNotFoundError:
-        return 0
-    names = (name for iface in ifaces for name in os.listdir(iface))
-    return sum(name.rpartition("-lun-")[0].endswith(f"-{iqn}") for name in names)
+        return
+    for iface in ifaces:
+        yield from os.listdir(iface)

@@ -6,7 +6,6 @@ Go: pkg/volume/csi/csi_client.go
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -324,20 +323,19 @@ def is_final_error(err: Exception) -> bool:
 
 
 class CSIClientGetter:
-    """The client of a driver that need not have registered yet. Thread-safe."""
+    """The client of a driver that need not have registered yet, and may come back on another socket. Thread-safe.
+
+    DIVERGES: Go keeps the first client. A volume that is in use has its figures asked for on the driver's old socket as
+    long as its pod lives.
+    """
 
     def __init__(self, csi_drivers: csi_drivers_store.DriversStore, driver_name: str) -> None:
         self.driver_name = driver_name
         self._csi_drivers = csi_drivers
-        self._lock = threading.Lock()  # guards csi_client
-        self.csi_client: CSIDriverClient | None = None
 
     def get(self) -> CSIDriverClient:
         """Raises ValueError as long as the driver has not registered."""
-        with self._lock:
-            if self.csi_client is None:
-                self.csi_client = new_csi_driver_client(self._csi_drivers, self.driver_name)
-            return self.csi_client
+        return new_csi_driver_client(self._csi_drivers, self.driver_name)
 
     def get_for(self, caller: str) -> CSIDriverClient:
         """As get, for an operation that is tried again: raises types.TransientOperationFailure, which names it."""

@@ -93,7 +93,8 @@ def test_client_is_looked_for_until_it_is_there(socket: str) -> None:
     with pytest.raises(ValueError, match="not found"):
         getter.get()
     store.set(TEST_DRIVER, Driver(socket, V1))
-    assert getter.get() is getter.get()
+    with serve(FakeNode(), socket):
+        getter.get().node_unstage_volume(CTX, "vol", "/path")
 
 
 @pytest.mark.parametrize("topology", [{}, {"zone": "a", "rack": "1"}], ids=["no topology", "topology"])
@@ -417,6 +418,17 @@ def test_get_metrics(socket: str) -> None:
         with pytest.raises(metrics_errors.MetricsError, match=f"not supported for {TEST_DRIVER} volumes") as raised:
             metrics.get_metrics()
         assert metrics_errors.is_not_supported(raised.value)
+
+
+def test_metrics_of_a_driver_that_comes_back_on_another_socket(socket: str) -> None:
+    """Who asks keeps the volume's mounter as long as the pod lives."""
+    node, store = FakeNode("GET_VOLUME_STATS"), DriversStore()
+    node.stats = STATS
+    metrics = csi_metrics.MetricsCSI("vol", "/path", csi_client.CSIClientGetter(store, TEST_DRIVER))
+    for path in (socket, f"{socket}.new"):
+        store.set(TEST_DRIVER, Driver(path, V1))
+        with serve(node, path):
+            assert metrics.get_metrics().capacity == resource.new_quantity(3)
 
 
 def test_calls_are_counted(socket: str) -> None:

@@ -284,7 +284,13 @@ class LocalVolumeMounter(LocalVolume):
             mount_utils.clean_after_failed_mount(directory, mounter)
             raise
         if not self._read_only and not refs:
-            self._change_ownership(directory, args)
+            try:
+                self._change_ownership(directory, args)
+            except Exception:
+                # DIVERGES: Go leaves the mount, and the next attempt takes what is mounted for a volume that is whole:
+                # the pod gets one that its group may not write to.
+                mount_utils.clean_after_failed_mount(directory, mounter)
+                raise
 
     def _other_pods(self, mounter: mount_utils.Interface, fs_group: int | None) -> list[str]:
         """Where the volume is mounted already; with a group, in pods only, which are warned of another group."""

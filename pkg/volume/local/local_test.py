@@ -96,6 +96,27 @@ def test_failed_bind_leaves_no_directory(host: FakeVolumeHost, plugin: local.Loc
     assert not os.path.exists(mounter.get_path())
 
 
+def test_change_of_ownership_that_fails_is_done_again(
+    host: FakeVolumeHost, plugin: local.LocalVolumePlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[Exception] = [OSError("too many open files"), MemoryError()]
+    changed: list[str] = []
+
+    def change(mounter: local.LocalVolumeMounter, directory: str, args: MounterArgs) -> None:
+        if failures:
+            raise failures.pop(0)
+        changed.append(directory)
+
+    monkeypatch.setattr(local.LocalVolumeMounter, "_change_ownership", change)
+    mounter = plugin.new_mounter(volume(f"{host.root}/data"), pod("a"))
+    for failure in list(failures):
+        with pytest.raises(type(failure)):
+            mounter.set_up(MounterArgs(fs_group=1234))
+        assert host.mounter.list() == [] and not os.path.exists(mounter.get_path())
+    mounter.set_up(MounterArgs(fs_group=1234))
+    assert changed == [mounter.get_path()]
+
+
 def test_second_group_is_warned(
     host: FakeVolumeHost, plugin: local.LocalVolumePlugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,12 +15,13 @@ from watchdog.observers import inotify_c
 
 from kubelet.apis.pluginregistration import v1 as registration
 from kubelet.pluginmanager import PluginManager, cache, metrics
+from kubelet.pluginmanager.operationexecutor.operation_generator import OperationGenerator
 from kubelet.pluginmanager.pluginwatcher import plugin_watcher
 from kubelet.pluginmanager.testing import DEADLINE, ExamplePlugin, FakePluginHandler
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.component_base.metrics import legacyregistry
-from pkg.golang.testing import out_of_threads
+from pkg.golang.testing import out_of_threads, out_of_threads_here
 
 VERSIONS = "v1beta1 v1beta2"
 # More seconds than any pause after a failure has.
@@ -84,6 +85,19 @@ def test_plugin_manager(world: World, depth: int) -> None:
     world.handler.expect(f"validate example {path}", f"register example {path} {VERSIONS}")
     plugin.stop()
     world.handler.expect(f"deregister example {path}")
+
+
+def test_plugin_is_registered_without_threads_of_the_library(world: World) -> None:
+    """A call for which gRPC has none keeps its connection from being closed: the registration would never end."""
+    world.sock_dir.mkdir()
+    plugin = world.plugin("example")
+    handlers: dict[str, cache.PluginHandler] = {registration.DEVICE_PLUGIN: world.handler}
+    register = OperationGenerator().generate_register_plugin_func(
+        world.ctx, str(plugin.socket_path), "uuid", handlers, cache.ActualStateOfWorld()
+    )
+    with out_of_threads_here():
+        register()
+    assert plugin.expect_status().plugin_registered
 
 
 def test_plugin_that_was_there_before_the_start_serves_elsewhere(world: World) -> None:

@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 import grpc.experimental
+
+from pkg import golang
+from pkg.util import grpcstatus
 
 # The option of a channel whose streams of responses are read by the thread that asks.
 READ_BY_CALLER = (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1)
@@ -62,6 +65,40 @@ def watch(conn: grpc.Channel, changed: Callable[[bool], None]) -> None:
 def _of(conn: grpc.Channel) -> Any:
     """What asks and waits without a thread of its own."""
     return conn._channel  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def started(
+    ctx: golang.Context,
+    method: grpc.UnaryStreamMultiCallable[Any, bytes],
+    request: Any,
+    timeout: float | None = None,
+    wait_for_ready: bool | None = None,
+) -> Iterator[Any]:
+    """Call on a channel with READ_BY_CALLER; the call is cancelled with ctx, and ends with the block.
+
+    Who has the call iterates over its responses, as bytes: gRPC never ends a call whose response it could not decode.
+    Raises grpcstatus.StatusError when the channel is closed.
+    """
+    try:
+        call = method(request, timeout=timeout, wait_for_ready=wait_for_ready)
+    except ValueError as err:
+        raise grpcstatus.client_conn_closing() from err
+    stop = golang.after_func(ctx, lambda: cancel(call, str(ctx.err())))
+    try:
+        yield call
+    finally:
+        stop()
+        end(call)
+
+
+def response(call: Any) -> bytes:
+    """The one response of such a call. Raises grpc.RpcError, and EOFError when the server sent none."""
+    found: bytes | None = next(call, None)
+    next(call, None)  # the status that follows the response
+    if found is None:
+        raise EOFError("the server sent no response")
+    return found
 
 
 def cancel(call: Any, reason: str) -> None:

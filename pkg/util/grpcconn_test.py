@@ -74,3 +74,63 @@ def test_connection_that_is_watched_until_it_is_closed(conn: grpc.Channel, serve
 def _wait_for(told: golang.Channel[bool], connected: bool) -> None:
     while (news := told.recv(_DEADLINE)) != (connected, True):
         assert news == (not connected, True)
+
+
+class _Silent(grpc.GenericRpcHandler):
+    """Answers nothing, and ends a call at once or with its client."""
+
+    def __init__(self) -> None:
+        self.hangs = True
+        self.asked, self.ended = threading.Event(), threading.Event()
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        return grpc.unary_stream_rpc_method_handler(self._answer)
+
+    def _answer(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        context.add_callback(self.ended.set)
+        self.asked.set()
+        if self.hangs:
+            self.ended.wait(_DEADLINE)
+        return iter(())
+
+
+@pytest.fixture
+def silent(server: grpc.Server) -> _Silent:
+    silent = _Silent()
+    server.add_generic_rpc_handlers((silent,))
+    return silent
+
+
+@pytest.fixture
+def method(tmp_path: Path) -> Iterator[grpc.UnaryStreamMultiCallable[bytes, bytes]]:
+    with grpc.insecure_channel(f"unix:{tmp_path}/s.sock", [grpcconn.READ_BY_CALLER]) as conn:
+        yield conn.unary_stream("/s/Method")
+
+
+def test_call_that_is_cancelled(silent: _Silent, method: grpc.UnaryStreamMultiCallable[bytes, bytes]) -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+
+    def cancel_once_asked() -> None:
+        silent.asked.wait(_DEADLINE)
+        cancel()
+
+    thread = golang.go(cancel_once_asked, name="cancel")
+    with grpcconn.started(ctx, method, b"") as call, pytest.raises(grpc.RpcError) as raised:
+        grpcconn.response(call)
+    assert isinstance(raised.value, grpc.Call) and raised.value.code() is grpc.StatusCode.CANCELLED
+    thread.join(_DEADLINE)
+
+
+def test_call_that_is_left_is_ended(silent: _Silent, method: grpc.UnaryStreamMultiCallable[bytes, bytes]) -> None:
+    with grpcconn.started(golang.background(), method, b""):
+        assert silent.asked.wait(_DEADLINE)
+    assert silent.ended.wait(_DEADLINE)
+
+
+def test_call_without_a_response(silent: _Silent, method: grpc.UnaryStreamMultiCallable[bytes, bytes]) -> None:
+    silent.hangs = False
+    with (
+        grpcconn.started(golang.background(), method, b"") as call,
+        pytest.raises(EOFError, match="the server sent no response"),
+    ):
+        grpcconn.response(call)

@@ -6,14 +6,16 @@ Go: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from kubelet.apis.pluginregistration.v1 import api_pb2 as registerapi
 from kubelet.apis.pluginregistration.v1 import api_pb2_grpc
 from kubelet.pluginmanager import cache
 from pkg import golang, klog
+from pkg.util import grpcconn
 
 if TYPE_CHECKING:
     from kubelet.pluginmanager.operationexecutor.operation_executor import ActualStateOfWorldUpdater
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 DIAL_TIMEOUT_DURATION = 10.0
 NOTIFY_TIMEOUT_DURATION = 5.0
 GET_INFO_TIMEOUT_DURATION = 1.0
+
+_GET_INFO = "/pluginregistration.Registration/GetInfo"
 
 
 class RegisterPluginError(Exception):
@@ -47,7 +51,7 @@ class OperationGenerator:
         def register_plugin_func() -> None:
             with _dial(socket_path) as channel:
                 client = api_pb2_grpc.RegistrationStub(channel)
-                info = _get_info(ctx, client, socket_path)
+                info = _get_info(ctx, channel, socket_path)
                 handler = plugin_handlers.get(info.type)
                 if handler is None:
                     err = RegisterPluginError(
@@ -113,23 +117,23 @@ def _refuse(client: api_pb2_grpc.RegistrationStub, socket_path: str, err: Regist
         ) from failure
 
 
-def _get_info(ctx: golang.Context, client: api_pb2_grpc.RegistrationStub, socket_path: str) -> registerapi.PluginInfo:
+def _get_info(ctx: golang.Context, channel: grpc.Channel, socket_path: str) -> registerapi.PluginInfo:
     """What the plugin says it is; waits for one that does not listen yet.
 
     DIVERGES: Go has a time limit for connecting and another, of a second, for the answer.
     """
     timeout = DIAL_TIMEOUT_DURATION + GET_INFO_TIMEOUT_DURATION
-    call = client.GetInfo.future(registerapi.InfoRequest(), timeout=timeout, wait_for_ready=True)
-    stop = golang.after_func(ctx, call.cancel)
+    method: grpc.UnaryStreamMultiCallable[Any, bytes] = channel.unary_stream(
+        _GET_INFO, registerapi.InfoRequest.SerializeToString
+    )
     try:
-        return call.result()
-    except (grpc.RpcError, grpc.FutureCancelledError) as err:
-        reason = _text(err) if isinstance(err, grpc.RpcError) else ctx.err()
+        with grpcconn.started(ctx, method, registerapi.InfoRequest(), timeout, wait_for_ready=True) as call:
+            return registerapi.PluginInfo.FromString(grpcconn.response(call))
+    except (grpc.RpcError, DecodeError, EOFError) as err:
+        reason = ctx.err() or (_text(err) if isinstance(err, grpc.RpcError) else err)
         raise RegisterPluginError(
             f"failed to get plugin info using RPC GetInfo at socket {socket_path}, err: {reason}"
         ) from err
-    finally:
-        stop()
 
 
 def _register(
@@ -171,7 +175,7 @@ def _notify_plugin(client: api_pb2_grpc.RegistrationStub, registered: bool, err_
 
 def _dial(unix_socket_path: str) -> grpc.Channel:
     # No proxy of the environment, and no connection that was made to another socket at the same path.
-    options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
+    options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1), grpcconn.READ_BY_CALLER]
     return grpc.insecure_channel(f"unix:{unix_socket_path}", options=options)
 
 

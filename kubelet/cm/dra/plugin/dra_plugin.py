@@ -107,39 +107,26 @@ class DRAPlugin:
     ) -> Iterator[Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]]:
         """How the plugin's devices are, from now until ctx is cancelled or the plugin ends it."""
         klog.v(4).info_s("Starting WatchResources stream", driverName=self.driver_name, endpoint=self.endpoint)
-        with self._started(ctx, self._node_watch_resources, drahealthv1alpha1.NodeWatchResourcesRequest()) as call:
-            yield self._responses(ctx, call, drahealthv1alpha1.NodeWatchResourcesResponse)
+        request = drahealthv1alpha1.NodeWatchResourcesRequest()
+        with grpcconn.started(ctx, self._node_watch_resources, request) as call:
+            yield self._reports(ctx, call)
+
+    def _reports(self, ctx: golang.Context, call: Any) -> Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]:
+        with self._translated(ctx):
+            yield from map(drahealthv1alpha1.NodeWatchResourcesResponse.FromString, call)
 
     @contextmanager
-    def _started(
-        self,
-        ctx: golang.Context,
-        method: grpc.UnaryStreamMultiCallable[Message, bytes],
-        request: Message,
-        timeout: float | None = None,
-    ) -> Iterator[Any]:
-        """A call that is cancelled with ctx, and ends with the block."""
+    def _translated(self, ctx: golang.Context) -> Iterator[None]:
         try:
-            call = method(request, timeout=timeout)
-        except ValueError as err:
-            # The plugin was deregistered meanwhile.
-            raise grpcstatus.client_conn_closing() from err
-        stop = golang.after_func(ctx, lambda: grpcconn.cancel(call, str(ctx.err())))
-        try:
-            yield call
-        finally:
-            stop()
-            grpcconn.end(call)
-
-    def _responses(self, ctx: golang.Context, call: Any, response_type: type[T]) -> Iterator[T]:
-        try:
-            yield from map(response_type.FromString, call)
+            yield
         except grpc.RpcError as err:
             if isinstance(ctx.err(), golang.Canceled):
                 raise grpcstatus.StatusError(grpc.StatusCode.CANCELLED, str(ctx.err())) from err
             raise grpcstatus.from_call(err, self.endpoint) from err
         except DecodeError as err:
             raise grpcstatus.StatusError(grpc.StatusCode.INTERNAL, f"the response cannot be decoded: {err}") from err
+        except EOFError as err:
+            raise grpcstatus.StatusError(grpc.StatusCode.INTERNAL, str(err)) from err
 
     def close(self) -> None:
         """Cut the connection: calls in flight fail, and none is made any more."""
@@ -156,13 +143,8 @@ class DRAPlugin:
     def _invoke(self, ctx: golang.Context, method: _Method[T], request: Message) -> T:
         remaining = ctx.remaining()
         timeout = self._client_call_timeout if remaining is None else min(self._client_call_timeout, remaining)
-        with self._started(ctx, method.call, request, timeout) as call:
-            responses = self._responses(ctx, call, method.response_type)
-            response = next(responses, None)
-            next(responses, None)  # the status that follows the response
-        if response is None:
-            raise grpcstatus.StatusError(grpc.StatusCode.INTERNAL, "the plugin sent no response")
-        return response
+        with grpcconn.started(ctx, method.call, request, timeout) as call, self._translated(ctx):
+            return method.response_type.FromString(grpcconn.response(call))
 
 
 @contextmanager

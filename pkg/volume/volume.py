@@ -160,6 +160,8 @@ class DeviceMounterArgs:
 
     fs_group: int | None = None
     selinux_label: str = ""
+    # Found on disk after a restart: it may be mounted, whatever becomes of another attempt.
+    reconstructed_volume: bool = False
 
 
 class DeviceMounter(Protocol):

@@ -180,7 +180,9 @@ class CSIAttacher:
                 fs_group,
             )
         except Exception as err:
-            if volumetypes.is_operation_finished_error(err):
+            # DIVERGES: Go also removes what is known of a volume that was staged before the kubelet started. It is
+            # detached later without having been unstaged.
+            if volumetypes.is_operation_finished_error(err) and not args.reconstructed_volume:
                 klog.error_s(err, log("attacher.MountDevice failed"))
                 self._clean_up(device_mount_path)
             raise

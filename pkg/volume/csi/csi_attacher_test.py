@@ -301,3 +301,17 @@ def test_unmount_device_fails(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="UnmountDevice failed: rpc error: code = Internal desc = busy"):
             unmounter.unmount_device(str(path))
         assert (path.parent / "vol_data.json").exists()
+
+
+def test_volume_that_was_staged_before_a_restart_is_unstaged_although_staging_it_again_fails(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        world.attach()
+        path = str(tmp_path / "driver/hash/globalmount")
+        attacher = world.plugin.new_device_mounter()
+        attacher.mount_device(pv_spec(), "", path, DeviceMounterArgs())
+        world.node.errors = {"NodeStageVolume": (grpc.StatusCode.INTERNAL, "no")}
+        with pytest.raises(Exception, match="desc = no"):
+            attacher.mount_device(pv_spec(), "", path, DeviceMounterArgs(reconstructed_volume=True))
+        world.plugin.new_device_unmounter().unmount_device(path)
+        assert world.node.calls[-1] == "NodeUnstageVolume" and world.node.staged == {}
+        assert not (tmp_path / "driver/hash").exists()

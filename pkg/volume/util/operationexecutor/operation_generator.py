@@ -455,13 +455,20 @@ class OperationGenerator:
             path = mounter.get_device_mount_path(volume.volume_spec)
         if state.get_device_mount_state(volume.volume_name) is DeviceMountState.DEVICE_GLOBALLY_MOUNTED:
             return path
-        args = DeviceMounterArgs(fs_group=_fs_group(volume.pod)[0], selinux_label=volume.selinux_label)
+        args = DeviceMounterArgs(
+            fs_group=_fs_group(volume.pod)[0],
+            selinux_label=volume.selinux_label,
+            reconstructed_volume=state.is_volume_device_reconstructed(volume.volume_name)
+            and state.get_device_mount_state(volume.volume_name) is DeviceMountState.DEVICE_MOUNT_UNCERTAIN,
+        )
         with _failing(volume, "MountVolume.MountDevice failed"):
             try:
                 mounter.mount_device(volume.volume_spec, device_path, path, args)
             except Exception as err:
                 self.check_for_failed_mount(volume, err)
-                self.mark_device_error_state(volume, device_path, path, err, state)
+                plugin_dir = self._volume_plugin_mgr.host.get_plugin_dir(plugin.get_plugin_name())
+                outcome = self._uncertain_if_mounted(err, path, plugin_dir)
+                self.mark_device_error_state(volume, device_path, path, outcome, state)
                 raise
         done = volume.generate_msg_detailed("MountVolume.MountDevice succeeded", f'device mount path "{path}"')
         klog.info_s(done, pod=klog.kobj(volume.pod))
@@ -493,22 +500,29 @@ class OperationGenerator:
                 mounter.set_up(args)
             except Exception as err:
                 self.check_for_failed_mount(volume, err)
-                mounted = volumetypes.is_operation_finished_error(err) and self._is_mounted_for_pod(mounter)
-                # DIVERGES: Go believes the plugin, and nobody ever unmounts what a set-up that failed has left.
-                outcome = volumetypes.UncertainProgressError(str(err)) if mounted else err
+                outcome = self._uncertain_if_mounted(
+                    err, mounter.get_path(), self._volume_plugin_mgr.host.get_pods_dir()
+                )
                 self.mark_volume_error_state(volume, mark_opts, outcome, state)
                 raise
         done = volume.generate_msg_detailed("MountVolume.SetUp succeeded", "")
         klog.v(4 if is_remount else 1).info_s(done, pod=klog.kobj(volume.pod))
 
-    def _is_mounted_for_pod(self, mounter: Mounter) -> bool:
-        """Whether something is mounted at the volume's path, unless that is a path of the node."""
-        host = self._volume_plugin_mgr.host
+    def _uncertain_if_mounted(self, err: Exception, path: str, base: str) -> Exception:
+        """The error as it counts: nothing is over while something is mounted at the path, if that is below the base.
+
+        DIVERGES: Go believes the plugin, and nobody ever unmounts what a set-up that failed has left.
+        """
+        if volumetypes.is_operation_finished_error(err) and self._is_mounted_below(path, base):
+            return volumetypes.UncertainProgressError(str(err))
+        return err
+
+    def _is_mounted_below(self, path: str, base: str) -> bool:
+        """Whether something is mounted at the path, unless that is a path of the node."""
         try:
-            path = mount_utils.without_links_above(mounter.get_path())
-            pods_dir = os.path.realpath(host.get_pods_dir())
-            return mount_utils.path_within_base(path, pods_dir) and any(
-                point.path == path for point in host.get_mounter().list()
+            real = mount_utils.without_links_above(path)
+            return mount_utils.path_within_base(real, os.path.realpath(base)) and any(
+                point.path == real for point in self._volume_plugin_mgr.host.get_mounter().list()
             )
         except OSError as err:
             klog.error_s(err, "Cannot tell whether a set-up that failed has left a mount")

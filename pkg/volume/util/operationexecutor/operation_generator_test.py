@@ -29,6 +29,7 @@ from pkg.volume.util.operationexecutor import (
 )
 from pkg.volume.util.operationexecutor.node_expander import NodeExpander, NodeResizeOperationOpts
 from pkg.volume.util.operationexecutor.testing import NAME, FakeActualStateOfWorld, FakePlugin
+from pkg.volume.volume import DeviceMounterArgs
 
 PENDING = v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_PENDING
 IN_PROGRESS = v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_IN_PROGRESS
@@ -287,6 +288,43 @@ def test_set_up_that_fails_and_leaves_a_mount_leaves_the_volume_uncertain(
     world.plugin.errors["set_up"] = OSError("no space left on device")
     assert world.mount(wanted()).detailed_err is not None
     assert world.state.volume_state is VolumeMountState.VOLUME_MOUNT_UNCERTAIN
+
+
+@pytest.mark.parametrize(
+    ("path", "after"),
+    [
+        ("plugins/fake/plugin/mounts/v", DeviceMountState.DEVICE_MOUNT_UNCERTAIN),
+        # As the directory of a local volume: whatever is mounted there is the node's.
+        ("disks/v", DeviceMountState.DEVICE_NOT_MOUNTED),
+    ],
+)
+@pytest.mark.parametrize("before", [DeviceMountState.DEVICE_NOT_MOUNTED, DeviceMountState.DEVICE_MOUNT_UNCERTAIN])
+def test_failed_mount_of_a_device_that_leaves_a_mount_leaves_the_device_uncertain(
+    world: World, before: DeviceMountState, path: str, after: DeviceMountState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{world.host.root}/{path}"
+    monkeypatch.setattr(world.plugin, "get_device_mount_path", lambda spec: path)
+    world.host.mounter.mount("/dev/fake", path, "ext4", [])
+    world.state.device_state = before
+    world.plugin.errors["mount_device"] = OSError("cannot write /etc/mtab")
+    assert world.mount(wanted()).detailed_err is not None
+    assert world.state.device_state is after
+
+
+@pytest.mark.parametrize("reconstructed", [False, True])
+@pytest.mark.parametrize("before", [DeviceMountState.DEVICE_NOT_MOUNTED, DeviceMountState.DEVICE_MOUNT_UNCERTAIN])
+def test_plugin_is_told_of_a_device_that_was_found_after_a_restart(
+    world: World, before: DeviceMountState, reconstructed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bool] = []
+
+    def mount_device(spec: Spec, device_path: str, device_mount_path: str, args: DeviceMounterArgs) -> None:
+        told.append(args.reconstructed_volume)
+
+    monkeypatch.setattr(world.plugin, "mount_device", mount_device)
+    world.state.device_state, world.state.reconstructed = before, reconstructed
+    world.mount(wanted())
+    assert told == [reconstructed and before is DeviceMountState.DEVICE_MOUNT_UNCERTAIN]
 
 
 def test_unmounting(world: World) -> None:

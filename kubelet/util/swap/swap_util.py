@@ -32,15 +32,19 @@ def is_swap_on(swaps: str = "/proc/swaps") -> bool:
 
 
 def is_tmpfs_noswap_option_supported(mounter: mount_utils.Interface, mount_path: str) -> bool:
-    """Whether tmpfs can be kept out of swap; found out once, on old kernels by trying it below mount_path."""
+    """Whether tmpfs can be kept out of swap; found out once, on old kernels by trying it below mount_path.
+
+    Not when in doubt, which is not remembered.
+    """
     global _tmpfs_noswap_option_supported
     with _lock:
         if _tmpfs_noswap_option_supported is None:
             _tmpfs_noswap_option_supported = _try_tmpfs_noswap_option(mounter, mount_path)
-        return _tmpfs_noswap_option_supported
+        return _tmpfs_noswap_option_supported is True
 
 
-def _try_tmpfs_noswap_option(mounter: mount_utils.Interface, mount_path: str) -> bool:
+def _try_tmpfs_noswap_option(mounter: mount_utils.Interface, mount_path: str) -> bool | None:
+    """None when it cannot be told: for a full disk, say, or descriptors that are short."""
     if _running_in_user_ns():
         klog.info_s("Running under a user namespace - tmpfs noswap is not supported")
         return False
@@ -54,15 +58,16 @@ def _try_tmpfs_noswap_option(mounter: mount_utils.Interface, mount_path: str) ->
             mountPath=mount_path,
             error=err,
         )
-        return False
+        return None
     try:
         mounter.mount_sensitive_without_systemd("tmpfs", directory, "tmpfs", [TMPFS_NOSWAP_OPTION], [])
-        mounter.unmount(directory)
     except OSError as err:
         klog.info_s("error mounting tmpfs with the noswap option. Assuming not supported", error=err)
-        return False
+        # What has a number did not come from mount(8): it could not be run.
+        return False if err.errno is None else None
     finally:
-        os.rmdir(directory)
+        # DIVERGES: Go fails to remove what it could not unmount. Here no volume has to fail for that.
+        mount_utils.clean_after_failed_mount(directory, mounter)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -43,6 +44,39 @@ def test_noswap(
     assert swap_util._try_tmpfs_noswap_option(mounter, str(tmp_path)) is supported
     assert bool(mounter.calls) is mounted and mounter.list() == []
     assert os.listdir(tmp_path) == []
+
+
+def test_accident_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swap_util, "_kernel_version", lambda: (5, 15))
+    monkeypatch.setattr(swap_util, "_running_in_user_ns", lambda: False)
+    monkeypatch.setattr(swap_util, "_tmpfs_noswap_option_supported", None)
+    mounter = FakeMounter()
+
+    def no_descriptor(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    assert not swap_util.is_tmpfs_noswap_option_supported(mounter, str(tmp_path / "none"))
+    with monkeypatch.context() as patch:
+        patch.setattr(mounter, "mount_sensitive", no_descriptor)
+        assert not swap_util.is_tmpfs_noswap_option_supported(mounter, str(tmp_path))
+    assert swap_util.is_tmpfs_noswap_option_supported(mounter, str(tmp_path))
+
+
+def test_mount_that_cannot_be_undone_is_left_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swap_util, "_kernel_version", lambda: (5, 15))
+    monkeypatch.setattr(swap_util, "_running_in_user_ns", lambda: False)
+    monkeypatch.setattr(swap_util, "_tmpfs_noswap_option_supported", None)
+    mounter = FakeMounter()
+
+    def busy(target: str) -> None:
+        # As the kernel has it with what is mounted.
+        (tmp_path / target / "busy").touch()
+        raise OSError("target is busy")
+
+    monkeypatch.setattr(mounter, "unmount", busy)
+    for _ in range(2):
+        assert swap_util.is_tmpfs_noswap_option_supported(mounter, str(tmp_path))
+    assert len(mounter.list()) == 1
 
 
 def test_this_kernel() -> None:

@@ -16,6 +16,7 @@ from pkg.util import filesystem
 from pkg.volume import util as volumeutil
 from pkg.volume.iscsi import iscsi
 from pkg.volume.plugins import Spec
+from pkg.volume.util import types as volumetypes
 from pkg.volume.volume import DeviceMounterArgs
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class ISCSIAttacher:
         return self._plugin.manager.make_global_pd_name(iscsi.create_iscsi_disk(spec, "", self._plugin, {}))
 
     def mount_device(self, spec: Spec, device_path: str, device_mount_path: str, args: DeviceMounterArgs) -> None:
-        """Raises MountError, OSError."""
+        """Raises MountError, OSError, and UncertainProgressError when the disk was attached and has to be detached."""
         mounter = self._plugin.host.get_mounter()
         try:
             if not mounter.is_likely_not_mount_point(device_mount_path):
@@ -59,9 +60,13 @@ class ISCSIAttacher:
         safe = mount_utils.SafeFormatAndMount(mounter, self._plugin.exec)
         try:
             safe.format_and_mount(device_path, device_mount_path, source.fs_type, options)
-        except OSError:
+        except Exception as err:
             with contextlib.suppress(OSError):
                 os.rmdir(device_mount_path)
+            if os.path.lexists(device_mount_path):
+                # DIVERGES: Go says that it is over. Nobody ever logs out, not even when other disks of the target are
+                # detached, for this one counts as one that uses the session.
+                raise volumetypes.UncertainProgressError(str(err) or type(err).__name__) from err
             raise
 
 

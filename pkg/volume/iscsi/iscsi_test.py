@@ -34,6 +34,7 @@ class Target:
         self.exec = FakeExec(self._answer)
         self.hosts: dict[str, int] = {}
         self.fails: dict[str, int] = {}
+        self.file_system = ""
         self.show = "# BEGIN RECORD\niface.iscsi_ifacename = default\niface.transport_name = tcp\niface.mtu = <empty>\n"
 
     def _answer(self, command: list[str]) -> bytes:
@@ -45,7 +46,9 @@ class Target:
         if "show" in command:
             return self.show.encode()
         if command[0] == "blkid":
-            raise exit_status(2)
+            if not self.file_system:
+                raise exit_status(2)
+            return f"TYPE={self.file_system}\n".encode()
         return b""
 
     def words(self, command: str) -> list[str]:
@@ -466,6 +469,19 @@ def test_failed_mount_of_the_device_leaves_no_directory(host: FakeVolumeHost, pl
     with pytest.raises(OSError, match=r"^no$"):
         plugin.new_device_mounter().mount_device(persistent(), "/dev/x", global_path(host), DeviceMounterArgs())
     assert not os.path.exists(global_path(host))
+
+
+def test_disk_that_cannot_be_mounted_is_detached_in_the_end(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
+) -> None:
+    """The volume manager has a device unmounted that it is not certain of."""
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    target.fails["fsck"] = 4
+    target.file_system = "ext4"
+    with pytest.raises(UncertainProgressError, match="'fsck' found errors"):
+        plugin.new_device_mounter().mount_device(persistent(), "/dev/x", global_path(host), DeviceMounterArgs())
+    plugin.new_detacher().unmount_device(global_path(host))
+    assert "--logout" in " ".join(target.words("iscsiadm")) and not os.path.exists(global_path(host))
 
 
 def test_block_volume(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target) -> None:

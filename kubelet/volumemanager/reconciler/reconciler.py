@@ -27,13 +27,16 @@ class Reconciler(ReconstructMethods):
 
         DIVERGES: Go reconciles ten times a second.
         """
-        with contain("Failed to reconstruct volumes", ctx):
-            self.reconstruct_volumes()
+        reconstructed = self._try_to_reconstruct(ctx)
+        tried = _CLOCK.monotonic()
         klog.info_s("Reconciler: start to sync state")
         update: golang.Thread | None = None
         while ctx.err() is None:
             began = _CLOCK.monotonic()
-            if update is None:
+            if not reconstructed and began - tried >= RESYNC_PERIOD:
+                reconstructed = self._try_to_reconstruct(ctx)
+                tried = _CLOCK.monotonic()
+            if not self._devices_are_known() and (update is None or not update.is_alive()):
                 # Without a thread for it, the next round tries again: until it has run, nothing is unmounted.
                 with contain("Failed to start learning from the node's status where devices are", ctx):
                     update = golang.go(self.update_reconstructed_from_node_status, ctx, name="volume-reconstruction")
@@ -46,6 +49,12 @@ class Reconciler(ReconstructMethods):
             golang.select(self._wake, ctx.done(), timeout=RESYNC_PERIOD if retry is None else min(retry, RESYNC_PERIOD))
         if update is not None:
             update.join()
+
+    def _try_to_reconstruct(self, ctx: golang.Context) -> bool:
+        """Whether nothing is left to be found out."""
+        with contain("Failed to reconstruct volumes", ctx):
+            return self.reconstruct_volumes()
+        return False
 
     def wake(self) -> None:
         """Reconcile now."""

@@ -91,6 +91,8 @@ class ReconcilerCommon:
         self._pod_may_run_unwanted = pod_may_run_unwanted
         self._on_reconciled = on_reconciled or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
+        # Whether the last look at what is on disk missed nothing.
+        self._all_could_be_read = False
         # Found on disk, and nobody could tell what they are: unmounted once they are known to be unwanted.
         self._volumes_failed_reconstruction: list[PodVolume] = []
         # Those of them whose unmount has begun.

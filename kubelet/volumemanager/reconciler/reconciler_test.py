@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections import Counter
@@ -14,7 +15,7 @@ import pytest
 from kubelet.volumemanager import testing
 from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
 from kubelet.volumemanager.metrics import metrics as volumemetrics
-from kubelet.volumemanager.reconciler import Reconciler, reconciler_common
+from kubelet.volumemanager.reconciler import Reconciler, reconciler, reconciler_common
 from kubelet.volumemanager.reconciler.reconstruct_common import PodVolume, get_volumes_from_pod_dir
 from pkg import golang
 from pkg.api.core import v1
@@ -27,6 +28,7 @@ from pkg.volume import ReconstructedVolume, Spec, VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.testing import FakeVolumeHost
 from pkg.volume.util.operationexecutor import (
+    DeviceMountState,
     MarkVolumeOpts,
     OperationExecutor,
     OperationGenerator,
@@ -305,13 +307,62 @@ def test_directories_of_pods_are_read_by_name_alone(world: World, monkeypatch: p
     with monkeypatch.context() as patch:
         for name in ("stat", "lstat", "statvfs"):
             patch.setattr(os, name, stat)
-        volumes = get_volumes_from_pod_dir(str(pods))
-    assert volumes == [
+        volumes, could_be_read = get_volumes_from_pod_dir(str(pods))
+    assert could_be_read and volumes == [
         PodVolume("b", "pv", str(paths[1]), testing.FAKE_PLUGIN_NAME, v1.PERSISTENT_VOLUME_BLOCK),
         PodVolume("u", "pv", str(paths[0]), testing.FAKE_PLUGIN_NAME, v1.PERSISTENT_VOLUME_FILESYSTEM),
     ]
     with pytest.raises(FileNotFoundError):
         get_volumes_from_pod_dir(str(world.root / "nothing"))
+
+
+def unreadable(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
+    """Let the disk have a fault where these directories are."""
+
+    def listdir(path: str) -> list[str]:
+        if Path(path) in paths:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return original(path)
+
+    original = os.listdir
+    monkeypatch.setattr(os, "listdir", listdir)
+
+
+def test_directory_that_could_not_be_read_is_read_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = {uid: left_behind(world, uid) for uid in "abcd"}
+    with monkeypatch.context() as patch:
+        unreadable(patch, paths["a"].parent.parent, paths["b"].parent)
+        assert not world.reconciler.reconstruct_volumes()
+    assert [uid for uid in paths if world.actual.is_volume_reconstructed(PV, uid)] == ["c", "d"]
+    world.want("c")
+    world.report()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.rounds(2)
+    assert [call for call in world.plugin.calls if call[0] == "tear_down"] == [("tear_down", "pv", "d")]
+    (before,) = world.actual.get_attached_volumes()
+    assert before.device_mount_state is DeviceMountState.DEVICE_GLOBALLY_MOUNTED
+    assert world.reconciler.reconstruct_volumes()
+    assert world.actual.get_attached_volumes() == [before]
+    world.rounds(2)
+    assert {call for call in world.plugin.calls if call[0] == "tear_down"} == {
+        ("tear_down", "pv", uid) for uid in "abd"
+    }
+
+
+def test_reconstruction_that_failed_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler, "RESYNC_PERIOD", 0.01)
+    left_behind(world)
+    tried: golang.Channel[None] = golang.Channel(100)
+    with monkeypatch.context() as patch:
+        unreadable(patch, world.root / "pods/u/volumes")
+        patch.setattr(world.plugin, "list_staged_volumes", lambda: tried.try_send(None) and [], raising=False)
+        patch.setattr(world.plugin, "list_published_devices", list, raising=False)
+        thread = golang.go(world.reconciler.run, world.ctx, name="reconciler-test")
+        assert tried.recv(30)[1] and tried.recv(30)[1]
+    assert world.ended.recv(30)[1] and world.ended.recv(30)[1]
+    world.cancel()
+    thread.join()
+    assert world.names() == ["tear_down", "unmount_device"]
 
 
 def test_reconstructed_volume_is_uncertain_until_the_node_has_told(world: World) -> None:

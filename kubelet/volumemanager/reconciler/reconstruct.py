@@ -18,7 +18,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.volume.util.nestedpendingoperations import EMPTY_NODE_NAME
-from pkg.volume.util.operationexecutor import MarkVolumeOpts, MountedVolume, VolumeMountState
+from pkg.volume.util.operationexecutor import DeviceMountState, MarkVolumeOpts, MountedVolume, VolumeMountState
 
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
@@ -33,26 +33,29 @@ class ReconstructMethods(ReconstructCommonMethods):
 
     def _ready_to_unmount(self) -> bool:
         """Whether all that is wanted is known, and where the devices are of all that is there."""
-        with self._lock:
-            devices_known = not self._volumes_need_update_from_node_status
-        return devices_known and self._populator_has_added_pods()
+        return self._devices_are_known() and self._populator_has_added_pods()
 
-    def reconstruct_volumes(self) -> None:
+    def _devices_are_known(self) -> bool:
+        with self._lock:
+            return not self._volumes_need_update_from_node_status
+
+    def reconstruct_volumes(self) -> bool:
         """Fill the actual state, as uncertain, from the directories of pods' volumes. Nothing below them is touched.
 
-        What cannot be told from its directory is kept until it is known whether a pod wants it.
+        What cannot be told from its directory is kept until it is known whether a pod wants it. What is known already
+        stays as it is. Whether everything could be read; if not, call it again later.
+        DIVERGES: Go tries once. What it cannot read then stays mounted, and is never unmounted.
         """
-        try:
-            pod_volumes = get_volumes_from_pod_dir(self._kubelet_pods_dir)
-        except OSError as err:
-            klog.error_s(err, "Cannot get volumes from disk, skip sync states for volume reconstruction")
-            return
+        self._all_could_be_read = True
+        pod_volumes = self._get_volumes_from_pod_dir()
         pod_volumes += self._get_published_devices(pod_volumes)
         reconstructed_volumes: dict[str, GlobalVolumeInfo] = {}
         for volume in pod_volumes:
             ref = {"podName": volume.pod_name, "volumeSpecName": volume.volume_spec_name}
             if self._actual_state_of_world.volume_exists_with_spec_name(volume.pod_name, volume.volume_spec_name):
                 klog.v(4).info_s("Volume exists in actual state, skip cleaning up mounts", **ref)
+                continue
+            if volume in self._volumes_failed_reconstruction:
                 continue
             try:
                 reconstructed = self._reconstruct_volume(volume)
@@ -68,21 +71,33 @@ class ReconstructMethods(ReconstructCommonMethods):
             info.add_pod_volume(reconstructed)
         for info in self._get_staged_volumes():
             reconstructed_volumes.setdefault(info.volume_name, info)
-        self._update_states(reconstructed_volumes)
+        known = {volume.volume_name for volume in self._actual_state_of_world.get_attached_volumes()}
+        self._update_states(reconstructed_volumes, known)
         with self._lock:
             # Others are not attached, and have no device.
-            self._volumes_need_update_from_node_status = [
-                name for name, info in reconstructed_volumes.items() if info.has_device()
+            self._volumes_need_update_from_node_status += [
+                name for name, info in reconstructed_volumes.items() if info.has_device() and name not in known
             ]
-        klog.v(2).info_s("Volume reconstruction finished")
+        klog.v(2).info_s("Volume reconstruction finished", allCouldBeRead=self._all_could_be_read)
+        return self._all_could_be_read
 
-    def _update_states(self, reconstructed_volumes: dict[str, GlobalVolumeInfo]) -> None:
+    def _get_volumes_from_pod_dir(self) -> list[PodVolume]:
+        try:
+            volumes, all_could_be_read = get_volumes_from_pod_dir(self._kubelet_pods_dir)
+        except OSError as err:
+            klog.error_s(err, "Cannot get volumes from disk, skip sync states for volume reconstruction")
+            volumes, all_could_be_read = [], False
+        self._all_could_be_read &= all_could_be_read
+        return volumes
+
+    def _update_states(self, reconstructed_volumes: dict[str, GlobalVolumeInfo], known: set[str]) -> None:
         for info in reconstructed_volumes.values():
             message = "Could not add volume information to actual state of world"
             with contain(message, golang.background(), volumeName=info.volume_name):
-                self._actual_state_of_world.add_attach_uncertain_reconstructed_volume(
-                    info.volume_name, info.volume_spec, self._node_name, info.device_path
-                )
+                if info.volume_name not in known:
+                    self._actual_state_of_world.add_attach_uncertain_reconstructed_volume(
+                        info.volume_name, info.volume_spec, self._node_name, info.device_path
+                    )
                 context = self._mark_pod_volumes(info)
                 if info.has_device():
                     self._mark_device(info, context)
@@ -114,6 +129,9 @@ class ReconstructMethods(ReconstructCommonMethods):
         return context
 
     def _mark_device(self, info: GlobalVolumeInfo, selinux_mount_context: str) -> None:
+        state = self._actual_state_of_world.get_device_mount_state(info.volume_name)
+        if state is not DeviceMountState.DEVICE_NOT_MOUNTED:
+            return
         try:
             path = get_device_mount_path(info)
         except Exception as err:
@@ -206,7 +224,9 @@ class ReconstructMethods(ReconstructCommonMethods):
                 self._update_from_node(names, node)
             klog.v(2).info_s("DevicePaths of reconstructed volumes updated")
         with self._lock:
-            self._volumes_need_update_from_node_status = []
+            self._volumes_need_update_from_node_status = [
+                name for name in self._volumes_need_update_from_node_status if name not in names
+            ]
         self._wake.try_send(None)
 
     def _get_node(self, ctx: golang.Context, kube_client: kubernetes.Interface) -> v1.Node | None:

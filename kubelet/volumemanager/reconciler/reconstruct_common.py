@@ -6,6 +6,7 @@ Go: pkg/kubelet/volumemanager/reconciler/reconstruct_common.go
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kubelet import kubeletconfig
@@ -139,6 +140,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
             except Exception as err:
                 # Whatever the plugin raises, as in _get_staged_volumes.
                 klog.error_s(err, "Cannot get published devices from disk", pluginName=name)
+                self._all_could_be_read = False
                 continue
             for pod_name, spec_name in devices:
                 directory = kubeletconfig.DEFAULT_KUBELET_VOLUME_DEVICES_DIR_NAME
@@ -152,11 +154,16 @@ class ReconstructCommonMethods(ReconcilerCommon):
         volumes: list[GlobalVolumeInfo] = []
         for plugin in self._volume_plugin_mgr.find_remembering_plugins():
             name = plugin.get_plugin_name()
-            # Whatever the plugin raises, what pods' directories tell of must be found all the same.
-            with contain("Cannot get staged volumes from disk", golang.background(), pluginName=name):
-                for spec in plugin.list_staged_volumes():
-                    with contain("Cannot tell of staged volume", golang.background(), pluginName=name):
-                        volumes.append(self._staged_volume(plugin, spec))
+            try:
+                staged = plugin.list_staged_volumes()
+            except Exception as err:
+                # Whatever the plugin raises, what pods' directories tell of must be found all the same.
+                klog.error_s(err, "Cannot get staged volumes from disk", pluginName=name)
+                self._all_could_be_read = False
+                continue
+            for spec in staged:
+                with contain("Cannot tell of staged volume", golang.background(), pluginName=name):
+                    volumes.append(self._staged_volume(plugin, spec))
         return volumes
 
     def _staged_volume(self, plugin: RememberingVolumePlugin, spec: Spec) -> GlobalVolumeInfo:
@@ -247,37 +254,56 @@ def get_device_mount_path(info: GlobalVolumeInfo) -> str:
     raise ValueError("blockVolumeMapper or deviceMounter required")
 
 
-def get_volumes_from_pod_dir(pod_dir: str) -> list[PodVolume]:
-    """What is found below the directory of all pods, by name alone: a mount may hang. Raises OSError."""
+def get_volumes_from_pod_dir(pod_dir: str) -> tuple[list[PodVolume], bool]:
+    """What is found below the directory of all pods, by name alone: a mount may hang. And whether that is everything.
+
+    Raises OSError when the directory itself cannot be read.
+    """
     volumes: list[PodVolume] = []
+    could_be_read = True
     with os.scandir(pod_dir) as entries:
-        pod_names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        pod_names = sorted(entry.name for entry in entries if _may_be_directory(entry))
     for pod_name in pod_names:
         for mode, directory in (
             (v1.PERSISTENT_VOLUME_FILESYSTEM, kubeletconfig.DEFAULT_KUBELET_VOLUMES_DIR_NAME),
             (v1.PERSISTENT_VOLUME_BLOCK, kubeletconfig.DEFAULT_KUBELET_VOLUME_DEVICES_DIR_NAME),
         ):
-            volumes += _get_volumes(pod_name, mode, os.path.join(pod_dir, pod_name, directory))
-    for volume in volumes:
-        klog.v(4).info_s("Get volume from pod directory", path=pod_dir, volume=volume)
-    return volumes
+            try:
+                for volume in _get_volumes(pod_name, mode, os.path.join(pod_dir, pod_name, directory)):
+                    klog.v(4).info_s("Get volume from pod directory", path=pod_dir, volume=volume)
+                    volumes.append(volume)
+            except OSError as err:
+                klog.error_s(err, "Could not read the volumes of a pod", podName=pod_name)
+                could_be_read = False
+    return volumes, could_be_read
 
 
-def _get_volumes(pod_name: str, volume_mode: str, directory: str) -> list[PodVolume]:
+def _may_be_directory(entry: os.DirEntry[str]) -> bool:
     try:
-        plugin_names = sorted(os.listdir(directory))
+        return entry.is_dir(follow_symlinks=False)
     except OSError:
-        return []  # the pod has none of the mode
-    volumes: list[PodVolume] = []
-    for plugin_name in plugin_names:
+        return True  # what is wrong with it is seen when it is read
+
+
+def _get_volumes(pod_name: str, volume_mode: str, directory: str) -> Iterator[PodVolume]:
+    """Raises OSError for what is there and cannot be read, after the other volumes."""
+    failure: OSError | None = None
+    for plugin_name in _list(directory):
         plugin_path = os.path.join(directory, plugin_name)
         try:
-            volume_names = sorted(os.listdir(plugin_path))
+            volume_names = _list(plugin_path)
         except OSError as err:
-            klog.error_s(err, "Could not read volume plugin directory", volumePluginPath=plugin_path)
+            failure = err
             continue
-        volumes += [
-            PodVolume(pod_name, name, os.path.join(plugin_path, name), plugin_name.replace("~", "/"), volume_mode)
-            for name in volume_names
-        ]
-    return volumes
+        for name in volume_names:
+            yield PodVolume(pod_name, name, os.path.join(plugin_path, name), plugin_name.replace("~", "/"), volume_mode)
+    if failure is not None:
+        raise failure
+
+
+def _list(directory: str) -> list[str]:
+    """The names in the directory, none if there is no such directory. Raises OSError."""
+    try:
+        return sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return []

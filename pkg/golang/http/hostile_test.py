@@ -75,16 +75,11 @@ class Server:
 def serving(seconds: int = 0) -> Iterator[Server]:
     """`seconds`: of processor time that it may take, if not 0."""
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=limit if seconds else None,
-    )
+    # The limit is set from here: code between fork and exec would have gRPC's library, which other tests of this
+    # process load, begin its threads again in the child.
+    process = subprocess.Popen([sys.executable, "-c", SERVER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if seconds:
+        resource.prlimit(process.pid, resource.RLIMIT_CPU, (seconds, seconds))
     with process:
         try:
             yield Server(process)

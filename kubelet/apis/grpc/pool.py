@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 from concurrent import futures
 
+import grpc
+from grpc import _server
+
 from pkg import golang
 
 
@@ -25,3 +28,16 @@ def new_thread_pool(workers: int, name: str) -> futures.ThreadPoolExecutor:
         pool.shutdown(wait=False)
         raise golang.ThreadError(f"start {workers} threads {name!r} of a server: {err or 'out of memory'}") from err
     return pool
+
+
+def start(server: grpc.Server) -> None:
+    """Start a server. Raises golang.ThreadError when there is no thread for it, and then nothing of it is left."""
+    try:
+        server.start()
+    except (RuntimeError, MemoryError) as err:
+        state = server._state  # type: ignore[attr-defined]
+        # It listens already. `stop` would wait for the thread that is missing, whose work is done here.
+        _server._begin_shutdown_once(state)
+        if state.stage is _server._ServerStage.GRACE:
+            _server._serve(state)
+        raise golang.ThreadError(f"start the thread of a server: {err or 'out of memory'}") from err

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
+import grpc
 import pytest
 
 from kubelet.apis import grpc as apisgrpc
 from pkg import golang
+from pkg.golang.testing import out_of_threads_here
 
 
 def _threads() -> list[threading.Thread]:
@@ -44,3 +48,16 @@ def test_pool_that_finds_no_threads_leaves_none(monkeypatch: pytest.MonkeyPatch)
     for thread in started:
         thread.join(30)
     assert _threads() == []
+
+
+def test_server_that_finds_no_thread_leaves_nothing(tmp_path: Path) -> None:
+    """Its stop would wait for that thread for ever, and who waits for the stop could not try again."""
+    pool = apisgrpc.new_thread_pool(1, "test-pool")
+    server, path = grpc.server(pool), f"{tmp_path}/s.sock"
+    server.add_insecure_port(f"unix:{path}")
+    with out_of_threads_here(), pytest.raises(golang.ThreadError, match="start the thread of a server: can't start"):
+        apisgrpc.start(server)
+    assert server.stop(None).wait(30)
+    pool.shutdown()
+    with socket.socket(socket.AF_UNIX) as client, pytest.raises(OSError, match=r"No such file|refused"):
+        client.connect(path)

@@ -43,6 +43,6 @@ def listen_and_serve_pod_resources(ctx: golang.Context, endpoint: str, providers
 def _listen(server: grpc.Server, address: str) -> None:
     try:
         server.add_insecure_port(address)
-        server.start()
+        apisgrpc.start(server)
     except RuntimeError as err:
         raise OSError(str(err)) from err

@@ -71,7 +71,7 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         api_pb2_grpc.add_RegistrationServicer_to_server(self, server)
         try:
             server.add_insecure_port(f"unix:{self.socket_path}")
-            server.start()
+            apisgrpc.start(server)
         except RuntimeError as err:
             pool.shutdown(wait=False)
             raise OSError(f"listen unix {self.socket_path}: {err}") from err

@@ -454,6 +454,32 @@ def test_device_of_which_nobody_can_tell_whether_it_is_there_is_not_forgotten(
         plugin.manager.detach_block_iscsi_disk(str(tmp_path / ("a" * 300)))
 
 
+def test_file_of_a_disk_that_is_still_mounted_is_not_taken_for_its_settings(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = global_path(host)
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    for _ in range(2):
+        host.mounter.mount("/dev/sda", path, "ext4", [])
+    # As a pod writes it.
+    file = Path(path, "iscsi.json")
+    of_kubelet = file.read_text()
+    file.write_text(of_kubelet.replace(IQN, "iqn.2014-12.server:storage.of-others"))
+
+    def unmount(target: str) -> None:
+        host.mounter.mount_points.pop()
+        if not host.mounter.mount_points:
+            file.write_text(of_kubelet)
+
+    monkeypatch.setattr(host.mounter, "unmount", unmount)
+    target.exec.commands.clear()
+    with pytest.raises(OSError, match="is still mounted"):
+        plugin.new_detacher().unmount_device(path)
+    assert target.words("iscsiadm") == []
+    plugin.new_detacher().unmount_device(path)
+    assert all(IQN in call for call in target.words("iscsiadm")) and not os.path.exists(path)
+
+
 def test_failed_log_out_is_told_and_keeps_the_settings(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
 ) -> None:

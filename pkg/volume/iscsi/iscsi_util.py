@@ -215,6 +215,10 @@ class ISCSIUtil:
             return
         if is_mounted:
             mounter.unmount(mount_path)
+            if mounter.is_mount_point(mount_path):
+                # DIVERGES: Go takes a file of the disk, which a pod may have written, for what it wrote itself. Two
+                # volumes that name the portal with and without its port may mount one disk twice at the same place.
+                raise OSError(f"{mount_path} is still mounted after it was unmounted")
         self._detach(mount_path, self._try_to_delete_devices)
 
     def detach_block_iscsi_disk(self, map_path: str) -> None:

@@ -328,18 +328,18 @@ class CSIBlockMapper:
 
         Raises types.TransientOperationFailure without the driver, RuntimeError and OSError.
         """
-        client = self.csi_client_getter.get_for("blockMapper.TearDownDevice")
-        ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
-        try:
-            staging_path = self.get_staging_path()
-            # Raises when it cannot be told.
-            if Path(staging_path).exists():
+        staging_path = self.get_staging_path()
+        # Raises when it cannot be told.
+        if Path(staging_path).exists():
+            client = self.csi_client_getter.get_for("blockMapper.TearDownDevice")
+            ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
+            try:
                 self._unstage_volume_for_block(ctx, client, staging_path)
-            else:
-                what = f"stagingPath({staging_path}) has already been deleted, skip calling NodeUnstageVolume"
-                klog.v(4).info_s(log(f"blockMapper.TearDownDevice {what}"))
-        finally:
-            cancel()
+            finally:
+                cancel()
+        else:
+            what = f"stagingPath({staging_path}) has already been deleted, skip calling NodeUnstageVolume"
+            klog.v(4).info_s(log(f"blockMapper.TearDownDevice {what}"))
         self._try_cleanup()
 
     def _try_cleanup(self) -> None:

@@ -167,6 +167,7 @@ def test_without_the_driver_all_is_to_be_tried_again(tmp_path: Path) -> None:
     with TestPlugin(tmp_path, None, driver(attach_required=False)) as world:
         mapper = world.plugin.new_block_volume_mapper(spec(), POD)
         unmapper = world.plugin.new_block_volume_unmapper("test-pv", "pod-uid")
+        os.makedirs(mapper.get_staging_path())
         world.plugin.csi_drivers.clear()
         for call in (
             mapper.set_up_device,
@@ -228,3 +229,25 @@ def test_tear_down_fails(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match=r"unstageVolumeForBlock failed: .* desc = no"):
             unmapper.tear_down_device("", "")
         assert (devices(tmp_path) / "test-pv/data/vol_data.json").exists(), "for the next attempt"
+
+
+@pytest.mark.parametrize("capabilities", [["STAGE_UNSTAGE_VOLUME"], []], ids=["stages", "does not stage"])
+def test_device_is_torn_down_again_when_a_step_after_that_failed(tmp_path: Path, capabilities: list[str]) -> None:
+    with TestPlugin(tmp_path, FakeNode(*capabilities), driver(attach_required=False)) as world:
+        mapper = world.plugin.new_block_volume_mapper(spec(), POD)
+        mapper.set_up_device()
+        mapper.map_pod_device()
+        world.plugin.new_block_volume_unmapper("test-pv", "pod-uid").unmap_pod_device()
+        map_path = mapper.get_global_map_path(spec())
+        for _ in range(2):
+            world.plugin.new_block_volume_unmapper("test-pv", "").tear_down_device(map_path, "")
+        assert world.node.staged == {}
+        assert world.node.calls.count("NodeUnstageVolume") == len(capabilities)
+
+
+def test_device_without_data_that_may_be_staged_is_not_torn_down(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path, None, driver(attach_required=False)) as world:
+        world.plugin.new_block_volume_mapper(spec(), POD).set_up_device()
+        (devices(tmp_path) / "test-pv/data/vol_data.json").unlink()
+        with pytest.raises(FileNotFoundError, match="unmapper failed to load volume data file"):
+            world.plugin.new_block_volume_unmapper("test-pv", "")

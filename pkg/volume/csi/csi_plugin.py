@@ -484,16 +484,24 @@ class CSIPlugin(Expander):
         return mapper
 
     def new_block_volume_unmapper(self, name: str, pod_uid: str) -> CSIBlockMapper:
-        """Raises OSError or ValueError when the volume's data is not to be had."""
+        """For the device itself with a pod_uid of "". Raises OSError or ValueError when its data is not to be had."""
         klog.v(4).info_s(log(f"setting up block unmapper for [Spec={name}, podUID={pod_uid}]"))
         data_dir = csi_util.get_volume_device_data_dir(name, self.host)
         try:
             data = csi_util.load_volume_data(data_dir, VOL_DATA_FILE_NAME)
         except (OSError, ValueError) as err:
-            raise type(err)(log(f"unmapper failed to load volume data file [{data_dir}]: {err}")) from err
+            if not isinstance(err, FileNotFoundError) or pod_uid or self._is_device_staged(name):
+                raise type(err)(log(f"unmapper failed to load volume data file [{data_dir}]: {err}")) from err
+            # DIVERGES: Go fails here for ever when the device was torn down, and a step after that failed, for somebody
+            # still had it open. The volume is never detached.
+            data = {}
         driver_name = data.get(VolDataKey.DRIVER_NAME, "")
         getter = csi_client.CSIClientGetter(self.csi_drivers, driver_name)
         return CSIBlockMapper(self, driver_name, data.get(VolDataKey.VOL_HANDLE, ""), name, pod_uid, getter)
+
+    def _is_device_staged(self, name: str) -> bool:
+        """Whether the driver may have staged the device. Raises OSError when that cannot be told."""
+        return (Path(self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME)) / STAGING_DIR / name).exists()
 
     def construct_block_volume_spec(self, pod_uid: str, volume_name: str, volume_path: str) -> Spec:
         klog.v(4).info_s("plugin.ConstructBlockVolumeSpec", podUID=pod_uid, specVolName=volume_name, path=volume_path)

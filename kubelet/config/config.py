@@ -107,6 +107,8 @@ class _Changes:
     deletes: list[v1.Pod] = field(default_factory=list)
     removes: list[v1.Pod] = field(default_factory=list)
     reconciles: list[v1.Pod] = field(default_factory=list)
+    # Whether all pods could be taken in.
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class PodStorage:
     """The pods of each source, and the only sender on the updates channel.
 
     It owns the pods it stores, and hands out copies. What it stores of a pod is what it has told: a change of which no
-    copy can be made is not stored either, and is found again when the source next sends the pod. So is an update for
+    copy can be made is not stored either, and is found again when the mux next brings the pod. So is an update for
     which there is no memory: nothing of it is stored before all that is to be told of it is there.
     """
 
@@ -162,8 +164,8 @@ class PodStorage:
                         return v1.deepcopy(pod)
         return None
 
-    def merge(self, ctx: golang.Context, source: str, update: kubetypes.PodUpdate) -> None:
-        """Take in one update of a source and send what it changed.
+    def merge(self, ctx: golang.Context, source: str, update: kubetypes.PodUpdate) -> bool:
+        """Take in one update of a source and send what it changed; returns whether all its pods could be taken in.
 
         Blocks while the updates channel is full; raises ctx.err() if ctx ends meanwhile.
         """
@@ -175,6 +177,7 @@ class PodStorage:
                 self._sources[source] = after
             for message in messages:
                 self._updates.send(message, ctx)
+            return changes.complete
 
     def _notifications(
         self, source: str, changes: _Changes, after: _SourcePods, first_set: bool
@@ -238,8 +241,11 @@ class PodStorage:
             if merged is not None:
                 after.merged[uid] = merged
             change: _PodChange | None = None
+            taken_in = False
             with runtime.contain("Unable to take in a pod", source=source, pod=klog.kobj(ref), podUID=uid):
                 change = self._change_of_pod(source, ref, existing, merged, changes, now)
+                taken_in = True
+            changes.complete = changes.complete and taken_in
             if change is None:
                 continue
             # What fails from here on fails for the whole update, or else something would be stored that is not told.

@@ -15,8 +15,9 @@ from kubelet.config.testing import FakePodStartupSLIObserver
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.apimachinery.util.runtime.testing import raising
+from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.client_go.tools.record import testing as recordtesting
+from pkg.util.config import config as muxconfig
 
 TEST_SOURCE = "test"
 _DEADLINE = 30.0
@@ -166,6 +167,23 @@ def test_change_that_could_not_be_copied_is_told_later(tester: Harness, monkeypa
     bad, good = valid_pod("bad", "new"), valid_pod("good", "new")
     bad.spec.priority = good.spec.priority = 1
     send(bad, good, told=kubetypes.UPDATE)
+
+
+@pytest.mark.parametrize("fails", ["_record_first_seen_time", "_incremental"])
+@failures
+def test_what_fails_once_is_told_though_the_source_sends_nothing_more(
+    tester: Harness, monkeypatch: pytest.MonkeyPatch, err: Exception, fails: str
+) -> None:
+    monkeypatch.setattr(muxconfig, "_RETRY_PERIOD", 0.01)
+    monkeypatch.setattr(config_module, fails, failing_once(getattr(config_module, fails), err))
+    tester.send(valid_pod("foo", "new"))
+    while True:
+        update, ok = tester.pod_config.updates().recv(timeout=_DEADLINE)
+        assert ok and update is not None
+        if update.pods:
+            break
+    assert [pod.metadata.name for pod in update.pods] == ["foo"]
+    assert tester.pod_config.seen_all_sources({TEST_SOURCE})
 
 
 @pytest.mark.parametrize("op", [kubetypes.ADD, kubetypes.UPDATE, kubetypes.REMOVE, kubetypes.SET])

@@ -14,18 +14,26 @@ from pkg.apimachinery.util import runtime
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
+# Seconds after which an update comes again that could not be merged as a whole.
+_RETRY_PERIOD = 10.0
+
 
 class Merger(Protocol[T_contra]):
     """Takes in what the sources send."""
 
-    def merge(self, ctx: golang.Context, source: str, update: T_contra) -> None:
-        """Called for each update, on the thread of its source; must be safe to call from several at once."""
+    def merge(self, ctx: golang.Context, source: str, update: T_contra) -> bool:
+        """Called for each update, on the thread of its source; must be safe to call from several at once.
+
+        Returns whether the whole update was merged. If not, or if it raises, the same update comes again later, unless
+        the source has sent another one.
+        """
 
 
 class Mux(Generic[T]):
     """Gives every source its own unbuffered channel and hands what comes out of it to the merger.
 
-    Unbuffered, so that a source knows: once its send returned, the update before it has been merged.
+    Unbuffered, so that a source knows: once its send returned, the update before it has been merged. A source sends
+    all that it has each time, so that only its last update needs to be merged again.
     """
 
     def __init__(self, merger: Merger[T]) -> None:
@@ -55,13 +63,18 @@ class Mux(Generic[T]):
 
     def _listen(self, ctx: golang.Context, source: str, listen_channel: golang.Channel[T]) -> None:
         # DIVERGES: Go's listener outlives its context until the channel is closed; ours ends with it.
+        unmerged: list[T] = []  # the last update, unless it was merged
         while True:
-            selected = golang.select(listen_channel, ctx.done())
-            if selected.index == 1 or not selected.ok:
+            selected = golang.select(listen_channel, ctx.done(), timeout=_RETRY_PERIOD if unmerged else None)
+            if selected.index == 0:
+                unmerged = [selected.value]
+            if selected.index == 1 or (selected.index == 0 and not selected.ok):
                 return
             try:
-                # What one update makes the merger raise must not end the source: the next update may be better.
+                # What one update makes the merger raise must not end the source: the next update may be better. Nor can
+                # a source be relied on to send the same again: most of them send when something has changed.
                 with runtime.contain("Unable to merge an update", ctx, source=source):
-                    self._merger.merge(ctx, source, selected.value)
+                    if self._merger.merge(ctx, source, unmerged[0]):
+                        unmerged = []
             except golang.ContextError:
                 return

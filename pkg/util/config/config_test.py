@@ -8,6 +8,7 @@ import pytest
 
 from pkg import golang
 from pkg.util import config
+from pkg.util.config import config as config_
 
 _DEADLINE = 30.0
 
@@ -19,9 +20,10 @@ class FakeMerger:
         self.merged: golang.Channel[tuple[str, str]] = golang.Channel(10)
         self.threads: set[str] = set()
 
-    def merge(self, ctx: golang.Context, source: str, update: str) -> None:
+    def merge(self, ctx: golang.Context, source: str, update: str) -> bool:
         self.threads.add(threading.current_thread().name)
         self.merged.send((source, update), ctx)
+        return True
 
 
 def test_configuration_channels() -> None:
@@ -62,10 +64,10 @@ def test_empty_name() -> None:
 
 def test_update_that_cannot_be_merged_leaves_the_source_alive() -> None:
     class Failing(FakeMerger):
-        def merge(self, ctx: golang.Context, source: str, update: str) -> None:
+        def merge(self, ctx: golang.Context, source: str, update: str) -> bool:
             if update == "bad":
                 raise OverflowError("surprise")
-            super().merge(ctx, source, update)
+            return super().merge(ctx, source, update)
 
     ctx, cancel = golang.with_cancel(golang.background())
     merger = Failing()
@@ -73,4 +75,42 @@ def test_update_that_cannot_be_merged_leaves_the_source_alive() -> None:
     channel.send("bad", ctx)
     channel.send("good", ctx)
     assert merger.merged.recv(timeout=_DEADLINE) == (("one", "good"), True)
+    cancel()
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_update_that_was_not_merged_comes_again(monkeypatch: pytest.MonkeyPatch, raises: bool) -> None:
+    class Failing(FakeMerger):
+        failed = False
+
+        def merge(self, ctx: golang.Context, source: str, update: str) -> bool:
+            if not self.failed:
+                self.failed = True
+                if raises:
+                    raise MemoryError
+                return False
+            return super().merge(ctx, source, update)
+
+    monkeypatch.setattr(config_, "_RETRY_PERIOD", 0.01)
+    ctx, cancel = golang.with_cancel(golang.background())
+    merger = Failing()
+    channel = config.Mux(merger).channel_with_context(ctx, "one")
+    channel.send("once", ctx)
+    assert merger.merged.recv(timeout=_DEADLINE) == (("one", "once"), True)
+    channel.send("next", ctx)
+    assert merger.merged.recv(timeout=_DEADLINE) == (("one", "next"), True)
+    cancel()
+
+
+def test_update_that_was_not_merged_gives_way_to_the_next() -> None:
+    class Failing(FakeMerger):
+        def merge(self, ctx: golang.Context, source: str, update: str) -> bool:
+            return super().merge(ctx, source, update) and update != "bad"
+
+    ctx, cancel = golang.with_cancel(golang.background())
+    merger = Failing()
+    channel = config.Mux(merger).channel_with_context(ctx, "one")
+    for update in ("bad", "good"):
+        channel.send(update, ctx)
+        assert merger.merged.recv(timeout=_DEADLINE) == (("one", update), True)
     cancel()

@@ -253,6 +253,17 @@ def test_other_directory_in_its_place_is_bound_anew(node: Node) -> None:
     assert os.listdir(target) == ["new"] and node.mounts() == [str(target)]
 
 
+@needs_root
+def test_file_in_the_place_of_a_directory_is_bound(node: Node) -> None:
+    """Whoever writes to the volume may put it there while the container is down."""
+    (node.volume / "data").mkdir()
+    target = node.prepare("data")
+    (node.volume / "data").rmdir()
+    (node.volume / "data").write_text("file")
+    assert node.prepare("data") == target and target.read_text() == "file"
+    assert node.mounts() == [str(target)]
+
+
 def bind_and_look(node: Node, path: str, check: Callable[[Path], None]) -> None:
     target = node.prepare(path)
     check(target)

@@ -109,6 +109,9 @@ def prepare_subpath_target(mounter: mount_utils.Interface, subpath: Subpath, des
         with contextlib.suppress(FileExistsError):
             os.mkdir(target, mode=0o750)
     else:
+        # DIVERGES: Go fails from then on when a directory has been bound there before.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.rmdir(target)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640))
     return False, target
 

@@ -22,10 +22,11 @@ def secure_join(root: str, unsafe_path: str) -> str:
     What does not exist is taken as it is. Holds as long as nobody changes links meanwhile. Raises OSError.
     """
     resolved: list[str] = []
-    remaining = unsafe_path.split("/")
+    # In reverse: each step takes the last one off.
+    remaining = unsafe_path.split("/")[::-1]
     links = 0
     while remaining:
-        part = remaining.pop(0)
+        part = remaining.pop()
         if part in ("", "."):
             continue
         if part == "..":
@@ -40,7 +41,7 @@ def secure_join(root: str, unsafe_path: str) -> str:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.path.join(root, unsafe_path))
         if target.startswith("/"):
             resolved = []
-        remaining = [*target.split("/"), *remaining]
+        remaining += target.split("/")[::-1]
     return os.path.join(root, *resolved)
 
 
@@ -88,10 +89,11 @@ def open_joined(root: str, unsafe_path: str) -> int:
     # The directories on the way, each opened from the one before it.
     way = [os.open(root, _OPEN_PATH | os.O_DIRECTORY)]
     try:
-        remaining = unsafe_path.split("/")
+        # In reverse: each step takes the last one off.
+        remaining = unsafe_path.split("/")[::-1]
         links = 0
         while remaining:
-            part = remaining.pop(0)
+            part = remaining.pop()
             if part == "..":
                 if len(way) > 1:
                     os.close(way.pop())
@@ -110,7 +112,7 @@ def open_joined(root: str, unsafe_path: str) -> int:
             os.close(way.pop())
             while len(way) > 1 and target.startswith("/"):
                 os.close(way.pop())
-            remaining = [*target.split("/"), *remaining]
+            remaining += target.split("/")[::-1]
         return way.pop()
     finally:
         for directory in way:

@@ -114,6 +114,18 @@ def test_links_in_a_circle(tmp_path: Path) -> None:
         secure_join(str(tmp_path), "loop/a")
 
 
+def test_long_links_are_followed(tmp_path: Path) -> None:
+    """As many and as long ones as there may be, which a container can put into a volume at will."""
+    targets = [*(f"link{number}" for number in range(1, 255)), "last"]
+    (tmp_path / "last").mkdir()
+    for number, target in enumerate(targets):
+        (tmp_path / f"link{number}").symlink_to(target + "/." * ((4095 - len(target)) // 2))
+    handle = open_joined(str(tmp_path), "link0")
+    assert os.path.samestat(os.fstat(handle), os.stat(tmp_path / "last"))
+    os.close(handle)
+    assert secure_join(str(tmp_path), "link0") == str(tmp_path / "last")
+
+
 def test_open_in_root(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "a").mkdir(parents=True)

@@ -30,7 +30,7 @@ EXEC_MASK = 0o110
 # Seconds until the pod hears that it takes long, and from one word of progress to the next.
 FIRST_EVENT_REPORT_DURATION = 30.0
 PROGRESS_REPORT_DURATION = 60.0
-# A path has no more elements; each level of the walk holds a descriptor.
+# A path has no more elements; each level of the walk holds two descriptors.
 _MAX_DEPTH = 2048
 _POLICY_URL = (
     "https://kubernetes.io/docs/tasks/configure-pod-container/security-context/"
@@ -189,38 +189,48 @@ def requires_permission_change(root_dir: str, fs_group: int, read_only: bool) ->
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """An entry that the walk has come to, and what is still to be seen in it."""
+
+    entry: Entry
+    entries: Iterator[os.DirEntry[str]]
+    # What closes both.
+    opened: contextlib.ExitStack
+
+
 def walk_deep(root: str) -> Iterator[Entry]:
     """All below root and root itself, directories after what is in them; links are not followed.
 
     DIVERGES: Go names each file by its path twice, and so may follow a link that a container put there in between; it
-    also fails for a file that is gone by then. Raises OSError.
+    also fails for a file that is gone by then, and has the names of all files of a directory in memory, which a pod may
+    have made by the million. Raises OSError.
     """
-    stack: list[tuple[Entry, Iterator[str]]] = []
+    stack: list[_Level] = []
     try:
         stack.append(_open(root, root, None))
         while stack:
-            entry, names = stack[-1]
-            name = next(names, None)
-            if name is None:
-                yield entry
-                os.close(stack.pop()[0].fd)
+            level = stack[-1]
+            found = next(level.entries, None)
+            if found is None:
+                yield level.entry
+                stack.pop().opened.close()
                 continue
-            path = f"{entry.path}/{name}"
+            path = f"{level.entry.path}/{found.name}"
             if len(stack) >= _MAX_DEPTH:
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
             with contextlib.suppress(FileNotFoundError):
-                stack.append(_open(path, name, entry.fd))
+                stack.append(_open(path, found.name, level.entry.fd))
     finally:
-        for entry, _ in stack:
-            os.close(entry.fd)
+        for level in stack:
+            level.opened.close()
 
 
-def _open(path: str, name: str, dir_fd: int | None) -> tuple[Entry, Iterator[str]]:
-    """The entry, and the names in it if it is a directory."""
+def _open(path: str, name: str, dir_fd: int | None) -> _Level:
     fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
-    try:
-        names = os.listdir(f"/proc/self/fd/{fd}") if stat.S_ISDIR(os.fstat(fd).st_mode) else []
-    except BaseException:
-        os.close(fd)
-        raise
-    return Entry(path, name, dir_fd, fd), iter(names)
+    with contextlib.ExitStack() as opened:
+        opened.callback(os.close, fd)
+        entries: Iterator[os.DirEntry[str]] = iter(())
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            entries = opened.enter_context(os.scandir(f"/proc/self/fd/{fd}"))
+        return _Level(Entry(path, name, dir_fd, fd), entries, opened.pop_all())

@@ -6,6 +6,7 @@ Go: pkg/volume/volume_linux_test.go
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -168,6 +169,19 @@ def test_walk_of_a_deep_tree(tmp_path: Path) -> None:
     for entry in volume_linux.walk_deep(str(tmp_path)):
         if entry.dir_fd is not None:
             os.rmdir(entry.name, dir_fd=entry.dir_fd)
+
+
+def test_walk_does_not_remember_the_names_of_files(tmp_path: Path) -> None:
+    """A pod may make any number of them."""
+    for number in range(20_000):
+        os.mknod(tmp_path / f"{number:0200d}")
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in volume_linux.walk_deep(str(tmp_path))) == 20_001
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 200_000
 
 
 def test_walk_leaves_nothing_open(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from kubelet import types as kubetypes
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util.runtime.testing import failing_once
 from pkg.client_go.kubernetes.testing import FakeClientset
 
 TIMEOUT = 30.0
@@ -82,6 +83,15 @@ def test_waits_for_the_node(ctx: golang.Context) -> None:
     assert client.actions("*", "pods") == []
     synced.set()
     assert receive(updates) == {"a": {}}
+
+
+def test_sends_later_what_there_is_no_memory_to_send(ctx: golang.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = FakeClientset(make_pod("a"))
+    updates = start(ctx, client)
+    assert receive(updates) == {"a": {}}
+    monkeypatch.setattr(kubetypes, "PodUpdate", failing_once(kubetypes.PodUpdate, MemoryError()))
+    client.add(make_pod("b"))
+    assert receive(updates) == {"a": {}, "b": {}}
 
 
 def test_says_when_there_is_no_pod(ctx: golang.Context) -> None:

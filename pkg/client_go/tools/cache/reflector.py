@@ -499,6 +499,7 @@ class _Events:
         self.count += 1
 
     def _change_store(self, event: watch.Event[Any], metadata: metav1.ObjectMeta) -> None:
+        """Raises MemoryError."""
         name = self.reflector.name
         try:
             match event.type:
@@ -513,6 +514,8 @@ class _Events:
                         self.initial_events_ended = True
                 case _:
                     klog.error_s(None, "Unknown watch event", reflector=name, event=event)
+        except MemoryError:
+            raise  # it is no fault of the object, which comes again with a new list
         except Exception as err:  # one object that the store refuses must not keep the others out
             trace = klog.stacktrace(err)
             what = f"Unable to apply {event.type} watch event to store"

@@ -206,10 +206,11 @@ class Kubelet(KubeletPods, KubeletStats):
         self.container_log_manager.start(ctx)
         for plugin_type, handler in self.container_manager.get_plugin_registration_handlers().items():
             self.plugin_manager.add_handler(plugin_type, handler)
-        klog.v(4).info_s("Starting plugin manager")
-        golang.go(self.plugin_manager.run, ctx, name="plugin-manager")
         if self.shutdown_manager is not None:
             self.shutdown_manager.start(ctx)
+        # Last: what is registered in an attempt that then fails is not brought to the handlers of the next one.
+        klog.v(4).info_s("Starting plugin manager")
+        golang.go(self.plugin_manager.run, ctx, name="plugin-manager")
 
     def start_garbage_collection(self, ctx: golang.Context) -> None:
         """Remove dead containers and unused images from time to time, each on a thread that ends with ctx."""

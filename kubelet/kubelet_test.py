@@ -14,7 +14,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet import kubelet as kubelet_module
-from kubelet import kubelet_resize, lifecycle, metrics, pleg, volumemanager
+from kubelet import kubelet_resize, lifecycle, metrics, nodeshutdown, pleg, volumemanager
 from kubelet import types as kubetypes
 from kubelet.cm import resourceupdates
 from kubelet.prober import results as proberesults
@@ -693,6 +693,26 @@ def test_pods_keep_their_resources_while_they_could_run(
     with pytest.raises(OSError, match="that is all"):
         kubelet.initialize_runtime_dependent_modules(test_kubelet.ctx)
     assert given == [(kubelet.get_active_pods, kubelet.pod_workers.could_have_running_containers)]
+
+
+def test_no_plugin_registers_before_all_modules_have_started(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet = test_kubelet.kubelet
+    registering: list[golang.Context] = []
+
+    def refuse(ctx: golang.Context) -> None:
+        raise golang.ThreadError("no thread")
+
+    for module in (kubelet.container_manager, kubelet.eviction_manager, kubelet.container_log_manager):
+        monkeypatch.setattr(module, "start", lambda *args: None)
+    monkeypatch.setattr(kubelet.plugin_manager, "run", registering.append)
+    monkeypatch.setattr(kubelet, "shutdown_manager", nodeshutdown.ManagerStub())
+    monkeypatch.setattr(kubelet.shutdown_manager, "start", refuse)
+    with golang.ThreadGroup() as group, pytest.raises(golang.ThreadError):
+        kubelet.initialize_runtime_dependent_modules(test_kubelet.ctx)
+    assert group.join(30) == []
+    assert registering == []
 
 
 def test_wait_for_the_node_ends_with_its_context(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:

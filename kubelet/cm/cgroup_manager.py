@@ -197,30 +197,38 @@ class CgroupCommon(ABC):
                 unit, parent = unit_and_parent(self.name(name))
                 self._systemd.start_slice(unit, slice_properties(unit, parent, self.version()))
             self._create_directories(name)
-            try:
-                self._set(name, config)
-            except OSError as err:
-                # As upstream: a pod without one of its limits is better than none.
-                klog.error_s(err, "Failed to set the limits of a new cgroup", cgroupName=list(name))
+            config = self._rounded(config)
+            # DIVERGES: in Go the kernel is told nothing when systemd refuses one of the limits.
+            for set_limits in (self._tell_systemd, self._write):
+                try:
+                    set_limits(name, config)
+                except OSError as err:
+                    # As upstream: a pod without one of its limits is better than none.
+                    klog.error_s(err, "Failed to set the limits of a new cgroup", cgroupName=list(name))
 
     @abstractmethod
     def _create_directories(self, name: CgroupName) -> None: ...
 
     def update(self, name: CgroupName, config: ResourceConfig) -> None:
         with metrics.CGROUP_MANAGER_DURATION.labels("update").time():
-            self._set(name, config)
+            config = self._rounded(config)
+            self._tell_systemd(name, config)
+            self._write(name, config)
 
-    def _set(self, name: CgroupName, config: ResourceConfig) -> None:
-        if self._systemd is not None:
-            if config.cpu_quota is not None:
-                # What the kernel is told must be what systemd writes at its next reload.
-                config = replace(config, cpu_quota=round_quota(config.cpu_quota, config.cpu_period or 0))
-            properties = self._properties(config) + common_properties(
-                config.cpu_quota, config.cpu_period, config.pids_limit, config.cpuset, self._systemd.version
-            )
-            unit, _ = unit_and_parent(self.name(name))
-            self._systemd.set_unit_properties(unit, properties)
-        self._write(name, config)
+    def _rounded(self, config: ResourceConfig) -> ResourceConfig:
+        """With what systemd makes of the quota, which is what it writes at its next reload."""
+        if self._systemd is None or config.cpu_quota is None:
+            return config
+        return replace(config, cpu_quota=round_quota(config.cpu_quota, config.cpu_period or 0))
+
+    def _tell_systemd(self, name: CgroupName, config: ResourceConfig) -> None:
+        if self._systemd is None:
+            return
+        properties = self._properties(config) + common_properties(
+            config.cpu_quota, config.cpu_period, config.pids_limit, config.cpuset, self._systemd.version
+        )
+        unit, _ = unit_and_parent(self.name(name))
+        self._systemd.set_unit_properties(unit, properties)
 
     @abstractmethod
     def _properties(self, config: ResourceConfig) -> list[Property]:

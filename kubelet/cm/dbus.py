@@ -80,11 +80,15 @@ class Conn:
         """Send a method call and return the body of its answer. Raises SystemdError."""
         answer: Future[jeepney.Message] = Future()
         serial = next(self._serials)
+        try:
+            data = message.serialise(serial=serial)
+        except (struct.error, ValueError) as err:
+            raise SystemdError(f"cannot ask systemd: {err}") from err
         with self._lock:
             self._check_open_locked()
             self._replies[serial] = answer
         try:
-            self._send(message.serialise(serial=serial))
+            self._send(data)
             return wrappers.unwrap_msg(answer.result(CALL_TIMEOUT))  # type: ignore[no-any-return]
         except jeepney.DBusErrorResponse as err:
             detail = err.data[0] if err.data else ""

@@ -120,6 +120,8 @@ def common_properties(
     if quota or period:
         limited = quota is not None and quota > 0
         per_second = _per_second(quota or 0, period or _DEFAULT_QUOTA_PERIOD) if limited else INFINITY
+        # A pod may ask for any number of cores.
+        per_second = min(per_second, INFINITY)
         found.append(("CPUQuotaPerSecUSec", ("t", per_second)))
     if pids_limit is not None:
         # systemd takes no 0.

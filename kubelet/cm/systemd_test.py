@@ -169,6 +169,12 @@ def test_a_slice_that_cannot_be_made(bus: BusSystemd, manager: systemd.DBusManag
         manager.start_slice(UNIT, [])
 
 
+def test_a_number_that_does_not_fit(bus: BusSystemd, manager: systemd.DBusManager) -> None:
+    with pytest.raises(systemd.SystemdError, match="cannot ask systemd: argument out of range"):
+        manager.set_unit_properties(UNIT, [("MemoryMax", ("t", 1 << 64))])
+    assert manager.version() == 252
+
+
 def test_a_lost_connection_fails_no_call(bus: BusSystemd, manager: systemd.DBusManager) -> None:
     manager.start_slice(UNIT, [])
     lost = manager._conn
@@ -367,6 +373,32 @@ def test_systemd_is_told_of_cgroups(
     assert [call for call, _ in bus.calls] == ["start", "set", "set", "stop"]
     assert not manager.exists(POD)
     assert fake.directories()
+
+
+def test_more_cores_than_there_are_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeCgroupfs(tmp_path, 2, monkeypatch)
+    bus = FakeSystemd()
+    manager = new_cgroup_manager("systemd", str(tmp_path), systemd=bus)
+    manager.create(POD, ResourceConfig(cpu_quota=1 << 70, pids_limit=5))
+    assert (bus.slices[UNIT]["CPUQuotaPerSecUSec"], bus.slices[UNIT]["TasksMax"]) == (systemd.INFINITY, 5)
+
+
+def test_limits_hold_that_systemd_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod without a limit of processes can take all of the node's."""
+    FakeCgroupfs(tmp_path, 2, monkeypatch)
+    bus = FakeSystemd()
+    manager = new_cgroup_manager("systemd", str(tmp_path), systemd=bus)
+
+    def refuse(unit: str, properties: object) -> None:
+        raise systemd.SystemdError("no such property")
+
+    monkeypatch.setattr(bus, "set_unit_properties", refuse)
+    manager.create(POD, FULL)
+    (directory,) = manager.paths(POD)
+    assert Path(directory, "pids.max").read_text() == "100"
+    with pytest.raises(systemd.SystemdError):
+        manager.update(POD, ResourceConfig(pids_limit=5))
+    assert Path(directory, "pids.max").read_text() == "100", "systemd would take it back"
 
 
 def test_unified_settings_are_told_by_the_names_systemd_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ Go: pkg/volume/util/metrics.go
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _STATUS_SUCCESS = "success"
 _STATUS_FAIL_UNKNOWN = "fail-unknown"
+# Plugins, each with a driver, by which operations are counted.
+MAX_PLUGIN_NAMES = 1_000
 _BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 
 STORAGE_OPERATION_METRIC = metrics.new_histogram(
@@ -46,13 +49,28 @@ legacyregistry.must_register(
 )
 
 
+_names_lock = threading.Lock()  # guards _plugin_names
+_plugin_names: set[str] = set()
+
+
+def _bounded_name(plugin: str) -> str:
+    """The name by which operations of the plugin are counted, without the driver when too many have been named.
+
+    DIVERGES: Go counts by any name. A pod names the driver of a volume as it likes, and a count is kept for ever.
+    """
+    with _names_lock:
+        if len(_plugin_names) < MAX_PLUGIN_NAMES:
+            _plugin_names.add(plugin)
+        return plugin if plugin in _plugin_names else plugin.partition(":")[0]
+
+
 def operation_complete_hook(plugin: str, operation_name: str) -> Callable[[volumetypes.CompleteFuncParam], None]:
     """What to call when an operation that starts now has ended."""
     start = time.monotonic()
 
     def complete(param: volumetypes.CompleteFuncParam) -> None:
         status = _STATUS_SUCCESS if param.err is None else _STATUS_FAIL_UNKNOWN
-        labels = (plugin, operation_name, status, str(param.migrated).lower())
+        labels = (_bounded_name(plugin), operation_name, status, str(param.migrated).lower())
         STORAGE_OPERATION_METRIC.labels(*labels).observe(time.monotonic() - start)
 
     return complete
@@ -75,7 +93,7 @@ def get_full_qualified_plugin_name_for_volume(plugin_name: str, spec: Spec | Non
 
 def record_operation_latency_metric(plugin: str, operation_name: str, seconds_taken: float) -> None:
     """Count an operation from the moment it was asked for."""
-    STORAGE_OPERATION_END_TO_END_LATENCY_METRIC.labels(plugin, operation_name).observe(seconds_taken)
+    STORAGE_OPERATION_END_TO_END_LATENCY_METRIC.labels(_bounded_name(plugin), operation_name).observe(seconds_taken)
 
 
 def record_csi_operation_latency_metrics(

@@ -42,6 +42,24 @@ def test_plugin_is_named_with_its_driver() -> None:
     assert [name("p", spec) for spec in (None, Spec(), inline, persistent)] == ["p", "p", "p:d", "p:e"]
 
 
+def test_operations_are_counted_by_so_many_drivers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod may name any driver, and a count is kept for ever."""
+    monkeypatch.setattr(metrics, "MAX_PLUGIN_NAMES", 2)
+    monkeypatch.setattr(metrics, "_plugin_names", set())
+    for driver in ("a", "b", "c", "d", "a"):
+        util.operation_complete_hook(f"bounded:{driver}", "o")(volumetypes.CompleteFuncParam(None, migrated=False))
+        util.record_operation_latency_metric(f"bounded:{driver}", "o", 1.0)
+    families = (
+        (metrics.STORAGE_OPERATION_METRIC, "volume_plugin"),
+        (metrics.STORAGE_OPERATION_END_TO_END_LATENCY_METRIC, "plugin_name"),
+    )
+    for metric, label in families:
+        (family,) = metric.collect()
+        counts = {s.labels[label]: s.value for s in family.samples if s.name.endswith("_count")}
+        found = {name: count for name, count in counts.items() if name.startswith("bounded")}
+        assert found == {"bounded:a": 2, "bounded:b": 1, "bounded": 2}
+
+
 @pytest.mark.parametrize(("err", "status"), [(None, "success"), (ValueError("x"), "fail-unknown")])
 def test_operation_is_counted_once_it_has_ended(err: Exception | None, status: str) -> None:
     counted = metrics.STORAGE_OPERATION_METRIC.labels("test-plugin", "test-operation", status, "false")

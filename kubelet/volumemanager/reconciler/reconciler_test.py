@@ -20,6 +20,7 @@ from kubelet.volumemanager.reconciler.reconstruct_common import PodVolume, get_v
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.clock import testing as testingclock
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.metrics import testing as metricstesting
@@ -27,6 +28,7 @@ from pkg.golang.testing import out_of_threads
 from pkg.volume import ReconstructedVolume, Spec, VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.testing import FakeVolumeHost
+from pkg.volume.util import nestedpendingoperations
 from pkg.volume.util.operationexecutor import (
     DeviceMountState,
     MarkVolumeOpts,
@@ -536,6 +538,27 @@ def test_volume_that_cannot_be_reconstructed_is_unmounted_again_after_a_failure(
     world.rounds()
     assert world.names() == ["tear_down"] and path.exists(), "not at once"
     world.executor.forget_failures("pv")
+    world.rounds(1)
+    world.rounds()
+    assert world.names() == ["tear_down"] * 2 and not path.exists()
+
+
+def test_volume_that_cannot_be_reconstructed_is_unmounted_although_its_failure_was_forgotten(world: World) -> None:
+    clock = testingclock.FakeClock()
+    world.executor._pending_operations = nestedpendingoperations.NestedPendingOperations(
+        True, lambda: world.ended.send(None), clock
+    )
+    world.plugin.reconstructible = False
+    world.plugin.errors["tear_down"] = [OSError("busy")]
+    path = left_behind(world)
+    world.reconciler.reconstruct_volumes()
+    world.rounds(1)
+    # Its pod is back, ends before it is given the volume, and takes its time to do so.
+    world.want()
+    world.rounds()
+    clock.step(600.0)
+    assert world.executor.next_retry() is None
+    world.desired.delete_pod_from_volume("u", PV)
     world.rounds(1)
     world.rounds()
     assert world.names() == ["tear_down"] * 2 and not path.exists()

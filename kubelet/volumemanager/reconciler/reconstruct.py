@@ -191,8 +191,11 @@ class ReconstructMethods(ReconstructCommonMethods):
             return False
         if self._desired_state_of_world.volume_exists_with_spec_name(volume.pod_name, volume.volume_spec_name):
             klog.v(4).info_s("Volume exists in desired state, skip cleaning up mounts", **ref)
+            # When it is unwanted again, a failure may be forgotten that is not when it is tried all the time.
+            self._volumes_being_cleaned_up.discard(volume)
             return True
         if self._pod_may_run_unwanted(volume.pod_name):
+            self._volumes_being_cleaned_up.discard(volume)
             return True
         operation = volume.volume_spec_name, volume.pod_name, EMPTY_NODE_NAME
         if self._operation_executor.is_operation_pending(*operation):

@@ -65,17 +65,27 @@ def open_in_root(root: str, unsafe_path: str) -> int:
     if "\0" in path:
         # As the kernel would say, had Python asked it.
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
-    # This opens nothing yet, so it may lead to whatever it likes.
-    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    top = os.path.realpath(root)
+    found = _name_of_target(path)
+    if not Path(found).is_relative_to(top):
+        raise PermissionError(errno.EACCES, "path escapes from parent", path)
+    # By its name: a link to /proc/PID/root leads to files of another mount namespace, which have names as here.
+    handle = open_joined(top, os.path.relpath(found, top))
     try:
-        found = _name_of(handle)
-        top = os.path.realpath(root)
-        if os.path.commonpath([found, top]) != top:
-            raise PermissionError(errno.EACCES, "path escapes from parent", path)
         mode = os.fstat(handle).st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             raise PermissionError(errno.EACCES, "neither a file nor a directory", path)
         return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(handle)
+
+
+def _name_of_target(path: str) -> str:
+    """The name, without links, of what the path leads to. Raises OSError."""
+    # This opens nothing yet, so it may lead to whatever it likes.
+    handle = os.open(path, _OPEN_PATH)
+    try:
+        return os.readlink(f"/proc/self/fd/{handle}")
     finally:
         os.close(handle)
 
@@ -117,7 +127,3 @@ def open_joined(root: str, unsafe_path: str) -> int:
     finally:
         for directory in way:
             os.close(directory)
-
-
-def _name_of(handle: int) -> str:
-    return os.readlink(f"/proc/self/fd/{handle}")

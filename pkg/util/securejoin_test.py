@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -144,3 +145,33 @@ def test_open_in_root(tmp_path: Path) -> None:
         open_in_root(str(root), "missing")
     with pytest.raises(OSError, match="Invalid argument"):
         open_in_root(str(root), "a\0b")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_a_link_leads_to_no_file_of_another_mount_namespace(tmp_path: Path) -> None:
+    root = tmp_path.resolve() / "root"
+    root.mkdir()
+    script = f"mount -t tmpfs none {root} && echo other > {root}/file && echo ready && exec cat"
+    with subprocess.Popen(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        (root / "link").symlink_to(f"/proc/{process.pid}/root{root}/file")
+        assert (root / "link").read_text() == "other\n"
+        with pytest.raises(FileNotFoundError):
+            open_in_root(str(root), "link")
+        (root / "file").write_text("ours")
+        with os.fdopen(open_in_root(str(root), "link")) as f:
+            assert f.read() == "ours"
+        process.communicate(timeout=30)
+
+
+def test_a_link_leads_to_nothing_that_has_no_path(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    (tmp_path / "link").symlink_to(f"/proc/{os.getpid()}/fd/{reader}")
+    with pytest.raises(PermissionError):
+        open_in_root(str(tmp_path), "link")
+    os.close(reader)
+    os.close(writer)

@@ -26,6 +26,9 @@ from pkg.client_go.tools.cache.store import Store
 
 T = TypeVar("T")
 
+# Seconds until it is tried again to process an object for which there was no memory.
+_RETRY_PERIOD = 1.0
+
 
 @dataclass
 class Config:
@@ -82,6 +85,9 @@ class Controller:
                 self._config.queue.pop(self._config.process, ctx)
             except FIFOClosedError:
                 return
+            except MemoryError as err:
+                klog.error_s(err, "Unable to process deltas, will retry", stacktrace=klog.stacktrace(err))
+                wait.sleep(ctx, _RETRY_PERIOD, self._config.clock)
             except Exception as err:
                 if ctx.err() is not None:
                     return

@@ -133,6 +133,7 @@ class DeltaFIFO:
     def pop(self, process: PopProcessFunc, ctx: golang.Context | None = None) -> Deltas:
         """Wait for an object and pass its deltas to `process`, which raises through and must not block.
 
+        For want of memory, which is no fault of the object, it stays the first in the queue.
         The lock is held meanwhile, so that queue and known objects change as one.
         Raises FIFOClosedError when the queue is closed and empty, and ctx.err() once ctx is done.
         """
@@ -194,15 +195,24 @@ class DeltaFIFO:
 
     def _process_next_locked(self, process: PopProcessFunc) -> Deltas:
         is_in_initial_list = not self.has_synced()
-        deltas = self._items.pop(self._queue.popleft())
+        key = self._queue[0]
+        deltas = self._items[key]
         try:
             process(deltas, is_in_initial_list)
-        finally:
-            # After the processing, so that who waits for the sync finds every object in its place.
-            if self._initial_population_count > 0:
-                self._initial_population_count -= 1
-                self._check_synced_locked()
+        except MemoryError:
+            raise
+        except BaseException:
+            self._take_out_first_locked()
+            raise
+        self._take_out_first_locked()
         return deltas
+
+    def _take_out_first_locked(self) -> None:
+        """To be called after the processing, so that who waits for the sync finds every object in its place."""
+        del self._items[self._queue.popleft()]
+        if self._initial_population_count > 0:
+            self._initial_population_count -= 1
+            self._check_synced_locked()
 
     def _find_gone_locked(self, keys: set[str]) -> list[DeletedFinalStateUnknown]:
         gone = {key: deltas[-1].object for key, deltas in self._items.items() if key not in keys}

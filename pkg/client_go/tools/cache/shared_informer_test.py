@@ -15,8 +15,9 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
+from pkg.apimachinery.util.runtime.testing import failing_once
 from pkg.client_go.tools import cache
-from pkg.client_go.tools.cache import shared_informer, testing
+from pkg.client_go.tools.cache import controller, shared_informer, testing
 
 WAIT = 30.0
 BACKGROUND = golang.background()
@@ -209,6 +210,19 @@ def test_a_handler_that_fails_hears_of_the_next(run: Run, log: io.StringIO) -> N
     failing.await_heard("+*a", "+*b")
     wait_until(registration.has_synced)
     assert "bad handler" in log.getvalue() and "Traceback" in log.getvalue()
+
+
+def test_what_there_is_no_memory_to_store_is_stored_and_told_later(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    indexer = run.informer.get_indexer()
+    monkeypatch.setattr(controller, "_RETRY_PERIOD", 0.0)
+    monkeypatch.setattr(indexer, "add", failing_once(indexer.add, MemoryError()))
+    listener = Listener()
+    registration = run.informer.add_event_handler(listener)
+    run.source.add(pod("a"), pod("b"))
+    run.start()
+    listener.await_heard("+*a", "+*b")
+    wait_until(registration.has_synced)
+    assert indexer.list_keys() == ["a", "b"]
 
 
 def test_an_informer_waits_for_threads(run: Run, monkeypatch: pytest.MonkeyPatch, log: io.StringIO) -> None:

@@ -5,6 +5,7 @@ Go: pkg/kubelet/cm/cgroup_manager_linux.go
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -38,6 +39,7 @@ SYSTEMD = "systemd"
 # time, doubling, it is tried again to remove it.
 REMOVE_TRIES = 6
 REMOVE_DELAY = 0.01
+_ACCIDENTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 # A limit that is none, read as a number from a file of version 2.
 NO_LIMIT = -1
 
@@ -196,15 +198,29 @@ class CgroupCommon(ABC):
             if self._systemd is not None:
                 unit, parent = unit_and_parent(self.name(name))
                 self._systemd.start_slice(unit, slice_properties(unit, parent, self.version()))
-            self._create_directories(name)
-            config = self._rounded(config)
-            # DIVERGES: in Go the kernel is told nothing when systemd refuses one of the limits.
-            for set_limits in (self._tell_systemd, self._write):
-                try:
-                    set_limits(name, config)
-                except OSError as err:
-                    # As upstream: a pod without one of its limits is better than none.
-                    klog.error_s(err, "Failed to set the limits of a new cgroup", cgroupName=list(name))
+            try:
+                self._create_directories(name)
+                self._set_first_limits(name, self._rounded(config))
+            except BaseException:
+                # DIVERGES: Go takes a cgroup that is half made for a whole one, and its pod runs without limits.
+                for path in self.paths(name):
+                    with contextlib.suppress(OSError):
+                        os.rmdir(path)
+                raise
+
+    def _set_first_limits(self, name: CgroupName, config: ResourceConfig) -> None:
+        """Raises OSError for a lack of files or memory, which says nothing of the limits.
+
+        DIVERGES: in Go the kernel is told nothing when systemd refuses one of the limits.
+        """
+        for set_limits in (self._tell_systemd, self._write):
+            try:
+                set_limits(name, config)
+            except OSError as err:
+                if err.errno in _ACCIDENTS:
+                    raise
+                # As upstream: a pod without one of its limits is better than none.
+                klog.error_s(err, "Failed to set the limits of a new cgroup", cgroupName=list(name))
 
     @abstractmethod
     def _create_directories(self, name: CgroupName) -> None: ...
@@ -345,6 +361,7 @@ def write_setting(directory: str, file: str, text: str) -> None:
 class Settings:
     """Writes settings one by one, and goes on after one that the kernel refuses: `with` raises the first at its end.
 
+    A lack of files or memory counts more than a refusal, for who knows of it tries again.
     DIVERGES: Go stops at the first, and so a pod may run without limits that the kernel would have taken.
     """
 
@@ -364,7 +381,8 @@ class Settings:
         try:
             write(*args)
         except OSError as err:
-            self._error = self._error or err
+            if self._error is None or (err.errno in _ACCIDENTS and self._error.errno not in _ACCIDENTS):
+                self._error = err
 
 
 def page_size_name(size: int) -> str:

@@ -17,6 +17,7 @@ from kubelet.cm.cgroup_manager import CgroupManager, new_cgroup_manager, to_syst
 from kubelet.cm.cgroup_v2_manager import cpu_shares_to_weight
 from kubelet.cm.testing import FakeCgroupfs
 from kubelet.cm.types import CgroupName, ResourceConfig, cgroup_name
+from pkg.apimachinery.util.runtime.testing import failing_once
 from pkg.golang.testing import out_of_files
 
 ROOT = CgroupName(())
@@ -275,6 +276,36 @@ def test_cgroup_is_not_missing_when_no_file_can_be_opened(v2: FakeCgroupfs) -> N
     assert manager.exists(POD)
     with out_of_files(), pytest.raises(OSError, match="Too many open files"):
         manager.exists(POD)
+
+
+@pytest.mark.parametrize(
+    ("version", "step"),
+    [(1, "_inherit_cpuset"), (1, "write_setting"), (2, "_enable_controllers"), (2, "write_setting")],
+)
+def test_cgroup_that_is_half_made_is_made_anew(
+    version: int, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be taken for a whole one, and its pod would run without limits."""
+    fake = FakeCgroupfs(tmp_path, version, monkeypatch)
+    manager, module = manager_of(fake), cgroup_v1_manager if version == 1 else cgroup_v2_manager
+    manager.create(CgroupName(POD[:-1]), ResourceConfig())
+    real, lacking = getattr(module, step), OSError(errno.EMFILE, "Too many open files")
+    monkeypatch.setattr(module, step, failing_once(real, lacking, "burstable"))
+    with pytest.raises(OSError, match="Too many open files"):
+        manager.create(POD, FULL)
+    assert not manager.exists(POD)
+    manager.create(POD, FULL)
+    (limit,) = {path / "pids.max" for path in map(Path, manager.paths(POD)) if (path / "pids.max").exists()}
+    assert limit.read_text() == "100"
+
+
+def test_lack_of_files_counts_more_than_a_refusal() -> None:
+    def fail(code: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with pytest.raises(OSError, match="Too many open files"), cgroup_manager.Settings() as setter:
+        for code in (errno.EINVAL, errno.EMFILE, errno.EBUSY):
+            setter.attempt(fail, code)
 
 
 def test_v2_cgroup_without_a_controller_counts_as_missing(v2: FakeCgroupfs) -> None:

@@ -282,7 +282,7 @@ class CSIAttacher:
         finally:
             cancel()
         try:
-            csi_mounter.remove_mount_dir(self._plugin, device_mount_path)
+            csi_mounter.remove_unmounted_dir(self._plugin, device_mount_path)
         except OSError as err:
             raise OSError(log(f"failed to clean up global mount {data_dir}: {err}")) from err
         klog.v(4).info_s(log(f"attacher.UnmountDevice successfully requested NodeUnStageVolume [{device_mount_path}]"))

@@ -279,12 +279,17 @@ def test_unmount_device(tmp_path: Path) -> None:
         assert world.node.calls == ["NodeUnstageVolume"], "it is gone"
 
 
-def test_unmount_device_leaves_what_is_mounted(tmp_path: Path) -> None:
+def test_volume_that_was_staged_twice_is_unstaged_twice(tmp_path: Path) -> None:
+    """Otherwise it is detached while it is mounted."""
     with TestPlugin(tmp_path) as world:
         path = staged(tmp_path)
         world.host.mounter.mount_points.append(MountPoint("/dev/x", str(path), "ext4", ()))
+        with pytest.raises(OSError, match="the driver has left something mounted"):
+            world.plugin.new_device_unmounter().unmount_device(str(path))
+        assert (path.parent / "vol_data.json").exists(), "for the next attempt"
+        world.host.mounter.mount_points.clear()
         world.plugin.new_device_unmounter().unmount_device(str(path))
-        assert (path.parent / "vol_data.json").exists(), "the driver lied, and the next attempt finds it"
+        assert world.node.calls == ["NodeUnstageVolume", "NodeUnstageVolume"] and not path.parent.exists()
 
 
 def test_unmount_device_fails(tmp_path: Path) -> None:

@@ -398,7 +398,7 @@ class CSIMountMgr:
             cancel()
         # The driver should have removed the directory; not all do.
         try:
-            remove_mount_dir(self._plugin, directory)
+            remove_unmounted_dir(self._plugin, directory)
         except OSError as err:
             raise OSError(log(f"Unmounter.TearDownAt failed to clean mount dir [{directory}]: {err}")) from err
         klog.v(4).info_s(log(f"Unmounter.TearDownAt successfully unmounted dir [{directory}]"))
@@ -475,6 +475,16 @@ def is_dir_mounted(plugin: CSIPlugin, directory: str) -> bool:
     except OSError:
         klog.error_s(None, log(f"isDirMounted IsLikelyNotMountPoint test failed for dir [{directory}]"))
         raise
+
+
+def remove_unmounted_dir(plugin: CSIPlugin, mount_path: str) -> None:
+    """As remove_mount_dir, for what a driver says to have unmounted. Raises OSError if it is still mounted.
+
+    DIVERGES: Go believes the driver. What it has mounted twice, and unmounted once, is detached while it is mounted.
+    """
+    if is_dir_mounted(plugin, mount_path):
+        raise OSError(log(f"the driver has left something mounted at [{mount_path}]"))
+    remove_mount_dir(plugin, mount_path)
 
 
 def remove_mount_dir(plugin: CSIPlugin, mount_path: str) -> None:

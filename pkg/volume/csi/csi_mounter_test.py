@@ -504,7 +504,8 @@ def test_tear_down_leaves_what_is_mounted(tmp_path: Path) -> None:
         mounter = world.plugin.new_mounter(pv_spec(), POD)
         mounter.set_up(MounterArgs())
         world.host.mounter.mount_points.append(MountPoint("/dev/x", mounter.get_path(), "ext4", ()))
-        world.plugin.new_unmounter("test-pv", "pod-uid").tear_down()
+        with pytest.raises(OSError, match="the driver has left something mounted"):
+            world.plugin.new_unmounter("test-pv", "pod-uid").tear_down()
         assert (Path(mounter.get_path()).parent / "vol_data.json").exists(), "it is mounted still"
         world.host.mounter.mount_points.clear()
         world.plugin.new_unmounter("test-pv", "pod-uid").tear_down()

@@ -82,12 +82,19 @@ class KubeletVolumes(KubeletGetters):
 
         DIVERGES: Go logs each time that there are some that stay; here each is an event of the node, once.
         """
-        orphan = orphans.inspect(self.get_pods_dir(), uid)
-        if orphan.kind is not orphans.Kind.LEFTOVER:
-            reason = orphan.reasons[0]
-        message = f'the directory {orphan.path} of the orphaned pod "{uid}" is not removed: {reason}'
+        path = self.get_pod_dir(uid)
+        try:
+            orphan = orphans.inspect(self.get_pods_dir(), uid)
+        except OSError as err:
+            # A fault of the disk is why it cannot be removed either.
+            klog.error_s(err, "Could not look into the directory of an orphaned pod", podUID=uid)
+        else:
+            path = orphan.path
+            if orphan.kind is not orphans.Kind.LEFTOVER:
+                reason = orphan.reasons[0]
+        message = f'the directory {path} of the orphaned pod "{uid}" is not removed: {reason}'
         self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, events.ORPHANED_POD_DIRECTORY, message)
-        klog.warning_s("Orphaned pod directory is not removed", podUID=uid, path=orphan.path, reason=reason)
+        klog.warning_s("Orphaned pod directory is not removed", podUID=uid, path=path, reason=reason)
 
     def remove_orphaned_pod_volume_dirs(self, pod_uid: str) -> list[Exception]:
         """Remove the empty volume directories of a pod; what stands in the way is returned."""

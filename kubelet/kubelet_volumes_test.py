@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -266,6 +268,28 @@ def test_orphan_that_cannot_be_looked_into_is_nobody_elses_trouble(
     clean_up(test_kubelet)
     (event,) = orphan_events(test_kubelet)
     assert 'orphaned pod "b"' in event
+
+
+def test_orphan_that_a_fault_of_the_disk_keeps_is_told(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volumes = pod_dir(test_kubelet, "volumes")
+    volumes.mkdir(parents=True)
+    fault = OSError(errno.EIO, os.strerror(errno.EIO), str(volumes))
+    listdir, scandir = os.listdir, os.scandir
+
+    def fail(path: Any, read: Callable[[Any], Any]) -> Any:
+        if str(path) == str(volumes):
+            raise fault
+        return read(path)
+
+    monkeypatch.setattr(os, "listdir", lambda path: fail(path, listdir))
+    monkeypatch.setattr(os, "scandir", lambda path: fail(path, scandir))
+    clean_up(test_kubelet)
+    test_kubelet.clock.step(orphan_removal.ORPHAN_PATIENCE)
+    clean_up(test_kubelet)
+    (event,) = orphan_events(test_kubelet)
+    assert f"{volumes.parent} of the orphaned pod" in event
 
 
 def test_orphan_that_went_and_came_back_is_told_again(test_kubelet: TestKubelet) -> None:

@@ -30,7 +30,10 @@ class Cgroups(Protocol):
         ...
 
     def spec(self, name: str) -> info.ContainerSpec:
-        """What the cgroup may have, and which figures there are of it."""
+        """What the cgroup may have, and which figures there are of it.
+
+        Raises OSError and ValueError when its limit of memory cannot be read.
+        """
         ...
 
     def stats(self, name: str) -> info.ContainerStats:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +16,7 @@ from kubelet.cadvisor.cgroups import cgroups as reader
 from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
 from kubelet.cadvisor.testing import unpack_tree
+from pkg.util import procfs
 
 UID = "8b6c6f3e-5a3d-4f0a-9d5e-0d3c2b1a4e5f"
 POD_V1 = f"/kubepods/burstable/pod{UID}"
@@ -229,6 +232,21 @@ def test_v2_limits(v2: cgroups.Cgroups) -> None:
     assert box.cpu == info.CpuSpec(limit=2, quota=0, period=100000)
     assert box.memory == info.MemorySpec(limit=cgroups.UNLIMITED, swap_limit=cgroups.UNLIMITED)
     assert v2.spec(POD_V2).processes.limit == 1024
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_memory_whose_limit_cannot_be_read_is_not_taken_for_full(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    def read(path: str) -> str:
+        if path.endswith(("memory.max", "memory.limit_in_bytes")):
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return procfs.read(path)
+
+    reading: cgroups.Cgroups = request.getfixturevalue(version)
+    monkeypatch.setattr(files, "procfs", SimpleNamespace(read=read, split_lines=procfs.split_lines))
+    with pytest.raises(OSError, match="Too many open files"):
+        reading.spec(APP_V1 if version == "v1" else APP_V2)
 
 
 def test_v2_machine(v2: cgroups.Cgroups) -> None:

@@ -69,7 +69,8 @@ class CgroupsV1:
             spec.cpu.quota = files.number_or_zero(cpu, "cpu.cfs_quota_us")
         if memory := paths.get("memory"):
             spec.has_memory = True
-            spec.memory.limit = files.number_or_zero(memory, "memory.limit_in_bytes")
+            # Of a limit of 0 nothing would be left, and pods would be evicted.
+            spec.memory.limit = files.number(memory, "memory.limit_in_bytes")
             spec.memory.swap_limit = files.number_or_zero(memory, "memory.memsw.limit_in_bytes")
             spec.memory.reservation = files.number_or_zero(memory, "memory.soft_limit_in_bytes")
         if (pids := paths.get("pids")) and name != "/":  # The root has no such figures.

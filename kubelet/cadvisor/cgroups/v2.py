@@ -59,7 +59,8 @@ class CgroupsV2:
         if os.path.exists(f"{path}/memory.max"):
             spec.has_memory = True
             spec.memory.reservation = files.number_or_zero(path, "memory.min")
-            spec.memory.limit = files.number_or_zero(path, "memory.max")
+            # Of a limit of 0 nothing would be left, and pods would be evicted.
+            spec.memory.limit = files.number(path, "memory.max")
             spec.memory.swap_limit = files.number_or_zero(path, "memory.swap.max")
         spec.processes.limit = files.number_or_zero(path, "pids.max")
         return spec

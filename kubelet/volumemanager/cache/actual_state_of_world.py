@@ -154,6 +154,9 @@ class ActualStateOfWorld:
     ) -> None:
         """The volume was found on disk, and perhaps somebody has attached it. Raises ValueError as above."""
         self._add_volume(volume_name, volume_spec, device_path, VolumeAttachability.UNCERTAIN)
+        with self._lock:
+            # Also if no pod has it: it may be staged all the same.
+            self._found_during_reconstruction.setdefault(volume_name, set())
 
     def mark_volume_as_uncertain(self, volume_name: str, volume_spec: Spec, node_name: str) -> None:
         """Nothing: only who attaches volumes for other nodes must remember that."""

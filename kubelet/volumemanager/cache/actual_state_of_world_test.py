@@ -294,6 +294,15 @@ def test_reconstructed_until_something_sure_is_known(
     assert world.state.is_volume_device_reconstructed(NAME) == device_expected
 
 
+def test_device_is_reconstructed_although_no_pod_has_it(world: World) -> None:
+    """A driver that fails to stage it anew says nothing of what was staged before."""
+    world.state.add_attach_uncertain_reconstructed_volume(NAME, SPEC, "node", "")
+    world.state.mark_device_as_uncertain(NAME, "", "/mnt/pv", "")
+    assert world.state.is_volume_device_reconstructed(NAME)
+    world.state.mark_volume_as_detached(NAME, "node")
+    assert not world.state.is_volume_device_reconstructed(NAME)
+
+
 def test_what_is_known_is_not_reconstructed(world: World) -> None:
     assert not world.state.check_and_mark_volume_as_uncertain_via_reconstruction(world.opts())
     assert not world.state.check_and_mark_device_uncertain_via_reconstruction(NAME, "/mnt/pv")

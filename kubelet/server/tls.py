@@ -43,6 +43,10 @@ DEFAULT_CIPHER_SUITES = tuple(
     )
     for key in ("ECDSA", "RSA")
 )
+# OpenSSL's, not its usual level 2: that one refuses certificates with RSA keys below 2048 bits, which Go serves with
+# from 1024 bits on. No version of TLS before 1.2 is on either level.
+_SECURITY_LEVEL = 1
+_SECURITY_LEVEL_OF_OLD_VERSIONS = 0
 _SESSION_ID = b"kubelet"
 # So many connections have one context between them, and with it OpenSSL's copy of the private key. OpenSSL 3.6 keeps
 # 1.7 KiB in an RSA key for each thread that ever signed with it, and each connection here has a thread of its own.
@@ -133,14 +137,16 @@ def _limit_protocol(context: SSL.Context, options: TLSOptions) -> None:
     from OpenSSL import SSL
 
     suites = openssl_cipher_list(options.cipher_suites or DEFAULT_CIPHER_SUITES)
-    version = options.min_version or _DEFAULT_VERSION
+    version, level = options.min_version or _DEFAULT_VERSION, _SECURITY_LEVEL
     if version == _TLS13 or not suites:
         context.set_min_proto_version(SSL.TLS1_3_VERSION)
+        # Of no meaning there, but the level comes with a list.
+        suites = "DEFAULT"
     else:
         context.set_min_proto_version(getattr(SSL, _VERSIONS[version]))
-        # OpenSSL has no old versions on its usual level of security.
-        level = "" if version == _DEFAULT_VERSION else ":@SECLEVEL=0"
-        context.set_cipher_list((suites + level).encode())
+        if version != _DEFAULT_VERSION:
+            level = _SECURITY_LEVEL_OF_OLD_VERSIONS
+    context.set_cipher_list(f"{suites}:@SECLEVEL={level}".encode())
     if options.curve_preferences:
         curves = ":".join(CURVES[curve] for curve in options.curve_preferences)
         # pyOpenSSL has a function for one curve alone.

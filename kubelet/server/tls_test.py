@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import socket
 import ssl
 import weakref
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from OpenSSL import SSL
 
 from kubelet.server import NoServingCertificateError, TLSConfig, TLSOptions, new_tls_options, tls
@@ -24,6 +27,7 @@ from pkg.client_go.util.certificate.testing import Authority
 from pkg.component_base.cli.flag import ciphersuites_flag
 from pkg.golang import http
 from pkg.golang.http.conn import PlainConn
+from pkg.golang.testing import HOUR, subject
 
 AUTHORITY = Authority("clients")
 
@@ -181,6 +185,26 @@ def test_a_key_does_not_keep_something_of_each_thread_that_ever_signed() -> None
         assert of.context() is first()
     assert of.context() is not first()
     assert first() is None
+
+
+@pytest.mark.parametrize("options", [{}, {"min_version": "VersionTLS13"}], ids=["default", "TLS 1.3"])
+def test_a_certificate_with_a_short_key_is_served(tmp_path: Path, options: dict[str, Any]) -> None:
+    key = rsa.generate_private_key(65537, 1024)
+    cert = self_signed(key)
+    (tmp_path / "crt").write_bytes(cert.public_bytes(serialization.Encoding.PEM))
+    private = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (tmp_path / "key").write_bytes(key.private_bytes(serialization.Encoding.PEM, *private))
+    pair = certificate.load_x509_key_pair(str(tmp_path / "crt"), str(tmp_path / "key"))
+    of = TLSConfig(TLSOptions(**options), lambda: pair, dynamiccertificates.NoCAContent())
+    with serving(of) as port, connected(port, ciphers=b"DEFAULT:@SECLEVEL=1") as client:
+        shown = client.get_peer_certificate()
+        assert shown is not None and shown.to_cryptography() == cert
+
+
+def self_signed(key: rsa.RSAPrivateKey) -> x509.Certificate:
+    name, now = subject("node"), datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - HOUR, now + HOUR)
+    return builder.sign(key, hashes.SHA256())
 
 
 def test_no_certificate_yet() -> None:

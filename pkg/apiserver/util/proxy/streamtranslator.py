@@ -27,7 +27,7 @@ from pkg.apimachinery.util.proxy.upgradeaware import (
     dial_for_upgrade,
 )
 from pkg.apiserver.util.proxy.websocket import DEFAULT_IDLE_CONNECTION_TIMEOUT, Closed, Options, Part, Reply, WebSocket
-from pkg.golang import http
+from pkg.golang import http, strconv
 from pkg.golang.http.conn import linger
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
@@ -319,9 +319,11 @@ def _translate_status(said: bytes, with_status: bool) -> metav1.Status:
     if status.reason != _NON_ZERO_EXIT_CODE:
         return _internal_error(status.message)
     causes = status.details.causes if status.details else []
-    code = next((cause.message for cause in causes if cause.reason == _EXIT_CODE), None)
-    if code is None or not code.isdigit() or int(code) > 255:
-        return _internal_error(f"error stream protocol error: no valid {_EXIT_CODE} cause given: {code}")
+    code = next((cause.message for cause in causes if cause.reason == _EXIT_CODE), "")
+    try:
+        strconv.parse_uint(code, bits=8)
+    except ValueError as err:
+        return _internal_error(f"error stream protocol error: no valid {_EXIT_CODE} cause given: {err}")
     return metav1.Status(
         status="Failure",
         reason=_NON_ZERO_EXIT_CODE,

@@ -143,20 +143,29 @@ def test_terminal_sizes() -> None:
     assert sizes == [b'{"Width":80,"Height":24}\n', b'{"Width":132,"Height":43}\n']
 
 
-EXIT_3 = {
-    "status": "Failure",
-    "message": "command terminated with non-zero exit code: exit status 3",
-    "reason": "NonZeroExitCode",
-    "details": {"causes": [{"reason": "ExitCode", "message": "3"}]},
-}
+def exit_with(code: str) -> dict[str, Any]:
+    return {
+        "status": "Failure",
+        "message": "command terminated with non-zero exit code: exit status 3",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": code}]},
+    }
 
 
 @pytest.mark.parametrize(
     ("said", "protocol", "expected"),
     [
-        (json.dumps(EXIT_3), "v4.channel.k8s.io", ("NonZeroExitCode", "3")),
+        (json.dumps(exit_with("3")), "v4.channel.k8s.io", ("NonZeroExitCode", "3")),
         (json.dumps({"status": "Failure", "message": "no shell"}), "v4.channel.k8s.io", ("InternalError", "no shell")),
-        (json.dumps(EXIT_3 | {"details": None}), "v5.channel.k8s.io", ("InternalError", "no valid ExitCode cause")),
+        (
+            json.dumps(exit_with("3") | {"details": None}),
+            "v5.channel.k8s.io",
+            ("InternalError", "no valid ExitCode cause"),
+        ),
+        (json.dumps(exit_with("\N{SUPERSCRIPT TWO}")), "v5.channel.k8s.io", ("InternalError", "invalid syntax")),
+        pytest.param(
+            json.dumps(exit_with("9" * 5000)), "v5.channel.k8s.io", ("InternalError", "value out of range"), id="long"
+        ),
         ("junk", "v4.channel.k8s.io", ("InternalError", "error stream protocol error")),
         ("it broke", "v2.channel.k8s.io", ("InternalError", "error executing remote command: it broke")),
         ("", "v4.channel.k8s.io", ("", "")),

@@ -395,8 +395,10 @@ class ManagerImpl:
     def _handle_event(self, ctx: golang.Context, is_shutting_down: bool) -> None:
         kind, noun = ("shutdown", "event") if is_shutting_down else ("cancelled", "cancellation")
         klog.v(1).info_s("Shutdown manager detected new shutdown event", event=kind)
-        message = f"Shutdown manager detected shutdown {noun}"
-        self._recorder.event(self._node_ref, v1.EVENT_TYPE_NORMAL, kubeletevents.NODE_SHUTDOWN, message)
+        # The pods must end in time whoever hears of it: logind tells once.
+        with contain("Failed to record the shutdown event", ctx):
+            message = f"Shutdown manager detected shutdown {noun}"
+            self._recorder.event(self._node_ref, v1.EVENT_TYPE_NORMAL, kubeletevents.NODE_SHUTDOWN, message)
         with self._node_shutting_down_mutex:
             self._node_shutting_down_now = is_shutting_down
         try:

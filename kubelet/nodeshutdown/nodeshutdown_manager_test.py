@@ -395,12 +395,21 @@ def test_without_threads_all_pods_are_ended(world: World, missing: str) -> None:
 
 
 @failures
-def test_event_that_cannot_be_handled_leaves_the_next(
-    world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
-) -> None:
-    world.pods = [NORMAL]
-    monkeypatch.setattr(world.recorder, "event", failing_once(world.recorder.event, err))
+def test_event_that_cannot_be_handled_leaves_the_next(world: World, err: Exception) -> None:
+    world.conf.get_pods_func = failing_once(lambda: [NORMAL], err)
     world.start()
     world.bus.shut_down()
     world.bus.shut_down()
     assert world.killed(1) == {"normal": 20}
+
+
+@failures
+def test_shutdown_that_cannot_be_recorded_ends_the_pods(
+    world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    world.pods = [NORMAL]
+    monkeypatch.setattr(world.recorder, "event", failing_once(world.recorder.event, err))
+    manager = world.start()
+    world.bus.shut_down()
+    assert world.killed(1) == {"normal": 20}
+    assert not admits(manager)

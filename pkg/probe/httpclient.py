@@ -143,6 +143,8 @@ def _unverified() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    # Python's own list leaves out those with SHA-1, which Go offers: some old servers have no others.
+    context.set_ciphers("DEFAULT")
     return context
 
 

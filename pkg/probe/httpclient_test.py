@@ -306,6 +306,14 @@ def test_time_out_of_68_years() -> None:
         assert probe_http(CTX, url, [], 2.0**31 - 1) == (Result.SUCCESS, "abc")
 
 
+def test_an_old_server_is_as_well_as_a_new_one() -> None:
+    context = server_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-RSA-AES128-SHA:ECDHE-ECDSA-AES128-SHA")
+    with serving(lambda: [OK + b"\r\nabc"], context) as url:
+        assert probe_http(CTX, url, [], TIMEOUT) == (Result.SUCCESS, "abc")
+
+
 def server_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(SELF_SIGNED)

@@ -335,11 +335,21 @@ class ManagerImpl:
             klog.v(1).info_s("Restarting watch for node shutdown events")
             try:
                 events = self._start(ctx)
+                self._notice_missed_cancellation(ctx)
             except Exception as err:
                 events = None  # the bus may come back
                 klog.error_s(err, "Unable to watch the node for shutdown events")
         self._release_inhibit_lock()
         self._disconnect()
+
+    def _notice_missed_cancellation(self, ctx: golang.Context) -> None:
+        """To be called with a new lock, which logind does not give while a shutdown goes on.
+
+        DIVERGES: when a shutdown is called off while the bus is away, Go's node stays not ready, and takes no pods,
+        until the kubelet is started again.
+        """
+        if self.shutdown_status() is not None:
+            self._handle_event(ctx, False)
 
     def _start(self, ctx: golang.Context) -> golang.Channel[bool]:
         """Take a lock. Returns where shutdowns are told."""

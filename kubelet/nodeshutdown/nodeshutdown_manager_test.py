@@ -297,6 +297,22 @@ def test_bus_that_goes_away_is_joined_again(world: World) -> None:
     assert eventually(lambda: not admits(manager))
 
 
+def test_shutdown_that_is_called_off_while_the_bus_is_away(world: World) -> None:
+    refused, second = testing.FakeDBus(), testing.FakeDBus()
+    refused.err = OSError("the operation inhibition has been requested for is already running")
+    world.buses += [refused, second]
+    manager = world.start()
+    world.bus.shut_down()
+    assert eventually(lambda: not admits(manager) and not world.bus.locks)
+    world.bus.events.close()
+    assert eventually(world.clock.has_waiters)
+    world.clock.step(1)
+    assert eventually(lambda: refused.closed and world.clock.has_waiters())
+    assert not admits(manager), "it goes on"
+    world.clock.step(1)
+    assert eventually(lambda: admits(manager) and len(second.locks) == 1)
+
+
 def test_end_of_the_kubelet_lets_go(world: World) -> None:
     world.start()
     world.cancel()

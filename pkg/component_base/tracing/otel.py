@@ -23,6 +23,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from pkg import golang
 from pkg.component_base.tracing.tracing import Attributes, Kind, Span, Tracer
 
+# Characters of an attribute: a client may send a mebibyte as its name, and thousands of spans wait for the collector.
+MAX_ATTRIBUTE_LENGTH = 4096
 _CONTEXT_KEY = object()
 _KINDS = {
     Kind.INTERNAL: trace.SpanKind.INTERNAL,
@@ -47,7 +49,10 @@ class OTelTracerProvider:
         if sampling_rate_per_million > 0:
             sampler = sampling.TraceIdRatioBased(sampling_rate_per_million / 1_000_000)
         self._provider = sdk.TracerProvider(
-            sampler=sampling.ParentBased(sampler), resource=Resource(dict(resource)), shutdown_on_exit=False
+            sampler=sampling.ParentBased(sampler),
+            resource=Resource(dict(resource)),
+            shutdown_on_exit=False,
+            span_limits=sdk.SpanLimits(max_attribute_length=MAX_ATTRIBUTE_LENGTH),
         )
         self._exporter = exporter
         self._provider.add_span_processor(BatchSpanProcessor(exporter))

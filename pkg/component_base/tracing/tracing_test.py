@@ -15,7 +15,7 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.client_go import rest
 from pkg.client_go.rest import testing as resttesting
 from pkg.component_base import tracing
-from pkg.component_base.tracing import testing
+from pkg.component_base.tracing import otel, testing
 from pkg.golang import http
 from pkg.golang.http import testing as httptesting
 
@@ -108,6 +108,16 @@ def mux(made: tracing.TracerProvider, public: bool, status: int = 200) -> http.S
     served.handle("/logs/{namespace}/{pod}", answer)
     served.filter(tracing.with_tracing(made, "kubelet", public_endpoint=public))
     return served
+
+
+def test_a_request_with_long_headers_makes_a_short_span(collector: testing.Collector) -> None:
+    made = provider(collector)
+    headers = {"Host": "h" * 100_000 + ":" + "9" * 5000, "User-Agent": "u" * 100_000}
+    httptesting.record(mux(made, public=True), "GET", "/logs/ns/a", headers=headers)
+    found = testing.attributes(sent(collector, made)["/logs/{namespace}/{pod}"])
+    assert found["user_agent.original"] == "u" * otel.MAX_ATTRIBUTE_LENGTH
+    assert found["server.address"] == "h" * otel.MAX_ATTRIBUTE_LENGTH
+    assert "server.port" not in found
 
 
 @pytest.mark.parametrize("public", [False, True])

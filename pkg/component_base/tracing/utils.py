@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pkg.golang.http import Handler, Request, ResponseWriter
 
 _SCOPE = "k8s.io/component-base/tracing"
+_MAX_PORT_DIGITS = 5
 
 
 class TracingConfiguration(Protocol):
@@ -73,7 +74,7 @@ def _request_attributes(service: str, r: Request) -> dict[str, str | bool | int 
         "url.path": r.path,
         "url.scheme": "https" if r.tls else "http",
     }
-    if host and port.isdecimal():
+    if host and port.isdecimal() and len(port) <= _MAX_PORT_DIGITS:
         attributes["server.port"] = int(port)
     if r.remote_addr is not None:
         attributes["network.peer.address"], attributes["network.peer.port"] = r.remote_addr

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jeepney
-from jeepney import wrappers
+from jeepney import bus, wrappers
 from jeepney.io import blocking
 
 from pkg import golang, klog
@@ -141,16 +141,32 @@ class DBusCon:
             events.close()
 
 
+class _Connection(blocking.DBusConnection):  # type: ignore[misc]
+    """A connection on which every call has an end: the library says Hello, the first one, without."""
+
+    def send_and_get_reply(self, message: jeepney.Message, *, timeout: float | None = None) -> jeepney.Message:
+        limit = _CALL_TIMEOUT if timeout is None else timeout
+        try:
+            return super().send_and_get_reply(message, timeout=limit)
+        except TimeoutError as err:
+            raise TimeoutError(f"no answer in {limit:g}s") from err
+
+
 def _connect() -> blocking.DBusConnection:
     try:
-        return blocking.open_dbus_connection("SYSTEM", enable_fds=True)
+        sock = blocking.prep_socket(bus.get_bus("SYSTEM"), enable_fds=True)
+        try:
+            return _Connection(sock, enable_fds=True)
+        except BaseException:
+            sock.close()
+            raise
     except (OSError, KeyError, RuntimeError, jeepney.DBusErrorResponse, jeepney.AuthenticationError) as err:
         raise InhibitError(f"cannot connect to the system bus: {err}") from err
 
 
 def _reply_of(connection: blocking.DBusConnection, what: str, message: jeepney.Message) -> tuple[Any, ...]:
     try:
-        reply = connection.send_and_get_reply(message, timeout=_CALL_TIMEOUT)
+        reply = connection.send_and_get_reply(message)
         return wrappers.unwrap_msg(reply)  # type: ignore[no-any-return]
     except jeepney.DBusErrorResponse as err:
         detail = err.data[0] if err.data else ""

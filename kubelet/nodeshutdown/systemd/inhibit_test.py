@@ -15,6 +15,7 @@ import pytest
 from jeepney.io import blocking
 
 from kubelet.nodeshutdown import systemd
+from kubelet.nodeshutdown.systemd import inhibit
 from pkg import golang
 from pkg.apimachinery.util.runtime.testing import failures, raising
 from pkg.golang import testing as golangtesting
@@ -201,6 +202,32 @@ def test_no_bus_and_no_logind(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/socket")
     with pytest.raises(systemd.InhibitError, match="cannot connect to the system bus"):
         systemd.DBusCon()
+
+
+def test_bus_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lets the kubelet in, and then does not answer: the kubelet must start without it."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"{tmp_path}/bus")
+    listener.listen()
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/bus")
+    monkeypatch.setattr(inhibit, "_CALL_TIMEOUT", 0.1)
+    faults: list[Exception] = []
+
+    def connect() -> None:
+        try:
+            systemd.DBusCon()
+        except systemd.InhibitError as err:
+            faults.append(err)
+
+    thread = golang.go(connect, name="connect")
+    peer, _ = listener.accept()
+    with listener, peer, peer.makefile("rb") as requests:
+        for answer in (b"OK 0123456789abcdef0123456789abcdef\r\n", b"AGREE_UNIX_FD\r\n"):
+            requests.readline()
+            peer.sendall(answer)
+        thread.join(30)
+        assert not thread.is_alive()
+    assert [str(fault) for fault in faults] == ["cannot connect to the system bus: no answer in 0.1s"]
 
 
 def test_override(connection: systemd.DBusCon, tmp_path: Path) -> None:

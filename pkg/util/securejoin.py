@@ -1,4 +1,4 @@
-"""Joins a path that somebody else chose to a directory that it must not leave, or opens it there.
+"""Opens what a path that somebody else chose leads to, below a directory that it must not leave.
 
 Go: github.com/cyphar/filepath-securejoin
 """
@@ -14,45 +14,6 @@ _MAX_LINKS = 255
 # Each directory on the way to a file is held open.
 _MAX_DEPTH = 255
 _OPEN_PATH = os.O_PATH | os.O_CLOEXEC
-
-
-def secure_join(root: str, unsafe_path: str) -> str:
-    """Where the path leads for one whose root directory is `root`: links are followed, and none leads out.
-
-    What does not exist is taken as it is. Holds as long as nobody changes links meanwhile. Raises OSError.
-    """
-    resolved: list[str] = []
-    # In reverse: each step takes the last one off.
-    remaining = unsafe_path.split("/")[::-1]
-    links = 0
-    while remaining:
-        part = remaining.pop()
-        if part in ("", "."):
-            continue
-        if part == "..":
-            resolved = resolved[:-1]
-            continue
-        target = _link_target(Path(root, *resolved, part))
-        if target is None:
-            resolved.append(part)
-            continue
-        links += 1
-        if links > _MAX_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.path.join(root, unsafe_path))
-        if target.startswith("/"):
-            resolved = []
-        remaining += target.split("/")[::-1]
-    return os.path.join(root, *resolved)
-
-
-def _link_target(path: Path) -> str | None:
-    """None for what is no link."""
-    try:
-        return os.readlink(path)
-    except OSError as err:
-        if err.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
-            return None
-        raise
 
 
 def open_in_root(root: str, unsafe_path: str) -> int:
@@ -91,10 +52,10 @@ def _name_of_target(path: str) -> str:
 
 
 def open_joined(root: str, unsafe_path: str) -> int:
-    """A handle of what is at secure_join(root, unsafe_path), whoever changes links meanwhile. The caller closes it.
+    """A handle of what the path leads to for one whose root directory is `root`. The caller closes it.
 
-    The handle is opened with O_PATH, so nothing notices: os.open of /proc/self/fd/HANDLE opens what it is of.
-    Raises OSError.
+    Links are followed, whoever changes them meanwhile, and none leads out. The handle is opened with O_PATH, so nothing
+    notices: os.open of /proc/self/fd/HANDLE opens what it is of. Raises OSError.
     """
     # The directories on the way, each opened from the one before it.
     way = [os.open(root, _OPEN_PATH | os.O_DIRECTORY)]

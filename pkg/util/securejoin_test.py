@@ -9,28 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pkg.util.securejoin import open_in_root, open_joined, secure_join
+from pkg.util.securejoin import open_in_root, open_joined
 from pkg.util.testing import open_files
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("a/b", "a/b"),
-        ("/a//./b/", "a/b"),
-        ("../../etc/passwd", "etc/passwd"),
-        ("inside", "dir/file"),
-        ("absolute", "etc/passwd"),
-        ("up", "etc"),
-        ("linked/file", "dir/file"),
-        ("dir/file/more", "dir/file/more"),
-        ("missing/../a", "a"),
-        ("", ""),
-    ],
-)
-def test_links_stay_inside(tmp_path: Path, path: str, expected: str) -> None:
-    make_links(tmp_path)
-    assert secure_join(str(tmp_path), path).rstrip("/") == str(tmp_path / expected).rstrip("/")
 
 
 def make_links(tmp_path: Path) -> None:
@@ -109,12 +89,6 @@ def test_directory_that_becomes_a_link_leads_nowhere_else(
     os.close(handle)
 
 
-def test_links_in_a_circle(tmp_path: Path) -> None:
-    (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(OSError, match="Too many levels of symbolic links"):
-        secure_join(str(tmp_path), "loop/a")
-
-
 def test_long_links_are_followed(tmp_path: Path) -> None:
     """As many and as long ones as there may be, which a container can put into a volume at will."""
     targets = [*(f"link{number}" for number in range(1, 255)), "last"]
@@ -124,7 +98,6 @@ def test_long_links_are_followed(tmp_path: Path) -> None:
     handle = open_joined(str(tmp_path), "link0")
     assert os.path.samestat(os.fstat(handle), os.stat(tmp_path / "last"))
     os.close(handle)
-    assert secure_join(str(tmp_path), "link0") == str(tmp_path / "last")
 
 
 def test_open_in_root(tmp_path: Path) -> None:

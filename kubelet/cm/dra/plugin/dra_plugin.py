@@ -112,8 +112,13 @@ class DRAPlugin:
             yield self._reports(ctx, call)
 
     def _reports(self, ctx: golang.Context, call: Any) -> Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]:
-        with self._translated(ctx):
-            yield from map(drahealthv1alpha1.NodeWatchResourcesResponse.FromString, call)
+        reports = map(drahealthv1alpha1.NodeWatchResourcesResponse.FromString, call)
+        while True:
+            with self._translated(ctx):
+                report = next(reports, None)
+            if report is None:
+                return
+            yield report
 
     @contextmanager
     def _translated(self, ctx: golang.Context) -> Iterator[None]:

@@ -49,12 +49,21 @@ class NodeShuttingDownError(RuntimeError):
         super().__init__("node is shutting down")
 
 
+class LockRefusedError(RuntimeError):
+    """There is no lock, because a shutdown goes on already."""
+
+    def __init__(self) -> None:
+        super().__init__("a shutdown is in progress, which cannot be delayed any more")
+
+
 class DBusInhibiter(Protocol):
     """What delays shutdowns; see systemd.DBusCon."""
 
     def current_inhibit_delay(self) -> float: ...
 
-    def inhibit_shutdown(self) -> int: ...
+    def inhibit_shutdown(self) -> int | None:
+        """A lock; None while a shutdown goes on, when none is given."""
+        ...
 
     def release_inhibit_lock(self, lock: int, /) -> None: ...
 
@@ -307,7 +316,7 @@ class ManagerImpl:
         does not have it should see it on the node as well.
         """
         try:
-            events = self._start(ctx)
+            events = self._start(ctx, self._acquire_inhibit_lock)
         except Exception as err:
             # A node is worth having without this too.
             klog.error_s(err, "Failed to start node shutdown manager, graceful node shutdown is not active")
@@ -334,35 +343,44 @@ class ManagerImpl:
                 break
             klog.v(1).info_s("Restarting watch for node shutdown events")
             try:
-                events = self._start(ctx)
-                self._notice_missed_cancellation(ctx)
+                events = self._start(ctx, lambda bus: self._catch_up(ctx, bus))
             except Exception as err:
                 events = None  # the bus may come back
                 klog.error_s(err, "Unable to watch the node for shutdown events")
         self._release_inhibit_lock()
         self._disconnect()
 
-    def _notice_missed_cancellation(self, ctx: golang.Context) -> None:
-        """To be called with a new lock, which logind does not give while a shutdown goes on.
+    def _catch_up(self, ctx: golang.Context, bus: DBusInhibiter) -> None:
+        """Take a new lock, and handle what happened while the bus was away: while a shutdown goes on, there is no lock.
 
-        DIVERGES: when a shutdown is called off while the bus is away, Go's node stays not ready, and takes no pods,
-        until the kubelet is started again.
+        DIVERGES: a shutdown that begins while the bus is away does not end the pods of Go's node. One that is called
+        off then leaves that node not ready, and without new pods, until the kubelet is started again.
         """
-        if self.shutdown_status() is not None:
-            self._handle_event(ctx, False)
+        try:
+            self._acquire_inhibit_lock(bus)
+        except LockRefusedError:
+            if self.shutdown_status() is None:
+                self._handle_event(ctx, True)
+        else:
+            if self.shutdown_status() is not None:
+                self._handle_event(ctx, False)
 
-    def _start(self, ctx: golang.Context) -> golang.Channel[bool]:
-        """Take a lock. Returns where shutdowns are told."""
+    def _start(self, ctx: golang.Context, take_lock: Callable[[DBusInhibiter], None]) -> golang.Channel[bool]:
+        """Take a lock. Returns where shutdowns are told.
+
+        DIVERGES: Go listens after it took the lock, and does not hear of a shutdown that begins in between. When the
+        listening fails, it gives the old lock back, and shutdowns are not held up until it is on the bus again.
+        """
         self._disconnect()
         self._dbus_con = bus = self._system_dbus()
         try:
             requested = self._pod_manager.period_requested()
             if requested > bus.current_inhibit_delay():
                 self._override_inhibit_delay(ctx, bus, requested)
-            self._acquire_inhibit_lock(bus)
-            return bus.monitor_shutdown()
+            events = bus.monitor_shutdown()
+            take_lock(bus)
+            return events
         except Exception:
-            self._release_inhibit_lock()
             self._disconnect()
             raise
 
@@ -433,7 +451,10 @@ class ManagerImpl:
             klog.error_s(err, "Failed to report that the node is shutting down")
 
     def _acquire_inhibit_lock(self, bus: DBusInhibiter) -> None:
+        """Without a new lock the old one stays. Raises LockRefusedError, and what the bus raises."""
         lock = bus.inhibit_shutdown()
+        if lock is None:
+            raise LockRefusedError
         self._release_inhibit_lock()
         self._inhibit_lock = lock
 

@@ -283,7 +283,7 @@ def test_no_bus(world: World) -> None:
 
 
 def test_bus_that_goes_away_is_joined_again(world: World) -> None:
-    broken, second = testing.FakeDBus(), testing.FakeDBus()
+    broken, second = testing.FakeDBus(before=world.bus), testing.FakeDBus(before=world.bus)
     broken.err = OSError("not up yet")
     world.buses += [broken, second]
     manager = world.start()
@@ -291,15 +291,15 @@ def test_bus_that_goes_away_is_joined_again(world: World) -> None:
     for _ in range(2):
         assert eventually(world.clock.has_waiters)
         world.clock.step(1)
-    assert eventually(lambda: bool(second.locks))
+    assert eventually(lambda: second.locks == {101}), "the old lock is given back for the new one"
     assert world.bus.closed and broken.closed
     second.shut_down()
     assert eventually(lambda: not admits(manager))
 
 
 def test_shutdown_that_is_called_off_while_the_bus_is_away(world: World) -> None:
-    refused, second = testing.FakeDBus(), testing.FakeDBus()
-    refused.err = OSError("the operation inhibition has been requested for is already running")
+    refused, second = testing.FakeDBus(before=world.bus), testing.FakeDBus(before=world.bus)
+    refused.in_progress = True
     world.buses += [refused, second]
     manager = world.start()
     world.bus.shut_down()
@@ -307,10 +307,52 @@ def test_shutdown_that_is_called_off_while_the_bus_is_away(world: World) -> None
     world.bus.events.close()
     assert eventually(world.clock.has_waiters)
     world.clock.step(1)
-    assert eventually(lambda: refused.closed and world.clock.has_waiters())
+    refused.events.close()
+    assert eventually(lambda: world.clock.has_waiters())
     assert not admits(manager), "it goes on"
     world.clock.step(1)
     assert eventually(lambda: admits(manager) and len(second.locks) == 1)
+
+
+def test_shutdown_that_begins_while_the_bus_is_away(world: World) -> None:
+    second = testing.FakeDBus(before=world.bus)
+    second.in_progress = True
+    world.buses.append(second)
+    world.pods = [NORMAL]
+    world.let_end.clear()
+    manager = world.start()
+    world.bus.events.close()
+    assert eventually(world.clock.has_waiters)
+    world.clock.step(1)
+    assert world.killed(1) == {"normal": 20}
+    assert not admits(manager) and world.bus.locks == {1}, "held up until the pods have ended"
+    world.let_end.set()
+    assert eventually(lambda: not world.bus.locks)
+    second.in_progress = False
+    second.call_off()
+    assert eventually(lambda: admits(manager) and len(second.locks) == 1)
+
+
+def test_bus_that_cannot_be_joined_again_leaves_the_lock(world: World) -> None:
+    broken = testing.FakeDBus(before=world.bus)
+    broken.err = OSError("not up yet")
+    world.buses.append(broken)
+    world.start()
+    world.bus.events.close()
+    assert eventually(world.clock.has_waiters)
+    world.clock.step(1)
+    assert eventually(lambda: broken.closed)
+    assert eventually(world.clock.has_waiters)
+    assert world.bus.locks == {1}
+
+
+def test_start_during_a_shutdown(world: World) -> None:
+    world.bus.in_progress = True
+    assert admits(world.start()) and world.bus.closed
+    assert world.recorder.drain() == [
+        "Warning Shutdown Graceful node shutdown is configured but not active: a shutdown is in progress, which "
+        "cannot be delayed any more"
+    ]
 
 
 def test_end_of_the_kubelet_lets_go(world: World) -> None:

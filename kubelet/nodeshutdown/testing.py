@@ -11,14 +11,21 @@ from pkg import golang
 class FakeDBus:
     """Implements nodeshutdown.DBusInhibiter. `shut_down` and `call_off` are what people do to the system."""
 
-    def __init__(self, inhibit_delay: float = 40.0, delay_after_override: float | None = None) -> None:
+    def __init__(
+        self,
+        inhibit_delay: float = 40.0,
+        delay_after_override: float | None = None,
+        before: FakeDBus | None = None,
+    ) -> None:
+        """before is the bus that went away: its locks stay."""
         self.inhibit_delay = inhibit_delay
         self.delay_after_override = delay_after_override
         self.overrides: list[float] = []
-        self.locks: set[int] = set()
-        self.taken = 0
+        self.locks: set[int] = set() if before is None else before.locks
+        self.taken: int = 0 if before is None else before.taken + 100
         self.reloads = 0
         self.closed = False
+        self.in_progress = False  # a shutdown goes on: there are no locks
         self.err: Exception | None = None
         self.events: golang.Channel[bool] = golang.Channel(1)
 
@@ -35,7 +42,9 @@ class FakeDBus:
             return self.delay_after_override
         return self.inhibit_delay
 
-    def inhibit_shutdown(self) -> int:
+    def inhibit_shutdown(self) -> int | None:
+        if self.in_progress:
+            return None
         self.taken += 1
         self.locks.add(self.taken)
         return self.taken

@@ -23,13 +23,15 @@ InhibitLock = int  # the file descriptor that holds the shutdown up until it is 
 _LOGIND_SERVICE = "org.freedesktop.login1"
 _LOGIND_OBJECT = "/org/freedesktop/login1"
 _LOGIND_INTERFACE = "org.freedesktop.login1.Manager"
+# What a lock is refused with while a shutdown goes on.
+_IN_PROGRESS = "org.freedesktop.login1.OperationInProgress"
 _LOGIND = jeepney.DBusAddress(_LOGIND_OBJECT, _LOGIND_SERVICE, _LOGIND_INTERFACE)
 _SYSTEMD = jeepney.DBusAddress(
     "/org/freedesktop/systemd1", "org.freedesktop.systemd1", "org.freedesktop.systemd1.Manager"
 )
 _SIGHUP = 1
 # Seconds that a call may take.
-_CALL_TIMEOUT = 25.0
+CALL_TIMEOUT = 25.0
 
 LOGIND_CONFIG_DIRECTORY = Path("/etc/systemd/logind.conf.d")
 KUBELET_LOGIND_CONF = "99-kubelet.conf"
@@ -37,6 +39,14 @@ KUBELET_LOGIND_CONF = "99-kubelet.conf"
 
 class InhibitError(RuntimeError):
     """The bus or logind did not do what was asked; the text says what that was."""
+
+
+class RefusedError(InhibitError):
+    """The answer is an error, of this name."""
+
+    def __init__(self, what: str, name: str, detail: str) -> None:
+        super().__init__(f"{what}: {name}: {detail}")
+        self.name = name
 
 
 class DBusCon:
@@ -58,11 +68,16 @@ class DBusCon:
             raise InhibitError("InhibitDelayMaxUSec from logind is not a uint64 as expected")
         return int(delay) / 1_000_000
 
-    def inhibit_shutdown(self) -> InhibitLock:
-        """Delay shutdowns from now on until the lock is released."""
+    def inhibit_shutdown(self) -> InhibitLock | None:
+        """Delay shutdowns from now on until the lock is released. None while one goes on."""
         why = "Kubelet needs time to handle node shutdown"
         message = jeepney.new_method_call(_LOGIND, "Inhibit", "ssss", ("shutdown", "kubelet", why, "delay"))
-        return int(self._call("failed creating systemd inhibitor", message)[0].to_raw_fd())
+        try:
+            return int(self._call("failed creating systemd inhibitor", message)[0].to_raw_fd())
+        except RefusedError as err:
+            if err.name == _IN_PROGRESS:
+                return None
+            raise
 
     def release_inhibit_lock(self, lock: InhibitLock) -> None:
         """Let the shutdown go on, if there is one."""
@@ -77,15 +92,16 @@ class DBusCon:
         self._call("unable to reload logind conf", jeepney.new_method_call(_SYSTEMD, "KillUnit", "ssi", unit))
 
     def monitor_shutdown(self) -> golang.Channel[bool]:
-        """Tells True when a shutdown begins and False when it is called off; closed when the bus goes away."""
-        rule = jeepney.MatchRule(
-            type="signal", interface=_LOGIND_INTERFACE, member="PrepareForShutdown", path=_LOGIND_OBJECT
-        )
+        """Tells True when a shutdown begins and False when it is called off; closed when the bus or logind goes away.
+
+        DIVERGES: Go hears the signal from whoever is on the bus, and hears nothing more of a shutdown that a new logind
+        does not know of.
+        """
         # A connection of its own, as the thread that waits for signals would take answers to calls away.
         signals = _connect()
         events: golang.Channel[bool] = golang.Channel(1)
         try:
-            _reply_of(signals, "failed to ask for shutdown signals", jeepney.message_bus.AddMatch(rule))
+            rule = _subscribe(signals)
             self._reader = golang.go(self._read_signals, signals, rule, events, name="logind-monitor")
         except Exception:
             signals.close()
@@ -123,6 +139,9 @@ class DBusCon:
         try:
             while True:
                 message = connection.receive()
+                if _LOGIND_LEFT.matches(message):
+                    klog.info_s("logind left the system bus")
+                    return
                 if not rule.matches(message):
                     continue
                 match message.body:
@@ -145,7 +164,7 @@ class _Connection(blocking.DBusConnection):  # type: ignore[misc]
     """A connection on which every call has an end: the library says Hello, the first one, without."""
 
     def send_and_get_reply(self, message: jeepney.Message, *, timeout: float | None = None) -> jeepney.Message:
-        limit = _CALL_TIMEOUT if timeout is None else timeout
+        limit = CALL_TIMEOUT if timeout is None else timeout
         try:
             return super().send_and_get_reply(message, timeout=limit)
         except TimeoutError as err:
@@ -164,13 +183,40 @@ def _connect() -> blocking.DBusConnection:
         raise InhibitError(f"cannot connect to the system bus: {err}") from err
 
 
+def _subscribe(signals: blocking.DBusConnection) -> jeepney.MatchRule:
+    """Ask for the signals of logind, and for its end. Returns a rule for those of the logind that there is now."""
+    what = "failed to ask for shutdown signals"
+    for rule in (_shutdown_rule(_LOGIND_SERVICE), _LOGIND_LEFT):
+        _reply_of(signals, what, jeepney.message_bus.AddMatch(rule))
+    # The last call: signals that come while an answer is waited for are lost.
+    (owner,) = _reply_of(signals, what, jeepney.message_bus.GetNameOwner(_LOGIND_SERVICE))
+    return _shutdown_rule(owner)
+
+
+def _shutdown_rule(sender: str) -> jeepney.MatchRule:
+    return jeepney.MatchRule(
+        type="signal", sender=sender, interface=_LOGIND_INTERFACE, member="PrepareForShutdown", path=_LOGIND_OBJECT
+    )
+
+
+def _logind_left() -> jeepney.MatchRule:
+    """The signal of the bus when the process that was logind is not any more."""
+    bus_name = "org.freedesktop.DBus"
+    rule = jeepney.MatchRule(type="signal", sender=bus_name, interface=bus_name, member="NameOwnerChanged")
+    rule.add_arg_condition(0, _LOGIND_SERVICE)
+    rule.add_arg_condition(2, "")
+    return rule
+
+
+_LOGIND_LEFT = _logind_left()
+
+
 def _reply_of(connection: blocking.DBusConnection, what: str, message: jeepney.Message) -> tuple[Any, ...]:
     try:
         reply = connection.send_and_get_reply(message)
         return wrappers.unwrap_msg(reply)  # type: ignore[no-any-return]
     except jeepney.DBusErrorResponse as err:
-        detail = err.data[0] if err.data else ""
-        raise InhibitError(f"{what}: {err.name}: {detail}") from err
+        raise RefusedError(what, err.name, err.data[0] if err.data else "") from err
     except (OSError, ValueError) as err:  # ValueError: the connection is closed already
         raise InhibitError(f"{what}: {err}") from err
 

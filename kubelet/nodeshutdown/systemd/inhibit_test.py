@@ -23,6 +23,7 @@ from pkg.util.testing import open_files
 
 LOGIND = jeepney.DBusAddress("/org/freedesktop/login1", interface="org.freedesktop.login1.Manager")
 
+
 class FakeLogind:
     """Answers what the kubelet asks of logind and systemd; runs until close."""
 
@@ -31,6 +32,7 @@ class FakeLogind:
         self.inhibits: list[tuple[str, ...]] = []
         self.kills: list[tuple[Any, ...]] = []
         self.refuse = False
+        self.in_progress = False  # a shutdown goes on: there are no locks
         self.holds: list[socket.socket] = []  # our ends of the locks: readable once a lock is released
         self._connection = blocking.open_dbus_connection("SYSTEM", enable_fds=True)
         for name in ("org.freedesktop.login1", "org.freedesktop.systemd1"):
@@ -72,6 +74,10 @@ class FakeLogind:
             case "Get":
                 assert message.body == ("org.freedesktop.login1.Manager", "InhibitDelayMaxUSec")
                 return jeepney.new_method_return(message, "v", (self.delay,)), None
+            case "Inhibit" if self.in_progress:
+                error = "org.freedesktop.login1.OperationInProgress"
+                text = "The operation inhibition has been requested for is already running"
+                return jeepney.new_error(message, error, "s", (text,)), None
             case "Inhibit":
                 self.inhibits.append(message.body)
                 ours, given = socket.socketpair()
@@ -131,6 +137,7 @@ def test_current_inhibit_delay(logind: FakeLogind, connection: systemd.DBusCon) 
 
 def test_lock(logind: FakeLogind, connection: systemd.DBusCon) -> None:
     lock = connection.inhibit_shutdown()
+    assert lock is not None
     assert logind.inhibits == [("shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay")]
     (hold,) = logind.holds
     hold.setblocking(False)
@@ -141,6 +148,11 @@ def test_lock(logind: FakeLogind, connection: systemd.DBusCon) -> None:
     assert hold.recv(1) == b"", "the lock is gone"
     with pytest.raises(systemd.InhibitError, match="unable to close systemd inhibitor lock"):
         connection.release_inhibit_lock(lock)
+
+
+def test_no_lock_while_a_shutdown_goes_on(logind: FakeLogind, connection: systemd.DBusCon) -> None:
+    logind.in_progress = True
+    assert connection.inhibit_shutdown() is None
 
 
 def test_reload(logind: FakeLogind, connection: systemd.DBusCon) -> None:
@@ -186,6 +198,29 @@ def test_close_while_nobody_takes_the_signals(logind: FakeLogind, connection: sy
     connection.close()  # the fixture that looks for threads shows whether the reader ended
 
 
+def test_logind_goes_away_while_the_bus_stays(bus: Bus, tmp_path: Path) -> None:
+    """The next one knows nothing of the shutdown that the first began."""
+    first = FakeLogind()
+    connection = systemd.DBusCon(tmp_path)
+    events = connection.monitor_shutdown()
+    first.close()
+    assert golang.select(events, timeout=30) == (0, None, False)
+    connection.close()
+
+
+def test_signal_of_somebody_else_is_no_shutdown(logind: FakeLogind, connection: systemd.DBusCon) -> None:
+    events = connection.monitor_shutdown()
+    assert connection._signals is not None
+    with blocking.open_dbus_connection("SYSTEM") as stranger:
+        stranger.send(jeepney.new_signal(LOGIND, "PrepareForShutdown", "b", (True,)))
+        unicast = jeepney.new_signal(LOGIND, "PrepareForShutdown", "b", (True,))
+        unicast.header.fields[jeepney.HeaderFields.destination] = connection._signals.unique_name
+        stranger.send(unicast)
+        stranger.send_and_get_reply(jeepney.message_bus.GetId())  # the bus has both
+    logind.signal(body=(False,))
+    assert events.recv(timeout=30) == (False, True)
+
+
 def test_bus_goes_away(bus: Bus, connection: systemd.DBusCon) -> None:
     events = connection.monitor_shutdown()
     bus.stop()
@@ -210,7 +245,7 @@ def test_bus_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     listener.bind(f"{tmp_path}/bus")
     listener.listen()
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/bus")
-    monkeypatch.setattr(inhibit, "_CALL_TIMEOUT", 0.1)
+    monkeypatch.setattr(inhibit, "CALL_TIMEOUT", 0.1)
     faults: list[Exception] = []
 
     def connect() -> None:
@@ -247,7 +282,9 @@ def test_descriptors_are_given_back(logind: FakeLogind) -> None:
     for _ in range(3):
         connection = systemd.DBusCon()
         connection.monitor_shutdown()
-        connection.release_inhibit_lock(connection.inhibit_shutdown())
+        lock = connection.inhibit_shutdown()
+        assert lock is not None
+        connection.release_inhibit_lock(lock)
         connection.current_inhibit_delay()  # answered once logind has closed the copy of the lock that it sent
         connection.close()
         logind.holds.pop().close()

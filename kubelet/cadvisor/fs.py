@@ -51,7 +51,10 @@ class FileSystems:
 
     @cached_property
     def partitions(self) -> dict[str, Mount]:
-        """By device: a path for most; the mount point of a tmpfs, for all of them have the same source."""
+        """By device: a path for most; the mount point of a tmpfs, for all of them have the same source.
+
+        Raises OSError when the list of mounts cannot be read; who asks next reads it again.
+        """
         found: dict[str, Mount] = {}
         for mount in map(_with_disk, self._mounts()):
             if mount.type in _TYPES or mount.type.startswith("ext"):
@@ -62,14 +65,14 @@ class FileSystems:
         return found
 
     def device_name(self, major: int, minor: int) -> str:
-        """ "" when no file system is on it."""
+        """ "" when no file system is on it. Raises OSError."""
         for device, mount in self.partitions.items():
             if (mount.major, mount.minor) == (major, minor):
                 return device
         return ""
 
     def global_stats(self) -> list[info.FsStats]:
-        """All file systems, with what their disks did so far."""
+        """All file systems, with what their disks did so far. Raises OSError."""
         disks = self._disk_stats()
         found: list[info.FsStats] = []
         for device, mount in self.partitions.items():
@@ -124,7 +127,7 @@ class FileSystems:
     def _mounts(self) -> Iterator[Mount]:
         try:
             infos = mount_utils.parse_mount_info(f"{self._proc}/self/mountinfo")
-        except OSError:
+        except FileNotFoundError:
             return
         for mount in infos:
             yield Mount(mount.source, mount.mount_point, mount.fs_type, mount.major, mount.minor)
@@ -161,7 +164,6 @@ def _device_of(mount: Mount) -> str:
             return f"{mount.source}_{mount.major}-{mount.minor}"
         case _:
             return mount.source
-
 
 
 def _add_disk(stats: info.FsStats, figures: list[int] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from kubelet.cadvisor.fs import FileSystems, Mount
+from pkg import mount_utils
+from pkg.apimachinery.util.runtime.testing import raising
 
 MOUNTS = """\
 22 1 253:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -43,6 +46,15 @@ def test_partitions(proc: Path) -> None:
         "overlay_0-50": Mount("overlay", "/run/rootfs", "overlay", 0, 50),
         "/run/lock": Mount("tmpfs", "/run/lock", "tmpfs", 0, 52),
     }
+
+
+def test_mounts_that_cannot_be_read_are_read_again(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filesystems = FileSystems(str(proc))
+    with monkeypatch.context() as patch:
+        patch.setattr(mount_utils, "parse_mount_info", raising(OSError(errno.EMFILE, "Too many open files")))
+        with pytest.raises(OSError, match="Too many open files"):
+            filesystems.dir_info("/")
+    assert filesystems.device_name(253, 16) == "/dev/vdb"
 
 
 def test_root_of_another_kind_is_in(proc: Path) -> None:

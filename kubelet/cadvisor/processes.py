@@ -35,7 +35,7 @@ def count_processes(proc: str, pids: Sequence[int], root_pid: int, stats: info.P
     for pid in pids[:MAX_EXAMINED_PROCESSES]:
         left -= _count_open_files(f"{proc}/{pid}/fd", left, stats)
     if root_pid:
-        stats.ulimits = _ulimits(files.read_or_empty(f"{proc}/{root_pid}", "limits"))
+        stats.ulimits = _ulimits(_limits(f"{proc}/{root_pid}"))
 
 
 def _count_open_files(directory: str, examine: int, stats: info.ProcessStats) -> int:
@@ -70,6 +70,14 @@ def _target(path: str) -> str:
         return os.readlink(path)
     except OSError:
         return ""  # Closed since.
+
+
+def _limits(directory: str) -> str:
+    """ "" of a process that has ended."""
+    try:
+        return files.read(directory, "limits")
+    except OSError:
+        return ""
 
 
 def _ulimits(text: str) -> list[info.UlimitSpec]:

@@ -60,7 +60,7 @@ def get_huge_pages_info(directory: Path) -> tuple[info.HugePagesInfo, ...]:
     """
     try:
         names = sorted(entry.name for entry in directory.iterdir())
-    except OSError:
+    except FileNotFoundError:
         return ()
     found = (match for match in map(_HUGE_PAGES.fullmatch, names) if match)
     return tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from kubelet import cadvisor
 from kubelet.cadvisor import sysinfo
 from kubelet.cadvisor.info import v1 as info
 from kubelet.cadvisor.testing import build_machine
+from pkg.apimachinery.util.runtime.testing import raising
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,13 @@ def test_recorded_machine(name: str, machine_root: Path) -> None:
 def test_testdata_is_tested() -> None:
     recorded = {path.stem for path in (Path(__file__).parent / "testdata/machines").glob("*.txt")}
     assert recorded == set(_MACHINES)
+
+
+def test_huge_pages_that_cannot_be_listed_are_not_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sysinfo.get_huge_pages_info(tmp_path / "none") == ()
+    monkeypatch.setattr(Path, "iterdir", raising(OSError(errno.EMFILE, "Too many open files")))
+    with pytest.raises(OSError, match="Too many open files"):
+        sysinfo.get_huge_pages_info(tmp_path)
 
 
 def test_huge_pages_of_nodes(machine_root: Path) -> None:

@@ -26,22 +26,25 @@ class Cgroups(Protocol):
     def exists(self, name: str) -> bool: ...
 
     def names(self) -> list[str]:
-        """All there are, parents before their children, the first is "/"."""
+        """All there are, parents before their children, the first is "/". Raises OSError."""
         ...
 
     def spec(self, name: str) -> info.ContainerSpec:
         """What the cgroup may have, and which figures there are of it.
 
-        Raises OSError and ValueError when its limit of memory cannot be read.
+        Raises OSError and ValueError when a file of it cannot be read or makes no sense.
         """
         ...
 
     def stats(self, name: str) -> info.ContainerStats:
-        """What it has used so far. Raises OSError when it has gone, ValueError when a file makes no sense."""
+        """What it has used so far.
+
+        Raises OSError when it has gone or cannot be read, ValueError when a file makes no sense.
+        """
         ...
 
     def processes(self, name: str) -> list[int]:
-        """The processes right in it, as ids; none when it has gone."""
+        """The processes right in it, as ids; none when it has gone. Raises OSError."""
         ...
 
 
@@ -55,11 +58,14 @@ def new_cgroups(root: str = CGROUP_ROOT) -> Cgroups:
 def is_psi_enabled(root: str = CGROUP_ROOT) -> bool:
     """Whether the kernel tells how long tasks wait for what, which it does for cgroups of version 2 alone."""
     # Of some kernels, to which it was not said at their start, the file is there and cannot be read.
-    return bool(files.read_or_empty(root, "cpu.pressure"))
+    try:
+        return bool(files.read(root, "cpu.pressure"))
+    except OSError:
+        return False
 
 
 def walk(mount_points: Sequence[str]) -> list[str]:
-    """The names of all cgroups in these hierarchies, parents first."""
+    """The names of all cgroups in these hierarchies, parents first. Raises OSError."""
     names: dict[str, None] = {"/": None}
     for mount_point in mount_points:
         names.update(dict.fromkeys(_below(mount_point)))
@@ -82,7 +88,7 @@ def _children(directory: str) -> list[str]:
             return []
         with os.scandir(directory) as entries:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []  # Gone in the meantime.
 
 
@@ -107,5 +113,5 @@ def boot_time() -> datetime:
 
 
 def process_ids(directory: str) -> list[int]:
-    """The processes of the cgroup in this directory; none when it has gone or holds threads alone."""
+    """The processes of the cgroup in this directory; none when it has gone or holds threads alone. Raises OSError."""
     return [int(line) for line in files.read_or_empty(directory, "cgroup.procs").split()]

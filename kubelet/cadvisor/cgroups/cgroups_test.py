@@ -16,6 +16,7 @@ from kubelet.cadvisor.cgroups import cgroups as reader
 from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
 from kubelet.cadvisor.testing import unpack_tree
+from pkg.apimachinery.util.runtime.testing import raising
 from pkg.util import procfs
 
 UID = "8b6c6f3e-5a3d-4f0a-9d5e-0d3c2b1a4e5f"
@@ -247,6 +248,50 @@ def test_memory_whose_limit_cannot_be_read_is_not_taken_for_full(
     monkeypatch.setattr(files, "procfs", SimpleNamespace(read=read, split_lines=procfs.split_lines))
     with pytest.raises(OSError, match="Too many open files"):
         reading.spec(APP_V1 if version == "v1" else APP_V2)
+
+
+@pytest.mark.parametrize("fault", [errno.EMFILE, errno.EIO, errno.ENODEV], ids=errno.errorcode.get)
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("/", "cpu.stat"),
+        ("/", "memory.stat"),
+        (APP_V2, "memory.stat"),
+        (APP_V2, "memory.swap.current"),
+        (APP_V2, "io.stat"),
+        (APP_V2, "cgroup.procs"),
+    ],
+)
+def test_v2_what_cannot_be_read_is_not_nothing(
+    v2: cgroups.Cgroups, monkeypatch: pytest.MonkeyPatch, name: str, file: str, fault: int
+) -> None:
+    def read(path: str) -> str:
+        if path.endswith(file):
+            raise OSError(fault, os.strerror(fault), path)
+        return procfs.read(path)
+
+    monkeypatch.setattr(files, "procfs", SimpleNamespace(read=read, split_lines=procfs.split_lines))
+    with pytest.raises(OSError, match=os.strerror(fault)):
+        (v2.processes if file == "cgroup.procs" else v2.stats)(name)
+
+
+def test_file_that_the_kernel_does_not_offer(v2: cgroups.Cgroups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as that of pressure, where it is switched off, and that of processes where there are threads alone."""
+
+    def read(path: str) -> str:
+        if path.endswith((".pressure", "cgroup.procs")):
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported", path)
+        return procfs.read(path)
+
+    monkeypatch.setattr(files, "procfs", SimpleNamespace(read=read, split_lines=procfs.split_lines))
+    assert v2.stats(APP_V2).cpu.psi == info.PSIStats()
+    assert v2.processes(APP_V2) == []
+
+
+def test_cgroups_that_cannot_be_listed_are_not_gone(v2: cgroups.Cgroups, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "scandir", raising(OSError(errno.EMFILE, "Too many open files")))
+    with pytest.raises(OSError, match="Too many open files"):
+        v2.names()
 
 
 def test_v2_machine(v2: cgroups.Cgroups) -> None:

@@ -5,6 +5,7 @@ Go: github.com/opencontainers/cgroups/fscommon, github.com/google/cadvisor/conta
 
 from __future__ import annotations
 
+import errno
 import os
 from datetime import UTC, datetime
 
@@ -20,11 +21,18 @@ def read(directory: str, name: str) -> str:
 
 
 def read_or_empty(directory: str, name: str) -> str:
-    """The file, or "" when there is none, or nothing can be read: not every cgroup of every kernel has every file."""
+    """The file, or "" when there is none, or the kernel does not offer it: not every cgroup of every kernel has each.
+
+    Raises OSError when it is there and cannot be read: nothing used is another thing than nothing known.
+    """
     try:
         return read(directory, name)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
+    except OSError as err:
+        if err.errno == errno.EOPNOTSUPP:
+            return ""
+        raise
 
 
 def number(directory: str, name: str) -> int:
@@ -33,7 +41,7 @@ def number(directory: str, name: str) -> int:
 
 
 def number_or_zero(directory: str, name: str) -> int:
-    """The same; 0 for a file that is not there."""
+    """The same; 0 for a file that is not there, or that the kernel does not offer."""
     text = read_or_empty(directory, name)
     return parse_number(text) if text.strip() else 0
 

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from prometheus_client import Gauge
 
 from kubelet.images.pullmanager.interfaces import ImagePulledRecord
 from kubelet.images.pullmanager.metrics import FS_PULL_INTENTS_SIZE, FS_PULLED_RECORDS_SIZE, register_metrics
 from pkg import klog
 from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util.runtime import contain
 from pkg.util import atomicfile, filesystem
 
 _CACHE_FILES_SHA256_PREFIX = "sha256-"
@@ -47,7 +49,7 @@ class FSPullRecordsAccessor:
     def write_image_pull_intent(self, image: str) -> None:
         """Raises OSError, as all methods here do."""
         _write_file(self._pulling_dir / _cache_filename(image), msgspec.json.encode(ImagePullIntent(image)))
-        FS_PULL_INTENTS_SIZE.set(_count(self._pulling_dir))
+        _tell_size(FS_PULL_INTENTS_SIZE, self._pulling_dir)
 
     def list_image_pull_intents(self) -> list[ImagePullIntent]:
         return list(_read_all(self._pulling_dir, ImagePullIntent))
@@ -57,7 +59,7 @@ class FSPullRecordsAccessor:
 
     def delete_image_pull_intent(self, image: str) -> None:
         (self._pulling_dir / _cache_filename(image)).unlink(missing_ok=True)
-        FS_PULL_INTENTS_SIZE.set(_count(self._pulling_dir))
+        _tell_size(FS_PULL_INTENTS_SIZE, self._pulling_dir)
 
     def get_image_pulled_record(self, image_ref: str) -> ImagePulledRecord | None:
         """None when there is no such record. Raises ValueError for one that cannot be decoded."""
@@ -73,11 +75,11 @@ class FSPullRecordsAccessor:
 
     def write_image_pulled_record(self, record: ImagePulledRecord) -> None:
         _write_file(self._pulled_dir / _cache_filename(record.image_ref), msgspec.json.encode(record))
-        FS_PULLED_RECORDS_SIZE.set(_count(self._pulled_dir))
+        _tell_size(FS_PULLED_RECORDS_SIZE, self._pulled_dir)
 
     def delete_image_pulled_record(self, image_ref: str) -> None:
         (self._pulled_dir / _cache_filename(image_ref)).unlink(missing_ok=True)
-        FS_PULLED_RECORDS_SIZE.set(_count(self._pulled_dir))
+        _tell_size(FS_PULLED_RECORDS_SIZE, self._pulled_dir)
 
 
 def _cache_filename(image: str) -> str:
@@ -100,8 +102,10 @@ def _record_files(directory: Path) -> list[Path]:
     return [path for path in found if path.suffix != _TMP_FILES_SUFFIX and path.is_file()]
 
 
-def _count(directory: Path) -> int:
-    return len(_record_files(directory))
+def _tell_size(gauge: Gauge, directory: Path) -> None:
+    """Have the gauge say how many records there are. What was done to them is done, though they cannot be counted."""
+    with contain("Failed to count the image pull records", path=str(directory)):
+        gauge.set(len(_record_files(directory)))
 
 
 def _read_all(directory: Path, kind: type[_T]) -> Iterator[_T]:

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -242,6 +242,28 @@ def test_record_that_cannot_be_read_at_the_moment_stays(tmp_path: Path, monkeypa
     monkeypatch.setattr(accessor, "get_image_pulled_record", failing)
     _record(manager, _IMAGE, _secrets(_OTHER_NAMESPACE))
     assert _recorded(tmp_path) == {_IMAGE: _secrets(_SECRET)}
+
+
+@pytest.mark.parametrize("fails_at", [1, 2], ids=["as it is written", "as it is removed"])
+def test_records_that_cannot_be_counted_leave_no_intent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int
+) -> None:
+    """Else the image would count as pulled by the kubelet for good."""
+    manager = _manager(tmp_path)
+    counted: list[Path] = []
+    glob = Path.glob
+
+    def failing(directory: Path, pattern: str) -> Iterator[Path]:
+        counted.append(directory)
+        if len(counted) == fails_at:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return glob(directory, pattern)
+
+    monkeypatch.setattr(Path, "glob", failing)
+    manager.record_pull_intent(_IMAGE)
+    manager.record_image_pull_failed(_CTX, _IMAGE)
+    assert len(counted) == 2
+    assert not manager.must_attempt_image_pull(_CTX, _IMAGE, "ref", lambda: ([], None))
 
 
 def test_intent_outlasts_a_crash_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

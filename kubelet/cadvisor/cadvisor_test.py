@@ -1,7 +1,10 @@
 """Tests of machine facts."""
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +27,32 @@ def test_machine_info_from_files(tmp_path: Path) -> None:
     assert (info.memory_capacity, info.swap_capacity, info.boot_id) == (16384 * 1024, 1024 * 1024, "the-boot")
     assert info.machine_id == ""
     assert info.huge_pages == (cadvisor.HugePagesInfo(2048, 3),)
+
+
+@pytest.mark.parametrize(
+    "failing", ["sys/devices/system/node", "sys/devices/system/cpu", "etc/machine-id", "proc/cpuinfo"]
+)
+def test_machine_that_could_not_be_looked_at_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """A node without NUMA nodes, or without its id, would stay so."""
+    root = unpack_tree("v2.tree", tmp_path)
+    made = machine.Machine(f"{root}/", FileSystems(f"{root}/proc"))
+    with monkeypatch.context() as patch:
+        for module, name in ((os, "open"), (os, "listdir"), (os, "scandir")):
+            patch.setattr(module, name, _out_of_descriptors(getattr(module, name), failing))
+        with pytest.raises(OSError, match="Too many open files"):
+            _ = made.machine_info
+    assert made.machine_info.num_cores > 0
+
+
+def _out_of_descriptors(function: Callable[..., Any], failing: str) -> Callable[..., Any]:
+    def opening(path: Any, *args: Any, **kwargs: Any) -> Any:
+        if failing in os.fspath(path):
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return function(path, *args, **kwargs)
+
+    return opening
 
 
 def test_capacity_in_the_words_of_the_api() -> None:

@@ -53,7 +53,7 @@ class Machine:
 
     @cached_property
     def machine_info(self) -> info.MachineInfo:
-        """Raises OSError when /proc cannot be read."""
+        """Raises OSError when /proc cannot be read, or there is no descriptor or memory for a file."""
         memory = {name: int(kib) * 1024 for name, kib in _MEMINFO.findall(self._text("proc/meminfo"))}
         topology, num_cores = self._topology()
         return info.MachineInfo(
@@ -74,10 +74,13 @@ class Machine:
         """How the processors lie to one another, and how many there are.
 
         DIVERGES: on a machine that does not tell, the processors of this process count; Go's node would have none.
+        Without a free descriptor or memory the machine is asked again later: what is found once stays for good.
         """
         try:
             return sysinfo.get_nodes_info(self._root)
         except (OSError, ValueError, LookupError) as err:
+            if procfs.is_accident(err):
+                raise
             klog.error_s(err, "Failed to get topology information")
             return (), len(os.sched_getaffinity(0))
 
@@ -132,12 +135,16 @@ class Machine:
         return sysinfo.unique_cpu_properties(self._root, attribute)
 
     def _first_of(self, paths: tuple[str, ...]) -> str:
-        """The first of the files that can be read, without its newline; "" when none can."""
+        """The first of the files that can be read, without its newline; "" when none can.
+
+        Raises OSError when there is no descriptor or memory for it.
+        """
         for path in paths:
             try:
                 return self._text(path.lstrip("/")).strip()
-            except OSError:
-                continue
+            except OSError as err:
+                if procfs.is_accident(err):
+                    raise
         return ""
 
     def _text(self, path: str) -> str:

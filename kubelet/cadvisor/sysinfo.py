@@ -13,6 +13,7 @@ from pathlib import Path
 from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
 from pkg import klog
+from pkg.util import procfs
 
 CPUS = "sys/devices/system/cpu"
 _NODES = "sys/devices/system/node"
@@ -69,7 +70,10 @@ def get_huge_pages_info(directory: Path) -> tuple[info.HugePagesInfo, ...]:
 
 
 def unique_cpu_properties(root: Path, name: str) -> int:
-    """How many different values the processors that are online have, each socket counted for itself; 0 if unknown."""
+    """How many different values the processors that are online have, each socket counted for itself; 0 if unknown.
+
+    Raises OSError when the processors cannot be listed.
+    """
     try:
         online = _online_cpus(root)
     except ValueError as err:
@@ -155,6 +159,8 @@ def _with_caches(root: Path, cores: list[_Core]) -> tuple[tuple[info.Core, ...],
                 elif seen.cpus == len(core.threads):
                     own.append(seen.cache)
         except (OSError, ValueError) as err:
+            if procfs.is_accident(err):
+                raise
             klog.v(1).info_s("Found node without cache information", cpu=core.threads[0], err=err)
             readable, own, uncore = False, [], {}
         done.append(info.Core(core.id, tuple(core.threads), tuple(own), tuple(uncore), core.socket_id))
@@ -199,17 +205,17 @@ def _distances(directory: Path) -> tuple[int, ...]:
 
 
 def _numbered(directory: Path, kind: str) -> list[tuple[int, Path]]:
-    """The entries such as cpu0, cpu1, in the order of their numbers; none for a directory that is not there."""
+    """The entries such as cpu0, cpu1, in the order of their numbers; none without the directory. Raises OSError."""
     pattern = re.compile(rf"{kind}(\d+)")
     try:
         names = [entry.name for entry in directory.iterdir()]
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted((int(match[1]), directory / match.string) for match in map(pattern.fullmatch, names) if match)
 
 
 def _online_cpus(root: Path) -> frozenset[int] | None:
-    """None when processors cannot be taken away: all are online. Raises ValueError."""
+    """None when processors cannot be taken away: all are online. Raises OSError, ValueError."""
     text = files.read_or_empty(str(root / CPUS), "online").strip()
     if not text:
         return None
@@ -243,5 +249,7 @@ def _number(path: Path) -> int:
 def _number_or_zero(path: Path) -> int:
     try:
         return _number(path)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as err:
+        if procfs.is_accident(err):
+            raise
         return 0

@@ -8,10 +8,12 @@ Go: os.ReadFile, bufio.Scanner
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 _CHUNK = 1 << 16
+_ACCIDENTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def read(path: str | Path) -> str:
@@ -26,6 +28,11 @@ def read(path: str | Path) -> str:
     finally:
         os.close(descriptor)
     return b"".join(pieces).decode(errors="surrogateescape")
+
+
+def is_accident(err: Exception) -> bool:
+    """Whether there was no descriptor or no memory just now, which says nothing of the file."""
+    return isinstance(err, OSError) and err.errno in _ACCIDENTS
 
 
 def lines(path: str | Path) -> list[str]:

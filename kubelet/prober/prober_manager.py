@@ -100,7 +100,12 @@ class Manager:
                     if key in self._workers:
                         continue
                     worker = self._workers[key] = Worker(self, probe_type, pod, container, index)
-                    self.scheduler.add(worker)
+                    try:
+                        self.scheduler.add(worker)
+                    except BaseException:
+                        # Else the pod's next sync would take it for a worker that runs.
+                        del self._workers[key]
+                        raise
         self.scheduler.tend()
 
     def stop_liveness_and_startup(self, pod: v1.Pod) -> None:

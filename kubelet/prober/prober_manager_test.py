@@ -24,6 +24,7 @@ from kubelet.prober.worker_test import eventually
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util.runtime.testing import failing_once
 
 CTX = golang.background()
 LIVENESS, READINESS, STARTUP = ProbeType.LIVENESS, ProbeType.READINESS, ProbeType.STARTUP
@@ -101,6 +102,18 @@ def test_probes_cease_when_the_step_that_began_them_does_not(world: ProbeWorld) 
     world.manager.add_pod(ctx, pod("u", container("c", READINESS)))
     cancel()
     assert probes(world) == {("u", "c", READINESS)}
+    stop(world)
+
+
+def test_worker_that_could_not_be_scheduled_is_made_again(world: ProbeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed = pod("u", container("c", READINESS))
+    planner = world.manager.scheduler
+    monkeypatch.setattr(planner, "_wait_locked", failing_once(planner._wait_locked, MemoryError()))
+    with pytest.raises(MemoryError):
+        world.manager.add_pod(CTX, probed)
+    assert (probes(world), planner._tasks) == (set(), {})
+    world.manager.add_pod(CTX, probed)
+    assert [entry[2].worker for entry in planner._waiting] == world.manager.workers() != []
     stop(world)
 
 

@@ -123,7 +123,12 @@ class Scheduler:
         """Run the worker from its due time on, until it ends or is stopped. The caller calls `tend` after it."""
         with self._lock:
             task = self._tasks[worker] = _Task(worker)
-            self._wait_locked(task)
+            try:
+                self._wait_locked(task)
+            except BaseException:
+                task.state = _State.ENDED
+                del self._tasks[worker]
+                raise
 
     def tend(self) -> None:
         """Start the first thread. To be called now and again: there may have been none for this process before."""

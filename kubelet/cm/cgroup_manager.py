@@ -29,7 +29,7 @@ from kubelet.cm.systemd import (
 from kubelet.cm.types import CgroupName, ResourceConfig
 from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
 from pkg import klog
-from pkg.util import filetree
+from pkg.util import filetree, procfs
 
 if TYPE_CHECKING:
     from kubelet.cm.subsystems import CgroupSubsystems
@@ -39,7 +39,6 @@ SYSTEMD = "systemd"
 # time, doubling, it is tried again to remove it.
 REMOVE_TRIES = 6
 REMOVE_DELAY = 0.01
-_ACCIDENTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 # A limit that is none, read as a number from a file of version 2.
 NO_LIMIT = -1
 
@@ -217,7 +216,7 @@ class CgroupCommon(ABC):
             try:
                 set_limits(name, config)
             except OSError as err:
-                if err.errno in _ACCIDENTS:
+                if procfs.is_accident(err):
                     raise
                 # As upstream: a pod without one of its limits is better than none.
                 klog.error_s(err, "Failed to set the limits of a new cgroup", cgroupName=list(name))
@@ -381,7 +380,7 @@ class Settings:
         try:
             write(*args)
         except OSError as err:
-            if self._error is None or (err.errno in _ACCIDENTS and self._error.errno not in _ACCIDENTS):
+            if self._error is None or (procfs.is_accident(err) and not procfs.is_accident(self._error)):
                 self._error = err
 
 

@@ -162,11 +162,15 @@ class ContainerMethods(LogMethods):
         reason: str,
         message: str,
     ) -> None:
-        """Container ids are taken out of the text: with them no two events could be counted as one."""
+        """Container ids are taken out of the text: with them no two events could be counted as one.
+
+        What cannot be told is logged: the caller goes on with the container, its hooks and its end.
+        """
         if container_id:
             message = message.replace(container_id, container.name)
-        ref = kubecontainer.generate_container_ref(pod, container)
-        self.recorder.event(ref, event_type, reason, message)
+        with contain("Failed to tell of a container", pod=klog.kobj(pod), containerName=container.name, reason=reason):
+            ref = kubecontainer.generate_container_ref(pod, container)
+            self.recorder.event(ref, event_type, reason, message)
 
     def get_pod_runtime_handler(self, pod: v1.Pod) -> str:
         """The handler to name in image calls. Raises what the look-up raises."""
@@ -686,8 +690,7 @@ class ContainerMethods(LogMethods):
                 return
             klog.error_s(err, "PreStop hook failed", **_who(pod, container, container_id))
             # The hook's output may hold secrets: it is not for events.
-            with contain("Failed to tell of a preStop hook", pod=klog.kobj(pod)):
-                self._record_failed(pod, container, container_id.id, "PreStopHook failed", events.FAILED_PRE_STOP_HOOK)
+            self._record_failed(pod, container, container_id.id, "PreStopHook failed", events.FAILED_PRE_STOP_HOOK)
         finally:
             done.close()
 

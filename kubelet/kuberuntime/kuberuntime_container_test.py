@@ -209,7 +209,7 @@ class TestPreStop:
         self, fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch, err: Exception
     ) -> None:
         fake.manager.runner = testing.FakeCommandRunner(err)
-        monkeypatch.setattr(fake.manager, "_record_failed", raising(err))
+        monkeypatch.setattr(fake.recorder, "event", raising(err))
         assert self._kill(fake) == 30
 
     def test_does_not_run_without_grace_period(self, fake: testing.TestRuntime) -> None:

@@ -13,7 +13,7 @@ import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
-from kubelet import images, lifecycle
+from kubelet import events, images, lifecycle
 from kubelet.cri import errors as crierror
 from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import ErrVersionNotSupported, testing
@@ -407,6 +407,25 @@ def test_ephemeral_container_joins_its_target(fake: testing.TestRuntime) -> None
     assert config.metadata.name == "debug"
     assert options.pid == runtimeapi.TARGET
     assert options.target_id == f"{_SANDBOX}_foo1_0"
+
+
+def test_post_start_hook_runs_though_the_start_cannot_be_told(
+    fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next sync finds the container running, and no hook of a running container is run."""
+    handler = v1.LifecycleHandler(exec=v1.ExecAction(command=["true"]))
+    pod = _pod(_container("foo1", "busybox", lifecycle=v1.Lifecycle(post_start=handler)))
+    fake.manager.runner = runner = testing.FakeCommandRunner()
+    tell = fake.recorder.event
+
+    def fail_to_tell(ref: object, event_type: str, reason: str, message: str) -> None:
+        if reason == events.STARTED_CONTAINER:
+            raise MemoryError
+        tell(ref, event_type, reason, message)
+
+    monkeypatch.setattr(fake.recorder, "event", fail_to_tell)
+    assert _sync(fake, pod).error() is None
+    assert runner.handlers == [handler]
 
 
 def test_post_start_hook_failure_kills_the_container(fake: testing.TestRuntime) -> None:

@@ -79,3 +79,13 @@ def take_short_turns() -> None:
     clients, it would take a second, and the sync loop needs several turns for one of its own steps.
     """
     sys.setswitchinterval(_TURN)
+
+
+def spare_what_stays() -> None:
+    """Have the garbage collector leave alone, from now on, all that there is now. Call it once, when all is started.
+
+    A full collection stops every thread for as long as it takes to look at each object that there is. Most are the
+    program itself: its modules, classes and functions, which stay to the end. Go collects while its threads go on.
+    """
+    gc.collect()
+    gc.freeze()

@@ -96,3 +96,20 @@ def test_turns_are_shorter_than_by_default() -> None:
         assert sys.getswitchinterval() < before
     finally:
         sys.setswitchinterval(before)
+
+
+def test_what_is_there_is_left_out_of_collections() -> None:
+    garbage = _Garbage()
+    garbage.itself = garbage
+    seen = weakref.ref(garbage)
+    del garbage
+    try:
+        debug.spare_what_stays()
+        assert seen() is None, "what was garbage before is collected first"
+        assert len(gc.get_objects()) < gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
+
+
+class _Garbage:
+    itself: object = None

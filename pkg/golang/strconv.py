@@ -15,8 +15,9 @@ _DIGITS = {2: "[01]+", 8: "[0-7]+", 10: "[0-9]+", 16: "[0-9a-fA-F]+"}
 _PREFIXES = {"0b": 2, "0o": 8, "0x": 16}
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SPECIAL_FLOAT = re.compile(r"[+-]?(?:inf(?:inity)?)|nan", re.IGNORECASE | re.ASCII)
-# One underscore may stand between digits, or between a base's prefix and its digits.
-_UNDERSCORES = re.compile(r"(?:0[box]|[0-9a-f])(?:_?[0-9a-f])*", re.IGNORECASE | re.ASCII)
+# One underscore may stand between digits, or between a base's prefix and its digits. The repetition is possessive: to
+# be able to take back each digit of a long text would take more than a hundred bytes for each.
+_UNDERSCORES = re.compile(r"(?:0[box]|[0-9a-f])(?:_?[0-9a-f])*+", re.IGNORECASE | re.ASCII)
 # No number of 64 bits has more digits, whatever its base.
 _MAX_DIGITS = 64
 # How much of what is no number a message quotes.

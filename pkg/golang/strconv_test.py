@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import pytest
 
@@ -73,3 +74,14 @@ def test_parse_float(text: str, value: float) -> None:
 def test_no_float(text: str) -> None:
     with pytest.raises(strconv.NumError):
         strconv.parse_float(text)
+
+
+@pytest.mark.parametrize("text", ["1" * 200_000, "0x" + "1" * 200_000, "1_" * 100_000 + "1"])
+def test_long_numbers_take_little_memory(text: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(strconv.NumError):
+            strconv.parse_int(text, 0)
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(text)
+    finally:
+        tracemalloc.stop()

@@ -72,12 +72,13 @@ def go(fn: Callable[..., object], *args: Any, name: str = "") -> Thread:
     """
     if threading.stack_size() != _STACK_SIZE:
         threading.stack_size(_STACK_SIZE)
-    thread = Thread(fn, args, name or getattr(fn, "__name__", "go"))
+    name = name or getattr(fn, "__name__", "go")
     try:
+        thread = Thread(fn, args, name)
         thread.start()
     except (RuntimeError, MemoryError) as err:
         raise ThreadError(
-            f"start thread {thread.name!r} beside {threading.active_count()} others: {err or 'out of memory'}; "
+            f"start thread {name!r} beside {threading.active_count()} others: {err or 'out of memory'}; "
             "the limit is TasksMax of the unit, pids.max of the cgroup, ulimit -u, or the memory"
         ) from err
     return thread

@@ -31,6 +31,16 @@ def test_the_message_of_a_thread_that_cannot_be_started_names_the_limits() -> No
         assert limit in message
 
 
+@pytest.mark.parametrize("err", [MemoryError(), RuntimeError("can't allocate lock")], ids=str)
+def test_no_memory_for_what_a_thread_consists_of(monkeypatch: pytest.MonkeyPatch, err: Exception) -> None:
+    def allocate(*args: object) -> None:
+        raise err
+
+    monkeypatch.setattr(golang.Thread, "__init__", allocate)
+    with pytest.raises(golang.ThreadError, match="start thread 'worker-5' beside"):
+        golang.go(lambda: None, name="worker-5")
+
+
 def test_a_process_without_threads_gets_an_error_that_it_can_handle() -> None:
     program = (
         "import resource\n"

@@ -26,6 +26,8 @@ def decoding_errors() -> tuple[type[Exception], ...]:
 
     return (
         ValueError,
+        # For a name whose value is no text.
+        TypeError,
         exceptions.UnsupportedAlgorithm,
         x509.DuplicateExtension,
         x509.InvalidVersion,

@@ -16,10 +16,21 @@ from pkg.golang.net import hang_up
 _CHUNK = 1 << 16
 
 
+class WouldWait(BlockingIOError):
+    """A connection does not block, and what was asked of it has to wait for this event of a poll.
+
+    It need not be the usual one: TLS may have to answer before it reads on, and to read before it sends.
+    """
+
+    def __init__(self, event: int) -> None:
+        super().__init__("would block")
+        self.event = event
+
+
 class Conn(Protocol):
     """One side of a connection. One thread uses it at a time; only `cut` may come from another one.
 
-    When it does not block, what cannot be done now raises BlockingIOError. Other failures are OSErrors.
+    When it does not block, what cannot be done now raises WouldWait. Other failures are OSErrors.
     """
 
     def recv(self, n: int) -> bytes:
@@ -104,7 +115,7 @@ class WaitingConn:
 
     def _wait_if_blocking(self, event: int) -> None:
         if not self._blocking:
-            raise BlockingIOError("would block")
+            raise WouldWait(event)
         self._wait(event)
 
     def _limit(self) -> float | None:
@@ -157,9 +168,18 @@ class PlainConn(WaitingConn):
 
 def linger(conn: Conn, seconds: float) -> None:
     """Let the other side read the last answer before the connection ends, although it is still sending."""
+    until = time.monotonic() + seconds
     # Whatever happens, the connection ends right after.
     with contextlib.suppress(OSError):
+        # Before the end is said, for with TLS that may have to wait.
+        conn.set_deadline(until)
         conn.shutdown_write()
-        conn.set_deadline(time.monotonic() + seconds)
-        while conn.recv(_CHUNK):
-            pass
+        drain(conn, until)
+
+
+def drain(conn: Conn, until: float) -> None:
+    """Read and drop until the other side ends, or until `until` (time.monotonic() seconds). Raises OSError."""
+    conn.set_deadline(until)
+    # The deadline alone ends no wait where there is none: the other side may send as fast as this reads.
+    while time.monotonic() < until and conn.recv(_CHUNK):
+        pass

@@ -45,6 +45,10 @@ class TLSConn(WaitingConn):
     def __init__(self, context: SSL.Context, sock: socket.socket, host: str = "") -> None:
         super().__init__(sock)
         self._tls = SSL.Connection(context, sock)
+        # OpenSSL would read on within one call, whatever the time, while the other side sends what holds no data. There
+        # is no function of pyOpenSSL for this.
+        lib: Any = SSL._lib  # type: ignore[attr-defined]
+        lib.SSL_clear_mode(self._tls._ssl, lib.SSL_MODE_AUTO_RETRY)
         if host:
             self._tls.set_connect_state()
             _expect(self._tls, host)
@@ -134,7 +138,7 @@ class TLSConn(WaitingConn):
             except SSL.WantReadError:
                 return
             except SSL.WantWriteError:
-                self._wait(select.POLLOUT)
+                self._wait_if_blocking(select.POLLOUT)
             except SSL.Error as err:
                 raise TLSError(_reason(err)) from err
 

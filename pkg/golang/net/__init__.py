@@ -4,7 +4,18 @@ Go: net
 """
 
 from pkg.golang.net.dial import dial_parallel, hang_up
-from pkg.golang.net.lookup import IO_TIMEOUT, Address, lookup_host, with_owner
-from pkg.golang.net.url import redacted
+from pkg.golang.net.lookup import IO_TIMEOUT, MAX_NAME_LENGTH, Address, lookup_host, with_owner
+from pkg.golang.net.url import join, redacted, split
 
-__all__ = ["IO_TIMEOUT", "Address", "dial_parallel", "hang_up", "lookup_host", "redacted", "with_owner"]
+__all__ = [
+    "IO_TIMEOUT",
+    "MAX_NAME_LENGTH",
+    "Address",
+    "dial_parallel",
+    "hang_up",
+    "join",
+    "lookup_host",
+    "redacted",
+    "split",
+    "with_owner",
+]

@@ -9,6 +9,7 @@ Go: net/lookup.go
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401  # The first look-up would load it, and want a file descriptor for that.
 import errno
 import socket
 import threading
@@ -22,6 +23,8 @@ from pkg import golang
 MAX_LOOKUPS_PER_OWNER = 4
 # Those for all pods together, also for pods that have gone while the resolver hangs.
 MAX_LOOKUPS_OF_PODS = 256
+# Characters of a name, with the dot at its end.
+MAX_NAME_LENGTH = 254
 IO_TIMEOUT = "i/o timeout"
 _OWNER = object()
 _KUBELET = ""
@@ -42,6 +45,9 @@ def lookup_host(ctx: golang.Context, host: str, port: int) -> Sequence[Address]:
     can be no name. Beyond ctx the look-up goes on. So that these threads have a bound, an owner with too many
     look-ups under way gets no other.
     """
+    if len(host) > MAX_NAME_LENGTH:
+        # Python would encode it first, which takes the square of its length.
+        raise OSError("no such host")
     try:
         return _getaddrinfo(host, port, socket.AI_NUMERICHOST)
     except socket.gaierror:

@@ -1,0 +1,113 @@
+"""Tests of connections by themselves; those of servers are in server_test.py."""
+
+from __future__ import annotations
+
+import itertools
+import select
+import socket
+import ssl
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from OpenSSL import SSL
+
+from pkg import golang
+from pkg.golang.http import conn as httpconn
+from pkg.golang.http import tlsconn
+
+SELF_SIGNED = Path(__file__).parents[3] / "test/data/tls/self-signed.pem"
+
+
+class _Torrent(httpconn.PlainConn):
+    """A connection whose other side sends faster than this one reads."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.received = 0
+
+    def recv(self, n: int) -> bytes:
+        self.received += 1
+        assert self.received < 10
+        return b"x" * n
+
+
+def test_who_sends_without_a_pause_is_not_read_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A second goes by with each look at the clock.
+    ticks = itertools.count()
+    monkeypatch.setattr(httpconn, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        conn = _Torrent(ours)
+        httpconn.linger(conn, 3.0)
+        assert conn.received == 2
+        assert theirs.recv(1) == b""
+
+
+class _Full:
+    """A connection of OpenSSL that can send nothing now."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    def shutdown(self) -> bool:
+        self.tries += 1
+        assert self.tries < 10
+        raise SSL.WantWriteError
+
+
+def test_the_end_of_tls_is_not_waited_for_where_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        conn = tlsconn.TLSConn(tlsconn.client_context(), ours)
+        monkeypatch.setattr(conn, "_tls", _Full())
+        conn.setblocking(False)
+        # Who waited all the same would not do so for ever.
+        conn.set_deadline(0.0)
+        with pytest.raises(httpconn.WouldWait) as raised:
+            conn.shutdown_write()
+        assert raised.value.event == select.POLLOUT
+
+
+def _shake_hands(sock: socket.socket, tickets: int) -> None:
+    """The server's part, with so many tickets for later sessions at once after it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(SELF_SIGNED)
+    context.num_tickets = tickets
+    received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(received, to_send, server_side=True)
+    ended = False
+    while not ended:
+        try:
+            tls.do_handshake()
+            ended = True
+        except ssl.SSLWantReadError:
+            pass
+        sock.sendall(to_send.read())
+        if not ended:
+            received.write(sock.recv(65536))
+
+
+def test_what_holds_no_data_is_not_read_beyond_the_deadline() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        conn = tlsconn.TLSConn(SSL.Context(SSL.TLS_CLIENT_METHOD), ours, "server")
+        server = golang.go(_shake_hands, theirs, 100, name="server")
+        conn.handshake()
+        server.join()
+        conn.set_deadline(time.monotonic() - 1)
+        with pytest.raises(TimeoutError):
+            conn.recv(1)
+        assert len(ours.recv(65536)) > 10_000, "all tickets but the first"
+
+
+def test_who_is_left_is_not_waited_for_to_take_the_end_of_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        conn = tlsconn.TLSConn(tlsconn.client_context(), ours)
+        full = _Full()
+        monkeypatch.setattr(conn, "_tls", full)
+        httpconn.linger(conn, 0.0)
+        assert full.tries == 1

@@ -8,6 +8,15 @@ from __future__ import annotations
 import errno
 import os
 
+# No path that the kernel takes is longer, in bytes. To make or resolve one, each part is held with its own path.
+MAX_PATH_LENGTH = 4095
+
+
+def check_path_length(path: str) -> None:
+    """Raises OSError as the kernel does for a path that is too long."""
+    if len(os.fsencode(path)) > MAX_PATH_LENGTH:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path[:MAX_PATH_LENGTH])
+
 
 def mkdir_all(path: str | os.PathLike[str], mode: int) -> None:
     """Make a directory and all above it that are missing, each with the mode less the umask. Raises OSError.
@@ -16,6 +25,7 @@ def mkdir_all(path: str | os.PathLike[str], mode: int) -> None:
     """
     missing: list[str] = []
     directory = os.fspath(path)
+    check_path_length(directory)
     while directory and not os.path.isdir(directory):
         if os.path.exists(directory):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import stat
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,19 @@ def test_many_directories_in_each_other(tmp_path: Path) -> None:
         assert os.path.isdir(path)
     finally:
         # pytest removes what is left by recursion, and fails at the start of a later run.
+        filetree.remove_all(str(tmp_path / "d"))
+
+
+def test_path_that_is_too_long_takes_no_memory(tmp_path: Path) -> None:
+    """A pod may have one of a megabyte, as a hostPath or a mount path: hundreds of gigabytes, if each part is held."""
+    path = f"{tmp_path}/{'d/' * 10_000}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(OSError, match="File name too long"):
+            filesystem.mkdir_all(path, 0o750)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000 and os.listdir(tmp_path) == []
+    finally:
+        tracemalloc.stop()
         filetree.remove_all(str(tmp_path / "d"))
 
 

@@ -2,10 +2,15 @@ from __future__ import annotations
 
 import errno
 import os
+import queue
 import threading
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
+from watchdog.observers import inotify_c
 
+from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.util import inotify
 from pkg.util.testing import open_files, open_inotify_instances
 
@@ -43,6 +48,64 @@ def test_instance_that_is_stopped_before_its_thread_has_begun_is_given_back(monk
     monkeypatch.setattr(inotify.Inotify, "run", begin_late)
     before = open_files()
     watching = inotify.start("watch")
+    watching.stop()
+    watching.join()
+    assert open_files() <= before
+
+
+@dataclass(eq=False)
+class _Heard:
+    """Keeps the names of files that were made, and "lost" when events were."""
+
+    names: queue.Queue[str] = field(default_factory=queue.Queue)
+
+    def on_event(self, event: inotify_c.InotifyEvent) -> None:
+        self.names.put(os.fsdecode(event.name))
+
+    def on_watch_deleted(self, wd: inotify_c.WatchDescriptor) -> None:
+        """Nobody asks."""
+
+    def on_queue_overflow(self) -> None:
+        self.names.put("lost")
+
+
+@failures
+@pytest.mark.parametrize("method", ["read_events", "_check_inotify_fd", "handle_event"])
+def test_failure_is_told_as_a_loss_of_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, err: Exception
+) -> None:
+    monkeypatch.setattr(inotify, "_RETRY_PERIOD", 0)
+    monkeypatch.setattr(inotify.Inotify, method, failing_once(getattr(inotify.Inotify, method), err))
+    before, heard = open_files(), _Heard()
+    watching = inotify.Inotify("watch")
+    mask = inotify_c.Mask(inotify_c.InotifyConstants.IN_CREATE)
+    watching.add_callback(os.fsencode(tmp_path), mask, heard, inotify_c.CallbackId(1))
+    watching.start()
+    (tmp_path / "first").touch()
+    assert heard.names.get(timeout=30) == "lost"
+    (tmp_path / "second").touch()
+    while heard.names.get(timeout=30) != "second":
+        pass
+    watching.stop()
+    watching.join()
+    assert open_files() <= before
+
+
+@failures
+def test_instance_that_is_stopped_after_a_failure_is_given_back(
+    monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    failed = threading.Event()
+
+    def fail(self: inotify.Inotify) -> bool:
+        failed.set()
+        self.stopped_event.wait(30)
+        raise err.with_traceback(None)
+
+    monkeypatch.setattr(inotify.Inotify, "_check_inotify_fd", fail)
+    before = open_files()
+    watching = inotify.start("watch")
+    assert failed.wait(30)
     watching.stop()
     watching.join()
     assert open_files() <= before

@@ -19,6 +19,8 @@ from pkg.util import procfs
 PROC = "/proc"
 # Of the files that one process has open, so many are looked at: it may have millions.
 MAX_EXAMINED_FILES = 10_000
+# Of the list of files that one process has mapped, so much is read: with long paths it may be hundreds of megabytes.
+MAX_MAPS = 1 << 20
 
 # Links in a process's directory that hold what they point to.
 _LINKS = {"cwd": "current directory", "root": "root directory", "exe": "program"}
@@ -138,9 +140,13 @@ def _mount_id(fdinfo: Path) -> int | None:
 def _mapped(maps: Path) -> list[str]:
     """The files that are mapped into the process's memory, each once."""
     try:
-        lines = procfs.lines(maps)
+        with maps.open("rb") as file:
+            text = file.read(MAX_MAPS)
     except OSError:
         return []
+    lines = procfs.split_lines(text.decode(errors="surrogateescape"))
+    if len(text) == MAX_MAPS:
+        del lines[-1]  # it may have been cut
     fields = (line.split(maxsplit=5) for line in lines)
     paths = (each[5].removesuffix(_DELETED) for each in fields if len(each) == 6 and each[5].startswith("/"))
     return list(dict.fromkeys(paths))

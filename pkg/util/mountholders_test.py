@@ -112,3 +112,12 @@ def test_mounts_at_or_below(tmp_path: Path) -> None:
     (tmp_path / "mountinfo").write_text("\n".join(lines) + "\n")
     found = mountholders.mounts_at_or_below(["/a"], str(tmp_path / "mountinfo"))
     assert [info.mount_point for info in found] == ["/a", "/a/b"]
+
+
+def test_list_of_mapped_files_is_read_as_far_as_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may have tens of thousands of mappings, each with a path of four thousand characters."""
+    lines = [f"7f0000000000-7f0000001000 r--p 00000000 fe:00 {n} /data/file-{n}\n" for n in (1, 2, 3)]
+    (tmp_path / "maps").write_text("".join(lines))
+    assert mountholders._mapped(tmp_path / "maps") == ["/data/file-1", "/data/file-2", "/data/file-3"]
+    monkeypatch.setattr(mountholders, "MAX_MAPS", len(lines[0]) * 2 + 1)
+    assert mountholders._mapped(tmp_path / "maps") == ["/data/file-1", "/data/file-2"]

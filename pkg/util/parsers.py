@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 
+# In characters. No registry has longer ones, and pods may name one image of a megabyte after the other.
+MAX_IMAGE_NAME_LENGTH = 4096
+
 _DEFAULT_DOMAIN = "docker.io"
 _LEGACY_DEFAULT_DOMAIN = "index.docker.io"
 _OFFICIAL_REPO_PREFIX = "library/"
@@ -35,6 +38,8 @@ def parse_image_name(image: str) -> tuple[str, str, str]:
 
     Raises ImageNameError.
     """
+    if len(image) > MAX_IMAGE_NAME_LENGTH:
+        raise ImageNameError(f"image name has {len(image)} characters, must have at most {MAX_IMAGE_NAME_LENGTH}")
     try:
         repository, tag, digest = _parse_normalized_named(image)
     except ValueError as err:

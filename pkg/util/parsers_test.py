@@ -50,3 +50,10 @@ def test_bad_image_names(image: str, fault: str) -> None:
         parsers.parse_image_name(image)
     assert str(caught.value).startswith(f'couldn\'t parse image name "{image}": ')
     assert fault in str(caught.value)
+
+
+def test_long_image_names() -> None:
+    domain = "d" * (parsers.MAX_IMAGE_NAME_LENGTH - len(".io/root"))
+    assert parsers.parse_image_name(f"{domain}.io/root") == (f"{domain}.io/root", "latest", "")
+    with pytest.raises(parsers.ImageNameError, match="has 4097 characters, must have at most 4096"):
+        parsers.parse_image_name(f"{domain}d.io/root")

@@ -30,9 +30,14 @@ def read(path: str | Path) -> str:
     return b"".join(pieces).decode(errors="surrogateescape")
 
 
-def is_accident(err: Exception) -> bool:
-    """Whether there was no descriptor or no memory just now, which says nothing of the file."""
-    return isinstance(err, OSError) and err.errno in _ACCIDENTS
+def is_accident(err: BaseException | None) -> bool:
+    """Whether there was no descriptor or no memory just now, which says nothing of the file; also if it is the cause of
+    the error."""
+    while err is not None:
+        if isinstance(err, MemoryError) or (isinstance(err, OSError) and err.errno in _ACCIDENTS):
+            return True
+        err = err.__cause__
+    return False
 
 
 def lines(path: str | Path) -> list[str]:

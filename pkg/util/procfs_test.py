@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 from pathlib import Path
 
 from pkg.util import procfs
@@ -18,6 +20,20 @@ def test_nothing_but_a_newline_ends_a_line(tmp_path: Path) -> None:
 def test_long_file_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("line\n" * 100_000)
     assert len(procfs.lines(tmp_path / "f")) == 100_000
+
+
+def test_accident_is_seen_behind_other_errors() -> None:
+    def raised(*errs: Exception) -> Exception:
+        """The last, because of the one before it, and so on."""
+        for cause, err in itertools.pairwise(errs):
+            err.__cause__ = cause
+        return errs[-1]
+
+    lacking, broken = OSError(errno.ENFILE, "Too many open files in system"), OSError(errno.EIO, "Input/output error")
+    for err in (lacking, raised(lacking, OSError("cannot read")), raised(MemoryError(), ValueError(), RuntimeError())):
+        assert procfs.is_accident(err)
+    for err in (broken, raised(broken, RuntimeError()), ValueError()):
+        assert not procfs.is_accident(err)
 
 
 def test_nobody_splits_lines_at_more_than_newlines() -> None:

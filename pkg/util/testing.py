@@ -52,7 +52,7 @@ def lines_run(call: Callable[[], object]) -> int:
 
 
 @contextlib.contextmanager
-def deep_tree(top: str, depth: int) -> Iterator[None]:
+def deep_tree(top: str, depth: int, name: str = "d") -> Iterator[None]:
     """A chain of so many directories below top, with a file in the last one, that is removed at the end.
 
     Who leaves one to pytest makes it fail later: its removal is recursive.
@@ -61,8 +61,8 @@ def deep_tree(top: str, depth: int) -> Iterator[None]:
     try:
         fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
         for _ in range(depth):
-            os.mkdir("d", dir_fd=fd)
-            below = os.open("d", os.O_RDONLY | os.O_DIRECTORY, dir_fd=fd)
+            os.mkdir(name, dir_fd=fd)
+            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=fd)
             os.close(fd)
             fd = below
         os.close(os.open("last", os.O_CREAT | os.O_WRONLY, dir_fd=fd))

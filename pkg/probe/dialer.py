@@ -46,13 +46,14 @@ def dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
 
 
 def _dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
+    name = printable(host[: net.MAX_NAME_LENGTH])
     try:
         found = net.lookup_host(ctx, host, port)
     except TimeoutError as err:
-        raise TimeoutError(f"dial tcp: lookup {printable(host)}: {net.IO_TIMEOUT}") from err
+        raise TimeoutError(f"dial tcp: lookup {name}: {net.IO_TIMEOUT}") from err
     except OSError as err:
         kind = NoSocketError if err.errno in _WANTS else OSError
-        raise kind(f"dial tcp: lookup {printable(host)}: {err.strerror or err}") from err
+        raise kind(f"dial tcp: lookup {name}: {err.strerror or err}") from err
     try:
         return net.dial_parallel(ctx, found, _set_options)
     except OSError as err:

@@ -30,6 +30,15 @@ def test_slow_look_up_ends_with_the_probe(names: Resolver) -> None:
     )
 
 
+@pytest.mark.parametrize("letter", ["x", "ü"])
+def test_name_that_is_too_long_is_not_looked_up(names: Resolver, letter: str) -> None:
+    assert probe_tcp(CTX, letter * 300, 80, TIMEOUT) == (
+        Result.FAILURE,
+        f"dial tcp: lookup {letter * 254}: no such host",
+    )
+    assert names.asked == []
+
+
 def test_cancelled_look_up_raises(names: Resolver) -> None:
     ctx, cancel = golang.with_cancel(CTX)
     thread = golang.go(cancel, name="cancel")

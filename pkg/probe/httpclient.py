@@ -17,9 +17,9 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator
-from typing import NamedTuple
-from urllib.parse import quote, urljoin, urlsplit
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+from urllib.parse import quote
 
 from pkg import golang
 from pkg.golang import http, net
@@ -37,6 +37,8 @@ _MAX_TRAILER = 4096
 _MAX_CHUNK_OVERHEAD = 16 * 1024
 _MAX_CHUNK_DIGITS = 16
 _READ_SIZE = 4096
+# The longest record of TLS, with what belongs to it.
+_RECORD_SIZE = 17 * 1024
 # Characters of what a server sends, and of a URL, in messages. They become events.
 _MAX_SHOWN = 1024
 
@@ -50,6 +52,7 @@ _NOT_SENT = ("host", "content-length", "transfer-encoding", "trailer")
 _PLAIN = "/%!$&'()*+,;=:@~?[]"
 
 Headers = list[tuple[str, str]]
+T = TypeVar("T")
 
 
 class HTTPRequestError(OSError):
@@ -85,7 +88,7 @@ def get(ctx: golang.Context, url: str, headers: Headers) -> Response:
     The whole exchange ends with ctx. Returns the first answer that is not followed. Raises HTTPRequestError when there
     is no answer, and dialer.NoSocketError. Go: http.Client.Do with RedirectChecker(false)
     """
-    first_host = urlsplit(url).hostname
+    first_host = net.split(url).hostname
     for _ in range(MAX_REDIRECTS):
         try:
             response = _round_trip(ctx, url, headers)
@@ -95,14 +98,17 @@ def get(ctx: golang.Context, url: str, headers: Headers) -> Response:
             raise HTTPRequestError(url, err) from err
         except (OSError, EOFError, ValueError) as err:
             raise HTTPRequestError(url, err) from err
+        if not response.location:
+            return response
         try:
-            target = urljoin(url, response.location)
-            if not response.location or urlsplit(target).hostname != first_host:
+            location = net.split(response.location)
+            target = net.join(url, response.location)
+            if net.split(target).hostname != first_host:
                 return response
         except ValueError as err:
-            location = _shown(response.location)
-            raise HTTPRequestError(url, f'failed to parse Location header "{location}": {err}') from err
-        if urlsplit(response.location).netloc:
+            shown = _shown(response.location)
+            raise HTTPRequestError(url, f'failed to parse Location header "{shown}": {err}') from err
+        if location.netloc:
             headers = [(name, value) for name, value in headers if name.lower() != "host"]
         url = target
     raise HTTPRequestError(url, f"stopped after {MAX_REDIRECTS} redirects")
@@ -110,18 +116,15 @@ def get(ctx: golang.Context, url: str, headers: Headers) -> Response:
 
 def _round_trip(ctx: golang.Context, url: str, headers: Headers) -> Response:
     """Make one request. Raises OSError, EOFError or ValueError when there is no answer."""
-    parts = urlsplit(url)
+    parts = net.split(url)
     if parts.scheme not in ("http", "https"):
         raise ValueError(f'unsupported protocol scheme "{parts.scheme}"')
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     request = encode_request(parts.netloc, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), headers)
     with contextlib.ExitStack() as stack:
         sock = stack.enter_context(dialer.dial(ctx, host, port))
-        if parts.scheme == "https":
-            sock = _unverified().wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
-            stack.enter_context(sock)
         stack.callback(golang.after_func(ctx, functools.partial(net.hang_up, sock)))
-        connection = _Connection(ctx, sock)
+        connection = _TLSConnection(ctx, sock, host) if parts.scheme == "https" else _Connection(ctx, sock)
         connection.send(request)
         return _read_response(io.BufferedReader(connection, _READ_SIZE))
 
@@ -159,10 +162,7 @@ class _Connection(io.RawIOBase):
         self._sock = sock
 
     def send(self, data: bytes) -> None:
-        """Send all of it, after the handshake where there is one."""
-        with self._limited():
-            if isinstance(self._sock, ssl.SSLSocket):
-                self._sock.do_handshake()
+        """Send all of it."""
         with self._limited():
             self._sock.sendall(data)
 
@@ -183,6 +183,61 @@ class _Connection(io.RawIOBase):
             # The end of ctx is the reason for whatever became of the socket.
             dialer.remaining(self._ctx)
             raise
+
+
+class _TLSConnection(_Connection):
+    """The same over TLS.
+
+    OpenSSL reads on within one call for as long as there is something, and the server may send what holds no data, such
+    as tickets for later sessions, without a pause. Here it gets no more at a time than a record has.
+    """
+
+    def __init__(self, ctx: golang.Context, sock: socket.socket, host: str) -> None:
+        super().__init__(ctx, sock)
+        self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = _unverified().wrap_bio(self._received, self._to_send, server_hostname=host)
+
+    def send(self, data: bytes) -> None:
+        """The same, after the handshake."""
+        self._until_done(self._tls.do_handshake)
+        self._until_done(lambda: self._tls.write(data))
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            data = self._until_done(lambda: self._tls.read(len(buffer)))
+        except ssl.SSLEOFError:
+            return 0  # Many servers do not say that it is the end.
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _until_done(self, operation: Callable[[], T]) -> T:
+        """Go on with the operation until it wants nothing more from the server."""
+        while True:
+            try:
+                result = operation()
+            except ssl.SSLWantReadError:
+                self._exchange()
+            except ssl.SSLError:
+                # An alert that tells the server why.
+                with contextlib.suppress(OSError):
+                    self._send_what_waits()
+                raise
+            else:
+                self._send_what_waits()
+                return result
+
+    def _exchange(self) -> None:
+        self._send_what_waits()
+        with self._limited():
+            data = self._sock.recv(_RECORD_SIZE)
+        if data:
+            self._received.write(data)
+        else:
+            self._received.write_eof()
+
+    def _send_what_waits(self) -> None:
+        if self._to_send.pending:
+            super().send(self._to_send.read())
 
 
 class _Head(NamedTuple):

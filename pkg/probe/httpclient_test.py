@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from framework import memory
 
 from kubelet.lifecycle import HTTPClient
 from pkg import golang
+from pkg.golang import net
 from pkg.probe import BrokenAnswerError, Result, httpclient, probe_http
 
 CTX = golang.background()
@@ -301,6 +302,14 @@ def test_long_location_makes_no_long_event(location: str) -> None:
     assert len(output) < 3000
 
 
+def test_redirect_to_a_host_of_very_many_marks_is_not_looked_into() -> None:
+    location = "http://" + "\u0301" * 600 + "\u0316" * 600
+    with serving(lambda: [b"HTTP/1.1 302 Found\r\nLocation: " + location.encode() + b"\r\n\r\n"]) as url:
+        result, output = probe_http(CTX, url, [], TIMEOUT)
+    assert result is Result.FAILURE
+    assert "failed to parse Location header" in output
+
+
 def test_time_out_of_68_years() -> None:
     with serving(lambda: [OK + b"\r\nabc"]) as url:
         assert probe_http(CTX, url, [], 2.0**31 - 1) == (Result.SUCCESS, "abc")
@@ -312,6 +321,78 @@ def test_an_old_server_is_as_well_as_a_new_one() -> None:
     context.set_ciphers("ECDHE-RSA-AES128-SHA:ECDHE-ECDSA-AES128-SHA")
     with serving(lambda: [OK + b"\r\nabc"], context) as url:
         assert probe_http(CTX, url, [], TIMEOUT) == (Result.SUCCESS, "abc")
+
+
+class Flood:
+    """A socket to a server that sends tickets for later sessions, many and at once."""
+
+    def __init__(self, read: Callable[[], object]) -> None:
+        context = server_context()
+        context.num_tickets = 1000
+        self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._to_send, server_side=True)
+        self._read = read
+        self.sent = 0
+
+    def settimeout(self, seconds: float | None) -> None:
+        """It never has anybody wait."""
+
+    def sendall(self, data: bytes) -> None:
+        self._received.write(data)
+        with suppress(ssl.SSLWantReadError):
+            self._tls.do_handshake()
+
+    def recv(self, size: int) -> bytes:
+        data = self._to_send.read(size)
+        self.sent += len(data)
+        self._read()
+        return data
+
+
+def test_probe_of_a_server_that_sends_no_data_ends_with_its_context() -> None:
+    """OpenSSL reads on for as long as there is something: no deadline held, and the probe kept its thread."""
+    ctx, cancel = golang.with_cancel(CTX)
+    begun = False
+    connection = httpclient._TLSConnection(ctx, flood := Flood(lambda: cancel() if begun else None), "server")  # type: ignore[arg-type]
+    connection.send(b"GET / HTTP/1.1\r\n\r\n")
+    begun, before = True, flood.sent
+
+    with pytest.raises(ConnectionAbortedError):
+        connection.read(1)
+
+    assert flood.sent - before < 20_000, "no more than a record"
+
+
+class Broken:
+    """A socket to a server whose hello is cut short."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def settimeout(self, seconds: float | None) -> None:
+        """It never has anybody wait."""
+
+    def sendall(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def recv(self, size: int) -> bytes:
+        return b"\x16\x03\x03\x00\x04\x02\x00\x00\x00"
+
+
+def test_a_server_is_told_why_there_is_no_handshake() -> None:
+    connection = httpclient._TLSConnection(CTX, sock := Broken(), "server")  # type: ignore[arg-type]
+    with pytest.raises(ssl.SSLError):
+        connection.send(b"GET / HTTP/1.1\r\n\r\n")
+    alert = 0x15
+    assert sock.sent[-1][0] == alert
+
+
+def test_answer_that_is_no_redirect_is_not_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined: list[str] = []
+    monkeypatch.setattr(net, "join", lambda base, location: joined.append(location))
+    with serving(lambda: [OK + b"\r\nabc"]) as url:
+        assert probe_http(CTX, url, [], TIMEOUT) == (Result.SUCCESS, "abc")
+    assert not joined
 
 
 def server_context() -> ssl.SSLContext:

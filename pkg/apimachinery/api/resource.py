@@ -30,6 +30,8 @@ _SYNTAX: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(Ki|Mi|Gi|Ti|Pi|Ei|n
 # An amount of more digits before the point is over the largest; of the digits behind it, whatever the suffix, those
 # from here on can only round up the last that counts.
 _MAX_DIGITS: Final = 64
+# Of a text that is kept with the amount it stands for: a pod may write one number after the other, of a mebibyte each.
+_MAX_KEPT: Final = 64
 
 
 class QuantityError(ValueError):
@@ -126,12 +128,16 @@ def _canonical(nanos: int, format: Format) -> str:
     return f"{sign}{nanos}{_DECIMAL_SUFFIX[exponent]}"
 
 
-@lru_cache(maxsize=4096)
 def parse_quantity(text: str) -> Quantity:
     """Read "100m", "1.5Gi", "2e3". Finer parts than 10⁻⁹ are rounded up, amounts past 2⁶³−1 are capped.
 
     Raises QuantityError for anything else.
     """
+    return _parse(text) if len(text) <= _MAX_KEPT else _parse.__wrapped__(text)
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Quantity:
     match = _SYNTAX.fullmatch(text)
     if match is None or not (match[2] or match[3]):
         raise QuantityError(

@@ -1,5 +1,7 @@
 """Tests of quantities."""
 
+import weakref
+
 import pytest
 
 from pkg.apimachinery.api import resource
@@ -54,6 +56,17 @@ LARGE_EXPONENT = "1e" + "9" * 10_000
 def test_refused(text: str) -> None:
     with pytest.raises(resource.QuantityError):
         resource.parse_quantity(text)
+
+
+def test_no_long_text_is_kept() -> None:
+    class Text(str):
+        """One that can be seen to be gone."""
+
+    text = Text("0" * 100 + "1Ki")
+    seen = weakref.ref(text)
+    assert resource.parse_quantity(text).value() == 1024
+    del text
+    assert seen() is None
 
 
 def test_arithmetic_keeps_the_family_of_suffixes() -> None:

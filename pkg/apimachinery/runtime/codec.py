@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import datetime
+import errno
+import os
 import re
 import threading
 import types
@@ -73,16 +75,17 @@ def _with_valid_text(value: object) -> object:
 
 @contextlib.contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Raise ValueError if `what`, which is read within, is nested too deeply, or takes more memory than there is.
+    """Raise ValueError if `what`, which is read within, is nested too deeply, and OSError if memory is short.
 
-    For files: one that cannot be read is as bad as one that is broken, and must not end the process at each start.
+    For files: the first is as bad as a broken one, and must not end the process at each start. The second says nothing
+    of the file, which may tell tomorrow what nothing else does.
     """
     try:
         yield
     except RecursionError as err:
         raise ValueError(f"{what} is nested too deeply") from err
     except MemoryError as err:
-        raise ValueError(f"{what} takes more memory than there is") from err
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), what) from err
 
 
 def decode_json(data: bytes | str, type_: type[T]) -> T:

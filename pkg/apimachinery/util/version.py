@@ -15,8 +15,11 @@ from typing import Any
 from pkg import klog
 from pkg.golang import strconv
 
-_VERSION = re.compile(r"\s*v?([0-9]+(?:\.[0-9]+)*)(.*)", re.ASCII | re.DOTALL)
-_EXTRA = re.compile(r"(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?\s*", re.ASCII)
+# Repetitions are possessive: to be able to take back each part of a long text would take hundreds of bytes for each.
+# They look ahead first: before Python 3.11.5 one whose last round fails keeps what that round has taken.
+_VERSION = re.compile(r"\s*v?([0-9]+(?:(?=\.[0-9])\.[0-9]++)*+)(.*)", re.ASCII | re.DOTALL)
+_PARTS = r"[0-9A-Za-z-]+(?:(?=\.[0-9A-Za-z-])\.[0-9A-Za-z-]++)*+"
+_EXTRA = re.compile(rf"(?:-({_PARTS}))?(?:\+({_PARTS}))?\s*", re.ASCII)
 
 
 @total_ordering

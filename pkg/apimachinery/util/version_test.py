@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -43,6 +44,8 @@ def test_pre_release_does_not_count_against_a_generic_version() -> None:
         (version.parse_semantic, " v1.2.3-rc.1+build.5 ", "1.2.3-rc.1+build.5"),
         (version.parse_generic, "1.2.3-rc.1", "1.2.3"),
         (version.parse_generic, "1.04.0.7 x", "1.4.0.7"),
+        (version.parse_generic, "6.1.el8", "6.1"),
+        (version.parse_generic, "1.30.x", "1.30"),
         (version.parse, "1.2.3-rc.1", "1.2.3-rc.1"),
         (version.parse, "1.2", "1.2"),
     ],
@@ -59,6 +62,8 @@ def test_parse(parse: Callable[[str], version.Version], text: str, expected: str
         (version.parse_semantic, "1.02.3"),
         (version.parse_semantic, "1.2.3-01"),
         (version.parse_semantic, "1.2.3-a..b"),
+        (version.parse_semantic, "1.2.3-alpha.+b"),
+        (version.parse_semantic, "1.2.3-alpha. "),
         (version.parse_semantic, "1.2.3 x"),
         (version.parse_generic, "1"),
         (version.parse_generic, "01.2"),
@@ -74,3 +79,13 @@ def test_parse_refuses(parse: Callable[[str], version.Version], text: str) -> No
 def test_parts() -> None:
     parsed = version.parse("1.30.2")
     assert (parsed.major, parsed.minor, parsed.patch) == (1, 30, 2)
+
+
+def test_long_versions_take_little_memory() -> None:
+    text = "1" + ".1" * 100_000
+    tracemalloc.start()
+    try:
+        assert version.parse_generic(text).minor == 1
+        assert tracemalloc.get_traced_memory()[1] < 50 * len(text)
+    finally:
+        tracemalloc.stop()

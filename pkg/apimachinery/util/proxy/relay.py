@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from pkg.golang.http.conn import WouldWait
+
 # A larger buffer costs more than the second call it saves: it comes from the system each time.
 _READ_SIZE = 1 << 16
 # So many bytes may wait to be sent to one side before no more are taken from the other.
@@ -36,7 +38,7 @@ LINGER = 10.0
 
 
 class Conn(Protocol):
-    """Of pkg.golang.http.Conn what a relay takes. What cannot be done now raises BlockingIOError.
+    """Of pkg.golang.http.Conn what a relay takes. What cannot be done now raises WouldWait.
 
     TLS gives one record with each `recv` of that size and reads no further, so a poll tells whether there is more.
     """
@@ -73,6 +75,8 @@ class End:
         self._streak, self._last_read = 0, 0.0  # how many small pieces came soon after each other, and when the last
         self.fd = conn.fileno()
         self._polled = 0  # what the poll waits for at it
+        # What reading and sending have to wait for. With TLS that may change places.
+        self._to_read, self._to_send = select.POLLIN, select.POLLOUT
         self.on_data: Callable[[bytes], None] = _ignore
         self.on_end: Callable[[], None] = _do_nothing
 
@@ -142,12 +146,18 @@ class End:
                     self._queue[0] = view[sent:]
                 break
             self._queue.popleft()
-        if self._ending and not self.waiting and not self._writes_ended and not self.broken:
-            self._writes_ended = True
-            try:
-                self.conn.shutdown_write()
-            except OSError:
-                self._stop_writing()
+        if not self.waiting and self.has_to_send():
+            self._end_writes()
+
+    def _end_writes(self) -> None:
+        try:
+            self.conn.shutdown_write()
+        except WouldWait as err:
+            self._to_send = err.event
+            return
+        except OSError:
+            self._stop_writing()
+        self._writes_ended = True
 
     def read(self, sink: End) -> None:
         """Hand on what there is, as long as the sink can take it."""
@@ -199,7 +209,9 @@ class End:
         while more and size < _READ_SIZE:
             try:
                 data = self.conn.recv(_READ_SIZE)
-            except BlockingIOError:
+                self._to_read = select.POLLIN
+            except WouldWait as err:
+                self._to_read = err.event
                 more = False
                 break
             except OSError:
@@ -213,10 +225,22 @@ class End:
 
     def events(self, sink: End) -> int:
         """What to wait for at this end, of which the other one is the sink."""
-        events = select.POLLOUT if self.waiting else 0
+        events = self._to_send if self.has_to_send() else 0
         if self._may_read(sink):
-            events |= select.POLLIN
+            events |= self._to_read
         return events
+
+    def has_to_send(self) -> bool:
+        """Bytes, or the end of this direction."""
+        return self.waiting > 0 or (self._ending and not self._writes_ended and not self.broken)
+
+    def is_readable(self, events: int) -> bool:
+        """Whether it is worth while to read when a poll has told of these."""
+        return bool(events & (self._to_read | ~select.POLLOUT))
+
+    def is_gone(self, events: int) -> bool:
+        """Whether a poll has told of the end of the connection, and of nothing to read before it."""
+        return bool(events & (select.POLLHUP | select.POLLERR)) and not events & self._to_read
 
     def register(self, poll: select.poll, events: int, *, always: bool) -> None:
         """Wait for these; `always`: without any too, for the news that the other side is gone."""
@@ -236,8 +260,9 @@ class End:
         try:
             while sent < len(view):
                 sent += self.conn.send(view[sent:])
-        except BlockingIOError:
-            pass
+                self._to_send = select.POLLOUT
+        except WouldWait as err:
+            self._to_send = err.event
         except OSError:
             self._stop_writing()
         return sent
@@ -292,7 +317,7 @@ class Relay:
         ends = (self.client, self.backend)
         if self.client.broken or (self._over_by is not None and time.monotonic() >= self._over_by):
             return True
-        return all(end.read_ended for end in ends) and not any(end.waiting for end in ends)
+        return all(end.read_ended for end in ends) and not any(end.has_to_send() for end in ends)
 
     def _wait(self, pairs: tuple[tuple[End, End], ...]) -> list[End] | None:
         """Until something can move: the ends to read from. None if nothing did for too long."""
@@ -305,9 +330,9 @@ class Relay:
         readable = []
         for fd, events in found:
             end = self.client if fd == self.client.fd else self.backend
-            if end is self.client and events & (select.POLLHUP | select.POLLERR) and not events & select.POLLIN:
+            if end is self.client and end.is_gone(events):
                 end.hang_up(failed=bool(events & select.POLLERR))
-            elif events & ~select.POLLOUT:
+            elif end.is_readable(events):
                 readable.append(end)
         return readable
 

@@ -15,7 +15,7 @@ import pytest
 
 from pkg import golang
 from pkg.apimachinery.util.proxy import relay as relaylib
-from pkg.golang.http.conn import PlainConn
+from pkg.golang.http.conn import PlainConn, WouldWait
 
 _TIMEOUT = 30.0
 
@@ -80,6 +80,80 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         threading.Event().wait(0.001)
+
+
+class Answering(PlainConn):
+    """Sends before it reads, and when it ends, as TLS does when the other side wants new keys, and to say good-bye."""
+
+    def recv(self, n: int) -> bytes:
+        self._say(b"keys")
+        return super().recv(n)
+
+    def shutdown_write(self) -> None:
+        self._say(b"good-bye")
+        super().shutdown_write()
+
+    def _say(self, text: bytes) -> None:
+        try:
+            self.sock.send(text)
+        except BlockingIOError:
+            raise WouldWait(select.POLLOUT) from None
+
+
+class Full:
+    """The client's connection of a relay, whose other side has not taken what it was sent."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self.conn = Answering(client)
+        self.conn.setblocking(False)
+        self.sent = 0
+        for size in (1 << 16, 1):
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    self.sent += client.send(bytes(size))
+
+
+def read_exactly(sock: socket.socket, count: int) -> bytes:
+    got = bytearray()
+    while len(got) < count and (data := sock.recv(count - len(got))):
+        got += data
+    return bytes(got)
+
+
+def test_who_has_to_answer_before_he_reads_waits_until_he_can() -> None:
+    """Else a client that wants answers, and takes none, has the relay ask for ever whether it can go on."""
+    (near, client), (far, backend) = socket.socketpair(), socket.socketpair()
+    with near, client, far, backend:
+        near.settimeout(_TIMEOUT)
+        full = Full(client)
+        end, sink = relaylib.End(full.conn), relaylib.End(PlainConn(backend))
+        end.on_data = sink.write
+        near.sendall(b"question")
+        end.read(sink)
+        assert end.events(sink) == select.POLLOUT
+        assert end.is_readable(select.POLLOUT)
+        read_exactly(near, full.sent)
+        wait_for(lambda: bool(select.select([], [client], [], 0)[1]))
+        end.read(sink)
+        assert far.recv(100) == b"question"
+        assert end.events(sink) == select.POLLIN
+        assert not end.is_readable(select.POLLOUT)
+
+
+def test_the_end_of_a_direction_waits_until_it_can_be_said() -> None:
+    (near, client), (far, backend) = socket.socketpair(), socket.socketpair()
+    with near, client, far, backend:
+        near.settimeout(_TIMEOUT)
+        full = Full(client)
+        relay = relaylib.Relay(full.conn, PlainConn(backend))
+        far.close()
+        thread = golang.go(relay.run, name="relay")
+        wait_for(lambda: relay.client.has_to_send())
+        read_exactly(near, full.sent)
+        assert read_all(near).endswith(b"good-bye")
+        near.close()
+        thread.join(_TIMEOUT)
+        assert not thread.is_alive()
 
 
 def test_one_direction_ends_and_the_other_goes_on(between: Between) -> None:

@@ -9,13 +9,12 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from pkg import klog
 from pkg.apimachinery.util import httpstream
 from pkg.apimachinery.util.proxy.dial import DIAL_TIMEOUT, dial_url
 from pkg.apimachinery.util.proxy.relay import Relay
-from pkg.golang import http
+from pkg.golang import http, net
 from pkg.golang.http.head import HEAD_END, MalformedError, ResponseHead, parse_response_head
 from pkg.golang.http.transfer import MessageBody, Source
 
@@ -116,7 +115,7 @@ def dial_for_upgrade(location: str, method: str, headers: Iterable[tuple[str, st
     Raises BackendError.
     """
     try:
-        url = urlsplit(location)
+        url = net.split(location)
         target = (url.path or "/") + (f"?{url.query}" if url.query else "")
         request = _request(method, target, [("Host", url.netloc), *headers])
         conn = dial_url(url)

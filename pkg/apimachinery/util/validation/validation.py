@@ -14,6 +14,9 @@ LABEL_VALUE_MAX_LENGTH = 63
 _LABEL_KEY_MAX_LENGTH = 63
 _PORT_NAME_MAX_LENGTH = 15
 _MAX_ID = 2**31 - 1
+# Characters of a text whose form is looked at. A pattern takes a hundred bytes for each character of a name of many
+# labels, and no other thread runs meanwhile.
+MAX_MATCHED_LENGTH = 64 << 10
 
 
 def max_len_error(length: int) -> str:
@@ -43,7 +46,7 @@ class _Form:
     examples: tuple[str, ...]
 
     def matches(self, value: str) -> bool:
-        return re.fullmatch(self.pattern, value) is not None
+        return len(value) <= MAX_MATCHED_LENGTH and re.fullmatch(self.pattern, value) is not None
 
     def error(self) -> str:
         return regex_error(self.msg, self.pattern, *self.examples)
@@ -53,6 +56,8 @@ class _Form:
         errs = []
         if max_length is not None and len(value.encode()) > max_length:
             errs.append(f"must be no more than {max_length} {unit}")
+        if len(value) > MAX_MATCHED_LENGTH:
+            return errs or [f"must be no more than {MAX_MATCHED_LENGTH} {unit}"]
         if not self.matches(value):
             errs.append(self.error())
         return errs

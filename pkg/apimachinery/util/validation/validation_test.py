@@ -55,6 +55,12 @@ def test_valid(check: Check, value: str) -> None:
     assert check(value) == []
 
 
+def test_no_pattern_is_compared_with_very_long_text() -> None:
+    longest = "a" * validation.MAX_MATCHED_LENGTH
+    assert validation.is_http_header_name(longest) == []
+    assert validation.is_http_header_name(longest + "a") != []
+
+
 @pytest.mark.parametrize(("check", "value"), _cases(BAD))
 def test_not_valid(check: Check, value: str) -> None:
     assert check(value) != []
@@ -113,3 +119,8 @@ def test_ip(value: str, error: str, strict_error: str, canonical_error: str) -> 
     ):
         assert len(errs) == (1 if expected else 0), (errs, expected)
         assert not errs or expected in str(errs[0])
+
+
+def test_a_long_header_name_is_refused_for_its_length() -> None:
+    name = "x" * (validation.MAX_MATCHED_LENGTH + 1)
+    assert validation.is_http_header_name(name) == ["must be no more than 65536 characters"]

@@ -14,7 +14,7 @@ import binascii
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import yaml
@@ -24,8 +24,22 @@ from pkg.golang import strconv
 # A stream of documents may unfold its aliases to this many values, and nest so deep.
 MAX_VALUES: Final = 1_000_000
 MAX_DEPTH: Final = 200
+# Characters that may come out of a stream beside those that are written in it: the text that its aliases stand for,
+# and its tags, of which a directive may name the beginning. Here all aliases share one text, but what is made of the
+# document has it once for each: its hash, the objects in other forms, messages.
+MAX_ALIASED_TEXT: Final = 10 << 20
+# The parser compares each such directive with all before it, and no other thread runs meanwhile.
+MAX_TAG_DIRECTIVES: Final = 100
 
 _TAG: Final = "tag:yaml.org,2002:"
+_TAG_DIRECTIVE: Final = "%TAG"
+# Not after what is surely no end of a line, in UTF-8 and in both forms of UTF-16: looked for backwards, which is fast.
+_TEXT_DIRECTIVE: Final = re.compile(r"%TAG(?<![\t -~]%TAG)")
+_BYTES_DIRECTIVES: Final = (
+    re.compile(rb"%TAG(?<![\t -~]%TAG)"),
+    re.compile(rb"%\0T\0A\0G\0(?<![\t -~]\0%\0T\0A\0G\0)"),
+    re.compile(rb"\0%\0T\0A\0G(?<!\0[\t -~]\0%\0T\0A\0G)"),
+)
 _MERGE: Final = object()
 _WORDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
@@ -42,6 +56,8 @@ _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?
 _EXPONENT_FROM: Final = 1e21
 # How much of a faulty value a message quotes.
 _QUOTED: Final = 100
+_EXCESSIVE_ALIASING: Final = "yaml: document contains excessive aliasing"
+_EXCESSIVE_TAGS: Final = "yaml: document contains too much text in tags"
 
 
 class YAMLError(ValueError):
@@ -88,6 +104,7 @@ def _compose(data: bytes | str, duplicates: list[tuple[str, int]] | None) -> lis
     # As in Go, what looks like JSON and is not may still be YAML. JSON has escapes that YAML has not.
     if duplicates is None and (found := _json(data)) is not None:
         return found
+    _check_directives(data)
     try:
         return _Composer(data, duplicates).documents()
     except yaml.MarkedYAMLError as err:
@@ -96,6 +113,16 @@ def _compose(data: bytes | str, duplicates: list[tuple[str, int]] | None) -> lis
         raise YAMLError(f"yaml: {where}{err.problem or err.context}") from err
     except (yaml.YAMLError, UnicodeDecodeError) as err:
         raise YAMLError("yaml: " + " ".join(str(err).split())) from err
+
+
+def _check_directives(data: bytes | str) -> None:
+    """Wherever a line starts, inside of text too: which of them are directives only the parser knows."""
+    if isinstance(data, str):
+        found = sum(1 for _ in _TEXT_DIRECTIVE.finditer(data))
+    else:
+        found = sum(1 for each in _BYTES_DIRECTIVES for _ in each.finditer(data))
+    if found > MAX_TAG_DIRECTIVES:
+        raise YAMLError(f"yaml: {_TAG_DIRECTIVE} more than {MAX_TAG_DIRECTIVES} times")
 
 
 def _json(data: bytes | str) -> list[Any] | None:
@@ -130,14 +157,23 @@ def _children(value: Any) -> Any:
     return ()
 
 
+class _Anchor(NamedTuple):
+    """What an alias stands for, and how many values and characters that has, aliases unfolded."""
+
+    value: Any
+    values: int
+    text: int
+
+
 class _Composer:
     """Builds values from the events of one stream."""
 
     def __init__(self, data: bytes | str, duplicates: list[tuple[str, int]] | None) -> None:
         self._duplicates = duplicates
         self._events: Iterator[yaml.Event] = yaml.parse(data, Loader=yaml.CSafeLoader)
-        self._anchors: dict[str, tuple[Any, int]] = {}  # value, and how many values it holds
-        self._count = 0
+        self._anchors: dict[str, _Anchor] = {}
+        # Values and characters so far, aliases unfolded, and those of the characters that aliases stand for.
+        self._count = self._text = self._aliased_text = 0
 
     def documents(self) -> list[Any]:
         found = []
@@ -154,10 +190,12 @@ class _Composer:
             raise YAMLError(f"yaml: line {_line(event)}: exceeded max depth of {MAX_DEPTH}")
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
-        before = self._count
+        count, text = self._count, self._text
         self._grow(1)
+        self._grow_aliased(len(getattr(event, "tag", None) or ""), _EXCESSIVE_TAGS)
         value: Any
         if isinstance(event, yaml.ScalarEvent):
+            self._text += len(event.value)
             value = _scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
             value = self._sequence(depth)
@@ -165,20 +203,27 @@ class _Composer:
             value = self._mapping(depth)
         anchor: str | None = getattr(event, "anchor", None)
         if anchor is not None:
-            self._anchors[anchor] = (value, self._count - before)
+            self._anchors[anchor] = _Anchor(value, self._count - count, self._text - text)
         return value
 
     def _grow(self, values: int) -> None:
         self._count += values
         if self._count > MAX_VALUES:
-            raise YAMLError("yaml: document contains excessive aliasing")
+            raise YAMLError(_EXCESSIVE_ALIASING)
+
+    def _grow_aliased(self, characters: int, message: str) -> None:
+        self._aliased_text += characters
+        if self._aliased_text > MAX_ALIASED_TEXT:
+            raise YAMLError(message)
 
     def _alias(self, event: yaml.AliasEvent) -> Any:
         if event.anchor not in self._anchors:
             raise YAMLError(f"yaml: line {_line(event)}: unknown anchor '{event.anchor}' referenced")
-        value, size = self._anchors[event.anchor]
-        self._grow(size)
-        return value
+        anchor = self._anchors[event.anchor]
+        self._grow(anchor.values)
+        self._text += anchor.text
+        self._grow_aliased(anchor.text, _EXCESSIVE_ALIASING)
+        return anchor.value
 
     def _sequence(self, depth: int) -> list[Any]:
         items = []

@@ -126,6 +126,10 @@ def test_documents(data: bytes | str, value: Any) -> None:
 LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9)
 )
+LONG_TEXT = f"a: &a {'x' * 1_000_000}\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n"
+LONG_TAGS = f"%TAG !a! {'x' * 1_000_000}\n---\n[{', '.join(['!a!b c'] * 11)}]\n"
+DIRECTIVES = "".join(f"%TAG !a{i}! x\n" for i in range(101)) + "---\na\n"
+LONG_KEYS = f"a: &a\n  ? {'x' * 1_000_000}\n  : 1\nb: [{', '.join(['*a'] * 11)}]\n"
 FAULTS: list[tuple[str, bytes | str, str]] = [
     ("not closed", "a: [1", "yaml: line 2: did not find expected ',' or ']'"),
     ("tab", "a:\n\tb: 1", "yaml: line 2: found character that cannot start any token"),
@@ -148,9 +152,36 @@ FAULTS: list[tuple[str, bytes | str, str]] = [
     ("zero byte", "a: \x00", "yaml: unacceptable character"),
     ("not utf-8", b"a: \xff", "yaml: unacceptable character"),
     ("billion laughs", LAUGHS, "yaml: document contains excessive aliasing"),
+    ("long text again and again", LONG_TEXT, "yaml: document contains excessive aliasing"),
+    ("long keys again and again", LONG_KEYS, "yaml: document contains excessive aliasing"),
+    ("long tags again and again", LONG_TAGS, "yaml: document contains too much text in tags"),
+    ("many tag directives", DIRECTIVES, "yaml: %TAG more than 100 times"),
+    ("many tag directives in bytes", DIRECTIVES.encode(), "yaml: %TAG more than 100 times"),
+    ("many tag directives in utf-16", DIRECTIVES.encode("utf-16"), "yaml: %TAG more than 100 times"),
     ("deep flow", "[" * 200_000, "yaml: line 1: exceeded max depth of 200"),
     ("deep block", "- " * 5_000 + "x", "yaml: line 1: exceeded max depth of 200"),
 ]
+
+
+def test_tag_directives() -> None:
+    directives = "".join(f"%TAG !a{i}! tag:yaml.org,2002:\n" for i in range(100))
+    assert yaml.to_builtins(directives + "---\n[!a0!str 1, !a99!int 2]\n") == ["1", 2]
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8", "utf-16"])
+@pytest.mark.parametrize("line_end", ["\n", "\r", "\r\n", "\x85", "\u2028", "\u2029"])
+def test_tag_directives_count_where_a_line_starts(line_end: str, encoding: str | None) -> None:
+    def encoded(text: str) -> bytes | str:
+        return text.encode(encoding) if encoding is not None else text
+
+    assert yaml.to_builtins(encoded(f"- a %TAG b{line_end}" * 101)) == ["a %TAG b"] * 101
+    with pytest.raises(yaml.YAMLError, match="%TAG more than 100 times"):
+        yaml.to_builtins(encoded(DIRECTIVES.replace("\n", line_end)))
+
+
+def test_text_of_many_aliases() -> None:
+    found = yaml.to_builtins(f"a: &a {'x' * 1_000_000}\nb: [{', '.join(['*a'] * 10)}]\n")
+    assert len(found["b"]) == 10 and set(found["b"]) == {found["a"]}
 
 
 @pytest.mark.parametrize(("data", "message"), [c[1:] for c in FAULTS], ids=[c[0] for c in FAULTS])

@@ -7,6 +7,8 @@ import hashlib
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from cryptography.x509.name import _ASN1Type
+from cryptography.x509.oid import NameOID
 
 from pkg import features
 from pkg.apiserver.authentication import authenticator
@@ -70,9 +72,9 @@ def test_no_opinion() -> None:
     assert nobody_is_trusted.authenticate_request(request("GET", "/", peer_certificates=[der(cert)])) is None
 
 
-def unreadable(*extensions: tuple[str, bytes]) -> bytes:
+def unreadable(*extensions: tuple[str, bytes], name: x509.Name | None = None) -> bytes:
     """A certificate as no builder of the library would make it; 1.2.3.9.9.2 becomes a second 1.2.3.9.9.1."""
-    builder = x509.CertificateBuilder(ROOT.name, subject("joe"), ROOT.key.public_key(), 7)
+    builder = x509.CertificateBuilder(ROOT.name, name or subject("joe"), ROOT.key.public_key(), 7)
     builder = builder.not_valid_before(ROOT.cert.not_valid_before_utc).not_valid_after(ROOT.cert.not_valid_after_utc)
     for oid, value in extensions:
         builder = builder.add_extension(x509.UnrecognizedExtension(x509.ObjectIdentifier(oid), value), critical=False)
@@ -80,8 +82,16 @@ def unreadable(*extensions: tuple[str, bytes]) -> bytes:
     return made.replace(b"\x2a\x03\x09\x09\x02", b"\x2a\x03\x09\x09\x01")
 
 
+def name_of_bits() -> x509.Name:
+    """A common name that is no text."""
+    bits = x509.NameAttribute(NameOID.X500_UNIQUE_IDENTIFIER, b"\0joe", _ASN1Type.BitString)
+    bits._oid = NameOID.COMMON_NAME
+    return x509.Name([bits])
+
+
 TWICE = unreadable(("1.2.3.9.9.1", b"a"), ("1.2.3.9.9.2", b"b"))
 X400_NAME = unreadable(("2.5.29.17", b"\x30\x04\xa3\x02\x30\x00"))
+BITS = unreadable(name=name_of_bits())
 OTHER_VERSION = der(ROOT.cert).replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x09", 1)
 
 
@@ -95,6 +105,7 @@ OTHER_VERSION = der(ROOT.cert).replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x
         pytest.param(b"", "malformed client certificate", id="nothing"),
         pytest.param(TWICE, "malformed client certificate: Duplicate", id="an extension twice"),
         pytest.param(X400_NAME, "malformed client certificate: x400Address", id="a name of a kind that nobody uses"),
+        pytest.param(BITS, "malformed client certificate: oid must be", id="a name that is no text"),
         pytest.param(OTHER_VERSION, "malformed client certificate: 9 is not a valid", id="a version there is not"),
     ],
 )

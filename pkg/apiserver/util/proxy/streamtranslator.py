@@ -28,7 +28,7 @@ from pkg.apimachinery.util.proxy.upgradeaware import (
 )
 from pkg.apiserver.util.proxy.websocket import DEFAULT_IDLE_CONNECTION_TIMEOUT, Closed, Options, Part, Reply, WebSocket
 from pkg.golang import http, strconv
-from pkg.golang.http.conn import linger
+from pkg.golang.http.conn import drain, linger
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _CLOSE_SIGNAL = 255
@@ -191,7 +191,7 @@ class _Session:
     def _resize(self, message: bytes) -> None:
         try:
             size = codec.json_decoder(dict[str, int]).decode(message)
-        except msgspec.DecodeError as err:
+        except (msgspec.DecodeError, UnicodeDecodeError) as err:
             klog.v(4).info_s("Not a terminal size", err=str(err))
             return
         self._send(RESIZE, msgspec.json.encode({name: size.get(name, 0) for name in ("Width", "Height")}) + b"\n")
@@ -287,11 +287,11 @@ class _Session:
         conn = self._backend.conn
         # Whatever happens, the connection ends right after.
         with contextlib.suppress(OSError):
+            until = time.monotonic() + _LINGER
             conn.settimeout(None)
-            conn.set_deadline(time.monotonic() + _LINGER)
+            conn.set_deadline(until)
             conn.sendall(self._framer.data_head(stdin, 0, fin=True))
-            while conn.recv(_READ_SIZE):
-                pass
+            drain(conn, until)
 
 
 def _status_message(status: metav1.Status) -> bytes:

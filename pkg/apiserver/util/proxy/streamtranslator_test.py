@@ -138,6 +138,7 @@ def test_terminal_sizes() -> None:
     with command(serve, Options(stdin=True, stdout=True, stderr=True, tty=True)) as (client, _):
         client.message(b'\x04{"Width":80,"Height":24}')
         client.message(b"\x04junk")
+        client.message(b'\x04{"no text: \xd7":1}')
         client.message(b'\x04{"Width":132,"Height":43}')
         list(client.messages())
     assert sizes == [b'{"Width":80,"Height":24}\n', b'{"Width":132,"Height":43}\n']
@@ -289,6 +290,17 @@ def test_a_close_signal_that_names_no_stream_ends_it(message: bytes) -> None:
 
     with command(serve, Options(stdin=True, stdout=True)) as (client, _):
         client.message(message)
+        assert [each[:1] for each in client.messages()] == [b"\x01"]
+
+
+def test_a_ping_right_behind_what_ends_it_changes_nothing() -> None:
+    def serve(streams: FakeStreams) -> None:
+        streams.accept(3)
+        assert streams.read("stdin") == b""
+
+    with command(serve, Options(stdin=True, stdout=True)) as (client, _):
+        signal_and_ping = b"\x82\x81" + bytes(4) + b"\xff" + b"\x89\x80" + bytes(4)
+        client.sock.sendall(signal_and_ping)
         assert [each[:1] for each in client.messages()] == [b"\x01"]
 
 

@@ -96,6 +96,9 @@ class WebSocket:
         try:
             self._connection.receive_data(data)
             for event in self._connection.events():
+                if self._closed:
+                    # Who got the event before this one has closed it.
+                    return
                 match event:
                     case events.BytesMessage():
                         yield Part(bytes(event.data), event.message_finished)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,11 @@ def test_first_readable_file_counts(tmp_path: Path) -> None:
         ("*.kubernetes.io:5000", "good.kubernetes.io:5000", True),
         ("*.kubernetes.io:5000", "good.kubernetes.io", False),
         ("*.io", "*.io", True),
+        ("a*b*.io", "axb.io", True),
+        ("a*b*.io", "ax.io", False),
+        ("a*b*b.io", "ab.io", False),
+        ("a**b.io", "ab.io", True),
+        ("*a*a", "a", False),
         ("quay.io", "quay.io/team/app", True),
         ("[quay.io", "quay.io", False),
         ("*", "[quay.io/a", False),
@@ -104,6 +110,15 @@ def test_first_readable_file_counts(tmp_path: Path) -> None:
 )
 def test_urls_match(glob: str, target: str, expected: bool) -> None:
     assert credentialprovider.urls_match(glob, target) is expected
+
+
+def test_stars_leave_nothing_behind() -> None:
+    tracemalloc.start()
+    try:
+        assert not credentialprovider.urls_match("*a" * 20_000, "localhost/app")
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def _keyring(*locations: str) -> credentialprovider.BasicDockerKeyring:
@@ -130,7 +145,10 @@ def test_lookup(locations: list[str], image: str, expected: list[str]) -> None:
     assert [c.auth_config.username for c in _keyring(*locations).lookup(image)] == expected
 
 
-@pytest.mark.parametrize("location", ["https://reg io", "https://reg.io:port", "https://reg.io/%zz", "[::1"])
+@pytest.mark.parametrize(
+    "location",
+    ["https://reg io", "https://reg.io:port", "https://reg.io/%zz", "[::1", "\u0301" * 600 + "\u0316" * 600],
+)
 def test_location_that_is_none_is_told_of_and_left_out(location: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert not _keyring(location)._creds
     assert "Entry in dockercfg invalid, ignoring" in capfd.readouterr().err

@@ -12,6 +12,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.csi_translation_lib.plugins import gce_pd
 from pkg.csi_translation_lib.plugins.aws_ebs import kubernetes_volume_id_to_ebs_volume_id
+from pkg.csi_translation_lib.plugins.azure_file import get_storage_account_name
 
 ZONE, REGION = v1.LABEL_TOPOLOGY_ZONE, v1.LABEL_TOPOLOGY_REGION
 BETA_ZONE, BETA_REGION = v1.LABEL_FAILURE_DOMAIN_BETA_ZONE, v1.LABEL_FAILURE_DOMAIN_BETA_REGION
@@ -255,3 +256,20 @@ def test_topology_of_vsphere() -> None:
             ("topology.csi.vmware.com/zone", ["z"]),
             ("topology.csi.vmware.com/region", ["r"]),
         ]
+
+
+@pytest.mark.parametrize(
+    ("secret_name", "account"),
+    [
+        ("azure-storage-account-acc-secret", "acc"),
+        ("x-azure-storage-account-a-secret-b-secret-y", "a-secret-b"),
+        ("azure-storage-account-azure-storage-account-a-secret", "azure-storage-account-a"),
+        ("azure-storage-account--secret", "azure-storage-account--secret"),
+        ("azure-storage-account-a\nazure-storage-account-b-secret", "b"),
+        ("acc", "acc"),
+        # A regular expression would be at it for minutes, and no thread would run meanwhile.
+        pytest.param("azure-storage-account-" * 60_000, "azure-storage-account-" * 60_000, id="long"),
+    ],
+)
+def test_storage_account(secret_name: str, account: str) -> None:
+    assert get_storage_account_name(secret_name) == account

@@ -128,11 +128,20 @@ def test_server_name_and_insecure(tmp_path: Path) -> None:
     with testing.serve(lambda request: request.answer(), pair, path=tmp_path) as server:
         for tls in (
             rest.TLSClientConfig(ca_data=CA.cert_pem, server_name="elsewhere"),
+            rest.TLSClientConfig(ca_data=CA.cert_pem, server_name="elsewhere."),
             rest.TLSClientConfig(insecure=True),
         ):
             one = client(server, tls_client_config=tls)
             assert one.request(golang.background(), "GET", "/") == b"{}"
             one.close_idle_connections()
+
+
+def test_common_name_is_not_the_servers_name(tmp_path: Path) -> None:
+    pair = testing.new_pair("elsewhere", CA, names=None)
+    tls = rest.TLSClientConfig(ca_data=CA.cert_pem, server_name="elsewhere")
+    serving = testing.serve(lambda request: request.answer(), pair, path=tmp_path)
+    with serving as server, pytest.raises(rest.TransportError, match="not valid for 'elsewhere'"):
+        client(server, tls_client_config=tls).request(golang.background(), "GET", "/api")
 
 
 def test_refused() -> None:

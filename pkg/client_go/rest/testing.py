@@ -38,8 +38,11 @@ class Pair:
         return self.key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
 
 
-def new_pair(name: str, issuer: Pair | None = None, days: int = 1, names: tuple[str, ...] = ()) -> Pair:
-    """A certificate that ends in `days` days (negative: that has ended), an authority's if it has no issuer."""
+def new_pair(name: str, issuer: Pair | None = None, days: int = 1, names: tuple[str, ...] | None = ()) -> Pair:
+    """A certificate that ends in `days` days (negative: that has ended), an authority's if it has no issuer.
+
+    It is for `names`, by default for 127.0.0.1. With None it has no extension that says so.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
@@ -53,9 +56,10 @@ def new_pair(name: str, issuer: Pair | None = None, days: int = 1, names: tuple[
         .not_valid_after(end)
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
     )
-    alternatives: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))] if not names else []
-    alternatives += [x509.DNSName(one) for one in names]
-    builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    if names is not None:
+        alternatives: list[x509.GeneralName] = [x509.DNSName(one) for one in names]
+        alternatives = alternatives or [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
     return Pair(builder.sign(issuer.key if issuer else key, hashes.SHA256()), key)
 
 

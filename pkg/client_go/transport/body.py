@@ -9,6 +9,10 @@ import http.client
 import zlib
 
 _CHUNK = 1 << 16
+# Bytes of a member that are decompressed at first, and at most, at a time; each time it is twice as many. Those that
+# are left are copied at the end of each member, of which there may be one for twenty bytes.
+_PIECE = 1 << 12
+_MAX_PIECE = 1 << 20
 
 
 def read_body(response: http.client.HTTPResponse, limit: int) -> bytes:
@@ -28,22 +32,29 @@ def read_body(response: http.client.HTTPResponse, limit: int) -> bytes:
     # Of an answer with a Content-Length read1 does not notice the end, and its connection could not be used again.
     response.close()
     data = b"".join(parts)
-    return _decompress(data, limit) if response.headers.get("Content-Encoding") == "gzip" else data
+    return decompress(data, limit) if response.headers.get("Content-Encoding") == "gzip" else data
 
 
-def _decompress(data: bytes, limit: int) -> bytes:
-    """What was compressed by gzip, which may be a thousand times as long."""
-    parts, left = [], limit
-    while data:
-        member = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        part = member.decompress(data, left + 1)
-        left -= len(part)
-        if left < 0:
-            raise _too_long(limit)
-        if not member.eof:
-            raise EOFError("unexpected EOF")
-        parts.append(part)
-        data = member.unused_data
+def decompress(data: bytes, limit: int) -> bytes:
+    """What was compressed by gzip, which may be a thousand times as long.
+
+    Raises ValueError when it is longer than `limit` bytes, EOFError and zlib.error when it is not complete or not gzip.
+    """
+    parts, left, position = [], limit, 0
+    while position < len(data):
+        member, size = zlib.decompressobj(zlib.MAX_WBITS | 16), _PIECE
+        while not member.eof:
+            piece = data[position : position + size]
+            if not piece:
+                raise EOFError("unexpected EOF")
+            part = member.decompress(piece, left + 1)
+            left -= len(part)
+            if left < 0:
+                raise _too_long(limit)
+            parts.append(part)
+            position += len(piece)
+            size = min(2 * size, _MAX_PIECE)
+        position -= len(member.unused_data)
     return b"".join(parts)
 
 

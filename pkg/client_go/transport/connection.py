@@ -134,10 +134,13 @@ class Connection(http.client.HTTPConnection):
     ) -> None:
         """`context` is for https; a server_name replaces the host's in what the server must prove."""
         host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
-        via = proxy or url
-        super().__init__(via.hostname or "", via.port or port)
+        if proxy is None:
+            super().__init__(host, port)
+        else:
+            super().__init__(proxy.hostname or "", proxy.port or 80)
         self.tls_context = context
-        self._server_name = server_name or host
+        # A name that ends with a dot is complete for the DNS. In certificates it has none.
+        self._server_name = (server_name or host).removesuffix(".")
         # Ends with an abort.
         self._ctx, self._cancel = golang.with_cancel(golang.background())
         self._lock = threading.Lock()  # guards _owned

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
+import urllib.parse
 
 import pytest
 
 from pkg import golang
-from pkg.client_go import rest
+from pkg.client_go import rest, transport
 from pkg.client_go.rest import testing
 from pkg.golang.net.testing import Resolver, silent, stream_address
 
@@ -52,3 +53,10 @@ def test_cancel_ends_the_connecting(names: Resolver) -> None:
         with pytest.raises(golang.Canceled):
             client.request(ctx, "GET", "/")
         timer.join(WAIT)
+
+
+@pytest.mark.parametrize(("proxy", "port"), [("http://proxy", 80), ("http://proxy:3128", 3128)])
+def test_port_of_a_proxy_is_not_that_of_the_server(proxy: str, port: int) -> None:
+    server = urllib.parse.urlsplit("http://api:6443")
+    connection = transport.Connection(server, None, proxy=urllib.parse.urlsplit(proxy))
+    assert (connection.host, connection.port) == ("proxy", port)

@@ -129,8 +129,10 @@ class TLSContexts:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         else:
-            # As in Go, a trusted certificate is trusted although it is no root.
+            # As in Go, a trusted certificate is trusted although it is no root, and is only for the names of its
+            # extension: an authority that checks those may let anybody choose the common name.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            context.hostname_checks_common_name = False
             self._load_ca(context)
         shown = certificate or self._own_certificate()
         if shown is not None:
@@ -170,9 +172,9 @@ def describe(cert_pem: bytes) -> str:
 
     try:
         certificate = x509.load_pem_x509_certificate(cert_pem)
+        names = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     except golangx509.decoding_errors():
         return "a client certificate that cannot be read"
-    names = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     end = certificate.not_valid_after_utc
     ended = "ended" if end < datetime.datetime.now(datetime.UTC) else "is valid until"
     whose = f" of {names[0].value!r}" if names else ""

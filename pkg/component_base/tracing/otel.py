@@ -61,7 +61,9 @@ class OTelTracerProvider:
         return _Tracer(self._provider.get_tracer(scope))
 
     def extract(self, ctx: golang.Context, headers: Mapping[str, str]) -> golang.Context:
-        return golang.with_value(ctx, _CONTEXT_KEY, _PROPAGATORS.extract(headers, _context(ctx)))
+        # The library takes the square of a run of blanks, in which no other thread runs.
+        carrier = {name: " ".join(headers[name].split()) for name in _PROPAGATORS.fields if name in headers}
+        return golang.with_value(ctx, _CONTEXT_KEY, _PROPAGATORS.extract(carrier, _context(ctx)))
 
     def inject(self, ctx: golang.Context) -> list[tuple[str, str]]:
         carrier: dict[str, str] = {}
@@ -103,7 +105,7 @@ class _Span:
         self._span.set_attributes(attributes)
 
     def set_error(self, description: str) -> None:
-        self._span.set_status(trace.Status(trace.StatusCode.ERROR, description))
+        self._span.set_status(trace.Status(trace.StatusCode.ERROR, description[:MAX_ATTRIBUTE_LENGTH]))
 
     def __enter__(self) -> Self:
         return self

@@ -73,6 +73,28 @@ def test_exception_is_noted_and_goes_on(collector: testing.Collector) -> None:
     assert [event.name for event in span.events] == ["exception"]
 
 
+def test_long_error_is_cut(collector: testing.Collector) -> None:
+    """Thousands of spans wait for the collector."""
+    made = provider(collector)
+    with made.tracer("scope").start(CTX, "work") as span:
+        span.set_error("x" * 100_000)
+    assert sent(collector, made)["work"].status.message == "x" * otel.MAX_ATTRIBUTE_LENGTH
+
+
+def test_blanks_in_headers(collector: testing.Collector) -> None:
+    """Only as many as separate are handed to the library."""
+    made = provider(collector)
+    blanks = " \t" * 10_000
+    headers = {
+        "traceparent": f"{blanks}00-{TRACE}-{PARENT}-01{blanks}",
+        "tracestate": f"a=1{blanks},b=2",
+        "baggage": f"c=3{blanks},{blanks}d=4",
+    }
+    carried = dict(made.inject(made.extract(CTX, headers)))
+    made.shutdown(10)
+    assert carried == {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "a=1,b=2", "baggage": "c=3,d=4"}
+
+
 @pytest.mark.parametrize(
     ("rate", "parent", "kept"),
     [

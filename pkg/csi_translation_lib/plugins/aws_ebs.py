@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from typing import ClassVar
-from urllib.parse import urlsplit
 
 from pkg.api.core import v1
 from pkg.csi_translation_lib.plugins.in_tree_volume import inline_volume, translate_topology_from_in_tree_to_csi
+from pkg.golang import net
 
 AWS_EBS_DRIVER_NAME = "ebs.csi.aws.com"
 AWS_EBS_TOPOLOGY_KEY = f"topology.{AWS_EBS_DRIVER_NAME}/zone"
@@ -60,7 +60,7 @@ def kubernetes_volume_id_to_ebs_volume_id(kubernetes_id: str) -> str:
     """The disk's id, which Kubernetes may have as aws://ZONE/ID or aws:///ID. Raises ValueError."""
     if not kubernetes_id.startswith("aws://"):
         return kubernetes_id
-    aws_id = urlsplit(kubernetes_id).path.strip("/")
+    aws_id = net.split(kubernetes_id).path.strip("/")
     if not _AWS_VOLUME.fullmatch(aws_id):
         raise ValueError(f"Invalid format for AWS volume ({kubernetes_id})")
     return aws_id

@@ -5,7 +5,6 @@ Go: k8s.io/csi-translation-lib/plugins/azure_file.go
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
 
 from pkg import klog
@@ -16,7 +15,8 @@ AZURE_FILE_DRIVER_NAME = "file.csi.azure.com"
 
 _DEFAULT_SECRET_NAMESPACE = "default"
 _RESOURCE_GROUP_ANNOTATION = "kubernetes.io/azure-file-resource-group"
-_SECRET_NAME_FORMAT = re.compile(r"azure-storage-account-(.+)-secret")
+_SECRET_NAME_PREFIX = "azure-storage-account-"
+_SECRET_NAME_SUFFIX = "-secret"
 
 
 class AzureFileCSITranslator:
@@ -63,9 +63,13 @@ def _translate(
 
 
 def get_storage_account_name(secret_name: str) -> str:
-    """The account that the name of a secret tells; the whole name if it has another form."""
-    found = _SECRET_NAME_FORMAT.search(secret_name)
-    if found is None:
-        klog.v(5).info_s("The name of the secret does not tell the storage account", secretName=secret_name)
-        return secret_name
-    return found[1]
+    """The account that the name of a secret tells; the whole name if it has another form.
+
+    Without a regular expression, which takes the square of the name's length under the interpreter's lock.
+    """
+    for line in secret_name.split("\n"):
+        account = line.partition(_SECRET_NAME_PREFIX)[2].rpartition(_SECRET_NAME_SUFFIX)[0]
+        if account:
+            return account
+    klog.v(5).info_s("The name of the secret does not tell the storage account", secretName=secret_name)
+    return secret_name

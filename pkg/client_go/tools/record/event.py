@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_TRIES_PER_EVENT = 12
 DEFAULT_SLEEP_DURATION = 10.0
+# Seconds for which an event is tried to be written, as long as an API server keeps one.
+MAX_RETRY_TIME = 3600.0
 MAX_QUEUED_EVENTS = 1000
 # Characters of a message; a runtime's error may quote a command of a megabyte.
 MAX_MESSAGE_LENGTH = 16 << 10
@@ -161,12 +163,14 @@ class EventBroadcaster:
         result = correlator.event_correlate(event)
         if result is None:
             return
-        tries = 0
+        tries, began = 0, self._clock.monotonic()
         while (failure := _record_event(self._ctx, sink, result, correlator)) is not None:
-            # DIVERGES: Go gives up after two minutes. A server that cannot be reached says nothing against an
-            # event, so it is told once the server is back; the queue behind it is bounded.
+            # DIVERGES: Go gives up after two minutes. Here an event is kept while the server cannot be reached, and
+            # sent once the server is back; the queue of events is bounded. But a proxy may cut each connection that
+            # brings this one event, and the events behind it must not wait for ever.
             tries += 1
-            if tries >= MAX_TRIES_PER_EVENT and not isinstance(failure, OSError):
+            is_old = self._clock.monotonic() - began > MAX_RETRY_TIME
+            if tries >= MAX_TRIES_PER_EVENT and (is_old or not isinstance(failure, OSError)):
                 klog.error_s(None, "Unable to write event (retry limit exceeded!)", event=klog.kobj(result.event))
                 return
             # Clients that lost the same server do not all come back at once.

@@ -182,6 +182,19 @@ def test_unreachable_server_gets_them_all_later(world: World, log: io.StringIO) 
     assert [world.sink.next()[1].message for _ in range(2)] == ["first", "second"]
 
 
+def test_event_that_cuts_each_connection_is_given_up_after_an_hour(world: World, log: io.StringIO) -> None:
+    world.sink.errors = [ConnectionResetError("cut")] * 362
+    world.recorder.event(POD, "Normal", "R", "bad")
+    world.recorder.event(POD, "Normal", "R", "next")
+    assert world.sink.next()[1].message == "bad"
+    # The first pause is shorter, by chance; the clock is stepped by 10 s all the same.
+    for _ in range(361):
+        world.retry()
+        assert world.sink.next()[1].message == "bad"
+    assert world.sink.next()[1].message == "next"
+    assert "Unable to write event (retry limit exceeded!)" in log.getvalue()
+
+
 def test_event_that_cannot_be_encoded_is_not_tried_again(world: World, log: io.StringIO) -> None:
     world.sink.errors = [UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"), TypeError("no JSON")]
     for message in ("first", "second", "third"):

@@ -341,6 +341,8 @@ class ManagerImpl:
 
     def _use(self, new: tls.Certificate) -> None:
         old = self._update_cached(new)
+        # Only now: an attempt may also end by an exception that rotate_certs does not handle.
+        self._force_rotation = False
         if old is not None and self._certificate_rotation is not None:
             self._certificate_rotation.observe(self._clock.since(old.not_before))
         if self._observer is not None:
@@ -366,7 +368,6 @@ class ManagerImpl:
     def _next_rotation_deadline(self) -> datetime.datetime:
         """When 70 to 90 % of the certificate's life are over; now if it has to be renewed anyway."""
         if self._force_rotation:
-            self._force_rotation = False
             return self._clock.now()
         cert = self._stored()
         if cert is None or not self._cert_satisfies_template():
@@ -457,11 +458,19 @@ def _satisfies(cert: tls.Certificate, template: certutil.CertificateRequest, nam
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
-    def subject(oid: x509.ObjectIdentifier) -> list[str]:
+    try:
         with certutil.long_names_allowed():
-            return [str(attribute.value) for attribute in cert.leaf.subject.get_attributes_for_oid(oid)]
+            subject = cert.leaf.subject
+    except golangx509.decoding_errors() as err:
+        # Another one would most likely look the same, and be asked for again at once.
+        # DIVERGES: Go reads subjects in Latin-1 (T61String) as well, and renews for another common name.
+        klog.error_s(err, "Unable to read the subject of the current certificate", logger=name)
+        return True
 
-    common_name = "".join(subject(NameOID.COMMON_NAME)[-1:])
+    def values(oid: x509.ObjectIdentifier) -> list[str]:
+        return [str(attribute.value) for attribute in subject.get_attributes_for_oid(oid)]
+
+    common_name = "".join(values(NameOID.COMMON_NAME)[-1:])
     if template.common_name != common_name:
         message = "Current certificate CN does not match requested CN"
         klog.v(2).info_s(message, logger=name, currentName=common_name, requestedName=template.common_name)
@@ -471,7 +480,6 @@ def _satisfies(cert: tls.Certificate, template: certutil.CertificateRequest, nam
     except x509.ExtensionNotFound:
         names = x509.SubjectAlternativeName([])
     except golangx509.decoding_errors() as err:
-        # Another one would most likely look the same, and be asked for again at once.
         klog.error_s(err, "Unable to read the names in the current certificate", logger=name)
         return True
     if missing := set(template.dns_names) - set(names.get_values_for_type(x509.DNSName)):
@@ -481,7 +489,7 @@ def _satisfies(cert: tls.Certificate, template: certutil.CertificateRequest, nam
     if missing := {str(ip) for ip in template.ip_addresses} - set(map(str, names.get_values_for_type(x509.IPAddress))):
         klog.v(2).info_s("Current certificate is missing requested IP addresses", logger=name, IPs=sorted(missing))
         return False
-    if missing := set(template.organization) - set(subject(NameOID.ORGANIZATION_NAME)):
+    if missing := set(template.organization) - set(values(NameOID.ORGANIZATION_NAME)):
         klog.v(2).info_s("Current certificate is missing requested orgs", logger=name, orgs=sorted(missing))
         return False
     return True

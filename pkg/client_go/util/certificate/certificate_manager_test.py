@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from pkg import golang
 from pkg.api.certificates import v1 as certificates
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
+from pkg.client_go.transport.tls import describe
 from pkg.client_go.util import cert as certutil
 from pkg.client_go.util import certificate, keyutil
 from pkg.client_go.util.certificate import certificate_manager, testing
+from pkg.client_go.util.keyutil import pem
 
 WAIT = 30.0
 HOUR = timedelta(hours=1)
@@ -174,6 +177,20 @@ def test_a_certificate_whose_names_cannot_be_read_is_not_asked_for_again_and_aga
     manager = rig.manager
     monkeypatch.setattr(type(rig.store.cert), "leaf", Leaf())
     assert manager._cert_satisfies_template()
+    rig.template = certutil.CertificateRequest("other", dns_names=("a.b",))
+    assert not manager._cert_satisfies_template()
+
+
+def test_a_certificate_whose_subject_cannot_be_read_is_renewed_in_time(rig: Rig) -> None:
+    good = AUTHORITY.pair("n" * 20, (), not_before=START - HOUR, not_after=START + 99 * HOUR)
+    # No text in UTF-8. Go takes some of these for Latin-1.
+    der = good.leaf.public_bytes(serialization.Encoding.DER).replace(b"n" * 20, b"n" * 19 + b"\xfc")
+    cert_pem = pem.encode("CERTIFICATE", der)
+    rig.store.cert = certificate.x509_key_pair(cert_pem, good.key_pem)
+    with pytest.raises(ValueError, match="error parsing"):
+        _ = rig.store.cert.leaf.subject
+    assert START < rig.manager._next_rotation_deadline() < rig.store.cert.not_after
+    assert describe(cert_pem) == "a client certificate that cannot be read"
 
 
 @pytest.mark.parametrize(
@@ -377,6 +394,16 @@ def test_failures_are_retried_ever_more_slowly(rig: Rig) -> None:
     for gap, expected in zip(gaps, [2, 4, 8, 16, 32, 32, 32], strict=True):
         assert expected <= gap <= expected * 1.1 + 0.5
     assert rig.failures == 7
+
+
+def test_the_bootstrap_certificate_is_replaced_after_an_error_that_is_none_of_a_renewal(rig: Rig) -> None:
+    """It may be of somebody mightier, and be valid for a year."""
+    rig.config.bootstrap_certificate_pem, rig.config.bootstrap_key_pem = AUTHORITY.issue(
+        TEMPLATE.common_name, TEMPLATE.organization, not_before=START, not_after=START + 100 * HOUR
+    )
+    rig.signer.errors["create"] = [golang.ThreadError("no more threads")]
+    rig.manager.start()
+    assert rig.step_until(rig.has_renewed) < 60
 
 
 def test_a_changed_template_renews_before_the_deadline(rig: Rig) -> None:

@@ -250,9 +250,8 @@ def _ensure_compatible(
     private_key: keyutil.PrivateKey,
 ) -> None:
     """Raise ValueError unless `new`, found on the server, asks for what `orig` does, with the same key."""
-    new_csr, orig_csr = _parse_csr(new.spec.request, "new"), _parse_csr(orig.spec.request, "original")
-    with certutil.long_names_allowed():
-        found, wanted = new_csr.subject, orig_csr.subject
+    new_csr, found = _parse_csr(new.spec.request, "new")
+    _, wanted = _parse_csr(orig.spec.request, "original")
     if found != wanted:
         raise ValueError(f"csr subjects differ: new: {found.rfc4514_string()}, orig: {wanted.rfc4514_string()}")
     if new.spec.signer_name and orig.spec.signer_name and new.spec.signer_name != orig.spec.signer_name:
@@ -270,7 +269,8 @@ def _ensure_compatible(
             raise ValueError(f"one of the certificates for the CSR has expired: {cert.not_valid_after_utc}")
 
 
-def _parse_csr(pem_data: bytes | None, which: str) -> x509.CertificateSigningRequest:
+def _parse_csr(pem_data: bytes | None, which: str) -> tuple[x509.CertificateSigningRequest, x509.Name]:
+    """The request and its subject. Raises ValueError."""
     from cryptography import x509
 
     block = next(pem.blocks(pem_data or b""), None)
@@ -279,7 +279,8 @@ def _parse_csr(pem_data: bytes | None, which: str) -> x509.CertificateSigningReq
     try:
         request = x509.load_der_x509_csr(block.data)
         request.public_key()
-        return request
+        with certutil.long_names_allowed():
+            return request, request.subject
     except golangx509.decoding_errors() as err:
         raise ValueError(f"unable to parse {which} csr: {err}") from err
 

@@ -7,6 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.name import _ASN1Type
+from cryptography.x509.oid import NameOID
 from framework import faulty_call
 from framework.client_calls import Call
 from framework.faulty_call import MINE, OTHER, FaultyCall, Kind
@@ -240,6 +246,21 @@ def test_what_cannot_be_decoded_is_passed_over() -> None:
     r.signer.spoil(name)
     r.signer.grant(name)
     assert isinstance(outcome(result), bytes)
+
+
+def test_a_request_whose_subject_is_no_text_is_refused() -> None:
+    r = Requester()
+    bits = x509.NameAttribute(NameOID.X500_UNIQUE_IDENTIFIER, b"\0joe", _ASN1Type.BitString)
+    bits._oid = NameOID.COMMON_NAME
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([bits]))
+    data = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256()).public_bytes(Encoding.PEM)
+
+    def request() -> None:
+        csr.request_certificate(r.ctx, r.signer.client, data, "a", SIGNER, None, USAGES, r.key)
+
+    request()
+    with pytest.raises(ValueError, match="unable to parse new csr"):
+        request()
 
 
 @faulty_call.cases(Call("pkg/client_go/util/certificate/csr/csr.py", "certificatesigningrequests", "get"))

@@ -254,6 +254,10 @@ class RememberingVolumePlugin(VolumePlugin, Protocol):
         """The block volumes that pods have, or may have: the pod's uid and the volume's name. Raises OSError."""
         ...
 
+    def is_staged_by_another_name(self, spec: Spec, staged: Spec) -> bool:
+        """Whether the volume is the one that list_staged_volumes tells of, by another name."""
+        ...
+
 
 class VolumePluginMgr:
     """The plugins of this kubelet. Filled once; after that safe from any thread."""

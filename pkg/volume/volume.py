@@ -131,8 +131,11 @@ class BlockVolumeMapper(BlockVolume, Protocol):
 class CustomBlockVolumeMapper(BlockVolumeMapper, Protocol):
     """Knows how to make its device itself."""
 
-    def set_up_device(self) -> str:
-        """Make the device available on the node; the path it was staged at. May be called again."""
+    def set_up_device(self, reconstructed_volume: bool = False) -> str:
+        """Make the device available on the node; the path it was staged at. May be called again.
+
+        A reconstructed_volume was found on disk after a restart: it may be staged, whatever becomes of this attempt.
+        """
         ...
 
     def map_pod_device(self) -> str:

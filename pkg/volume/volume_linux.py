@@ -17,6 +17,7 @@ from kubelet import events
 from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
+from pkg.util import filesystem
 from pkg.volume.util import types
 from pkg.volume.volume import Mounter
 
@@ -30,8 +31,6 @@ EXEC_MASK = 0o110
 # Seconds until the pod hears that it takes long, and from one word of progress to the next.
 FIRST_EVENT_REPORT_DURATION = 30.0
 PROGRESS_REPORT_DURATION = 60.0
-# A path has no more elements; each level of the walk holds two descriptors.
-_MAX_DEPTH = 2048
 _POLICY_URL = (
     "https://kubernetes.io/docs/tasks/configure-pod-container/security-context/"
     "#configure-volume-permission-and-ownership-change-policy-for-pods"
@@ -217,7 +216,8 @@ def walk_deep(root: str) -> Iterator[Entry]:
                 stack.pop().opened.close()
                 continue
             path = f"{level.entry.path}/{found.name}"
-            if len(stack) >= _MAX_DEPTH:
+            # Each level of the walk holds its own path, and two descriptors.
+            if len(os.fsencode(path)) > filesystem.MAX_PATH_LENGTH:
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
             with contextlib.suppress(FileNotFoundError):
                 stack.append(_open(path, found.name, level.entry.fd))

@@ -147,7 +147,10 @@ class CSIAttacher:
             secrets = self._stage_secrets(source) if stages else {}
             mount_options, selinux_mount = self._mount_options(spec, args.selinux_label)
             try:
-                filesystem.mkdir_all_with_path_check(device_mount_path, 0o750)
+                # DIVERGES: Go looks at what is mounted there, and fails as long as its server, or its daemon, is gone.
+                # Only the driver can mount it anew.
+                if not csi_mounter.is_dir_mounted(self._plugin, device_mount_path):
+                    filesystem.mkdir_all_with_path_check(device_mount_path, 0o750)
             except OSError as err:
                 raise OSError(log(f'attacher.MountDevice failed to create dir "{device_mount_path}":  {err}')) from err
             klog.v(4).info_s(log(f"created target path successfully [{device_mount_path}]"))

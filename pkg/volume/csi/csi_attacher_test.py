@@ -178,6 +178,18 @@ def test_driver_that_stages_nothing(tmp_path: Path) -> None:
         assert not path.parent.exists() and world.node.calls == []
 
 
+def test_mount_that_is_broken_is_left_to_the_driver(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        world.attach()
+        path = tmp_path / "driver/hash/globalmount"
+        path.parent.mkdir(parents=True)
+        # No directory for who looks at it, as the mount of a daemon that is gone.
+        path.touch()
+        world.host.mounter.mount("daemon", str(path), "fuse", [])
+        world.plugin.new_device_mounter().mount_device(pv_spec(), "", str(path), DeviceMounterArgs())
+        assert world.node.staged[TEST_VOL].path == str(path)
+
+
 @pytest.mark.parametrize("staged", [True, False])
 def test_volume_that_is_staged_is_not_forgotten_when_the_disk_is_full(tmp_path: Path, staged: bool) -> None:
     with TestPlugin(tmp_path) as world:
@@ -186,6 +198,7 @@ def test_volume_that_is_staged_is_not_forgotten_when_the_disk_is_full(tmp_path: 
         attacher = world.plugin.new_device_mounter()
         if staged:
             attacher.mount_device(pv_spec(), "", str(path), DeviceMounterArgs())
+            (path.parent / "vol_data.json").write_text("{}")
         (path.parent / "vol_data.json.incomplete").mkdir(parents=True)
         with pytest.raises(volumetypes.TransientOperationFailure, match="failed to save volume info data"):
             attacher.mount_device(pv_spec(), "", str(path), DeviceMounterArgs())

@@ -217,7 +217,7 @@ class CSIBlockMapper:
         assert k8s is not None, "new_block_volume_mapper asks for it"
         return k8s
 
-    def set_up_device(self) -> str:
+    def set_up_device(self, reconstructed_volume: bool = False) -> str:
         """Have the driver stage the device; the path, "" if it stages nothing.
 
         Raises types.TransientOperationFailure, UncertainProgressError, and what is final.
@@ -231,7 +231,9 @@ class CSIBlockMapper:
         try:
             return self._stage_volume_for_block(ctx, client, access_mode, source, publish_context)
         except Exception as err:
-            if volumetypes.is_operation_finished_error(err):
+            # DIVERGES: Go also removes what is known of a device that was staged before the kubelet started. It is
+            # detached later without having been unstaged.
+            if volumetypes.is_operation_finished_error(err) and not reconstructed_volume:
                 self._try_cleanup()
             raise
         finally:

@@ -163,6 +163,28 @@ def test_files_are_kept_as_long_as_the_device_may_be_staged(tmp_path: Path, code
         assert os.path.exists(mapper.get_staging_path()) is kept
 
 
+def test_device_that_was_staged_before_a_restart_is_unstaged_whatever_the_driver_says(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path, None, driver(attach_required=False)) as world:
+        world.plugin.new_block_volume_mapper(spec(), POD).set_up_device()
+        world.node.errors["NodeStageVolume"] = (grpc.StatusCode.INTERNAL, "no")
+        mapper = world.plugin.new_block_volume_mapper(spec(), POD)
+        with pytest.raises(Exception, match="desc = no"):
+            mapper.set_up_device(reconstructed_volume=True)
+        map_path = mapper.get_global_map_path(spec())
+        world.plugin.new_block_volume_unmapper("test-pv", "").tear_down_device(map_path, "")
+        assert world.node.staged == {} and world.node.calls[-1] == "NodeUnstageVolume"
+
+
+def test_device_is_known_after_a_restart_though_nothing_can_be_written(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        world.plugin.new_block_volume_mapper(spec(), POD)
+        # As good as a full disk.
+        (devices(tmp_path) / "test-pv/data/vol_data.json.incomplete").mkdir()
+        [staged] = world.plugin.list_staged_volumes()
+        world.plugin.new_block_volume_mapper(staged, v1.Pod())
+        world.plugin.new_block_volume_unmapper("test-pv", "")
+
+
 def test_without_the_driver_all_is_to_be_tried_again(tmp_path: Path) -> None:
     with TestPlugin(tmp_path, None, driver(attach_required=False)) as world:
         mapper = world.plugin.new_block_volume_mapper(spec(), POD)

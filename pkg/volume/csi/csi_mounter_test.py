@@ -300,6 +300,8 @@ def test_volume_that_is_published_is_not_forgotten_when_the_disk_is_full(tmp_pat
         if published:
             mounter.set_up(MounterArgs())
         directory = Path(mounter.get_path()).parent
+        if published:
+            (directory / "vol_data.json").write_text("{}")
         (directory / "vol_data.json.incomplete").mkdir(parents=True)
         with pytest.raises(volumetypes.TransientOperationFailure, match="failed to save volume data file"):
             mounter.set_up(MounterArgs())

@@ -139,5 +139,6 @@ class CSINodeUpdater:
 
 
 def get_node_allocatable_update_period(driver: storagev1.CSIDriver | None) -> float:
-    """Seconds from one question to the next; 0 for none."""
-    return float((driver.spec.node_allocatable_update_period_seconds if driver is not None else None) or 0)
+    """Seconds from one question to the next; 0 for none, and for a period that cannot be."""
+    period = driver.spec.node_allocatable_update_period_seconds if driver is not None else None
+    return float(max(period or 0, 0))

@@ -146,3 +146,4 @@ def test_get_node_allocatable_update_period() -> None:
     assert csi_node_updater.get_node_allocatable_update_period(None) == 0
     assert csi_node_updater.get_node_allocatable_update_period(csi_driver(None)) == 0
     assert csi_node_updater.get_node_allocatable_update_period(csi_driver(30)) == 30
+    assert csi_node_updater.get_node_allocatable_update_period(csi_driver(-30)) == 0

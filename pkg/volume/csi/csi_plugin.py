@@ -23,7 +23,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import version as utilversion
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime.runtime import contain
-from pkg.util import filesystem, removeall
+from pkg.util import filesystem, procfs, removeall
 from pkg.volume.csi import csi_client, csi_util, nodeinfomanager
 from pkg.volume.csi.csi_attacher import CSIAttacher, get_attachment_name
 from pkg.volume.csi.csi_block import PUBLISH_DIR, STAGING_DIR, CSIBlockMapper
@@ -521,20 +521,27 @@ class CSIPlugin(Expander):
     def list_staged_volumes(self) -> list[Spec]:
         """All volumes of which there are data files, those of pods apart. What is no such file is passed over.
 
+        Raises OSError also when there is no descriptor for one of them.
         DIVERGES: Go knows the volumes of pods' directories alone. A kubelet that was killed when these were gone
         already leaves staged for ever what it was about to unstage.
         """
         plugin_dir = Path(self.host.get_plugin_dir(CSI_PLUGIN_NAME))
         devices = Path(self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME))
+        staged = [path / VOL_DATA_FILE_NAME for driver in _paths_in(plugin_dir) for path in _paths_in(driver)]
+        mapped = [path / "data" / VOL_DATA_FILE_NAME for path in _paths_in(devices)]
         volumes = [
-            *((path, v1.PERSISTENT_VOLUME_FILESYSTEM) for path in sorted(plugin_dir.glob(f"*/*/{VOL_DATA_FILE_NAME}"))),
-            *((path, v1.PERSISTENT_VOLUME_BLOCK) for path in sorted(devices.glob(f"*/data/{VOL_DATA_FILE_NAME}"))),
+            *((path, v1.PERSISTENT_VOLUME_FILESYSTEM) for path in staged),
+            *((path, v1.PERSISTENT_VOLUME_BLOCK) for path in mapped),
         ]
         specs = []
         for path, mode in volumes:
             try:
                 data = csi_util.load_volume_data(str(path.parent), VOL_DATA_FILE_NAME)
+            except FileNotFoundError:
+                continue  # it is no volume's directory
             except (OSError, ValueError) as err:
+                if procfs.is_accident(err):
+                    raise
                 klog.error_s(err, log("failed to tell which volume is staged"), path=path)
                 continue
             driver, handle = data.get(VolDataKey.DRIVER_NAME, ""), data.get(VolDataKey.VOL_HANDLE, "")
@@ -547,7 +554,11 @@ class CSIPlugin(Expander):
         DIVERGES: as above; Go has removed the pod's link when it asks the driver to take the device away.
         """
         devices = Path(self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME))
-        return [(path.name, path.parent.name) for path in sorted(devices.glob(f"{PUBLISH_DIR}/*/*"))]
+        return [(path.name, name.name) for name in _paths_in(devices / PUBLISH_DIR) for path in _paths_in(name)]
+
+    def is_staged_by_another_name(self, spec: Spec, staged: Spec) -> bool:
+        """Never: the data files tell the names."""
+        return False
 
     def skip_attach(self, driver: str) -> bool:
         """Whether the driver's object says that its volumes need not be attached."""
@@ -611,6 +622,14 @@ class CSIPlugin(Expander):
         return True
 
 
+def _paths_in(directory: Path) -> list[Path]:
+    """Sorted; none if there is no such directory. Raises OSError, as not every Path.glob does."""
+    try:
+        return sorted(directory / name for name in os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def is_resource_exhaust_error(attachment: storagev1.VolumeAttachment) -> bool:
     """Whether attaching failed because the node can have no more volumes."""
     error = attachment.status.attach_error
@@ -651,8 +670,8 @@ def _initialize_with_backoff(
         try:
             nim.initialize_csi_node_with_annotation(ctx)
         except Exception as err:
-            if ctx.err() is not None:
-                raise
+            if (ended := ctx.err()) is not None:
+                raise ended from err
             # Whatever it is: shown in the node's Ready condition, and tried again.
             host.set_kubelet_error(RuntimeError(f"failed to initialize CSINode: {err}"))
             klog.error_s(err, "Failed to initialize CSINode")
@@ -673,8 +692,8 @@ def wait_for_api_server_forever(
         try:
             client.storage_v1.csi_nodes().get(ctx, node_name, options)
         except Exception as err:
-            if ctx.err() is not None:
-                raise
+            if (ended := ctx.err()) is not None:
+                raise ended from err
             if apierrors.is_not_found(err):
                 return True
             # Whatever keeps it from answering: it is asked again.

@@ -5,9 +5,10 @@ Go: pkg/volume/csi/csi_plugin_test.go
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 import pytest
@@ -19,6 +20,7 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util import version, wait
+from pkg.apimachinery.util.runtime.testing import raising
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
 from pkg.csi_spec import csi_pb2
 from pkg.util import grpcstatus
@@ -422,6 +424,26 @@ def test_making_the_csi_node_is_tried_again_whatever_went_wrong(err: Exception) 
     thread.join(30)
 
 
+@pytest.mark.parametrize("step", ["waiting for the API server", "making the CSINode"])
+def test_failure_at_the_end_of_the_kubelet_ends_the_thread_alone(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+
+    def fail(_: object) -> NoReturn:
+        cancel()
+        raise OSError("connection reset")
+
+    client = FakeClientset(NODE)
+    host = Host(client)
+    manager = nodeinfomanager.NodeInfoManager("node", host, csi.MIGRATED_PLUGINS, eager_clock())
+    if step == "making the CSINode":
+        monkeypatch.setattr(manager, "initialize_csi_node_with_annotation", fail)
+    else:
+        client.prepend_reactor("get", "csinodes", fail)
+    thread = csi_plugin.initialize_csi_node(ctx, client, host, manager, FakeClock())
+    thread.join(30)
+    assert not thread.is_alive() and next_error(host) == "CSINode is not yet initialized" and len(host.told) == 0
+
+
 def test_api_server_is_waited_for() -> None:
     client, clock = FakeClientset(NODE), FakeClock()
     away = [apierrors.new_forbidden("csinodes", "node", "not yet")]
@@ -472,6 +494,40 @@ def check_records(plugin: csi_plugin.CSIPlugin) -> None:
     ]
     assert found == [("mounted", "mounted", "Filesystem"), ("pv", "mapped", "Block")]
     assert plugin.list_published_devices() == [("uid", "pv")]
+
+
+def test_staged_volumes_are_not_passed_over_for_a_lack_of_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TestPlugin(tmp_path) as made:
+        folder = Path(made.plugin.host.get_plugin_dir(csi.CSI_PLUGIN_NAME), "d", "hash")
+        folder.mkdir(parents=True)
+        csi_util.save_volume_data(str(folder), "vol_data.json", {"driverName": "d", "volumeHandle": "mounted"})
+        for code in (errno.ENFILE, errno.EIO):
+            monkeypatch.setattr(Path, "read_bytes", raising(OSError(code, os.strerror(code))))
+            if code == errno.ENFILE:
+                with pytest.raises(OSError, match="Too many open files"):
+                    made.plugin.list_staged_volumes()
+            else:
+                assert made.plugin.list_staged_volumes() == []
+
+
+@pytest.mark.parametrize("at", ["plugins/kubernetes.io/csi", "plugins/kubernetes.io/csi/volumeDevices/publish/pv"])
+def test_directories_of_volumes_are_not_passed_over_for_a_lack_of_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    def listdir(path: Path) -> list[str]:
+        if str(path).endswith(at):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return original(path)
+
+    with TestPlugin(tmp_path) as made:
+        check_records(made.plugin)
+        original = os.listdir
+        # Of some versions Path.glob passes over what it cannot read.
+        monkeypatch.setattr(os, "listdir", listdir)
+        with pytest.raises(OSError, match="Too many open files"):
+            (made.plugin.list_published_devices if "publish" in at else made.plugin.list_staged_volumes)()
 
 
 def test_directories_of_volumes_that_are_lost_to_a_kill_go(tmp_path: Path) -> None:

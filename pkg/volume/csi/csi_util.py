@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,14 +70,21 @@ def before_the_driver_acts() -> Iterator[None]:
 
 
 def save_volume_data(directory: str, file_name: str, data: dict[str, str]) -> None:
-    """Keep the data in a file of JSON, whole or not at all, even if the machine crashes. Raises OSError."""
+    """Keep the data in a file of JSON, whole or not at all, even if the machine crashes. Raises OSError.
+
+    DIVERGES: Go writes again what is kept already. After a restart with a full disk it cannot tell what a device is
+    that was staged before, and the device is detached without having been unstaged.
+    """
     path = os.path.join(directory, file_name)
     klog.v(4).info_s(log(f"saving volume data file [{path}]"))
     # As Go's encoder writes it.
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
+    text = f"{json.dumps(data, sort_keys=True, separators=(',', ':'), ensure_ascii=False)}\n".encode()
+    with suppress(OSError):
+        if Path(path).read_bytes() == text:
+            return
     incomplete = Path(path + INCOMPLETE)
     try:
-        with incomplete.open("w", encoding="utf-8") as file:
+        with incomplete.open("wb") as file:
             file.write(text)
             file.flush()
             # Otherwise the name may outlive a crash without the data, and the volume could never be taken down.

@@ -46,6 +46,12 @@ class ISCSIAttacher:
 
     def mount_device(self, spec: Spec, device_path: str, device_mount_path: str, args: DeviceMounterArgs) -> None:
         """Raises MountError, OSError, and UncertainProgressError when the disk was attached and has to be detached."""
+        with self._plugin.mount_locks.locked(device_mount_path):
+            self._mount_device_locked(spec, device_path, device_mount_path, args)
+
+    def _mount_device_locked(
+        self, spec: Spec, device_path: str, device_mount_path: str, args: DeviceMounterArgs
+    ) -> None:
         mounter = self._plugin.host.get_mounter()
         try:
             if not mounter.is_likely_not_mount_point(device_mount_path):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util.runtime.runtime import contain
 from pkg.util import exec as utilexec
 from pkg.util import keymutex
 from pkg.volume import metrics_block, metrics_nil, metrics_statfs
@@ -61,6 +62,8 @@ class ISCSIPlugin:
         self.manager: disk_manager.DiskManager = iscsi_util.ISCSIUtil(self)
         # By target: iscsiadm must not log in and out at a time.
         self.target_locks = keymutex.KeyMutex()
+        # One for each disk's directory, taken before the target's: volumes of different names may be the same disk.
+        self.mount_locks = keymutex.KeyMutex()
 
     def init(self, host: VolumeHost) -> None:
         self.host = host
@@ -107,10 +110,7 @@ class ISCSIPlugin:
         global_path = next((path for path in refs if plugin_dir in path), "")
         if not global_path:
             raise ValueError("couldn't fetch globalPDPath. failed to obtain volume spec")
-        portal, iqn, lun = iscsi_util.parse_device_dir(global_path)
-        source = v1.ISCSIVolumeSource(
-            target_portal=portal, iqn=iqn, lun=int(lun), iscsi_interface=iscsi_util.extract_iface(global_path) or ""
-        )
+        source = _source_of_directory(global_path)
         context = self.host.get_hostutil().get_selinux_mount_context(volume_path)
         return ReconstructedVolume(Spec(v1.Volume(name=volume_name, iscsi=source)), context)
 
@@ -119,6 +119,39 @@ class ISCSIPlugin:
         plugin_dir = self.host.get_volume_device_plugin_dir(ISCSI_PLUGIN_NAME)
         found = handler.find_global_map_path_uuid_from_pod(plugin_dir, volume_path, pod_uid)
         return get_volume_spec_from_global_map_path(volume_name, os.path.dirname(found))
+
+    def list_staged_volumes(self) -> list[Spec]:
+        """All disks that have a directory on the node.
+
+        DIVERGES: Go knows the volumes of pods' directories alone. A kubelet that was killed when these were gone
+        already leaves the disk mounted for ever, while another node may get it.
+        """
+        specs = []
+        for path in iscsi_util.disks_in(self.host.get_plugin_dir(ISCSI_PLUGIN_NAME)):
+            with contain("Failed to tell which disk is mounted", golang.background(), path=path):
+                specs.append(Spec(v1.Volume(name=os.path.basename(path), iscsi=_source_of_directory(path))))
+        for path in iscsi_util.disks_in(self.host.get_volume_device_plugin_dir(ISCSI_PLUGIN_NAME)):
+            with contain("Failed to tell which disk is mapped", golang.background(), path=path):
+                specs.append(get_volume_spec_from_global_map_path(os.path.basename(path), path))
+        return specs
+
+    def list_published_devices(self) -> list[tuple[str, str]]:
+        """None but those of pods' directories."""
+        return []
+
+    def is_staged_by_another_name(self, spec: Spec, staged: Spec) -> bool:
+        """By the disk's directory, which always tells the port of a portal."""
+        try:
+            return self._get_global_path(spec) == self._get_global_path(staged)
+        except ValueError as err:
+            klog.v(4).info_s("Volume has no directory", volumeSpecName=spec.name(), err=err)
+            return False
+
+    def _get_global_path(self, spec: Spec) -> str:
+        disk = create_iscsi_disk(spec, "", self, {})
+        if volumeutil.get_volume_mode(spec) == v1.PERSISTENT_VOLUME_BLOCK:
+            return self.manager.make_global_vdpd_name(disk)
+        return self.manager.make_global_pd_name(disk)
 
     def new_attacher(self) -> Attacher:
         return attacher.ISCSIAttacher(self)
@@ -350,6 +383,13 @@ def create_persistent_volume_from_iscsi_pv_source(
 ) -> v1.PersistentVolume:
     spec = v1.PersistentVolumeSpec(iscsi=source, volume_mode=v1.PERSISTENT_VOLUME_BLOCK)
     return v1.PersistentVolume(metadata=metav1.ObjectMeta(name=volume_name), spec=spec)
+
+
+def _source_of_directory(path: str) -> v1.ISCSIVolumeSource:
+    """The disk whose directory it is, as far as its name tells. Raises ValueError."""
+    portal, iqn, lun = iscsi_util.parse_device_dir(path)
+    iface = iscsi_util.extract_iface(path) or ""
+    return v1.ISCSIVolumeSource(target_portal=portal, iqn=iqn, lun=int(lun), iscsi_interface=iface)
 
 
 def get_volume_spec_from_global_map_path(volume_name: str, global_map_path: str) -> Spec:

@@ -14,6 +14,7 @@ from framework.faulty_call import FaultyCall, Kind
 from pkg import mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util.runtime.testing import raising
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.util import removeall
 from pkg.util.exec import Executor
@@ -35,12 +36,15 @@ class Target:
         self.hosts: dict[str, int] = {}
         self.fails: dict[str, int] = {}
         self.file_system = ""
+        self.ifaces = {"default"}
         self.show = "# BEGIN RECORD\niface.iscsi_ifacename = default\niface.transport_name = tcp\niface.mtu = <empty>\n"
 
     def _answer(self, command: list[str]) -> bytes:
         for word, code in self.fails.items():
             if word in command:
                 raise exit_status(code, f"iscsiadm: no {word}")
+        if "-I" in command:
+            self._answer_about(command[command.index("-I") + 1], command)
         if "--login" in command:
             self.hosts[command[command.index("-p") + 1]] = len(self.hosts)
         if "show" in command:
@@ -50,6 +54,14 @@ class Target:
                 raise exit_status(2)
             return f"TYPE={self.file_system}\n".encode()
         return b""
+
+    def _answer_about(self, iface: str, command: list[str]) -> None:
+        if command[1:3] == ["-m", "iface"] and command[-1] == "new":
+            self.ifaces.add(iface)
+        if iface not in self.ifaces:
+            raise exit_status(3, f"iscsiadm: Could not read iface {iface}")
+        if command[1:3] == ["-m", "iface"] and command[-1] == "delete":
+            self.ifaces.remove(iface)
 
     def words(self, command: str) -> list[str]:
         """What iscsiadm was called for, in order: its last options."""
@@ -187,7 +199,7 @@ def test_passwords_reach_iscsiadm_and_nothing_else(
     assert sum("sesame" in call for call in calls) == 2 and sum(call.endswith("CHAP") for call in calls) == 2
     target.fails["node.session.auth.password"] = 7
     target.hosts.clear()
-    with pytest.raises(OSError) as caught:
+    with pytest.raises(UncertainProgressError) as caught:
         plugin.new_attacher().wait_for_attach(spec, "", POD, 60.0)
     assert "sesame" not in str(caught.value) + "".join(capfd.readouterr())
     assert "sesame" not in Path(global_path(plugin.host), "iscsi.json").read_text()
@@ -211,23 +223,44 @@ def test_target_that_refuses_is_told(
     plugin: iscsi.ISCSIPlugin, target: Target, word: str, message: str, undone: str
 ) -> None:
     target.fails[word] = 8
-    with pytest.raises(OSError, match=message):
+    with pytest.raises(UncertainProgressError, match=message):
         plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
     assert sum(undone in call for call in target.words("iscsiadm")) == 1
 
 
-@pytest.mark.parametrize(("initiator_name", "deleted"), [("", []), ("iqn.own", ["127.0.0.1:3260:pvA"])])
-def test_target_that_refuses_leaves_the_settings_of_others(
-    plugin: iscsi.ISCSIPlugin, target: Target, initiator_name: str, deleted: list[str]
+@pytest.mark.parametrize(
+    ("initiator_name", "iface"), [("", "of-the-node"), ("iqn.own", "127.0.0.1:3260:pvA")], ids=["node's", "own"]
+)
+@pytest.mark.parametrize("refused", ["--discover", "--login", "iface.initiatorname", "new"])
+def test_disk_of_a_target_that_refuses_is_detached_in_the_end(
+    host: FakeVolumeHost,
+    plugin: iscsi.ISCSIPlugin,
+    target: Target,
+    initiator_name: str,
+    iface: str,
+    refused: str,
 ) -> None:
-    target.fails["--discover"] = 8
+    """With settings of its own, which it leaves as little as it deletes those of others."""
+    target.ifaces.add("of-the-node")
     spec = persistent(iscsi_interface="of-the-node", initiator_name=initiator_name)
-    with pytest.raises(OSError, match="failed to get any path"):
+    target.fails = {refused: 8, "--login": 8}
+    with pytest.raises(UncertainProgressError):
         plugin.new_attacher().wait_for_attach(spec, "", POD, 60.0)
-    calls = target.words("iscsiadm")
-    assert [call for call in calls if call.startswith("-m iface") and call.endswith("-o delete")] == [
-        f"-m iface -I {name} -o delete" for name in deleted
-    ]
+    target.fails = {}
+    path = global_path(host, f"iface-{iface}/127.0.0.1:3260-{IQN}-lun-3")
+    plugin.new_detacher().unmount_device(path)
+    assert target.ifaces == {"default", "of-the-node"} and not os.path.exists(path)
+
+
+def test_disk_whose_settings_are_gone_already_is_detached(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
+) -> None:
+    plugin.new_attacher().wait_for_attach(persistent(initiator_name="iqn.own"), "", POD, 60.0)
+    target.ifaces.remove("127.0.0.1:3260:pvA")
+    path = global_path(host, f"iface-127.0.0.1:3260:pvA/127.0.0.1:3260-{IQN}-lun-3")
+    plugin.new_detacher().unmount_device(path)
+    assert target.words("iscsiadm")[-2] == f"-m node -p 127.0.0.1:3260 -T {IQN} --logout"
+    assert not os.path.exists(path)
 
 
 def test_node_without_the_tools_says_so(
@@ -239,11 +272,26 @@ def test_node_without_the_tools_says_so(
         plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
 
 
-def test_disk_whose_settings_cannot_be_written_may_be_attached(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin) -> None:
-    Path(global_path(host)).parent.parent.mkdir(parents=True)
-    Path(global_path(host)).parent.touch()
-    with pytest.raises(UncertainProgressError):
-        plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+def test_disk_whose_settings_cannot_be_written_is_not_attached(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
+) -> None:
+    not_a_directory = Path(global_path(host, "iface-127.0.0.1:3260:pvA"))
+    not_a_directory.parent.mkdir(parents=True)
+    not_a_directory.touch()
+    with pytest.raises(NotADirectoryError):
+        plugin.new_attacher().wait_for_attach(persistent(initiator_name="iqn.own"), "", POD, 60.0)
+    assert target.words("iscsiadm") == ["-m iface -I default -o show"]
+
+
+def test_disk_that_does_not_appear_is_detached_in_the_end(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The volume manager has a device unmounted that it is not certain of."""
+    monkeypatch.setattr(iscsi_util, "wait_for_path_to_exist", lambda pattern, retries, transport: "")
+    with pytest.raises(UncertainProgressError, match="Timed out waiting for device"):
+        plugin.new_attacher().wait_for_attach(persistent(portals=["127.0.0.2"]), "", POD, 60.0)
+    plugin.new_detacher().unmount_device(global_path(host))
+    assert sum("--logout" in call for call in target.words("iscsiadm")) == 2 and not os.path.exists(global_path(host))
 
 
 def test_other_initiator_gets_settings_of_its_own(
@@ -434,14 +482,14 @@ def test_settings_are_kept_when_they_cannot_be_written_anew(
     file = Path(global_path(host), "iscsi.json")
     before = file.read_text()
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UncertainProgressError, match="No space left"):
+    with pytest.raises(OSError, match="No space left"):
         plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
     assert file.read_text() == before and os.listdir(file.parent) == [file.name]
 
 
 def test_session_that_was_overlooked_keeps_its_record(plugin: iscsi.ISCSIPlugin, target: Target) -> None:
     target.fails["--login"] = 15
-    with pytest.raises(OSError, match="could not get SCSI host number"):
+    with pytest.raises(UncertainProgressError, match="could not get SCSI host number"):
         plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
     assert not any(call.endswith("-o delete") for call in target.words("iscsiadm"))
 
@@ -530,12 +578,53 @@ def test_block_volume(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: T
     assert not os.path.exists(path)
 
 
+def test_disks_are_found_that_no_directory_of_a_pod_tells_of(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a kubelet that was killed before it had them unmounted."""
+    assert plugin.list_staged_volumes() == [] and plugin.list_published_devices() == []
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    plugin.new_attacher().wait_for_attach(persistent(block=True, lun=4), "", POD, 60.0)
+    Path(global_path(host, "iface-default/other")).mkdir()
+    mounted, mapped = plugin.list_staged_volumes()
+    assert plugin.get_volume_name(mounted) == f"127.0.0.1:3260:{IQN}:3"
+    assert plugin.new_device_mounter().get_device_mount_path(mounted) == global_path(host)
+    assert plugin.get_volume_name(mapped) == f"127.0.0.1:3260:{IQN}:4"
+    assert Path(plugin.new_block_volume_mapper(mapped, POD).get_global_map_path(mapped), "iscsi.json").exists()
+    others = [persistent(block=True), persistent(lun=4), persistent(iscsi_interface="i"), persistent(target_portal="/")]
+    same = [plugin.is_staged_by_another_name(spec, mounted) for spec in (persistent(), *others)]
+    assert same == [True, False, False, False, False]
+    monkeypatch.setattr(os, "scandir", raising(OSError(errno.EMFILE, os.strerror(errno.EMFILE))))
+    with pytest.raises(OSError, match="Too many open files"):
+        plugin.list_staged_volumes()
+
+
+def test_disk_is_not_mounted_and_detached_at_the_same_time(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Volumes whose names differ may have the same disk, and operations on them run side by side."""
+    path, held, run = global_path(host), [], target.exec.run
+
+    def note(command: list[str], timeout: float | None = None) -> bytes:
+        held.append(path in plugin.mount_locks.held())
+        return run(command, timeout)
+
+    plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
+    monkeypatch.setattr(target.exec, "run", note)
+    plugin.new_device_mounter().mount_device(persistent(), "/dev/x", path, DeviceMounterArgs())
+    mounting = len(held)
+    plugin.new_detacher().unmount_device(path)
+    assert 0 < mounting < len(held) and all(held)
+
+
 @pytest.mark.parametrize(
     ("path", "parts"),
     [
         (f"/x/iface-a/1.2.3.4:3260-{IQN}-lun-7", ("1.2.3.4:3260", IQN, "7")),
         ("/x/iface-a/[fd00::1]:3260-eui.02004567A425678D-lun-0", ("[fd00::1]:3260", "eui.02004567A425678D", "0")),
         ("/x/iface-a/1.2.3.4:3260-iqn.a-lun-b-lun-1", ("1.2.3.4:3260", "iqn.a-lun-b", "1")),
+        ("/x/iface-a/1.2.3.4:3260-naa.52004567BA64678D-lun-0", ("1.2.3.4:3260", "naa.52004567BA64678D", "0")),
+        (f"/x/iface-a/my-disks.example:3260-{IQN}-lun-7", ("my-disks.example:3260", IQN, "7")),
         ("/x/127.0.0.1-lun-1", None),
         ("/x/noportal", None),
         ("/x/1.2.3.4-iqn.a-lun-x", None),

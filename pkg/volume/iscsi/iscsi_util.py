@@ -47,6 +47,8 @@ _CHAP_DISCOVERY = [
 _CHAP_SESSION = [f"node.session.auth.{name}" for name in ("username", "password", "username_in", "password_in")]
 _TRANSPORT_NAME = re.compile(r"iface\.transport_name = (.*)\n")
 _IFACE = re.compile(r".+/iface-([^/]+)/.+")
+# What stands between portal and target in the name of a disk's directory.
+_BEFORE_TARGET = re.compile(r"-(?=(?:iqn|eui|naa)\.)")
 # Names in iscsi.json as Go writes them, by ours.
 _SAVED = {
     "volume_name": "VolName",
@@ -73,17 +75,18 @@ class ISCSIUtil:
 
     def attach_disk(self, disk: ISCSIDisk, volume_mode: str) -> str:
         transport = extract_transportname(self._iscsiadm(["-m", "iface", "-I", disk.init_iface, "-o", "show"]))
-        if disk.initiator_name:
-            self.clone_iface(disk)
-        # Until it is written down: a disk of the target that is detached meanwhile counts who still uses the session.
+        # A disk of the target that is detached meanwhile counts who still uses the session.
         with self._plugin.target_locks.locked(disk.iqn):
-            paths = self._log_in_to_all(disk, transport)
-            timeout = MULTIPATH_DEVICE_TIMEOUT if len(disk.portals) > 1 else 1
-            device = wait_for_multipath_to_exist(paths, timeout, self._plugin.devices)
+            # DIVERGES: Go writes it down last. When that fails, or the disk does not appear, nobody ever logs out.
+            self.persist_iscsi(disk, volume_mode)
             try:
-                self.persist_iscsi(disk, volume_mode)
+                if disk.initiator_name:
+                    self.clone_iface(disk)
+                paths = self._log_in_to_all(disk, transport)
+                timeout = MULTIPATH_DEVICE_TIMEOUT if len(disk.portals) > 1 else 1
+                device = wait_for_multipath_to_exist(paths, timeout, self._plugin.devices)
             except OSError as err:
-                # Whoever detaches it must be able to read it.
+                # It may be logged in over a portal.
                 raise volumetypes.UncertainProgressError(str(err)) from err
         return device or paths[0]
 
@@ -102,10 +105,8 @@ class ISCSIUtil:
                     last_err = err
             klog.v(4).info_s("iscsi: tried all devices", iqn=disk.iqn, attempts=attempt, found=len(paths))
             if not paths:
-                if disk.initiator_name:
-                    # DIVERGES: Go deletes the settings that the node's administrator has made, too, for any pod that
-                    # names them and a target that does not answer. Then no other disk can be attached with them.
-                    self._try(["-m", "iface", "-I", disk.iface, "-o", "delete"])
+                # DIVERGES: Go deletes the interface's settings, those that the node's administrator has made, too. Then
+                # no other disk can be attached with them, and nobody can log out with those of this disk.
                 raise OSError(f"failed to get any path for iscsi disk, last err seen:\n{last_err}")
             if len(paths) == len(disk.portals):
                 break
@@ -189,7 +190,7 @@ class ISCSIUtil:
             for key in sorted(params):
                 self._iscsiadm(["-m", "iface", "-I", disk.iface, "-o", "update", "-n", key, "-v", params[key]])
         except OSError as err:
-            self._try(["-m", "iface", "-I", disk.iface, "-o", "delete"])
+            # DIVERGES: Go deletes them, as above.
             raise OSError(
                 f"iscsi: failed to update iface records: {err}. iface({disk.init_iface}) will be used"
             ) from err
@@ -207,6 +208,10 @@ class ISCSIUtil:
         persist_iscsi_file(disk, directory)
 
     def detach_disk(self, mount_path: str) -> None:
+        with self._plugin.mount_locks.locked(mount_path):
+            self._detach_disk_locked(mount_path)
+
+    def _detach_disk_locked(self, mount_path: str) -> None:
         mounter = self._plugin.host.get_mounter()
         try:
             is_mounted = mounter.is_mount_point(mount_path)
@@ -293,14 +298,31 @@ class ISCSIUtil:
 
     def detach_iscsi_disk(self, disk: ISCSIDisk) -> None:
         """Log out of all portals, and remove what was set for them. Raises OSError."""
-        iface = ["-I", disk.iface] if disk.iface else []
+        has_iface = self._has_iface(disk.iface)
+        iface = ["-I", disk.iface] if has_iface else []
         for portal in disk.portals:
             klog.info_s("iscsi: log out target", portal=portal, iqn=disk.iqn, iface=disk.iface)
             node = ["-m", "node", "-p", portal, "-T", disk.iqn]
             self._iscsiadm([*node, "--logout", *iface], _NO_OBJECTS_FOUND, _SESSION_NOT_FOUND)
             self._iscsiadm([*node, "-o", "delete", *iface], _NO_OBJECTS_FOUND, _SESSION_NOT_FOUND)
-        if disk.initiator_name and disk.iface in (disk.iface_of_persistent_volume, disk.iface_of_pods):
+        is_own = disk.iface in (disk.iface_of_persistent_volume, disk.iface_of_pods)
+        if disk.initiator_name and is_own and has_iface:
             self._iscsiadm(["-m", "iface", "-I", disk.iface, "-o", "delete"], _NO_OBJECTS_FOUND, _SESSION_NOT_FOUND)
+
+    def _has_iface(self, name: str) -> bool:
+        """Whether there are settings of that name: iscsiadm fails with any command that names others. Raises OSError.
+
+        They are deleted before the disk's directory is removed, which may fail, and is then tried again.
+        """
+        if name in ("", "default"):
+            return bool(name)
+        try:
+            self._iscsiadm(["-m", "iface", "-I", name, "-o", "show"])
+        except OSError as err:
+            if isinstance(err.__cause__, utilexec.CodeExitError):
+                return False
+            raise
+        return True
 
     def _iscsiadm(self, arguments: list[str], *ignored_exit_codes: int) -> str:
         """What it says. Raises OSError with that; never logs the arguments, which may hold passwords."""
@@ -421,16 +443,15 @@ def extract_iface(path: str) -> str | None:
 
 
 def extract_portal_and_iqn(device: str) -> tuple[str, str]:
-    """Of the last part of a disk's directory. Raises ValueError."""
-    portal, dash, _ = device.partition("-")
-    if not dash:
-        raise ValueError(f"iscsi detach disk: no portal in {device}")
-    start = device.find("iqn.")
-    if start < 0:
-        start = device.find("eui.")
-    if start < 0:
-        raise ValueError(f"iscsi detach disk: no iqn in {device}")
-    return portal, device[start:].rpartition("-lun-")[0]
+    """Of the last part of a disk's directory. Raises ValueError.
+
+    DIVERGES: in Go a portal ends at its first dash, which names of hosts may have, and no target's name begins with
+    "naa.". After a restart nobody finds what of such a disk is mounted on the node, and it is never unmounted.
+    """
+    portal, *target = _BEFORE_TARGET.split(device, maxsplit=1)
+    if not target:
+        raise ValueError(f"iscsi detach disk: no portal and iqn in {device}")
+    return portal, target[0].rpartition("-lun-")[0]
 
 
 def parse_device_dir(path: str) -> tuple[str, str, str]:
@@ -480,16 +501,16 @@ def get_vol_count(host: VolumeHost, iqn: str, lun: str | None = None) -> int:
     alike.
     """
     directories = (host.get_plugin_dir(_PLUGIN_NAME), host.get_volume_device_plugin_dir(_PLUGIN_NAME))
-    disks = (name.rpartition("-lun-") for directory in directories for name in _disks_in(directory))
+    disks = (path.rpartition("-lun-") for directory in directories for path in disks_in(directory))
     return sum(target.endswith(f"-{iqn}") and lun in (None, number) for target, _, number in disks)
 
 
-def _disks_in(directory: str) -> Iterator[str]:
-    """The names of the directories of all disks. Raises OSError."""
+def disks_in(directory: str) -> Iterator[str]:
+    """The directories of all disks. Raises OSError."""
     try:
         with os.scandir(directory) as entries:
             ifaces = [e.path for e in entries if e.is_dir(follow_symlinks=False) and e.name != "volumeDevices"]
     except FileNotFoundError:
         return
     for iface in ifaces:
-        yield from os.listdir(iface)
+        yield from (os.path.join(iface, name) for name in os.listdir(iface))

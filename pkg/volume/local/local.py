@@ -350,7 +350,7 @@ class LocalVolumeMapper(LocalVolume):
         super().__init__(plugin, volume_name, pod_uid)
         self._global_path = path
 
-    def set_up_device(self) -> str:
+    def set_up_device(self, reconstructed_volume: bool = False) -> str:
         return ""
 
     def map_pod_device(self) -> str:

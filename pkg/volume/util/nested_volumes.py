@@ -5,9 +5,11 @@ Go: pkg/volume/util/nested_volumes.go
 
 from __future__ import annotations
 
+import bisect
 import os
 from collections.abc import Iterator
 
+from pkg import mount_utils
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.util import filesystem
@@ -20,12 +22,15 @@ def get_nested_mountpoints(name: str, base_dir: str, pod: v1.Pod) -> list[str]:
     """
     found: list[str] = []
     for container, _ in podutil.container_iter(pod.spec, podutil.ALL_CONTAINERS):
-        paths = sorted(os.path.normpath(mount.mount_path) for mount in container.volume_mounts)
+        # Sorted by components, for what lies below a path to follow it.
+        components = sorted(os.path.normpath(mount.mount_path).split("/") for mount in container.volume_mounts)
+        paths = ["/".join(each) for each in components]
         mine = [os.path.normpath(mount.mount_path) for mount in container.volume_mounts if mount.name == name]
         for path in mine:
-            if path.startswith("../"):
+            # DIVERGES: Go forgets "..", below which a pod could have directories made anywhere on the node.
+            if mount_utils.starts_with_backstep(path):
                 raise ValueError(f"invalid container mount point {path}")
-            found += _nested(path + "/", paths)
+            found += _nested(path + "/", paths, bisect.bisect_right(components, path.split("/")))
     return found
 
 
@@ -38,10 +43,16 @@ def make_nested_mountpoints(name: str, base_dir: str, pod: v1.Pod) -> None:
             raise OSError(f"unable to create nested volume mountpoints: {err}") from err
 
 
-def _nested(prefix: str, paths: list[str]) -> Iterator[str]:
-    """What lies below prefix, and below nothing else that does."""
-    seen: list[str] = []
-    for path in paths:
-        if path.startswith(prefix) and not path.startswith(tuple(seen)):
-            seen.append(path + "/")
+def _nested(prefix: str, paths: list[str], first: int) -> Iterator[str]:
+    """What lies below prefix, and below nothing else that does: from the first path on, if there is anything.
+
+    A pod may mount thousands of volumes on thousands of others.
+    """
+    last = None
+    for index in range(first, len(paths)):
+        path = paths[index]
+        if not path.startswith(prefix):
+            return
+        if last is None or not path.startswith(last):
+            last = f"{path}/"
             yield path.removeprefix(prefix)

@@ -10,6 +10,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.volume import util
 from pkg.volume.plugins import Spec
+from pkg.volume.util import nested_volumes
 
 
 def pv(**fields: object) -> v1.PersistentVolume:
@@ -151,11 +152,21 @@ def test_mount_points_below_a_volume(tmp_path: Path, mounts: dict[str, list[str]
     assert sorted(path.name for path in tmp_path.iterdir()) == expected
 
 
-def test_mount_point_outside_of_the_container_is_refused(tmp_path: Path) -> None:
-    mounts = [
-        v1.VolumeMount(name="vol1", mount_path="../../dir"),
-        v1.VolumeMount(name="vol2", mount_path="../../dir/x"),
-    ]
+def test_mount_points_of_a_pod_with_very_many() -> None:
+    """The kubelet would be at it for minutes, again and again."""
+    mounts = [v1.VolumeMount(name=name, mount_path=f"/{name}/{i}") for i in range(40_000) for name in ("vol1", "vol2")]
+    mounts.append(v1.VolumeMount(name="vol2", mount_path="/vol1/7/x/y"))
     pod = v1.Pod(spec=v1.PodSpec(containers=[v1.Container(name="c", volume_mounts=mounts)]))
-    with pytest.raises(ValueError, match=r"invalid container mount point \.\./\.\./dir"):
-        util.make_nested_mountpoints("vol1", str(tmp_path), pod)
+    assert nested_volumes.get_nested_mountpoints("vol1", "/", pod) == ["x/y"]
+
+
+@pytest.mark.parametrize(
+    ("path", "below"), [("../../dir", "../../dir/x"), ("..", "../../other/x"), ("a/../..", "../x")]
+)
+def test_mount_point_outside_of_the_container_is_refused(tmp_path: Path, path: str, below: str) -> None:
+    mounts = [v1.VolumeMount(name="vol1", mount_path=path), v1.VolumeMount(name="vol2", mount_path=below)]
+    pod = v1.Pod(spec=v1.PodSpec(containers=[v1.Container(name="c", volume_mounts=mounts)]))
+    (tmp_path / "volumes/vol1").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"invalid container mount point \.\."):
+        util.make_nested_mountpoints("vol1", str(tmp_path / "volumes/vol1"), pod)
+    assert [path.name for path in tmp_path.iterdir()] == ["volumes"]

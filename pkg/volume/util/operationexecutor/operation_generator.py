@@ -22,6 +22,7 @@ from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.api.resource import Quantity
 from pkg.component_helpers.storage import volume as storagehelpers
+from pkg.util import filesystem
 from pkg.volume import util
 from pkg.volume.plugins import (
     AttachableVolumePlugin,
@@ -334,8 +335,10 @@ class OperationGenerator:
                     raise ValueError("current or new size of the volume is not set")
             options = self._resize_options_in_use(volume_to_mount, plugin, current_size)
             if not self._do_online_expansion(volume_to_mount, actual_state_of_world, options):
-                name = volume_to_mount.volume_name
-                klog.info_s("Waiting for volume to be expandable on the node", volumeName=name)
+                # DIVERGES: Go takes that for a success, and asks the API server about the claim again ten times a
+                # second, for as long as an expansion that is infeasible is not taken back.
+                what = "Waiting for volume to be expandable on the node"
+                raise OperationError(None, volume_to_mount.generate_error_detailed(what, None))
 
         return volumetypes.GeneratedOperations(
             "volume_fs_resize",
@@ -413,7 +416,8 @@ class OperationGenerator:
             check_mount_option_support(volume, plugin)
         with _failing(volume, "MountVolume.SetUp failed"):
             _check_read_write_once_pod(volume, state)
-        paths = _Paths(device=self._wait_for_attach(volume, timeout, "MountVolume") or volume.device_path)
+        device_path = self._wait_for_attach(volume, timeout, "MountVolume", lambda: self._global_path(volume), state)
+        paths = _Paths(device=device_path or volume.device_path)
         paths = replace(paths, staging=self._mount_device(volume, paths.device, state))
         mark_opts = _mark_opts(volume, mounter=mounter, selinux_mount_context=volume.selinux_label)
         self._set_up(volume, mounter, mark_opts, state, is_remount)
@@ -427,7 +431,14 @@ class OperationGenerator:
         with _failing(volume, "MountVolume.MarkVolumeAsMounted failed"):
             state.mark_volume_as_mounted(mark_opts)
 
-    def _wait_for_attach(self, volume: VolumeToMount, timeout: float, prefix: str) -> str:
+    def _wait_for_attach(
+        self,
+        volume: VolumeToMount,
+        timeout: float,
+        prefix: str,
+        global_path: Callable[[], str],
+        state: ActualStateOfWorldMounterUpdater,
+    ) -> str:
         """The device's path, "" for a volume that need not be attached."""
         attacher = self._attacher(volume, prefix)
         if attacher is None:
@@ -435,7 +446,12 @@ class OperationGenerator:
         pod, path = klog.kobj(volume.pod), volume.device_path
         klog.info_s(volume.generate_msg_detailed(f"{prefix}.WaitForAttach entering", f'DevicePath "{path}"'), pod=pod)
         with _failing(volume, f"{prefix}.WaitForAttach failed"):
-            path = attacher.wait_for_attach(volume.volume_spec, path, volume.pod, timeout)
+            try:
+                path = attacher.wait_for_attach(volume.volume_spec, path, volume.pod, timeout)
+            except volumetypes.UncertainProgressError as err:
+                # DIVERGES: Go forgets what a plugin has begun itself, and nobody undoes it when the pod is gone.
+                self.mark_device_error_state(volume, path, global_path(), err, state)
+                raise
         klog.info_s(volume.generate_msg_detailed(f"{prefix}.WaitForAttach succeeded", f'DevicePath "{path}"'), pod=pod)
         return path
 
@@ -443,6 +459,11 @@ class OperationGenerator:
         with _failing(volume, f"{prefix}.NewAttacher failed"):
             plugin = self._volume_plugin_mgr.find_attachable_plugin_by_spec(volume.volume_spec)
             return plugin.new_attacher() if plugin is not None else None
+
+    def _global_path(self, volume: VolumeToMount) -> str:
+        """Where the volume is mounted for the whole node."""
+        plugin = self._volume_plugin_mgr.find_device_mountable_plugin_by_spec(volume.volume_spec)
+        return plugin.new_device_mounter().get_device_mount_path(volume.volume_spec) if plugin is not None else ""
 
     def _mount_device(self, volume: VolumeToMount, device_path: str, state: ActualStateOfWorldMounterUpdater) -> str:
         """Mount the volume for the whole node, if it is to be; where, "" if not."""
@@ -458,8 +479,7 @@ class OperationGenerator:
         args = DeviceMounterArgs(
             fs_group=_fs_group(volume.pod)[0],
             selinux_label=volume.selinux_label,
-            reconstructed_volume=state.is_volume_device_reconstructed(volume.volume_name)
-            and state.get_device_mount_state(volume.volume_name) is DeviceMountState.DEVICE_MOUNT_UNCERTAIN,
+            reconstructed_volume=_is_device_reconstructed(volume, state),
         )
         with _failing(volume, "MountVolume.MountDevice failed"):
             try:
@@ -519,6 +539,8 @@ class OperationGenerator:
 
     def _is_mounted_below(self, path: str, base: str) -> bool:
         """Whether something is mounted at the path, unless that is a path of the node."""
+        if len(path) > filesystem.MAX_PATH_LENGTH:
+            return False  # nothing is; it would take minutes to resolve
         try:
             real = mount_utils.without_links_above(path)
             return mount_utils.path_within_base(real, os.path.realpath(base)) and any(
@@ -630,7 +652,10 @@ class OperationGenerator:
     def _device_mount_path(self, device: AttachedVolume, mounter: DeviceMounter) -> str:
         try:
             return mounter.get_device_mount_path(device.volume_spec)
-        except FileNotFoundError as err:
+        except Exception as err:
+            # DIVERGES: Go fails for as long as the server of what is mounted there is gone.
+            if not isinstance(err, FileNotFoundError) and not mount_utils.is_corrupted_mnt(err):
+                raise OperationError(*device.generate_error("GetDeviceMountPath failed", err)) from err
             # What told the path is gone, so the device cannot be mounted by it: let it be marked as unmounted.
             path = device.device_mount_path
             prefix = (
@@ -638,8 +663,6 @@ class OperationGenerator:
             )
             klog.warning_s(device.generate_msg_detailed(prefix, ""))
             return path
-        except Exception as err:
-            raise OperationError(*device.generate_error("GetDeviceMountPath failed", err)) from err
 
     def _unmount_device(
         self,
@@ -655,10 +678,9 @@ class OperationGenerator:
                 # Somebody else may still have it: then it must not be detached.
                 if is_device_opened(device, host_util):
                     raise OSError(_DEVICE_IN_USE)
-            except OperationError:
-                raise
             except Exception:
-                # A new pod must mount it again.
+                # A new pod must mount the device again. DIVERGES: where Go cannot find out whether the device is in
+                # use, it goes on counting the unmounted device as mounted, and no pod can start with the volume.
                 with _logging(device, "UnmountDevice.MarkDeviceAsUncertain failed"):
                     context = device.selinux_mount_context
                     state.mark_device_as_uncertain(device.volume_name, device.device_path, path, context)
@@ -682,7 +704,7 @@ class OperationGenerator:
             _check_read_write_once_pod(volume, state)
         with _failing(volume, "MapVolume.GetGlobalMapPath failed"):
             global_map_path = mapper.get_global_map_path(volume.volume_spec)
-        device_path = self._wait_for_attach(volume, timeout, "MapVolume")
+        device_path = self._wait_for_attach(volume, timeout, "MapVolume", lambda: global_map_path, state)
         custom = _custom_mapper(mapper)
         staging = self._set_up_device(volume, custom, device_path, global_map_path, state)
         with _failing(volume, "MapVolume.MarkDeviceAsMounted failed"):
@@ -694,8 +716,9 @@ class OperationGenerator:
                 volume, mapper, _Paths(pod_device_path, staging), device_path, global_map_path, mark_opts, state
             )
         except OperationError as err:
-            if custom is not None and err.event_err is not None:
-                # The driver has it mapped: it must be unmapped when the pod goes.
+            if err.event_err is not None:
+                # It may be mapped, by the driver or by us: it must be unmapped when the pod goes. DIVERGES: Go forgets
+                # what it has done itself, and the device, bound for a pod that is gone, never leaves the node.
                 uncertain = volumetypes.UncertainProgressError(str(err.event_err))
                 self.mark_volume_error_state(volume, mark_opts, uncertain, state)
             raise
@@ -714,7 +737,7 @@ class OperationGenerator:
             return ""
         with _failing(volume, "MapVolume.SetUpDevice failed"):
             try:
-                return custom.set_up_device()
+                return custom.set_up_device(_is_device_reconstructed(volume, state))
             except Exception as err:
                 self.mark_device_error_state(volume, device_path, global_map_path, err, state)
                 raise
@@ -919,7 +942,11 @@ class OperationGenerator:
     def _do_online_expansion(
         self, volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater, options: NodeResizeOptions
     ) -> bool:
-        """Whether it is done; if not, it is for later."""
+        """Whether it is done; if not, it is for later.
+
+        DIVERGES: Go is done with what is smaller than the persistent volume, for a driver has rounded that up or the
+        claim asks for less by now. It takes the volume for too small then, and looks into it ten times a second.
+        """
         with _failing(volume, "NodeExpandVolume.NodeExpandVolume failed"):
             done, new_size = self._node_expand_volume(volume, state, options)
         if not done:
@@ -927,7 +954,7 @@ class OperationGenerator:
         with _failing(volume, "NodeExpandVolume.MarkVolumeAsResized failed"):
             if not state.mark_volume_as_resized(volume.volume_name, new_size):
                 raise ValueError("unable to mark volume as resized")
-        return True
+        return new_size >= options.new_size
 
     def _expand_volume_during_mount(
         self, volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater, paths: _Paths
@@ -1167,6 +1194,12 @@ def _check_read_write_once_pod(volume: VolumeToMount, state: ActualStateOfWorldM
         return
     if state.is_volume_mounted_elsewhere(volume.volume_name, volume.pod_name):
         raise ValueError(_IN_USE_ELSEWHERE)
+
+
+def _is_device_reconstructed(volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater) -> bool:
+    """Whether all that is known of the device is that it was found on disk after a restart."""
+    uncertain = state.get_device_mount_state(volume.volume_name) is DeviceMountState.DEVICE_MOUNT_UNCERTAIN
+    return uncertain and state.is_volume_device_reconstructed(volume.volume_name)
 
 
 def _fs_group(pod: v1.Pod) -> tuple[int | None, str | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util.runtime.testing import raising
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.volume.plugins import NodeResizeOptions, Spec, VolumePluginMgr
@@ -290,6 +293,15 @@ def test_set_up_that_fails_and_leaves_a_mount_leaves_the_volume_uncertain(
     assert world.state.volume_state is VolumeMountState.VOLUME_MOUNT_UNCERTAIN
 
 
+def test_path_that_is_too_long_for_a_mount_is_not_resolved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take minutes with a hostPath of a megabyte."""
+    monkeypatch.setattr(world.plugin, "get_path", lambda: "/x" * 500_000)
+    monkeypatch.setattr(os.path, "realpath", raising(AssertionError("it is resolved")))
+    world.plugin.errors["set_up"] = OSError("no such directory")
+    assert "no such directory" in str(world.mount(wanted()).detailed_err)
+    assert world.state.volume_state is VolumeMountState.VOLUME_NOT_MOUNTED
+
+
 @pytest.mark.parametrize(
     ("path", "after"),
     [
@@ -363,6 +375,39 @@ def test_unmounting_a_device(
     assert message in str(context.detailed_err or "") and bool(message) == (context.detailed_err is not None)
 
 
+@pytest.mark.parametrize(
+    ("code", "after"),
+    [
+        (errno.ENOENT, DeviceMountState.DEVICE_NOT_MOUNTED),
+        (errno.ESTALE, DeviceMountState.DEVICE_NOT_MOUNTED),
+        (errno.ENOTCONN, DeviceMountState.DEVICE_NOT_MOUNTED),
+        (errno.EMFILE, DeviceMountState.DEVICE_GLOBALLY_MOUNTED),
+    ],
+)
+def test_device_is_unmounted_though_what_tells_its_path_is_gone(
+    world: World, monkeypatch: pytest.MonkeyPatch, code: int, after: DeviceMountState
+) -> None:
+    monkeypatch.setattr(world.plugin, "get_device_mount_path", raising(OSError(code, os.strerror(code))))
+    world.state.device_state = DeviceMountState.DEVICE_GLOBALLY_MOUNTED
+    operations = world.generator.generate_unmount_device_func(ATTACHED, world.state, world.hostutil)  # type: ignore[arg-type]
+    operations.run()
+    assert world.state.device_state is after
+
+
+def test_device_of_which_nobody_can_tell_whether_it_is_in_use_is_mounted_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: str) -> bool:
+        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
+
+    world.state.device_state = DeviceMountState.DEVICE_GLOBALLY_MOUNTED
+    monkeypatch.setattr(world.hostutil, "device_opened", fail)
+    operations = world.generator.generate_unmount_device_func(ATTACHED, world.state, world.hostutil)  # type: ignore[arg-type]
+    context = operations.run()
+    assert "DeviceOpened failed" in str(context.detailed_err) and context.event_err is None
+    assert world.state.device_state is DeviceMountState.DEVICE_MOUNT_UNCERTAIN
+
+
 def test_mapping_and_unmapping_a_block_volume(world: World) -> None:
     assert world.map(wanted()) == volumetypes.OperationContext()
     assert world.plugin.calls == ["wait_for_attach", "set_up_device", "map_pod_device"]
@@ -405,6 +450,45 @@ def test_mapping_that_fails_after_the_driver_did_its_part_leaves_the_volume_unce
     context = world.map(wanted())
     assert "MapVolume.MarkDeviceAsMounted failed" in str(context.event_err)
     assert world.state.volume_state is VolumeMountState.VOLUME_MOUNT_UNCERTAIN
+
+
+@pytest.mark.parametrize(("err", "after"), [(FINAL, "NOT_MOUNTED"), (UNCERTAIN, "MOUNT_UNCERTAIN")])
+@pytest.mark.parametrize("block", [True, False])
+def test_device_that_may_be_attached_by_its_plugin_is_uncertain(
+    world: World, block: bool, err: Exception, after: str
+) -> None:
+    world.plugin.errors["wait_for_attach"] = err
+    context = (world.map if block else world.mount)(wanted())
+    assert context.event_err is not None and world.state.device_state is DeviceMountState[f"DEVICE_{after}"]
+
+
+def test_mapping_without_a_driver_that_fails_half_way_leaves_the_volume_uncertain(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: str) -> str:
+        raise OSError("no free loop device")
+
+    monkeypatch.delattr(FakePlugin, "set_up_device")
+    monkeypatch.setattr(world.blocks, "attach_file_device", fail)
+    context = world.map(wanted())
+    assert "no free loop device" in str(context.event_err)
+    assert world.state.volume_state is VolumeMountState.VOLUME_MOUNT_UNCERTAIN
+
+
+@pytest.mark.parametrize(("reconstructed", "told"), [(True, [True]), (False, [False])])
+def test_driver_is_told_of_a_block_volume_that_was_found_after_a_restart(
+    world: World, monkeypatch: pytest.MonkeyPatch, reconstructed: bool, told: list[bool]
+) -> None:
+    found: list[bool] = []
+
+    def set_up_device(reconstructed_volume: bool = False) -> str:
+        found.append(reconstructed_volume)
+        return "/plugins/staging"
+
+    monkeypatch.setattr(world.plugin, "set_up_device", set_up_device)
+    world.state.device_state = DeviceMountState.DEVICE_MOUNT_UNCERTAIN
+    world.state.reconstructed = reconstructed
+    assert world.map(wanted()).detailed_err is None and found == told
 
 
 @pytest.mark.parametrize(

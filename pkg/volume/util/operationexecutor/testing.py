@@ -165,7 +165,7 @@ class FakePlugin:
     def get_staging_path(self) -> str:
         return "/plugins/staging"
 
-    def set_up_device(self) -> str:
+    def set_up_device(self, reconstructed_volume: bool = False) -> str:
         self._step("set_up_device")
         return "/plugins/staging"
 

@@ -76,7 +76,7 @@ class Subpather:
         do_clean_sub_paths(self._mounter, pod_dir, volume_name)
 
     def safe_make_dir(self, sub_path: str, base: str, mode: int) -> None:
-        do_safe_make_dir(sub_path, os.path.realpath(base), mode)
+        do_safe_make_dir(sub_path, _real_path(base), mode)
 
     def prepare_safe_subpath(self, sub_path: Subpath) -> tuple[str, Callable[[], None] | None]:
         return do_bind_sub_path(self._mounter, sub_path), None
@@ -88,11 +88,17 @@ def safe_open_sub_path(subpath: Subpath) -> Iterator[int]:
     if not mount_utils.path_within_base(subpath.path, subpath.volume_path):
         raise NotWithinVolumeError(f'subpath "{subpath.path}" not within volume path "{subpath.volume_path}"')
     relative = os.path.relpath(subpath.path, subpath.volume_path)
-    descriptor = do_safe_open(relative, os.path.realpath(subpath.volume_path), None)
+    descriptor = do_safe_open(relative, _real_path(subpath.volume_path), None)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _real_path(volume_path: str) -> str:
+    """Without links. Raises OSError for a path that is too long, as a pod's hostPath may be."""
+    filesystem.check_path_length(volume_path)
+    return os.path.realpath(volume_path)
 
 
 def prepare_subpath_target(mounter: mount_utils.Interface, subpath: Subpath, descriptor: int) -> tuple[bool, str]:
@@ -124,8 +130,18 @@ def _is_mounted(mounter: mount_utils.Interface, target: str) -> bool:
 
 
 def check_sub_path_file_equal(descriptor: int, bind_mount_target: str) -> bool:
-    """Whether the same is bound to the target as was opened."""
-    return os.path.samestat(os.fstat(descriptor), os.lstat(bind_mount_target))
+    """Whether the same is bound to the target as was opened.
+
+    DIVERGES: Go fails for as long as the pod lives when what is bound is gone: removed on its server, say, or of a
+    daemon that has ended and mounted the volume anew since.
+    """
+    try:
+        bound = os.lstat(bind_mount_target)
+    except OSError as err:
+        if isinstance(err, FileNotFoundError) or mount_utils.is_corrupted_mnt(err):
+            return False
+        raise
+    return os.path.samestat(os.fstat(descriptor), bound)
 
 
 def get_subpath_bind_target(subpath: Subpath) -> str:

@@ -1,10 +1,13 @@
 """Tests of sub-paths."""
 
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pkg.apimachinery.util.runtime.testing import raising
 from pkg.mount_utils.testing import FakeMounter
 from pkg.volume.util import subpath
 from pkg.volume.util.subpath import subpath as module
@@ -105,6 +108,16 @@ def test_missing_sub_path_is_told(tmp_path: Path, volume: Path) -> None:
     assert not any((tmp_path / "pod").iterdir())
 
 
+def test_volume_whose_path_is_too_long_is_not_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take minutes with a hostPath of a megabyte."""
+    monkeypatch.setattr(os.path, "realpath", raising(AssertionError("it is resolved")))
+    path, subpather = "/x" * 500_000, subpath.Subpather(FakeMounter())
+    with pytest.raises(OSError, match="File name too long"):
+        subpather.safe_make_dir("a", path, 0o750)
+    with pytest.raises(OSError, match="File name too long"):
+        subpather.prepare_safe_subpath(subpath.Subpath(0, f"{path}/a", "v", path, str(tmp_path), "c"))
+
+
 def test_failed_bind_leaves_nothing(tmp_path: Path, volume: Path) -> None:
     mounter = FakeMounter()
     (tmp_path / "pod/other").mkdir()
@@ -112,6 +125,24 @@ def test_failed_bind_leaves_nothing(tmp_path: Path, volume: Path) -> None:
     with pytest.raises(OSError, match=r"error mounting .*/a: no"):
         subpath.Subpather(mounter).prepare_safe_subpath(make(tmp_path, "a"))
     assert os.listdir(tmp_path / "pod") == ["other"]
+
+
+@pytest.mark.parametrize("fault", [errno.ESTALE, errno.ENOTCONN, errno.ENOENT])
+def test_what_is_bound_and_gone_is_bound_anew(
+    tmp_path: Path, volume: Path, fault: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounter = FakeMounter()
+    target, _ = subpath.Subpather(mounter).prepare_safe_subpath(make(tmp_path, "a"))
+    lstat = os.lstat
+
+    def fail(path: str, **options: Any) -> os.stat_result:
+        if path == target:
+            raise OSError(fault, os.strerror(fault), path)
+        return lstat(path, **options)
+
+    monkeypatch.setattr(os, "lstat", fail)
+    subpath.Subpather(mounter).prepare_safe_subpath(make(tmp_path, "a"))
+    assert mounter.calls == [("mount", target), ("unmount", target), ("mount", target)]
 
 
 def test_clean_unbinds_and_removes(tmp_path: Path, volume: Path) -> None:

@@ -35,7 +35,13 @@ class KubeletVolumes(KubeletGetters):
         return {name: mapper for name, mapper in mappers.items() if mapper is not None}
 
     def pod_volumes_exist(self, pod_uid: str) -> bool:
-        """Whether the pod may still have something mounted. When in doubt, yes: its directory must then stay."""
+        """Whether the pod may still have something mounted. When in doubt, yes: its directory must then stay.
+
+        DIVERGES: after a restart Go may remove the directory before the volume manager has come to it. Devices, of
+        which nothing is mounted there, are then never freed.
+        """
+        if not self.volume_manager.volumes_have_been_reconstructed():
+            return True
         if self.volume_manager.has_possibly_mounted_volumes_for_pod(pod_uid):
             return True
         try:

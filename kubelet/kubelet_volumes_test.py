@@ -189,6 +189,18 @@ def test_in_doubt_volumes_exist(test_kubelet: TestKubelet) -> None:
     assert test_kubelet.kubelet.pod_volumes_exist(UID)
 
 
+def test_directory_stays_until_the_volumes_of_an_earlier_kubelet_are_known(test_kubelet: TestKubelet) -> None:
+    link = pod_dir(test_kubelet, "volumeDevices", "kubernetes.io~local-volume", "disk")
+    link.parent.mkdir(parents=True)
+    link.symlink_to("/dev/null")
+    test_kubelet.volumes.reconstructed = False
+    clean_up(test_kubelet)
+    assert link.is_symlink()
+    test_kubelet.volumes.reconstructed = True
+    clean_up(test_kubelet)
+    assert not pod_dir(test_kubelet).exists()
+
+
 def test_volumes_of_a_pod(test_kubelet: TestKubelet) -> None:
     mounter = object()
     test_kubelet.volumes.mounted[UID] = {

@@ -66,6 +66,7 @@ class FakeVolumeManager:
     def __init__(self) -> None:
         self.mounted: dict[str, kubecontainer.VolumeMap] = {}
         self.possibly_mounted: set[str] = set()
+        self.reconstructed = True
         self.err: Exception | None = None
         self.waits: list[tuple[str, str]] = []
         self.volumes_in_use: list[str] = []
@@ -106,6 +107,9 @@ class FakeVolumeManager:
 
     def reconciler_states_have_been_synced(self) -> bool:
         return True
+
+    def volumes_have_been_reconstructed(self) -> bool:
+        return self.reconstructed
 
     def volume_is_attached(self, volume_name: str) -> bool:
         return volume_name in self.attached
@@ -308,7 +312,7 @@ class FakeVolume:
     def get_staging_path(self) -> str:
         return ""
 
-    def set_up_device(self) -> str:
+    def set_up_device(self, reconstructed_volume: bool = False) -> str:
         self._plugin.called("set_up_device", self._name)
         return ""
 

@@ -223,6 +223,10 @@ class VolumeManager:
         """Whether it is known what volumes the node has: before, node status must not say which are in use."""
         return self._reconciler.states_has_been_synced()
 
+    def volumes_have_been_reconstructed(self) -> bool:
+        """Whether it is known what volumes pods have of a kubelet before this one."""
+        return self._reconciler.has_reconstructed()
+
     def volume_is_attached(self, volume_name: str) -> bool:
         """Whether the node has the volume."""
         return self._actual_state_of_world.volume_exists(volume_name)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import enum
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pkg import klog
@@ -252,19 +252,29 @@ class ActualStateOfWorld:
             volume.device_mount_path = device_mount_path
             return True
 
-    def rename_reconstructed_volume(self, volume_name: str, new_name: str, attachable: bool) -> None:
-        """The volume that was found on disk is the one with the new name, of which what is known already stays."""
+    def rename_reconstructed_volume(
+        self, volume_name: str, new_name: str, attachable: bool, pods_of_old_name: Collection[str]
+    ) -> None:
+        """The volume that was found on disk is the one with the new name, of which what is known already stays.
+
+        For the pods of the old name there is one with that, too.
+        """
+        attachability = VolumeAttachability.TRUE if attachable else VolumeAttachability.FALSE
         with self._lock:
             found = self._attached_volumes.pop(volume_name, None)
-            pods = self._found_during_reconstruction.pop(volume_name, set())
+            reconstructed = self._found_during_reconstruction.pop(volume_name, set())
             if found is None:
                 return
-            found.volume_name = new_name
-            found.plugin_is_attachable = VolumeAttachability.TRUE if attachable else VolumeAttachability.FALSE
-            known = self._attached_volumes.setdefault(new_name, found)
-            pods -= known.mounted_pods.keys() if known is not found else set()
-            self._found_during_reconstruction.setdefault(new_name, set()).update(pods)
-            known.mounted_pods = found.mounted_pods | known.mounted_pods
+            kept = {name: pod for name, pod in found.mounted_pods.items() if name in pods_of_old_name}
+            if kept:
+                self._attached_volumes[volume_name] = replace(found, mounted_pods=kept)
+                self._found_during_reconstruction[volume_name] = reconstructed & kept.keys()
+            pods = {name: pod for name, pod in found.mounted_pods.items() if name not in kept}
+            renamed = replace(found, volume_name=new_name, plugin_is_attachable=attachability, mounted_pods={})
+            known = self._attached_volumes.setdefault(new_name, renamed)
+            of_new_name = self._found_during_reconstruction.setdefault(new_name, set())
+            of_new_name.update(reconstructed & pods.keys() - known.mounted_pods.keys())
+            known.mounted_pods = pods | known.mounted_pods
             if known.device_mount_state is DeviceMountState.DEVICE_NOT_MOUNTED:
                 known.device_mount_state, known.device_mount_path = found.device_mount_state, found.device_mount_path
 
@@ -499,10 +509,15 @@ class ActualStateOfWorld:
         """Whether the pod surely has a volume."""
         return bool(self.get_mounted_volumes_for_pod(pod_name))
 
-    def volume_exists_with_spec_name(self, pod_name: str, volume_spec_name: str) -> bool:
-        """Whether the pod has, or may have, a volume whose directory has this name."""
+    def volume_exists_with_spec_name(self, pod_name: str, plugin_name: str, volume_spec_name: str) -> bool:
+        """Whether the pod has, or may have, a volume of the plugin whose directory has this name.
+
+        DIVERGES: Go does not ask for the plugin. What a pod calls one volume may be the name of the persistent volume
+        that is another one, which after a restart is then taken for known, and never unmounted.
+        """
         with self._lock:
-            pods = (volume.mounted_pods.get(pod_name) for volume in self._attached_volumes.values())
+            volumes = [volume for volume in self._attached_volumes.values() if volume.plugin_name == plugin_name]
+            pods = (volume.mounted_pods.get(pod_name) for volume in volumes)
             return any(pod is not None and pod.volume_spec.name() == volume_spec_name for pod in pods)
 
     def volume_exists(self, volume_name: str) -> bool:

@@ -14,7 +14,12 @@ from kubelet.volumemanager.cache import (
     SELinuxMountMismatchError,
     VolumeNotAttachedError,
 )
-from kubelet.volumemanager.testing import FakeAttachableVolumePlugin, FakeVolume, new_persistent_volume_spec
+from kubelet.volumemanager.testing import (
+    FAKE_PLUGIN_NAME,
+    FakeAttachableVolumePlugin,
+    FakeVolume,
+    new_persistent_volume_spec,
+)
 from pkg.apimachinery.api.resource import Quantity, parse_quantity
 from pkg.volume import VolumePluginMgr
 from pkg.volume.testing import FakeVolumeHost
@@ -92,12 +97,14 @@ def test_pods_get_a_volume_and_lose_it(world: World) -> None:
     assert world.asked("a") == world.asked("b") == (True, "/dev/a", None)
     assert world.asked("c") == (False, "/dev/a", None)
     assert world.state.get_unmounted_volumes() == []
-    assert world.state.is_volume_mounted_elsewhere(NAME, "a") and world.state.volume_exists_with_spec_name("a", "pv")
+    assert world.state.is_volume_mounted_elsewhere(NAME, "a")
+    assert world.state.volume_exists_with_spec_name("a", FAKE_PLUGIN_NAME, "pv")
+    assert not world.state.volume_exists_with_spec_name("a", "test.io/other", "pv")
     with pytest.raises(ValueError, match="it still has 2 mountedPods"):
         world.state.delete_volume(NAME)
     world.state.mark_volume_as_unmounted("a", NAME)
     assert not world.state.is_volume_mounted_elsewhere(NAME, "b")
-    assert not world.state.volume_exists_with_spec_name("a", "pv")
+    assert not world.state.volume_exists_with_spec_name("a", FAKE_PLUGIN_NAME, "pv")
     world.state.mark_volume_as_detached(NAME, "node")
     assert world.state.volume_exists(NAME), "a pod has it"
     world.state.mark_volume_as_unmounted("b", NAME)

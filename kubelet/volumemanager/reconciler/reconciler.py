@@ -69,6 +69,8 @@ class Reconciler(ReconstructMethods):
             self.unmount_volumes()
         self.mount_or_attach_volumes()
         if ready_to_unmount:
-            self.unmount_detach_devices()
+            # Before devices: one is not unmounted while an unknown pod may have it. DIVERGES: Go has it the other way
+            # round.
             self._clean_orphan_volumes()
+            self.unmount_detach_devices()
         self._update_last_sync_time()

@@ -91,12 +91,18 @@ class ReconcilerCommon:
         self._pod_may_run_unwanted = pod_may_run_unwanted
         self._on_reconciled = on_reconciled or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
-        # Whether the last look at what is on disk missed nothing.
-        self._all_could_be_read = False
+        # Whether what is on disk was looked at; a flag, that any thread may read.
+        self._has_reconstructed = False
+        # Whether the last look at what is on disk missed nothing, and whether there was no descriptor or memory for it.
+        self._all_could_be_read = self._met_accident = False
         # Found on disk, and nobody could tell what they are: unmounted once they are known to be unwanted.
         self._volumes_failed_reconstruction: list[PodVolume] = []
         # Those of them whose unmount has begun.
         self._volumes_being_cleaned_up: set[PodVolume] = set()
+        # Those whose unmount could not even begin, while they are there.
+        self._volumes_given_up: set[PodVolume] = set()
+        # Names of volumes that were found staged, and in no pod's directory.
+        self._found_without_pods: set[str] = set()
         self._lock = threading.Lock()  # guards the two below
         # Found on disk: the node's status is yet to tell where their devices are.
         self._volumes_need_update_from_node_status: list[str] = []
@@ -171,7 +177,8 @@ class ReconcilerCommon:
                 self._wait_for_volume_attach(volume)
             case cache.RemountRequiredError():
                 self._mount_attached_volumes(volume, is_remount=True)
-            case cache.FsResizeRequiredError(current_size=current_size):
+            case cache.FsResizeRequiredError(current_size=current_size) if not volume.volume_spec.read_only:
+                # DIVERGES: Go tries it with one that is mounted read-only too, again and again, and each time in vain.
                 self._expand_volume(volume, current_size)
             case _ if not mounted and self._pod_has_begun(volume.pod_name):
                 self._mount_attached_volumes(volume, is_remount=False)
@@ -218,6 +225,8 @@ class ReconcilerCommon:
             name = unmounted.volume_name
             if self._desired_state_of_world.volume_exists(name, unmounted.selinux_mount_context):
                 continue
+            if self._may_have_unknown_pods(unmounted):
+                continue
             if self._operation_executor.is_operation_pending(name, EMPTY_UNIQUE_POD_NAME, EMPTY_NODE_NAME):
                 continue
             # Looked at again, for a mount may have ended just before. None can begin: only this thread begins them.
@@ -225,6 +234,21 @@ class ReconcilerCommon:
             if attached is not None:
                 with self._contained("UnmountDevice", name):
                     self._unmount_or_detach_device(attached)
+
+    def _may_have_unknown_pods(self, volume: cache.AttachedVolume) -> bool:
+        """Whether a pod may have the volume whose directory cannot be read, or does not tell what it is of.
+
+        DIVERGES: Go only looks what is mounted. A driver may be asked to unstage a volume only when no pod has it, and
+        not every one shows by its mounts who does.
+        """
+        spec_name = volume.volume_spec.name()
+        # A staged volume's data may give the volume another name than its pods' directories do.
+        is_without_pods = volume.volume_name in self._found_without_pods
+        for untold in (*self._volumes_failed_reconstruction, *self._volumes_given_up):
+            if untold.plugin_name == volume.plugin_name and (is_without_pods or untold.volume_spec_name == spec_name):
+                return True
+        is_uncertain = volume.device_mount_state is operationexecutor.DeviceMountState.DEVICE_MOUNT_UNCERTAIN
+        return is_uncertain and is_without_pods and not self._all_could_be_read
 
     def _unmount_or_detach_device(self, attached: cache.AttachedVolume) -> None:
         if attached.device_may_be_mounted():

@@ -19,8 +19,10 @@ from kubelet.volumemanager.reconciler import Reconciler, reconciler, reconciler_
 from kubelet.volumemanager.reconciler.reconstruct_common import PodVolume, get_volumes_from_pod_dir
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery.api.resource import parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.apimachinery.util.runtime.testing import raising
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.metrics import testing as metricstesting
@@ -111,6 +113,7 @@ class World:
             plugins,
             str(root / "pods"),
         )
+        self.reconciler.reconstruct_volumes()
 
     def want(self, uid: str = "u", spec: Spec | None = None, pod: v1.Pod | None = None) -> str:
         spec = spec or claimed("pv")
@@ -286,6 +289,64 @@ def test_failed_operation_is_not_begun_again_too_early(world: World) -> None:
     assert retry is not None and 0 < retry <= 0.5
 
 
+def enlarge(world: World, claim: v1.PersistentVolumeClaim) -> None:
+    """Let the persistent volume have grown since it was mounted, and its claim be this one."""
+    world.want()
+    world.report()
+    world.rounds(2)
+    world.client.add(claim)
+    world.desired.update_persistent_volume_size(PV, parse_quantity("10G"))
+
+
+def claim_for_more(allocated: str, status: str = "", capacity: str = "5G") -> v1.PersistentVolumeClaim:
+    claim = testing.new_claim("claim", "pv", size=capacity)
+    claim.status.allocated_resources[v1.RESOURCE_STORAGE] = parse_quantity(allocated)
+    if status:
+        claim.status.allocated_resource_statuses[v1.RESOURCE_STORAGE] = status
+    return claim
+
+
+def test_infeasible_expansion_is_not_looked_into_all_the_time(world: World) -> None:
+    enlarge(world, claim_for_more("10G", v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_INFEASIBLE))
+    asked = len(world.client.actions("get", "persistentvolumeclaims"))
+    world.rounds(1)
+    world.rounds()
+    assert len(world.client.actions("get", "persistentvolumeclaims")) == asked + 1
+    retry = world.executor.next_retry()
+    assert retry is not None and "node_expand" not in world.names()
+    # The claim's owner wants less.
+    world.client.add(claim_for_more("8G", v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_PENDING))
+    world.executor.forget_failures(PV)
+    world.rounds(1)
+    assert str(world.plugin.resized[0].new_size) == "8G"
+
+
+def test_volume_that_was_rounded_up_is_not_looked_into_all_the_time(world: World) -> None:
+    enlarge(world, claim_for_more("9500M", v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_PENDING))
+    world.rounds(1)
+    assert str(world.plugin.resized[0].new_size) == "9500M"
+    assert world.actual.get_claim_size(PV) == parse_quantity("9500M") and world.executor.next_retry() is not None
+    # The claim's owner wants as much as the persistent volume says.
+    world.client.add(claim_for_more("10G", v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_PENDING))
+    world.executor.forget_failures(PV)
+    world.rounds(1)
+    assert world.actual.get_claim_size(PV) == parse_quantity("10G") and world.executor.next_retry() is None
+
+
+def test_volume_that_is_mounted_read_only_is_not_expanded(world: World) -> None:
+    spec = claimed("pv")
+    world.want(spec=Spec(persistent_volume=spec.persistent_volume, read_only=True))
+    world.report()
+    world.rounds(2)
+    world.desired.update_persistent_volume_size(PV, parse_quantity("10G"))
+    world.rounds()
+    assert world.names() == ["wait_for_attach", "mount_device", "set_up"]
+    # Another pod may write to it.
+    world.want("w")
+    world.rounds(2)
+    assert str(world.plugin.resized[0].new_size) == "10G"
+
+
 # ---- Reconstruction ----
 
 
@@ -309,8 +370,8 @@ def test_directories_of_pods_are_read_by_name_alone(world: World, monkeypatch: p
     with monkeypatch.context() as patch:
         for name in ("stat", "lstat", "statvfs"):
             patch.setattr(os, name, stat)
-        volumes, could_be_read = get_volumes_from_pod_dir(str(pods))
-    assert could_be_read and volumes == [
+        volumes, errors = get_volumes_from_pod_dir(str(pods))
+    assert not errors and volumes == [
         PodVolume("b", "pv", str(paths[1]), testing.FAKE_PLUGIN_NAME, v1.PERSISTENT_VOLUME_BLOCK),
         PodVolume("u", "pv", str(paths[0]), testing.FAKE_PLUGIN_NAME, v1.PERSISTENT_VOLUME_FILESYSTEM),
     ]
@@ -318,16 +379,131 @@ def test_directories_of_pods_are_read_by_name_alone(world: World, monkeypatch: p
         get_volumes_from_pod_dir(str(world.root / "nothing"))
 
 
-def unreadable(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
+def unreadable(monkeypatch: pytest.MonkeyPatch, *paths: Path, code: int = errno.EIO) -> None:
     """Let the disk have a fault where these directories are."""
 
     def listdir(path: str) -> list[str]:
         if Path(path) in paths:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            raise OSError(code, os.strerror(code), path)
         return original(path)
 
     original = os.listdir
     monkeypatch.setattr(os, "listdir", listdir)
+
+
+def test_it_is_told_when_what_is_on_disk_was_looked_at(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.reconciler._has_reconstructed = False
+    with monkeypatch.context() as patch:
+        patch.setattr(world.reconciler, "_update_states", raising(RuntimeError("bad")))
+        assert not world.reconciler._try_to_reconstruct(world.ctx) and not world.reconciler.has_reconstructed()
+    assert world.reconciler._try_to_reconstruct(world.ctx) and world.reconciler.has_reconstructed()
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
+@pytest.mark.parametrize("what", ["all pods", "a pod", "staged volumes"])
+def test_nobody_relies_on_a_look_that_there_was_no_descriptor_for(
+    world: World, monkeypatch: pytest.MonkeyPatch, what: str, code: int
+) -> None:
+    """What stays unreadable must not keep pods from ending, or node status from naming new volumes."""
+    left_behind(world, kind="volumeDevices")
+    world.reconciler._has_reconstructed = False
+    error = raising(OSError(code, os.strerror(code)))
+    with monkeypatch.context() as patch:
+        match what:
+            case "all pods":
+                patch.setattr(os, "scandir", error)
+            case "a pod":
+                unreadable(patch, world.root / "pods/u/volumeDevices", code=code)
+            case _:
+                patch.setattr(world.plugin, "list_published_devices", list, raising=False)
+                patch.setattr(world.plugin, "list_staged_volumes", error, raising=False)
+        assert not world.reconciler.reconstruct_volumes()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.reconciler._update_last_sync_time()
+    known = code == errno.EIO
+    assert (world.reconciler.has_reconstructed(), world.reconciler.states_has_been_synced()) == (known, known)
+    assert world.reconciler._ready_to_unmount() == known
+    assert world.reconciler.reconstruct_volumes() and world.reconciler.has_reconstructed()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.reconciler._update_last_sync_time()
+    assert world.reconciler.states_has_been_synced() and world.actual.is_volume_reconstructed(PV, "u")
+
+
+def test_staged_volume_is_left_while_it_is_not_known_which_pods_have_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that nobody wants any more, and whose containers still run."""
+    left_behind(world)
+    monkeypatch.setattr(world.reconciler, "_pod_may_run_unwanted", lambda pod_name: True)
+    staged = [testing.new_persistent_volume_spec("pv")]
+    monkeypatch.setattr(world.plugin, "list_staged_volumes", lambda: staged, raising=False)
+    monkeypatch.setattr(world.plugin, "list_published_devices", list, raising=False)
+    world.reconciler._has_reconstructed = False
+    with monkeypatch.context() as patch:
+        unreadable(patch, world.root / "pods/u/volumes", code=errno.EMFILE)
+        assert not world.reconciler.reconstruct_volumes()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.rounds()
+    assert world.reconciler.reconstruct_volumes() and world.actual.is_volume_reconstructed(PV, "u")
+    world.rounds()
+    assert world.plugin.calls == []
+
+
+@pytest.mark.parametrize("why", ["it does not tell", "it cannot be read"])
+def test_staged_volume_is_freed_after_the_pod_whose_directory_is_of_no_use(
+    world: World, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    left_behind(world)
+    staged = [testing.new_persistent_volume_spec("pv")]
+    monkeypatch.setattr(world.plugin, "list_staged_volumes", lambda: staged, raising=False)
+    monkeypatch.setattr(world.plugin, "list_published_devices", list, raising=False)
+    monkeypatch.setattr(world.reconciler, "_pod_may_run_unwanted", lambda pod_name: True)
+    with monkeypatch.context() as patch:
+        if why == "it cannot be read":
+            unreadable(patch, world.root / "pods/u/volumes")
+        else:
+            world.plugin.reconstructible = False
+        world.reconciler.reconstruct_volumes()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.rounds()
+    assert world.plugin.calls == []
+    monkeypatch.setattr(world.reconciler, "_pod_may_run_unwanted", lambda pod_name: False)
+    assert world.reconciler.reconstruct_volumes()
+    world.rounds(2)
+    assert world.names() == ["tear_down", "unmount_device"]
+
+
+def test_staged_volume_of_another_name_is_left_while_a_pods_directory_tells_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = left_behind(world)
+    staged = [testing.new_persistent_volume_spec("handle")]
+    monkeypatch.setattr(world.plugin, "list_staged_volumes", lambda: staged, raising=False)
+    monkeypatch.setattr(world.plugin, "list_published_devices", list, raising=False)
+    world.plugin.reconstructible = False
+    world.reconciler.reconstruct_volumes()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.executor, "unmount_volume", raising(ValueError("no volume data")))
+        world.rounds()
+    # It is given up, and may be mounted.
+    world.rounds()
+    assert world.plugin.calls == []
+    os.rename(path, world.root / "gone")
+    world.rounds(1)
+    assert world.names() == ["unmount_device"]
+
+
+def test_staged_volume_is_told_of_when_there_are_descriptors_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = [testing.new_persistent_volume_spec("pv")]
+    monkeypatch.setattr(world.plugin, "list_staged_volumes", lambda: staged, raising=False)
+    monkeypatch.setattr(world.plugin, "list_published_devices", list, raising=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.plugin, "new_device_mounter", raising(OSError(errno.EMFILE, "none")))
+        assert not world.reconciler.reconstruct_volumes()
+    assert world.reconciler.reconstruct_volumes() and world.actual.volume_exists(PV)
 
 
 def test_directory_that_could_not_be_read_is_read_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,6 +591,26 @@ def test_volume_whose_directory_tells_another_name_is_left_to_its_pod(
     assert world.names()[-2:] == ["tear_down", "unmount_device"] and world.actual.get_attached_volumes() == []
 
 
+def test_volume_that_two_pods_want_by_two_names_is_left_to_both(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = claimed("pv")
+    assert spec.persistent_volume is not None and spec.persistent_volume.spec.photon_persistent_disk is not None
+    spec.persistent_volume.spec.photon_persistent_disk.pd_id = "pv:3260"
+    monkeypatch.setattr(world.plugin, "construct_volume_spec", lambda name, path: ReconstructedVolume(spec))
+    left_behind(world)
+    left_behind(world, "other")
+    world.reconciler.reconstruct_volumes()
+    names = {world.want("u"), world.want("other", spec)}
+    world.report()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.rounds(2)
+    world.rounds()
+    assert "tear_down" not in world.names() and len(names) == 2
+    assert all(world.actual.pod_has_mounted_volumes(name) for name in ("u", "other"))
+    assert {volume.volume_name for volume in world.actual.get_attached_volumes()} == names
+
+
 def test_reconstructed_block_volume_is_unmapped(world: World) -> None:
     left_behind(world, kind="volumeDevices")
     world.reconciler.reconstruct_volumes()
@@ -433,6 +629,29 @@ def test_staged_volume_that_no_directory_tells_of_is_unstaged(world: World, monk
     world.reconciler.update_reconstructed_from_node_status(world.ctx)
     world.rounds(1)
     assert world.names() == ["unmount_device"]
+
+
+def test_staged_volume_that_is_wanted_by_another_name_is_unstaged_when_it_is_unwanted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember(world, monkeypatch, staged=[claimed("pv"), claimed("of-nobody")])
+    monkeypatch.setattr(
+        world.plugin,
+        "is_staged_by_another_name",
+        lambda spec, staged: (spec.name(), staged.name()) == ("other", "pv"),
+        raising=False,
+    )
+    world.reconciler.reconstruct_volumes()
+    name = world.want(spec=claimed("other"))
+    world.report()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.rounds(2)
+    assert [call[1] for call in world.plugin.calls if call[0] == "unmount_device"] == ["of-nobody"]
+    assert [volume.volume_name for volume in world.actual.get_attached_volumes()] == [name]
+    world.desired.delete_pod_from_volume("u", name)
+    world.plugin.calls.clear()
+    world.rounds(2)
+    assert world.names() == ["tear_down", "unmount_device"]
 
 
 def test_published_device_that_no_link_tells_of_is_unmapped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -537,10 +756,61 @@ def test_volume_that_cannot_be_reconstructed_is_unmounted_again_after_a_failure(
     world.rounds(1)
     world.rounds()
     assert world.names() == ["tear_down"] and path.exists(), "not at once"
-    world.executor.forget_failures("pv")
+    world.executor.forget_failures(str(path))
     world.rounds(1)
     world.rounds()
     assert world.names() == ["tear_down"] * 2 and not path.exists()
+
+
+def test_unknown_volumes_of_one_name_are_all_unmounted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.plugin.reconstructible = False
+    monkeypatch.setattr(world.plugin, "construct_block_volume_spec", raising(ValueError("cannot be told")))
+    world.plugin.errors["tear_down"] = [OSError("busy")]
+    path = left_behind(world)
+    left_behind(world, kind="volumeDevices")
+    world.reconciler.reconstruct_volumes()
+    world.rounds(2)
+    world.executor.forget_failures(str(path))
+    world.rounds(1)
+    world.rounds()
+    assert world.names() == ["tear_down"] * 3
+
+
+def test_unknown_volume_is_not_taken_for_another_one_that_has_its_name(world: World) -> None:
+    """As what the pod calls one volume may be what the persistent volume of another is called."""
+    world.plugin.reconstructible = False
+    path = left_behind(world)
+    spec = testing.new_persistent_volume_spec("pv")
+    world.actual.mark_volume_as_attached(PV, spec, "node", DEVICE)
+    world.actual._attached_volumes[PV].plugin_name = "test.io/other"
+    world.actual.mark_volume_mount_as_uncertain(MarkVolumeOpts("u", "u", PV, spec))
+    world.reconciler.reconstruct_volumes()
+    world.reconciler._clean_orphan_volumes()
+    assert world.ended.recv(30)[1] and not path.exists()
+
+
+@pytest.mark.parametrize("method", ["construct_volume_spec", "new_unmounter"])
+def test_volume_that_there_is_no_descriptor_for_is_not_given_up(
+    world: World, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def fail(*args: object) -> None:
+        try:
+            raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
+        except OSError as err:
+            raise OSError("cannot read the volume's data") from err
+
+    path = left_behind(world)
+    world.plugin.reconstructible = method == "construct_volume_spec"
+    with monkeypatch.context() as patch:
+        patch.setattr(world.plugin, method, fail)
+        assert world.reconciler.reconstruct_volumes() == (method == "new_unmounter")
+        world.rounds()
+        world.rounds()
+    assert world.plugin.calls == []
+    world.reconciler.reconstruct_volumes()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.rounds(2 if world.plugin.reconstructible else 1)
+    assert "tear_down" in world.names() and not path.exists()
 
 
 def test_volume_that_cannot_be_reconstructed_is_unmounted_although_its_failure_was_forgotten(world: World) -> None:
@@ -678,12 +948,12 @@ def test_volume_whose_plugin_fails_keeps_no_other_from_being_found(
 
 def test_left_volume_is_unmounted_once_there_is_a_thread_for_it(world: World) -> None:
     world.plugin.reconstructible = False
-    left_behind(world)
+    path = left_behind(world)
     world.reconciler.reconstruct_volumes()
     with out_of_threads("volume-volume_unmount") as refused:
         world.reconciler.reconcile()
     assert refused and world.plugin.calls == []
-    world.executor.forget_failures("pv")
+    world.executor.forget_failures(str(path))
     world.reconciler.reconcile()
     assert world.ended.recv(30)[1]
     assert world.plugin.calls == [("tear_down", "pv", "u")]

@@ -13,12 +13,21 @@ from kubelet.volumemanager.reconciler.reconstruct_common import (
     ReconstructCommonMethods,
     get_device_mount_path,
     get_volumes_from_pod_dir,
+    is_there,
 )
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.util.runtime.runtime import contain
-from pkg.volume.util.nestedpendingoperations import EMPTY_NODE_NAME
-from pkg.volume.util.operationexecutor import DeviceMountState, MarkVolumeOpts, MountedVolume, VolumeMountState
+from pkg.util import procfs
+from pkg.volume.util.nestedpendingoperations import EMPTY_NODE_NAME, EMPTY_UNIQUE_POD_NAME
+from pkg.volume.util.operationexecutor import (
+    AttachedVolume,
+    DeviceMountState,
+    MarkVolumeOpts,
+    MountedVolume,
+    VolumeMountState,
+    VolumeToMount,
+)
 
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
@@ -32,8 +41,11 @@ class ReconstructMethods(ReconstructCommonMethods):
     """What happens to volumes that a kubelet before this one left."""
 
     def _ready_to_unmount(self) -> bool:
-        """Whether all that is wanted is known, and where the devices are of all that is there."""
-        return self._devices_are_known() and self._populator_has_added_pods()
+        """Whether all that is wanted is known, and all that is there, with its devices.
+
+        A staged volume has the pods that were found with it: without them it would be unstaged under their containers.
+        """
+        return self._has_reconstructed and self._devices_are_known() and self._populator_has_added_pods()
 
     def _devices_are_known(self) -> bool:
         with self._lock:
@@ -46,13 +58,13 @@ class ReconstructMethods(ReconstructCommonMethods):
         stays as it is. Whether everything could be read; if not, call it again later.
         DIVERGES: Go tries once. What it cannot read then stays mounted, and is never unmounted.
         """
-        self._all_could_be_read = True
+        self._all_could_be_read, self._met_accident = True, False
         pod_volumes = self._get_volumes_from_pod_dir()
         pod_volumes += self._get_published_devices(pod_volumes)
         reconstructed_volumes: dict[str, GlobalVolumeInfo] = {}
         for volume in pod_volumes:
             ref = {"podName": volume.pod_name, "volumeSpecName": volume.volume_spec_name}
-            if self._actual_state_of_world.volume_exists_with_spec_name(volume.pod_name, volume.volume_spec_name):
+            if self._is_known(volume):
                 klog.v(4).info_s("Volume exists in actual state, skip cleaning up mounts", **ref)
                 continue
             if volume in self._volumes_failed_reconstruction:
@@ -62,7 +74,10 @@ class ReconstructMethods(ReconstructCommonMethods):
             except Exception as err:
                 # Whatever it is: others must be found all the same.
                 klog.info_s("Could not construct volume information", **ref, err=err)
-                self._volumes_failed_reconstruction.append(volume)
+                if procfs.is_accident(err):
+                    self._note_unread(err)
+                else:
+                    self._volumes_failed_reconstruction.append(volume)
                 continue
             klog.v(4).info_s("Adding reconstructed volume to actual state and node status", **ref)
             info = reconstructed_volumes.setdefault(
@@ -72,23 +87,42 @@ class ReconstructMethods(ReconstructCommonMethods):
         for info in self._get_staged_volumes():
             reconstructed_volumes.setdefault(info.volume_name, info)
         known = {volume.volume_name for volume in self._actual_state_of_world.get_attached_volumes()}
+        self._found_without_pods = {
+            name
+            for name, info in reconstructed_volumes.items()
+            if not info.pod_volumes and (name not in known or name in self._found_without_pods)
+        }
         self._update_states(reconstructed_volumes, known)
         with self._lock:
             # Others are not attached, and have no device.
             self._volumes_need_update_from_node_status += [
                 name for name, info in reconstructed_volumes.items() if info.has_device() and name not in known
             ]
+        self._has_reconstructed = self._has_reconstructed or not self._met_accident
         klog.v(2).info_s("Volume reconstruction finished", allCouldBeRead=self._all_could_be_read)
         return self._all_could_be_read
 
+    def has_reconstructed(self) -> bool:
+        """Whether the actual state has what was on disk when the kubelet was started.
+
+        What cannot be read is missing, unless it was for want of a descriptor or memory: that is over soon.
+        """
+        return self._has_reconstructed
+
     def _get_volumes_from_pod_dir(self) -> list[PodVolume]:
         try:
-            volumes, all_could_be_read = get_volumes_from_pod_dir(self._kubelet_pods_dir)
+            volumes, errors = get_volumes_from_pod_dir(self._kubelet_pods_dir)
         except OSError as err:
             klog.error_s(err, "Cannot get volumes from disk, skip sync states for volume reconstruction")
-            volumes, all_could_be_read = [], False
-        self._all_could_be_read &= all_could_be_read
+            volumes, errors = [], [err]
+        for error in errors:
+            self._note_unread(error)
         return volumes
+
+    def _is_known(self, volume: PodVolume) -> bool:
+        return self._actual_state_of_world.volume_exists_with_spec_name(
+            volume.pod_name, volume.plugin_name, volume.volume_spec_name
+        )
 
     def _update_states(self, reconstructed_volumes: dict[str, GlobalVolumeInfo], known: set[str]) -> None:
         for info in reconstructed_volumes.values():
@@ -157,17 +191,50 @@ class ReconstructMethods(ReconstructCommonMethods):
             if self._actual_state_of_world.is_volume_reconstructed(found.volume_name, found.pod_name):
                 with self._contained("renaming", found.volume_name):
                     self._rename_reconstructed_volume(found)
+        unwanted = [
+            staged
+            for staged in self._actual_state_of_world.get_unmounted_volumes()
+            if self._actual_state_of_world.is_volume_device_reconstructed(staged.volume_name)
+            and not self._desired_state_of_world.volume_exists(staged.volume_name, staged.selinux_mount_context)
+        ]
+        wanted = self._desired_state_of_world.get_volumes_to_mount() if unwanted else []
+        for staged in unwanted:
+            with self._contained("renaming", staged.volume_name):
+                self._rename_staged_volume(staged, wanted)
 
     def _rename_reconstructed_volume(self, found: MountedVolume) -> None:
         desired = self._desired_state_of_world
         if desired.pod_exists_in_volume(found.pod_name, found.volume_name, found.selinux_mount_context):
             return
         name = desired.find_volume_with_spec_name(found.pod_name, found.plugin_name, found.inner_volume_spec_name)
-        if name is None or name == found.volume_name:
+        if name is not None and name != found.volume_name:
+            self._rename(found.volume_name, name)
+
+    def _rename_staged_volume(self, staged: AttachedVolume, wanted: list[VolumeToMount]) -> None:
+        """What no pod's directory tells of."""
+        name, prefix = staged.volume_name, f"{staged.plugin_name}/"
+        if self._operation_executor.is_operation_pending(name, EMPTY_UNIQUE_POD_NAME, EMPTY_NODE_NAME):
             return
-        klog.v(2).info_s("Reconstructed volume is wanted by another name", volumeName=found.volume_name, newName=name)
-        attachable = name in desired.get_attachable_volumes()
-        self._actual_state_of_world.rename_reconstructed_volume(found.volume_name, name, attachable)
+        for plugin in self._volume_plugin_mgr.find_remembering_plugins():
+            if plugin.get_plugin_name() != staged.plugin_name:
+                continue
+            for volume in wanted:
+                is_plugins = volume.volume_name.startswith(prefix) and volume.volume_name != name
+                if is_plugins and plugin.is_staged_by_another_name(volume.volume_spec, staged.volume_spec):
+                    self._rename(name, volume.volume_name)
+                    return
+
+    def _rename(self, name: str, new_name: str) -> None:
+        klog.v(2).info_s("Reconstructed volume is wanted by another name", volumeName=name, newName=new_name)
+        desired = self._desired_state_of_world
+        attachable = new_name in desired.get_attachable_volumes()
+        pods_of_old_name = {
+            found.pod_name
+            for found in self._actual_state_of_world.get_all_mounted_volumes()
+            if found.volume_name == name
+            and desired.pod_exists_in_volume(found.pod_name, name, found.selinux_mount_context)
+        }
+        self._actual_state_of_world.rename_reconstructed_volume(name, new_name, attachable, pods_of_old_name)
 
     def _clean_orphan_volumes(self) -> None:
         """Unmount what could not be told from its directory and no pod wants.
@@ -182,12 +249,13 @@ class ReconstructMethods(ReconstructCommonMethods):
             else:
                 self._volumes_being_cleaned_up.discard(volume)
         self._volumes_failed_reconstruction = left
+        self._volumes_given_up = {volume for volume in self._volumes_given_up if is_there(volume)}
 
     def _clean_orphan_volume(self, volume: PodVolume) -> bool:
         """Whether the volume is to be looked at in the next round, too."""
         ref = {"podName": volume.pod_name, "volumeSpecName": volume.volume_spec_name}
-        if self._actual_state_of_world.volume_exists_with_spec_name(volume.pod_name, volume.volume_spec_name):
-            # Since it was set up for its pod it is known.
+        if self._is_known(volume):
+            # It was set up for its pod since, and is known.
             return False
         if self._desired_state_of_world.volume_exists_with_spec_name(volume.pod_name, volume.volume_spec_name):
             klog.v(4).info_s("Volume exists in desired state, skip cleaning up mounts", **ref)
@@ -197,14 +265,13 @@ class ReconstructMethods(ReconstructCommonMethods):
         if self._pod_may_run_unwanted(volume.pod_name):
             self._volumes_being_cleaned_up.discard(volume)
             return True
-        operation = volume.volume_spec_name, volume.pod_name, EMPTY_NODE_NAME
+        operation = volume.volume_path, volume.pod_name, EMPTY_NODE_NAME
         if self._operation_executor.is_operation_pending(*operation):
             return True
         begun = volume in self._volumes_being_cleaned_up
         if begun and not self._operation_executor.has_operation_failed(*operation):
             klog.v(2).info_s("Orphan volume cleanup finished", **ref)
             return False
-        self._volumes_being_cleaned_up.add(volume)
         return self._cleanup_mounts(volume)
 
     def update_reconstructed_from_node_status(self, ctx: golang.Context) -> None:

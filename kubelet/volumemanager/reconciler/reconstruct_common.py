@@ -15,7 +15,7 @@ from kubelet.volumemanager.reconciler.reconciler_common import EXPECTED_ERRORS, 
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.util import procfs
 from pkg.volume import BlockVolumePlugin, DeviceMountableVolumePlugin, ReconstructedVolume, Spec, VolumePlugin
 from pkg.volume import util as volumeutil
 from pkg.volume.plugins import RememberingVolumePlugin
@@ -86,9 +86,13 @@ class ReconstructCommonMethods(ReconcilerCommon):
     """The steps of reconstruction."""
 
     def _update_last_sync_time(self) -> None:
-        """Note that all is known of what there is, if it is."""
+        """Note that all is known of what there is, if it is.
+
+        DIVERGES: in Go it is also if there was no descriptor to read it. Node status then says of volumes that are
+        mounted that they are not in use, and they are detached.
+        """
         with self._lock:
-            if not self._volumes_need_update_from_node_status:
+            if self._has_reconstructed and not self._volumes_need_update_from_node_status:
                 self._states_have_been_synced = True
 
     def states_has_been_synced(self) -> bool:
@@ -96,12 +100,16 @@ class ReconstructCommonMethods(ReconcilerCommon):
         with self._lock:
             return self._states_have_been_synced
 
+    def _note_unread(self, err: Exception) -> None:
+        self._all_could_be_read = False
+        self._met_accident = self._met_accident or procfs.is_accident(err)
+
     def _cleanup_mounts(self, volume: PodVolume) -> bool:
         """Start to unmount the volume. Whether it may be tried again if it has not succeeded."""
         mounted = MountedVolume(
             pod_name=volume.pod_name,
-            # Any name does, as none is known.
-            volume_name=volume.volume_spec_name,
+            # Any name does that no other volume has, as none is known.
+            volume_name=volume.volume_path,
             inner_volume_spec_name=volume.volume_spec_name,
             plugin_name=volume.plugin_name,
             pod_uid=volume.pod_name,
@@ -111,16 +119,18 @@ class ReconstructCommonMethods(ReconcilerCommon):
             self._operation_executor.unmount_volume(mounted, self._actual_state_of_world, self._kubelet_pods_dir)
         except EXPECTED_ERRORS:
             return True  # it has failed lately
-        except golang.ThreadError as err:
-            klog.error_s(err, "Cleaning up mounts is tried again in the next round", podName=volume.pod_name)
-            return True
         except Exception as err:
+            if isinstance(err, golang.ThreadError) or procfs.is_accident(err):
+                klog.error_s(err, "Cleaning up mounts is tried again in the next round", podName=volume.pod_name)
+                return True
             # Its directory is left for the clean-up of orphaned pods, which says what stands in its way.
             metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_TOTAL.inc()
             metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_ERRORS_TOTAL.inc()
             message = "volumeHandler.UnmountVolumeHandler for UnmountVolume failed"
             klog.error_s(err, str(mounted.generate_error_detailed(message, err)))
+            self._volumes_given_up.add(volume)
             return False
+        self._volumes_being_cleaned_up.add(volume)
         metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_TOTAL.inc()
         klog.v(2).info_s(
             "Reconciler sync states: could not find volume information in desired state, clean up the mount points",
@@ -140,7 +150,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
             except Exception as err:
                 # Whatever the plugin raises, as in _get_staged_volumes.
                 klog.error_s(err, "Cannot get published devices from disk", pluginName=name)
-                self._all_could_be_read = False
+                self._note_unread(err)
                 continue
             for pod_name, spec_name in devices:
                 directory = kubeletconfig.DEFAULT_KUBELET_VOLUME_DEVICES_DIR_NAME
@@ -159,11 +169,16 @@ class ReconstructCommonMethods(ReconcilerCommon):
             except Exception as err:
                 # Whatever the plugin raises, what pods' directories tell of must be found all the same.
                 klog.error_s(err, "Cannot get staged volumes from disk", pluginName=name)
-                self._all_could_be_read = False
+                self._note_unread(err)
                 continue
             for spec in staged:
-                with contain("Cannot tell of staged volume", golang.background(), pluginName=name):
+                try:
                     volumes.append(self._staged_volume(plugin, spec))
+                except Exception as err:
+                    # As above; what can never be told must not keep staged volumes from being unstaged.
+                    klog.error_s(err, "Cannot tell of staged volume", pluginName=name)
+                    if procfs.is_accident(err):
+                        self._note_unread(err)
         return volumes
 
     def _staged_volume(self, plugin: RememberingVolumePlugin, spec: Spec) -> GlobalVolumeInfo:
@@ -254,13 +269,13 @@ def get_device_mount_path(info: GlobalVolumeInfo) -> str:
     raise ValueError("blockVolumeMapper or deviceMounter required")
 
 
-def get_volumes_from_pod_dir(pod_dir: str) -> tuple[list[PodVolume], bool]:
-    """What is found below the directory of all pods, by name alone: a mount may hang. And whether that is everything.
+def get_volumes_from_pod_dir(pod_dir: str) -> tuple[list[PodVolume], list[OSError]]:
+    """What is found below the directory of all pods, by name alone: a mount may hang. And why that is not everything.
 
     Raises OSError when the directory itself cannot be read.
     """
     volumes: list[PodVolume] = []
-    could_be_read = True
+    errors: list[OSError] = []
     with os.scandir(pod_dir) as entries:
         pod_names = sorted(entry.name for entry in entries if _may_be_directory(entry))
     for pod_name in pod_names:
@@ -274,8 +289,16 @@ def get_volumes_from_pod_dir(pod_dir: str) -> tuple[list[PodVolume], bool]:
                     volumes.append(volume)
             except OSError as err:
                 klog.error_s(err, "Could not read the volumes of a pod", podName=pod_name)
-                could_be_read = False
-    return volumes, could_be_read
+                errors.append(err)
+    return volumes, errors
+
+
+def is_there(volume: PodVolume) -> bool:
+    """Whether the pod still has a directory or link of the volume, by name alone; yes when in doubt."""
+    try:
+        return os.path.basename(volume.volume_path) in _list(os.path.dirname(volume.volume_path))
+    except OSError:
+        return True
 
 
 def _may_be_directory(entry: os.DirEntry[str]) -> bool:

@@ -106,3 +106,8 @@ def is_first_container(pod: v1.Pod, container: v1.Container) -> bool:
     """
     containers = pod.spec.init_containers or pod.spec.containers
     return bool(containers) and containers[0].name == container.name
+
+
+def is_last_container(pod: v1.Pod, container: v1.Container) -> bool:
+    """Whether it is the last one that managers are asked about at an admission."""
+    return bool(pod.spec.containers) and pod.spec.containers[-1].name == container.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import shutil
 import socket
@@ -16,7 +17,7 @@ import pytest
 from jeepney.io import blocking
 from jeepney.low_level import Parser
 
-from kubelet.cm import systemd
+from kubelet.cm import dbus, systemd
 from kubelet.cm.cgroup_manager import new_cgroup_manager
 from kubelet.cm.testing import FakeCgroupfs, FakeSystemd
 from kubelet.cm.types import CgroupName, ResourceConfig
@@ -40,6 +41,8 @@ class BusSystemd:
         self.hanging: dict[str, str] = {}
         # The D-Bus error that StopUnit is answered with, if any.
         self.stop_error = ""
+        # The name of the connection that has asked last.
+        self.client = ""
         self._jobs = 0
         self._connection = blocking.open_dbus_connection("SYSTEM")
         self._connection.send_and_get_reply(jeepney.message_bus.RequestName("org.freedesktop.systemd1"))
@@ -62,6 +65,7 @@ class BusSystemd:
 
     def _answer(self, message: jeepney.Message) -> None:
         body = message.body
+        self.client = message.header.fields[jeepney.HeaderFields.sender]
         match message.header.fields[jeepney.HeaderFields.member]:
             case "Get":
                 self._reply(message, "v", (("s", "v252.5-2"),))
@@ -215,6 +219,53 @@ def test_who_waits_for_a_job_hears_of_a_lost_connection(
     assert not starting.is_alive()
 
 
+def signal(*body: Any, signature: str | None = "uoss", **fields: Any) -> jeepney.Message:
+    """That a job has ended, or something that looks like it."""
+    message = jeepney.new_signal(MANAGER, "JobRemoved", signature, body)
+    message.header.fields |= {jeepney.HeaderFields[name]: value for name, value in fields.items()}
+    return message
+
+
+def test_nobody_but_systemd_is_believed(bus: BusSystemd, manager: systemd.DBusManager) -> None:
+    bus.hanging[UNIT] = ""
+    starting = golang.go(manager.start_slice, UNIT, [], name="starting")
+    while not bus.hanging[UNIT]:
+        manager.set_unit_properties(SLICE, [])
+    conn, job = manager._conn, bus.hanging[UNIT]
+    with blocking.open_dbus_connection("SYSTEM") as stranger:
+        for message in (
+            signal(1, job, UNIT, "failed"),
+            signal(1, job, UNIT, "failed", destination=bus.client),
+            signal("no", "job", signature="ss", destination=bus.client),
+            signal([1] * dbus.MAX_MESSAGE, signature="ai", destination=bus.client),
+            # As if they were answers to the next calls.
+            *(signal(destination=bus.client, signature=None, reply_serial=serial) for serial in range(1, 1000)),
+        ):
+            stranger.send(message)
+        # The bus has them all now.
+        stranger.send_and_get_reply(jeepney.message_bus.GetId())
+    manager.set_unit_properties(SLICE, [("MemoryMax", ("t", 5))])
+    assert bus.units[SLICE]["MemoryMax"] == 5
+    assert starting.is_alive()
+    assert manager._conn is conn
+    bus.release(UNIT)
+    starting.join(30)
+    assert not starting.is_alive()
+
+
+def test_a_systemd_that_is_started_anew_is_asked_again(bus: BusSystemd, manager: systemd.DBusManager) -> None:
+    manager.start_slice(UNIT, [])
+    before = manager._conn
+    assert before is not None
+    bus._send(jeepney.message_bus.ReleaseName("org.freedesktop.systemd1"))
+    anew = BusSystemd()
+    before._reader.join(30)
+    manager.start_slice(UNIT, [])
+    assert manager._conn is not before
+    assert (anew.subscribed, list(anew.units)) == (1, [SLICE, UNIT])
+    anew.close()
+
+
 def test_a_unit_that_systemd_does_not_stop_keeps_no_pod_from_ending(
     bus: BusSystemd, manager: systemd.DBusManager, log: io.StringIO
 ) -> None:
@@ -245,7 +296,8 @@ class RefusingBus:
                 connection, _ = self._listener.accept()
             except OSError:
                 return  # closed
-            with connection:
+            # Nonsense is not read to its end.
+            with connection, contextlib.suppress(ConnectionResetError):
                 self._answer(connection)
 
     def _answer(self, connection: socket.socket) -> None:
@@ -257,6 +309,7 @@ class RefusingBus:
         while data := stream.read1():
             for message in parser.feed(data):
                 answer = jeepney.new_error(message, "org.freedesktop.DBus.Error.LimitsExceeded", "s", ("too many",))
+                answer.header.fields[jeepney.HeaderFields.sender] = "org.freedesktop.DBus"
                 connection.sendall(self._nonsense or answer.serialise(serial=1))
 
 

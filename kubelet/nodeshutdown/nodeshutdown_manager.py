@@ -419,6 +419,9 @@ class ManagerImpl:
                 return
             with contain("Failed to handle the shutdown event", ctx):
                 self._handle_event(ctx, bool(chosen.value))
+            if not chosen.value and self._inhibit_lock is None:
+                # DIVERGES: without a lock Go's node ends no pods at the next shutdown. A new connection may get one.
+                return
 
     def _handle_event(self, ctx: golang.Context, is_shutting_down: bool) -> None:
         kind, noun = ("shutdown", "event") if is_shutting_down else ("cancelled", "cancellation")

@@ -17,7 +17,7 @@ from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
-from pkg.apimachinery.util.runtime.testing import failing_once, failures
+from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.client_go.tools import record
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.component_base.metrics import testing as metricstesting
@@ -239,6 +239,20 @@ def test_called_off(world: World) -> None:
     world.bus.call_off()
     assert eventually(lambda: admits(manager) and world.bus.locks == {2}), "held up the next time too"
     assert world.recorder.drain()[-1] == "Normal Shutdown Shutdown manager detected shutdown cancellation"
+
+
+def test_called_off_without_a_new_lock(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    second = testing.FakeDBus(before=world.bus)
+    world.buses.append(second)
+    manager = world.start()
+    world.bus.shut_down()
+    assert eventually(lambda: not admits(manager) and not world.bus.locks)
+    monkeypatch.setattr(world.bus, "inhibit_shutdown", raising(OSError("no answer")))
+    world.bus.call_off()
+    assert eventually(world.clock.has_waiters)
+    world.clock.step(1)
+    assert eventually(lambda: second.locks == {101}), "taken on a new connection"
+    assert admits(manager)
 
 
 def test_rejection(world: World) -> None:

@@ -15,6 +15,8 @@ import pytest
 from kubelet import metrics
 from kubelet.apis import grpc as apisgrpc
 from kubelet.apis import podresources
+from kubelet.apis.grpc import requests
+from kubelet.apis.grpc.testing import silent_calls
 from kubelet.apis.podresources import server as podresources_server
 from kubelet.apis.podresources.v1 import api_pb2 as v1api
 from kubelet.apis.podresources.v1 import api_pb2_grpc as v1grpc
@@ -267,6 +269,15 @@ def test_too_many_requests_are_refused(running: Running) -> None:
         codes.add(call.code())
     assert codes == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
     assert next(call.details() for call in calls if call.code() is not grpc.StatusCode.OK) == "rejected by rate limit"
+
+
+def test_calls_without_a_request_keep_no_thread_from_others(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "REQUEST_TIMEOUT", 0.01)
+    with silent_calls(running.endpoint, "/v1.PodResourcesLister/List", 3) as calls:
+        assert [call.code() for call in calls] == [grpc.StatusCode.CANCELLED] * 3
+        assert running.v1.List(v1api.ListPodResourcesRequest(), timeout=30).pod_resources
 
 
 def test_limiter_decides() -> None:

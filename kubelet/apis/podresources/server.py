@@ -5,6 +5,8 @@ Go: pkg/kubelet/server/server.go (ListenAndServePodResources)
 
 from __future__ import annotations
 
+import contextlib
+
 import grpc
 
 from kubelet import util
@@ -26,18 +28,19 @@ def listen_and_serve_pod_resources(ctx: golang.Context, endpoint: str, providers
 
     Raises OSError if the socket cannot be made, and golang.ThreadError.
     """
-    pool = apisgrpc.new_thread_pool(_WORKERS, "pod-resources")
-    limiter = apisgrpc.with_rate_limiter("podresources", constants.DEFAULT_QPS, constants.DEFAULT_BURST_TOKENS)
-    server = grpc.server(pool, interceptors=[limiter])
-    v1alpha1.add_PodResourcesListerServicer_to_server(V1alpha1PodResourcesServer(providers), server)
-    v1.add_PodResourcesListerServicer_to_server(V1PodResourcesServer(providers), server)
-    try:
+    with contextlib.ExitStack() as ends:
+        pool = apisgrpc.new_thread_pool(_WORKERS, "pod-resources")
+        ends.callback(pool.shutdown)
+        timeouts = apisgrpc.RequestTimeouts("pod-resources-requests")
+        ends.callback(timeouts.close)
+        limiter = apisgrpc.with_rate_limiter("podresources", constants.DEFAULT_QPS, constants.DEFAULT_BURST_TOKENS)
+        server = grpc.server(pool, interceptors=[timeouts, limiter])
+        ends.callback(lambda: server.stop(None).wait())
+        v1alpha1.add_PodResourcesListerServicer_to_server(V1alpha1PodResourcesServer(providers), server)
+        v1.add_PodResourcesListerServicer_to_server(V1PodResourcesServer(providers), server)
         with util.create_listener(endpoint, lambda address: _listen(server, address)):
             klog.info_s("Starting to serve the podresources API", endpoint=endpoint)
             ctx.done().recv()
-    finally:
-        server.stop(None).wait()
-        pool.shutdown()
 
 
 def _listen(server: grpc.Server, address: str) -> None:

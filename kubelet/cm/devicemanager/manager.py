@@ -17,7 +17,7 @@ from kubelet import checkpointmanager, metrics
 from kubelet.apis.deviceplugin import v1beta1 as api
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.cm import admission
-from kubelet.cm.containermap import ContainerMap, CouldRunFunc
+from kubelet.cm.containermap import ContainerMap, ContainerRef, CouldRunFunc
 from kubelet.cm.devicemanager import checkpoint
 from kubelet.cm.devicemanager.endpoint import Endpoint, EndpointImpl
 from kubelet.cm.devicemanager.plugin import v1beta1 as plugin
@@ -50,8 +50,13 @@ if TYPE_CHECKING:
 
 _UPDATES_CAPACITY = 100
 _DEVICE_PLUGINS_DIR = "device-plugins"
+# Resources that have a plugin, or had one in the last minutes: each takes two threads and a connection, and has a list
+# of devices. Plugins that register at the same moment may be a few more. DIVERGES: Go takes any number.
+MAX_PLUGINS = 500
 # Seconds that a plugin which registers may take to say what it can.
 _OPTIONS_TIMEOUT = 10.0
+# Seconds for which a start waits until the server of the last one has stopped.
+_STOP_TIMEOUT = 10.0
 # Seconds that the admission of a pod, and with it the main loop, waits for an allocation before others get their turn.
 _PATIENCE = 1.0
 
@@ -124,6 +129,8 @@ class ManagerImpl:
         self._numa_nodes = [node.id for node in topology]
         self._topology_affinity_store = topology_affinity_store
         self._server = plugin.Server(socket_path, self, self, self._clock)
+        # Stops the server when the context of the last start ends.
+        self._stopper: golang.Thread | None = None
         self._checkpoint_dir = directory
         self._checkpoint_manager = checkpointmanager.CheckpointManager(directory)
         # DIVERGES: Go looks when it is asked, and finds its own socket.
@@ -134,8 +141,8 @@ class ManagerImpl:
         self._active_pods: Callable[[], list[v1.Pod]] = list
         self._could_run: CouldRunFunc = lambda pod_uid: False
         self._sources_ready: Callable[[], bool] = lambda: True
-        self._container_map = ContainerMap()
-        self._container_running_set: set[str] = set()
+        self._initial_containers: set[ContainerRef] = set()
+        self._running_containers: set[ContainerRef] = set()
 
         # Held for a whole allocation, the calls of plugins included; never taken while _lock is held.
         self._allocation_lock = threading.Lock()
@@ -177,8 +184,10 @@ class ManagerImpl:
         self._active_pods = active_pods
         self._could_run = could_run
         self._sources_ready = sources_ready.all_ready
-        self._container_map = initial_containers
-        self._container_running_set = initial_container_running_set
+        self._initial_containers = set(initial_containers.values())
+        self._running_containers = {
+            ref for container_id, ref in initial_containers.items() if container_id in initial_container_running_set
+        }
         try:
             self._read_checkpoint()
         except ValueError as err:
@@ -187,8 +196,14 @@ class ManagerImpl:
                 "Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date",
                 path=os.path.join(self._checkpoint_dir, KUBELET_DEVICE_MANAGER_CHECKPOINT),
             )
+        if self._stopper is not None:
+            # That of a start after which something else could not be started. It must not stop what is begun here.
+            self._stopper.join(_STOP_TIMEOUT)
+            if self._stopper.is_alive():
+                raise TimeoutError("the server for device plugins is still being stopped")
+        # First, so that no server goes on for which there is no thread that stops it.
+        self._stopper = golang.go(self._stop_with, ctx, name="device-plugin-server")
         self._server.start()
-        golang.go(self._stop_with, ctx, name="device-plugin-server")
 
     def _stop_with(self, ctx: golang.Context) -> None:
         ctx.done().recv()
@@ -222,7 +237,10 @@ class ManagerImpl:
     # ---- What plugins tell ----
 
     def plugin_connected(self, resource_name: str, device_plugin: plugin.DevicePlugin) -> None:
-        """For the server. Raises ValueError for a plugin that does not say what it can do."""
+        """For the server. Raises ValueError for a plugin that does not say what it can do, and for one too many."""
+        with self._lock:
+            if resource_name not in self._endpoints and len(self._endpoints) >= MAX_PLUGINS:
+                raise ValueError(f"there are plugins of {MAX_PLUGINS} resources, which are as many as there can be")
         try:
             options = plugin.call(
                 device_plugin.api.GetDevicePluginOptions, pluginapi.Empty(), _OPTIONS_TIMEOUT, resource_name
@@ -298,6 +316,9 @@ class ManagerImpl:
             for name in gone:
                 for by_resource in (self._endpoints, self._healthy_devices, self._unhealthy_devices, self._awaited):
                     by_resource.pop(name, None)
+            # DIVERGES: Go keeps for ever what the devices were. Pods that have some still show how these are.
+            for name in gone - self._pod_devices.devices().keys():
+                self._all_devices.pop(name, None)
             in_vain = set[str]().union(*(self._waiting_pods.get(name, ()) for name in gone))
             allocatable = {name: len(ids) for name, ids in self._healthy_devices.items()}
             capacity = {name: count + len(self._unhealthy_devices.get(name, ())) for name, count in allocatable.items()}
@@ -432,6 +453,9 @@ class ManagerImpl:
             reusable = self._reusable_devices(pod.metadata.uid)
             self._allocate_container_resources(pod, container, reusable)
             given = self._pod_devices.container_allocated_resources(pod.metadata.uid, container.name)
+            if not given:
+                # Most containers: a pod may have thousands, each of which would be looked for below.
+                return
             init = next((each for each in pod.spec.init_containers if each.name == container.name), None)
             with self._lock:
                 for resource_name, devices in given.items():
@@ -723,7 +747,8 @@ class ManagerImpl:
         with self._lock:
             if resource_name in self._healthy_devices or resource_name in self._waiting_pods:
                 return True
-        return resource_name in self._pod_devices.devices()
+        # Asked for every resource of every container, of which a pod may have thousands.
+        return self._pod_devices.has_resource(resource_name)
 
     def _has_got_its_devices(self, pod: v1.Pod, container_name: str) -> bool:
         """Whether the container ran when the kubelet started, or had already initialized its pod.
@@ -740,10 +765,11 @@ class ManagerImpl:
 
     def _is_container_already_running(self, pod_uid: str, container_name: str) -> bool:
         """Whether it ran when the kubelet started; one that was restarted is known several times."""
-        ids = [container_id for container_id, ref in self._container_map.items() if ref == (pod_uid, container_name)]
-        running = any(container_id in self._container_running_set for container_id in ids)
+        ref = ContainerRef(pod_uid, container_name)
+        running = ref in self._running_containers
         if not running:
-            message = f"Container {'found in map but not in running set' if ids else 'not found in the initial map'}"
+            known = ref in self._initial_containers
+            message = f"Container {'found in map but not in running set' if known else 'not found in the initial map'}"
             klog.v(4).info_s(message, podUID=pod_uid, containerName=container_name)
         return running
 
@@ -801,9 +827,11 @@ class ManagerImpl:
     # ---- Hints for the topology manager.  Go: topology_hints.go ----
 
     def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> topologymanager.Hints:
-        self.update_allocated_devices()
+        requests = self._device_requests(container.resources.limits)
+        if requests:
+            self.update_allocated_devices()
         hints: topologymanager.Hints = {}
-        for resource_name, requested in self._device_requests(container.resources.limits).items():
+        for resource_name, requested in requests.items():
             key = _Container(pod.metadata.uid, container.name, resource_name)
             allocated = self._pod_devices.container_devices(*key)
             with self._lock:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import io
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -15,7 +17,7 @@ from kubelet import lifecycle
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.cm import admission
 from kubelet.cm.containermap import ContainerMap
-from kubelet.cm.devicemanager import AllocationError, DevicesAwaitedError
+from kubelet.cm.devicemanager import AllocationError, DevicesAwaitedError, manager
 from kubelet.cm.devicemanager.endpoint import EndpointStoppedError
 from kubelet.cm.devicemanager.manager import CheckpointWriteError
 from kubelet.cm.devicemanager.testing import FakeDevicePlugin, World, container, device, pod, response
@@ -25,8 +27,9 @@ from kubelet.cm.topologymanager.bitmask import BitMask
 from kubelet.util import store
 from pkg import features, golang
 from pkg.api.core import v1
-from pkg.apimachinery.util.runtime.testing import failing_once
+from pkg.apimachinery.util.runtime.testing import failing_once, raising
 from pkg.component_base.featuregate import testing as featuregatetesting
+from pkg.golang.testing import out_of_threads
 from pkg.scheduler import framework
 from pkg.util import grpcstatus
 
@@ -89,6 +92,32 @@ def test_plugin_that_does_not_say_what_it_can_do(world: World, monkeypatch: pyte
     with pytest.raises(ValueError, match=why):
         world.manager.plugin_connected(_R, plugin)
     assert world.manager.get_capacity() == ({}, {}, [])
+
+
+def test_more_plugins_than_there_can_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One may register under another name each time."""
+    monkeypatch.setattr(manager, "MAX_PLUGINS", 1)
+    world.connect(_R, device("1"))
+    world.connect(_R, device("2"))
+    world.disconnect(_R)
+    with pytest.raises(ValueError, match="there are plugins of 1 resources, which are as many as there can be"):
+        world.connect(_R2, device("1"))
+    world.clock.step(_AFTER_GRACE)
+    assert world.capacity() == ({}, {}, [_R])
+    world.connect(_R2, device("1"))
+    assert world.capacity() == ({_R2: 1}, {_R2: 1}, [])
+
+
+def test_devices_of_a_resource_that_is_gone(world: World) -> None:
+    """They are known as long as a pod has some."""
+    for name in (_R, _R2):
+        world.connect(name, device("1"))
+    world.allocate(pod(limits={_R: 1}))
+    for name in (_R, _R2):
+        world.disconnect(name)
+    world.clock.step(_AFTER_GRACE)
+    world.capacity()
+    assert list(world.manager._all_devices) == [_R]
 
 
 def test_plugin_that_goes_for_good(world: World) -> None:
@@ -212,6 +241,19 @@ def test_init_containers_hand_on_their_devices(world: World) -> None:
     given = {name: world.devices(asking, name)[_R] for name in ("i1", "i2", "c1", "c2")}
     assert given["i1"] < given["i2"]
     assert given["c1"] | given["c2"] == given["i2"] and not given["c1"] & given["c2"]
+
+
+def test_containers_without_devices_are_not_looked_for(world: World) -> None:
+    """A pod may have thousands of them, and the main loop waits for its admission."""
+
+    class Unread(list[v1.Container]):
+        def __iter__(self) -> Iterator[v1.Container]:
+            raise AssertionError("nobody need look")
+
+    many = pod(containers=[container("c")])
+    many.spec.init_containers = Unread([container("i")])
+    world.manager.allocate(many, many.spec.init_containers[0])
+    world.manager.allocate(many, many.spec.containers[0])
 
 
 def test_sidecars_keep_their_devices(world: World) -> None:
@@ -490,6 +532,42 @@ def test_init_container_of_a_pod_that_runs(world: World, ctx: golang.Context) ->
         world.allocate(asking)
 
 
+class _CountingMap(ContainerMap):
+    looks = 0
+
+    def items(self) -> Any:
+        self.looks += 1
+        return super().items()
+
+
+def test_after_a_restart_no_container_is_looked_for_among_all(world: World, ctx: golang.Context) -> None:
+    """A pod may have thousands, each of which would be looked for once for each of its init containers."""
+    asking = pod(
+        containers=[container(name) for name in "abc"], init_containers=[container(name, {_R: 1}) for name in "xyz"]
+    )
+    world.connect(_R, device("1"))
+    world.allocate(asking)
+    containers = _CountingMap()
+    containers.add("pod", "c", "running")
+    world.sources_ready = False
+    world.start(ctx, containers, {"running"})
+    looks = containers.looks
+    world.allocate(asking)
+    assert containers.looks == looks
+
+
+def test_containers_without_devices_are_asked_nothing_about_those_of_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.connect(_R, device("1"))
+    world.allocate(pod("has", {_R: 1}))
+    asking = pod("asking", {"cpu": 1, "memory": 1})
+    monkeypatch.setattr(world.manager._pod_devices, "devices", raising(AssertionError()))
+    monkeypatch.setattr(world.manager, "_active_pods", raising(AssertionError()))
+    assert world.manager.get_topology_hints(asking, asking.spec.containers[0]) == {}
+    world.manager.allocate(asking, asking.spec.containers[0])
+
+
 def test_pod_that_waits_for_one_of_two_resources(world: World, ctx: golang.Context) -> None:
     """What it has got already is its own, even if the kubelet ends while it waits for the other."""
     here, missing = world.connect(_R, *_devices("1", "2")), "example.com/missing"
@@ -682,6 +760,33 @@ def test_node_that_was_made_anew(world: World, ctx: golang.Context) -> None:
     assert not world.start(ctx).should_reset_extended_resource_capacity()
 
 
+def test_start_after_one_that_failed_later_on(
+    world: World, ctx: golang.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server takes long to stop."""
+    failed, cancel = golang.with_cancel(ctx)
+    manager = world.start(failed)
+    stopper = next(thread for thread in threading.enumerate() if thread.name == "device-plugin-server")
+    disconnect_all, join, goes_on = manager._server.disconnect_all, stopper.join, threading.Event()
+
+    def disconnect_slowly() -> None:
+        assert goes_on.wait(30)
+        disconnect_all()
+
+    def wait(timeout: float) -> None:
+        goes_on.set()
+        join(timeout)
+
+    monkeypatch.setattr(manager._server, "disconnect_all", disconnect_slowly)
+    monkeypatch.setattr(stopper, "join", wait)
+    cancel()
+    manager.start(ctx, list, lambda uid: False, world, ContainerMap(), set())
+    goes_on.set()
+    join(30)
+    with socket.socket(socket.AF_UNIX) as registering:
+        registering.connect(manager._server.socket_path)
+
+
 def test_sockets_of_an_earlier_kubelet(world: World) -> None:
     directory = world.directory / "device-plugins"
     (directory / "file").write_text("")
@@ -693,6 +798,12 @@ def test_sockets_of_an_earlier_kubelet(world: World) -> None:
 
 
 # ---- How devices are ----
+
+
+def test_no_server_goes_on_that_nobody_stops(world: World, ctx: golang.Context) -> None:
+    with out_of_threads("device-plugin-server"), pytest.raises(golang.ThreadError):
+        world.start(ctx)
+    assert not list(world.directory.rglob("*.sock"))
 
 
 def test_update_allocated_resources_status(world: World) -> None:

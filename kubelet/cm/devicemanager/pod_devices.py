@@ -56,9 +56,16 @@ class PodDevices:
     """Go: podDevices. Thread-safe; what it returns is the caller's own."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _devs
+        self._lock = threading.Lock()  # guards what follows
         # By the pod's uid and the container's name.
         self._devs: dict[str, dict[str, ResourceAllocateInfo]] = {}
+        # Those of which anybody has devices.
+        self._resources: set[str] = set()
+
+    def has_resource(self, resource: str) -> bool:
+        """Whether anybody has devices of it."""
+        with self._lock:
+            return resource in self._resources
 
     def pods(self) -> set[str]:
         with self._lock:
@@ -79,11 +86,14 @@ class PodDevices:
         with self._lock:
             container = self._devs.setdefault(pod_uid, {}).setdefault(container_name, {})
             container[resource] = DeviceAllocateInfo(devices, response)
+            self._resources.add(resource)
 
     def delete(self, pods: Iterable[str]) -> None:
         with self._lock:
             for uid in pods:
                 self._devs.pop(uid, None)
+            everybody = (resources for containers in self._devs.values() for resources in containers.values())
+            self._resources = set[str]().union(*everybody)
 
     def pod_devices(self, pod_uid: str, resource: str) -> set[str]:
         """The resource's devices that any of the pod's containers has."""

@@ -89,6 +89,17 @@ def test_whose_a_device_is() -> None:
     assert devices.get_pods_for_devices(_RESOURCE, {"dev2"}) == set()
 
 
+def test_resources_of_which_somebody_has_devices() -> None:
+    devices = PodDevices()
+    for pod_uid, resource in (("one", _RESOURCE), ("two", _RESOURCE), ("two", _OTHER)):
+        devices.insert(pod_uid, "c", resource, DevicesPerNUMA({0: [pod_uid]}), response())
+    assert devices.has_resource(_RESOURCE) and devices.has_resource(_OTHER)
+    devices.delete(["two"])
+    assert devices.has_resource(_RESOURCE) and not devices.has_resource(_OTHER)
+    devices.delete(["one"])
+    assert not devices.has_resource(_RESOURCE)
+
+
 def test_there_and_back() -> None:
     devices, again = PodDevices(), PodDevices()
     devices.insert("pod", "con", _RESOURCE, DevicesPerNUMA({0: ["a"], 1: ["b"]}), response(envs={"x": "y"}))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
 
@@ -24,6 +25,16 @@ from pkg.component_base import metrics
 CLAIMS_IN_USE_ANY_DRIVER = "<any>"
 
 
+class AllocatedDevice(NamedTuple):
+    """What tells apart the devices of an allocation."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    share_id: str | None
+
+
 @dataclass(slots=True)
 class ClaimInfo(state.ClaimInfoState):
     """A claim, and whether all its drivers have prepared it since the kubelet started."""
@@ -31,6 +42,14 @@ class ClaimInfo(state.ClaimInfoState):
     prepared: bool = False
     # Its drivers are being asked to give it up, so that no further pod may count on it.
     unpreparing: bool = False
+    # A driver has been asked to give it up since it was prepared, and may have done so.
+    may_be_taken_back: bool = False
+    # The devices that it was allocated, by what the API server has last told; None if that was before the start.
+    allocated: frozenset[AllocatedDevice] | None = None
+
+    def was_allocated_anew(self, now: ClaimInfo) -> bool:
+        """Whether the claim has been allocated other devices since it was last looked up."""
+        return self.allocated is not None and self.allocated != now.allocated
 
     def set_devices(self, driver_name: str, devices: list[state.Device]) -> None:
         """What the driver has prepared, in place of what it had before.
@@ -63,11 +82,13 @@ def new_claim_info_from_claim(claim: resourceapi.ResourceClaim) -> ClaimInfo:
     """Raises ValueError for a claim that was not allocated anything."""
     if claim.status.allocation is None:
         raise ValueError("not allocated")
+    results = claim.status.allocation.devices.results
     return ClaimInfo(
         claim_uid=claim.metadata.uid,
         claim_name=claim.metadata.name,
         namespace=claim.metadata.namespace,
-        driver_state={result.driver: state.DriverState() for result in claim.status.allocation.devices.results},
+        driver_state={result.driver: state.DriverState() for result in results},
+        allocated=frozenset(AllocatedDevice(r.request, r.driver, r.pool, r.device, r.share_id) for r in results),
     )
 
 

@@ -23,6 +23,8 @@ from pkg.apimachinery.runtime import codec
 DEFAULT_HEALTH_TIMEOUT = 30.0
 # Devices of a driver whose health is known. DIVERGES: Go never forgets a device that a driver has once told of.
 MAX_DEVICES = 10_000
+# Characters of the names of a pool and of a device: none in a ResourceSlice is longer.
+MAX_NAME_LENGTH = 253
 # Go's zero time.
 _NEVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
@@ -41,6 +43,11 @@ class HealthInfoCache:
         except (OSError, ValueError) as err:
             # Drivers tell everything again once they have registered.
             klog.error_s(err, "Failed to load health checkpoint, proceeding with empty cache", path=state_file)
+
+    def count(self) -> int:
+        """Of how many devices something is known, of all drivers."""
+        with self._lock:
+            return sum(map(len, self._health_info.values()))
 
     def get_health_info(self, driver_name: str, pool_name: str, device_name: str) -> state.DeviceHealth:
         """How the device is: unknown once what is known is too old."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +22,7 @@ from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealthv1alpha1
 from kubelet.cm.dra import plugin as draplugin
 from kubelet.cm.dra import state
 from kubelet.cm.dra.claiminfo import ClaimInfo, ClaimInfoCache, ClaimInfoCollector, new_claim_info_from_claim
-from kubelet.cm.dra.healthinfo import DEFAULT_HEALTH_TIMEOUT, MAX_DEVICES, HealthInfoCache
+from kubelet.cm.dra.healthinfo import DEFAULT_HEALTH_TIMEOUT, MAX_DEVICES, MAX_NAME_LENGTH, HealthInfoCache
 from kubelet.cm.dra.types import ContainerInfo
 from kubelet.cm.resourceupdates import Update
 from pkg import features, golang, klog
@@ -53,6 +53,10 @@ DEFAULT_WIPING_DELAY = 30.0
 # Reports of devices' health that a driver may send at once, and in each second after that.
 MAX_HEALTH_REPORTS = 100
 MAX_HEALTH_REPORTS_PER_SECOND = 10.0
+# Devices that are read and written in a second because of one driver: those of each report, and with a report that has
+# something new all that are known.
+# DIVERGES: Go reads as fast as a driver sends.
+MAX_HEALTH_DEVICES_PER_SECOND = 5000.0
 
 ActivePodsFunc = Callable[[], list[v1.Pod]]
 GetNodeFunc = Callable[[golang.Context], v1.Node]
@@ -195,6 +199,7 @@ class Manager:
     def _look_up_claims(self, ctx: golang.Context, pod: v1.Pod) -> list[_PodClaim]:
         """All that is needed to prepare the pod's claims. Changes nothing, so that a pod that fails here can go."""
         found = []
+        looked_up: dict[str, resourceapi.ResourceClaim] = {}
         for pod_claim in _pod_resource_claims(pod):
             klog.v(3).info_s("Processing resource", pod=klog.kobj(pod), podClaim=pod_claim.name)
             claim_name, must_check_owner = resourceclaim.name(pod, pod_claim)
@@ -203,7 +208,12 @@ class Manager:
                     "No need to prepare resources, no claim generated", pod=klog.kobj(pod), podClaim=pod_claim.name
                 )
                 continue
-            claim = self._get_claim(ctx, pod.metadata.namespace, claim_name)
+            # DIVERGES: Go asks the API server, and the driver, as often as the pod names the claim.
+            if (known := looked_up.get(claim_name)) is not None:
+                if must_check_owner:
+                    resourceclaim.is_for_pod(pod, known)
+                continue
+            claim = looked_up[claim_name] = self._get_claim(ctx, pod.metadata.namespace, claim_name)
             if must_check_owner:
                 resourceclaim.is_for_pod(pod, claim)
             if not resourceclaim.is_reserved_for_pod(pod, claim):
@@ -260,8 +270,15 @@ class Manager:
                 elif info.unpreparing:
                     # DIVERGES: in Go this pod would go on without what its claim is about to lose.
                     raise ValueError(f"ResourceClaim {claim.metadata.name} is being unprepared")
+                elif info.was_allocated_anew(entry.claim_info) and info.pod_uids - {pod.metadata.uid}:
+                    # DIVERGES: in Go the pod gets the devices of the allocation before, which may be others' by now.
+                    raise ValueError(
+                        f"ResourceClaim {claim.metadata.name} was allocated anew, and an earlier pod still has what it "
+                        "was allocated before (previous pod force-deleted?!)"
+                    )
+                info.allocated = entry.claim_info.allocated
                 info.add_pod_reference(pod.metadata.uid)
-                if info.prepared:
+                if info.prepared and not info.may_be_taken_back:
                     klog.v(5).info_s("Resources already prepared", pod=klog.kobj(pod), claim=klog.kobj(claim))
                     continue
                 batches.resource_claims[info.claim_uid] = claim
@@ -293,7 +310,8 @@ class Manager:
             return
         with self._cache.lock():
             for claim in resource_claims.values():
-                self._info_of(claim).prepared = True
+                info = self._info_of(claim)
+                info.prepared, info.may_be_taken_back = True, False
             self._sync_to_checkpoint("state")
 
     def _info_of(self, claim: resourceapi.ResourceClaim) -> ClaimInfo:
@@ -418,13 +436,17 @@ class Manager:
                 info.unpreparing = True
         return infos
 
-    def _unprepare_batches(self, ctx: golang.Context, pod_uid: str, infos: Iterable[ClaimInfo]) -> None:
+    def _unprepare_batches(self, ctx: golang.Context, pod_uid: str, infos: Sequence[ClaimInfo]) -> None:
         batches: dict[str, list[drapb.Claim]] = {}
         for info in infos:
             for driver_name in info.driver_state:
                 batches.setdefault(driver_name, []).append(_claim_of(info))
         for driver_name, claims in batches.items():
             plugin = self._plugin_for(pod_uid, driver_name)
+            with self._cache.lock():
+                for info in infos:
+                    # DIVERGES: in Go the next pod that has the claim goes on without what drivers may have taken back.
+                    info.may_be_taken_back |= driver_name in info.driver_state
             with _named("NodeUnprepareResources"):
                 response = plugin.node_unprepare_resources(ctx, drapb.NodeUnprepareResourcesRequest(claims=claims))
             errors = {claim_uid: result.error for claim_uid, result in response.claims.items()}
@@ -440,19 +462,19 @@ class Manager:
     def update_allocated_resources_status(self, pod: v1.Pod, status: v1.PodStatus) -> None:
         """Write into the status of each container how the devices of its claims are."""
         containers = {container.name: container for container in pod.spec.containers}
+        claim_names = _claim_names_of(pod)
         for container_status in status.container_statuses:
             container = containers.get(container_status.name)
             if container is None or not container.resources.claims:
                 continue
             statuses = {entry.name: entry for entry in container_status.allocated_resources_status}
             for claim in container.resources.claims:
-                self._update_claim_status(pod, claim, statuses)
+                self._update_claim_status(pod, claim, claim_names.get(claim.name, ""), statuses)
             container_status.allocated_resources_status = [entry for entry in statuses.values() if entry.resources]
 
     def _update_claim_status(
-        self, pod: v1.Pod, claim: v1.ResourceClaim, statuses: dict[str, v1.ResourceStatus]
+        self, pod: v1.Pod, claim: v1.ResourceClaim, claim_name: str, statuses: dict[str, v1.ResourceStatus]
     ) -> None:
-        claim_name = _claim_name_of(pod, claim.name)
         if not claim_name:
             klog.v(4).info_s(
                 "Could not find generated name for resource claim", pod=klog.kobj(pod), claimName=claim.name
@@ -479,7 +501,7 @@ class Manager:
         statuses[name] = v1.ResourceStatus(name=name, resources=list(found.values()))
 
     def handle_watch_resources_stream(
-        self, stream: Iterator[drahealthv1alpha1.NodeWatchResourcesResponse], plugin_name: str
+        self, ctx: golang.Context, stream: Iterator[drahealthv1alpha1.NodeWatchResourcesResponse], plugin_name: str
     ) -> None:
         """Take what a driver tells of its devices, and have pods synced that have one of which something is new.
 
@@ -489,9 +511,13 @@ class Manager:
         try:
             for response in stream:
                 _check_report(response, limiter)
-                devices = [_build_device_health(device) for device in response.devices]
+                told = (device for device in response.devices if _can_be_claimed(device.device))
+                devices = [_build_device_health(device) for device in told]
                 changed = self._health_info_cache.update_health_info(plugin_name, devices)
                 self._announce(plugin_name, changed)
+                # What is not read keeps the driver from sending. Once ctx has ended, the next report is an error.
+                written = self._health_info_cache.count() if changed else 0
+                ctx.wait((len(response.devices) + written) / MAX_HEALTH_DEVICES_PER_SECOND)
         finally:
             klog.v(4).info_s("Clearing health cache for driver upon stream exit", pluginName=plugin_name)
             self._announce(plugin_name, self._health_info_cache.clear_driver(plugin_name))
@@ -575,12 +601,14 @@ def _extended_resource_claim_status(pod: v1.Pod) -> v1.PodExtendedResourceClaimS
 
 
 def _claim_requests(pod: v1.Pod, container: v1.Container) -> dict[str, list[str]]:
-    """By claim, the requests of it that the container has; "" is all of them."""
+    """By claim, the requests of it that the container has; "" is all of them. A pod may have thousands of claims."""
+    wanted: dict[str, list[str]] = {}
+    for claim in container.resources.claims:
+        wanted.setdefault(claim.name, []).append(claim.request)
     requests: dict[str, list[str]] = {}
     for pod_claim in pod.spec.resource_claims:
-        wanted = [claim.request for claim in container.resources.claims if claim.name == pod_claim.name]
-        if wanted and (claim_name := resourceclaim.name(pod, pod_claim).name) is not None:
-            requests.setdefault(claim_name, []).extend(wanted)
+        if pod_claim.name in wanted and (claim_name := resourceclaim.name(pod, pod_claim).name) is not None:
+            requests.setdefault(claim_name, []).extend(wanted[pod_claim.name])
     if (status := _extended_resource_claim_status(pod)) is not None:
         extended = {
             name
@@ -593,18 +621,11 @@ def _claim_requests(pod: v1.Pod, container: v1.Container) -> dict[str, list[str]
     return requests
 
 
-def _claim_name_of(pod: v1.Pod, pod_claim_name: str) -> str:
-    """The name of the object behind a pod's claim; "" if there is none."""
-    for status in pod.status.resource_claim_statuses:
-        if status.name == pod_claim_name and status.resource_claim_name:
-            return status.resource_claim_name
-    for pod_claim in pod.spec.resource_claims:
-        if pod_claim.name == pod_claim_name:
-            try:
-                return resourceclaim.name(pod, pod_claim).name or ""
-            except (LookupError, ValueError):
-                return ""
-    return ""
+def _claim_names_of(pod: v1.Pod) -> dict[str, str]:
+    """The names of the objects behind the pod's claims, as far as there are any. There may be thousands of claims."""
+    named = {claim.name: claim.resource_claim_name for claim in pod.spec.resource_claims}
+    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    return {name: claim_name for names in (named, made) for name, claim_name in names.items() if claim_name}
 
 
 def _claim_of(info: ClaimInfo) -> drapb.Claim:
@@ -655,6 +676,14 @@ def _check_report(
         raise HealthStreamError(f"more than {MAX_HEALTH_REPORTS_PER_SECOND:g} reports a second")
     if len(response.devices) > MAX_DEVICES:
         raise HealthStreamError(f"a report of {len(response.devices)} devices, of at most {MAX_DEVICES}")
+
+
+def _can_be_claimed(device: drahealthv1alpha1.DeviceIdentifier) -> bool:
+    """DIVERGES: Go keeps names of any length."""
+    if max(len(device.pool_name), len(device.device_name)) <= MAX_NAME_LENGTH:
+        return True
+    klog.v(4).info_s("Ignoring device with a name that is too long", deviceName=device.device_name[:MAX_NAME_LENGTH])
+    return False
 
 
 def _build_device_health(device: drahealthv1alpha1.DeviceHealth) -> state.DeviceHealth:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -332,6 +334,58 @@ def test_another_claim_of_the_same_name(node: Node) -> None:
         "still exists (previous pod force-deleted?!)"
     )
     assert not node.manager.pod_might_need_to_unprepare_resources("uid-of-q")
+
+
+def test_a_claim_that_a_driver_may_have_taken_back_is_prepared_again(node: Node) -> None:
+    """It did, but its answer was lost, and the next pod that shares the claim comes first."""
+    node.client.add(new_claim(pods=("p", "q")))
+    node.prepare(new_pod(named("claim")))
+    node.driver.failure = (grpc.StatusCode.UNAVAILABLE, "restarted")
+    with pytest.raises(dramanager.ResourcesError, match="restarted"):
+        node.unprepare(new_pod(named("claim")))
+    node.driver.failure = None
+    for _ in range(2):
+        node.prepare(new_pod(named("claim"), name="q"))
+    assert node.driver.asked("prepare") == [["uid-of-claim"]] * 2
+
+
+def test_a_claim_that_no_driver_was_asked_to_take_back_stays_prepared(node: Node) -> None:
+    """The drivers are gone when the pod ends, and come back before the next pod that shares the claim."""
+    node.client.add(new_claim(pods=("p", "q")))
+    node.prepare(new_pod(named("claim")))
+    node.manager.get_watcher_handler().deregister_plugin(DRIVER, node.driver.endpoint)
+    with pytest.raises(dramanager.ResourcesError, match="not registered"):
+        node.unprepare(new_pod(named("claim")))
+    family = node.manager.new_metrics_collector().collect()[0]
+    assert {sample.labels["driver_name"]: sample.value for sample in family.samples} == {DRIVER: 1, "<any>": 1}
+    node.register(node.driver)
+    node.prepare(new_pod(named("claim"), name="q"))
+    assert node.driver.calls == [("prepare", ["uid-of-claim"])]
+
+
+def test_a_claim_that_a_pod_names_twice_is_asked_for_once(node: Node) -> None:
+    """Of each, and also of the API server: a pod may name it thousands of times."""
+    again = v1.PodResourceClaim(name="again", resource_claim_name="claim")
+    node.client.clear_actions()
+    node.prepare(new_pod(named("claim"), again))
+    assert len(node.client.actions("get")) == 1
+    assert node.driver.calls == [("prepare", ["uid-of-claim"])]
+
+
+def test_a_claim_that_is_allocated_anew_before_a_pod_has_ended(node: Node) -> None:
+    """Its pod was deleted by force, so that the claim could be given to another, with other devices."""
+    node.prepare(new_pod(named("claim")))
+    again = new_claim(pods=("q",))
+    again.status.allocation.devices.results[0].device = "dev-1"
+    node.client.add(again)
+    second = new_pod(named("claim"), name="q")
+    with pytest.raises(dramanager.ResourcesError, match="ResourceClaim claim was allocated anew, and an earlier pod"):
+        node.prepare(second)
+    assert not node.manager.pod_might_need_to_unprepare_resources("uid-of-q")
+    node.unprepare(new_pod(named("claim")))
+    node.driver.devices["uid-of-claim"] = [device("dev-1")]
+    node.prepare(second)
+    assert node.cdi(second) == ["example.com/gpu=dev-1"]
 
 
 # Claims that were made for a pod
@@ -798,9 +852,34 @@ def reports(count: int, devices: int = 1) -> Iterator[drahealth.NodeWatchResourc
         yield drahealth.NodeWatchResourcesResponse(devices=told)
 
 
+def _done() -> golang.Context:
+    """With it nothing waits."""
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    return ctx
+
+
+_DONE = _done()
+
+
+def test_each_report_costs_what_is_read_and_written(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is known is written, but only for a report that has something new."""
+    ctx, waits, wait = _done(), list[float | None](), golang.Context.wait
+
+    def note(waiting: golang.Context, seconds: float | None) -> bool:
+        if waiting is ctx:
+            waits.append(seconds)
+        return wait(waiting, seconds)
+
+    monkeypatch.setattr(golang.Context, "wait", note)
+    told = itertools.chain(reports(1, devices=100), reports(1, devices=50), reports(1, devices=200))
+    node.manager.handle_watch_resources_stream(ctx, told, DRIVER)
+    assert waits == [(100 + 100) / 5000, 50 / 5000, (200 + 200) / 5000]
+
+
 def test_driver_that_tells_without_a_pause(node: Node) -> None:
     """The stream ends; it is the plugin's thread that begins it again."""
-    handle = node.manager.handle_watch_resources_stream
+    handle = functools.partial(node.manager.handle_watch_resources_stream, _DONE)
     most = dramanager.MAX_HEALTH_REPORTS
     handle(reports(most), DRIVER)
     with pytest.raises(dramanager.HealthStreamError, match=r"^more than 10 reports a second$"):
@@ -809,10 +888,23 @@ def test_driver_that_tells_without_a_pause(node: Node) -> None:
 
 def test_driver_that_tells_of_too_many_devices(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dramanager, "MAX_DEVICES", 3)
-    handle = node.manager.handle_watch_resources_stream
+    handle = functools.partial(node.manager.handle_watch_resources_stream, _DONE)
     handle(reports(1, devices=3), DRIVER)
     with pytest.raises(dramanager.HealthStreamError, match=r"^a report of 4 devices, of at most 3$"):
         handle(reports(1, devices=4), DRIVER)
+
+
+def test_devices_with_names_that_no_device_can_have_are_not_kept(node: Node) -> None:
+    told = [health(name, drahealth.HEALTHY) for name in ("d" * 253, "d" * 254)]
+    told.append(drahealth.DeviceHealth(device=drahealth.DeviceIdentifier(pool_name="p" * 254, device_name="d")))
+    known: list[str] = []
+
+    def stream() -> Iterator[drahealth.NodeWatchResourcesResponse]:
+        yield drahealth.NodeWatchResourcesResponse(devices=told)
+        known.extend(node.manager._health_info_cache._health_info[DRIVER])
+
+    node.manager.handle_watch_resources_stream(_DONE, stream(), DRIVER)
+    assert known == [f"pool/{'d' * 253}"]
 
 
 @pytest.mark.parametrize(
@@ -845,6 +937,31 @@ def test_health_of_claims_that_are_not_there(node: Node) -> None:
     pod = new_pod(named("claim"), v1.PodResourceClaim(name="broken"), uses=[v1.ResourceClaim(name="broken")])
     assert shown(node, pod) == []
     assert shown(node, new_pod(named("claim"))) == []
+
+
+class Looks(list[Any]):
+    """Counts how often somebody goes through the list."""
+
+    seen = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.seen += 1
+        return super().__iter__()
+
+
+def test_many_claims_are_not_looked_through_for_each_of_them(node: Node) -> None:
+    """A pod that nobody has scheduled may name thousands that are not there, and is looked at again and again."""
+    claims = Looks(v1.PodResourceClaim(name=f"c{number}", resource_claim_name="claim") for number in range(100))
+    uses = Looks(v1.ResourceClaim(name=f"c{number}") for number in range(100))
+    pod = new_pod(uses=uses)
+    pod.spec.resource_claims = claims
+    assert shown(node, pod) == []
+    assert claims.seen == 1
+    node.prepare(pod)
+    assert len(shown(node, pod)) == 100
+    claims.seen = uses.seen = 0
+    assert node.cdi(pod) == ["example.com/gpu=dev-0"]
+    assert (claims.seen, uses.seen) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kubelet.cm.containermap import ContainerRef, is_first_container, stale_containers
+from kubelet.cm.containermap import ContainerRef, is_first_container, is_last_container, stale_containers
 from kubelet.cm.memorymanager import state as memorystate
 from kubelet.cm.memorymanager.policy_none import POLICY_TYPE_NONE, PolicyNone
 from pkg import golang, klog
@@ -90,12 +90,17 @@ class Manager:
         uid = pod.metadata.uid
         with self._lock:
             self._container_map.replace(uid, container.name, container_id)
+            ended: set[ContainerRef] = set()
             for init_container in pod.spec.init_containers:
                 if init_container.name == container.name:
                     break
                 # A sidecar goes on.
                 if not podutil.is_restartable_init_container(init_container):
-                    self._policy_remove_container_by_ref_locked(uid, init_container.name)
+                    ended.add(ContainerRef(uid, init_container.name))
+                    # There may be thousands, which had it taken back when the next one started.
+                    if self._state.get_memory_blocks(uid, init_container.name) is not None:
+                        self._take_back_locked(uid, init_container.name)
+            self._container_map.remove_by_container_refs(ended)
 
     def get_memory_numa_nodes(self, pod: v1.Pod, container: v1.Container) -> frozenset[int]:
         """The nodes of which the container has memory; empty if it may have that of any node."""
@@ -114,7 +119,9 @@ class Manager:
             self._remove_stale_state()
         with self._lock:
             try:
-                with self._state.together():
+                # DIVERGES: Go writes twice for each container of maybe thousands, and the sync loop waits.
+                # No container starts before all have their memory, so that one write is enough.
+                with self._state.together(is_last_container(pod, container)):
                     self._policy.allocate(self._state, pod, container)
             except ValueError as err:
                 klog.error_s(err, "Allocate error", pod=klog.kobj(pod), containerName=container.name)

@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import jeepney
-from jeepney import bus, wrappers
+from jeepney import bus, fds, wrappers
 from jeepney.io import blocking
 
+from kubelet.cm import dbus
 from pkg import golang, klog
 from pkg.util import filesystem
 
@@ -56,7 +58,7 @@ class DBusCon:
         self._config_directory = config_directory
         self._lock = threading.Lock()  # one call at a time on _calls
         self._calls = _connect()
-        self._signals: blocking.DBusConnection | None = None
+        self._signals: _Connection | None = None
         self._reader: golang.Thread | None = None
         self._ctx, self._cancel = golang.with_cancel(golang.background())
 
@@ -134,7 +136,7 @@ class DBusCon:
             return _reply_of(self._calls, what, message)
 
     def _read_signals(
-        self, connection: blocking.DBusConnection, rule: jeepney.MatchRule, events: golang.Channel[bool]
+        self, connection: _Connection, rule: jeepney.MatchRule, events: golang.Channel[bool]
     ) -> None:
         try:
             while True:
@@ -161,21 +163,64 @@ class DBusCon:
 
 
 class _Connection(blocking.DBusConnection):  # type: ignore[misc]
-    """A connection on which every call has an end: the library says Hello, the first one, without."""
+    """A connection on which every call has an end: the library says Hello, the first one, without.
+
+    The bus delivers answers only from the connection that was called, but signals from any connection. Signals of
+    others than the bus and logind are not decoded.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        # Whose signals are received, by the names that the bus has given them.
+        self.heard = {dbus.BUS}
+        self._reader = dbus.Reader()
+        self._fds: list[fds.FileDescriptor] = []  # that came with the message that is read
+        super().__init__(sock, enable_fds=True)
+
+    def receive(self, *, timeout: float | None = None) -> jeepney.Message:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError  # also where others send without a pause
+            self.sock.settimeout(left)
+            data, ancillary, _flags, _ = self.sock.recvmsg(self._reader.bytes_desired(), fds.fds_buf_size())
+            if not data:
+                raise ConnectionResetError("the connection was closed")
+            self._fds += fds.FileDescriptor.from_ancdata(ancillary)
+            content = self._reader.feed(data)
+            if content is None:
+                continue
+            came, self._fds = self._fds, []
+            if content and self._is_for_us(content):
+                message = jeepney.Message.from_buffer(content, came)
+                if message.header.message_type is jeepney.MessageType.signal:
+                    # The library takes what has it for an answer. A signal is none.
+                    message.header.fields.pop(jeepney.HeaderFields.reply_serial, None)
+                return message
+            for each in came:
+                each.close()
+
+    def _is_for_us(self, content: bytes) -> bool:
+        header = dbus.header_of(content)
+        if header is None:
+            return False
+        answers = jeepney.MessageType.method_return, jeepney.MessageType.error
+        return header.message_type in answers or header.fields.get(jeepney.HeaderFields.sender) in self.heard
 
     def send_and_get_reply(self, message: jeepney.Message, *, timeout: float | None = None) -> jeepney.Message:
         limit = CALL_TIMEOUT if timeout is None else timeout
+        self.sock.settimeout(limit)
         try:
             return super().send_and_get_reply(message, timeout=limit)
         except TimeoutError as err:
             raise TimeoutError(f"no answer in {limit:g}s") from err
 
 
-def _connect() -> blocking.DBusConnection:
+def _connect() -> _Connection:
     try:
         sock = blocking.prep_socket(bus.get_bus("SYSTEM"), enable_fds=True)
         try:
-            return _Connection(sock, enable_fds=True)
+            return _Connection(sock)
         except BaseException:
             sock.close()
             raise
@@ -183,13 +228,14 @@ def _connect() -> blocking.DBusConnection:
         raise InhibitError(f"cannot connect to the system bus: {err}") from err
 
 
-def _subscribe(signals: blocking.DBusConnection) -> jeepney.MatchRule:
+def _subscribe(signals: _Connection) -> jeepney.MatchRule:
     """Ask for the signals of logind, and for its end. Returns a rule for those of the logind that there is now."""
     what = "failed to ask for shutdown signals"
     for rule in (_shutdown_rule(_LOGIND_SERVICE), _LOGIND_LEFT):
         _reply_of(signals, what, jeepney.message_bus.AddMatch(rule))
     # The last call: signals that come while an answer is waited for are lost.
     (owner,) = _reply_of(signals, what, jeepney.message_bus.GetNameOwner(_LOGIND_SERVICE))
+    signals.heard.add(owner)
     return _shutdown_rule(owner)
 
 
@@ -199,19 +245,11 @@ def _shutdown_rule(sender: str) -> jeepney.MatchRule:
     )
 
 
-def _logind_left() -> jeepney.MatchRule:
-    """The signal of the bus when the process that was logind is not any more."""
-    bus_name = "org.freedesktop.DBus"
-    rule = jeepney.MatchRule(type="signal", sender=bus_name, interface=bus_name, member="NameOwnerChanged")
-    rule.add_arg_condition(0, _LOGIND_SERVICE)
-    rule.add_arg_condition(2, "")
-    return rule
+# The signal of the bus when the process that was logind is not any more.
+_LOGIND_LEFT = dbus.owner_changed(_LOGIND_SERVICE, "")
 
 
-_LOGIND_LEFT = _logind_left()
-
-
-def _reply_of(connection: blocking.DBusConnection, what: str, message: jeepney.Message) -> tuple[Any, ...]:
+def _reply_of(connection: _Connection, what: str, message: jeepney.Message) -> tuple[Any, ...]:
     try:
         reply = connection.send_and_get_reply(message)
         return wrappers.unwrap_msg(reply)  # type: ignore[no-any-return]

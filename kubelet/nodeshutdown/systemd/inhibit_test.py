@@ -14,6 +14,7 @@ import jeepney
 import pytest
 from jeepney.io import blocking
 
+from kubelet.cm import dbus
 from kubelet.nodeshutdown import systemd
 from kubelet.nodeshutdown.systemd import inhibit
 from pkg import golang
@@ -219,6 +220,58 @@ def test_signal_of_somebody_else_is_no_shutdown(logind: FakeLogind, connection: 
         stranger.send_and_get_reply(jeepney.message_bus.GetId())  # the bus has both
     logind.signal(body=(False,))
     assert events.recv(timeout=30) == (False, True)
+
+
+def test_signal_that_looks_like_an_answer_is_none(logind: FakeLogind, connection: systemd.DBusCon) -> None:
+    """Anybody on the bus may send it, and it waits until something is asked."""
+    with blocking.open_dbus_connection("SYSTEM") as stranger:
+        for serial in range(1, 100):
+            message = jeepney.new_signal(LOGIND, "Answer", "v", (("t", 1),))
+            message.header.fields[jeepney.HeaderFields.destination] = connection._calls.unique_name
+            message.header.fields[jeepney.HeaderFields.reply_serial] = serial
+            stranger.send(message)
+        # The bus has them all now.
+        stranger.send_and_get_reply(jeepney.message_bus.GetId())
+    assert connection.current_inhibit_delay() == 5.0
+
+
+def test_signals_that_anybody_may_send(logind: FakeLogind, connection: systemd.DBusCon) -> None:
+    """Each connection gets one that is very long, one that cannot be read, and one with a descriptor."""
+    events = connection.monitor_shutdown()
+    assert connection._signals is not None
+    with blocking.open_dbus_connection("SYSTEM", enable_fds=True) as stranger, Path("/dev/null").open() as file:
+        for each in (connection._calls, connection._signals):
+            long = _unicast(each, "au", [1] * dbus.MAX_MESSAGE)
+            no_such_descriptor = _unicast(each, "u", 7).serialise(serial=2).replace(b"\x01u\0", b"\x01h\0")
+            stranger.send(long, serial=1)
+            stranger.sock.sendall(no_such_descriptor)
+            stranger.send(_unicast(each, "h", file), serial=3)
+        stranger.send_and_get_reply(jeepney.message_bus.GetId())  # the bus has them all
+    lock = connection.inhibit_shutdown()
+    assert lock is not None
+    logind.holds[0].setblocking(False)
+    with pytest.raises(BlockingIOError):  # it is logind's lock
+        logind.holds[0].recv(1)
+    connection.release_inhibit_lock(lock)
+    logind.holds[0].settimeout(30)
+    assert logind.holds[0].recv(1) == b""
+    logind.signal()
+    assert events.recv(timeout=30) == (True, True)
+
+
+def test_signals_without_a_pause_end_no_wait(logind: FakeLogind, connection: systemd.DBusCon) -> None:
+    with blocking.open_dbus_connection("SYSTEM") as stranger:
+        stranger.send(_unicast(connection._calls, "b", True))
+        stranger.send_and_get_reply(jeepney.message_bus.GetId())  # the bus has it
+    with pytest.raises(TimeoutError):
+        connection._calls.receive(timeout=0.0)
+    assert connection.current_inhibit_delay() == 5.0
+
+
+def _unicast(connection: blocking.DBusConnection, signature: str, value: object) -> jeepney.Message:
+    message = jeepney.new_signal(LOGIND, "PrepareForShutdown", signature, (value,))
+    message.header.fields[jeepney.HeaderFields.destination] = connection.unique_name
+    return message
 
 
 def test_bus_goes_away(bus: Bus, connection: systemd.DBusCon) -> None:

@@ -61,6 +61,7 @@ class Watcher:
             self._init()
             if self._fs_watcher is None:
                 self._fs_watcher = inotify.Inotify("plugin-watcher")
+            self._watch_above()
             self._watch(self.path)
             self.traverse_plugin_dir(self.path)
         if self._retry is None:
@@ -92,6 +93,12 @@ class Watcher:
             filesystem.mkdir_all(self.path, 0o755)
         except OSError as err:
             raise OSError(err.errno, f"error (re-)creating root {self.path}: {err.strerror}") from err
+
+    def _watch_above(self) -> None:
+        """DIVERGES: Go never hears of a plugin again when somebody has removed or moved the directory."""
+        above = os.path.dirname(self.path)
+        with self._trying(above):
+            self._watch(above)
 
     def traverse_plugin_dir(self, directory: str) -> None:
         """Watch the directory and all below, and note the sockets. What fails is tried again later."""
@@ -190,6 +197,8 @@ class Watcher:
 
     def _look_at_all(self) -> None:
         """Note what came and went unseen."""
+        self._init()
+        self._watch_above()
         self.traverse_plugin_dir(self.path)
         # In this order: what goes from now on is an event.
         for plugin in self._desired_state_of_world.get_plugins_to_register():
@@ -220,7 +229,10 @@ class _WatchCallback:
     def on_event(self, event: inotify_c.InotifyEvent) -> None:
         path = os.path.join(self.directory, os.fsdecode(event.name))
         with self.watcher._lock, self.watcher._trying(path):
-            if event.is_delete or event.is_moved_from:
+            if self.directory == os.path.dirname(self.watcher.path):
+                if path == self.watcher.path:
+                    self.watcher._failed.try_send(None)
+            elif event.is_delete or event.is_moved_from:
                 self.watcher.handle_delete_event(path)
             else:
                 self.watcher.handle_create_event(path)

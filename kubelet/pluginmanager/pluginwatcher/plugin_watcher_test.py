@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -167,6 +168,26 @@ def test_directory_that_could_not_be_watched_is_tried_again(world: World, monkey
         world.bind(f"{name}/late.sock")
     (world.directory / "a/early.sock").unlink()
     world.expect("b/early.sock", "c/early.sock", *(f"{name}/late.sock" for name in "abcd"))
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_directory_that_was_taken_away_is_made_and_watched_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch, moved: bool
+) -> None:
+    monkeypatch.setattr(plugin_watcher, "WATCH_RETRY_PERIOD", 0.01)
+    world.watcher.start(world.ctx)
+    world.bind("x.sock")
+    world.expect("x.sock")
+    if moved:
+        world.directory.rename(world.directory.parent / "old")
+    else:
+        shutil.rmtree(world.directory)
+    world.expect()
+    world.directory.mkdir(exist_ok=True)
+    world.bind("y.sock")
+    world.expect("y.sock")
+    world.bind("z.sock")
+    world.expect("y.sock", "z.sock")
 
 
 def test_directory_that_cannot_be_made(tmp_path: Path) -> None:

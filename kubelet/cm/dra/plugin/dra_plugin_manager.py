@@ -24,6 +24,8 @@ from pkg.util import grpcconn, grpcstatus
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
+# Plugins of all drivers together: each takes two threads and a connection. DIVERGES: Go takes any number.
+MAX_PLUGINS = 200
 # Seconds after which a health stream that ended is begun again.
 HEALTH_STREAM_RETRY_PERIOD = 5.0
 # Seconds, at first, until the deletion of slices is tried again.
@@ -135,12 +137,14 @@ class DRAPluginManager:
 
     def _add(self, driver_name: str, endpoint: str, chosen_service: str, client_call_timeout: float) -> None:
         with self._mutex:
-            plugins = self._store.setdefault(driver_name, [])
-            if any(plugin.endpoint == endpoint for plugin in plugins):
+            if any(plugin.endpoint == endpoint for plugin in self._store.get(driver_name, [])):
                 # One plugin is not to take the place of another behind its back.
                 raise ValueError(f"endpoint {endpoint} already registered for DRA driver plugin {driver_name}")
+            if sum(map(len, self._store.values())) >= MAX_PLUGINS:
+                raise ValueError(f"there are {MAX_PLUGINS} DRA plugins, which are as many as there can be")
             klog.v(4).info_s("Creating new gRPC connection", target=f"unix:{endpoint}")
             plugin = MonitoredPlugin(self._background_ctx, driver_name, endpoint, chosen_service, client_call_timeout)
+            plugins = self._store.setdefault(driver_name, [])
             plugins.append(plugin)
             self._go_locked(self._watch_connection, plugin, name=f"dra-conn-{driver_name}")
             if self._stream_handler is not None and features.feature_gate.enabled(features.RESOURCE_HEALTH_STATUS):
@@ -190,7 +194,7 @@ class DRAPluginManager:
         """Returns whether another try makes sense."""
         try:
             with plugin.node_watch_resources(plugin.ctx) as stream:
-                handler.handle_watch_resources_stream(stream, plugin.driver_name)
+                handler.handle_watch_resources_stream(plugin.ctx, stream, plugin.driver_name)
         except Exception as err:  # Whatever the plugin sent: only its own health is not known.
             if grpcstatus.code(err) is grpc.StatusCode.UNIMPLEMENTED:
                 # DIVERGES: Go asks such a plugin every five seconds for as long as it lives.

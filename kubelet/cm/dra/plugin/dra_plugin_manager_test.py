@@ -44,7 +44,7 @@ class Listener:
         self.ended = 0
         self.responses: list[Any] = []
 
-    def handle_watch_resources_stream(self, stream: Iterator[Any], plugin_name: str) -> None:
+    def handle_watch_resources_stream(self, ctx: golang.Context, stream: Iterator[Any], plugin_name: str) -> None:
         self.streams += 1
         if self.faults:
             raise self.faults.pop()
@@ -154,6 +154,18 @@ def test_plugin_that_is_refused(make: Make, services: list[str], reason: str) ->
 def test_driver_without_a_name(make: Make) -> None:
     with pytest.raises(LookupError, match="DRA driver name is empty"):
         make().get_plugin("")
+
+
+def test_more_plugins_than_there_can_be(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One may register under another name each time."""
+    monkeypatch.setattr(dra_plugin_manager, "MAX_PLUGINS", 1)
+    manager = make()
+    manager.register_plugin(DRIVER, "/one.sock", [V1], None)
+    with pytest.raises(ValueError, match="there are 1 DRA plugins, which are as many as there can be"):
+        manager.register_plugin("other", "/two.sock", [V1], None)
+    assert [name for name in manager.threads() if "other" in name] == []
+    manager.deregister_plugin(DRIVER, "/one.sock")
+    manager.register_plugin("other", "/two.sock", [V1], None)
 
 
 def test_same_endpoint_twice(make: Make) -> None:

@@ -80,10 +80,11 @@ class Reader(Protocol):
 class State(Reader, Protocol):
     """Keeps what is given to it; all of that is copied. Thread-safe."""
 
-    def together(self) -> AbstractContextManager[None]:
+    def together(self, is_last: bool = True) -> AbstractContextManager[None]:
         """What is changed within reaches the disk as one, for a part of it would make no sense to the next kubelet.
 
-        If an exception leaves the block, nothing is changed. One at a time changes the state.
+        With is_last=False the change is written together with a later one. If an exception leaves the block,
+        nothing is changed. One at a time changes the state.
         """
         ...
 

@@ -81,9 +81,9 @@ class StateCheckpoint:
         self._checkpoint_manager.create_checkpoint(self._checkpoint_name, checkpoint)
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self, is_last: bool = True) -> Iterator[None]:
         with self._lock:
-            self._waits, self._has_waiting = True, False
+            self._waits = True
         try:
             with self._cache.together():
                 yield
@@ -91,7 +91,7 @@ class StateCheckpoint:
             with self._lock:
                 self._waits = False
         with self._lock:
-            if self._has_waiting:
+            if self._has_waiting and is_last:
                 self._save_locked()
 
     def _save_locked(self) -> None:
@@ -99,6 +99,7 @@ class StateCheckpoint:
         if self._waits:
             self._has_waiting = True
             return
+        self._has_waiting = False
         try:
             self._store_state()
         except OSError as err:

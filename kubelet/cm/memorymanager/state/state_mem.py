@@ -44,7 +44,7 @@ class StateMemory:
             return clone_assignments(self._assignments)
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self, is_last: bool = True) -> Iterator[None]:
         before = self.get_memory_assignments(), self.get_machine_state()
         try:
             yield

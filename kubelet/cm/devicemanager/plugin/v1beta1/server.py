@@ -5,8 +5,8 @@ Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go
 
 from __future__ import annotations
 
+import contextlib
 import os
-from concurrent import futures
 
 import grpc
 
@@ -28,12 +28,14 @@ from pkg.util import filesystem
 
 # Registrations at once; each waits for its plugin.
 _WORKERS = 4
+# Names of resources under which registrations are counted: a count is kept for ever.
+MAX_COUNTED_NAMES = 1_000
 # Seconds until calls in flight and threads must have ended.
 _STOP_TIMEOUT = 5.0
 
 
 class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
-    """Go: server. start and stop from one thread, all else from any."""
+    """Go: server. All from any thread, but not two starts or two stops at once."""
 
     def __init__(
         self, socket_path: str, rhandler: RegistrationHandler, chandler: ClientHandler, clock: clocklib.Clock
@@ -47,7 +49,10 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         self._socket_dir = os.path.dirname(socket_path)
         self._rhandler = rhandler
         self._grpc: grpc.Server | None = None
-        self._pool: futures.ThreadPoolExecutor | None = None
+        # Ends the threads of the server that listens.
+        self._ends = contextlib.ExitStack()
+        # Guarded by _clients_lock.
+        self._counted_names: set[str] = set()
         # What keeps plugins from registering.
         self._last_error: OSError | None = None
 
@@ -66,25 +71,30 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         self._last_error = None
 
     def _listen(self) -> None:
-        pool = apisgrpc.new_thread_pool(_WORKERS, "device-plugin-registration")
-        server = grpc.server(pool)
-        api_pb2_grpc.add_RegistrationServicer_to_server(self, server)
-        try:
-            server.add_insecure_port(f"unix:{self.socket_path}")
-            apisgrpc.start(server)
-        except RuntimeError as err:
-            pool.shutdown(wait=False)
-            raise OSError(f"listen unix {self.socket_path}: {err}") from err
-        self._pool, self._grpc = pool, server
+        with contextlib.ExitStack() as ends:
+            pool = apisgrpc.new_thread_pool(_WORKERS, "device-plugin-registration")
+            ends.callback(pool.shutdown, wait=False)
+            timeouts = apisgrpc.RequestTimeouts("device-plugin-registration-requests")
+            ends.callback(timeouts.close)
+            server = grpc.server(pool, interceptors=[timeouts])
+            api_pb2_grpc.add_RegistrationServicer_to_server(self, server)
+            try:
+                server.add_insecure_port(f"unix:{self.socket_path}")
+                apisgrpc.start(server)
+            except RuntimeError as err:
+                raise OSError(f"listen unix {self.socket_path}: {err}") from err
+            self._grpc, self._ends = server, ends.pop_all()
 
     def stop(self) -> None:
         """Let go of all plugins, and listen no more. A second time, or without start, it does nothing."""
         self.disconnect_all()
-        if self._grpc is None or self._pool is None:
+        # It may be started again while this waits.
+        server, ends = self._grpc, self._ends.pop_all()
+        self._grpc = None
+        if server is None:
             return
-        self._grpc.stop(None).wait(_STOP_TIMEOUT)
-        self._pool.shutdown(wait=False)
-        self._grpc = self._pool = None
+        server.stop(None).wait(_STOP_TIMEOUT)
+        ends.close()
         klog.v(2).info_s("Stopping device plugin registration server")
 
     def Register(self, request: pluginapi.RegisterRequest, context: grpc.ServicerContext) -> pluginapi.Empty:
@@ -107,10 +117,19 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
             )
         if not v1helper.is_extended_resource_name(request.resource_name):
             raise ValueError(invalid_resource_name(request.resource_name))
-        metrics.DEVICE_PLUGIN_REGISTRATION_COUNT.labels(request.resource_name).inc()
+        self._count(request.resource_name)
         if not request.endpoint:
             raise ValueError(f"no endpoint was given for resource {request.resource_name}")
         self.connect_client(request.resource_name, os.path.normpath(f"{self._socket_dir}/{request.endpoint}"))
+
+    def _count(self, name: str) -> None:
+        """DIVERGES: Go counts under any name."""
+        with self._clients_lock:
+            if len(self._counted_names) < MAX_COUNTED_NAMES:
+                self._counted_names.add(name)
+            if name not in self._counted_names:
+                return
+        metrics.DEVICE_PLUGIN_REGISTRATION_COUNT.labels(name).inc()
 
     def check(self) -> None:
         """For the health check "device-plugin". Raises OSError when no plugin can register."""

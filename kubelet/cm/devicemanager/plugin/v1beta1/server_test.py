@@ -17,12 +17,15 @@ from typing import Any
 import grpc
 import pytest
 
-from kubelet import pluginmanager
+from kubelet import metrics, pluginmanager
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
+from kubelet.apis.grpc import requests
+from kubelet.apis.grpc.testing import silent_calls
 from kubelet.apis.pluginregistration import v1 as registration
 from kubelet.cm.devicemanager import endpoint
 from kubelet.cm.devicemanager.plugin import v1beta1 as plugin
 from kubelet.cm.devicemanager.plugin.v1beta1 import client as pluginclient
+from kubelet.cm.devicemanager.plugin.v1beta1 import server
 from kubelet.cm.devicemanager.plugin.v1beta1.stub import Stub
 from kubelet.cm.devicemanager.testing import device
 from kubelet.cm.dra.testing import wait_until
@@ -258,6 +261,24 @@ def test_plugins_register_when_the_server_is_started_again(world: _World) -> Non
     world.handler.expect("connected p.sock", "devices 1:Healthy")
 
 
+def test_server_that_is_started_again_before_it_has_stopped(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a plugin that hangs is registering meanwhile."""
+    world.start()
+    running = world.server._grpc
+    assert running is not None
+    stop = running.stop
+
+    class Stopping:
+        def wait(self, timeout: float) -> None:
+            stop(None).wait(timeout)
+            world.start()
+
+    monkeypatch.setattr(running, "stop", lambda grace: Stopping())
+    world.server.stop()
+    world.stub("p.sock", device("1")).register(world.socket)
+    world.handler.expect("connected p.sock", "devices 1:Healthy")
+
+
 def test_nothing_is_left_of_plugins_that_come_and_go(world: _World) -> None:
     """Neither threads nor connections, whether they say that they go or not."""
     world.start()
@@ -295,6 +316,18 @@ def test_endpoint_where_nobody_serves(world: _World, monkeypatch: pytest.MonkeyP
     assert world.refused(stub) == fault
 
 
+def test_more_names_than_are_counted(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MAX_COUNTED_NAMES", 2)
+    world.start()
+    stub = world.stub("p.sock")
+    names = [f"counted.example/r{number}" for number in (1, 2, 3, 1)]
+    for name in names:
+        stub.register(world.socket, resource_name=name)
+    families = metrics.DEVICE_PLUGIN_REGISTRATION_COUNT.collect()
+    counts = {sample.labels["resource_name"]: sample.value for family in families for sample in family.samples}
+    assert {name: counts.get(name) for name in names} == {names[0]: 2, names[1]: 1, names[2]: None}
+
+
 def test_plugin_that_hangs_when_it_registers(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.start()
     world.handler.patience = 0.2
@@ -317,6 +350,17 @@ def _endpoint(world: _World, alloc: Callable[[Sequence[str]], pluginapi.Allocate
     stub.register(world.socket)
     world.handler.expect("connected p.sock", "devices 1:Healthy")
     return endpoint.EndpointImpl(_RESOURCE, world.handler.plugin, clocklib.RealClock())
+
+
+def test_plugins_that_send_no_request_keep_no_thread_from_others(
+    world: _World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "REQUEST_TIMEOUT", 0.01)
+    world.start()
+    with silent_calls(f"unix:{world.socket}", "/v1beta1.Registration/Register", 5) as calls:
+        assert [call.code() for call in calls] == [grpc.StatusCode.CANCELLED] * 5
+        world.stub("p.sock", device("d")).register(world.socket)
+    world.handler.expect("connected p.sock", "devices d:Healthy")
 
 
 def test_allocate(world: _World) -> None:

@@ -7,19 +7,29 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from datetime import datetime
 from typing import NamedTuple
 
 from kubelet import container as kubecontainer
 
 # Enough for a hundred pods with ten failing containers each.
 MAX_REASON_CACHE_ENTRIES = 1000
+# Characters of a message that are kept. One may quote as much of a pod or an image as somebody wrote there. That of a
+# hook has its output twice, 10 KiB each, and a byte that is quoted may take four characters.
+MAX_MESSAGE_LENGTH = 64 << 10
 
 
 class ReasonItem(NamedTuple):
-    """Why the last attempt to start a container failed."""
+    """Why the last attempt to start a container failed.
 
-    err: Exception
+    Not the error itself: it holds all that the calls worked with through which it came, such as the pod and its
+    secrets, and would do so long after the pod.
+    """
+
+    reason: str
     message: str
+    # Nothing is tried before this time; None if any time is right.
+    retry_at: datetime | None
 
 
 class ReasonCache:
@@ -34,8 +44,10 @@ class ReasonCache:
         self._cache: OrderedDict[tuple[str, str], ReasonItem] = OrderedDict()
 
     def add(self, uid: str, name: str, reason: Exception, message: str) -> None:
+        retry_at = kubecontainer.min_backoff_expiration(reason)
+        item = ReasonItem(str(reason), message[:MAX_MESSAGE_LENGTH], retry_at)
         with self._lock:
-            self._cache[uid, name] = ReasonItem(reason, message)
+            self._cache[uid, name] = item
             self._cache.move_to_end((uid, name))
             if len(self._cache) > MAX_REASON_CACHE_ENTRIES:
                 self._cache.popitem(last=False)

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from datetime import UTC, datetime
+
 from kubelet import container as kubecontainer
 from kubelet import reason_cache
+
+NOW = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+class _Secret:
+    """Something that a call works with."""
 
 
 def _sync_result(
@@ -29,8 +39,8 @@ def test_reason_cache() -> None:
     cache = reason_cache.ReasonCache()
     cache.update("pod_1", result)
 
-    assert cache.get("pod_1", "container_1") == (failed_1, "message_1")
-    assert cache.get("pod_1", "container_2") == (failed_2, "message_2")
+    assert cache.get("pod_1", "container_1") == ("start failed 1", "message_1", None)
+    assert cache.get("pod_1", "container_2") == ("start failed 2", "message_2", None)
     assert cache.get("pod_1", "container_3") is None, "it was started"
     assert cache.get("pod_1", "container_4") is None, "only starts are remembered"
     assert cache.get("pod_2", "container_1") is None, "another pod"
@@ -53,3 +63,35 @@ def test_the_entry_used_longest_ago_goes_first() -> None:
     assert cache.get("pod", "0") is not None
     assert cache.get("pod", "1") is None
     assert cache.get("pod", "one more") is not None
+
+
+def test_when_it_is_tried_again() -> None:
+    cache = reason_cache.ReasonCache()
+    cache.add("pod", "a", kubecontainer.BackoffError(kubecontainer.ErrCrashLoopBackOff(), NOW), "later")
+    assert cache.get("pod", "a") == ("CrashLoopBackOff", "later", NOW)
+
+
+def test_long_message_is_cut() -> None:
+    cache = reason_cache.ReasonCache()
+    cache.add("pod", "a", RuntimeError(), "x" * 1_000_000)
+    item = cache.get("pod", "a")
+    assert item is not None and item.message == "x" * reason_cache.MAX_MESSAGE_LENGTH
+
+
+def test_nothing_of_the_pod_is_kept() -> None:
+    """An error holds the variables of the calls through which it came."""
+    cache = reason_cache.ReasonCache()
+    kept = []
+
+    def start() -> None:
+        secret = _Secret()
+        kept.append(weakref.ref(secret))
+        raise RuntimeError("no")
+
+    try:
+        start()
+    except RuntimeError as err:
+        cache.add("pod", "a", err, "")
+
+    gc.collect()
+    assert kept[0]() is None

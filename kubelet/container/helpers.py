@@ -29,7 +29,7 @@ from kubelet.container.runtime import (
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
-from pkg.util import expansion, hash
+from pkg.util import expansion, hash, parsers
 
 if TYPE_CHECKING:
     from kubelet.apis.stats import v1alpha1 as statsapi
@@ -182,6 +182,9 @@ def hash_container(container: v1.Container) -> int:
 
     Go hashes with FNV-1a (32 bits) the text that a debug printer makes of the JSON bytes of the fields.
     """
+    if len(container.image) > parsers.MAX_IMAGE_NAME_LENGTH:
+        # Not kept: there is no such image, and a pod may name one after the other.
+        return _hash_picked.__wrapped__(container.image, container.name)
     return _hash_picked(container.image, container.name)
 
 

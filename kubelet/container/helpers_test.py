@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import weakref
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from pkg import features
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.component_base.featuregate import testing as featuregatetesting
+from pkg.util import parsers
 
 BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 RUNNING = kubecontainer.CONTAINER_STATE_RUNNING
@@ -38,6 +40,19 @@ EXITED = kubecontainer.CONTAINER_STATE_EXITED
 def test_hash_container(name: str, image: str, expected: int) -> None:
     container = v1.Container(name=name, image=image, command=["does", "not", "count"])
     assert kubecontainer.hash_container(container) == expected
+
+
+def test_no_long_name_of_an_image_is_kept_with_its_hash() -> None:
+    """Pods may have one after the other, of a megabyte each."""
+
+    class Name(str):
+        """A name that can be seen to be gone."""
+
+    image = Name("i" * (parsers.MAX_IMAGE_NAME_LENGTH + 1))
+    seen = weakref.ref(image)
+    kubecontainer.hash_container(v1.Container(name="c", image=image))
+    del image
+    assert seen() is None
 
 
 @pytest.mark.parametrize(

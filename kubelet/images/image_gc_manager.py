@@ -5,6 +5,7 @@ Go: pkg/kubelet/images/image_gc_manager.go
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -109,10 +110,14 @@ class ImageGCManager:
         self._node_ref = node_ref
         self._policy = policy
         self._clock = clock
-        # Guards the two below.
+        # Counts the looks at what images there are, in the order in which they began.
+        self._looks = itertools.count()
+        # Guards the three below.
         self._lock = threading.Lock()
         # By image id, and handler if that counts.
         self._image_records: dict[str, _ImageRecord] = {}
+        # The look that the records are of.
+        self._last_look = -1
         # Biggest first; replaced as a whole.
         self._image_cache: list[kubecontainer.Image] = []
 
@@ -143,11 +148,19 @@ class ImageGCManager:
             return self._image_cache
 
     def _detect_images(self, ctx: golang.Context, detect_time: datetime) -> set[str]:
-        """Brings the records up to date; returns the keys of the images in use."""
+        """Brings the records up to date; returns the keys of the images in use.
+
+        DIVERGES: in Go a look that takes long undoes what a later one has found, and an image that was pulled between
+        them is none of those that are left after a garbage collection.
+        """
+        look = next(self._looks)
         images = self._runtime.list_images(ctx)
         in_use = self._images_in_use(ctx, images)
         now = self._clock.steady()
         with self._lock:
+            if look < self._last_look:
+                return in_use
+            self._last_look = look
             current = {_image_key(image.id, image.spec.runtime_handler): image for image in images}
             for key, image in current.items():
                 found = self._image_records.get(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime
 
 import grpc
@@ -104,6 +105,34 @@ class _World:
 
     def collect(self) -> None:
         self.manager.garbage_collect(_CTX, self.began)
+
+
+def test_a_look_that_takes_long_undoes_no_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image that is taken for gone loses the record of who may use it."""
+    world = _World()
+    world.set_images(0)
+    has_listed, goes_on = threading.Event(), threading.Event()
+    get_pods, remove_image = world.runtime.get_pods, world.runtime.remove_image
+
+    def take_long(ctx: golang.Context, all: bool) -> list[kubecontainer.Pod]:
+        if threading.current_thread().name == "look":
+            has_listed.set()
+            goes_on.wait(30)
+        return get_pods(ctx, all)
+
+    def remove_after_the_look(ctx: golang.Context, image: kubecontainer.ImageSpec) -> None:
+        goes_on.set()
+        look.join(30)
+        remove_image(ctx, image)
+
+    monkeypatch.setattr(world.runtime, "get_pods", take_long)
+    monkeypatch.setattr(world.runtime, "remove_image", remove_after_the_look)
+    look = golang.go(world.see, name="look")
+    assert has_listed.wait(30)
+    world.set_images(0, 1)
+    world.use(1)
+    world.manager.delete_unused_images(_CTX)
+    assert [remaining for remaining, _ in world.hooks] == [["image-1"]]
 
 
 @pytest.mark.parametrize(("high", "low"), [(101, 80), (-1, 80), (90, 101), (90, -1), (80, 90)])

@@ -152,7 +152,7 @@ class ImageManager:
         try:
             return _apply_default_image_tag(image)
         except parsers.ImageNameError as err:
-            message = f'Failed to apply default image tag "{image}": {err}'
+            message = f'Failed to apply default image tag "{image[: parsers.MAX_IMAGE_NAME_LENGTH]}": {err}'
             prefix = _log_prefix(pod, image)
             self._log_it(obj_ref, v1.EVENT_TYPE_WARNING, events.FAILED_TO_INSPECT_IMAGE, prefix, message)
             raise types.ErrInvalidImageName(message) from err

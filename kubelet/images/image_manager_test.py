@@ -20,9 +20,11 @@ from pkg import credentialprovider, features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
+from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.client_go.tools import record
 from pkg.client_go.util import flowcontrol
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.util import parsers
 
 _CTX = golang.background()
 _POD = v1.Pod(metadata=metav1.ObjectMeta(name="pod", namespace="ns", uid="uid"), spec=v1.PodSpec(containers=[]))
@@ -251,6 +253,12 @@ def test_invalid_names_are_not_pulled(image: str) -> None:
     assert isinstance(error, images.ErrInvalidImageName)
     assert error.message.startswith(f'Failed to apply default image tag "{image}": couldn\'t parse image name')
     assert world.took() == ([], ["InspectFailed"])
+
+
+def test_the_beginning_of_a_long_name_is_told() -> None:
+    error = _World().error("i" * 1_000_000, "Always")
+    assert isinstance(error, images.ErrInvalidImageName)
+    assert len(error.message) < parsers.MAX_IMAGE_NAME_LENGTH + 200
 
 
 @pytest.mark.parametrize(
@@ -556,6 +564,24 @@ def test_pull_of_a_deleted_pod_does_not_wait_for_its_turn(serial: bool) -> None:
     request = puller.ImagePullRequest(ctx, kubecontainer.ImageSpec(image="img"), [], None)
     assert isinstance(a_puller.pull_image(request).err, golang.Canceled)
     (later,) = _pull_at_once(a_puller, 1)
+    gate.release.close()
+    for thread in (busy, later):
+        thread.join(timeout=30)
+    assert service.calls.count("PullImage") == 2
+
+
+@failures
+def test_accident_of_one_who_waits_passes_the_turn_on(err: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nobody ever pulls again."""
+    service: Any = _Images()
+    gate = service.on_pull = _Gate()
+    serial = puller.SerialImagePuller(service)
+    (busy,) = _pull_at_once(serial, 1)
+    assert gate.entered.recv(timeout=30)[1]
+    monkeypatch.setattr(klog, "info_s", failing_once(klog.info_s, err, "waits for its turn"))
+    with pytest.raises(type(err)):
+        serial.pull_image(puller.ImagePullRequest(_CTX, kubecontainer.ImageSpec(image="img"), [], None))
+    (later,) = _pull_at_once(serial, 1)
     gate.release.close()
     for thread in (busy, later):
         thread.join(timeout=30)

@@ -135,16 +135,22 @@ class _Turns:
             waiter = _Waiter(not request.critical, self._asked)
             ahead = bisect.bisect(self._waiting, waiter)
             self._waiting.insert(ahead, waiter)
-        klog.info_s(
-            "Image pull waits for its turn",
-            image=request.spec.image,
-            pod=request.pod,
-            critical=request.critical,
-            waitingAhead=ahead,
-            maxParallelImagePulls=self._limit,
-        )
-        if golang.select(waiter.turn, request.ctx.done()).index == 0:
-            return
+        try:
+            klog.info_s(
+                "Image pull waits for its turn",
+                image=request.spec.image,
+                pod=request.pod,
+                critical=request.critical,
+                waitingAhead=ahead,
+                maxParallelImagePulls=self._limit,
+            )
+            if golang.select(waiter.turn, request.ctx.done()).index != 0:
+                raise request.ctx.err() or golang.Canceled()
+        except BaseException:
+            self._leave(waiter)
+            raise
+
+    def _leave(self, waiter: _Waiter) -> None:
         with self._lock:
             waiting = waiter in self._waiting
             if waiting:
@@ -152,7 +158,6 @@ class _Turns:
         if not waiting:
             # The turn came at the same time: it goes to the next one.
             self.pass_on()
-        raise request.ctx.err() or golang.Canceled()
 
     def pass_on(self) -> None:
         """Gives the turn to who waits first."""

@@ -266,6 +266,20 @@ _BASE_CASES = {
         attempt=3,
         start=[0, 1, 2],
     ),
+    "Never: dead sandbox, none started; recreate everything": _Case(
+        _do(_never, _World.sandbox_dead, lambda w: w.states(_CREATED)),
+        kill_pod=True,
+        create=True,
+        attempt=1,
+        start=[0, 1, 2],
+    ),
+    "Never: dead sandbox, one container not started; create the sandbox and that container": _Case(
+        _do(_never, _World.sandbox_dead, lambda w: w.states(_EXITED), lambda w: w.state(1, _CREATED)),
+        kill_pod=True,
+        create=True,
+        attempt=1,
+        start=[1],
+    ),
     "Never: unknown state; kill and recreate": _Case(_do(_never, lambda w: w.state(1, _UNKNOWN)), start=[1], kill=[1]),
     "Never: created state; restart": _Case(_do(_never, lambda w: w.state(1, _CREATED)), start=[1]),
     "own policy Always over Never": _Case(
@@ -320,6 +334,20 @@ _INIT_CASES = {
     ),
     "Never: unknown; kill the pod": _Case(_do(_never, lambda w: w.state(2, _UNKNOWN)), kill_pod=True),
     "Never: dead sandbox; kill the pod only": _Case(_do(_never, _World.sandbox_dead), kill_pod=True, attempt=1),
+    "Never: dead sandbox, the last not started; begin with the first": _Case(
+        _do(_never, _World.sandbox_dead, lambda w: w.state(2, _CREATED)),
+        kill_pod=True,
+        create=True,
+        attempt=1,
+        init=[0],
+    ),
+    "Never: dead sandbox, main containers not started; begin with the first": _Case(
+        _do(_never, _World.sandbox_dead, lambda w: w.main_containers(_CREATED)),
+        kill_pod=True,
+        create=True,
+        attempt=1,
+        init=[0],
+    ),
     "Never: dead sandbox, no init container seen; create a sandbox": _Case(
         _do(_never, _World.sandbox_dead, lambda w: w.status.container_statuses.clear()),
         kill_pod=True,

@@ -22,6 +22,7 @@ from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.runtime import codec
 from pkg.security import apparmor
+from pkg.util import parsers
 
 _NANOSECONDS = 1_000_000_000
 
@@ -159,7 +160,8 @@ def get_backoff_key(pod: v1.Pod, container: v1.Container) -> str:
             pod.metadata.namespace,
             pod.metadata.uid,
             container.name,
-            container.image,
+            # The rest of a longer name does not matter, for there is no such image.
+            container.image[: parsers.MAX_IMAGE_NAME_LENGTH],
             codec.encode_json(container.resources).decode(),
         )
     )

@@ -25,7 +25,9 @@ from pkg import credentialprovider, features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.util import parsers
 
 _CTX = golang.background()
 _EXITED = kubecontainer.CONTAINER_STATE_EXITED
@@ -68,6 +70,12 @@ def test_backoff_key_changes_with_what_may_mend_the_crash() -> None:
         get_backoff_key(pod(), container(memory="2Gi")),
     }
     assert len(others | {key}) == 4
+
+
+def test_no_long_name_of_an_image_is_kept_with_its_back_off() -> None:
+    """A pod may name one of a megabyte after the other; none of them can be started."""
+    pod, limit = v1.Pod(), parsers.MAX_IMAGE_NAME_LENGTH
+    assert len(get_backoff_key(pod, v1.Container(name="c", image="i" * 1_000_000))) < limit + 100
 
 
 def test_containers_are_newest_first_then_by_id() -> None:
@@ -219,6 +227,14 @@ def test_images(fake: testing.TestRuntime) -> None:
     fake.manager.remove_image(_CTX, spec)
     assert fake.manager.get_image_ref(_CTX, spec) == ""
     assert fake.manager.get_image_size(_CTX, spec) == 0
+
+
+def test_size_of_an_image_is_one_that_the_api_server_takes(fake: testing.TestRuntime) -> None:
+    fake.images.set_fake_images(["1111"])
+    fake.images.images["1111"].size = 2**64 - 1
+    (image,) = fake.manager.list_images(_CTX)
+    status = v1.NodeStatus(images=[v1.ContainerImage(size_bytes=image.size)])
+    assert codec.decode_json(codec.encode_json(status), v1.NodeStatus) == status
 
 
 @pytest.mark.parametrize("method", ["ListImages", "ImageStatus", "RemoveImage", "PullImage", "ImageFsInfo"])

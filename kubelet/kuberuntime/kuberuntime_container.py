@@ -873,25 +873,38 @@ class ContainerMethods(LogMethods):
         ended = (kubecontainer.CONTAINER_STATE_EXITED, kubecontainer.CONTAINER_STATE_UNKNOWN)
         for container in pod.spec.init_containers:
             runs = [s for s in pod_status.get_container_statuses_by_name(container.name) if s.state in ended]
-            self._remove_init_containers(ctx, pod, runs[1:])
+            self._remove_containers(ctx, pod, "init container", runs[1:])
 
     def purge_init_containers(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
         """Removes all runs of all init containers, which must have been stopped."""
         for container in pod.spec.init_containers:
             runs = pod_status.get_container_statuses_by_name(container.name)
-            self._remove_init_containers(ctx, pod, runs)
+            self._remove_containers(ctx, pod, "init container", runs)
 
-    def _remove_init_containers(
-        self, ctx: golang.Context, pod: v1.Pod, statuses: Iterable[kubecontainer.Status]
+    def purge_unstarted_containers(
+        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
+    ) -> None:
+        """Removes the regular containers that were created and no more, whose sandbox is gone.
+
+        DIVERGES: in Go such a container of the last sandbox says that the next one is initialized, and the regular
+        containers start beside the init containers.
+        """
+        for container in pod.spec.containers:
+            runs = pod_status.get_container_statuses_by_name(container.name)
+            unstarted = [run for run in runs if run.state is kubecontainer.CONTAINER_STATE_CREATED]
+            self._remove_containers(ctx, pod, "container that was never started", unstarted)
+
+    def _remove_containers(
+        self, ctx: golang.Context, pod: v1.Pod, what: str, statuses: Iterable[kubecontainer.Status]
     ) -> None:
         for status in statuses:
-            klog.v(4).info_s("Removing init container", containerName=status.name, containerID=status.id.id)
+            klog.v(4).info_s(f"Removing {what}", containerName=status.name, containerID=status.id.id)
             try:
                 self.remove_container(ctx, status.id.id, False)
             except Exception as err:  # Garbage collection comes back to what could not be removed.
                 klog.error_s(
                     err,
-                    "Failed to remove pod init container; Skipping pod",
+                    f"Failed to remove pod {what}; Skipping pod",
                     containerName=status.name,
                     pod=klog.kobj(pod),
                 )

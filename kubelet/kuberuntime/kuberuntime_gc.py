@@ -271,10 +271,11 @@ class ContainerGC:
             return False
         try:
             container_id = legacy.get_container_id_from_legacy_log_symlink(link)
-            status = self._manager.runtime_service.container_status(ctx, container_id, False).status
         except ValueError as err:
             klog.v(4).info_s("Unable to obtain container ID", err=err)
             return True
+        try:
+            status = self._manager.runtime_service.container_status(ctx, container_id, False).status
         except crierror.RemoteError as err:
             klog.info_s("Error getting ContainerStatus for containerID", containerID=container_id, err=err)
             # DIVERGES: in Go the container is dead whatever the runtime says. One that hangs while a log is rotated

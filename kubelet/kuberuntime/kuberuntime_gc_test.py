@@ -285,14 +285,23 @@ def test_dangling_log_links_of_dead_containers_go(
     assert (link in fake.os.removes) is removed
 
 
-@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED], ids=str)
+@pytest.mark.parametrize(
+    "err",
+    [
+        crierror.RemoteError(grpc.StatusCode.UNAVAILABLE, "is away"),
+        crierror.RemoteError(grpc.StatusCode.DEADLINE_EXCEEDED, "hangs"),
+        # Of a link whose name was cut to what a file system takes, the id is only the beginning of the container's.
+        crierror.InvalidResponseError("status.Id is 'aaaa', and not the 'aaa' that was asked for"),
+    ],
+    ids=str,
+)
 def test_dangling_log_link_stays_when_the_runtime_does_not_answer(
-    fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch, code: grpc.StatusCode
+    fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch, err: crierror.RemoteError
 ) -> None:
     link = "/var/log/containers/foo_ns_bar-" + "a" * 64 + ".log"
     fake.os.files[link] = []
     fake.os.glob_fn = lambda pattern, path: True
-    monkeypatch.setattr(fake.manager.runtime_service, "container_status", raising(crierror.RemoteError(code, "hangs")))
+    monkeypatch.setattr(fake.manager.runtime_service, "container_status", raising(err))
     fake.manager.garbage_collect(_CTX, kubecontainer.GCPolicy(_HOUR * 10**6, -1, -1), True, False)
     assert link not in fake.os.removes
 

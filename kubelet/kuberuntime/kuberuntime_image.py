@@ -15,6 +15,8 @@ from kubelet.kuberuntime import convert
 from kubelet.kuberuntime.kuberuntime_sandbox import SandboxMethods
 from pkg import credentialprovider, features, golang, klog
 
+_MAX_INT64 = 2**63 - 1
+
 
 class PullErrors(ExceptionGroup[Exception]):
     """Why each of several credentials failed. Its text is what Go's aggregate of errors shows."""
@@ -91,7 +93,8 @@ class ImageMethods(SandboxMethods):
             klog.v(2).info_s("WARNING: RuntimeHandler is empty", ImageID=image.id)
         return kubecontainer.Image(
             id=image.id,
-            size=image.size,
+            # DIVERGES: Go takes what does not fit for a negative number. The API server would refuse the node's status.
+            size=min(image.size, _MAX_INT64),
             repo_tags=list(image.repo_tags),
             repo_digests=list(image.repo_digests),
             spec=convert.to_kube_container_image_spec(image),

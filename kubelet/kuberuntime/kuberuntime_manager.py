@@ -505,6 +505,7 @@ class KubeGenericRuntimeManager(ResizeMethods):
             return False
         if changes.create_sandbox:
             self.purge_init_containers(ctx, pod, pod_status)
+            self.purge_unstarted_containers(ctx, pod, pod_status)
         return True
 
     def _kill_containers(
@@ -1139,15 +1140,25 @@ def _increment_image_volume_metrics(
 
 def _compute_new_sandbox_actions(pod: v1.Pod, pod_status: kubecontainer.PodStatus, changes: PodActions) -> None:
     """Everything is killed and made anew, unless there is nothing left to run."""
+    containers = pod.spec.containers
     if not should_restart_on_failure(pod) and changes.attempt != 0 and pod_status.container_statuses:
         # Without any container the sandbox never came to use, and is tried again.
-        changes.create_sandbox = False
-        return
-    to_start = [
-        index
-        for index, container in enumerate(pod.spec.containers)
-        if not (_runs_once(pod, container) and container_succeeded(container, pod_status))
-    ]
+        # DIVERGES: so is one that was lost between a container's creation and its start. Go's pod stays pending for
+        # ever.
+        if not _has_unstarted_container(pod, pod_status):
+            changes.create_sandbox = False
+            return
+        to_start = [
+            index
+            for index, container in enumerate(containers)
+            if kubecontainer.should_container_be_restarted(container, pod, pod_status)
+        ]
+    else:
+        to_start = [
+            index
+            for index, container in enumerate(containers)
+            if not (_runs_once(pod, container) and container_succeeded(container, pod_status))
+        ]
     if not to_start and has_any_regular_container_created(pod, pod_status):
         changes.create_sandbox = False
         return
@@ -1155,6 +1166,15 @@ def _compute_new_sandbox_actions(pod: v1.Pod, pod_status: kubecontainer.PodStatu
         changes.init_containers_to_start = [0]
         return
     changes.containers_to_start = to_start
+
+
+def _has_unstarted_container(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:
+    """Whether a container of the pod was created, and no more."""
+    statuses = (
+        pod_status.find_container_status_by_name(container.name)
+        for container, _ in podutil.container_iter(pod.spec, podutil.INIT_CONTAINERS | podutil.CONTAINERS)
+    )
+    return any(status is not None and status.state is kubecontainer.CONTAINER_STATE_CREATED for status in statuses)
 
 
 def _runs_once(pod: v1.Pod, container: v1.Container) -> bool:

@@ -198,6 +198,25 @@ def test_new_sandbox_purges_init_containers(fake: testing.TestRuntime) -> None:
     assert fake.recorder.drain()[0] == ("Normal SandboxChanged Pod sandbox changed, it will be killed and re-created.")
 
 
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
+def test_sandbox_that_is_lost_before_a_container_starts_is_made_anew(fake: testing.TestRuntime, policy: str) -> None:
+    """With a reboot, say. And what is left of the container does not say that its pod is initialized."""
+    pod = _pod(_container("foo1", "busybox"), init=[_container("init1", "busybox")])
+    pod.spec.restart_policy = policy
+    _sync(fake, pod)
+    fake.runtime.exit_container(f"{_SANDBOX}_init1_0", 0)
+    fake.runtime.inject_error("StartContainer", _down())
+    _sync(fake, pod)
+    fake.runtime.sandboxes[_SANDBOX].state = runtimeapi.SANDBOX_NOTREADY
+    for _ in range(2):
+        _sync(fake, pod)
+        assert list(fake.runtime.containers) == ["foo_new_12345678_1_init1_1"]
+    fake.runtime.exit_container("foo_new_12345678_1_init1_1", 0)
+    _sync(fake, pod)
+    started = [container_id for (container_id,) in fake.runtime.requests("StartContainer")]
+    assert started[-2:] == ["foo_new_12345678_1_init1_1", "foo_new_12345678_1_foo1_0"]
+
+
 def test_prune_init_containers_keeps_the_last_run(fake: testing.TestRuntime) -> None:
     pod = _pod(init=[_container("init1", "busybox")])
     back_off = fake.back_off()

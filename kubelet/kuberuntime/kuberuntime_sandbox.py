@@ -209,4 +209,5 @@ def _is_ip(text: str) -> bool:
         ipaddress.ip_address(text)
     except ValueError:
         return False
-    return True
+    # One with a zone the API server does not take, and with it none of the pod's status.
+    return "%" not in text

@@ -178,6 +178,7 @@ def test_unknown_runtime_class_is_refused(tmp_path: Path, runtime_classes: runti
         ("10.0.0.1", ["fd00::1"], ["10.0.0.1", "fd00::1"]),
         ("", [], []),
         ("nonsense", [], []),
+        ("fe80::1%eth0", [], []),
         ("10.0.0.1", ["nonsense"], []),
     ],
 )
@@ -296,6 +297,7 @@ def test_get_image_user(
         (True, 0, 1, "", "runAsUser breaks non-root policy"),
         (True, None, 0, "", "image will run as root"),
         (True, None, None, "www", "image has non-numeric user (www)"),
+        (True, None, None, "w" * 1_000_000, f"image has non-numeric user ({'w' * 256}),"),
         (True, None, 2**31, "", "image has an invalid user id (2147483648)"),
     ],
 )

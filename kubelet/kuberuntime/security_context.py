@@ -14,6 +14,8 @@ from pkg import securitycontext
 from pkg.api.core import v1
 
 _MAX_USER_ID = 2**31 - 1
+# Characters of an image's user that an error quotes: an image may name one of megabytes.
+MAX_SHOWN_USER_LENGTH = 256
 
 
 class SecurityContextMethods(HelperMethods):
@@ -79,7 +81,7 @@ def verify_run_as_non_root(pod: v1.Pod, container: v1.Container, uid: int | None
     if uid is None:
         if username:
             raise ValueError(
-                f"container has runAsNonRoot and image has non-numeric user ({username}),"
+                f"container has runAsNonRoot and image has non-numeric user ({username[:MAX_SHOWN_USER_LENGTH]}),"
                 f" cannot verify user is non-root {where}"
             )
         return

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from kubelet import container as kubecontainer
 from kubelet import metrics
@@ -194,7 +193,7 @@ class HandlerRunner:
         try:
             self._http_doer.do(ctx, url, headers)
         except HTTPResponseError as err:
-            netloc = urlsplit(url).netloc
+            netloc = net.split(url).netloc
             klog.v(1).info_s(
                 "HTTPS request to lifecycle hook got HTTP response, retrying with HTTP.",
                 pod=klog.kobj(pod),

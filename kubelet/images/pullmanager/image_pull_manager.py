@@ -62,7 +62,10 @@ class PullManager:
     ) -> None:
         try:
             with self._lock:
-                self._write_pulled_record_if_changed_locked(image, image_ref, credentials)
+                # DIVERGES: Go leaves alone a record to which a pull adds nothing. When an image is pulled again while
+                # the garbage collection goes on that has removed it, its record is taken for that of the removed one,
+                # and goes too: everybody may use the image from then on.
+                self._write_pulled_record_locked(image, image_ref, credentials, refresh=True)
         except _RECORD_ERRORS as err:
             # The intent stays, so that the image still counts as pulled by the kubelet.
             klog.error_s(err, "failed to write image pulled record", imageRef=image_ref)
@@ -101,6 +104,10 @@ class PullManager:
 
     def prune_unknown_records(self, ctx: golang.Context, image_list: Iterable[str], until: datetime) -> None:
         in_use = set(image_list)
+        if not in_use:
+            # DIVERGES: Go forgets all, and when the runtime shows its images again, everybody may use them.
+            klog.info_s("Keeping the image pull records, for the runtime shows no images at all")
+            return
         with self._lock:
             for record in self._records.list_image_pulled_records():
                 if record.last_updated_time >= until or record.image_ref in in_use:
@@ -148,7 +155,7 @@ class PullManager:
     def _remember(self, image: str, image_ref: str, secret: ImagePullSecret) -> None:
         try:
             with self._lock:
-                self._write_pulled_record_if_changed_locked(
+                self._write_pulled_record_locked(
                     image, image_ref, ImagePullCredentials(kubernetes_secrets=[secret])
                 )
         except _RECORD_ERRORS as err:
@@ -170,12 +177,12 @@ class PullManager:
                 return
             self._intent_counters.pop(image, None)
 
-    def _write_pulled_record_if_changed_locked(
-        self, image: str, image_ref: str, credentials: ImagePullCredentials | None
+    def _write_pulled_record_locked(
+        self, image: str, image_ref: str, credentials: ImagePullCredentials | None, *, refresh: bool = False
     ) -> None:
         """No credentials: the image counts as pulled by the kubelet, and everyone must prove their right.
 
-        Raises one of _RECORD_ERRORS.
+        A record that says all of this already is written again only to refresh its time. Raises one of _RECORD_ERRORS.
         DIVERGES: a record that cannot be read at the moment stays; Go replaces it, and forgets all other credentials.
         """
         name = trim_image_tag_digest(image)
@@ -190,6 +197,8 @@ class PullManager:
             changed: ImagePulledRecord | None = ImagePulledRecord(now, image_ref, mapping)
         else:
             changed = _pulled_record_merge_new_creds(record, name, credentials, now)
+            if changed is None and refresh:
+                changed = ImagePulledRecord(now, image_ref, record.credential_mapping)
         if changed is not None:
             self._records.write_image_pulled_record(changed)
 
@@ -210,7 +219,7 @@ class PullManager:
     def _adopt(self, image: str, image_ref: str) -> None:
         try:
             with self._lock:
-                self._write_pulled_record_if_changed_locked(image, image_ref, None)
+                self._write_pulled_record_locked(image, image_ref, None)
                 self._records.delete_image_pull_intent(image)
         except _RECORD_ERRORS as err:
             klog.error_s(err, "failed to write an image pull record", imageRef=image_ref)

@@ -19,6 +19,7 @@ from kubelet import container as kubecontainer
 from kubelet.images import pullmanager
 from kubelet.images.pullmanager import ImagePullCredentials, ImagePullSecret, ImagePullServiceAccount, metrics
 from kubelet.images.pullmanager.image_pull_manager import _merge_credentials
+from kubelet.images.pullmanager.interfaces import ImagePulledRecord
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once
@@ -54,12 +55,15 @@ class _Images:
 
 
 def _manager(
-    root: Path, policy: str = "NeverVerifyPreloadedImages", images: Sequence[kubecontainer.Image] = ()
+    root: Path,
+    policy: str = "NeverVerifyPreloadedImages",
+    images: Sequence[kubecontainer.Image] = (),
+    clock: testingclock.FakeClock | None = None,
 ) -> pullmanager.PullManager:
     enforcer = pullmanager.image_pull_credential_verification_policy(policy, [])
     service: Any = _Images(*images)
     accessor = pullmanager.FSPullRecordsAccessor(str(root))
-    return pullmanager.PullManager(_CTX, accessor, enforcer, service, testingclock.FakeClock())
+    return pullmanager.PullManager(_CTX, accessor, enforcer, service, clock or testingclock.FakeClock())
 
 
 def _record(manager: pullmanager.PullManager, image: str, credentials: ImagePullCredentials) -> None:
@@ -220,6 +224,48 @@ def test_names_of_one_image_are_recorded_side_by_side(tmp_path: Path) -> None:
     assert _recorded(tmp_path) == {"test": _secrets(_SECRET), "org/test": _EVERYONE}
 
 
+def test_image_that_is_pulled_again_while_garbage_is_collected(tmp_path: Path) -> None:
+    """It was removed before, and is none of those that are left."""
+    clock = testingclock.FakeClock()
+    manager = _manager(tmp_path, clock=clock)
+    _record(manager, _IMAGE, _secrets(_SECRET))
+    clock.step(3600)
+    collection_began = clock.now()
+    clock.step(1)
+    _record(manager, _IMAGE, _secrets(_SECRET))
+    manager.prune_unknown_records(_CTX, ["other"], collection_began)
+    assert manager.must_attempt_image_pull(_CTX, _IMAGE, "ref", lambda: ([], None))
+
+
+def test_a_record_is_written_once_for_a_secret_that_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of another pod comes first and fits, too, at each start of a container."""
+    accessor, written = pullmanager.FSPullRecordsAccessor, list[ImagePulledRecord]()
+    write = accessor.write_image_pulled_record
+
+    def note(records: pullmanager.FSPullRecordsAccessor, record: ImagePulledRecord) -> None:
+        written.append(record)
+        write(records, record)
+
+    manager, others = _manager(tmp_path), _replaced(_SECRET, name="z-other")
+    _record(manager, _IMAGE, _secrets(_SECRET))
+    monkeypatch.setattr(accessor, "write_image_pulled_record", note)
+    for _ in range(3):
+        assert not manager.must_attempt_image_pull(_CTX, _IMAGE, "ref", lambda: ([others], None))
+    assert [record.credential_mapping for record in written] == [_recorded(tmp_path)]
+    assert _recorded(tmp_path) == {_IMAGE: _secrets(_SECRET, others)}
+
+
+def test_records_outlast_a_runtime_that_shows_no_images(tmp_path: Path) -> None:
+    manager = _manager(tmp_path)
+    _record(manager, _IMAGE, _secrets(_SECRET))
+    manager.prune_unknown_records(_CTX, [], datetime.max.replace(tzinfo=UTC))
+    assert manager.must_attempt_image_pull(_CTX, _IMAGE, "ref", lambda: ([], None))
+    manager.prune_unknown_records(_CTX, ["other"], datetime.max.replace(tzinfo=UTC))
+    assert _recorded(tmp_path) == {}
+
+
 def test_intent_lasts_as_long_as_the_last_pull(tmp_path: Path) -> None:
     manager = _manager(tmp_path)
     accessor = pullmanager.FSPullRecordsAccessor(str(tmp_path))
@@ -336,7 +382,7 @@ def test_a_record_that_cannot_be_read_keeps_no_others_from_being_pruned(tmp_path
     pulled = tmp_path / "image_manager" / "pulled"
     (pulled / _file_of("a broken one")).write_bytes(broken.replace(old, new))
     (pulled / _file_of("ref")).write_text(_GO_RECORD % "v1beta1")
-    _manager(tmp_path).prune_unknown_records(_CTX, [], datetime.now(UTC))
+    _manager(tmp_path).prune_unknown_records(_CTX, ["other"], datetime.now(UTC))
     assert accessor.list_image_pulled_records() == []
     assert [path.name for path in pulled.iterdir()] == [_file_of("a broken one")]
 

@@ -10,7 +10,7 @@ import datetime
 import enum
 import threading
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from kubelet import container as kubecontainer
@@ -107,8 +107,9 @@ class _Changes:
     deletes: list[v1.Pod] = field(default_factory=list)
     removes: list[v1.Pod] = field(default_factory=list)
     reconciles: list[v1.Pod] = field(default_factory=list)
-    # Whether all pods could be taken in.
+    # Whether all pods could be taken in, and whether one could not for want of memory.
     complete: bool = True
+    lacked_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,7 @@ class PodStorage:
             with self._pod_lock:
                 self._sources[source] = after
             for message in messages:
+                message.complete = after.seen and message is messages[-1]
                 self._updates.send(message, ctx)
             return changes.complete
 
@@ -220,9 +222,11 @@ class PodStorage:
                 after = _SourcePods(_without(before.pods, gone), _without(before.merged, gone), before.seen)
             case kubetypes.SET:
                 klog.v(4).info_s("Setting pods for source", source=source)
-                after = _SourcePods(seen=True)
+                after = _SourcePods()
                 self._update_pods(source, update.pods, before, after, changes)
                 changes.removes.extend(_without(before.pods, after.pods).values())
+                # A pod that may run must not be ended because there was no memory for it.
+                after = replace(after, seen=before.seen or not changes.lacked_memory)
             case _:
                 klog.info_s("Received invalid update type", type=update)
                 after = before
@@ -243,8 +247,12 @@ class PodStorage:
             change: _PodChange | None = None
             taken_in = False
             with runtime.contain("Unable to take in a pod", source=source, pod=klog.kobj(ref), podUID=uid):
-                change = self._change_of_pod(source, ref, existing, merged, changes, now)
-                taken_in = True
+                try:
+                    change = self._change_of_pod(source, ref, existing, merged, changes, now)
+                    taken_in = True
+                except MemoryError:
+                    changes.lacked_memory = True
+                    raise
             changes.complete = changes.complete and taken_in
             if change is None:
                 continue

@@ -169,6 +169,37 @@ def test_change_that_could_not_be_copied_is_told_later(tester: Harness, monkeypa
     send(bad, good, told=kubetypes.UPDATE)
 
 
+def test_pod_for_which_there_was_no_memory_is_missing(tester: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be running since before a restart, and be ended by who takes the others for all there are."""
+    pods = [valid_pod("bad", "new"), valid_pod("good", "new")]
+
+    def told() -> tuple[list[str], bool]:
+        update, _ = tester.pod_config.updates().recv(timeout=_DEADLINE)
+        assert update is not None
+        return [pod.metadata.name for pod in update.pods], update.complete
+
+    with monkeypatch.context() as patch:
+        patch.setattr(v1, "deepcopy", failing_once(v1.deepcopy, MemoryError()))
+        tester.send(*pods)
+        assert told() == (["good"], False)
+        assert not tester.pod_config.seen_all_sources({TEST_SOURCE})
+    tester.send(*pods)
+    assert told() == (["bad"], True)
+    assert tester.pod_config.seen_all_sources({TEST_SOURCE})
+
+
+def test_pods_are_told_completely_with_the_last_update(tester: Harness) -> None:
+    """A source first says what it knows, and then that it is all, while other changes are told."""
+    tester.send(valid_pod("old", "new"), op=kubetypes.ADD)
+    tester.send(valid_pod("new", "new"))
+    updates = [tester.pod_config.updates().recv(timeout=_DEADLINE)[0] for _ in range(3)]
+    assert [(update.op, update.complete) for update in updates if update is not None] == [
+        (kubetypes.ADD, False),
+        (kubetypes.REMOVE, False),
+        (kubetypes.ADD, True),
+    ]
+
+
 @pytest.mark.parametrize("fails", ["_record_first_seen_time", "_incremental"])
 @failures
 def test_what_fails_once_is_told_though_the_source_sends_nothing_more(

@@ -1,8 +1,9 @@
 """GET of the manifest URL, as Go's http.Client does it.
 
-`requests` talks to the server. It would read credentials from `.netrc`, send cookies back, and count its time limit
-from the last byte that came. So this module follows redirects itself, each with a session of its own, names the proxy,
-and shuts the connection down when the time for the whole exchange is over.
+`requests` talks to the server. It would read credentials from `.netrc`, send cookies back, count its time limit from
+the last byte that came, and take a body that breaks off for a shorter one. So this module follows redirects itself,
+each with a session of its own, names the proxy, shuts the connection down when the time for the whole exchange is over,
+and decompresses.
 
 Go: net/http (client.go, transport.go)
 """
@@ -15,21 +16,24 @@ import socket
 import ssl
 import threading
 import urllib.parse
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import requests
+import urllib3
 from requests import adapters
 
 from pkg import golang
+from pkg.client_go.transport import body as body_
 from pkg.client_go.transport import connection as connection_
 from pkg.golang import httpproxy, net
 
 MAX_REDIRECTS = 10
 _REDIRECTS = (301, 302, 303, 307, 308)
 # What is not for another host than the one it was configured for.
-_SENSITIVE = ("authorization", "www-authenticate", "cookie", "cookie2")
+_SENSITIVE = ("authorization", "www-authenticate", "cookie", "cookie2", "proxy-authorization", "proxy-authenticate")
 _CHUNK = 64 << 10
 
 
@@ -75,33 +79,36 @@ def _raise_if_over(ctx: golang.Context, exchange: golang.Context, timeout: float
 def _follow(ctx: golang.Context, adapter: _Adapter, url: str, headers: Mapping[str, str], limit: int) -> Answer:
     first = target = _parse(url)
     for _ in range(MAX_REDIRECTS):
-        answer, location = _get_once(ctx, adapter, target, _headers_for(first, target, headers), limit)
+        answer, location = _get_once(ctx, adapter, target, _with_credentials(headers, target), limit)
         if not location:
             return answer
-        target = _parse(urllib.parse.urljoin(target.geturl(), location))
+        net.split(location)  # Raises ValueError, before join looks at it.
+        target = _parse(net.join(target.geturl(), location))
+        if not _is_of(first, target):
+            # For all later redirects too, because the other host chooses their targets, even one on the first host.
+            headers = {name: value for name, value in headers.items() if name.lower() not in _SENSITIVE}
     raise ValueError(f"stopped after {MAX_REDIRECTS} redirects")
 
 
 def _parse(url: str) -> urllib.parse.SplitResult:
-    parsed = urllib.parse.urlsplit(url)
+    parsed = net.split(url)
     if parsed.scheme not in ("http", "https") or not parsed.hostname:
         raise ValueError(f'"{net.redacted(url)}" is not a URL of http or https')
     parsed.port  # noqa: B018  # raises ValueError
     return parsed
 
 
-def _headers_for(
-    first: urllib.parse.SplitResult, target: urllib.parse.SplitResult, headers: Mapping[str, str]
-) -> dict[str, str]:
-    """What is sent to the target: all of the headers to the first host and those below it."""
+def _is_of(first: urllib.parse.SplitResult, target: urllib.parse.SplitResult) -> bool:
+    """Whether the target is the first host, or below it."""
     mine, theirs = first.hostname or "", target.hostname or ""
-    if theirs == mine or theirs.endswith(f".{mine}"):
-        sent = dict(headers)
-    else:
-        sent = {name: value for name, value in headers.items() if name.lower() not in _SENSITIVE}
-    if target.username and not any(name.lower() == "authorization" for name in sent):
-        sent["Authorization"] = connection_.basic_auth(target)
-    return sent
+    return theirs == mine or theirs.endswith(f".{mine}")
+
+
+def _with_credentials(headers: Mapping[str, str], target: urllib.parse.SplitResult) -> Mapping[str, str]:
+    """The headers, with the user and password of the target's URL if they have no other."""
+    if not target.username or any(name.lower() == "authorization" for name in headers):
+        return headers
+    return {**headers, "Authorization": connection_.basic_auth(target)}
 
 
 def _get_once(
@@ -149,17 +156,22 @@ def _authorities() -> str | bool:
 
 
 def _read(response: requests.Response, limit: int) -> bytes:
-    """Raises ValueError for what is longer than the limit, decompressed."""
+    """Raises ValueError for what is longer than the limit, as sent or decompressed, and OSError for what breaks off."""
     data = bytearray()
-    for chunk in response.iter_content(_CHUNK):
-        data += chunk
-        if len(data) > limit:
-            raise ValueError(f"longer than {limit} bytes")
-    return bytes(data)
+    try:
+        for chunk in response.raw.stream(_CHUNK, decode_content=False):
+            data += chunk
+            if len(data) > limit:
+                raise ValueError(f"longer than {limit} bytes")
+        if response.headers.get("Content-Encoding", "").lower() != "gzip":
+            return bytes(data)
+        return body_.decompress(bytes(data), limit)
+    except (urllib3.exceptions.HTTPError, EOFError, zlib.error) as err:
+        raise OSError(f"reading the body: {err}") from err
 
 
 class _Adapter(adapters.HTTPAdapter):
-    """Can end whatever its connections wait for: a handshake, a head or a body."""
+    """Can end whatever its connections wait for: a handshake, a head or a body. Tells the end of one from a break."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,6 +189,12 @@ class _Adapter(adapters.HTTPAdapter):
                 sock: socket.socket = super()._new_conn()
                 adapter._add(sock)
                 return sock
+
+            def connect(self) -> None:
+                super().connect()
+                if isinstance(self.sock, ssl.SSLSocket):
+                    # Anybody on the way can end a connection. Only the server can say in TLS that this is the end.
+                    self.sock.suppress_ragged_eofs = False  # type: ignore[attr-defined]
 
         pool.ConnectionCls = Connection
         return pool

@@ -26,10 +26,11 @@ from kubelet import types as kubetypes
 from kubelet.config import common, objects
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.util import runtime, wait
 from pkg.client_go.tools import record
 from pkg.client_go.util import flowcontrol
-from pkg.util import inotify, regularfile
+from pkg.util import inotify, procfs, regularfile
 
 _EVENT_BUFFER_LEN = 10
 _RETRY_PERIOD = 1.0  # seconds
@@ -37,6 +38,10 @@ _MAX_RETRY_PERIOD = 20.0
 _NO_FILE = "manifest path is not a directory or file"
 # Files of a directory that are read, in order of their names.
 MAX_MANIFESTS = 5000
+# Faults of a disk or a server that may pass, so that a file may be read later that cannot be now.
+_PASSING = (errno.EIO, errno.ESTALE)
+# Seconds for which pods that nobody is known to want stay after the start because of such a file.
+UNREAD_PATIENCE = 300.0
 
 
 class PodEventType(enum.IntEnum):
@@ -111,8 +116,13 @@ class SourceFile:
         updates: golang.Channel[kubetypes.PodUpdate],
         recorder: record.EventRecorder,
         object_store: objects.ObjectStore | None = None,
+        clock: clocklib.Clock | None = None,
     ) -> None:
         self._object_store = object_store
+        self._clock = clock or clocklib.RealClock()
+        self._began = self._clock.monotonic()
+        # Whether all files have been read once, so that it is known which pods the path holds.
+        self._is_complete = False
         self._path = path
         self._node_name = node_name
         self._period = period
@@ -175,25 +185,29 @@ class SourceFile:
         try:
             info = Path(self._path).stat()
         except FileNotFoundError as err:
-            self._replace_store(ctx, {})  # so that the source counts as seen
+            self._replace_store(ctx, {}, True)  # so that the source counts as seen
             raise ManifestError("path does not exist, ignoring") from err
         if stat.S_ISDIR(info.st_mode):
-            self._replace_store(ctx, self._extract_from_dir(self._path))
+            self._replace_store(ctx, *self._extract_from_dir(self._path))
         elif stat.S_ISREG(info.st_mode):
             try:
                 manifest = self._extract_from_file(self._path, self._store.get(self._path))
             except (OSError, ManifestError) as err:
                 self._report(self._path, str(err))
                 raise
-            self._replace_store(ctx, {self._path: manifest})
+            self._replace_store(ctx, {self._path: manifest}, True)
         else:
             fault = ManifestError("path is not a directory or file")
             self._report(self._path, str(fault))
             raise fault
 
-    def _extract_from_dir(self, name: str) -> dict[str, _Manifest]:
-        """Get as many manifests as possible, in order of file name; faults of single files are reported."""
+    def _extract_from_dir(self, name: str) -> tuple[dict[str, _Manifest], bool]:
+        """Get as many manifests as possible, in order of file name; faults of single files are reported.
+
+        Also returns whether none is missing that may be there the next time.
+        """
         manifests: dict[str, _Manifest] = {}
+        is_complete = True
         entries = [entry for entry in sorted(os.listdir(name)) if not entry.startswith(".")]
         too_many = f"{len(entries)} files, more than the limit of {MAX_MANIFESTS}; the last by name are left out"
         if len(entries) > MAX_MANIFESTS:
@@ -204,7 +218,7 @@ class SourceFile:
             try:
                 mode = Path(path).stat().st_mode
             except OSError as err:
-                self._keep_unread(manifests, path, err, "Could not get metadata")
+                is_complete &= self._keep_unread(manifests, path, err, "Could not get metadata")
                 continue
             if stat.S_ISDIR(mode):
                 klog.error_s(None, "Provided manifest path is a directory, not recursing into manifest path", path=path)
@@ -214,17 +228,19 @@ class SourceFile:
                 except FileNotFoundError:
                     continue  # gone since the directory was listed
                 except OSError as err:
-                    self._keep_unread(manifests, path, err, "Could not process manifest file")
+                    is_complete &= self._keep_unread(manifests, path, err, "Could not process manifest file")
                 except ManifestError as err:
                     klog.error_s(err, "Could not process manifest file", path=path)
                     self._report(path, str(err))
             else:
                 klog.error_s(None, "Manifest path is not a directory or file", path=path, mode=stat.filemode(mode))
                 self._report(path, _NO_FILE)
-        return manifests
+        return manifests, is_complete
 
-    def _keep_unread(self, manifests: dict[str, _Manifest], path: str, err: OSError, message: str) -> None:
+    def _keep_unread(self, manifests: dict[str, _Manifest], path: str, err: OSError, message: str) -> bool:
         """Report a file that cannot be read, and go on with what it held when it could.
+
+        Returns whether that is known, or the file is not worth waiting for.
 
         DIVERGES: Go ends the pods of such a file, as when the kubelet has too many files open, or the disk an error.
         """
@@ -233,6 +249,8 @@ class SourceFile:
         known = self._store.get(path)
         if known is not None and not isinstance(err, FileNotFoundError):
             manifests[path] = known
+            return True
+        return not (procfs.is_accident(err) or err.errno in _PASSING)
 
     def _extract_from_file(self, filename: str, known: _Manifest | None = None) -> _Manifest:
         """Read one file; if it is still the one that `known` was read from, return that and parse nothing.
@@ -301,8 +319,10 @@ class SourceFile:
                 event = f"Error reading static pod manifest {message}"
                 self._recorder.event(node, v1.EVENT_TYPE_WARNING, events.FAILED_VALIDATION, event)
 
-    def _replace_store(self, ctx: golang.Context, manifests: dict[str, _Manifest]) -> None:
+    def _replace_store(self, ctx: golang.Context, manifests: dict[str, _Manifest], is_complete: bool) -> None:
         self._store = manifests
+        # A file that is broken for good must not keep others' pods from being ended for ever.
+        self._is_complete |= is_complete or self._clock.monotonic() - self._began >= UNREAD_PATIENCE
         self._reported = {path: told for path, told in self._reported.items() if os.path.lexists(path)}
         self._failed = {path: failed for path, failed in self._failed.items() if os.path.lexists(path)}
         self._send(ctx)
@@ -322,7 +342,10 @@ class SourceFile:
             self._object_store.replace(seen.firsts)
         # PodConfig itself leaves out pods whose name another has.
         pods = [pod for _, manifest in manifests for pod in manifest.pods]
-        self._updates.send(kubetypes.PodUpdate(pods, kubetypes.SET, kubetypes.FILE_SOURCE), ctx)
+        # DIVERGES: Go sends from the start that there are no other pods, and those of a file that cannot be read just
+        # then are ended in a second as nobody's.
+        op = kubetypes.SET if self._is_complete else kubetypes.ADD
+        self._updates.send(kubetypes.PodUpdate(pods, op, kubetypes.FILE_SOURCE), ctx)
 
     # From here on file_linux.go.
 

@@ -307,9 +307,47 @@ def test_redirect(server: FakeServer, status: int) -> None:
     server.body = pod("foo").encode()
     found = b"HTTP/1.1 %d Go\r\nSet-Cookie: a=b\r\nLocation: %s\r\n\r\n" % (status, server.url.encode())
     with answering(lambda connection: connection.sendall(found)) as url:
-        assert Source(url.replace("127.0.0.1", "localhost"), {"Authorization": ["Bearer t"], "X-Own": ["o"]}).extract()
+        header = {"Authorization": ["Bearer t"], "Proxy-Authorization": ["Basic p"], "X-Own": ["o"]}
+        assert Source(url.replace("127.0.0.1", "localhost"), header).extract()
     assert server.headers[0]["X-Own"] == "o"
-    assert "Authorization" not in server.headers[0] and "Cookie" not in server.headers[0]
+    assert not {"Authorization", "Proxy-Authorization", "Cookie"} & server.headers[0].keys()
+
+
+def test_credentials_are_not_for_where_another_host_redirects_to(server: FakeServer) -> None:
+    """Be it the first host again."""
+    server.body = pod("foo").encode()
+
+    def redirect(location: str) -> AbstractContextManager[str]:
+        answer = b"HTTP/1.1 302 Go\r\nLocation: %s\r\n\r\n" % location.encode()
+        return answering(lambda connection: connection.sendall(answer))
+
+    with redirect(server.url.replace("127.0.0.1", "localhost")) as other, redirect(other) as url:
+        assert Source(url.replace("127.0.0.1", "localhost"), {"Authorization": ["Bearer t"]}).extract()
+    assert "Authorization" not in server.headers[0]
+
+
+@pytest.mark.parametrize("says_the_end", [True, False])
+def test_answer_that_ends_with_its_tls_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says_the_end: bool
+) -> None:
+    """Without a length, who cuts the connection could make pods go."""
+    authority = resttesting.new_pair("ca")
+    (tmp_path / "ca.pem").write_bytes(authority.cert_pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+
+    def answer(request: resttesting.Request) -> None:
+        request.handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n" + pod("foo").encode())
+        request.handler.close_connection = True
+        if says_the_end:
+            request.handler.connection.unwrap()
+
+    with resttesting.serve(answer, resttesting.new_pair("server", authority), path=tmp_path) as served:
+        source = Source(f"{served.url}/pods")
+        if says_the_end:
+            assert source.extract() == ["foo-different-value"]
+        else:
+            with pytest.raises(http.SourceURLError, match="reading the body"):
+                source.extract()
 
 
 def test_endless_redirects() -> None:
@@ -343,6 +381,7 @@ def test_proxy_of_the_environment(server: FakeServer, monkeypatch: pytest.Monkey
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnone",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(pod("foo").encode())[:-1],
         b"HTTP/1.1 \xb2\xb2\xb2 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 1000 + b"\r\n",
     ],

@@ -6,7 +6,7 @@ Go: pkg/kubelet/pod/mirror_client.go
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Set
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from kubelet import container as kubecontainer
@@ -40,8 +40,11 @@ class MirrorClient(Protocol):
         """
         ...
 
-    def delete_in_background(self, ctx: golang.Context, pod_full_names: Iterable[str]) -> None:
-        """Delete mirror pods, for who cannot wait for the API server; what comes of it is logged."""
+    def delete_in_background(self, ctx: golang.Context, uids_by_full_name: Mapping[str, str]) -> None:
+        """Delete mirror pods, for who cannot wait for the API server; what comes of it is logged.
+
+        None that has another uid: by the time its turn comes, somebody else may have the name.
+        """
         ...
 
 
@@ -115,33 +118,33 @@ class BasicMirrorClient:
             cancel()
         return True
 
-    def delete_in_background(self, ctx: golang.Context, pod_full_names: Iterable[str]) -> None:
+    def delete_in_background(self, ctx: golang.Context, uids_by_full_name: Mapping[str, str]) -> None:
         if self._apiserver_client is None:
             return
         with self._lock:
-            new = set(pod_full_names) - self._deleting
-            self._deleting |= new
+            new = {name: uid for name, uid in uids_by_full_name.items() if name not in self._deleting}
+            self._deleting |= new.keys()
         if not new:
             return
         try:
             golang.go(self._delete_and_forget, ctx, new, name="mirror-pod-deletion")
         except golang.ThreadError:
             # Housekeeping finds them again.
-            self._forget(new)
+            self._forget(*new)
             raise
 
-    def _delete_and_forget(self, ctx: golang.Context, full_names: Set[str]) -> None:
+    def _delete_and_forget(self, ctx: golang.Context, uids_by_full_name: Mapping[str, str]) -> None:
         """One after the other: as many threads as there may be mirror pods the machine may not have."""
-        for full_name in full_names:
+        for full_name, uid in uids_by_full_name.items():
             try:
                 with contain("Failed deleting a mirror pod", golang.background(), podFullName=full_name):
-                    self.delete_mirror_pod(ctx, full_name, None)
+                    self.delete_mirror_pod(ctx, full_name, uid)
             finally:
-                self._forget({full_name})
+                self._forget(full_name)
 
-    def _forget(self, full_names: Set[str]) -> None:
+    def _forget(self, *full_names: str) -> None:
         with self._lock:
-            self._deleting -= full_names
+            self._deleting.difference_update(full_names)
 
     def _get_node_uid(self) -> str:
         assert self._node_getter is not None

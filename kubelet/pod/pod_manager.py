@@ -138,8 +138,7 @@ class BasicManager:
                 self._mirror_pod_by_full_name.pop(full_name, None)
                 self._translation_by_uid.pop(kubetypes.MirrorPodUID(uid), None)
             else:
-                _update_metrics(pod, None)
-                self._pod_by_uid.pop(uid, None)
+                _update_metrics(self._pod_by_uid.pop(uid, None), None)
                 self._forget_full_name_locked(full_name)
 
     def _forget_full_name_locked(self, full_name: str) -> None:

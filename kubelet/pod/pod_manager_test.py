@@ -182,7 +182,7 @@ def test_deletion_in_the_background_waits_for_nobody_and_is_asked_for_once() -> 
     mirror_client = kubepod.BasicMirrorClient(client, "node", Nodes("u"))
     deletions = client.core_v1.pods("default").watch(CTX)
     for _ in range(3):
-        mirror_client.delete_in_background(CTX, ["p_default", "not-a-full-name"])
+        mirror_client.delete_in_background(CTX, {"p_default": "uid", "not-a-full-name": "other"})
     assert asked.recv(30)[1]
     answer.close()
     event, _ = deletions.result_chan().recv(30)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kubelet import container as kubecontainer
@@ -37,9 +37,9 @@ class FakeMirrorClient:
             self._delete_counts[pod_full_name] += 1
         return True
 
-    def delete_in_background(self, ctx: golang.Context, pod_full_names: Iterable[str]) -> None:
-        for full_name in pod_full_names:
-            self.delete_mirror_pod(ctx, full_name, None)
+    def delete_in_background(self, ctx: golang.Context, uids_by_full_name: Mapping[str, str]) -> None:
+        for full_name, uid in uids_by_full_name.items():
+            self.delete_mirror_pod(ctx, full_name, uid)
 
     def has_pod(self, pod_full_name: str) -> bool:
         with self._lock:

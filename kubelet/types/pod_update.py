@@ -55,6 +55,8 @@ class PodUpdate:
     pods: list[v1.Pod] = field(default_factory=list)
     op: PodOperation = SET
     source: str = ""
+    # Whether all pods of the source have been told by now: then it is known which pods nobody wants.
+    complete: bool = field(default=True, compare=False)
 
 
 def get_validated_sources(sources: Iterable[str]) -> list[str]:

@@ -17,6 +17,7 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime.testing import raising
 
 _NAME = "allocated_pods_state"
 # As a Go kubelet writes it.
@@ -132,6 +133,15 @@ def test_broken_file_is_set_aside(tmp_path: Path, text: str, fault: str, capsys:
     checkpoint.set_container_resources("a", "c", requirements("1"))
     again = state.StateCheckpoint(str(tmp_path), _NAME)
     assert again.get_container_resources("a", "c") == requirements("1")
+
+
+def test_file_for_which_memory_is_short_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / _NAME).write_text(_GO)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_module, "PodResourceCheckpointInfo", raising(MemoryError()))
+        with pytest.raises(OSError, match="Cannot allocate memory"):
+            state.StateCheckpoint(str(tmp_path), _NAME)
+    assert state.StateCheckpoint(str(tmp_path), _NAME).get_container_resources("pod1", "container1") is not None
 
 
 def test_text_of_pods_that_stay_the_same_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

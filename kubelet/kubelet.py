@@ -37,7 +37,7 @@ from kubelet import types as kubetypes
 from kubelet.cm import topologymanager
 from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
 from kubelet.kubelet_node_declared_features import missing_for_update
-from kubelet.kubelet_pods import KubeletPods
+from kubelet.kubelet_pods import KubeletPods, PodsOnNode
 from kubelet.kubelet_resize import record_resize_operations, requests_shrank
 from kubelet.kubelet_stats import KubeletStats
 from kubelet.metrics.collectors.log_metrics import LogMetricsCollector
@@ -122,7 +122,7 @@ class SyncHandler(Protocol):
 
     def handle_pod_syncs(self, ctx: golang.Context, pods: list[v1.Pod]) -> None: ...
 
-    def handle_pod_cleanups(self, ctx: golang.Context) -> None: ...
+    def handle_pod_cleanups(self, ctx: golang.Context, found: PodsOnNode) -> None: ...
 
 
 class LoopCase(enum.IntEnum):
@@ -353,6 +353,9 @@ class Kubelet(KubeletPods, KubeletStats):
         klog.info_s("Starting kubelet main sync loop")
         sync_ticker = self.clock.new_ticker(SYNC_PERIOD)
         housekeeping_ticker = self.clock.new_ticker(HOUSEKEEPING_PERIOD)
+        housekeeping_ch: golang.Channel[PodsOnNode] = golang.Channel()
+        looking, stop_looking = golang.with_cancel(ctx)
+        golang.go(self._look_at_node, looking, housekeeping_ticker.channel, housekeeping_ch, name="housekeeping")
         pleg_ch = self.pleg.watch()
         pause = RUNTIME_ERROR_BACK_OFF_BASE
         self.dns_configurer.check_limits_for_resolv_conf()
@@ -366,7 +369,7 @@ class Kubelet(KubeletPods, KubeletStats):
                 pause = RUNTIME_ERROR_BACK_OFF_BASE
                 self.sync_loop_monitor = self.clock.steady()
                 if not self.sync_loop_iteration(
-                    ctx, updates, handler, sync_ticker.channel, housekeeping_ticker.channel, pleg_ch
+                    ctx, updates, handler, sync_ticker.channel, housekeeping_ch, pleg_ch
                 ):
                     break
                 self.history.loop.done()
@@ -376,8 +379,28 @@ class Kubelet(KubeletPods, KubeletStats):
             if ctx.err() is None:
                 raise
         finally:
+            stop_looking()
             sync_ticker.stop()
             housekeeping_ticker.stop()
+
+    def _look_at_node(
+        self, ctx: golang.Context, ticks: golang.Channel[Any], housekeeping_ch: golang.Channel[PodsOnNode]
+    ) -> None:
+        """With each tick, have the sync loop clean up after pods, once it is known which there are.
+
+        DIVERGES: in Go the sync loop looks itself, and nothing else happens meanwhile: 400 ms where pods keep all
+        processors busy, two minutes where the runtime hangs. What it then cleans up with is as new as its workers; here
+        it is older by the time that the look took.
+        """
+        while golang.select(ticks, ctx.done()).index == 0:
+            if self._sync_obstacle() or not self.sources_ready.all_ready():
+                continue
+            try:
+                housekeeping_ch.send(self.find_pods_on_node(ctx), ctx)
+            except Exception as err:
+                # What was not cleaned up is found again in two seconds; and the end of ctx is no failure.
+                if ctx.err() is None:
+                    klog.error_s(err, "Failed cleaning pods")
 
     def _sync_obstacle(self) -> Exception | None:
         """Why no pod can be synced now.
@@ -395,7 +418,7 @@ class Kubelet(KubeletPods, KubeletStats):
         config_ch: golang.Channel[kubetypes.PodUpdate],
         handler: SyncHandler,
         sync_ch: golang.Channel[Any],
-        housekeeping_ch: golang.Channel[Any],
+        housekeeping_ch: golang.Channel[PodsOnNode],
         pleg_ch: golang.Channel[pleg.PodLifecycleEvent],
     ) -> bool:
         """Wait for the channels, take one event from one that is ready, chosen at random, and hand it on.
@@ -405,7 +428,7 @@ class Kubelet(KubeletPods, KubeletStats):
         - sync: a second has passed → sync the pods whose time has come
         - liveness, readiness, startup: a probe's result changed → note it in the status, sync the pod
         - container manager: a resource a pod holds changed → sync the pod
-        - housekeeping: two seconds have passed → clean up after pods
+        - housekeeping: two seconds have passed, and what runs on the node is known → clean up after pods
 
         Returns False when the loop is to end.
         """
@@ -444,9 +467,7 @@ class Kubelet(KubeletPods, KubeletStats):
                         self.clean_up_containers_in_pod(event.id, event.data)
 
                 case LoopCase.SYNC:
-                    if pods_to_sync := self.get_pods_to_sync():
-                        klog.v(4).info_s("SyncLoop (SYNC) pods", total=len(pods_to_sync), pods=klog.kobjs(pods_to_sync))
-                        handler.handle_pod_syncs(ctx, pods_to_sync)
+                    self._sync_due_pods(ctx, handler)
 
                 case LoopCase.LIVENESS:
                     update = selected.value
@@ -473,7 +494,7 @@ class Kubelet(KubeletPods, KubeletStats):
 
                 case LoopCase.HOUSEKEEPING:
                     if self.sources_ready.all_ready():
-                        self._housekeep(ctx, handler)
+                        self._housekeep(ctx, handler, selected.value)
                     else:
                         klog.v(4).info_s("SyncLoop (housekeeping, skipped): sources aren't ready yet")
 
@@ -499,6 +520,8 @@ class Kubelet(KubeletPods, KubeletStats):
                 handler.handle_pod_reconcile(ctx, update.pods)
             case _:
                 klog.error_s(None, "Invalid operation type received", operation=update.op)
+        if not update.complete:
+            return
         was_ready = self.sources_ready.all_ready()
         self.sources_ready.add_source(update.source)
         if not was_ready and self.sources_ready.all_ready():
@@ -507,15 +530,26 @@ class Kubelet(KubeletPods, KubeletStats):
             # DIVERGES: Go looks at the resizes that waited before its start only half a minute later.
             self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_PODS_ADDED)
 
-    def _housekeep(self, ctx: golang.Context, handler: SyncHandler) -> None:
+    def _sync_due_pods(self, ctx: golang.Context, handler: SyncHandler) -> None:
+        """Have the pods synced that are due; all pods, if the last call failed and lost those that were due."""
+        lost, self.due_pods_lost = self.due_pods_lost, True
+        pods_to_sync = self.get_pods_to_sync()
+        if lost:
+            pods_to_sync = self.pod_manager.get_pods()
+        if pods_to_sync:
+            klog.v(4).info_s("SyncLoop (SYNC) pods", total=len(pods_to_sync), pods=klog.kobjs(pods_to_sync))
+            handler.handle_pod_syncs(ctx, pods_to_sync)
+        self.due_pods_lost = False
+
+    def _housekeep(self, ctx: golang.Context, handler: SyncHandler, found: PodsOnNode) -> None:
         start = self.clock.monotonic()
         klog.v(4).info_s("SyncLoop (housekeeping)")
         try:
-            handler.handle_pod_cleanups(ctx)
+            handler.handle_pod_cleanups(ctx, found)
         except Exception as err:
             # What was not cleaned up is found again in two seconds.
             klog.error_s(err, "Failed cleaning pods")
-        duration = self.clock.monotonic() - start
+        duration = found.seconds + self.clock.monotonic() - start
         if duration > HOUSEKEEPING_WARNING_DURATION:
             klog.error_s(
                 TimeoutError("housekeeping took too long"),
@@ -543,19 +577,25 @@ class Kubelet(KubeletPods, KubeletStats):
     # ---- SyncHandler ----
 
     @contextmanager
-    def _for_one_pod(self, ctx: golang.Context, pod: v1.Pod, operation: str) -> Iterator[None]:
+    def _for_one_pod(
+        self, ctx: golang.Context, pod: v1.Pod, operation: str, note: Callable[[v1.Pod], None] | None = None
+    ) -> Iterator[None]:
         """Contain what fails in the block for one pod of an event, and have the pod synced later in its place.
 
         That sync hands the worker what the pod manager knows of the pod, and so makes up for what was not handed on.
+        note tells the pod manager of the event again, because the block may have failed before it did so, and the
+        source sends each event only once.
         """
         done = False
         with contain(f"Failed to {operation} a pod", ctx, pod=klog.kobj(pod), podUID=pod.metadata.uid):
             yield
             done = True
-        if not done:
-            self.work_queue.enqueue(
-                self.pod_manager.translate_pod_uid(pod.metadata.uid), FAILED_EVENT_RETRY_PERIOD
-            )
+        if done:
+            return
+        if note is not None:
+            with contain(f"Failed to note what is to be synced later: {operation}", ctx, pod=klog.kobj(pod)):
+                note(pod)
+        self.work_queue.enqueue(self.pod_manager.translate_pod_uid(pod.metadata.uid), FAILED_EVENT_RETRY_PERIOD)
 
     def _retry_pending_resizes(self, ctx: golang.Context, trigger: str) -> None:
         """Try again the resizes that wait. Their timer brings up again those that could not be tried."""
@@ -570,7 +610,7 @@ class Kubelet(KubeletPods, KubeletStats):
         with contain("Failed to take over the resize conditions of pods", ctx, total=len(pods)):
             self.status_manager.backfill_pod_resize_conditions(pods)
         for added in sliceutils.pods_by_creation_time(pods):
-            with self._for_one_pod(ctx, added, "add"):
+            with self._for_one_pod(ctx, added, "add", self.pod_manager.add_pod):
                 try:
                     wants_resize = self._add_pod(ctx, added, start)
                 except Exception:
@@ -583,7 +623,8 @@ class Kubelet(KubeletPods, KubeletStats):
                     pending_resizes.append(added.metadata.uid)
         # Only now that all have what they had before can somebody get more.
         for uid in pending_resizes:
-            self.allocation_manager.push_pending_resize(uid)
+            with contain("Failed to note the pending resize of a pod", ctx, podUID=uid):
+                self.allocation_manager.push_pending_resize(uid)
         if pending_resizes:
             self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_PODS_ADDED)
 
@@ -682,7 +723,7 @@ class Kubelet(KubeletPods, KubeletStats):
         """Pass on that the specs of pods changed, or that they are being deleted."""
         start = self.clock.steady()
         for updated in pods:
-            with self._for_one_pod(ctx, updated, "update"):
+            with self._for_one_pod(ctx, updated, "update", self.pod_manager.update_pod):
                 self._update_pod(ctx, updated, start)
 
     def _update_pod(self, ctx: golang.Context, updated: v1.Pod, start: datetime.datetime) -> None:
@@ -726,7 +767,7 @@ class Kubelet(KubeletPods, KubeletStats):
         start = self.clock.steady()
         for removed in pods:
             # Housekeeping ends a pod that could not be ended here, for the pod manager has forgotten it.
-            with self._for_one_pod(ctx, removed, "remove"):
+            with self._for_one_pod(ctx, removed, "remove", self.pod_manager.remove_pod):
                 self._remove_pod(ctx, removed, start)
         self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_PODS_REMOVED)
 
@@ -747,7 +788,7 @@ class Kubelet(KubeletPods, KubeletStats):
         trigger = ""
         has_pending_resizes = self.allocation_manager.has_pending_resizes()
         for reconciled in pods:
-            with self._for_one_pod(ctx, reconciled, "reconcile"):
+            with self._for_one_pod(ctx, reconciled, "reconcile", self.pod_manager.update_pod):
                 old_pod = self.pod_manager.get_pod_by_uid(reconciled.metadata.uid)
                 pod = self._reconcile_pod(ctx, reconciled, start)
                 if has_pending_resizes and not trigger and old_pod is not None and pod is not None:
@@ -973,6 +1014,12 @@ class Kubelet(KubeletPods, KubeletStats):
         api_status: v1.PodStatus,
     ) -> None:
         """Make the pod's cgroup. Containers found running outside of it are stopped, to be started again inside."""
+        # DIVERGES: Go starts containers in the cgroup that an earlier pod with this uid had, and kills them with it.
+        cleanup = self.cgroup_cleanups.get(pod.metadata.uid)
+        if cleanup is not None and cleanup.is_alive():
+            message = "the cgroup of an earlier pod with the same uid is being removed"
+            self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_TO_CREATE_POD_CONTAINER, message)
+            raise RuntimeError(message)
         pcm = self.container_manager.new_pod_container_manager()
         if pcm.exists(pod):
             return
@@ -1325,7 +1372,7 @@ class Kubelet(KubeletPods, KubeletStats):
                 attempt, cancel = golang.with_cancel(ctx)
                 try:
                     self.initialize_runtime_dependent_modules(attempt)
-                except (OSError, golang.ThreadError) as err:
+                except (OSError, golang.ThreadError, MemoryError) as err:
                     # DIVERGES: Go ends the process, to be started again; here the next check tries again.
                     cancel()
                     klog.error_s(err, "Failed to start ContainerManager")

@@ -720,7 +720,7 @@ def _build_eviction_manager(
             kernel_memcg_notification=kube_cfg.kernel_memcg_notification,
             pod_cgroup_root=kubelet.container_manager.get_pod_cgroup_root(),
         ),
-        kill_pod_now(ctx, kubelet.pod_workers, kubelet.recorder),
+        kill_pod_now(ctx, kubelet.pod_workers, kubelet.recorder, eviction.LONGEST_WAIT_FOR_POD),
         kubelet.image_manager,
         kubelet.container_gc,
         kubelet.recorder,
@@ -750,7 +750,8 @@ def _build_admission(ctx: golang.Context, kubelet: Kubelet) -> list[lifecycle.Po
         lifecycle.PredicateAdmitHandler(
             kubelet.get_cached_node,
             preemption.CriticalPodAdmissionHandler(
-                kill_pod_now(ctx, kubelet.pod_workers, kubelet.recorder), kubelet.recorder
+                kill_pod_now(ctx, kubelet.pod_workers, kubelet.recorder, preemption.LONGEST_WAIT_FOR_VICTIM),
+                kubelet.recorder,
             ),
             kubelet.container_manager.update_plugin_resources,
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubelet import eviction, standalone, util
+from kubelet import eviction, kubelet_build, preemption, standalone, util
 from kubelet.apis import config as kubeletconfig
 from kubelet.kubelet_build import build_standalone_objects, new_crash_loop_back_off, single_process_oom_kill
 from kubelet.testing import TestKubelet, new_pod
@@ -79,6 +79,19 @@ def test_a_node_under_pressure_admits_no_pod(tmp_path: Path) -> None:
     assert (result.admit, result.reason) == (False, "Evicted")
     assert result.message == "The node had condition: [DiskPressure]. "
     world.close()
+
+
+def test_pods_that_choose_their_grace_period_are_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def kill_pod_now(*args: object) -> None:
+        waits.extend(arg for arg in args if isinstance(arg, float))
+
+    monkeypatch.setattr(kubelet_build, "kill_pod_now", kill_pod_now)
+    TestKubelet(tmp_path).close()
+    assert waits == [eviction.LONGEST_WAIT_FOR_POD, preemption.LONGEST_WAIT_FOR_VICTIM]
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,26 @@ def test_pod_whose_event_failed_is_synced_later_and_the_others_at_once(
 
 
 @failures
+@pytest.mark.parametrize("op", [kubetypes.ADD, kubetypes.UPDATE, kubetypes.RECONCILE, kubetypes.REMOVE])
+def test_event_that_the_pod_manager_could_not_note_is_not_lost(
+    loop: _Loop, monkeypatch: pytest.MonkeyPatch, op: kubetypes.PodOperation, err: Exception
+) -> None:
+    """The source takes it for told."""
+    if op is not kubetypes.ADD:
+        loop.config(kubetypes.ADD, "bad", "z")
+    method = {kubetypes.ADD: "add_pod", kubetypes.REMOVE: "remove_pod"}.get(op, "update_pod")
+    _fail_once(monkeypatch, loop.kubelet.pod_manager, method, "uid-bad", err)
+    told = [new_pod("bad"), new_pod("z")]
+    for pod in told:
+        pod.metadata.labels["told"] = "yes"
+    loop.config_ch.send(kubetypes.PodUpdate(told, op, "file"))
+    loop.iterate()
+    known = loop.kubelet.pod_manager.get_pods()
+    assert all(pod.metadata.labels for pod in known)
+    assert sorted(pod.metadata.name for pod in known) == ([] if op is kubetypes.REMOVE else ["bad", "z"])
+
+
+@failures
 def test_sync_that_failed_is_tried_again(loop: _Loop, monkeypatch: pytest.MonkeyPatch, err: Exception) -> None:
     loop.config(kubetypes.ADD, "a", "bad", "z")
     loop.test_kubelet.workers.updates.clear()
@@ -206,10 +226,12 @@ def test_probe_result_that_cannot_be_noted(
 
 
 @failures
+@pytest.mark.parametrize("method", ["push_pending_resize", "retry_pending_resizes"])
 def test_the_last_source_is_noted_though_pending_resizes_cannot_be_retried(
-    loop: _Loop, monkeypatch: pytest.MonkeyPatch, err: Exception
+    loop: _Loop, monkeypatch: pytest.MonkeyPatch, method: str, err: Exception
 ) -> None:
-    monkeypatch.setattr(loop.kubelet.allocation_manager, "retry_pending_resizes", raising(err))
+    monkeypatch.setattr(loop.kubelet.allocation_manager, "update_pod_from_allocation", lambda pod: (pod, True))
+    monkeypatch.setattr(loop.kubelet.allocation_manager, method, raising(err))
     ready: list[bool] = []
     sources = _AllReady()
     monkeypatch.setattr(sources, "add_source", lambda source: ready.append(True))
@@ -238,7 +260,7 @@ def test_step_of_housekeeping_that_fails_does_not_hold_up_the_later_ones(
 ) -> None:
     test_kubelet.kubelet.pod_manager.add_pod(new_pod("wanted"))
     monkeypatch.setattr(getattr(test_kubelet.kubelet, part), method, raising(err))
-    test_kubelet.kubelet.handle_pod_cleanups(test_kubelet.ctx)
+    test_kubelet.housekeep()
     assert test_kubelet.workers.update_types() == [("CREATE", "wanted")]
 
 
@@ -257,7 +279,7 @@ def test_housekeeping_goes_on_with_other_pods(
         real(ctx, options)
 
     monkeypatch.setattr(test_kubelet.workers, "update_pod", update_pod)
-    test_kubelet.kubelet.handle_pod_cleanups(test_kubelet.ctx)
+    test_kubelet.housekeep()
     assert test_kubelet.workers.update_types() == [("CREATE", "wanted"), ("KILL", "uid-orphan")]
 
 

@@ -69,7 +69,6 @@ class KubeletLogs(KubeletNodeCache):
         if not r.path.startswith("/logs/"):
             # The names of a listing would lead elsewhere.
             raise http.HTTPError(404, "404 page not found")
-        w.let_client_pause()
         path = r.path.removeprefix("/logs/")
         query = None
         if features.feature_gate.enabled(features.NODE_LOG_QUERY) and (
@@ -85,10 +84,12 @@ class KubeletLogs(KubeletNodeCache):
             if faults := utilerrors.new_aggregate(query.validate()):
                 raise http.HTTPError(406, str(faults))
             if query.services:
+                # No pauses here: the program that reads the journal waits as long as its client takes nothing.
                 journal.serve_journal(w, r, query)
                 return
             # Clients on Windows may separate with backslashes.
             path = query.files[0].replace("\\", "/")
+        w.let_client_pause()
         FileServer(journal.NODE_LOG_DIR).serve(w, r, path)
 
 

@@ -214,7 +214,14 @@ def _get(target: str, query_enabled: bool = True) -> httptesting.Recorded:
 def test_serve_logs(log_dir: Path, target: str, status: int, text: str) -> None:
     got = _get(target)
     assert (got.status, got.text) == (status, text)
-    assert got.may_pause or status != 200
+
+
+@pytest.mark.parametrize(
+    ("target", "may_pause"), [("/logs/foo.log", True), ("/logs/?query=/foo.log", True), ("/logs/?query=foo", False)]
+)
+def test_a_client_may_pause_that_keeps_no_program_waiting(log_dir: Path, target: str, may_pause: bool) -> None:
+    got = _get(target)
+    assert (got.text, got.may_pause) == ("of foo\n", may_pause)
 
 
 def test_without_queries_they_are_no_concern_of_the_file_server(log_dir: Path) -> None:

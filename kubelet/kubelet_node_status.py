@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kubelet import apis as kubeletapis
-from kubelet import events, nodestatus
+from kubelet import events, lifecycle, nodestatus
 from kubelet.kubelet_network import KubeletNetwork
 from kubelet.kubelet_node_declared_features import discover_node_declared_features
 from pkg import features, golang, klog
@@ -225,7 +225,7 @@ class KubeletNodeStatus(KubeletNetwork):
         return requires_update
 
     def initial_node(self, ctx: golang.Context) -> v1.Node:
-        """A node object of this machine, as it is registered."""
+        """A node object of this machine, as it is registered. Raises one of lifecycle.ACCIDENTS."""
         os_name, arch = nodestatus.GOOS, nodestatus.goarch()
         labels = {
             v1.LABEL_HOSTNAME: self.hostname,
@@ -253,7 +253,9 @@ class KubeletNodeStatus(KubeletNetwork):
                 "Controller attach/detach is disabled for this node; Kubelet will attach and detach volumes"
             )
         node.spec.provider_id = config.provider_id
-        self.set_node_status(ctx, node)
+        if (accident := self.set_node_status(ctx, node)) is not None:
+            # Nobody is to be refused by what a node lacks of which only a half could be made.
+            raise accident
         return node
 
     # ---- Status ----
@@ -353,12 +355,17 @@ class KubeletNodeStatus(KubeletNetwork):
             return
         comes_back = self.last_status_report_time is not None
         self.register_with_api_server(ctx)
-        if self.created_node is None:
-            self._wait_for_storage(ctx)
-        if comes_back:
-            self.node_lease_controller.forget_owner()
-        if comes_back and self.initialize_csi_node is not None:
-            self.initialize_csi_node()
+        try:
+            if self.created_node is None:
+                self._wait_for_storage(ctx)
+            if comes_back:
+                self.node_lease_controller.forget_owner()
+            if comes_back and self.initialize_csi_node is not None:
+                self.initialize_csi_node()
+        except BaseException:
+            # There may be no thread for it, and until it is done the node is not ready: all is done again.
+            self.registration_completed = False
+            raise
 
     def _wait_for_storage(self, ctx: golang.Context) -> None:
         """Before the first report on a node that may be known as ready, let storage start, which needs the API server.
@@ -494,17 +501,26 @@ class KubeletNodeStatus(KubeletNetwork):
         event = events.NODE_NOT_SCHEDULABLE if node.spec.unschedulable else events.NODE_SCHEDULABLE
         self.record_node_status_event(v1.EVENT_TYPE_NORMAL, event)
 
-    def set_node_status(self, ctx: golang.Context, node: v1.Node) -> None:
-        """Fill in the status of the node, over what is there. A setter that fails does not keep the others from it."""
+    def set_node_status(self, ctx: golang.Context, node: v1.Node) -> Exception | None:
+        """Fill in the status of the node, over what is there. A setter that fails does not keep the others from it.
+
+        Returns the accident by which one has failed, if any.
+        """
+        accident: Exception | None = None
         if not self.set_node_status_funcs:
             self.set_node_status_funcs = self.default_node_status_funcs()
         for position, setter in enumerate(self.set_node_status_funcs):
             klog.v(5).info_s("Setting node status condition code", position=position, node=klog.kobj(node))
             # Its own time may have been over, which is not the end of the report.
             with contain("Failed to set some node status fields", ctx, node=klog.kobj(node)):
-                setter(ctx, node)
+                try:
+                    setter(ctx, node)
+                except lifecycle.ACCIDENTS as err:
+                    accident = err
+                    raise
         if features.feature_gate.enabled(features.NODE_DECLARED_FEATURES):
             node.status.declared_features = discover_node_declared_features(self.runtime_state.runtime_features())
+        return accident
 
     def default_node_status_funcs(self) -> list[nodestatus.Setter]:
         """The setters, in their order: Ready needs the capacity, and comes last among the conditions."""

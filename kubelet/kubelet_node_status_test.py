@@ -29,7 +29,7 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
-from pkg.apimachinery.util.runtime.testing import FAILURES
+from pkg.apimachinery.util.runtime.testing import FAILURES, failing_once
 from pkg.client_go import kubernetes, rest
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
 from pkg.client_go.rest import testing as resttesting
@@ -538,6 +538,16 @@ def test_update_new_node_status_too_large_reservation(node_kubelet: NodeKubelet)
     assert str(node.status.capacity["cpu"]) == "2"
 
 
+@pytest.mark.parametrize("err", [MemoryError(), RecursionError(), golang.ThreadError()], ids=repr)
+def test_an_accident_makes_no_half_of_a_node(node_kubelet: NodeKubelet, err: Exception) -> None:
+    """A node without capacity has room for no pod, and a static pod that is refused is not tried again."""
+    kubelet = node_kubelet.kubelet
+    kubelet.set_node_status_funcs = [failing_once(setter, err) for setter in kubelet.default_node_status_funcs()]
+    with pytest.raises(type(err)):
+        kubelet.initial_node(CTX)
+    assert str(kubelet.initial_node(CTX).status.capacity["cpu"]) == "2"
+
+
 NOW = START.replace(microsecond=0)
 LATER = NOW + datetime.timedelta(minutes=1)
 
@@ -713,6 +723,29 @@ def test_node_that_was_deleted_is_registered_again(node_kubelet: NodeKubelet) ->
     assert node_kubelet.calls()[0] == "create nodes"
     assert forgotten == [None]
     assert initialized == [None], "the cluster removes the CSINode of the node that was deleted"
+
+
+def test_node_that_comes_back_when_there_is_no_thread_for_its_csinode(node_kubelet: NodeKubelet) -> None:
+    """Until there is a CSINode the node is not ready."""
+    node_kubelet.clock.skip_pauses()
+    kubelet = node_kubelet.kubelet
+    kubelet.node_lease_controller = SimpleNamespace(forget_owner=lambda: None)  # type: ignore[assignment]
+    kubelet.sync_node_status(CTX)
+    failures: list[Exception] = [golang.ThreadError("no more threads")]
+    initialized: list[None] = []
+
+    def initialize() -> None:
+        if failures:
+            raise failures.pop()
+        initialized.append(None)
+
+    kubelet.initialize_csi_node = initialize
+    node_kubelet.client.core_v1.nodes().delete(CTX, "labnode")
+    kubelet.sync_node_status(CTX)
+    with pytest.raises(golang.ThreadError):
+        kubelet.sync_node_status(CTX)
+    kubelet.sync_node_status(CTX)
+    assert initialized == [None]
 
 
 def test_kubelet_that_is_not_to_register(node_kubelet: NodeKubelet) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,17 @@ MASTER_SERVICES = frozenset({"kubernetes"})
 
 # Exit code shown for a container whose end nobody saw.
 UNKNOWN_EXIT_CODE = 137
+
+
+@dataclass(frozen=True, slots=True)
+class PodsOnNode:
+    """The pods that the runtime and the cgroups show, whoever wanted them, and how long the look took."""
+
+    # The pods that workers had begun with before anything was looked at.
+    begun: Set[str]
+    cgroups: Mapping[str, cm.CgroupName]
+    running: list[kubecontainer.Pod]
+    seconds: float
 
 
 class KubeletPods(KubeletLogs):
@@ -338,21 +350,33 @@ class KubeletPods(KubeletLogs):
         """Forget the statuses of pods that nobody knows any more."""
         self.status_manager.remove_orphaned_statuses({pod.metadata.uid for pod in [*pods, *mirror_pods]})
 
-    def handle_pod_cleanups(self, ctx: golang.Context) -> None:
+    def find_pods_on_node(self, ctx: golang.Context) -> PodsOnNode:
+        """What handle_pod_cleanups has to know. From any thread.
+
+        Raises what keeps it from seeing the cgroups or the runtime.
+        """
+        start = self.clock.monotonic()
+        begun = self.pod_workers.begun_pods()
+        cgroups: dict[str, cm.CgroupName] = {}
+        if self.cgroups_per_qos:
+            cgroups = self.container_manager.new_pod_container_manager().get_all_pods_from_cgroups()
+        running = self.runtime_cache.force_update_if_older(ctx, self.clock.steady())
+        return PodsOnNode(begun, cgroups, running, self.clock.monotonic() - start)
+
+    def handle_pod_cleanups(self, ctx: golang.Context, found: PodsOnNode) -> None:
         """Housekeeping: bring workers, statuses, probes, directories and cgroups in line with the pods there are.
 
-        Runs on the sync loop's thread, every two seconds, and must not wait for pods. Raises what keeps it from
-        seeing the cgroups or the runtime; all else is logged and tried again at the next round.
+        Runs on the sync loop's thread, every two seconds, and must not wait for anything. What fails is logged and
+        tried again at the next round.
         """
-        cgroup_pods: dict[str, cm.CgroupName] = {}
-        if self.cgroups_per_qos:
-            cgroup_pods = self.container_manager.new_pod_container_manager().get_all_pods_from_cgroups()
         all_pods, mirror_pods, orphaned_mirror_pod_fullnames = self.pod_manager.get_pods_and_mirror_pods()
 
         klog.v(3).info_s("Clean up pod workers for terminated pods")
         working_pods = self.pod_workers.sync_known_pods(all_pods)
         possibly_running = _possibly_running(working_pods)
-        running_runtime_pods = self.runtime_cache.force_update_if_older(ctx, self.clock.steady())
+        # A pod whose worker is done with it, and forgotten since the runtime was asked, has ended. Whether another life
+        # of it runs by now, the next round will tell.
+        running_runtime_pods = [pod for pod in found.running if pod.id in working_pods or pod.id not in found.begun]
 
         klog.v(3).info_s("Clean up probes for terminated pods")
         with contain("Failed cleaning up probes", ctx):
@@ -364,13 +388,15 @@ class KubeletPods(KubeletLogs):
             self.allocation_manager.remove_orphaned_pods({pod.metadata.uid for pod in all_pods})
         klog.v(3).info_s("Clean up orphaned pod user namespace allocations")
         with contain("Failed cleaning up orphaned pod user namespaces allocations", ctx):
-            self.userns_manager.cleanup_orphaned_pod_userns_allocations(all_pods, running_runtime_pods)
+            self.userns_manager.cleanup_orphaned_pod_userns_allocations(
+                all_pods, running_runtime_pods, working_pods.keys()
+            )
         klog.v(3).info_s("Clean up orphaned pod directories")
         with contain("Failed cleaning up orphaned pod directories", ctx):
             self.cleanup_orphaned_pod_dirs(ctx, all_pods, running_runtime_pods)
         klog.v(3).info_s("Clean up orphaned mirror pods")
         with contain("Failed cleaning up orphaned mirror pods", ctx):
-            self._delete_orphaned_mirror_pods(ctx, orphaned_mirror_pod_fullnames)
+            self._delete_orphaned_mirror_pods(ctx, mirror_pods, orphaned_mirror_pod_fullnames)
 
         active_pods = self.filter_out_inactive_pods(all_pods)
         all_restarted = self._restart_unknown_pods(ctx, active_pods, working_pods)
@@ -384,13 +410,20 @@ class KubeletPods(KubeletLogs):
             # DIVERGES: Go may destroy the cgroup of the next life of a pod that is restarted, having found the last
             # one's about to go; and that of an orphan, whose containers have just been told to end.
             possibly_running |= _possibly_running(working_pods) | {pod.id for pod in running_runtime_pods}
-            self._cleanup_orphaned_pod_cgroups(ctx, cgroup_pods, possibly_running)
+            self._cleanup_orphaned_pod_cgroups(ctx, found.cgroups, possibly_running)
         self.crash_loop_back_off.gc()
 
-    def _delete_orphaned_mirror_pods(self, ctx: golang.Context, full_names: list[str]) -> None:
-        """DIVERGES: Go waits for the API server here, and no pod starts while that does not answer."""
+    def _delete_orphaned_mirror_pods(
+        self, ctx: golang.Context, mirror_pods: list[v1.Pod], full_names: list[str]
+    ) -> None:
+        """DIVERGES: Go waits for the API server here, and no pod starts while that does not answer.
+
+        And it deletes whatever has such a name: a pod that somebody has just created, if the mirror is gone already.
+        """
         terminating = self.pod_workers.is_pod_for_mirror_pod_terminating_by_full_name
-        self.mirror_pod_client.delete_in_background(ctx, [name for name in full_names if not terminating(name)])
+        uids = {kubecontainer.get_pod_full_name(pod): pod.metadata.uid for pod in mirror_pods}
+        orphaned = {name: uids[name] for name in full_names if not terminating(name)}
+        self.mirror_pod_client.delete_in_background(ctx, orphaned)
 
     def _restart_unknown_pods(
         self, ctx: golang.Context, active_pods: list[v1.Pod], working_pods: dict[str, PodWorkerSync]
@@ -468,13 +501,15 @@ class KubeletPods(KubeletLogs):
             metrics.ORPHANED_RUNTIME_POD_TOTAL.inc()
 
     def _cleanup_orphaned_pod_cgroups(
-        self, ctx: golang.Context, cgroup_pods: dict[str, cm.CgroupName], possibly_running: set[str]
+        self, ctx: golang.Context, cgroup_pods: Mapping[str, cm.CgroupName], possibly_running: set[str]
     ) -> None:
         """Remove the cgroups of pods that cannot be running any more, off this thread: the kernel may take long.
 
         DIVERGES: Go looks here for volumes that are still mounted, and the sync loop waits for the disk.
         """
         self.cgroup_cleanups = {uid: thread for uid, thread in self.cgroup_cleanups.items() if thread.is_alive()}
+        # DIVERGES: a slice has "-" where the uid of a manifest has "_", and Go kills such a pod every two seconds.
+        possibly_running = possibly_running | {uid.replace("_", "-") for uid in possibly_running}
         for uid, name in cgroup_pods.items():
             # DIVERGES: Go begins another removal every two seconds while the first one hangs.
             if uid not in possibly_running and uid not in self.cgroup_cleanups:
@@ -486,6 +521,8 @@ class KubeletPods(KubeletLogs):
         with contain("Failed to clean up an orphaned pod cgroup", golang.background(), podUID=uid):
             if self.pod_workers.could_have_running_containers(uid):
                 return  # a static pod with this uid has come back meanwhile
+            if not self.volume_manager.volumes_have_been_reconstructed():
+                return  # which volumes it has is not known yet
             pcm = self.container_manager.new_pod_container_manager()
             if self.pod_volumes_exist(uid):
                 message = "Orphaned pod found, but volumes not yet removed.  Reducing cpu to minimum"
@@ -781,7 +818,7 @@ class KubeletPods(KubeletLogs):
             return
         reason = self.reason_cache.get(pod.metadata.uid, container.name)
         if reason is not None:
-            waiting = v1.ContainerStateWaiting(reason=str(reason.err), message=reason.message)
+            waiting = v1.ContainerStateWaiting(reason=reason.reason, message=reason.message)
         elif (found_before := _still_waiting(old, container_status)) is not None:
             waiting = found_before
         else:

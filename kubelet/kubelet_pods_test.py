@@ -277,7 +277,7 @@ def test_kill_pod_gives_its_shares_back_after_it_was_killed(
 def clean_up(test_kubelet: TestKubelet) -> list[tuple[str, str]]:
     """A round of housekeeping; what workers were asked for."""
     test_kubelet.workers.updates.clear()
-    test_kubelet.kubelet.handle_pod_cleanups(test_kubelet.ctx)
+    test_kubelet.housekeep()
     return test_kubelet.workers.update_types()
 
 
@@ -299,6 +299,17 @@ def test_pod_that_runs_and_nobody_wants_is_ended(test_kubelet: TestKubelet) -> N
     (update,) = test_kubelet.workers.updates
     assert update.kill_pod_options is not None
     assert update.kill_pod_options.pod_termination_grace_period_seconds_override == 1
+
+
+def test_pod_that_has_ended_since_the_runtime_was_asked_is_no_orphan(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("ended")
+    test_kubelet.runtime.pod_list = [runtime_pod(pod)]
+    test_kubelet.workers.known = {pod.metadata.uid: SYNCING}
+    found = test_kubelet.kubelet.find_pods_on_node(test_kubelet.ctx)
+    test_kubelet.workers.known.clear()
+    test_kubelet.kubelet.handle_pod_cleanups(test_kubelet.ctx, found)
+    assert test_kubelet.workers.updates == [] and test_kubelet.workers.synced
+    assert clean_up(test_kubelet) == [("KILL", pod.metadata.uid)], "should it run all the same"
 
 
 @pytest.mark.parametrize("wanted", [False, True])
@@ -346,6 +357,7 @@ class FakePodContainerManager(cm.PodContainerManagerNoop):
         super().__init__(cm.CgroupName(()))
         self.found = found
         self.destroyed: golang.Channel[cm.CgroupName] = golang.Channel(10)
+        self.reduced: list[cm.CgroupName] = []
 
     def get_all_pods_from_cgroups(self) -> dict[str, cm.CgroupName]:
         return self.found
@@ -353,15 +365,26 @@ class FakePodContainerManager(cm.PodContainerManagerNoop):
     def destroy(self, name: cm.CgroupName) -> None:
         self.destroyed.send(name)
 
+    def reduce_cpu_limits(self, name: cm.CgroupName) -> None:
+        self.reduced.append(name)
+
+
+def put_cgroups(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, found: dict[str, cm.CgroupName]
+) -> FakePodContainerManager:
+    """Have the kubelet find these cgroups of pods."""
+    cgroups = FakePodContainerManager(found)
+    monkeypatch.setattr(test_kubelet.kubelet, "cgroups_per_qos", True)
+    monkeypatch.setattr(test_kubelet.kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
+    return cgroups
+
 
 def test_pod_that_is_started_again_keeps_its_cgroup(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     kubelet, pod = test_kubelet.kubelet, new_pod("p")
     pod.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = kubetypes.FILE_SOURCE
     kubelet.pod_manager.add_pod(pod)
     names = {uid: cm.CgroupName(("kubepods", uid)) for uid in (pod.metadata.uid, "uid-gone")}
-    cgroups = FakePodContainerManager(names)
-    monkeypatch.setattr(kubelet, "cgroups_per_qos", True)
-    monkeypatch.setattr(kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
+    cgroups = put_cgroups(test_kubelet, monkeypatch, names)
     assert clean_up(test_kubelet) == [("CREATE", "p")]
     assert cgroups.destroyed.recv(30) == (names["uid-gone"], True)
     for thread in threading.enumerate():
@@ -370,15 +393,27 @@ def test_pod_that_is_started_again_keeps_its_cgroup(test_kubelet: TestKubelet, m
     assert len(cgroups.destroyed) == 0
 
 
+def test_slice_of_a_uid_with_an_underscore_is_no_orphan_s(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The systemd driver cannot tell it from a uid with a hyphen."""
+    kubelet, pod = test_kubelet.kubelet, new_pod("p")
+    pod.metadata.uid = "my_pod"
+    pod.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = kubetypes.FILE_SOURCE
+    kubelet.pod_manager.add_pod(pod)
+    test_kubelet.runtime.pod_list = [runtime_pod(pod)]
+    put_cgroups(test_kubelet, monkeypatch, {"my-pod": cm.CgroupName(("kubepods", "podmy-pod"))})
+    clean_up(test_kubelet)
+    assert not kubelet.cgroup_cleanups
+
+
 def test_orphan_that_is_told_to_end_keeps_its_cgroup_until_it_has(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubelet, stranger = test_kubelet.kubelet, new_pod("stranger")
     test_kubelet.runtime.pod_list = [runtime_pod(stranger)]
     name = cm.CgroupName(("kubepods", stranger.metadata.uid))
-    cgroups = FakePodContainerManager({stranger.metadata.uid: name})
-    monkeypatch.setattr(kubelet, "cgroups_per_qos", True)
-    monkeypatch.setattr(kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
+    cgroups = put_cgroups(test_kubelet, monkeypatch, {stranger.metadata.uid: name})
     assert clean_up(test_kubelet) == [("KILL", stranger.metadata.uid)]
     assert not kubelet.cgroup_cleanups
     test_kubelet.runtime.pod_list = []
@@ -387,12 +422,24 @@ def test_orphan_that_is_told_to_end_keeps_its_cgroup_until_it_has(
     kubelet.cgroup_cleanups[stranger.metadata.uid].join(30)
 
 
+def test_orphan_keeps_its_cgroup_until_it_is_known_which_volumes_it_has(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet, name = test_kubelet.kubelet, cm.CgroupName(("kubepods", "uid-gone"))
+    cgroups = put_cgroups(test_kubelet, monkeypatch, {"uid-gone": name})
+    for reconstructed in (False, True):
+        test_kubelet.volumes.reconstructed = reconstructed
+        clean_up(test_kubelet)
+        kubelet.cgroup_cleanups["uid-gone"].join(30)
+        assert (len(cgroups.destroyed), cgroups.reduced) == (reconstructed, [])
+
+
 def test_cgroup_that_cannot_be_removed_has_one_thread_and_others_go(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubelet = test_kubelet.kubelet
     names = {uid: cm.CgroupName(("kubepods", uid)) for uid in ("hangs", "broken", "goes")}
-    cgroups = FakePodContainerManager(names)
+    cgroups = put_cgroups(test_kubelet, monkeypatch, names)
     ctx, cancel = golang.with_cancel(test_kubelet.ctx)
     began: list[str] = []
 
@@ -404,8 +451,6 @@ def test_cgroup_that_cannot_be_removed_has_one_thread_and_others_go(
             raise RecursionError("maximum recursion depth exceeded")
 
     monkeypatch.setattr(cgroups, "destroy", destroy)
-    monkeypatch.setattr(kubelet, "cgroups_per_qos", True)
-    monkeypatch.setattr(kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
     for _ in range(3):
         clean_up(test_kubelet)
         for uid in ("broken", "goes"):
@@ -419,9 +464,7 @@ def test_housekeeping_without_threads_removes_the_cgroup_later(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubelet, name = test_kubelet.kubelet, cm.CgroupName(("kubepods", "gone"))
-    cgroups = FakePodContainerManager({"gone": name})
-    monkeypatch.setattr(kubelet, "cgroups_per_qos", True)
-    monkeypatch.setattr(kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
+    cgroups = put_cgroups(test_kubelet, monkeypatch, {"gone": name})
     with golangtesting.out_of_threads():
         clean_up(test_kubelet)
     clean_up(test_kubelet)
@@ -433,9 +476,7 @@ def test_housekeeping_does_not_wait_for_the_volumes_of_an_orphaned_cgroup(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubelet, name = test_kubelet.kubelet, cm.CgroupName(("kubepods", "gone"))
-    cgroups = FakePodContainerManager({"gone": name})
-    monkeypatch.setattr(kubelet, "cgroups_per_qos", True)
-    monkeypatch.setattr(kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
+    cgroups = put_cgroups(test_kubelet, monkeypatch, {"gone": name})
     answered = threading.Event()
 
     def pod_volumes_exist(uid: str) -> bool:
@@ -456,9 +497,7 @@ def test_pod_that_comes_back_keeps_its_cgroup(
     kubelet, pod = test_kubelet.kubelet, new_pod("p")
     kubelet.pod_manager.add_pod(pod)
     test_kubelet.workers.known = {pod.metadata.uid: PodWorkerSync(PodWorkerState.TERMINATED_POD, has_config=True)}
-    cgroups = FakePodContainerManager({pod.metadata.uid: cm.CgroupName(("kubepods", pod.metadata.uid))})
-    monkeypatch.setattr(kubelet, "cgroups_per_qos", True)
-    monkeypatch.setattr(kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
+    cgroups = put_cgroups(test_kubelet, monkeypatch, {pod.metadata.uid: cm.CgroupName(("kubepods", pod.metadata.uid))})
     test_kubelet.workers.running = {pod.metadata.uid} if running else set()
     clean_up(test_kubelet)
     kubelet.cgroup_cleanups[pod.metadata.uid].join(30)

@@ -184,7 +184,7 @@ class KubeletStruct:
     allocation_manager: allocation.Manager = field(init=False)
     # Pods whose admission waits for something.
     waiting_pods: WaitingPods = field(init=False, default_factory=WaitingPods)
-    # The removals of orphaned cgroups under way, by the pod's uid. Only the sync loop's thread looks at them.
+    # The removals of orphaned cgroups under way, by the pod's uid. Only the sync loop's thread adds to them.
     cgroup_cleanups: dict[str, golang.Thread] = field(init=False, default_factory=dict)
     # Removes the directories of pods that are gone.
     orphan_removal: OrphanRemoval = field(init=False)
@@ -280,6 +280,8 @@ class KubeletStruct:
     # When sync_loop_iteration last began or ended, by the steady clock; None before the first time. Read by the
     # health check.
     sync_loop_monitor: datetime.datetime | None = None
+    # The work queue gave out pods that were due, and a failure kept the sync loop from syncing them.
+    due_pods_lost: bool = False
     # Held while the runtime's state is read, so that two readers do not initialise the modules twice.
     update_runtime_mux: threading.Lock = field(default_factory=threading.Lock)
     # Whether the modules that need a running container runtime have been started; guarded by update_runtime_mux.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,18 @@ from kubelet import kubelet as kubelet_module
 from kubelet import kubelet_resize, lifecycle, metrics, nodeshutdown, pleg, volumemanager
 from kubelet import types as kubetypes
 from kubelet.cm import resourceupdates
+from kubelet.kubelet_pods import PodsOnNode
 from kubelet.prober import results as proberesults
 from kubelet.prober.worker import Worker
-from kubelet.testing import TestKubelet, new_pod, runtime_pod
+from kubelet.testing import TestKubelet, join_threads, new_pod, runtime_pod
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
-from pkg.apimachinery.util.runtime.testing import raising
+from pkg.apimachinery.util.runtime.testing import failing_once, raising
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 State = kubecontainer.State
+NOTHING_FOUND = PodsOnNode(begun=set(), cgroups={}, running=[], seconds=0.0)
 
 
 @pytest.fixture
@@ -58,7 +61,7 @@ class FakeHandler:
     def handle_pod_syncs(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         self._note("syncs", pods)
 
-    def handle_pod_cleanups(self, ctx: golang.Context) -> None:
+    def handle_pod_cleanups(self, ctx: golang.Context, found: PodsOnNode) -> None:
         self._note("cleanups", [])
         if self.err is not None:
             raise self.err
@@ -76,7 +79,7 @@ class Loop:
         self.handler = FakeHandler()
         self.config_ch: golang.Channel[kubetypes.PodUpdate] = golang.Channel(10)
         self.sync_ch: golang.Channel[Any] = golang.Channel(1)
-        self.housekeeping_ch: golang.Channel[Any] = golang.Channel(1)
+        self.housekeeping_ch: golang.Channel[PodsOnNode] = golang.Channel(1)
         self.pod = new_pod("p")
         self.kubelet.pod_manager.add_pod(self.pod)
 
@@ -135,6 +138,14 @@ def test_source_that_has_spoken_is_noted(loop: Loop, monkeypatch: pytest.MonkeyP
     loop.config_ch.send(kubetypes.PodUpdate(pods=[], op=kubetypes.ADD, source="url"))
     assert loop.iterate()
     assert sources == ["url"]
+
+
+def test_source_of_which_pods_are_missing_has_not_spoken(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources: list[str] = []
+    monkeypatch.setattr(loop.kubelet.sources_ready, "add_source", sources.append)
+    loop.config_ch.send(kubetypes.PodUpdate([new_pod("a")], kubetypes.ADD, "file", complete=False))
+    assert loop.iterate()
+    assert (loop.handler.calls, sources) == ([("additions", ["a"])], [])
 
 
 def test_volumes_are_looked_at_when_the_last_source_has_spoken(
@@ -201,6 +212,35 @@ def test_sync_tick(loop: Loop) -> None:
     assert loop.handler.calls == [], "no pod's time has come"
     loop.kubelet.work_queue.enqueue(loop.pod.metadata.uid, 5.0)
     loop.test_kubelet.clock.step(6)
+    loop.sync_ch.send(None)
+    assert loop.iterate()
+    assert loop.handler.calls == [("syncs", ["p"])]
+
+
+@pytest.mark.parametrize("fails", ["get_work", "get_pods", "log"])
+def test_no_pod_misses_its_sync_for_want_of_memory(loop: Loop, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    kubelet = loop.kubelet
+    uid = loop.pod.metadata.uid
+    kubelet.work_queue.enqueue(uid, 0.0)
+    loop.test_kubelet.clock.step(1)
+    get_work, get_pods = kubelet.work_queue.get_work, kubelet.pod_manager.get_pods
+
+    def take_and_fail() -> list[str]:
+        get_work()
+        raise MemoryError
+
+    match fails:
+        case "get_work":
+            monkeypatch.setattr(kubelet.work_queue, "get_work", take_and_fail)
+        case "get_pods":
+            monkeypatch.setattr(kubelet.pod_manager, "get_pods", failing_once(get_pods, MemoryError()))
+        case "log":
+            monkeypatch.setattr(klog, "kobjs", failing_once(klog.kobjs, MemoryError()))
+    for _ in range(2):
+        loop.sync_ch.send(None)
+        assert loop.iterate()
+        monkeypatch.setattr(kubelet.work_queue, "get_work", get_work)
+    assert loop.handler.calls == [("syncs", ["p"])]
     loop.sync_ch.send(None)
     assert loop.iterate()
     assert loop.handler.calls == [("syncs", ["p"])]
@@ -283,7 +323,7 @@ class Sources:
 @pytest.mark.parametrize("ready", [True, False])
 def test_housekeeping_waits_for_all_sources(loop: Loop, ready: bool) -> None:
     loop.kubelet.sources_ready = Sources(ready)
-    loop.housekeeping_ch.send(None)
+    loop.housekeeping_ch.send(NOTHING_FOUND)
     assert loop.iterate()
     assert loop.handler.calls == ([("cleanups", [])] if ready else [])
 
@@ -291,7 +331,7 @@ def test_housekeeping_waits_for_all_sources(loop: Loop, ready: bool) -> None:
 def test_failed_housekeeping_does_not_end_the_loop(loop: Loop) -> None:
     loop.handler.err = RuntimeError("runtime is away")
     loop.kubelet.sources_ready = Sources(True)
-    loop.housekeeping_ch.send(None)
+    loop.housekeeping_ch.send(NOTHING_FOUND)
     assert loop.iterate()
 
 
@@ -385,6 +425,82 @@ def test_loop_notes_when_it_came_round(test_kubelet: TestKubelet, monkeypatch: p
     kubelet.sync_loop(test_kubelet.ctx, golang.Channel(1), FakeHandler())
     assert seen == [None, start, start + datetime.timedelta(seconds=7)]
     assert test_kubelet.clock.waiters() == 0, "its tickers are stopped"
+
+
+class Looks:
+    """Stands for find_pods_on_node: each look ends with what the test gives it."""
+
+    def __init__(self, test_kubelet: TestKubelet) -> None:
+        self._clock = test_kubelet.clock
+        self.begun: golang.Channel[None] = golang.Channel(10)
+        self.outcomes: golang.Channel[PodsOnNode | Exception] = golang.Channel()
+
+    def __call__(self, ctx: golang.Context) -> PodsOnNode:
+        self.begun.send(None)
+        outcome, _ = self.outcomes.recv(30)
+        if not isinstance(outcome, PodsOnNode):
+            raise outcome or TimeoutError
+        return outcome
+
+    def begin(self) -> None:
+        """Have the next look begin."""
+        self._clock.step(kubelet_module.HOUSEKEEPING_PERIOD)
+        assert self.begun.recv(30) == (None, True)
+
+
+class NotingHandler(FakeHandler):
+    """Tells at once what the loop has handed on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: golang.Channel[str] = golang.Channel(10)
+
+    def _note(self, what: str, pods: list[v1.Pod]) -> None:
+        self.noted.send(what)
+
+
+@pytest.fixture
+def looks(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> Looks:
+    looks = Looks(test_kubelet)
+    monkeypatch.setattr(test_kubelet.kubelet, "find_pods_on_node", looks)
+    monkeypatch.setattr(test_kubelet.kubelet.runtime_state, "runtime_errors", lambda: None)
+    return looks
+
+
+@contextlib.contextmanager
+def running_loop(test_kubelet: TestKubelet) -> Iterator[tuple[golang.Channel[kubetypes.PodUpdate], NotingHandler]]:
+    """The sync loop in a thread, with all sources ready: where updates of pods go in, and what takes them."""
+    kubelet, handler = test_kubelet.kubelet, NotingHandler()
+    kubelet.sources_ready = Sources(True)
+    updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(1)
+    thread = golang.go(kubelet.sync_loop, test_kubelet.ctx, updates, handler, name="loop")
+    try:
+        updates.send(kubetypes.PodUpdate([], kubetypes.RECONCILE, "api"))
+        assert handler.noted.recv(30) == ("reconcile", True), "it takes what comes, and has its tickers"
+        yield updates, handler
+    finally:
+        updates.close()
+        thread.join(30)
+        join_threads("housekeeping")
+
+
+def test_loop_goes_on_while_the_runtime_does_not_tell_its_pods(test_kubelet: TestKubelet, looks: Looks) -> None:
+    with running_loop(test_kubelet) as (updates, handler):
+        looks.begin()
+        updates.send(kubetypes.PodUpdate([new_pod("p")], kubetypes.ADD, "api"))
+        assert handler.noted.recv(30) == ("additions", True)
+        looks.outcomes.send(NOTHING_FOUND)
+        assert handler.noted.recv(30) == ("cleanups", True)
+
+
+def test_look_at_the_node_that_fails_is_not_the_last_one(test_kubelet: TestKubelet, looks: Looks) -> None:
+    with running_loop(test_kubelet) as (_, handler):
+        for err in (RuntimeError("runtime is away"), RecursionError()):
+            looks.begin()
+            looks.outcomes.send(err)
+        looks.begin()
+        looks.outcomes.send(NOTHING_FOUND)
+        assert handler.noted.recv(30) == ("cleanups", True)
 
 
 # ---- Handlers ----
@@ -487,6 +603,20 @@ def test_change_of_a_mirror_pod_is_work_for_its_static_pod(test_kubelet: TestKub
     (update,) = test_kubelet.workers.updates
     assert (update.update_type, update.pod) == (kubetypes.SYNC_POD_UPDATE, static)
     assert update.mirror_pod == (None if how == "removes" else mirror), "a mirror pod that is gone is to be made anew"
+
+
+def test_mirror_whose_static_pod_is_gone_is_deleted_and_no_other_pod_of_its_name(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet = test_kubelet.kubelet
+    deleted: list[Mapping[str, str]] = []
+    monkeypatch.setattr(kubelet.mirror_pod_client, "delete_in_background", lambda ctx, uids: deleted.append(uids))
+    static, mirror = static_and_mirror()
+    kubelet.pod_manager.set_pods([static, mirror])
+    test_kubelet.housekeep()
+    kubelet.pod_manager.remove_pod(static)
+    test_kubelet.housekeep()
+    assert deleted == [{}, {"p_ns": "mirror"}]
 
 
 def test_static_pod_is_as_its_mirror_tells_before_anything_is_sent(test_kubelet: TestKubelet) -> None:
@@ -660,9 +790,12 @@ def test_a_fault_that_stays_ends_the_kubelet(test_kubelet: TestKubelet, monkeypa
     assert not kubelet.failed.try_recv()[2], "once is enough"
 
 
-def test_modules_that_do_not_start_are_tried_again(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fault", [OSError("no cgroup"), golang.ThreadError("no thread"), MemoryError()])
+def test_modules_that_do_not_start_are_tried_again(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
     kubelet = test_kubelet.kubelet
-    faults = [OSError("no cgroup")]
+    faults = [fault]
     attempts: list[golang.Context] = []
 
     def initialize(ctx: golang.Context) -> None:
@@ -894,6 +1027,22 @@ def test_containers_outside_of_their_cgroup_are_stopped(
     if made:
         sync(test_kubelet, pod, *now)
         assert len(test_kubelet.runtime.killed_pods) == killed, "once it is in its cgroup it runs on"
+
+
+def test_pod_is_not_started_in_a_cgroup_that_is_being_removed(test_kubelet: TestKubelet) -> None:
+    """An earlier pod with its uid had it, whose processes are being killed."""
+    pod, removed = new_pod("p"), threading.Event()
+    cleanup = golang.go(removed.wait, 30, name="cgroup-cleanup-uid-p")
+    test_kubelet.kubelet.cgroup_cleanups[pod.metadata.uid] = cleanup
+    with pytest.raises(RuntimeError, match="cgroup of an earlier pod"):
+        sync(test_kubelet, pod)
+    assert test_kubelet.runtime.started_pods == []
+    (event,) = test_kubelet.events()
+    assert event.startswith("Warning FailedCreatePodContainer the cgroup of an earlier pod")
+    removed.set()
+    cleanup.join(30)
+    sync(test_kubelet, pod)
+    assert test_kubelet.runtime.started_pods == [pod.metadata.uid]
 
 
 def test_pod_whose_containers_were_removed_to_restart_is_synced_at_once(test_kubelet: TestKubelet) -> None:

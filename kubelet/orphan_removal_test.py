@@ -195,9 +195,9 @@ def held(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 def test_housekeeping_does_not_wait_for_the_disk(test_kubelet: TestKubelet, held: Disk) -> None:
-    test_kubelet.kubelet.handle_pod_cleanups(test_kubelet.ctx)
+    test_kubelet.housekeep()
     assert received(held.begun) == ["uid-gone"]
-    test_kubelet.kubelet.handle_pod_cleanups(test_kubelet.ctx)
+    test_kubelet.housekeep()
     assert os.listdir(test_kubelet.kubelet.get_pods_dir()) == ["uid-gone"]
     held.release()
     test_kubelet.kubelet.orphan_removal.wait(test_kubelet.ctx, "uid-gone")
@@ -208,7 +208,7 @@ def test_pod_with_the_same_uid_makes_its_directories_once_the_old_ones_are_gone(
     test_kubelet: TestKubelet, held: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubelet, pod = test_kubelet.kubelet, new_pod("gone")
-    kubelet.handle_pod_cleanups(test_kubelet.ctx)
+    test_kubelet.housekeep()
     received(held.begun)
     kubelet.pod_manager.add_pod(pod)
     status = kubecontainer.PodStatus(id="uid-gone", name="gone", namespace="ns")

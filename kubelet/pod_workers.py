@@ -35,8 +35,9 @@ A pod never goes back. After G the same uid may start again from the beginning.
 from __future__ import annotations
 
 import enum
+import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -389,6 +390,15 @@ class PodWorkers:
         with self.pod_lock:
             return uid in self.pod_sync_statuses
 
+    def begun_pods(self) -> Set[str]:
+        """The uids of the pods that a worker has begun with. It is forgotten only after it has ended the pod."""
+        with self.pod_lock:
+            return {
+                uid
+                for uid, status in self.pod_sync_statuses.items()
+                if uid in self.pod_updates and (status.is_started() or status.observed_runtime)
+            }
+
     def has_worker(self, uid: str) -> bool:
         """Whether a thread works for the pod. Go needs not ask: there a pod that is known and not finished has one."""
         with self.pod_lock:
@@ -470,12 +480,17 @@ class PodWorkers:
             pod = _resolve_pod_locked(status, options, target)
             if self._is_update_ignored_locked(status, options, target, first_time):
                 return
+            if options.pod is not None:
+                # The worker sees what the pod was given, not what it wants. This may fail, and so comes before all that
+                # is noted: a pod whose end is half noted is not told of it again, and its sync never cancelled.
+                options.pod, _ = self._allocation_manager.update_pod_from_allocation(options.pod)
             became_terminating = self._request_termination_locked(status, pod, options, target)
             shortened = _accept_kill_options_locked(status, pod, options)
             self._take_update_locked(target, status, options)
-            if target.uid not in self.pod_updates:
+            if target.uid in self.pod_updates:
+                self._notify_locked(target.uid)
+            else:
                 new_worker = self._add_worker_locked(target.uid, pod, status)
-            self._notify_locked(target.uid)
             if became_terminating or shortened:
                 cancel = status.cancel_fn
         # Starting a thread can take its time, and cancelling calls back: neither needs the lock.
@@ -491,7 +506,8 @@ class PodWorkers:
         """Starts the pod's thread. If the machine has none, the next sync of the pod, or housekeeping, tries again."""
         try:
             golang.go(self._run_worker, ctx, target.uid, updates, life, name=f"podworker-{target.uid}")
-        except golang.ThreadError as err:
+        except Exception as err:
+            # There is no thread, or no memory even for its name.
             with self.pod_lock:
                 # The pending update stays. Who brings the next one finds that the pod has no worker.
                 if self.pod_sync_statuses.get(target.uid) is life:
@@ -540,6 +556,9 @@ class PodWorkers:
         if not first_time and status.is_termination_requested() and options.update_type == kubetypes.SYNC_POD_CREATE:
             # The uid is in use again, as happens with static pods. This life must end before the next begins.
             status.restart_requested = True
+            # DIVERGES: in Go a retry that came up while no source had the pod was for nobody. If its end has failed
+            # then, it is not tried again.
+            self._sync_later(target.uid)
             _log(
                 4,
                 "Pod is terminating but has been requested to restart with same UID, will be reconciled later",
@@ -591,15 +610,18 @@ class PodWorkers:
         return True
 
     def _add_worker_locked(self, uid: str, pod: v1.Pod, status: PodSyncStatus) -> golang.Channel[None]:
-        """Makes the channel for a new worker; returns what the worker is to read."""
+        """Makes the channel for a new worker, with a message in it; returns what the worker is to read."""
         # Room for one message, so that sending never blocks.
         updates: golang.Channel[None] = golang.Channel(1)
-        self.pod_updates[uid] = updates
+        updates.try_send(None)
+        read = self.worker_channel_fn(uid, updates) if self.worker_channel_fn is not None else updates
         if kubetypes.is_static_pod(pod):
             waiting = self.waiting_to_start_static_pods_by_fullname.setdefault(status.fullname, [])
             if uid not in waiting:  # as is one whose thread could not be started
                 waiting.append(uid)
-        return self.worker_channel_fn(uid, updates) if self.worker_channel_fn is not None else updates
+        # Last: once it stands here, it is taken for that of a thread.
+        self.pod_updates[uid] = updates
+        return read
 
     def _run_worker(self, ctx: golang.Context, uid: str, updates: golang.Channel[None], life: PodSyncStatus) -> None:
         try:
@@ -618,9 +640,6 @@ class PodWorkers:
             and pending.start_time < options.start_time
         ):
             options.start_time = pending.start_time
-        if options.pod is not None:
-            # The worker sees what the pod was given, not what it wants.
-            options.pod, _ = self._allocation_manager.update_pod_from_allocation(options.pod)
         status.pending_update = options
         status.working = True
         _log(4, "Notifying pod of pending update", target, options, workType=str(status.work_type()))
@@ -633,7 +652,7 @@ class PodWorkers:
     # ---- May the pod start? ----
 
     def allow_pod_start(self, pod: v1.Pod) -> tuple[bool, bool]:
-        """Whether the pod may start now, and whether it ever may. Call with pod_lock held.
+        """Whether the pod may start now, or be ended if it runs, and whether it ever may. Call with pod_lock held.
 
         Only static pods have to wait, until no other of their full name runs; they are queued for a retry.
         """
@@ -650,7 +669,12 @@ class PodWorkers:
             )
             return False, False
         if status.is_termination_requested():
-            return False, False
+            # DIVERGES: in Go a pod counts as ended though it runs since before a restart. Its volumes are taken away
+            # from its containers, and the next one of its name starts beside them.
+            may_run = self._may_run_locked(uid)
+            if may_run:
+                self.started_static_pods_by_fullname.setdefault(status.fullname, uid)
+            return may_run, may_run
         if not self._allow_static_pod_start_locked(status.fullname, uid):
             self._sync_later(uid)
             return False, True
@@ -677,8 +701,19 @@ class PodWorkers:
         return True
 
     def _can_still_start_locked(self, uid: str) -> bool:
+        """Whether the pod that waits is to be started, or to be ended because it runs already."""
         status = self.pod_sync_statuses.get(uid)
-        return status is not None and not status.is_termination_requested() and not status.is_terminated()
+        if status is None or status.is_terminated():
+            return False
+        return not status.is_termination_requested() or self._may_run_locked(uid)
+
+    def _may_run_locked(self, uid: str, in_doubt: bool = True) -> bool:
+        """Whether something may run of a pod that has not been started since the kubelet was."""
+        try:
+            return not is_pod_status_cache_terminal(self._pod_cache.get(uid))
+        except Exception as err:
+            klog.v(4).info_s("No cached status for a pod that is to end", podUID=uid, err=err)
+            return in_doubt
 
     def _release_static_pod_locked(self, uid: str, fullname: str) -> None:
         """The static pod no longer holds its full name."""
@@ -798,7 +833,7 @@ class PodWorkers:
         """
         last_sync_time: datetime | None = None
         while _wait_for_update(parent_ctx, pod_updates):
-            start = None
+            start = outcome = None
             with self._or_sync_later(parent_ctx, pod_uid):
                 start = self.start_pod_sync(parent_ctx, pod_uid, life)
             if start is None:
@@ -808,13 +843,16 @@ class PodWorkers:
                     return
                 if not start.can_start:
                     continue
-                with self.pod_lock:
-                    life.progress.began_at = self.clock.now()
-                outcome = self._sync(start.ctx, start.update, last_sync_time)
-                with self.pod_lock:
-                    life.progress.ended(self.clock.now(), outcome.err)
+                with self._or_sync_later(parent_ctx, pod_uid):
+                    with self.pod_lock:
+                        life.progress.began_at = self.clock.now()
+                    outcome = self._sync(start.ctx, start.update, last_sync_time)
+                    with self.pod_lock:
+                        life.progress.ended(self.clock.now(), outcome.err)
             finally:
                 start.cancel()
+            if outcome is None:
+                continue
             last_sync_time = outcome.last_sync_time
             with self._or_sync_later(parent_ctx, pod_uid):
                 if self._complete(start.update, outcome):
@@ -835,9 +873,9 @@ class PodWorkers:
     def _sync(self, ctx: golang.Context, update: PodWork, last_sync_time: datetime | None) -> _SyncOutcome:
         """Runs one step. What it raises becomes the outcome: whatever it is, the pod will be tried again."""
         outcome = _SyncOutcome(last_sync_time)
-        pod_uid, pod_ref = _pod_uid_and_ref_for_update(update.options)
-        klog.v(4).info_s("Processing pod event", pod=pod_ref, podUID=pod_uid, updateType=str(update.work_type))
         try:
+            pod_uid, pod_ref = _pod_uid_and_ref_for_update(update.options)
+            klog.v(4).info_s("Processing pod event", pod=pod_ref, podUID=pod_uid, updateType=str(update.work_type))
             status = self._wait_for_status(ctx, update.options, last_sync_time)
         except Exception as err:  # _complete logs it, and puts the pod into the work queue.
             outcome.err = err
@@ -1055,11 +1093,14 @@ class PodWorkers:
         """
         desired = {pod.metadata.uid for pod in desired_pods}
         workers = {}
+        cancels: list[Callable[[], None]] = []
         with self.pod_lock:
             for uid, status in list(self.pod_sync_statuses.items()):
-                orphan = uid not in desired
+                orphan, was_to_end = uid not in desired, status.is_termination_requested()
                 if (status.restart_requested or orphan) and self.remove_terminated_worker(uid, status, orphan):
                     continue
+                if status.is_termination_requested() and not was_to_end and status.cancel_fn is not None:
+                    cancels.append(status.cancel_fn)
                 update = status.active_update or status.pending_update
                 pod = None if update is None else update.pod
                 workers[uid] = PodWorkerSync(
@@ -1068,6 +1109,9 @@ class PodWorkers:
                     has_config=pod is not None,
                     static=pod is not None and kubetypes.is_static_pod(pod),
                 )
+        # DIVERGES: in Go the sync of such a pod goes on, and so does a hook without end that it runs.
+        for cancel in cancels:
+            cancel()
         return workers
 
     def mark_pods_synced(self) -> None:
@@ -1092,7 +1136,7 @@ class PodWorkers:
                 return False
             status.deleted = True
             has_worker = uid in self.pod_updates  # not so if its thread could not be started
-            if has_worker and (status.is_started() or status.observed_runtime):
+            if has_worker and (status.is_started() or status.observed_runtime or self._may_run_locked(uid, False)):
                 self._terminate_orphan_locked(uid, status)
                 return False
             klog.v(4).info_s("Pod is orphaned and has not been started", podUID=uid)
@@ -1117,8 +1161,9 @@ class PodWorkers:
             klog.v(4).info_s("Pod is orphaned and still terminating, notified the pod worker", podUID=uid)
             return
         status.terminating_at = self.clock.now()
-        if status.active_update is not None and status.active_update.pod is not None:
-            status.grace_period, _ = calculate_effective_grace_period(status, status.active_update.pod, None)
+        last = status.active_update or status.pending_update
+        if last is not None and last.pod is not None:
+            status.grace_period, _ = calculate_effective_grace_period(status, last.pod, None)
         else:
             status.grace_period = 1
         self._requeue_last_pod_update_locked(uid, status)
@@ -1155,10 +1200,13 @@ class PodWorkers:
         self._notify_locked(pod_uid)
 
 
-def kill_pod_now(ctx: golang.Context, pod_workers: PodWorkers, recorder: record.EventRecorder) -> KillPodFunc:
+def kill_pod_now(
+    ctx: golang.Context, pod_workers: PodWorkers, recorder: record.EventRecorder, longest_wait: float = math.inf
+) -> KillPodFunc:
     """A function that kills a pod and waits until it has ended, for others to use.
 
-    It raises TimeoutError, and records an event, when that takes longer than one and a half grace periods.
+    It raises TimeoutError, and records an event, when that takes longer than one and a half grace periods. It waits for
+    no more than longest_wait seconds if the grace period is the pod's own, which may be of any length.
     """
 
     def kill_pod(
@@ -1168,6 +1216,9 @@ def kill_pod_now(ctx: golang.Context, pod_workers: PodWorkers, recorder: record.
         if grace_period is None:
             grace_period = pod.spec.termination_grace_period_seconds or 0
         timeout = max(grace_period + grace_period // 2, _MIN_KILL_TIMEOUT)
+        is_cut = grace_period_override is None and timeout > longest_wait
+        if is_cut:
+            timeout = longest_wait
         completed: golang.Channel[None] = golang.Channel(1)
         pod_workers.update_pod(
             ctx,
@@ -1187,6 +1238,8 @@ def kill_pod_now(ctx: golang.Context, pod_workers: PodWorkers, recorder: record.
                 return
             case 1:
                 raise ctx.err() or golang.Canceled()
+        if is_cut:
+            raise TimeoutError(f"the pod has not ended within {longest_wait:g} seconds, and may take longer")
         recorder.event(
             pod,
             v1.EVENT_TYPE_WARNING,

@@ -6,6 +6,7 @@ threads happen to run. Those at the end use the real threads.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from collections import defaultdict
@@ -726,6 +727,23 @@ def test_a_kill_cancels_the_sync_that_runs(harness: Harness) -> None:
     assert [r.step for r in harness.syncer.processed["1"]] == ["sync", "terminating", "terminated"]
 
 
+def test_the_sync_that_runs_for_an_orphan_is_cancelled(harness: Harness) -> None:
+    """It may wait for a hook without end. Nobody was told to end a pod that went before all sources were ready."""
+
+    errs: list[Exception | None] = []
+
+    def sync(ctx: golang.Context, pod: v1.Pod) -> bool:
+        for wanted in ([pod], []):
+            harness.workers.sync_known_pods(wanted)
+            errs.append(ctx.err())
+        raise ctx.err() or AssertionError("not cancelled")
+
+    harness.syncer.on_sync = sync
+    harness.sync(_running(), CREATE)
+    assert [type(err) for err in errs] == [type(None), golang.Canceled]
+    assert [r.step for r in harness.syncer.processed["1"]] == ["sync", "terminating", "terminated"]
+
+
 def test_a_shorter_grace_period_cancels_the_termination_that_runs(harness: Harness) -> None:
     errs: list[Exception | None] = []
     pod = _running()
@@ -988,6 +1006,70 @@ def test_static_pod_exclusion(harness: Harness) -> None:
     assert waiting == {}, "nobody waits who is forgotten"
 
 
+def test_static_pod_that_runs_since_before_a_restart_is_ended_in_order(harness: Harness) -> None:
+    """Its file was replaced while the kubelet started, so that it has to end before it was started."""
+    workers, processed = harness.workers, harness.syncer.processed
+    workers.mark_pods_synced()
+    running = kubecontainer.Status(state=kubecontainer.CONTAINER_STATE_RUNNING)
+    harness.cache.status = kubecontainer.PodStatus(id="1", container_statuses=[running])
+
+    def end(ctx: golang.Context, pod: v1.Pod, fn: PodStatusFunc | None) -> None:
+        assert workers.could_have_running_containers("1"), "its volumes stay"
+        harness.cache.status = kubecontainer.PodStatus(id="1")
+
+    harness.syncer.on_terminating = end
+    before, after = new_static_pod("1", "p"), new_static_pod("2", "p")
+    for update_type, pod in ((CREATE, before), (KILL, before), (CREATE, after)):
+        harness.update(UpdatePodOptions(update_type=update_type, pod=pod))
+    harness.drain("1")
+    assert processed["2"] == [], "not beside the other one"
+    harness.drain()
+    assert [record.step for record in processed["1"]] == ["terminating", "terminated"]
+    assert "2" in harness.queue.get_work()
+    harness.sync(after, SYNC)
+    assert [record.step for record in processed["2"]] == ["sync"]
+
+
+@pytest.mark.parametrize("is_static", [False, True])
+def test_orphan_that_runs_since_before_a_restart_is_ended_in_order(harness: Harness, is_static: bool) -> None:
+    """Housekeeping comes before its worker has taken it."""
+    running = kubecontainer.Status(state=kubecontainer.CONTAINER_STATE_RUNNING)
+    harness.cache.status = kubecontainer.PodStatus(id="1", container_statuses=[running])
+    pod = new_named_pod("1", "ns", "p", is_static)
+    pod.spec.termination_grace_period_seconds = 45
+    harness.update(UpdatePodOptions(update_type=CREATE, pod=pod))
+    known = harness.workers.sync_known_pods([])
+    assert known["1"].state is TERMINATING_POD
+    assert harness.status("1").grace_period == 45, "for a second try as well"
+    harness.drain()
+    steps = harness.syncer.processed["1"]
+    assert [(record.step, record.grace_period) for record in steps] == [("terminating", None), ("terminated", None)]
+
+
+def test_pods_that_a_worker_has_begun_with(harness: Harness) -> None:
+    """Others are forgotten although they may run: those without a thread, and those that nobody wants any more."""
+    pod = new_named_pod("1", "ns", "p", False)
+    harness.update(UpdatePodOptions(update_type=CREATE, pod=pod))
+    assert harness.workers.begun_pods() == set()
+    harness.drain()
+    assert harness.workers.begun_pods() == {"1"}
+    harness.kill(pod)
+    harness.workers.sync_known_pods([])
+    assert harness.workers.begun_pods() == set()
+
+
+def test_static_pod_that_cannot_be_looked_at_may_run_since_before_a_restart(harness: Harness) -> None:
+    harness.cache.err = LookupError("not inspected yet")
+    pod = new_static_pod("1", "p")
+    for update_type in (CREATE, KILL):
+        harness.update(UpdatePodOptions(update_type=update_type, pod=pod))
+    harness.drain()
+    assert harness.workers.could_have_running_containers("1")
+    harness.cache.err = None
+    harness.kill(pod)
+    assert harness.status("1").finished
+
+
 def test_is_pod_for_mirror_pod_terminating_by_full_name(harness: Harness) -> None:
     pod = new_named_pod("1", "ns", "pod", is_static=True)
     terminating = harness.workers.is_pod_for_mirror_pod_terminating_by_full_name
@@ -1200,6 +1282,20 @@ def test_sync_known_pods(harness: Harness) -> None:
     assert workers.should_pod_content_be_removed("2"), "gone from its source means deleted"
     workers.sync_known_pods([])
     assert not workers.pod_sync_statuses
+
+
+def test_the_end_of_a_pod_that_comes_back_is_tried_again(harness: Harness) -> None:
+    pod = new_static_pod("1", "p")
+    harness.sync(pod, CREATE)
+    harness.syncer.on_terminating = _fail
+    harness.kill(pod)
+    # Its retry comes up while no source has the pod, and so is nobody's.
+    assert "1" in harness.queue.get_work()
+    harness.sync(pod, CREATE)
+    assert harness.queue.get_work() == ["1"]
+    harness.syncer.on_terminating = lambda ctx, pod, fn: None
+    harness.sync(pod, SYNC)
+    assert harness.status("1").finished
 
 
 def test_a_pod_that_comes_back_while_it_ends_is_forgotten_afterwards(harness: Harness) -> None:
@@ -1720,6 +1816,17 @@ def test_kill_pod_now_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(harness.recorder.drain()) == 1
 
 
+def test_kill_pod_now_waits_not_for_ever_for_a_pod_that_has_chosen_how_long() -> None:
+    with threaded() as (harness, _):
+        harness.syncer.on_terminating = _fail
+        kill_pod = pod_workers.kill_pod_now(harness.ctx, harness.workers, harness.recorder, longest_wait=0.01)
+        pod = new_named_pod("test", "ns", "test")
+        pod.spec.termination_grace_period_seconds = 10**9
+        with pytest.raises(TimeoutError, match=r"not ended within .* seconds, and may take longer"):
+            kill_pod(pod, True, None, None)
+        assert harness.recorder.drain() == []
+
+
 def test_kill_pod_now_ends_with_the_kubelet() -> None:
     with threaded() as (harness, _):
 
@@ -1753,6 +1860,64 @@ def test_worker_lives_on_when_it_fails_between_steps(
         harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=KILL, pod=_running()))
         drain()
         assert harness.status("1").finished
+
+
+@failures
+@pytest.mark.parametrize("where", ["_sync", "_pod_uid_and_ref_for_update", "_is_canceled"])
+def test_worker_lives_on_when_it_fails_around_a_step(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, where: str, err: Exception
+) -> None:
+    """What is asked of how a step ended counts for those who watch, and for what comes next."""
+    harness.syncer.on_sync = raising(RuntimeError("injected"))
+    owner = harness.workers if where == "_sync" else pod_workers
+    monkeypatch.setattr(owner, where, failing_once(getattr(owner, where), err))
+    harness.sync(_running(), CREATE)
+    assert "1" in harness.queue.get_work()
+    harness.kill(_running())
+    assert harness.status("1").finished
+
+
+@failures
+@pytest.mark.parametrize("where", ["is_static_pod", "go"])
+def test_worker_that_was_half_made_is_made_with_the_next_update(
+    monkeypatch: pytest.MonkeyPatch, where: str, err: Exception
+) -> None:
+    with threaded() as (harness, drain):
+        owner = kubetypes if where == "is_static_pod" else golang
+        create = UpdatePodOptions(update_type=CREATE, pod=_running())
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, where, failing_once(getattr(owner, where), err))
+            with contextlib.suppress(type(err)):
+                harness.workers.update_pod(harness.ctx, create)
+        assert not harness.workers.has_worker("1")
+        harness.workers.update_pod(harness.ctx, UpdatePodOptions(pod=_running()))
+        drain()
+        assert [record.step for record in harness.syncer.processed["1"]] == ["sync"]
+
+
+@failures
+def test_kill_that_cannot_be_taken_in_is_as_good_as_none(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    """The next one cancels the sync that runs."""
+    allocations = harness.workers._allocation_manager
+
+    errs: list[Exception | None] = []
+
+    def sync(ctx: golang.Context, pod: v1.Pod) -> bool:
+        failing = failing_once(allocations.update_pod_from_allocation, err)
+        monkeypatch.setattr(allocations, "update_pod_from_allocation", failing)
+        kill = UpdatePodOptions(update_type=KILL, pod=pod)
+        with pytest.raises(type(err)):
+            harness.workers.update_pod(harness.ctx, kill)
+        harness.workers.update_pod(harness.ctx, kill)
+        errs.append(ctx.err())
+        raise ctx.err() or AssertionError("not cancelled")
+
+    harness.syncer.on_sync = sync
+    harness.sync(_running(), CREATE)
+    assert [type(err) for err in errs] == [golang.Canceled]
+    assert [r.step for r in harness.syncer.processed["1"]] == ["sync", "terminating", "terminated"]
 
 
 @failures

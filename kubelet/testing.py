@@ -68,6 +68,9 @@ class FakePodWorkers:
     def mark_pods_synced(self) -> None:
         self.synced = True
 
+    def begun_pods(self) -> set[str]:
+        return set(self.known)
+
     def is_pod_known(self, uid: str) -> bool:
         return uid not in self.unknown
 
@@ -185,6 +188,10 @@ class TestKubelet:
     def close(self) -> None:
         self.kubelet.probe_manager.stop_all()
         self._cancel()
+
+    def housekeep(self) -> None:
+        """A round of housekeeping, as the sync loop does it."""
+        self.kubelet.handle_pod_cleanups(self.ctx, self.kubelet.find_pods_on_node(self.ctx))
 
     @property
     def status_manager(self) -> status.Manager:

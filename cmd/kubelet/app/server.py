@@ -9,7 +9,7 @@ import dataclasses
 import os
 import resource as rlimit
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -32,6 +32,8 @@ from .signals import ShutdownSignal
 # What only a running kubelet needs is imported where it is used: --help, --version and `config explain`
 # must not wait for gRPC, and a kubelet without API server must not load its client.
 if TYPE_CHECKING:
+    from cri_api.v1 import api_pb2 as runtimeapi
+
     from kubelet import cm, kubelet_struct
     from kubelet import kubelet as kubelet_module
     from kubelet import oom as oomwatcher
@@ -54,7 +56,8 @@ _SPANS_SENT_WITHIN = 0.5
 # Seconds until the next try when the port of /healthz is taken.
 _HEALTHZ_RETRY = 5.0
 
-# Seconds: one question to a runtime that may not be there, and the pause before the next, doubling up to a limit.
+# Seconds: the first question to a runtime that may not be there, the next ones having twice as long each; and the pause
+# before the next, doubling up to a limit.
 _RUNTIME_TIMEOUT = 5.0
 _RUNTIME_RETRY = 0.1
 _RUNTIME_RETRY_MAX = 5.0
@@ -353,6 +356,7 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
         zpages.init_configz(server.kubelet_configuration)
         _apply_process_limits(server)
         run_kubelet(ctx, server, kube_deps)
+        debug.spare_what_stays()
         _notify_systemd()
         if (ended := golang.select(ctx.done(), done, kube_deps.failed)).index == 2:
             raise ended.value
@@ -596,9 +600,9 @@ def wait_for_runtime(ctx: golang.Context, *services: _Service) -> None:
     from kubelet.cri.errors import status_code
 
     unreachable = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-    delay, told = _RUNTIME_RETRY, ""
-    while ctx.err() is None:
-        call_ctx, cancel = golang.with_timeout(ctx, _RUNTIME_TIMEOUT)
+    told = ""
+    for timeout in _timeouts(ctx):
+        call_ctx, cancel = golang.with_timeout(ctx, timeout)
         try:
             for service in services:
                 service.validate_service_connection(call_ctx)
@@ -611,9 +615,16 @@ def wait_for_runtime(ctx: golang.Context, *services: _Service) -> None:
                 klog.warning_s("Node is not ready, waiting for the container runtime", err=told)
         finally:
             cancel()
-        ctx.wait(delay)
-        delay = min(delay * 2, _RUNTIME_RETRY_MAX)
     raise golang.Canceled
+
+
+def _timeouts(ctx: golang.Context) -> Iterator[float]:
+    """When it is time to ask the runtime, until ctx ends, and how long it has then. What is slow has ever longer."""
+    delay, timeout = _RUNTIME_RETRY, _RUNTIME_TIMEOUT
+    while ctx.err() is None:
+        yield timeout
+        ctx.wait(delay)
+        delay, timeout = min(delay * 2, _RUNTIME_RETRY_MAX), min(timeout * 2, golang.MAX_REMAINING)
 
 
 def get_cgroup_driver_from_cri(
@@ -621,39 +632,51 @@ def get_cgroup_driver_from_cri(
 ) -> None:
     """Take over the cgroup driver that the runtime uses: the two must agree.
 
-    DIVERGES: Go gives up if the runtime does not answer. A runtime may come later than its kubelet, which
-    then goes on with the configured driver.
+    Raises Canceled if the context ends first.
     """
-    import grpc
     from cri_api.v1 import api_pb2 as runtimeapi
 
     from kubelet import metrics
-    from kubelet.cri.errors import RemoteError
 
     kc = server.kubelet_configuration
-    call_ctx, cancel = golang.with_timeout(ctx, 5)
-    try:
-        response = runtime_service.runtime_config(call_ctx)
-    except (RemoteError, golang.DeadlineExceeded) as err:
-        if isinstance(err, RemoteError) and err.code == grpc.StatusCode.UNIMPLEMENTED:
-            klog.info_s(
-                "CRI implementation should be updated to support RuntimeConfig. "
-                "Falling back to using cgroupDriver from kubelet config."
-            )
-            metrics.CRI_LOSING_SUPPORT.labels(_RUNTIME_CONFIG_REQUIRED_IN).set(1)
-        else:
-            klog.warning_s(
-                "Container runtime does not tell its cgroup driver, using the configured one",
-                err=str(err),
-                cgroupDriver=kc.cgroup_driver,
-            )
+    response = _get_runtime_config(ctx, runtime_service)
+    if response is None:
+        klog.info_s(
+            "CRI implementation should be updated to support RuntimeConfig. "
+            "Falling back to using cgroupDriver from kubelet config."
+        )
+        metrics.CRI_LOSING_SUPPORT.labels(_RUNTIME_CONFIG_REQUIRED_IN).set(1)
         return
-    finally:
-        cancel()
     if response.HasField("linux"):
         systemd = response.linux.cgroup_driver == runtimeapi.CgroupDriver.SYSTEMD
         kc.cgroup_driver = "systemd" if systemd else "cgroupfs"
         klog.info_s("Using cgroup driver setting received from the CRI runtime", cgroupDriver=kc.cgroup_driver)
+
+
+def _get_runtime_config(
+    ctx: golang.Context, runtime_service: internalapi.RuntimeService
+) -> runtimeapi.RuntimeConfigResponse | None:
+    """None if the runtime has no such call. Without an answer pods might be looked for in cgroups where they are not,
+    and be ended for that. Raises Canceled.
+
+    DIVERGES: Go gives up after three tries, and relies on being started again.
+    """
+    import grpc
+
+    from kubelet.cri.errors import RemoteError
+
+    for timeout in _timeouts(ctx):
+        call_ctx, cancel = golang.with_timeout(ctx, timeout)
+        try:
+            return runtime_service.runtime_config(call_ctx)
+        except RemoteError as err:
+            if err.code is grpc.StatusCode.UNIMPLEMENTED:
+                return None
+            message = "Node is not ready, waiting for the container runtime to tell its cgroup driver"
+            klog.warning_s(message, err=str(err))
+        finally:
+            cancel()
+    raise golang.Canceled
 
 
 def _node_config(server: options.KubeletServer) -> cm.NodeConfig:

@@ -105,14 +105,23 @@ class Manager:
         return {name: self._info(name, options)}
 
     def _all_below(self, name: str, names: list[str], options: infov2.RequestOptions) -> dict[str, info.ContainerInfo]:
-        """What is listed, of the cgroup itself and all below it."""
+        """What is listed, of the cgroup itself and all below it.
+
+        DIVERGES: Go lists what containers have made in their own cgroups, too, and by its name alone takes it for
+        another pod's, or another container: with such figures a tenant could have somebody else's pods evicted.
+        """
         found: dict[str, info.ContainerInfo] = {}
         prefix = name.rstrip("/") + "/"
         with self._lock:
             for gone in self._samples.keys() - set(names):
                 del self._samples[gone]
+        # Cgroups of containers, and what is below them; parents come first.
+        closed: set[str] = set()
         for each in names:
-            if each != name and not (each.startswith(prefix) and self._is_listed(each)):
+            is_within = each.rpartition("/")[0] in closed
+            if is_within or self._container(each) is not None:
+                closed.add(each)
+            if each != name and not (each.startswith(prefix) and not is_within and self._is_listed(each)):
                 continue
             try:
                 found[each] = self._info(each, options)

@@ -112,6 +112,16 @@ def test_what_is_listed(node: Node) -> None:
     assert not listed & {"/system.slice/sshd.service", "/kubepods.slice/run.mount", f"/k8s.io/{'d' * 64}"}
 
 
+def test_cgroups_that_a_container_has_made_are_nobodys(node: Node) -> None:
+    """Their names may be those of another container, and of another pod."""
+    other = "e" * 64
+    node.containers.known[other] = Container(other, {}, "", is_sandbox=False)
+    before = set(node.manager.get_requested_containers("/", ALL))
+    for name in (f"{APP_V2}/cri-containerd-{other}.scope", f"{APP_V2}/init/kubepods-podother.slice"):
+        shutil.copytree(node.cgroup(BOX_V2), node.cgroup(name))
+    assert set(node.manager.get_requested_containers("/", ALL)) == before
+
+
 def test_cgroup_that_is_not_listed_can_be_asked_for(node: Node) -> None:
     shutil.copytree(node.cgroup(BOX_V2), node.root / "sys/fs/cgroup/system.slice/containerd.service")
     assert node.one("/system.slice/containerd.service").stats[-1].memory.usage == 352256

@@ -4,13 +4,14 @@ Go: pkg/kubelet/eviction
 """
 
 from kubelet.eviction.defaults import DEFAULT_EVICTION_HARD
-from kubelet.eviction.eviction_manager import ManagerImpl
+from kubelet.eviction.eviction_manager import LONGEST_WAIT_FOR_POD, ManagerImpl
 from kubelet.eviction.helpers import REASON, ThresholdsError, parse_threshold_config, pod_is_evicted
 from kubelet.eviction.preview import BrokenLimit, Preview, SignalPreview, ThresholdState
 from kubelet.eviction.types import Config, Manager, RankedPod
 
 __all__ = [
     "DEFAULT_EVICTION_HARD",
+    "LONGEST_WAIT_FOR_POD",
     "REASON",
     "BrokenLimit",
     "Config",

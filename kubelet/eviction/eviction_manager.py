@@ -49,6 +49,9 @@ from pkg.component_helpers.scheduling import corev1 as corev1helpers
 # Seconds.
 POD_CLEANUP_TIMEOUT = 30.0
 POD_CLEANUP_POLL_FREQ = 1.0
+# For a pod that ends in its own grace period; then it goes on ending, and the node is looked at again.
+# DIVERGES: Go waits for one and a half times that period, of whatever length it is.
+LONGEST_WAIT_FOR_POD = 60.0
 NOTIFIER_REFRESH_INTERVAL = 10.0
 # Between two looks, however often a memory threshold is crossed. DIVERGES: Go looks each time.
 MIN_INTERVAL = 1.0
@@ -98,8 +101,11 @@ class ManagerImpl:
         self._thresholds_last_updated: float | None = None
         # Says that a memory threshold may have been crossed.
         self._crossed: golang.Channel[str] = golang.Channel(1)
-        # How the disks are laid out; None until the runtime has told.
+        # Those of containers' file system depend on how the disks are laid out.
+        self._configured_thresholds = tuple(config.thresholds)
+        # How the disks are laid out; None until the runtime has told. And whether it has told all of it.
         self._dedicated_image_fs: bool | None = None
+        self._disks_are_known = False
         self._signal_to_rank_func: dict[evictionapi.Signal, RankFunc] = {}
         self._signal_to_node_reclaim_funcs: dict[evictionapi.Signal, list[NodeReclaimFunc]] = {}
         # Set by start.
@@ -154,6 +160,8 @@ class ManagerImpl:
     def _start_notifiers(self, ctx: golang.Context) -> None:
         from kubelet.eviction import memory_threshold_notifier  # few kubelets have one
 
+        # Those of an earlier start have ended with it, because something else could not be started.
+        self._threshold_notifiers = []
         for threshold in self._config.thresholds:
             if threshold.signal not in helpers.MEMORY_SIGNALS:
                 continue
@@ -220,7 +228,7 @@ class ManagerImpl:
         if not self._config.thresholds and not self._local_storage_capacity_isolation:
             return []
         klog.v(3).info_s("Eviction manager: synchronize housekeeping")
-        if self._dedicated_image_fs is None:
+        if not self._disks_are_known:
             self._detect_file_systems(ctx, disk_info_provider)
         active_pods = pod_func()
         limited = self._local_storage_capacity_isolation and any(map(helpers.has_storage_limit, active_pods))
@@ -242,24 +250,30 @@ class ManagerImpl:
         return self._reclaim(ctx, thresholds, active_pods, stats_func, observations)
 
     def _detect_file_systems(self, ctx: golang.Context, disk_info_provider: DiskInfoProvider) -> None:
+        """Raises EvictionError while nothing is known of them.
+
+        DIVERGES: Go does not ask again where containers' layers are, if that could not be told the first time.
+        """
         try:
             has_image_fs = disk_info_provider.has_dedicated_image_fs(ctx)
         except golang.ContextError:
             raise
         except Exception as err:
             # Whatever the runtime has said: without an answer it is asked again the next time.
+            if self._dedicated_image_fs is not None:
+                return
             raise EvictionError(f"eviction manager: failed to get HasDedicatedImageFs: {err}") from err
         try:
-            split = disk_info_provider.has_dedicated_container_fs(ctx)
+            split, is_known = disk_info_provider.has_dedicated_container_fs(ctx), True
         except golang.ContextError:
             raise
         except Exception as err:
             # Most runtimes have all on one file system, and need not say so.
             klog.error_s(err, "eviction manager: failed to check if we have separate container filesystem. Ignoring.")
-            split = False
+            split = is_known = False
         if split and not features.feature_gate.enabled(features.KUBELET_SEPARATE_DISK_GC):
             raise EvictionError("KubeletSeparateDiskGC is turned off but we still have a split filesystem")
-        thresholds, ignored = helpers.update_container_fs_thresholds(self._config.thresholds, has_image_fs, split)
+        thresholds, ignored = helpers.update_container_fs_thresholds(self._configured_thresholds, has_image_fs, split)
         for message in ignored:
             klog.error_s(
                 ValueError(message), "eviction manager: found conflicting containerfs eviction. Ignoring."
@@ -269,7 +283,7 @@ class ManagerImpl:
         self._signal_to_node_reclaim_funcs = helpers.build_signal_to_node_reclaim_funcs(
             self._image_gc, self._container_gc, has_image_fs, split
         )
-        self._dedicated_image_fs = has_image_fs
+        self._dedicated_image_fs, self._disks_are_known = has_image_fs, is_known
         klog.v(3).info_s("FileSystem detection", DedicatedImageFs=has_image_fs, SplitImageFs=split)
 
     def _observe(

@@ -16,7 +16,7 @@ from kubelet import eviction, lifecycle
 from kubelet import types as kubetypes
 from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.eviction import api as evictionapi
-from kubelet.eviction import eviction_manager
+from kubelet.eviction import eviction_manager, memory_threshold_notifier
 from kubelet.eviction import testing as evictiontesting
 from kubelet.eviction.testing import amount, new_pod, resources, threshold
 from pkg import features, golang
@@ -725,6 +725,17 @@ def test_file_systems_that_cannot_be_told_apart_yet_are_asked_for_again() -> Non
     assert world.synchronize("500Mi") == [_DISK_VICTIM]
 
 
+def test_it_is_asked_where_layers_are_until_that_is_known() -> None:
+    world = World([threshold(_NODE_FS, "1Gi")], disk_pods(), disk_summary("nodefs", "bytes"), **_SPLIT)
+    world.disks.container_fs_err = OSError("the runtime restarts")
+    assert world.synchronize("16Gi") == []
+    # What is known of images stays.
+    world.disks.err, world.disks.container_fs_err = OSError("the runtime restarts"), None
+    assert world.synchronize("16Gi") == []
+    world.disks.err = None
+    assert (world.synchronize("750Mi", after=MINUTE), world.gc.calls) == ([_DISK_VICTIM], ["containers"])
+
+
 def test_a_split_file_system_needs_its_gate() -> None:
     features.feature_gate.set_from_map({features.KUBELET_SEPARATE_DISK_GC: False})
     world = World([threshold(_NODE_FS, "1Gi")], disk_pods(), disk_summary("nodefs", "bytes"), **_SPLIT)
@@ -781,6 +792,15 @@ def test_update_memcg_threshold() -> None:
     notifier.err = OSError("no such cgroup")
     world.synchronize("2Gi", after=2 * eviction_manager.NOTIFIER_REFRESH_INTERVAL)
     assert notifier.updates == 2
+
+
+def test_notifiers_of_a_start_that_failed_later_on_are_told_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each notifier that is left would start a thread whenever its threshold is updated."""
+    world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi")], {}, memory_summary)
+    monkeypatch.setattr(memory_threshold_notifier, "LinuxMemoryThresholdNotifier", lambda *args: Notifier())
+    for _ in range(3):
+        world.manager._start_notifiers(world.ctx)
+    assert len(world.manager._threshold_notifiers) == 1
 
 
 # ---- The loop ----

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kubelet import container as kubecontainer
 from kubelet import kuberuntime
 from kubelet import types as kubetypes
 from kubelet.kubelet import HOUSEKEEPING_PERIOD, SYNC_PERIOD, LoopCase
@@ -204,9 +203,9 @@ class _Look:
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             item = self.kubelet.reason_cache.get(uid, container.name)
             if item is not None:
-                facts.reasons[container.name] = (str(item.err), item.message)
-                if (restart_at := kubecontainer.min_backoff_expiration(item.err)) is not None:
-                    facts.restart_at[container.name] = restart_at
+                facts.reasons[container.name] = (item.reason, item.message)
+                if item.retry_at is not None:
+                    facts.restart_at[container.name] = item.retry_at
             if (pull_at := self.kubelet.image_back_off.until(f"{uid}_{_with_tag(container.image)}")) is not None:
                 facts.pull_at[container.image] = pull_at
             status = statuses.get(container.name)
@@ -293,7 +292,7 @@ class _Look:
             next_step=progress.next_at,
             steps=progress.steps,
             failures=progress.failures,
-            err="" if progress.err is None else str(progress.err),
+            err="" if progress.err is None else history.shortened(str(progress.err)),
             activity=self.activities.get(uid),
         )
 

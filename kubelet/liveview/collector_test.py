@@ -15,6 +15,7 @@ from kubelet import config, eviction, kuberuntime, liveview
 from kubelet import types as kubetypes
 from kubelet.eviction import testing as evictiontesting
 from kubelet.liveview import collector, evictions, handlers
+from kubelet.liveview.history import MAX_TEXT_LENGTH
 from kubelet.pod_workers import PodSyncStatus, UpdatePodOptions
 from kubelet.testing import TestKubelet, new_pod
 from pkg import golang
@@ -140,6 +141,16 @@ def test_worker_is_shown(test_kubelet: TestKubelet) -> None:
     assert found["worker"]["error"] == "no disk"
     assert found["explanation"]["sentence"] == "Its last step failed: no disk."
     assert found["explanation"]["until"] == pytest.approx((now + datetime.timedelta(seconds=10)).timestamp())
+
+
+def test_long_error_of_a_worker_is_cut(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("a")
+    now = test_kubelet.clock.now()
+    status = PodSyncStatus(fullname="a_ns", active_update=UpdatePodOptions(pod=pod), started_at=now)
+    status.progress.ended(now, RuntimeError("x" * 1_000_000))
+    test_kubelet.workers.pod_sync_statuses[pod.metadata.uid] = status
+
+    assert only_pod(test_kubelet)["worker"]["error"] == f"{'x' * MAX_TEXT_LENGTH}…"
 
 
 def test_static_pods_of_one_name(test_kubelet: TestKubelet) -> None:

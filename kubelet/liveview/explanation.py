@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypedDict
 
 from kubelet.liveview.activity import Activity
-from kubelet.liveview.history import Call, PodEvent, describe_end
+from kubelet.liveview.history import Call, PodEvent, describe_end, shortened
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 
@@ -367,7 +367,8 @@ def _volume_error(said: Sequence[Evidence], facts: PodFacts) -> str:
 
 
 _MISSING = re.compile(r"""\b(secret|configmap|persistentvolumeclaim)s? "([^"]+)" (?:is )?not found""", re.IGNORECASE)
-_MISSING_BARE = re.compile(r"""\b(secret|config ?map|persistentvolumeclaim)s? (\S+/)?(\S+) not found""", re.IGNORECASE)
+# Each word is looked through once: an error may quote a text of any length that somebody chose.
+_MISSING_BARE = re.compile(r"""\b(secret|config ?map|persistentvolumeclaim)s? (\S++) not found""", re.IGNORECASE)
 _KINDS = {"secret": "Secret", "configmap": "ConfigMap", "persistentvolumeclaim": "PersistentVolumeClaim"}
 
 
@@ -376,7 +377,7 @@ def _missing_object(error: str) -> tuple[str, str] | None:
     if (found := _MISSING.search(error)) is not None:
         return _KINDS[found[1].lower()], found[2].rpartition("/")[2]
     if (found := _MISSING_BARE.search(error)) is not None:
-        return _KINDS[found[1].lower().replace(" ", "")], found[3].strip('"')
+        return _KINDS[found[1].lower().replace(" ", "")], found[2].rpartition("/")[2].strip('"')
     return None
 
 
@@ -449,10 +450,10 @@ def _container(facts: PodFacts, container: v1.Container, status: v1.ContainerSta
 
 def _waiting_reason(facts: PodFacts, status: v1.ContainerStatus) -> tuple[str, str]:
     """What the last attempt to start it said: the worker knows that before it is in the status."""
-    if status.name in facts.reasons:
-        return facts.reasons[status.name]
     waiting = status.state.waiting
-    return ("", "") if waiting is None else (waiting.reason, waiting.message)
+    told = ("", "") if waiting is None else (waiting.reason, waiting.message)
+    reason, message = facts.reasons.get(status.name, told)
+    return reason, shortened(message)
 
 
 def _image(facts: PodFacts, container: v1.Container, kind: str, reason: str, message: str) -> Explanation:
@@ -491,7 +492,7 @@ def _registry_error(message: str, image: str) -> str:
     text = _strip(text)
     while (shorter := _strip(_BEFORE_REGISTRY.sub("", text))) != text:
         text = shorter
-    text = re.sub(rf"^{re.escape(image)}: ", "", text)
+    text = text.removeprefix(f"{image}: ")
     return text or "the runtime did not say why"
 
 

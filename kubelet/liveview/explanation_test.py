@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 
 from kubelet.liveview.activity import Activity
-from kubelet.liveview.explanation import PodFacts, ProbeFacts, State, WorkerFacts, explain_pod, spoken
-from kubelet.liveview.history import Call, PodEvent
+from kubelet.liveview.explanation import (
+    PodFacts,
+    ProbeFacts,
+    State,
+    WorkerFacts,
+    _missing_object,
+    explain_pod,
+    spoken,
+)
+from kubelet.liveview.history import MAX_TEXT_LENGTH, Call, PodEvent
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -666,6 +674,25 @@ def test_long_errors_are_cut_in_the_sentence_only() -> None:
 
     assert len(found.sentence) < 240 and found.sentence.endswith("…")
     assert found.evidence[0].text == error
+
+
+def test_error_that_quotes_a_long_name() -> None:
+    """An image may name its user as it likes. The search for missing objects took the square of a word's length."""
+    message = f"container has runAsNonRoot and image has non-numeric user (secret {'a/' * 500_000})"
+    facts = PodFacts(
+        namespace="ns", name="pod", now=NOW, pod=pod(), reasons={"main": ("CreateContainerConfigError", message)}
+    )
+    facts.status = pending(status(waiting("CreateContainerConfigError")))
+
+    found = explain_pod(facts)
+
+    assert found.cause == "CreateContainerConfigError"
+    assert all(len(evidence.text) < MAX_TEXT_LENGTH + 100 for evidence in found.evidence)
+
+
+def test_missing_object_is_searched_in_one_go() -> None:
+    assert _missing_object(f"secret {'a/' * 500_000}") is None
+    assert _missing_object("secrets ns/smtp not found") == ("Secret", "smtp")
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ class Story:
         self.containers: dict[str, tuple[str, bool]] = {}
 
     def add(self, line: Line) -> None:
-        line = line._replace(detail=_shortened(line.detail))
+        line = line._replace(detail=shortened(line.detail))
         if len(self.beginning) < _BEGINNING:
             self.beginning.append(line)
         else:
@@ -202,7 +202,7 @@ class PodStories:
             uid, field_path = obj.uid, obj.field_path
         else:
             return
-        now, message = time.time(), _shortened(message)
+        now, message = time.time(), shortened(message)
         with self._lock:
             events = self._story_locked(uid).events
             for known in events:
@@ -259,7 +259,8 @@ class PodStories:
         return story
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """No more of the text than is kept."""
     return text if len(text) <= MAX_TEXT_LENGTH else f"{text[:MAX_TEXT_LENGTH]}…"
 
 
@@ -347,7 +348,7 @@ class RuntimeCalls:
             totals.recent.append(Ended(call.began, seconds, error is not None))
             if error is not None:
                 totals.errors += 1
-                totals.last_error = _shortened(str(error))
+                totals.last_error = shortened(str(error))
         stage = STAGES.get(call.operation)
         if stage and call.uid:
             self._stories.add(call.uid, line_of(call, call.began + seconds, error))

@@ -3,6 +3,6 @@
 Go: pkg/kubelet/preemption
 """
 
-from kubelet.preemption.preemption import CriticalPodAdmissionHandler
+from kubelet.preemption.preemption import LONGEST_WAIT_FOR_VICTIM, CriticalPodAdmissionHandler
 
-__all__ = ["CriticalPodAdmissionHandler"]
+__all__ = ["LONGEST_WAIT_FOR_VICTIM", "CriticalPodAdmissionHandler"]

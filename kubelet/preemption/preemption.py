@@ -17,6 +17,9 @@ from pkg.api.v1 import resource
 from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.client_go.tools import record
 
+# Seconds that a critical pod waits for one that ends in its own grace period, which may be years; then that counts as
+# gone. DIVERGES: Go waits for one and a half grace periods, and with it the sync loop.
+LONGEST_WAIT_FOR_VICTIM = 3600.0
 _MESSAGE = "Preempted in order to admit critical pod"
 _CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
 

@@ -199,6 +199,7 @@ class CRIStatsProvider:
                 _add_cri_pod_stats(pod, entry.linux)
             self._make_pod_storage_stats(ctx, pod, collection)
             result.append(pod)
+        self._cleanup_outdated_caches()
         return result
 
     def _make_pod_storage_stats(self, ctx: golang.Context, pod: statsapi.PodStats, collection: _Collection) -> None:
@@ -474,11 +475,12 @@ class CRIStatsProvider:
         return None
 
     def _cleanup_outdated_caches(self) -> None:
+        """DIVERGES: Go forgets nothing of a runtime that tells the figures of pods, or of a time yet to come."""
         # time of day: the runtime says when it took the figures.
-        oldest = (self._clock.now().timestamp() - DEFAULT_CACHE_PERIOD) * 1e9
+        now, period = self._clock.now().timestamp() * 1e9, DEFAULT_CACHE_PERIOD * 1e9
         with self._lock:
             for id, record in list(self._cpu_usage_cache.items()):
-                if record.timestamp < oldest:
+                if abs(now - record.timestamp) > period:
                     del self._cpu_usage_cache[id]
 
 

@@ -603,6 +603,20 @@ def test_get_container_usage_nano_cores(
     assert seen(updated=False) is None, "what is too old is forgotten"
 
 
+@pytest.mark.parametrize("from_cri", [False, True])
+@pytest.mark.parametrize("measured", [MEASURED - 10**12, MEASURED + 10**12, 2**63 - 1])
+def test_nothing_is_remembered_of_another_time(world: World, from_cri: bool, measured: int) -> None:
+    pod = world.add_sandbox("pod0")
+    entry = world.add_stats(world.add_container(pod, "c0"), 0)
+    entry.cpu.ClearField("usage_nano_cores")
+    entry.cpu.timestamp = measured
+    add_sandbox_stats(world, pod, 5000)
+    provider = world.provider(from_cri)
+    world.clock.set_time(testing.TIMESTAMP.fromtimestamp(MEASURED / _NANOSECONDS, testing.TIMESTAMP.tzinfo))
+    provider.list_pod_stats_and_update_cpu_nano_core_usage(CTX)
+    assert provider._cpu_usage_cache == {}
+
+
 def test_rate_of_a_runtime_that_does_not_count(world: World) -> None:
     entry = world.add_stats(world.add_container(world.add_sandbox("pod0"), "c0"), 0)
     entry.cpu.ClearField("usage_core_nano_seconds")

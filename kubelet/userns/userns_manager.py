@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Annotated
 
@@ -69,7 +69,9 @@ class UsernsManager:
         self._used_by: dict[str, int] = {}
         # The ranges, by their numbers, that pods may have whose records make no sense; None if it could be any.
         self._broken: dict[str, frozenset[int] | None] = {}
-        # Guards used, used_by, broken and the files.
+        # Pods whose records, if there are any, could not be read. They may have any range.
+        self._unread: set[str] = set()
+        # Guards used, used_by, broken, unread and the files.
         self._lock = threading.Lock()
         self._record_pods_from_disk()
 
@@ -97,19 +99,35 @@ class UsernsManager:
         try:
             content = self._read_mappings_from_file(pod_uid)
         except OSError:
-            self._broken[pod_uid] = None
+            self._unread.add(pod_uid)
             raise
+        self._unread.discard(pod_uid)
         if content:
             self._take_over_locked(pod_uid, content)
+
+    def _look_again_locked(self) -> list[str]:
+        """Read the records anew from which the range could not be told, as when there was no descriptor for them.
+
+        Returns the pods of which it still cannot be told.
+        """
+        for pod_uid in self._unknown_locked():
+            try:
+                self._record_pod_mappings_locked(pod_uid)
+            except (OSError, ValueError) as err:
+                klog.v(4).info_s("The user namespace of a pod is still not known", podUID=pod_uid, err=err)
+        return self._unknown_locked()
+
+    def _unknown_locked(self) -> list[str]:
+        return [*self._unread, *(pod_uid for pod_uid, ranges in self._broken.items() if ranges is None)]
 
     def _take_over_locked(self, pod_uid: str, content: bytes) -> UserNamespace:
         """Go by the record of an earlier kubelet, perhaps one that somebody has mended. Raises ValueError."""
         self._forget_broken_locked(pod_uid)
         try:
             return self.parse_user_ns_file_and_record(pod_uid, content)
-        except ValueError:
+        except Exception as err:
             if pod_uid not in self._used_by:
-                ranges = self._ranges_in(content)
+                ranges = self._ranges_in(content) if isinstance(err, ValueError) else None
                 self._broken[pod_uid] = ranges
                 for index in ranges or ():
                     self._used.allocate(index)
@@ -129,6 +147,7 @@ class UsernsManager:
         return frozenset(touched) if mappings else None
 
     def _forget_broken_locked(self, pod_uid: str) -> None:
+        self._unread.discard(pod_uid)
         self._give_back_locked(self._broken.pop(pod_uid, None) or ())
 
     def _give_back_locked(self, ranges: Iterable[int]) -> None:
@@ -150,10 +169,13 @@ class UsernsManager:
 
     def _read_mappings_from_file(self, pod_uid: str) -> bytes:
         """The record of the pod; empty if there is none. Raises OSError."""
+        path = Path(self._kl.get_pod_dir(pod_uid), _MAPPINGS_FILE)
+        # Most pods have none, and to see that takes no descriptor, of which there may be none either.
         try:
-            return utilstore.FileStore(self._kl.get_pod_dir(pod_uid)).read(_MAPPINGS_FILE)
-        except utilstore.ErrKeyNotFound:
+            path.stat()
+        except FileNotFoundError:
             return b""
+        return path.read_bytes()
 
     def is_set(self, first_id: int) -> bool:
         """Whether the range is taken, as ranges of others always are."""
@@ -199,7 +221,7 @@ class UsernsManager:
             return pod_uid in self._used_by
 
     def _release_locked(self, pod_uid: str) -> None:
-        if pod_uid not in self._used_by and pod_uid not in self._broken:
+        if not (pod_uid in self._used_by or pod_uid in self._broken or pod_uid in self._unread):
             klog.v(5).info_s("pod user namespace allocation not present", podUID=pod_uid)
             return
         klog.v(5).info_s("releasing pod user namespace allocation", podUID=pod_uid)
@@ -236,7 +258,7 @@ class UsernsManager:
     def _create_user_ns_locked(self, pod_uid: str) -> UserNamespace:
         """Raises ValueError, and OSError if the record cannot be written."""
         self._forget_broken_locked(pod_uid)
-        if unknown := [uid for uid, ranges in self._broken.items() if ranges is None]:
+        if unknown := self._look_again_locked():
             raise ValueError(f'the range of pod "{unknown[0]}" cannot be told from its record, and could be any')
         first_id, length = self.allocate_one(pod_uid)
         mapping = IDMapping(host_id=first_id, container_id=0, length=length)
@@ -282,19 +304,20 @@ class UsernsManager:
             raise ValueError(message)
 
     def cleanup_orphaned_pod_userns_allocations(
-        self, pods: Sequence[v1.Pod], running_pods: Sequence[kubecontainer.Pod]
+        self, pods: Sequence[v1.Pod], running_pods: Sequence[kubecontainer.Pod], with_worker: Set[str]
     ) -> None:
         """Takes back the ranges of pods that are neither known nor running, or have no directory any more.
 
         Raises OSError.
+        DIVERGES: Go frees the range of a pod that is deleted by force while its sandbox is being made.
         """
-        all_pods = {pod.metadata.uid for pod in pods} | {pod.id for pod in running_pods}
+        all_pods = {pod.metadata.uid for pod in pods} | {pod.id for pod in running_pods} | with_worker
         with self._lock:
             try:
                 found = set(self._kl.list_pods_from_disk())
             except OSError as err:
                 raise OSError(f"user namespace: read pods from disk: {err}") from err
-            known = [*self._used_by, *self._broken]
+            known = {*self._used_by, *self._broken, *self._unread}
             for pod_uid in [uid for uid in known if uid not in all_pods or uid not in found]:
                 klog.v(5).info_s("Clean up orphaned pod user namespace possible allocation", podUID=pod_uid)
                 self._release_locked(pod_uid)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from kubelet import container as kubecontainer
 from kubelet import userns
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util.runtime.testing import raising
 
 LENGTH = 65536
 MAPPING_LENGTH = LENGTH * 2000
@@ -244,6 +247,48 @@ def test_a_record_that_is_mended_or_removed(tmp_path: Path) -> None:
     assert manager.get_or_create_user_namespace_mappings(_pod("other"), "").uids[0].host_id != 131072
 
 
+def test_a_record_for_which_there_is_no_descriptor_just_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write_record(tmp_path, "one", _mapping())
+    (tmp_path / "without").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", raising(OSError(errno.EMFILE, "Too many open files")))
+        manager = userns.UsernsManager(FakePodsManager(tmp_path, handlers={"": True}))
+        with pytest.raises(ValueError, match='the range of pod "one" cannot be told'):
+            manager.get_or_create_user_namespace_mappings(_pod("new"), "")
+    assert manager.get_or_create_user_namespace_mappings(_pod("new"), "").uids[0].host_id != 131072
+    assert manager.pod_allocated("one")
+
+
+def test_a_directory_that_cannot_be_looked_into_just_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no telling whether it has a record, until it can be."""
+    _write_record(tmp_path, "one", _mapping())
+    (tmp_path / "without").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", raising(OSError(errno.EIO, "Input/output error")))
+        patch.setattr(Path, "stat", raising(OSError(errno.EIO, "Input/output error")))
+        manager = userns.UsernsManager(FakePodsManager(tmp_path, handlers={"": True}))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", raising(OSError(errno.EMFILE, "Too many open files")))
+        with pytest.raises(ValueError, match='the range of pod "one" cannot be told'):
+            manager.get_or_create_user_namespace_mappings(_pod("new"), "")
+    assert manager.get_or_create_user_namespace_mappings(_pod("new"), "").uids[0].host_id != 131072
+    assert manager.pod_allocated("one") and not manager.pod_allocated("without")
+
+
+def test_memory_is_short_for_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The only range that there is.
+    pods = FakePodsManager(tmp_path, pods=[], handlers={"": True}, max_pods=1, mapping=(131072, LENGTH))
+    manager = userns.UsernsManager(pods)
+    _write_record(tmp_path, "one", _mapping())
+    with monkeypatch.context() as patch:
+        patch.setattr(codec, "json_decoder", raising(MemoryError()))
+        with pytest.raises(MemoryError):
+            manager.get_or_create_user_namespace_mappings(_pod("one"), "")
+    with pytest.raises(ValueError, match="could not find an empty slot"):
+        manager.get_or_create_user_namespace_mappings(_pod("new"), "")
+    assert manager.pod_allocated("one")
+
+
 @pytest.mark.parametrize(
     ("mapping", "message", "held"),
     [
@@ -270,7 +315,7 @@ def test_a_record_that_does_not_fit_keeps_what_it_touches(
     assert given == set(free)
     with pytest.raises(ValueError, match="could not find an empty slot"):
         get(_pod("late"), "")
-    manager.cleanup_orphaned_pod_userns_allocations([_pod(f"pod-{number}") for number in free], [])
+    manager.cleanup_orphaned_pod_userns_allocations([_pod(f"pod-{number}") for number in free], [], set())
     assert {number for number in range(4) if not manager.is_set((number + 1) * LENGTH)} == held
 
 
@@ -304,22 +349,35 @@ def test_pods_cannot_be_listed(tmp_path: Path) -> None:
         userns.UsernsManager(FakePodsManager(tmp_path, list_error=PermissionError("no")))
     manager = userns.UsernsManager(FakePodsManager(tmp_path, list_error=FileNotFoundError("no")))
     with pytest.raises(OSError, match="user namespace: read pods from disk: no"):
-        manager.cleanup_orphaned_pod_userns_allocations([], [])
+        manager.cleanup_orphaned_pod_userns_allocations([], [], set())
 
 
 @pytest.mark.parametrize(
-    ("listed", "known", "running", "kept"),
+    ("listed", "known", "running", "with_worker", "kept"),
     [
-        (["pod-1", "pod-2"], [], [], []),
-        (["pod-1", "pod-2"], [], ["pod-1"], ["pod-1"]),
-        (["pod-1", "pod-2"], ["pod-1"], [], ["pod-1"]),
-        ([], [], ["pod-1"], []),
-        ([], [], [], []),
+        (["pod-1", "pod-2"], [], [], [], []),
+        (["pod-1", "pod-2"], [], ["pod-1"], [], ["pod-1"]),
+        (["pod-1", "pod-2"], ["pod-1"], [], [], ["pod-1"]),
+        (["pod-1", "pod-2"], [], [], ["pod-1"], ["pod-1"]),
+        ([], [], ["pod-1"], [], []),
+        ([], [], [], [], []),
     ],
-    ids=["no stale pods set", "one running pod", "one pod", "set before but not listed", "no listed pods"],
+    ids=[
+        "no stale pods set",
+        "one running pod",
+        "one pod",
+        "one pod whose worker makes it",
+        "set before but not listed",
+        "no listed pods",
+    ],
 )
 def test_cleanup_orphaned_pod_userns_allocations(
-    tmp_path: Path, listed: list[str], known: list[str], running: list[str], kept: list[str]
+    tmp_path: Path,
+    listed: list[str],
+    known: list[str],
+    running: list[str],
+    with_worker: list[str],
+    kept: list[str],
 ) -> None:
     pods = FakePodsManager(tmp_path)
     manager = userns.UsernsManager(pods)
@@ -327,5 +385,5 @@ def test_cleanup_orphaned_pod_userns_allocations(
     manager.record("pod-2", 2 * LENGTH, LENGTH)
     pods.pods = listed
     running_pods = [kubecontainer.Pod(id=uid, name=uid, namespace="ns") for uid in running]
-    manager.cleanup_orphaned_pod_userns_allocations([_pod(uid) for uid in known], running_pods)
+    manager.cleanup_orphaned_pod_userns_allocations([_pod(uid) for uid in known], running_pods, set(with_worker))
     assert [uid for uid in ("pod-1", "pod-2") if manager.pod_allocated(uid)] == kept

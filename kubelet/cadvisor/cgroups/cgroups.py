@@ -5,6 +5,7 @@ Go: github.com/google/cadvisor/container/common/helpers.go, github.com/google/ca
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -90,6 +91,12 @@ def _children(directory: str) -> list[str]:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except (FileNotFoundError, NotADirectoryError):
         return []  # Gone in the meantime.
+    except OSError as err:
+        # A container that may make cgroups can put them so deep into each other that no path leads to them.
+        # DIVERGES: Go gives up then.
+        if err.errno == errno.ENAMETOOLONG:
+            return []
+        raise
 
 
 def creation_time(directories: Sequence[str], unchanging_file: str) -> datetime:

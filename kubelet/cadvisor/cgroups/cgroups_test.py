@@ -17,7 +17,7 @@ from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
 from kubelet.cadvisor.testing import unpack_tree
 from pkg.apimachinery.util.runtime.testing import raising
-from pkg.util import procfs
+from pkg.util import filetree, procfs
 
 UID = "8b6c6f3e-5a3d-4f0a-9d5e-0d3c2b1a4e5f"
 POD_V1 = f"/kubepods/burstable/pod{UID}"
@@ -292,6 +292,20 @@ def test_cgroups_that_cannot_be_listed_are_not_gone(v2: cgroups.Cgroups, monkeyp
     monkeypatch.setattr(os, "scandir", raising(OSError(errno.EMFILE, "Too many open files")))
     with pytest.raises(OSError, match="Too many open files"):
         v2.names()
+
+
+def test_cgroups_too_deep_for_any_path_keep_no_others_from_being_listed(v2: cgroups.Cgroups, tmp_path: Path) -> None:
+    name = "n" * 255
+    deepest = os.open(tmp_path / "sys/fs/cgroup" / APP_V2[1:], os.O_RDONLY)
+    for _ in range(17):
+        os.mkdir(name, dir_fd=deepest)
+        above, deepest = deepest, os.open(name, os.O_RDONLY, dir_fd=deepest)
+        os.close(above)
+    os.close(deepest)
+    names = v2.names()
+    assert BOX_V2 in names and f"{APP_V2}/{name}" in names
+    # Otherwise pytest could not remove the test's directory.
+    filetree.remove_all(str(tmp_path / "sys/fs/cgroup" / APP_V2[1:] / name))
 
 
 def test_v2_machine(v2: cgroups.Cgroups) -> None:

@@ -21,7 +21,7 @@ def read(directory: str, name: str) -> str:
 
 
 def read_or_empty(directory: str, name: str) -> str:
-    """The file, or "" when there is none, or the kernel does not offer it: not every cgroup of every kernel has each.
+    """The file's text, or "" when the file is missing or the kernel does not support it: cgroups and kernels differ.
 
     Raises OSError when it is there and cannot be read: nothing used is another thing than nothing known.
     """

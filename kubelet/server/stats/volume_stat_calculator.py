@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 ANSWER_TIMEOUT = 5.0
 # Seconds after which it is worth a line in the log, and others wait for the volume no more.
 _LONG = 1.0
+# What the summary's numbers can hold.
+_LARGEST = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +206,8 @@ def parse_pod_volume_stats(name: str, pvc_ref: stats.PVCReference | None, metric
 
 
 def _value(quantity: Quantity | None) -> int:
-    """Clients refuse the whole summary for a number below 0.
+    """Clients refuse the whole summary for a number below 0, or one that has more than 64 bits.
 
-    DIVERGES: never below 0, whatever a driver says, where Go's unsigned number would be near 2**64.
+    DIVERGES: a figure below 0 or above 2**64-1 is cut to that bound; Go's conversion wraps around.
     """
-    return 0 if quantity is None else max(quantity.value(), 0)
+    return 0 if quantity is None else min(max(quantity.value(), 0), _LARGEST)

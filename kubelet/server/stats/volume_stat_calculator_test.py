@@ -175,15 +175,16 @@ def test_volumes_that_cannot_tell(world: World) -> None:
     assert len(latest.ephemeral_volumes) == 1 and latest.stale == frozenset()
 
 
-def test_driver_that_tells_of_less_than_nothing() -> None:
-    """The summary has numbers without a sign: its readers would refuse all of it."""
-    amount = resource.new_quantity(-(2**63), resource.Format.BINARY_SI)
-    told = volume.Metrics(
+@pytest.mark.parametrize(("told", "expected"), [(-(2**63), 0), (2**64 * 4096, 2**64 - 1)])
+def test_absurd_figures_are_cut_to_what_a_summary_can_hold(told: int, expected: int) -> None:
+    """It has numbers of 64 bits without a sign, for which alone its readers would refuse all of it."""
+    amount = resource.new_quantity(told, resource.Format.BINARY_SI)
+    figures = volume.Metrics(
         available=amount, capacity=amount, used=amount, inodes=amount, inodes_free=amount, inodes_used=amount
     )
-    shown = volume_stat_calculator.parse_pod_volume_stats("v", None, told)
+    shown = volume_stat_calculator.parse_pod_volume_stats("v", None, figures)
     numbers = [shown.available_bytes, shown.capacity_bytes, shown.used_bytes]
-    assert [*numbers, shown.inodes, shown.inodes_free, shown.inodes_used] == [0] * 6
+    assert [*numbers, shown.inodes, shown.inodes_free, shown.inodes_used] == [expected] * 6
 
 
 def test_pod_without_volumes(world: World) -> None:

@@ -54,8 +54,15 @@ class LiveView:
 
     def __init__(self, driver: Chrome, url: str) -> None:
         self.driver = driver
+        self._url = url
         driver.get(url)
-        self.wait("the page shows something", lambda: bool(self.text("#sentence")))
+        self.wait("the page shows something", self._is_shown)
+
+    def _is_shown(self) -> bool:
+        # Chromium stops loading when a network interface comes or goes, as those of other tests' pods do.
+        if "ERR_NETWORK_CHANGED" in self.text("body"):
+            self.driver.get(self._url)
+        return bool(self.text("#sentence"))
 
     def wait(self, what: str, look: object, timeout: float = 120) -> None:
         wait_for(f"on the page: {what}", look, timeout, lambda: self.driver.find_element(By.TAG_NAME, "body").text)  # type: ignore[arg-type]

@@ -76,6 +76,7 @@ class Phase(Enum):
 
     POD = "those about one pod, side by side"
     NODE = "those about all pods, one after the other"
+    AWAITED = "the one for whose answer it waits before it starts"
     START = "those that the kubelet makes when it starts, side by side"
     FIRST_CALL = "the one without which it does not start"
     EVENTS = "those with another configuration, one after the other"
@@ -215,7 +216,7 @@ def _request(method: str, path: str, phase: Phase = Phase.POD) -> Trigger:
 TRIGGERS: Mapping[str, Trigger] = {
     # A kubelet that begins and gets no answer to this call says so and ends, as Go's does, to be started again.
     "Version": Trigger(_nothing, Phase.FIRST_CALL),
-    "RuntimeConfig": _AT_START,
+    "RuntimeConfig": Trigger(_nothing, Phase.AWAITED),
     "ListMetricDescriptors": _AT_START,
     "Status": _ALWAYS,
     "ListPodSandbox": _ALWAYS,
@@ -262,6 +263,8 @@ class Round:
         self._run(self._of(Phase.POD), self._see_other_pod_live)
         for case in self._of(Phase.NODE):
             self._run([case])
+        self._node.stop()
+        self._run(self._of(Phase.AWAITED), begin=self._node.spawn)
         self._node.stop()
         at_start = self._of(Phase.START)
         self._run(at_start, begin=self._node.spawn)

@@ -25,13 +25,18 @@ def _server() -> options.KubeletServer:
 
 
 class _Runtime:
-    def __init__(self, answer: runtimeapi.RuntimeConfigResponse | Exception) -> None:
-        self._answer = answer
+    """Gives one answer after another, and notes how long it might have taken for each."""
+
+    def __init__(self, *answers: runtimeapi.RuntimeConfigResponse | Exception) -> None:
+        self._answers = list(answers)
+        self.timeouts: list[float] = []
 
     def runtime_config(self, ctx: golang.Context) -> runtimeapi.RuntimeConfigResponse:
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return self._answer
+        self.timeouts.append(ctx.remaining() or 0)
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 def _linux(driver: runtimeapi.CgroupDriver.ValueType) -> runtimeapi.RuntimeConfigResponse:
@@ -45,8 +50,6 @@ def _linux(driver: runtimeapi.CgroupDriver.ValueType) -> runtimeapi.RuntimeConfi
         (_linux(runtimeapi.CgroupDriver.CGROUPFS), "systemd", "cgroupfs"),
         (runtimeapi.RuntimeConfigResponse(), "systemd", "systemd"),
         (RemoteError(grpc.StatusCode.UNIMPLEMENTED, "no such method"), "systemd", "systemd"),
-        (RemoteError(grpc.StatusCode.UNAVAILABLE, "nobody there"), "systemd", "systemd"),
-        (golang.DeadlineExceeded(), "cgroupfs", "cgroupfs"),
     ],
 )
 def test_cgroup_driver(answer: runtimeapi.RuntimeConfigResponse | Exception, configured: str, driver: str) -> None:
@@ -56,15 +59,38 @@ def test_cgroup_driver(answer: runtimeapi.RuntimeConfigResponse | Exception, con
     assert kubelet_server.kubelet_configuration.cgroup_driver == driver
 
 
+def test_the_cgroup_driver_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With another driver than before, pods would be ended."""
+    monkeypatch.setattr(server, "_RUNTIME_RETRY", 0.001)
+    codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.INTERNAL)
+    errors = [RemoteError(code, "not now") for code in codes]
+    runtime = _Runtime(*errors, _linux(runtimeapi.CgroupDriver.SYSTEMD))
+    kubelet_server = _server()
+    kubelet_server.kubelet_configuration.cgroup_driver = "cgroupfs"
+    server.get_cgroup_driver_from_cri(golang.background(), kubelet_server, runtime)
+    assert kubelet_server.kubelet_configuration.cgroup_driver == "systemd"
+    # What is slow has ever more time.
+    assert runtime.timeouts == sorted(set(runtime.timeouts))
+
+
+def test_the_wait_for_the_cgroup_driver_ends_with_the_context() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    with pytest.raises(golang.Canceled):
+        server.get_cgroup_driver_from_cri(ctx, _server(), _Runtime())
+
+
 class _LateService:
-    """Fails with one error after another, then answers."""
+    """Fails with one error after another, then answers. Notes how long it might have taken."""
 
     def __init__(self, *codes: grpc.StatusCode) -> None:
         self._codes = list(codes)
         self.asked = 0
+        self.timeouts: list[float] = []
 
     def validate_service_connection(self, ctx: golang.Context) -> None:
         self.asked += 1
+        self.timeouts.append(ctx.remaining() or 0)
         if self._codes:
             cause = RemoteError(self._codes.pop(0), "nobody there")
             raise ConnectionError(f"validate service connection: {cause}") from cause
@@ -81,6 +107,8 @@ def test_the_runtime_is_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     # What has not changed is not told again.
     codes = [line.partition("code = ")[2].partition(" ")[0] for line in capsys.readouterr().err.splitlines()]
     assert codes == ["Unavailable", "DeadlineExceeded", "Unavailable"]
+    # What is slow has ever more time.
+    assert runtime.timeouts == sorted(set(runtime.timeouts))
 
 
 def test_what_is_no_runtime_is_not_waited_for() -> None:

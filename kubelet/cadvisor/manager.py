@@ -102,7 +102,7 @@ class Manager:
         # of the runtime's when nobody told the kubelet which one that is.
         if not self._cgroups.exists(name):
             raise LookupError(f'unknown container "{name}"')
-        return {name: self._info(name, options)}
+        return {name: self._info(name, self._container(name), options)}
 
     def _all_below(self, name: str, names: list[str], options: infov2.RequestOptions) -> dict[str, info.ContainerInfo]:
         """What is listed, of the cgroup itself and all below it.
@@ -118,13 +118,15 @@ class Manager:
         # Cgroups of containers, and what is below them; parents come first.
         closed: set[str] = set()
         for each in names:
+            container = self._container(each)
             is_within = each.rpartition("/")[0] in closed
-            if is_within or self._container(each) is not None:
+            if is_within or container is not None:
                 closed.add(each)
-            if each != name and not (each.startswith(prefix) and not is_within and self._is_listed(each)):
+            is_listed = each.startswith(prefix) and not is_within and self._is_listed(each, container)
+            if not is_listed and each != name:
                 continue
             try:
-                found[each] = self._info(each, options)
+                found[each] = self._info(each, container, options)
             except (OSError, ValueError) as err:
                 # It may have gone; and one that cannot be read is no reason to show none.
                 klog.v(4).info_s("Failed to read a cgroup", name=each, err=err)
@@ -132,19 +134,18 @@ class Manager:
             raise LookupError(f'unknown container "{name}"')
         return found
 
-    def _is_listed(self, name: str) -> bool:
+    def _is_listed(self, name: str, container: Container | None) -> bool:
         if name.endswith(".mount"):
             return False
-        return name.startswith(self._cgroup_roots) or self._container(name) is not None
+        return name.startswith(self._cgroup_roots) or container is not None
 
     def _container(self, name: str) -> Container | None:
         id = container_id(name)
         return self._containers.get(id) if id else None
 
-    def _info(self, name: str, options: infov2.RequestOptions) -> info.ContainerInfo:
+    def _info(self, name: str, container: Container | None, options: infov2.RequestOptions) -> info.ContainerInfo:
         """Reads the figures if those there are, are too old."""
         max_age = _CACHE_AGE if options.max_age is None else options.max_age
-        container = self._container(name)
         samples = self._fresh(name, max_age) or self._readers.do(name, lambda: self._renew(name, container))
         with self._lock:
             return info.ContainerInfo(

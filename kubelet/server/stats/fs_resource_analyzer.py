@@ -5,6 +5,7 @@ Go: pkg/kubelet/server/stats/fs_resource_analyzer.go
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,6 +19,9 @@ from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.tools import record
 
+# Seconds after which the next pod's turn comes, though volumes of this one have not answered yet.
+TURN_TIMEOUT = 1.0
+
 
 class FsResourceAnalyzerInterface(Protocol):
     """Knows how full pods' volumes are; safe from any thread."""
@@ -29,16 +33,19 @@ class FsResourceAnalyzerInterface(Protocol):
 
 @dataclass(slots=True)
 class _Entry:
-    """A pod's calculator, and when its turn comes, by the monotonic clock."""
+    """A pod's calculator, which one thread at most uses."""
 
     calculator: VolumeStatCalculator
+    # When the pod's turn comes, by the monotonic clock; infinity while its volumes are measured.
     due: float
 
 
 class FsResourceAnalyzer:
     """Measures every pod's volumes every one to two periods; safe from any thread.
 
-    DIVERGES: in Go each pod has a goroutine of its own; here they take turns on one thread.
+    DIVERGES: in Go all pods are measured at the same time, each on a goroutine of its own. Here they take turns, so
+    that the disk is not searched for all of them at once. A turn has a thread of its own, and no pod waits long for
+    another.
     """
 
     def __init__(
@@ -98,15 +105,27 @@ class FsResourceAnalyzer:
         return VolumeStatCalculator(self._stats_provider, pod, self._event_recorder, self._clock)
 
     def _measure_due(self, ctx: golang.Context) -> None:
-        """Whose turn it is."""
-        for entry in self._entries.values():
+        """Starts the turn of each pod that is due, and waits a while for its end."""
+        for uid, entry in self._entries.items():
             if ctx.err() is not None:
                 return
             if entry.due > self._clock.monotonic():
                 continue
+            entry.due = math.inf
             try:
+                turn = golang.go(self._measure, uid, entry, name=f"volume-stats-{uid}")
+            except golang.ThreadError as err:
+                klog.error_s(err, "Measuring the volumes of a pod in its next turn", podUID=uid)
+                entry.due = self._next_turn()
+            else:
+                turn.join(TURN_TIMEOUT)
+
+    def _measure(self, uid: str, entry: _Entry) -> None:
+        try:
+            with contain("Could not measure the volumes of a pod", golang.background(), podUID=uid):
                 entry.calculator.calc_and_store_stats()
-            except Exception as err:
-                # The other pods' volumes are measured all the same.
-                klog.error_s(err, "Could not measure the volumes of a pod", stacktrace=klog.stacktrace(err))
-            entry.due = self._clock.monotonic() + wait.jitter(self._calc_period, 1.0)
+        finally:
+            entry.due = self._next_turn()
+
+    def _next_turn(self) -> float:
+        return self._clock.monotonic() + wait.jitter(self._calc_period, 1.0)

@@ -21,7 +21,7 @@ from pkg.volume import util
 if TYPE_CHECKING:
     from kubelet.server.stats.handler import Provider
 
-# Seconds that a volume has to answer before the others' turn comes. It is not asked again while it thinks.
+# Seconds that a volume has to answer before the pod's next one is asked. It is not asked again while it thinks.
 ANSWER_TIMEOUT = 5.0
 # Seconds after which it is worth a line in the log, and others wait for the volume no more.
 _LONG = 1.0
@@ -51,7 +51,7 @@ class PodVolumeStats:
 
 
 class VolumeStatCalculator:
-    """Measures the volumes of a pod: `calc_and_store_stats` from one thread, `get_latest` from any.
+    """Measures the volumes of a pod: `calc_and_store_stats` from one thread at a time, `get_latest` from any.
 
     DIVERGES: in Go each pod has a goroutine, which a volume on a dead server stops for ever. Here each volume is
     measured on a thread that ends with the measurement, so that one without an answer costs nobody but itself.

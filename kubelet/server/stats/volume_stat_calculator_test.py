@@ -271,6 +271,11 @@ def analyzer(world: World, period: float, clock: FakeClock) -> fs_resource_analy
     return fs_resource_analyzer.FsResourceAnalyzer(world.provider, period, world.recorder, clock)
 
 
+def is_measured(uid: str) -> bool:
+    """Whether a thread is at the volumes of the pod."""
+    return any(thread.name == f"volume-stats-{uid}" for thread in threading.enumerate())
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     wait.poll_until_context_timeout(golang.background(), 0.01, 20, True, condition)
 
@@ -284,7 +289,7 @@ def test_all_pods_are_measured(world: World) -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     stats.start(ctx)
     stats.start(ctx)
-    wait_for(lambda: stats.get_pod_volume_stats(UID) is not None and clock.has_waiters())
+    wait_for(lambda: stats.get_pod_volume_stats(UID) is not None and not is_measured(UID) and clock.has_waiters())
     assert local.asked == 1
     clock.step(59)
     assert local.asked == 1
@@ -307,6 +312,48 @@ def test_one_pod_in_trouble_leaves_the_others(world: World) -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     stats.start(ctx)
     wait_for(lambda: stats.get_pod_volume_stats(UID) is not None)
+    cancel()
+
+
+def test_one_pod_with_many_silent_volumes_leaves_the_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the others' limits of local storage and the ranking for an eviction go by old figures for as long."""
+    monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 3600.0)
+    monkeypatch.setattr(fs_resource_analyzer, "TURN_TIMEOUT", 0.01)
+    clock = FakeClock()
+    silent = world.add("claim", FakeVolume(metrics(1)))
+    silent.block()
+    other = v1.Pod(metadata=metav1.ObjectMeta(name="other", namespace="test0", uid="other"))
+    world.provider.pods = [world.pod, other]
+    alive = FakeVolume(metrics(2))
+    world.provider.volumes["other"] = {"local": cast(volume.Volume, alive)}
+    stats = analyzer(world, 60.0, clock)
+    ctx, cancel = golang.with_cancel(golang.background())
+    stats.start(ctx)
+    wait_for(lambda: silent.asked == 1)
+    wait_for(lambda: stats.get_pod_volume_stats("other") is not None and not is_measured("other"))
+    for times in (2, 3):
+        wait_for(clock.has_waiters)
+        clock.step(120)
+        wait_for(lambda times=times: alive.asked == times and not is_measured("other"))  # type: ignore[misc]
+    assert silent.asked == 1 and is_measured(UID), "its turn has not ended"
+    silent.release()
+    wait_for(lambda: stats.get_pod_volume_stats(UID) is not None)
+    cancel()
+
+
+def test_pod_is_measured_in_its_next_turn_when_there_was_no_thread(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    local = world.add("local", FakeVolume(metrics(1)))
+    monkeypatch.setattr(golang, "go", failing_once(golang.go, golang.ThreadError("none left"), about="._measure "))
+    stats = analyzer(world, 60.0, clock)
+    ctx, cancel = golang.with_cancel(golang.background())
+    stats.start(ctx)
+    wait_for(clock.has_waiters)
+    assert local.asked == 0
+    clock.step(120)
+    wait_for(lambda: local.asked == 1)
     cancel()
 
 

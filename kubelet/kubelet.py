@@ -586,11 +586,8 @@ class Kubelet(KubeletPods, KubeletStats):
         note tells the pod manager of the event again, because the block may have failed before it did so, and the
         source sends each event only once.
         """
-        done = False
         with contain(f"Failed to {operation} a pod", ctx, pod=klog.kobj(pod), podUID=pod.metadata.uid):
             yield
-            done = True
-        if done:
             return
         if note is not None:
             with contain(f"Failed to note what is to be synced later: {operation}", ctx, pod=klog.kobj(pod)):

@@ -23,7 +23,6 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import net as utilnet
 from pkg.apimachinery.util import wait
-from pkg.apimachinery.util.runtime import contain
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.component_helpers.node import util as nodeutil
 from pkg.util import node as utilnode
@@ -253,9 +252,10 @@ class KubeletNodeStatus(KubeletNetwork):
                 "Controller attach/detach is disabled for this node; Kubelet will attach and detach volumes"
             )
         node.spec.provider_id = config.provider_id
-        if (accident := self.set_node_status(ctx, node)) is not None:
+        for failure in self.set_node_status(ctx, node):
             # Nobody is to be refused by what a node lacks of which only a half could be made.
-            raise accident
+            if isinstance(failure, lifecycle.ACCIDENTS):
+                raise failure
         return node
 
     # ---- Status ----
@@ -501,26 +501,28 @@ class KubeletNodeStatus(KubeletNetwork):
         event = events.NODE_NOT_SCHEDULABLE if node.spec.unschedulable else events.NODE_SCHEDULABLE
         self.record_node_status_event(v1.EVENT_TYPE_NORMAL, event)
 
-    def set_node_status(self, ctx: golang.Context, node: v1.Node) -> Exception | None:
+    def set_node_status(self, ctx: golang.Context, node: v1.Node) -> list[Exception]:
         """Fill in the status of the node, over what is there. A setter that fails does not keep the others from it.
 
-        Returns the accident by which one has failed, if any.
+        Returns what the setters have raised. Raises ctx.err() once ctx is done.
         """
-        accident: Exception | None = None
+        failures: list[Exception] = []
         if not self.set_node_status_funcs:
             self.set_node_status_funcs = self.default_node_status_funcs()
         for position, setter in enumerate(self.set_node_status_funcs):
             klog.v(5).info_s("Setting node status condition code", position=position, node=klog.kobj(node))
-            # Its own time may have been over, which is not the end of the report.
-            with contain("Failed to set some node status fields", ctx, node=klog.kobj(node)):
-                try:
-                    setter(ctx, node)
-                except lifecycle.ACCIDENTS as err:
-                    accident = err
+            try:
+                setter(ctx, node)
+            except Exception as err:
+                # The setter's own time may have been over, which is not the end of the report.
+                if isinstance(err, golang.ContextError) and ctx.err() is not None:
                     raise
+                text = "Failed to set some node status fields"
+                klog.error_s(err, text, node=klog.kobj(node), stacktrace=klog.stacktrace(err))
+                failures.append(err)
         if features.feature_gate.enabled(features.NODE_DECLARED_FEATURES):
             node.status.declared_features = discover_node_declared_features(self.runtime_state.runtime_features())
-        return accident
+        return failures
 
     def default_node_status_funcs(self) -> list[nodestatus.Setter]:
         """The setters, in their order: Ready needs the capacity, and comes last among the conditions."""

@@ -19,6 +19,8 @@ from pkg import golang
 from pkg.client_go.tools import record
 from pkg.utils import cpuset
 
+_DOWN = grpc.StatusCode.UNAVAILABLE
+
 
 def _server() -> options.KubeletServer:
     return options.KubeletServer(options.KubeletFlags(), options.new_kubelet_configuration())
@@ -37,6 +39,15 @@ class _Runtime:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+
+def _codes_told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Those of the warnings. What has not changed is not told again."""
+    return [
+        line.partition("code = ")[2].partition(" ")[0]
+        for line in capsys.readouterr().err.splitlines()
+        if "waiting for the container runtime" in line
+    ]
 
 
 def _linux(driver: runtimeapi.CgroupDriver.ValueType) -> runtimeapi.RuntimeConfigResponse:
@@ -59,16 +70,17 @@ def test_cgroup_driver(answer: runtimeapi.RuntimeConfigResponse | Exception, con
     assert kubelet_server.kubelet_configuration.cgroup_driver == driver
 
 
-def test_the_cgroup_driver_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cgroup_driver_is_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """With another driver than before, pods would be ended."""
     monkeypatch.setattr(server, "_RUNTIME_RETRY", 0.001)
-    codes = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.INTERNAL)
+    codes = (_DOWN, _DOWN, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.INTERNAL)
     errors = [RemoteError(code, "not now") for code in codes]
     runtime = _Runtime(*errors, _linux(runtimeapi.CgroupDriver.SYSTEMD))
     kubelet_server = _server()
     kubelet_server.kubelet_configuration.cgroup_driver = "cgroupfs"
     server.get_cgroup_driver_from_cri(golang.background(), kubelet_server, runtime)
     assert kubelet_server.kubelet_configuration.cgroup_driver == "systemd"
+    assert _codes_told(capsys) == ["Unavailable", "DeadlineExceeded", "Internal"]
     # What is slow has ever more time.
     assert runtime.timeouts == sorted(set(runtime.timeouts))
 
@@ -96,17 +108,12 @@ class _LateService:
             raise ConnectionError(f"validate service connection: {cause}") from cause
 
 
-_DOWN = grpc.StatusCode.UNAVAILABLE
-
-
 def test_the_runtime_is_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(server, "_RUNTIME_RETRY", 0.001)
     runtime, images = _LateService(_DOWN, _DOWN, grpc.StatusCode.DEADLINE_EXCEEDED), _LateService(_DOWN)
     server.wait_for_runtime(golang.background(), runtime, images)
     assert (runtime.asked, images.asked) == (5, 2)
-    # What has not changed is not told again.
-    codes = [line.partition("code = ")[2].partition(" ")[0] for line in capsys.readouterr().err.splitlines()]
-    assert codes == ["Unavailable", "DeadlineExceeded", "Unavailable"]
+    assert _codes_told(capsys) == ["Unavailable", "DeadlineExceeded", "Unavailable"]
     # What is slow has ever more time.
     assert runtime.timeouts == sorted(set(runtime.timeouts))
 

@@ -9,9 +9,9 @@ import dataclasses
 import os
 import resource as rlimit
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from kubelet.apis.config import validation
 from pkg import features, golang, klog
@@ -32,8 +32,6 @@ from .signals import ShutdownSignal
 # What only a running kubelet needs is imported where it is used: --help, --version and `config explain`
 # must not wait for gRPC, and a kubelet without API server must not load its client.
 if TYPE_CHECKING:
-    from cri_api.v1 import api_pb2 as runtimeapi
-
     from kubelet import cm, kubelet_struct
     from kubelet import kubelet as kubelet_module
     from kubelet import oom as oomwatcher
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
     MakeDependencies = Callable[
         [golang.Context, options.KubeletServer, tracing.TracerProvider], kubelet_struct.Dependencies
     ]
+
+_T = TypeVar("_T")
 
 ROOT_LOCK_FILE = "kubelet.lock"
 
@@ -599,48 +599,62 @@ def wait_for_runtime(ctx: golang.Context, *services: _Service) -> None:
 
     from kubelet.cri.errors import status_code
 
+    def validate(call_ctx: golang.Context) -> None:
+        for service in services:
+            service.validate_service_connection(call_ctx)
+
     unreachable = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-    told = ""
-    for timeout in _timeouts(ctx):
+    _ask_runtime(ctx, validate, lambda err: status_code(err) in unreachable)
+
+
+def _ask_runtime(ctx: golang.Context, ask: Callable[[golang.Context], _T], may_pass: Callable[[Exception], bool]) -> _T:
+    """Call `ask` until it returns, and return what it does. Each call has twice the time of the one before.
+
+    An error that may pass is logged unless the last one was the same; any other is raised. Raises Canceled when ctx
+    ends.
+    """
+    told, delay, timeout = "", _RUNTIME_RETRY, _RUNTIME_TIMEOUT
+    while ctx.err() is None:
         call_ctx, cancel = golang.with_timeout(ctx, timeout)
         try:
-            for service in services:
-                service.validate_service_connection(call_ctx)
-            return
-        except ConnectionError as err:
-            if ctx.err() is None and status_code(err.__cause__) not in unreachable:
+            return ask(call_ctx)
+        except Exception as err:
+            if ctx.err() is not None:
+                break
+            if not may_pass(err):
                 raise
             if str(err) != told:
                 told = str(err)
                 klog.warning_s("Node is not ready, waiting for the container runtime", err=told)
         finally:
             cancel()
-    raise golang.Canceled
-
-
-def _timeouts(ctx: golang.Context) -> Iterator[float]:
-    """When it is time to ask the runtime, until ctx ends, and how long it has then. What is slow has ever longer."""
-    delay, timeout = _RUNTIME_RETRY, _RUNTIME_TIMEOUT
-    while ctx.err() is None:
-        yield timeout
         ctx.wait(delay)
         delay, timeout = min(delay * 2, _RUNTIME_RETRY_MAX), min(timeout * 2, golang.MAX_REMAINING)
+    raise golang.Canceled
 
 
 def get_cgroup_driver_from_cri(
     ctx: golang.Context, server: options.KubeletServer, runtime_service: internalapi.RuntimeService
 ) -> None:
-    """Take over the cgroup driver that the runtime uses: the two must agree.
+    """Take over the cgroup driver that the runtime uses, however late the runtime tells it.
 
-    Raises Canceled if the context ends first.
+    With another driver pods would be looked for in cgroups where they are not, and be ended for that. Raises Canceled
+    if the context ends first.
+    DIVERGES: Go gives up after three tries, and relies on being started again.
     """
+    import grpc
     from cri_api.v1 import api_pb2 as runtimeapi
 
     from kubelet import metrics
+    from kubelet.cri.errors import RemoteError
+
+    def may_pass(err: Exception) -> bool:
+        return isinstance(err, RemoteError) and err.code is not grpc.StatusCode.UNIMPLEMENTED
 
     kc = server.kubelet_configuration
-    response = _get_runtime_config(ctx, runtime_service)
-    if response is None:
+    try:
+        response = _ask_runtime(ctx, runtime_service.runtime_config, may_pass)
+    except RemoteError:
         klog.info_s(
             "CRI implementation should be updated to support RuntimeConfig. "
             "Falling back to using cgroupDriver from kubelet config."
@@ -651,32 +665,6 @@ def get_cgroup_driver_from_cri(
         systemd = response.linux.cgroup_driver == runtimeapi.CgroupDriver.SYSTEMD
         kc.cgroup_driver = "systemd" if systemd else "cgroupfs"
         klog.info_s("Using cgroup driver setting received from the CRI runtime", cgroupDriver=kc.cgroup_driver)
-
-
-def _get_runtime_config(
-    ctx: golang.Context, runtime_service: internalapi.RuntimeService
-) -> runtimeapi.RuntimeConfigResponse | None:
-    """None if the runtime has no such call. Without an answer pods might be looked for in cgroups where they are not,
-    and be ended for that. Raises Canceled.
-
-    DIVERGES: Go gives up after three tries, and relies on being started again.
-    """
-    import grpc
-
-    from kubelet.cri.errors import RemoteError
-
-    for timeout in _timeouts(ctx):
-        call_ctx, cancel = golang.with_timeout(ctx, timeout)
-        try:
-            return runtime_service.runtime_config(call_ctx)
-        except RemoteError as err:
-            if err.code is grpc.StatusCode.UNIMPLEMENTED:
-                return None
-            message = "Node is not ready, waiting for the container runtime to tell its cgroup driver"
-            klog.warning_s(message, err=str(err))
-        finally:
-            cancel()
-    raise golang.Canceled
 
 
 def _node_config(server: options.KubeletServer) -> cm.NodeConfig:

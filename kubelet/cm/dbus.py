@@ -18,25 +18,19 @@ from contextlib import contextmanager
 from typing import Any
 
 import jeepney
-from jeepney import low_level, wrappers
+from jeepney import wrappers
 from jeepney.bus import get_bus
 from jeepney.io import blocking
 
 from kubelet.cm.systemd import Disconnected, JobTimeoutError, SystemdError
 from pkg import golang, klog
+from pkg.util import dbus
 
 # Seconds.
 AUTH_TIMEOUT = 5.0
 CALL_TIMEOUT = 25.0
 JOB_TIMEOUT = 30.0
 
-# Bytes of a message. systemd's messages about jobs and properties are short.
-MAX_MESSAGE = 64 << 10
-
-_READ_SIZE = 64 << 10
-# The bytes of a message that tell how long it is.
-_PREFIX_SIZE = 16
-BUS = "org.freedesktop.DBus"
 _NAME = "org.freedesktop.systemd1"
 _INTERFACE = "org.freedesktop.systemd1.Manager"
 _OBJECT = "/org/freedesktop/systemd1"
@@ -48,16 +42,7 @@ def _job_removed(sender: str) -> jeepney.MatchRule:
     return jeepney.MatchRule(type="signal", sender=sender, interface=_INTERFACE, member="JobRemoved", path=_OBJECT)
 
 
-def owner_changed(name: str, owner: str | None = None) -> jeepney.MatchRule:
-    """The bus's signal when a name changes hands; with `owner`, only when that connection gets it ("": nobody)."""
-    rule = jeepney.MatchRule(type="signal", sender=BUS, interface=BUS, member="NameOwnerChanged")
-    rule.add_arg_condition(0, name)
-    if owner is not None:
-        rule.add_arg_condition(2, owner)
-    return rule
-
-
-_OWNER_CHANGED = owner_changed(_NAME)
+_OWNER_CHANGED = dbus.owner_changed(_NAME)
 
 
 class Conn:
@@ -188,7 +173,7 @@ class Conn:
     def _read(self) -> None:
         """Hand on what arrives, until the connection ends."""
         try:
-            reader = Reader()
+            reader = dbus.Reader()
             while data := self._sock.recv(reader.bytes_desired()):
                 if message := reader.feed(data):
                     self._dispatch(message)
@@ -202,12 +187,12 @@ class Conn:
 
     def _dispatch(self, data: bytes) -> None:
         """Anybody on the bus may send signals to us: of those of others not even the contents are read."""
-        header = header_of(data)
+        header = dbus.header_of(data)
         if header is None:
             return
         fields = header.fields
         sender = fields.get(jeepney.HeaderFields.sender)
-        if sender not in (BUS, self._owner):
+        if sender not in (dbus.BUS, self._owner):
             klog.v(4).info_s("Ignoring a message of the system bus that is not systemd's", sender=sender)
             return
         message = jeepney.Message.from_buffer(data)
@@ -241,47 +226,6 @@ class Conn:
             self._jobs.clear()
         for each in waiting:
             each.set_exception(Disconnected("lost the connection to the system bus"))
-
-
-class Reader:
-    """Puts together what arrives, message by message. Those that are too long are left out."""
-
-    def __init__(self) -> None:
-        self._data = bytearray()
-        self._size: int | None = None  # of the message, once its prefix is there
-        self._missing = _PREFIX_SIZE
-
-    def bytes_desired(self) -> int:
-        """How much to receive at most: nothing of the next message, so that descriptors that come are this one's."""
-        return min(self._missing, _READ_SIZE)
-
-    def feed(self, data: bytes) -> bytes | None:
-        """The message, if this is the end of one; empty if it was too long."""
-        self._missing -= len(data)
-        if self._size is None or self._size <= MAX_MESSAGE:
-            self._data += data
-        if self._missing == 0 and self._size is None:
-            self._size = low_level.calc_msg_size(bytes(self._data))
-            self._missing = self._size - _PREFIX_SIZE
-        if self._missing > 0:
-            return None
-        message = bytes(self._data)
-        if self._size is not None and self._size > MAX_MESSAGE:
-            klog.v(4).info_s("Ignoring a message of the system bus that is too long", size=self._size)
-            message = b""
-        self._data, self._size, self._missing = bytearray(), None, _PREFIX_SIZE
-        return message
-
-
-def header_of(message: bytes) -> low_level.Header | None:
-    """The header of a message of anybody, None if it cannot be read."""
-    try:
-        header, _ = low_level.Header.from_buffer(message)
-    except Exception as err:
-        # jeepney raises exceptions of many kinds for a malformed header.
-        klog.v(4).info_s("Ignoring a message of the system bus that cannot be read", err=err)
-        return None
-    return header
 
 
 def _open_socket() -> socket.socket:

@@ -17,11 +17,12 @@ import pytest
 from jeepney.io import blocking
 from jeepney.low_level import Parser
 
-from kubelet.cm import dbus, systemd
+from kubelet.cm import systemd
 from kubelet.cm.cgroup_manager import new_cgroup_manager
 from kubelet.cm.testing import FakeCgroupfs, FakeSystemd
 from kubelet.cm.types import CgroupName, ResourceConfig
 from pkg import golang
+from pkg.util import dbus
 
 MANAGER = jeepney.DBusAddress("/org/freedesktop/systemd1", interface="org.freedesktop.systemd1.Manager")
 POD = CgroupName(("kubepods", "burstable", "podabc-1"))

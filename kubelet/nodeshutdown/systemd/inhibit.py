@@ -16,9 +16,8 @@ import jeepney
 from jeepney import bus, fds, wrappers
 from jeepney.io import blocking
 
-from kubelet.cm import dbus
 from pkg import golang, klog
-from pkg.util import filesystem
+from pkg.util import dbus, filesystem
 
 InhibitLock = int  # the file descriptor that holds the shutdown up until it is closed
 

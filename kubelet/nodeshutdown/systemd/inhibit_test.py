@@ -14,12 +14,12 @@ import jeepney
 import pytest
 from jeepney.io import blocking
 
-from kubelet.cm import dbus
 from kubelet.nodeshutdown import systemd
 from kubelet.nodeshutdown.systemd import inhibit
 from pkg import golang
 from pkg.apimachinery.util.runtime.testing import failures, raising
 from pkg.golang import testing as golangtesting
+from pkg.util import dbus
 from pkg.util.testing import open_files
 
 LOGIND = jeepney.DBusAddress("/org/freedesktop/login1", interface="org.freedesktop.login1.Manager")

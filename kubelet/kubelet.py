@@ -393,10 +393,9 @@ class Kubelet(KubeletPods, KubeletStats):
         it is older by the time that the look took.
         """
         while golang.select(ticks, ctx.done()).index == 0:
-            if self._sync_obstacle() or not self.sources_ready.all_ready():
-                continue
             try:
-                housekeeping_ch.send(self.find_pods_on_node(ctx), ctx)
+                if self._sync_obstacle() is None and self.sources_ready.all_ready():
+                    housekeeping_ch.send(self.find_pods_on_node(ctx), ctx)
             except Exception as err:
                 # What was not cleaned up is found again in two seconds; and the end of ctx is no failure.
                 if ctx.err() is None:

@@ -111,7 +111,8 @@ class EventBroadcaster:
     def start_recording_to_sink(self, sink: EventSink) -> None:
         """Keep all events from now on in the sink."""
         correlator = events_cache.EventCorrelator(self._clock)
-        self.start_event_watcher(lambda event: self._record_to_sink(sink, event, correlator))
+        refused: set[str] = set()
+        self.start_event_watcher(lambda event: self._record_to_sink(sink, event, correlator, refused))
 
     def start_structured_logging(self, verbosity: int) -> None:
         """Log all events from now on."""
@@ -159,18 +160,29 @@ class EventBroadcaster:
                 # One event that cannot be handled must not silence all later ones.
                 klog.error_s(err, "Event handler failed", event=klog.kobj(event))
 
-    def _record_to_sink(self, sink: EventSink, event: v1.Event, correlator: events_cache.EventCorrelator) -> None:
+    def _record_to_sink(
+        self, sink: EventSink, event: v1.Event, correlator: events_cache.EventCorrelator, refused: set[str]
+    ) -> None:
+        """Write the event. `refused` holds the namespaces whose last event was given up."""
         result = correlator.event_correlate(event)
         if result is None:
             return
+        namespace = result.event.metadata.namespace
+        # A webhook or a rate limit may refuse all events of one namespace: the events of others must not wait while
+        # each of them is tried for minutes.
+        max_tries = 1 if namespace in refused else MAX_TRIES_PER_EVENT
         tries, began = 0, self._clock.monotonic()
         while (failure := _record_event(self._ctx, sink, result, correlator)) is not None:
-            # DIVERGES: Go gives up after two minutes. Here an event is kept while the server cannot be reached, and
-            # sent once the server is back; the queue of events is bounded. But a proxy may cut each connection that
-            # brings this one event, and the events behind it must not wait for ever.
             tries += 1
-            is_old = self._clock.monotonic() - began > MAX_RETRY_TIME
-            if tries >= MAX_TRIES_PER_EVENT and (is_old or not isinstance(failure, OSError)):
+            if isinstance(failure, OSError):
+                # DIVERGES: Go gives up after two minutes. Here an event is kept while the server cannot be reached, and
+                # sent once the server is back; the queue of events is bounded. But a proxy may cut each connection that
+                # brings this one event, and the events behind it must not wait for ever.
+                is_over = self._clock.monotonic() - began > MAX_RETRY_TIME
+            else:
+                is_over = tries >= max_tries
+            if is_over:
+                refused.add(namespace)
                 klog.error_s(None, "Unable to write event (retry limit exceeded!)", event=klog.kobj(result.event))
                 return
             # Clients that lost the same server do not all come back at once.
@@ -178,6 +190,7 @@ class EventBroadcaster:
             if wait.sleep(self._ctx, delay, self._clock):
                 klog.error_s(None, "Unable to write event (broadcaster is shut down)", event=klog.kobj(result.event))
                 return
+        refused.discard(namespace)
 
 
 def new_broadcaster(

@@ -223,6 +223,35 @@ def test_other_failures_end_after_twelve_tries(world: World, log: io.StringIO) -
     assert "Unable to write event (retry limit exceeded!)" in log.getvalue()
 
 
+def test_namespace_whose_events_are_refused_delays_others_once(world: World) -> None:
+    other = v1.Pod(metadata=metav1.ObjectMeta(namespace="other", name="p"))
+    world.sink.errors = [apierrors.new_internal_error("webhook")] * 14
+    for message in ("first", "second", "third"):
+        world.recorder.event(POD, "Normal", "R", message)
+    for _ in range(11):
+        assert world.sink.next()[1].message == "first"
+        world.retry()
+    world.recorder.event(other, "Normal", "R", "of the other")
+    assert [world.sink.next()[1].message for _ in range(4)] == ["first", "second", "third", "of the other"]
+    assert world.sink.errors == []
+
+
+def test_namespace_whose_events_are_taken_again_has_all_tries(world: World) -> None:
+    world.sink.errors = [apierrors.new_internal_error("webhook")] * 12
+    world.recorder.event(POD, "Normal", "R", "given up")
+    for _ in range(11):
+        world.sink.next()
+        world.retry()
+    world.sink.next()
+    world.recorder.event(POD, "Normal", "R", "taken")
+    assert world.sink.next()[1].message == "taken"
+    world.sink.errors = [apierrors.new_internal_error("webhook")]
+    world.recorder.event(POD, "Normal", "R", "tried again")
+    assert world.sink.next()[1].message == "tried again"
+    world.retry()
+    assert world.sink.next()[1].message == "tried again"
+
+
 def test_full_queue_forgets_the_oldest(log: io.StringIO) -> None:
     world = World(max_queued=3)
     world.sink.errors = [ConnectionRefusedError("away")]

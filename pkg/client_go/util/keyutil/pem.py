@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# Headers, which encrypted keys have, end with an empty line.
+# Headers, which encrypted keys have, end with an empty line. None begins with "-", as all boundaries do. The look-ahead
+# is a positive one: before Python 3.11.5 a negative one that fails keeps what it has looked at.
 _BLOCK = re.compile(
     rb"^-----BEGIN (?P<type>[^\r\n-]+)-----[ \t]*\r?\n"
-    rb"(?P<headers>(?:(?!-----)[^\r\n:]++:[^\r\n]*+\r?\n)*+)"
+    rb"(?P<headers>(?:(?=[^-])[^\r\n:]++:[^\r\n]*+\r?\n)*+)"
     rb"(?P<body>[A-Za-z0-9+/=\s]*?)"
     rb"-----END (?P=type)-----",
     re.MULTILINE,

@@ -18,6 +18,8 @@ BLOCK = b"-----BEGIN X-----\nAAEC\n-----END X-----\n"
         (b"-----BEGIN X-----\na: b\nc: d\n\nAAEC\n-----END X-----\n", [b"\x00\x01\x02"]),
         (b"-----BEGIN X-----\nAAEC\n" + BLOCK, [b"\x00\x01\x02"]),
         (b"-----BEGIN X-----\nA\xe9EC\n-----END X-----\n" + BLOCK, [b"\x00\x01\x02"]),
+        (b"-----BEGIN X-----\n-----END X-----\n" + BLOCK, [b"", b"\x00\x01\x02"]),
+        (b"-----BEGIN X-----\na: b\n-----END X-----\n" + BLOCK, [b"", b"\x00\x01\x02"]),
         (b"-----BEGIN Y-----\nAAEC\n-----END X-----\n", []),
         (b"", []),
     ],

@@ -26,6 +26,10 @@ from pkg.util import grpcstatus
 
 # The option of a channel whose streams of responses are read by the thread that asks.
 READ_BY_CALLER = (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1)
+# How much a server may say of an error, in bytes. Beyond it, the error's own code and text are lost: the call ends with
+# RESOURCE_EXHAUSTED. gRPC's library takes 8 KiB unless told, Go's 16 MiB.
+MAX_ERROR_SIZE = 16 << 20
+LONG_ERRORS = ("grpc.max_metadata_size", MAX_ERROR_SIZE)
 
 # Seconds for which a state is waited for to change, until that is begun anew: closing the connection waits for it.
 _LONGEST_WAIT = 0.2

@@ -32,6 +32,7 @@ _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt may take, in spite of its name
+    grpcconn.LONG_ERRORS,
     grpcconn.READ_BY_CALLER,
 ]
 # So many channels are kept that no call uses just now.

@@ -509,6 +509,14 @@ def test_repeated_failures_are_logged_once(
     assert capsys.readouterr().err.count("ListPodSandbox with filter from runtime service failed") == 1
 
 
+def test_error_with_a_long_text_keeps_its_code(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
+    text = "the network plugin says: " + "x" * (1 << 20)
+    server.runtime.faults.fail("RunPodSandbox", text, code=grpc.StatusCode.NOT_FOUND)
+    with pytest.raises(remote.RemoteError) as raised:
+        service.run_pod_sandbox(CTX, sandbox_config(), "")
+    assert (raised.value.code, raised.value.message) == (grpc.StatusCode.NOT_FOUND, text)
+
+
 def test_container_events(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
     events: golang.Channel[runtimeapi.ContainerEventResponse] = golang.Channel(100)
     ctx, cancel = golang.with_cancel(CTX)

@@ -19,7 +19,7 @@ from pkg.apimachinery.api import resource
 from pkg.apimachinery.api.resource import Quantity
 from pkg.csi_spec import csi_pb2 as csipbv1
 from pkg.csi_spec import csi_pb2_grpc
-from pkg.util import grpcstatus
+from pkg.util import grpcconn, grpcstatus
 from pkg.volume.csi import csi_drivers_store, csi_metrics, csi_util
 from pkg.volume.csi.csi_util import FS_TYPE_BLOCK_NAME, log
 from pkg.volume.util import types as volumetypes
@@ -54,6 +54,7 @@ _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
     # Connections share nothing, and so no waiting time after a driver could not be reached.
     ("grpc.use_local_subchannel_pool", 1),
+    grpcconn.LONG_ERRORS,
 ]
 
 # A connection to a driver's node service for one call, by the path of its socket.

@@ -51,6 +51,7 @@ _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     # A plugin that comes back is to be noticed soon; milliseconds.
     ("grpc.max_reconnect_backoff_ms", 5000),
+    grpcconn.LONG_ERRORS,
     grpcconn.READ_BY_CALLER,
 ]
 

@@ -32,6 +32,7 @@ _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
     # No connection that was made to another socket at the same path.
     ("grpc.use_local_subchannel_pool", 1),
+    grpcconn.LONG_ERRORS,
     grpcconn.READ_BY_CALLER,
 ]
 

@@ -67,10 +67,7 @@ class ParallelImagePuller:
         self._turns = _Turns(limit) if limit >= 1 else None
 
     def pull_image(self, request: ImagePullRequest) -> PullResult:
-        """See ImagePuller.
-
-        DIVERGES: in Go a pod that was deleted meanwhile waits for its turn all the same.
-        """
+        """See ImagePuller."""
         if self._turns is None:
             return self._pull(request)
         try:

@@ -132,18 +132,13 @@ class CSIMountMgr:
             publication = self._publication(spec, pod)
             if spec.persistent_volume is not None:
                 self._add_staging(ctx, client, publication, spec)
-            parent = os.path.dirname(directory)
-            try:
-                filesystem.mkdir_all(parent, 0o750)
-            except OSError as err:
-                raise OSError(log(f'mounter.SetUpAt failed to create dir "{parent}":  {err}')) from err
-            klog.v(4).info_s(log(f"created target path successfully [{parent}]"))
             self._add_secrets(publication)
             self._add_pod_info(publication, pod)
             delegates_fs_group = self._delegates_fs_group(ctx, client)
             if delegates_fs_group:
                 publication.fs_group = args.fs_group
             self._add_selinux_option(publication, spec, args.selinux_label)
+            self._make_directory(os.path.dirname(directory))
             self._save_data(directory, spec, args.selinux_label if publication.selinux_mount else "")
         self._publish(ctx, client, directory, args, publication)
         if not publication.selinux_mount:
@@ -272,6 +267,16 @@ class CSIMountMgr:
         if supported and selinux_label:
             publication.mount_options = selinux.add_selinux_mount_option(publication.mount_options, selinux_label)
             publication.selinux_mount = True
+
+    def _make_directory(self, path: str) -> None:
+        """DIVERGES: Go makes it before what may fail. Without the volume's data, nobody can tell after a restart which
+        volume the directory is of, and volumes that it may be of are not unstaged.
+        """
+        try:
+            filesystem.mkdir_all(path, 0o750)
+        except OSError as err:
+            raise OSError(log(f'mounter.SetUpAt failed to create dir "{path}":  {err}')) from err
+        klog.v(4).info_s(log(f"created target path successfully [{path}]"))
 
     def _save_data(self, directory: str, spec: Spec, selinux_label: str) -> None:
         node_name = self._plugin.host.get_node_name()

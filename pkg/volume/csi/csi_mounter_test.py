@@ -262,6 +262,15 @@ def test_set_up_before_the_driver_has_registered(tmp_path: Path) -> None:
         assert TEST_VOL in world.node.published
 
 
+def test_volume_whose_driver_has_not_been_asked_has_no_directory(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path) as world:
+        world.attach()
+        mounter = world.plugin.new_mounter(pv_spec(secret=v1.SecretReference(name="none", namespace="ns")), POD)
+        with pytest.raises(volumetypes.TransientOperationFailure, match="failed to find the secret"):
+            mounter.set_up(MounterArgs())
+        assert not Path(mounter.get_path()).parent.exists()
+
+
 def test_secret_that_is_no_text(tmp_path: Path) -> None:
     reference = v1.SecretReference(name="binary", namespace="ns")
     with TestPlugin(tmp_path, None, driver()) as world:

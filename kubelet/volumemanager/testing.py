@@ -6,6 +6,7 @@ Go: pkg/kubelet/volumemanager/volume_manager_fake.go, pkg/volume/testing/testing
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -297,7 +298,7 @@ class FakeVolume:
     def tear_down_at(self, directory: str) -> None:
         self._plugin.called("tear_down", self._name, self._pod_uid)
         if os.path.isdir(directory):
-            os.rmdir(directory)
+            shutil.rmtree(directory)
 
     def get_global_map_path(self, spec: Spec) -> str:
         directory = self._plugin.host.get_volume_device_plugin_dir(self._plugin.get_plugin_name())

@@ -628,6 +628,7 @@ def test_volume_of_an_unwanted_pod_stays_until_the_pod_has_ended(world: World, r
     runs, gone = (Path(world.host.get_pod_volume_dir(uid, "test.io~fake-plugin", "pv")) for uid in ("runs", "gone"))
     for path in (runs, gone):
         path.mkdir(parents=True)
+        (path / "mount").touch()
     world.pods.removed.add("gone")
     world.start()
     eventually(lambda: not gone.exists())

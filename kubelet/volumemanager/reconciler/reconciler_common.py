@@ -245,7 +245,8 @@ class ReconcilerCommon:
         # A staged volume's data may give the volume another name than its pods' directories do.
         is_without_pods = volume.volume_name in self._found_without_pods
         for untold in (*self._volumes_failed_reconstruction, *self._volumes_given_up):
-            if untold.plugin_name == volume.plugin_name and (is_without_pods or untold.volume_spec_name == spec_name):
+            may_be_of_it = is_without_pods or untold.volume_spec_name == spec_name
+            if untold.plugin_name == volume.plugin_name and may_be_of_it and untold.is_there():
                 return True
         is_uncertain = volume.device_mount_state is operationexecutor.DeviceMountState.DEVICE_MOUNT_UNCERTAIN
         return is_uncertain and is_without_pods and not self._all_could_be_read

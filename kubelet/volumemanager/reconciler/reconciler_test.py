@@ -353,6 +353,7 @@ def test_volume_that_is_mounted_read_only_is_not_expanded(world: World) -> None:
 def left_behind(world: World, uid: str = "u", name: str = "pv", kind: str = "volumes") -> Path:
     path = world.root / "pods" / uid / kind / "test.io~fake-plugin" / name
     path.mkdir(parents=True)
+    (path / "mount").touch()
     return path
 
 
@@ -687,6 +688,7 @@ def remember(
     """Let the plugin have records of volumes."""
     monkeypatch.setattr(world.plugin, "list_staged_volumes", lambda: list(staged), raising=False)
     monkeypatch.setattr(world.plugin, "list_published_devices", lambda: list(published), raising=False)
+    monkeypatch.setattr(world.plugin, "is_staged_by_another_name", lambda spec, staged: False, raising=False)
 
 
 def test_what_is_known_already_is_not_reconstructed(world: World) -> None:
@@ -733,6 +735,24 @@ def test_volume_that_cannot_be_reconstructed_goes_with_a_pod_that_never_mounts(
     world.desired.delete_pod_from_volume("u", PV)
     world.rounds(1)
     assert world.names() == ["tear_down"] and not path.exists()
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_staged_volume_waits_only_for_directories_that_may_be_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, empty: bool
+) -> None:
+    """The pod may wait for its own volume for days, as for a secret that is not there."""
+    monkeypatch.setattr(world.reconciler, "_pod_has_begun", lambda pod_name: False)
+    remember(world, monkeypatch, staged=[claimed("staged")])
+    world.plugin.reconstructible = False
+    path = left_behind(world)
+    if empty:
+        (path / "mount").unlink()
+    world.want()
+    world.reconciler.reconstruct_volumes()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.rounds(1 if empty else 0)
+    assert world.plugin.calls == ([("unmount_device", "staged")] if empty else []) and path.exists() != empty
 
 
 def test_volume_that_cannot_be_reconstructed_is_left_to_its_pod_once_it_is_mounted(world: World) -> None:

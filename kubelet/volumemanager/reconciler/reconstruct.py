@@ -5,6 +5,8 @@ Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import TYPE_CHECKING
 
 from kubelet.volumemanager.reconciler.reconstruct_common import (
@@ -13,7 +15,6 @@ from kubelet.volumemanager.reconciler.reconstruct_common import (
     ReconstructCommonMethods,
     get_device_mount_path,
     get_volumes_from_pod_dir,
-    is_there,
 )
 from pkg import golang, klog
 from pkg.api.core import v1
@@ -54,8 +55,9 @@ class ReconstructMethods(ReconstructCommonMethods):
     def reconstruct_volumes(self) -> bool:
         """Fill the actual state, as uncertain, from the directories of pods' volumes. Nothing below them is touched.
 
-        What cannot be told from its directory is kept until it is known whether a pod wants it. What is known already
-        stays as it is. Whether everything could be read; if not, call it again later.
+        What cannot be told from its directory is kept until it is known whether a pod wants it; an empty directory is
+        removed at once. What is known already stays as it is. Whether everything could be read; if not, call it again
+        later.
         DIVERGES: Go tries once. What it cannot read then stays mounted, and is never unmounted.
         """
         self._all_could_be_read, self._met_accident = True, False
@@ -77,6 +79,10 @@ class ReconstructMethods(ReconstructCommonMethods):
                 if procfs.is_accident(err):
                     self._note_unread(err)
                 else:
+                    # With nothing in the directory or mounted on it, no volume is there. If one is just being set up,
+                    # that is tried again.
+                    with contextlib.suppress(OSError):
+                        os.rmdir(volume.volume_path)
                     self._volumes_failed_reconstruction.append(volume)
                 continue
             klog.v(4).info_s("Adding reconstructed volume to actual state and node status", **ref)
@@ -249,7 +255,7 @@ class ReconstructMethods(ReconstructCommonMethods):
             else:
                 self._volumes_being_cleaned_up.discard(volume)
         self._volumes_failed_reconstruction = left
-        self._volumes_given_up = {volume for volume in self._volumes_given_up if is_there(volume)}
+        self._volumes_given_up = {volume for volume in self._volumes_given_up if volume.is_there()}
 
     def _clean_orphan_volume(self, volume: PodVolume) -> bool:
         """Whether the volume is to be looked at in the next round, too."""

@@ -34,6 +34,13 @@ class PodVolume:
     plugin_name: str
     volume_mode: str
 
+    def is_there(self) -> bool:
+        """Whether the pod still has the directory or link, by name alone; yes when in doubt."""
+        try:
+            return os.path.basename(self.volume_path) in _list(os.path.dirname(self.volume_path))
+        except OSError:
+            return True
+
 
 @dataclass(frozen=True, slots=True)
 class ReconstructedPodVolume:
@@ -291,14 +298,6 @@ def get_volumes_from_pod_dir(pod_dir: str) -> tuple[list[PodVolume], list[OSErro
                 klog.error_s(err, "Could not read the volumes of a pod", podName=pod_name)
                 errors.append(err)
     return volumes, errors
-
-
-def is_there(volume: PodVolume) -> bool:
-    """Whether the pod still has a directory or link of the volume, by name alone; yes when in doubt."""
-    try:
-        return os.path.basename(volume.volume_path) in _list(os.path.dirname(volume.volume_path))
-    except OSError:
-        return True
 
 
 def _may_be_directory(entry: os.DirEntry[str]) -> bool:

@@ -22,7 +22,7 @@ from pkg.component_base import tracing, version
 from pkg.component_base.cli import flag as cliflag
 from pkg.component_base.featuregate import FeatureGateError
 from pkg.golang import debug
-from pkg.util import filesystem, flock
+from pkg.util import filesystem, flock, sdnotify
 
 from . import configuration, explain, open_ports, options, supported, zpages
 from .configuration import Loaded
@@ -818,6 +818,9 @@ def start_kubelet(
     kube_deps: kubelet_struct.Dependencies,
 ) -> None:
     """Start the kubelet's loop and its servers, each in a thread of its own."""
+    from kubelet import watchdog
+    from kubelet.server import sync_loop_health_check
+
     kc = server.kubelet_configuration
     if kube_deps.pod_config is None:
         raise ValueError("failed to create kubelet, pod source config was nil")
@@ -830,6 +833,7 @@ def start_kubelet(
     golang.go(kubelet.run, ctx, kube_deps.pod_config.updates(), name="kubelet-run")
     golang.go(kubelet.listen_and_serve_pod_resources, ctx, name="pod-resources")
     kubelet.listen_and_serve_debug(ctx)
+    watchdog.start(ctx, sync_loop_health_check(kubelet))
 
 
 def _start_healthz_server(ctx: golang.Context, server: options.KubeletServer) -> None:
@@ -857,14 +861,7 @@ def _start_healthz_server(ctx: golang.Context, server: options.KubeletServer) ->
 
 
 def _notify_systemd() -> None:
-    """Go: coreos/go-systemd, daemon.SdNotify"""
-    path = os.environ.get("NOTIFY_SOCKET", "")
-    if not path:
-        return
-    import socket
-
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
-        try:
-            notify.sendto(b"READY=1", f"\0{path[1:]}" if path.startswith("@") else path)
-        except OSError as err:
-            klog.error_s(err, "Failed to notify systemd")
+    try:
+        sdnotify.notify(sdnotify.READY)
+    except OSError as err:
+        klog.error_s(err, "Failed to notify systemd")

@@ -1,0 +1,5 @@
+"""Telling systemd that the kubelet is well. Go: pkg/kubelet/watchdog"""
+
+from kubelet.watchdog.watchdog import start
+
+__all__ = ["start"]

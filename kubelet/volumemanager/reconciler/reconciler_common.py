@@ -99,7 +99,7 @@ class ReconcilerCommon:
         self._volumes_failed_reconstruction: list[PodVolume] = []
         # Those of them whose unmount has begun.
         self._volumes_being_cleaned_up: set[PodVolume] = set()
-        # Those whose unmount could not even begin, while they are there.
+        # Those whose unmount could not even begin.
         self._volumes_given_up: set[PodVolume] = set()
         # Names of volumes that were found staged, and in no pod's directory.
         self._found_without_pods: set[str] = set()
@@ -225,14 +225,12 @@ class ReconcilerCommon:
             name = unmounted.volume_name
             if self._desired_state_of_world.volume_exists(name, unmounted.selinux_mount_context):
                 continue
-            if self._may_have_unknown_pods(unmounted):
-                continue
             if self._operation_executor.is_operation_pending(name, EMPTY_UNIQUE_POD_NAME, EMPTY_NODE_NAME):
                 continue
             # Looked at again, for a mount may have ended just before. None can begin: only this thread begins them.
             attached = self._actual_state_of_world.get_attached_volume(name)
-            if attached is not None:
-                with self._contained("UnmountDevice", name):
+            with self._contained("UnmountDevice", name):
+                if attached is not None and not self._may_have_unknown_pods(attached):
                     self._unmount_or_detach_device(attached)
 
     def _may_have_unknown_pods(self, volume: cache.AttachedVolume) -> bool:
@@ -244,10 +242,17 @@ class ReconcilerCommon:
         spec_name = volume.volume_spec.name()
         # A staged volume's data may give the volume another name than its pods' directories do.
         is_without_pods = volume.volume_name in self._found_without_pods
-        for untold in (*self._volumes_failed_reconstruction, *self._volumes_given_up):
-            may_be_of_it = is_without_pods or untold.volume_spec_name == spec_name
-            if untold.plugin_name == volume.plugin_name and may_be_of_it and untold.is_there():
-                return True
+
+        def may_be_of_it(untold: PodVolume) -> bool:
+            return untold.plugin_name == volume.plugin_name and (
+                is_without_pods or untold.volume_spec_name == spec_name
+            )
+
+        if any(may_be_of_it(untold) and untold.is_there() for untold in self._volumes_failed_reconstruction):
+            return True
+        # The containers of these pods have ended.
+        if any(may_be_of_it(untold) and untold.may_be_in_use() for untold in self._volumes_given_up):
+            return True
         is_uncertain = volume.device_mount_state is operationexecutor.DeviceMountState.DEVICE_MOUNT_UNCERTAIN
         return is_uncertain and is_without_pods and not self._all_could_be_read
 

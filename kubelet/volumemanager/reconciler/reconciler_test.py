@@ -27,6 +27,7 @@ from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.golang.testing import out_of_threads
+from pkg.util import mountholders
 from pkg.volume import ReconstructedVolume, Spec, VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.testing import FakeVolumeHost
@@ -474,25 +475,53 @@ def test_staged_volume_is_freed_after_the_pod_whose_directory_is_of_no_use(
     assert world.names() == ["tear_down", "unmount_device"]
 
 
-def test_staged_volume_of_another_name_is_left_while_a_pods_directory_tells_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = left_behind(world)
-    staged = [testing.new_persistent_volume_spec("handle")]
-    monkeypatch.setattr(world.plugin, "list_staged_volumes", lambda: staged, raising=False)
-    monkeypatch.setattr(world.plugin, "list_published_devices", list, raising=False)
+def give_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody be able to tell what pods' directories are of, nor begin to unmount it."""
     world.plugin.reconstructible = False
+    monkeypatch.setattr(world.plugin, "construct_block_volume_spec", raising(ValueError("no volume data")))
     world.reconciler.reconstruct_volumes()
     world.reconciler.update_reconstructed_from_node_status(world.ctx)
     with monkeypatch.context() as patch:
         patch.setattr(world.executor, "unmount_volume", raising(ValueError("no volume data")))
         world.rounds()
-    # It is given up, and may be mounted.
+
+
+@pytest.mark.parametrize("kind", ["volumes", "volumeDevices"])
+def test_staged_volume_of_another_name_is_left_while_a_pod_may_have_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    path = left_behind(world, kind=kind)
+    remember(world, monkeypatch, staged=[testing.new_persistent_volume_spec("handle")])
+    mounted = {str(path)} if kind == "volumes" else set()
+    monkeypatch.setattr(mountholders, "mounts_at_or_below", mounted.intersection)
+    give_up(world, monkeypatch)
     world.rounds()
     assert world.plugin.calls == []
-    os.rename(path, world.root / "gone")
+    if kind == "volumes":
+        with monkeypatch.context() as patch:
+            patch.setattr(mountholders, "mounts_at_or_below", raising(OSError("no list of mounts")))
+            world.rounds()
+        assert world.plugin.calls == []
+        mounted.clear()
+    else:
+        os.rename(path, world.root / "gone")
     world.rounds(1)
     assert world.names() == ["unmount_device"]
+
+
+def test_directory_without_a_mount_keeps_no_later_pods_volume_staged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody may ever remove the directory, and the volume could not go to another node."""
+    path = left_behind(world)
+    give_up(world, monkeypatch)
+    world.want("later")
+    world.report()
+    world.rounds(2)
+    world.plugin.calls.clear()
+    world.desired.delete_pod_from_volume("later", PV)
+    world.rounds(2)
+    assert world.names() == ["tear_down", "unmount_device"] and path.exists()
 
 
 def test_staged_volume_is_told_of_when_there_are_descriptors_again(
@@ -592,9 +621,7 @@ def test_volume_whose_directory_tells_another_name_is_left_to_its_pod(
     assert world.names()[-2:] == ["tear_down", "unmount_device"] and world.actual.get_attached_volumes() == []
 
 
-def test_volume_that_two_pods_want_by_two_names_is_left_to_both(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_volume_that_two_pods_want_by_two_names_is_left_to_both(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = claimed("pv")
     assert spec.persistent_volume is not None and spec.persistent_volume.spec.photon_persistent_disk is not None
     spec.persistent_volume.spec.photon_persistent_disk.pd_id = "pv:3260"

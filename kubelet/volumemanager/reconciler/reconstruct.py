@@ -255,7 +255,6 @@ class ReconstructMethods(ReconstructCommonMethods):
             else:
                 self._volumes_being_cleaned_up.discard(volume)
         self._volumes_failed_reconstruction = left
-        self._volumes_given_up = {volume for volume in self._volumes_given_up if volume.is_there()}
 
     def _clean_orphan_volume(self, volume: PodVolume) -> bool:
         """Whether the volume is to be looked at in the next round, too."""

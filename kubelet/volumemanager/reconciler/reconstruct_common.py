@@ -15,7 +15,7 @@ from kubelet.volumemanager.reconciler.reconciler_common import EXPECTED_ERRORS, 
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.util import procfs
+from pkg.util import mountholders, procfs
 from pkg.volume import BlockVolumePlugin, DeviceMountableVolumePlugin, ReconstructedVolume, Spec, VolumePlugin
 from pkg.volume import util as volumeutil
 from pkg.volume.plugins import RememberingVolumePlugin
@@ -38,6 +38,21 @@ class PodVolume:
         """Whether the pod still has the directory or link, by name alone; yes when in doubt."""
         try:
             return os.path.basename(self.volume_path) in _list(os.path.dirname(self.volume_path))
+        except OSError:
+            return True
+
+    def may_be_in_use(self) -> bool:
+        """Whether something is mounted in the directory, or there is a link; yes when in doubt. No mount is touched.
+
+        The directory alone says nothing: what is in it may keep it from ever being removed.
+        """
+        if self.volume_mode == v1.PERSISTENT_VOLUME_BLOCK:
+            return self.is_there()
+        parent, name = os.path.split(self.volume_path)
+        # The kernel's list of mounts knows no links.
+        path = os.path.join(os.path.realpath(parent), name)
+        try:
+            return bool(mountholders.mounts_at_or_below([path]))
         except OSError:
             return True
 

@@ -782,6 +782,16 @@ def test_staged_volume_waits_only_for_directories_that_may_be_of_it(
     assert world.plugin.calls == ([("unmount_device", "staged")] if empty else []) and path.exists() != empty
 
 
+def test_empty_directory_of_a_plugin_that_stages_nothing_stays(world: World) -> None:
+    """A container may write to it, as to an emptyDir."""
+    world.plugin.reconstructible = False
+    path = left_behind(world)
+    (path / "mount").unlink()
+    world.want()
+    world.reconciler.reconstruct_volumes()
+    assert path.exists()
+
+
 def test_volume_that_cannot_be_reconstructed_is_left_to_its_pod_once_it_is_mounted(world: World) -> None:
     world.plugin.reconstructible = False
     left_behind(world)

@@ -55,9 +55,8 @@ class ReconstructMethods(ReconstructCommonMethods):
     def reconstruct_volumes(self) -> bool:
         """Fill the actual state, as uncertain, from the directories of pods' volumes. Nothing below them is touched.
 
-        What cannot be told from its directory is kept until it is known whether a pod wants it; an empty directory is
-        removed at once. What is known already stays as it is. Whether everything could be read; if not, call it again
-        later.
+        What cannot be told from its directory is kept until it is known whether a pod wants it. What is known already
+        stays as it is. Whether everything could be read; if not, call it again later.
         DIVERGES: Go tries once. What it cannot read then stays mounted, and is never unmounted.
         """
         self._all_could_be_read, self._met_accident = True, False
@@ -79,10 +78,7 @@ class ReconstructMethods(ReconstructCommonMethods):
                 if procfs.is_accident(err):
                     self._note_unread(err)
                 else:
-                    # With nothing in the directory or mounted on it, no volume is there. If one is just being set up,
-                    # that is tried again.
-                    with contextlib.suppress(OSError):
-                        os.rmdir(volume.volume_path)
+                    self._remove_if_nothing_is_there(volume)
                     self._volumes_failed_reconstruction.append(volume)
                 continue
             klog.v(4).info_s("Adding reconstructed volume to actual state and node status", **ref)
@@ -129,6 +125,16 @@ class ReconstructMethods(ReconstructCommonMethods):
         return self._actual_state_of_world.volume_exists_with_spec_name(
             volume.pod_name, volume.plugin_name, volume.volume_spec_name
         )
+
+    def _remove_if_nothing_is_there(self, volume: PodVolume) -> None:
+        """Remove the directory if it is empty and no mount point, so that no staged volume waits for it.
+
+        Volumes of plugins that stage nothing may be empty. If one is just being set up, that fails and is tried again.
+        """
+        plugins = self._volume_plugin_mgr.find_remembering_plugins()
+        if any(plugin.get_plugin_name() == volume.plugin_name for plugin in plugins):
+            with contextlib.suppress(OSError):
+                os.rmdir(volume.volume_path)
 
     def _update_states(self, reconstructed_volumes: dict[str, GlobalVolumeInfo], known: set[str]) -> None:
         for info in reconstructed_volumes.values():

@@ -131,27 +131,24 @@ class CPUAccumulator:
         """Those with a free processor; so of the others."""
         if self._numa_first:
             return self._sort(self.details.numa_nodes(), self.details.cpus_in_numa_nodes)
-        return [
-            numa
+        return _distinct(
+            self._sort(self.details.numa_nodes_in_sockets(socket), self.details.cpus_in_numa_nodes)
             for socket in self.sort_available_sockets()
-            for numa in self._sort(self.details.numa_nodes_in_sockets(socket), self.details.cpus_in_numa_nodes)
-        ]
+        )
 
     def sort_available_sockets(self) -> list[int]:
         if not self._numa_first:
             return self._sort(self.details.sockets(), self.details.cpus_in_sockets)
-        return [
-            socket
+        return _distinct(
+            self._sort(self.details.sockets_in_numa_nodes(numa), self.details.cpus_in_sockets)
             for numa in self.sort_available_numa_nodes()
-            for socket in self._sort(self.details.sockets_in_numa_nodes(numa), self.details.cpus_in_sockets)
-        ]
+        )
 
     def sort_available_uncore_caches(self) -> list[int]:
-        return [
-            uncore
+        return _distinct(
+            self._sort(self.details.uncore_in_numa_nodes(numa), self.details.cpus_in_uncore_caches)
             for numa in self.sort_available_numa_nodes()
-            for uncore in self._sort(self.details.uncore_in_numa_nodes(numa), self.details.cpus_in_uncore_caches)
-        ]
+        )
 
     def sort_available_cores(self) -> list[int]:
         """In the order of what is directly above them."""
@@ -252,6 +249,15 @@ class CPUAccumulator:
     def is_failed(self) -> bool:
         """Needs more than there are."""
         return self.num_cpus_needed > len(self.details)
+
+
+def _distinct(groups: Iterable[Iterable[int]]) -> list[int]:
+    """What is in the groups, each number once.
+
+    DIVERGES: on a virtual machine a socket may have parts of several NUMA nodes, or a node parts of several sockets.
+    Go counts the processors of such a one several times, and a container gets fewer than it asks for.
+    """
+    return list(dict.fromkeys(itertools.chain.from_iterable(groups)))
 
 
 def _div_up(number: int, by: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -263,6 +264,31 @@ def test_only_what_is_available_is_taken_where_cores_and_sockets_differ(
     distributed = take_by_topology_numa_distributed(_UNEVEN, free, number, 1, strategy)
     assert packed <= free and distributed <= free
     assert (len(packed), len(distributed)) == (number, number)
+
+
+@pytest.mark.parametrize(
+    ("cpus_per_node", "cpus_per_socket"), [(6, 8), (8, 6)], ids=["node of two sockets", "socket of two nodes"]
+)
+def test_sockets_and_nodes_that_overlap(cpus_per_node: int, cpus_per_socket: int) -> None:
+    """As virtual machines may have them."""
+    machine = CPUTopology(
+        num_cpus=24,
+        num_cores=12,
+        num_uncore_cache=24 // cpus_per_socket,
+        num_sockets=24 // cpus_per_socket,
+        num_numa_nodes=24 // cpus_per_node,
+        cpu_details=CPUDetails(
+            {
+                cpu: CPUInfo(cpu // cpus_per_node, cpu // cpus_per_socket, cpu // 2 * 2, cpu // cpus_per_socket)
+                for cpu in range(24)
+            }
+        ),
+    )
+    free = cpuset.parse("1-2,5,7,9-12,14-22")
+    for number, strategy, by_cache in itertools.product(range(1, 18), CPUSortingStrategy, (False, True)):
+        assert len(take_by_topology_numa_packed(machine, free, number, strategy, by_cache)) == number
+    for number, group in itertools.product(range(2, 17, 2), (1, 2)):
+        assert len(take_by_topology_numa_distributed(machine, free, number, group, _PACKED)) == number
 
 
 def test_what_is_left_is_divided_in_groups() -> None:

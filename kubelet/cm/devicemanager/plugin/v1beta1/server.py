@@ -35,7 +35,7 @@ _STOP_TIMEOUT = 5.0
 
 
 class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
-    """Go: server. All from any thread, but not two starts or two stops at once."""
+    """Go: server. start and stop one after the other, all else from any thread."""
 
     def __init__(
         self, socket_path: str, rhandler: RegistrationHandler, chandler: ClientHandler, clock: clocklib.Clock
@@ -88,13 +88,11 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
     def stop(self) -> None:
         """Let go of all plugins, and listen no more. A second time, or without start, it does nothing."""
         self.disconnect_all()
-        # It may be started again while this waits.
-        server, ends = self._grpc, self._ends.pop_all()
-        self._grpc = None
-        if server is None:
+        if self._grpc is None:
             return
-        server.stop(None).wait(_STOP_TIMEOUT)
-        ends.close()
+        self._grpc.stop(None).wait(_STOP_TIMEOUT)
+        self._grpc = None
+        self._ends.close()
         klog.v(2).info_s("Stopping device plugin registration server")
 
     def Register(self, request: pluginapi.RegisterRequest, context: grpc.ServicerContext) -> pluginapi.Empty:

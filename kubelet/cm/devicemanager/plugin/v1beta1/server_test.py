@@ -261,24 +261,6 @@ def test_plugins_register_when_the_server_is_started_again(world: _World) -> Non
     world.handler.expect("connected p.sock", "devices 1:Healthy")
 
 
-def test_server_that_is_started_again_before_it_has_stopped(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when a plugin that hangs is registering meanwhile."""
-    world.start()
-    running = world.server._grpc
-    assert running is not None
-    stop = running.stop
-
-    class Stopping:
-        def wait(self, timeout: float) -> None:
-            stop(None).wait(timeout)
-            world.start()
-
-    monkeypatch.setattr(running, "stop", lambda grace: Stopping())
-    world.server.stop()
-    world.stub("p.sock", device("1")).register(world.socket)
-    world.handler.expect("connected p.sock", "devices 1:Healthy")
-
-
 def test_nothing_is_left_of_plugins_that_come_and_go(world: _World) -> None:
     """Neither threads nor connections, whether they say that they go or not."""
     world.start()

@@ -28,7 +28,7 @@ from pkg.util import filesystem
 
 # Registrations at once; each waits for its plugin.
 _WORKERS = 4
-# Names of resources under which registrations are counted: a count is kept for ever.
+# Names of resources under which registrations are counted.
 MAX_COUNTED_NAMES = 1_000
 # Seconds until calls in flight and threads must have ended.
 _STOP_TIMEOUT = 5.0
@@ -51,8 +51,8 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         self._grpc: grpc.Server | None = None
         # Ends the threads of the server that listens.
         self._ends = contextlib.ExitStack()
-        # Guarded by _clients_lock.
-        self._counted_names: set[str] = set()
+        # The last to register comes last. Guarded by _clients_lock.
+        self._counted_names: dict[str, None] = {}
         # What keeps plugins from registering.
         self._last_error: OSError | None = None
 
@@ -121,13 +121,16 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         self.connect_client(request.resource_name, os.path.normpath(f"{self._socket_dir}/{request.endpoint}"))
 
     def _count(self, name: str) -> None:
-        """DIVERGES: Go counts under any name."""
+        """DIVERGES: Go never forgets a count. One plugin may register under another name each time."""
+        count = metrics.DEVICE_PLUGIN_REGISTRATION_COUNT
         with self._clients_lock:
-            if len(self._counted_names) < MAX_COUNTED_NAMES:
-                self._counted_names.add(name)
-            if name not in self._counted_names:
-                return
-        metrics.DEVICE_PLUGIN_REGISTRATION_COUNT.labels(name).inc()
+            self._counted_names.pop(name, None)
+            self._counted_names[name] = None
+            count.labels(name).inc()
+            if len(self._counted_names) > MAX_COUNTED_NAMES:
+                oldest = next(iter(self._counted_names))
+                del self._counted_names[oldest]
+                count.remove(oldest)
 
     def check(self) -> None:
         """For the health check "device-plugin". Raises OSError when no plugin can register."""

@@ -125,6 +125,7 @@ class DRAPluginManager:
         """Raises ValueError, also for an endpoint that the driver has a plugin at already, and golang.ThreadError."""
         chosen_service = self._chosen_service(plugin_name, endpoint, versions)
         timeout = dra_plugin.DEFAULT_CLIENT_CALL_TIMEOUT if plugin_client_timeout is None else plugin_client_timeout
+        self._make_room()
         try:
             self._add(plugin_name, endpoint, chosen_service, timeout)
         except golang.ThreadError:
@@ -135,12 +136,26 @@ class DRAPluginManager:
     def deregister_plugin(self, plugin_name: str, endpoint: str) -> None:
         self._remove(plugin_name, endpoint)
 
+    def _make_room(self) -> None:
+        """If there are as many plugins as there can be, let go of one that has a successor and is not connected.
+
+        A driver that is killed leaves the socket of its registration, and its successor may have another.
+        """
+        with self._mutex:
+            replaced = (plugin for plugins in self._store.values() for plugin in plugins[:-1] if not plugin.connected)
+            lost = next(replaced, None) if self._count_locked() >= MAX_PLUGINS else None
+        if lost is not None:
+            self._remove(lost.driver_name, lost.endpoint)
+
+    def _count_locked(self) -> int:
+        return sum(map(len, self._store.values()))
+
     def _add(self, driver_name: str, endpoint: str, chosen_service: str, client_call_timeout: float) -> None:
         with self._mutex:
             if any(plugin.endpoint == endpoint for plugin in self._store.get(driver_name, [])):
                 # One plugin is not to take the place of another behind its back.
                 raise ValueError(f"endpoint {endpoint} already registered for DRA driver plugin {driver_name}")
-            if sum(map(len, self._store.values())) >= MAX_PLUGINS:
+            if self._count_locked() >= MAX_PLUGINS:
                 raise ValueError(f"there are {MAX_PLUGINS} DRA plugins, which are as many as there can be")
             klog.v(4).info_s("Creating new gRPC connection", target=f"unix:{endpoint}")
             plugin = MonitoredPlugin(self._background_ctx, driver_name, endpoint, chosen_service, client_call_timeout)

@@ -168,6 +168,28 @@ def test_more_plugins_than_there_can_be(make: Make, monkeypatch: pytest.MonkeyPa
     manager.register_plugin("other", "/two.sock", [V1], None)
 
 
+def test_plugins_that_left_their_sockets_make_room(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver was killed several times, and came with another socket each time."""
+    monkeypatch.setattr(dra_plugin_manager, "MAX_PLUGINS", 3)
+    manager = make()
+    with FakeDRADriver(tmp_path / "serving.sock") as serving:
+        manager.register_plugin(DRIVER, serving.endpoint, [V1], None)
+        wait_until(lambda: connected(manager))
+        for endpoint in ("/killed.sock", "/starting.sock"):
+            manager.register_plugin(DRIVER, endpoint, [V1], None)
+        manager.register_plugin("other", "/other.sock", [V1], None)
+        # The others serve, or may be about to.
+        with pytest.raises(ValueError, match="as many as there can be"):
+            manager.register_plugin("third", "/third.sock", [V1], None)
+        assert manager.get_plugin(DRIVER).endpoint == serving.endpoint
+        manager.deregister_plugin(DRIVER, serving.endpoint)
+    assert manager.get_plugin(DRIVER).endpoint == "/starting.sock"
+    manager.deregister_plugin(DRIVER, "/killed.sock")
+    assert manager.get_plugin(DRIVER).endpoint == "/starting.sock"
+
+
 def test_same_endpoint_twice(make: Make) -> None:
     manager = make()
     manager.register_plugin(DRIVER, "/one.sock", [V1], None)

@@ -135,16 +135,21 @@ class StaticPolicy:
         self._initialize_metrics(s)
 
     def _validate_state(self, s: State) -> None:
+        """Raises ValueError when the state does not fit this machine and these reservations.
+
+        DIVERGES: Go refuses a state in which pods have all CPUs that are not strictly reserved, and does not start
+        until somebody removes the file, though it has given those CPUs out itself.
+        """
         assignments, default = s.get_cpu_assignments(), s.get_default_cpu_set()
         all_cpus = self.topology.cpu_details.cpus()
         if self.options.strict_cpu_reservation:
             all_cpus -= self.reserved_cpus
-        if default.is_empty():
-            if assignments:
-                raise ValueError("default cpuset cannot be empty")
+        if default.is_empty() and not assignments:
             s.set_default_cpu_set(all_cpus)
             klog.info_s("Static policy initialized", defaultCPUSet=str(all_cpus))
             return
+        if default.is_empty() and not self.options.strict_cpu_reservation:
+            raise ValueError("default cpuset cannot be empty")
         self._validate_reserved(default)
         known = default
         for pod_uid, containers in assignments.items():

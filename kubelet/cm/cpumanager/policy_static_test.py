@@ -67,14 +67,21 @@ def test_start(case: dict[str, Any]) -> None:
     assert str(state.get_default_cpu_set()) == case["want"]
 
 
-@pytest.mark.parametrize("options", [(), ("strict-cpu-reservation",)])
-def test_start_again(options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("options", "cpus", "given", "left"),
+    [
+        ((), "2", "1,5", "0,2-4,6-7"),
+        (("strict-cpu-reservation",), "2", "1,5", "2-3,6-7"),
+        (("strict-cpu-reservation",), "6", "1-3,5-7", ""),
+    ],
+    ids=["shared", "strict", "strict, with nothing left"],
+)
+def test_start_again(options: tuple[str, ...], cpus: str, given: str, left: str) -> None:
     policy, state = _policy("single_socket_ht", 2, options=options), _state("")
     policy.start(state)
-    assert _allocated(policy, state, pod("2")) == ["1,5"]
-    before = state.get_default_cpu_set()
+    assert _allocated(policy, state, pod(cpus)) == [given]
     policy.start(state)
-    assert state.get_default_cpu_set() == before
+    assert (str(state.get_cpu_set("pod", "c0")), str(state.get_default_cpu_set())) == (given, left)
 
 
 @pytest.mark.parametrize("case", _CASES["allocate"])

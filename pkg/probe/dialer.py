@@ -19,12 +19,13 @@ _CONNECT_TIMEOUT = 30.0
 _LONGEST_TIMEOUT = 1e6
 # Wait at most a second when closing: a node with many probes would else run out of ports that stand in TIME_WAIT.
 _LINGER_ONE_SECOND = struct.pack("ii", 1, 1)
-# What the kernel says when there is no file descriptor or memory for a connection, or for a look-up.
+# What is said when there is no file descriptor or memory for a connection, or no thread or room for a look-up.
 _WANTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
 class NoSocketError(Exception):
-    """There is no file descriptor or memory for a connection, which says nothing of the server.
+    """There is no file descriptor or memory for a connection, or no room to look up its name: that says nothing of the
+    server.
 
     It is no OSError, for those are what a server answers.
     """

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from pkg import golang
+from pkg.golang import net
+from pkg.golang.net.lookup import MAX_LOOKUPS_OF_PODS
 from pkg.golang.net.testing import Resolver, silent, stream_address
 from pkg.golang.testing import out_of_files, out_of_threads
 from pkg.probe import NoSocketError, Result, probe_grpc, probe_http, probe_tcp
@@ -89,6 +91,17 @@ def test_container_has_not_failed_when_no_socket_is_left(probe: Callable[[int], 
 def test_container_has_not_failed_when_no_thread_is_left_to_look_up_its_name() -> None:
     with out_of_threads("lookup-"), pytest.raises(NoSocketError, match=r"dial tcp: lookup slow: .* thread"):
         probe_tcp(CTX, "slow", 80, TIMEOUT)
+
+
+def test_container_has_not_failed_when_other_pods_take_the_room_to_look_up_names(names: Resolver) -> None:
+    limited, cancel = golang.with_timeout(CTX, 0.0)
+    for number in range(MAX_LOOKUPS_OF_PODS):
+        with pytest.raises(TimeoutError):
+            net.lookup_host(net.with_owner(limited, f"other-{number}"), "slow", 80)
+    cancel()
+    with pytest.raises(NoSocketError, match="256 look-ups of pods are under way"):
+        probe_tcp(net.with_owner(CTX, "pod"), "name", 80, TIMEOUT)
+    names.go_on.set()
 
 
 def test_grpc_server_has_not_failed_when_its_connection_got_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:

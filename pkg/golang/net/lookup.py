@@ -103,7 +103,8 @@ def _check_bounds_locked(owner: str) -> None:
         raise OSError(f"{own} look-ups of the same {'pod' if owner else 'process'} are under way")
     pods = sum(len(under_way) for each, under_way in _lookups.items() if each)
     if owner and pods >= MAX_LOOKUPS_OF_PODS:
-        raise OSError(f"{pods} look-ups of pods are under way")
+        # Other pods may take the room: this is a want of the node, as of memory, and says nothing of the host.
+        raise OSError(errno.ENOBUFS, f"{pods} look-ups of pods are under way")
 
 
 def _run(lookup: _Lookup, owner: str, host: str, port: int) -> None:

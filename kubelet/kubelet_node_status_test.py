@@ -1034,6 +1034,15 @@ def test_get_cached_node_anew(node_kubelet: NodeKubelet) -> None:
     assert node_kubelet.kubelet.get_cached_node(CTX, True) is node
 
 
+def test_what_was_reported_is_known_before_the_informer_sees_it(node_kubelet: NodeKubelet) -> None:
+    """A pod may have been placed by it, as on a node that somebody else has made without a status."""
+    node_kubelet.use(versioned("7"))
+    node_kubelet.lister.node = versioned("6")
+    assert not node_kubelet.kubelet.get_cached_node(CTX, True).status.allocatable
+    node_kubelet.kubelet.update_node_status(CTX)
+    assert "pods" in node_kubelet.kubelet.get_cached_node(CTX, True).status.allocatable
+
+
 @pytest.mark.parametrize("err", [*FAILURES, golang.DeadlineExceeded()], ids=lambda err: type(err).__name__)
 def test_setter_that_fails_leaves_the_others(tmp_path: Path, err: Exception) -> None:
     """Be it for want of time of its own: the report goes on."""

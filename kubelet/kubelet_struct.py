@@ -273,6 +273,8 @@ class KubeletStruct:
     last_node_unschedulable: bool = False
     # The newest node that the API server is known to have; replaced as a whole, as is the node of standalone mode.
     cached_node: v1.Node | None = None
+    # Held while the one above is compared and replaced, by a thread that admits pods or one that reports the status.
+    cached_node_mux: threading.Lock = field(default_factory=threading.Lock)
     standalone_node: StandaloneNode | None = None
     # Held by the one thread that brings that one up to date.
     standalone_node_mux: threading.Lock = field(default_factory=threading.Lock)

@@ -440,7 +440,8 @@ class Manager:
     ) -> _Notification | None:
         """Stores the status, which it may change, if it differs from what is held; None if it does not.
 
-        A container that goes from ended to not ended against the restart policy is refused, and logged.
+        A container that goes from ended to not ended against the restart policy is refused, and logged; not so in a pod
+        that is known only in part.
         """
         uid = pod.metadata.uid
         cached = self._pod_statuses.get(uid)
@@ -452,7 +453,10 @@ class Manager:
                 pod=klog.kobj(pod),
             )
             pod_is_finished = True
-        fault = check_container_state_transition(old_status, status, pod.spec)
+        # Of a pod that cannot be read in full it is not known what may be restarted. Were its last status refused, the
+        # API server would keep it for ever.
+        is_partial = isinstance(pod, v1.PartialPod)
+        fault = None if is_partial else check_container_state_transition(old_status, status, pod.spec)
         if fault is not None:
             klog.error_s(fault, "Status update on pod aborted", pod=klog.kobj(pod))
             return None

@@ -1164,6 +1164,20 @@ def test_delete_pod_that_cannot_be_decoded() -> None:
     assert m.actions() == ["get", "patch", "delete"]
 
 
+def test_delete_pod_whose_init_containers_cannot_be_decoded() -> None:
+    pod = make_pod()
+    pod.metadata.deletion_timestamp = NOW
+    pod.spec.restart_policy = v1.RESTART_POLICY_NEVER
+    pod.spec.init_containers = [v1.Container(name="init")]
+    pod.status.init_container_statuses = [cstatus("init", ended(0))]
+    partial = v1.PartialPod.of(v1.deepcopy(pod))
+    partial.spec.init_containers = []
+    m = Manager(partial)
+    m.client.add(pod)
+    m.terminate_pod(partial)
+    assert m.actions() == ["get", "patch", "delete"]
+
+
 def test_do_not_delete_pods_that_are_not_terminal_for_the_server() -> None:
     pod = make_pod()
     pod.metadata.deletion_timestamp = NOW

@@ -5,8 +5,9 @@ Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kubelet.apis.deviceplugin import v1beta1 as api
@@ -14,7 +15,6 @@ from kubelet.cm.devicemanager.plugin.v1beta1.client import PluginClient
 from pkg import klog
 from pkg.apimachinery import clock as clocklib
 from pkg.apis.core.v1 import helper as v1helper
-from pkg.util import keymutex
 
 if TYPE_CHECKING:
     from kubelet.cm.devicemanager.plugin.v1beta1.api import ClientHandler
@@ -29,8 +29,10 @@ class PluginClients:
         self._clients_lock = threading.Lock()  # guards the fields below
         self._clients: dict[str, PluginClient] = {}
         self._stopped = False
-        # Held while a plugin of the resource is connected, so that the last one to come is the one that stays.
-        self._connecting = keymutex.KeyMutex()
+        # The resources of which a plugin is being connected, and by resource who comes next.
+        self._connecting: set[str] = set()
+        self._next: dict[str, object] = {}
+        self._turn_changed = threading.Condition(self._clients_lock)
 
     def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:
         """Raises ValueError for versions that are not known, and for a name that is none of an extended resource."""
@@ -61,9 +63,9 @@ class PluginClients:
     def connect_client(self, name: str, socket_path: str) -> None:
         """Connect to the plugin in the place of the one that had the resource.
 
-        Raises as register_plugin, and golang.ThreadError.
+        Raises as register_plugin, RuntimeError when another one has come meanwhile, and golang.ThreadError.
         """
-        with self._connecting.locked(name):
+        with self._turn(name):
             client = PluginClient(name, socket_path, self._chandler, self._clock)
             try:
                 client.connect()
@@ -82,6 +84,29 @@ class PluginClients:
             except Exception:
                 self._disconnect_client(client)
                 raise
+
+    @contextlib.contextmanager
+    def _turn(self, name: str) -> Iterator[None]:
+        """Have no other plugin of the resource connected during the block: the last one to come is the one that stays.
+
+        However long that one hangs, only one waits for its turn. Raises RuntimeError when another one comes.
+        DIVERGES: in Go all connect at once, and the last one to be connected stays.
+        """
+        me = object()
+        with self._turn_changed:
+            self._next[name] = me
+            self._turn_changed.notify_all()
+            self._turn_changed.wait_for(lambda: self._next.get(name) is not me or name not in self._connecting)
+            if self._next.get(name) is not me:
+                raise RuntimeError(f"another plugin of {name} has registered meanwhile")
+            del self._next[name]
+            self._connecting.add(name)
+        try:
+            yield
+        finally:
+            with self._turn_changed:
+                self._connecting.remove(name)
+                self._turn_changed.notify_all()
 
     def _put(self, client: PluginClient) -> PluginClient | None:
         """Have the client in the place of the one that is returned. Raises RuntimeError when the server is stopped."""

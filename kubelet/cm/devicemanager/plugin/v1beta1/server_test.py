@@ -19,6 +19,7 @@ import pytest
 
 from kubelet import metrics, pluginmanager
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
+from kubelet.apis.deviceplugin.v1beta1 import api_pb2_grpc
 from kubelet.apis.grpc import requests
 from kubelet.apis.grpc.testing import silent_calls
 from kubelet.apis.pluginregistration import v1 as registration
@@ -323,6 +324,41 @@ def test_plugin_that_hangs_when_it_registers(world: _World, monkeypatch: pytest.
         == f"rpc error: code = DeadlineExceeded desc = the device plugin of {_RESOURCE} has not answered within 0.2 s"
     )
     goes_on.set()
+
+
+def _hanging(world: _World, monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """A plugin that hangs as soon as it is connected, until the last event; the first tells that it does."""
+    stub, hangs, goes_on = world.stub("hanging.sock", device("1")), threading.Event(), threading.Event()
+
+    def options(*_: object) -> pluginapi.DevicePluginOptions:
+        hangs.set()
+        goes_on.wait(_DEADLINE)
+        return pluginapi.DevicePluginOptions()
+
+    monkeypatch.setattr(stub, "GetDevicePluginOptions", options)
+    stub.start()
+    return hangs, goes_on
+
+
+def _begin(channel: grpc.Channel, resource_name: str) -> Any:
+    request = pluginapi.RegisterRequest(version="v1beta1", endpoint="hanging.sock", resource_name=resource_name)
+    return api_pb2_grpc.RegistrationStub(channel).Register.future(request, timeout=_DEADLINE)
+
+
+def test_only_one_plugin_waits_for_another_of_its_resource(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.start()
+    hangs, goes_on = _hanging(world, monkeypatch)
+    with grpc.insecure_channel(f"unix:{world.socket}") as channel:
+        first = _begin(channel, _RESOURCE)
+        assert hangs.wait(_DEADLINE)
+        others = [_begin(channel, _RESOURCE) for _ in range(3)]
+        wait_until(lambda: sum(call.done() for call in others) == 2)
+        goes_on.set()
+        assert first.code() is grpc.StatusCode.OK
+        codes = [call.code() for call in others]
+        assert sorted(code.name for code in codes) == ["OK", "UNKNOWN", "UNKNOWN"]
+        refused = next(call for call in others if call.code() is grpc.StatusCode.UNKNOWN)
+        assert refused.details() == f"another plugin of {_RESOURCE} has registered meanwhile"
 
 
 def _endpoint(world: _World, alloc: Callable[[Sequence[str]], pluginapi.AllocateResponse]) -> endpoint.EndpointImpl:

@@ -3,8 +3,15 @@
 Go: pkg/kubelet/apis/grpc
 """
 
-from kubelet.apis.grpc.pool import new_thread_pool, start
+from kubelet.apis.grpc.pool import MAX_THREADS, new_thread_pool, start
 from kubelet.apis.grpc.ratelimit import LimiterUnaryServerInterceptor, with_rate_limiter
 from kubelet.apis.grpc.requests import RequestTimeouts
 
-__all__ = ["LimiterUnaryServerInterceptor", "RequestTimeouts", "new_thread_pool", "start", "with_rate_limiter"]
+__all__ = [
+    "MAX_THREADS",
+    "LimiterUnaryServerInterceptor",
+    "RequestTimeouts",
+    "new_thread_pool",
+    "start",
+    "with_rate_limiter",
+]

@@ -10,14 +10,35 @@ from grpc import _server
 
 from pkg import golang
 
+# Threads of one server. A call has one for as long as it waits: for its request, or for the plugin that it is about.
+# DIVERGES: Go has any number of goroutines.
+MAX_THREADS = 100
+
+
+class _Pool(futures.ThreadPoolExecutor):
+    """Has so many threads at least, and while there are more calls, as many as the machine lets it have."""
+
+    def __init__(self, workers: int, name: str) -> None:
+        super().__init__(MAX_THREADS, name)
+        self._workers = workers
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()
+        except (RuntimeError, MemoryError):
+            # The call is in the queue, and one of the threads that there are will take it.
+            if len(self._threads) < self._workers:
+                raise
+
 
 def new_thread_pool(workers: int, name: str) -> futures.ThreadPoolExecutor:
-    """A pool for a gRPC server, with all its threads running. Raises golang.ThreadError.
+    """A pool for a gRPC server, with so many threads running. Raises golang.ThreadError.
 
-    By itself a pool starts a thread when there is a call for it. Where the machine has no more threads by then, that
-    raises in the thread in which gRPC takes all calls, which ends, and the process with it.
+    It starts more, up to MAX_THREADS, as calls need them. By itself a pool would have none before there is a call.
+    Where the machine has no more threads by then, that raises in the thread in which gRPC takes all calls, which ends,
+    and the process with it.
     """
-    pool = futures.ThreadPoolExecutor(workers, name)
+    pool = _Pool(workers, name)
     # Nobody passes before all are there: else one thread could do for all that is submitted.
     all_run = threading.Barrier(workers)
     try:

@@ -50,6 +50,21 @@ def test_pool_that_finds_no_threads_leaves_none(monkeypatch: pytest.MonkeyPatch)
     assert _threads() == []
 
 
+def test_more_calls_than_threads_get_more_threads() -> None:
+    pool, meeting = apisgrpc.new_thread_pool(2, "test-pool"), threading.Barrier(5)
+    assert sorted(call.result(30) for call in [pool.submit(meeting.wait, 30) for _ in range(5)]) == list(range(5))
+    pool.shutdown()
+
+
+def test_calls_wait_for_the_threads_that_there_are() -> None:
+    pool, may_go_on = apisgrpc.new_thread_pool(1, "test-pool"), threading.Event()
+    with out_of_threads_here():
+        calls = [pool.submit(may_go_on.wait, 30) for _ in range(3)]
+    may_go_on.set()
+    assert [call.result(30) for call in calls] == [True] * 3
+    pool.shutdown()
+
+
 def test_server_that_finds_no_thread_leaves_nothing(tmp_path: Path) -> None:
     """Its stop would wait for that thread for ever, and who waits for the stop could not try again."""
     pool = apisgrpc.new_thread_pool(1, "test-pool")

@@ -21,12 +21,16 @@ REQUEST_TIMEOUT = 5.0
 class RequestTimeouts(grpc.ServerInterceptor):
     """Ends the calls whose request does not come in time; to be the first interceptor of a server.
 
-    A call has one of the server's few threads before its request has come. A client that begins calls and says no more
+    A call has one of the server's threads before its request has come. A client that begins calls and says no more
     would keep the threads from all others. Calls with streams are left alone.
     """
 
-    def __init__(self, name: str) -> None:
-        """Starts a thread of this name, which `close` ends. Raises golang.ThreadError."""
+    def __init__(self, name: str, at_once: int) -> None:
+        """Starts a thread of this name, which `close` ends. Raises golang.ThreadError.
+
+        `at_once`: requests that are served at the same time, of however many have come.
+        """
+        self._turns = threading.BoundedSemaphore(at_once)
         self._changed = threading.Condition()  # guards the fields below
         # Those that wait, with the end of their time, the earliest first.
         self._waiting: dict[grpc.ServicerContext, float] = {}
@@ -50,7 +54,8 @@ class RequestTimeouts(grpc.ServerInterceptor):
                 request = next(requests, None)
             if request is None:
                 context.abort(grpc.StatusCode.UNIMPLEMENTED, "call requires exactly one request message")
-            return handler.unary_unary(request, context)
+            with self._turns:
+                return handler.unary_unary(request, context)
 
         # Only a streamed request can be waited for here.
         return grpc.stream_unary_rpc_method_handler(serve, handler.request_deserializer, handler.response_serializer)

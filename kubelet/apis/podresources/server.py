@@ -20,7 +20,7 @@ from kubelet.apis.podresources.v1alpha1 import api_pb2_grpc as v1alpha1
 from pkg import golang, klog
 
 # Requests that are served at once.
-_WORKERS = 2
+_AT_ONCE = 2
 
 
 def listen_and_serve_pod_resources(ctx: golang.Context, endpoint: str, providers: PodResourcesProviders) -> None:
@@ -29,9 +29,9 @@ def listen_and_serve_pod_resources(ctx: golang.Context, endpoint: str, providers
     Raises OSError if the socket cannot be made, and golang.ThreadError.
     """
     with contextlib.ExitStack() as ends:
-        pool = apisgrpc.new_thread_pool(_WORKERS, "pod-resources")
+        pool = apisgrpc.new_thread_pool(_AT_ONCE, "pod-resources")
         ends.callback(pool.shutdown)
-        timeouts = apisgrpc.RequestTimeouts("pod-resources-requests")
+        timeouts = apisgrpc.RequestTimeouts("pod-resources-requests", _AT_ONCE)
         ends.callback(timeouts.close)
         limiter = apisgrpc.with_rate_limiter("podresources", constants.DEFAULT_QPS, constants.DEFAULT_BURST_TOKENS)
         server = grpc.server(pool, interceptors=[timeouts, limiter])

@@ -26,7 +26,7 @@ from pkg.apimachinery import clock as clocklib
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.util import filesystem
 
-# Registrations at once; each waits for its plugin.
+# Threads for registrations that there are always.
 _WORKERS = 4
 # Names of resources under which registrations are counted.
 MAX_COUNTED_NAMES = 1_000
@@ -74,7 +74,8 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         with contextlib.ExitStack() as ends:
             pool = apisgrpc.new_thread_pool(_WORKERS, "device-plugin-registration")
             ends.callback(pool.shutdown, wait=False)
-            timeouts = apisgrpc.RequestTimeouts("device-plugin-registration-requests")
+            # Each waits for its plugin, and keeps no other from it.
+            timeouts = apisgrpc.RequestTimeouts("device-plugin-registration-requests", apisgrpc.MAX_THREADS)
             ends.callback(timeouts.close)
             server = grpc.server(pool, interceptors=[timeouts])
             api_pb2_grpc.add_RegistrationServicer_to_server(self, server)

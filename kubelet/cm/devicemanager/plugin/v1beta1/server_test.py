@@ -345,6 +345,18 @@ def _begin(channel: grpc.Channel, resource_name: str) -> Any:
     return api_pb2_grpc.RegistrationStub(channel).Register.future(request, timeout=_DEADLINE)
 
 
+def test_plugins_that_hang_keep_no_other_from_registering(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.start()
+    hangs, goes_on = _hanging(world, monkeypatch)
+    with grpc.insecure_channel(f"unix:{world.socket}") as channel:
+        calls = [_begin(channel, f"hanging.example/r{number}") for number in range(6)]
+        assert hangs.wait(_DEADLINE)
+        world.stub("p.sock", device("2")).register(world.socket)
+        world.handler.expect("connected p.sock", "devices 2:Healthy")
+        goes_on.set()
+        assert [call.code() for call in calls] == [grpc.StatusCode.OK] * 6
+
+
 def test_only_one_plugin_waits_for_another_of_its_resource(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.start()
     hangs, goes_on = _hanging(world, monkeypatch)

@@ -1036,8 +1036,8 @@ def test_get_cached_node_anew(node_kubelet: NodeKubelet) -> None:
 
 def test_what_was_reported_is_known_before_the_informer_sees_it(node_kubelet: NodeKubelet) -> None:
     """A pod may have been placed by it, as on a node that somebody else has made without a status."""
-    node_kubelet.use(versioned("7"))
-    node_kubelet.lister.node = versioned("6")
+    node_kubelet.use(versioned(""))
+    node_kubelet.lister.node = server_node(node_kubelet)
     assert not node_kubelet.kubelet.get_cached_node(CTX, True).status.allocatable
     node_kubelet.kubelet.update_node_status(CTX)
     assert "pods" in node_kubelet.kubelet.get_cached_node(CTX, True).status.allocatable

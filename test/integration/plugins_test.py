@@ -57,6 +57,10 @@ def plugins(node: RealKubelet) -> set[str]:
     return {line.split('"')[1].rpartition("/")[2] for line in lines if 'state="actual_state_of_world"' in line}
 
 
+def wait_for_plugins(node: RealKubelet, want: set[str]) -> None:
+    node.wait_for_condition(f"the plugins {sorted(want)}", lambda: plugins(node) == want, TIMEOUT)
+
+
 def wait_until_told(node: RealKubelet, driver: CSIDriver | DRADriver, times: int) -> None:
     node.wait_for_condition(f"{driver.name} told {times} times", lambda: len(told(driver)) >= times, TIMEOUT)
     assert told(driver)[-1] == ""
@@ -79,24 +83,25 @@ def test_plugins_of_all_kinds(node: RealKubelet) -> None:
         for plugin in (csi, dra, device):
             stack.enter_context(plugin)
         wait_for_all(node, csi, dra, 1)
-        assert plugins(node) == names
+        wait_for_plugins(node, names)
 
         node.kill()
         node.join()
         wait_for_all(node, csi, dra, 2)
-        assert plugins(node) == names
+        wait_for_plugins(node, names)
 
         # Each goes by itself, and the others stay.
         dra.stop()
-        node.wait_for_condition("no DRA driver", lambda: plugins(node) == names - {f"{DRA}-reg.sock"}, TIMEOUT)
+        wait_for_plugins(node, names - {f"{DRA}-reg.sock"})
         csi.stop()
-        node.wait_for_condition("no CSI driver", lambda: plugins(node) == {device.socket.name}, TIMEOUT)
-        assert csi_drivers(node) == []
+        wait_for_plugins(node, {device.socket.name})
+        # A plugin is forgotten before its kind's handler is told.
+        node.wait_for_condition("no CSI driver in the CSINode", lambda: csi_drivers(node) == [], TIMEOUT)
         device.kill()
         device.socket.unlink()
         node.wait_for_condition("no device is healthy", lambda: devices(node, "allocatable") == "0", TIMEOUT)
         assert devices(node, "capacity") == "2"
-        assert plugins(node) == set()
+        wait_for_plugins(node, set())
 
         for plugin in (csi, dra, device):
             plugin.start()

@@ -99,7 +99,7 @@ class ReconcilerCommon:
         self._volumes_failed_reconstruction: list[PodVolume] = []
         # Those of them whose unmount has begun.
         self._volumes_being_cleaned_up: set[PodVolume] = set()
-        # Those whose unmount could not even begin.
+        # Those whose unmount could not even begin, and that may still be mounted.
         self._volumes_given_up: set[PodVolume] = set()
         # Names of volumes that were found staged, and in no pod's directory.
         self._found_without_pods: set[str] = set()
@@ -242,17 +242,10 @@ class ReconcilerCommon:
         spec_name = volume.volume_spec.name()
         # A staged volume's data may give the volume another name than its pods' directories do.
         is_without_pods = volume.volume_name in self._found_without_pods
-
-        def may_be_of_it(untold: PodVolume) -> bool:
-            return untold.plugin_name == volume.plugin_name and (
-                is_without_pods or untold.volume_spec_name == spec_name
-            )
-
-        if any(may_be_of_it(untold) and untold.is_there() for untold in self._volumes_failed_reconstruction):
-            return True
-        # The containers of these pods have ended.
-        if any(may_be_of_it(untold) and untold.may_be_in_use() for untold in self._volumes_given_up):
-            return True
+        for untold in (*self._volumes_failed_reconstruction, *self._volumes_given_up):
+            may_be_of_it = is_without_pods or untold.volume_spec_name == spec_name
+            if untold.plugin_name == volume.plugin_name and may_be_of_it and untold.is_there():
+                return True
         is_uncertain = volume.device_mount_state is operationexecutor.DeviceMountState.DEVICE_MOUNT_UNCERTAIN
         return is_uncertain and is_without_pods and not self._all_could_be_read
 

@@ -17,7 +17,7 @@ from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
 from kubelet.volumemanager.metrics import metrics as volumemetrics
 from kubelet.volumemanager.reconciler import Reconciler, reconciler, reconciler_common
 from kubelet.volumemanager.reconciler.reconstruct_common import PodVolume, get_volumes_from_pod_dir
-from pkg import golang
+from pkg import golang, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -27,7 +27,6 @@ from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.golang.testing import out_of_threads
-from pkg.util import mountholders
 from pkg.volume import ReconstructedVolume, Spec, VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.testing import FakeVolumeHost
@@ -492,14 +491,14 @@ def test_staged_volume_of_another_name_is_left_while_a_pod_may_have_it(
 ) -> None:
     path = left_behind(world, kind=kind)
     remember(world, monkeypatch, staged=[testing.new_persistent_volume_spec("handle")])
-    mounted = {str(path)} if kind == "volumes" else set()
-    monkeypatch.setattr(mountholders, "mounts_at_or_below", mounted.intersection)
+    mounted = {str(path / "mount")} if kind == "volumes" else set()
+    monkeypatch.setattr(mount_utils, "mount_points", lambda filename: frozenset(mounted))
     give_up(world, monkeypatch)
     world.rounds()
     assert world.plugin.calls == []
     if kind == "volumes":
         with monkeypatch.context() as patch:
-            patch.setattr(mountholders, "mounts_at_or_below", raising(OSError("no list of mounts")))
+            patch.setattr(mount_utils, "mount_points", raising(OSError("no list of mounts")))
             world.rounds()
         assert world.plugin.calls == []
         mounted.clear()
@@ -522,6 +521,28 @@ def test_directory_without_a_mount_keeps_no_later_pods_volume_staged(
     world.desired.delete_pod_from_volume("later", PV)
     world.rounds(2)
     assert world.names() == ["tear_down", "unmount_device"] and path.exists()
+
+
+def test_list_of_mounts_is_read_once_for_all_volumes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node has thousands of mounts, and all volumes wait for the round's end."""
+    paths = [left_behind(world, uid) for uid in ("a", "b", "c")]
+    remember(world, monkeypatch, staged=[testing.new_persistent_volume_spec(name) for name in ("x", "y", "z")])
+    mounted = {str(paths[-1])}
+    reads: list[str] = []
+
+    def mount_points(filename: str) -> frozenset[str]:
+        reads.append(filename)
+        return frozenset(mounted)
+
+    monkeypatch.setattr(mount_utils, "mount_points", mount_points)
+    give_up(world, monkeypatch)
+    assert len(reads) == 1
+    world.rounds()
+    assert len(reads) == 2 and world.plugin.calls == []
+    mounted.clear()
+    world.rounds(3)
+    assert len(reads) == 3, "nothing may be mounted there any more"
+    assert Counter(world.names()) == {"unmount_device": 3}
 
 
 def test_staged_volume_is_told_of_when_there_are_descriptors_again(

@@ -15,6 +15,7 @@ from kubelet.volumemanager.reconciler.reconstruct_common import (
     ReconstructCommonMethods,
     get_device_mount_path,
     get_volumes_from_pod_dir,
+    get_volumes_in_use,
 )
 from pkg import golang, klog
 from pkg.api.core import v1
@@ -261,6 +262,8 @@ class ReconstructMethods(ReconstructCommonMethods):
             else:
                 self._volumes_being_cleaned_up.discard(volume)
         self._volumes_failed_reconstruction = left
+        # The containers of these pods have ended.
+        self._volumes_given_up = get_volumes_in_use(self._volumes_given_up)
 
     def _clean_orphan_volume(self, volume: PodVolume) -> bool:
         """Whether the volume is to be looked at in the next round, too."""

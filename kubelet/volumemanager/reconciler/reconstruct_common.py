@@ -6,16 +6,16 @@ Go: pkg/kubelet/volumemanager/reconciler/reconstruct_common.go
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from kubelet import kubeletconfig
 from kubelet.volumemanager import metrics
 from kubelet.volumemanager.reconciler.reconciler_common import EXPECTED_ERRORS, ReconcilerCommon
-from pkg import golang, klog
+from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.util import mountholders, procfs
+from pkg.util import procfs
 from pkg.volume import BlockVolumePlugin, DeviceMountableVolumePlugin, ReconstructedVolume, Spec, VolumePlugin
 from pkg.volume import util as volumeutil
 from pkg.volume.plugins import RememberingVolumePlugin
@@ -38,21 +38,6 @@ class PodVolume:
         """Whether the pod still has the directory or link, by name alone; yes when in doubt."""
         try:
             return os.path.basename(self.volume_path) in _list(os.path.dirname(self.volume_path))
-        except OSError:
-            return True
-
-    def may_be_in_use(self) -> bool:
-        """Whether something is mounted in the directory, or there is a link; yes when in doubt. No mount is touched.
-
-        The directory alone says nothing: what is in it may keep it from ever being removed.
-        """
-        if self.volume_mode == v1.PERSISTENT_VOLUME_BLOCK:
-            return self.is_there()
-        parent, name = os.path.split(self.volume_path)
-        # The kernel's list of mounts knows no links.
-        path = os.path.join(os.path.realpath(parent), name)
-        try:
-            return bool(mountholders.mounts_at_or_below([path]))
         except OSError:
             return True
 
@@ -313,6 +298,27 @@ def get_volumes_from_pod_dir(pod_dir: str) -> tuple[list[PodVolume], list[OSErro
                 klog.error_s(err, "Could not read the volumes of a pod", podName=pod_name)
                 errors.append(err)
     return volumes, errors
+
+
+def get_volumes_in_use(volumes: Collection[PodVolume]) -> set[PodVolume]:
+    """Those in whose directory something is mounted, or whose link is there; all when in doubt. No mount is touched.
+
+    The directory alone says nothing: what is in it may keep it from ever being removed.
+    """
+    if not volumes:
+        return set()
+    try:
+        mount_points = mount_utils.mount_points(mount_utils.MOUNT_INFO)
+    except OSError:
+        return set(volumes)
+
+    def is_in_use(volume: PodVolume) -> bool:
+        if volume.volume_mode == v1.PERSISTENT_VOLUME_BLOCK:
+            return volume.is_there()
+        path = mount_utils.without_links_above(volume.volume_path)
+        return any(point == path or point.startswith(path + "/") for point in mount_points)
+
+    return set(filter(is_in_use, volumes))
 
 
 def _may_be_directory(entry: os.DirEntry[str]) -> bool:

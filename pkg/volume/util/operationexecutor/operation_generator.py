@@ -505,6 +505,7 @@ class OperationGenerator:
         is_remount: bool,
     ) -> None:
         fs_group, fs_group_change_policy = _fs_group(volume.pod)
+        reconstructed = state.is_volume_reconstructed(volume.volume_name, volume.pod_name)
         args = MounterArgs(
             fs_user=util.fs_user_from(volume.pod),
             fs_group=fs_group,
@@ -512,7 +513,7 @@ class OperationGenerator:
             desired_size=volume.desired_size_limit,
             selinux_label=volume.selinux_label,
             recorder=self._recorder,
-            reconstructed_volume=state.is_volume_reconstructed(volume.volume_name, volume.pod_name),
+            reconstructed_volume=reconstructed,
             is_remount=is_remount,
         )
         with _failing(volume, "MountVolume.SetUp failed"):
@@ -523,7 +524,7 @@ class OperationGenerator:
                 outcome = self._uncertain_if_mounted(
                     err, mounter.get_path(), self._volume_plugin_mgr.host.get_pods_dir()
                 )
-                self.mark_volume_error_state(volume, mark_opts, outcome, state)
+                self.mark_volume_error_state(volume, mark_opts, outcome, state, reconstructed)
                 raise
         done = volume.generate_msg_detailed("MountVolume.SetUp succeeded", "")
         klog.v(4 if is_remount else 1).info_s(done, pod=klog.kobj(volume.pod))
@@ -604,12 +605,18 @@ class OperationGenerator:
         mark_opts: MarkVolumeOpts,
         mount_error: Exception,
         actual_state_of_world: ActualStateOfWorldMounterUpdater,
+        reconstructed: bool,
     ) -> None:
-        """Write down what a failed mount says of the pod's volume; never that of one known to be mounted."""
+        """Write down what a failed mount says of the pod's volume; never that of one known to be mounted.
+
+        reconstructed is whether it was found on disk before the mount began, which then has left it there.
+        DIVERGES: Go asks only when the mount has failed. Here directories may be looked at again while it runs. What
+        the mount has made and removed would be found, and could never be unmounted.
+        """
         name = volume_to_mount.volume_name
         state = actual_state_of_world.get_volume_mount_state(name, mark_opts.pod_name)
         if volumetypes.is_operation_finished_error(mount_error) and state is VolumeMountState.VOLUME_MOUNT_UNCERTAIN:
-            if actual_state_of_world.is_volume_reconstructed(name, volume_to_mount.pod_name):
+            if reconstructed:
                 klog.v(3).info_s("MountVolume.markVolumeErrorState leaving volume uncertain", volumeName=name)
                 return
             with _logging(volume_to_mount, "MountVolume.MarkVolumeAsUnmounted failed"):
@@ -710,7 +717,8 @@ class OperationGenerator:
         with _failing(volume, "MapVolume.MarkDeviceAsMounted failed"):
             state.mark_device_as_mounted(volume.volume_name, device_path, global_map_path, "")
         mark_opts = _mark_opts(volume, block_volume_mapper=mapper)
-        pod_device_path = self._map_pod_device(volume, custom, device_path, mark_opts, state)
+        reconstructed = state.is_volume_reconstructed(volume.volume_name, volume.pod_name)
+        pod_device_path = self._map_pod_device(volume, custom, device_path, mark_opts, state, reconstructed)
         try:
             self._bind_and_expand(
                 volume, mapper, _Paths(pod_device_path, staging), device_path, global_map_path, mark_opts, state
@@ -720,7 +728,7 @@ class OperationGenerator:
                 # It may be mapped, by the driver or by us: it must be unmapped when the pod goes. DIVERGES: Go forgets
                 # what it has done itself, and the device, bound for a pod that is gone, never leaves the node.
                 uncertain = volumetypes.UncertainProgressError(str(err.event_err))
-                self.mark_volume_error_state(volume, mark_opts, uncertain, state)
+                self.mark_volume_error_state(volume, mark_opts, uncertain, state, reconstructed)
             raise
 
     def _set_up_device(
@@ -749,6 +757,7 @@ class OperationGenerator:
         device_path: str,
         mark_opts: MarkVolumeOpts,
         state: ActualStateOfWorldMounterUpdater,
+        reconstructed: bool,
     ) -> str:
         """The device's path as the driver tells it, or as attaching did."""
         if custom is None:
@@ -757,7 +766,7 @@ class OperationGenerator:
             try:
                 return custom.map_pod_device() or device_path
             except Exception as err:
-                self.mark_volume_error_state(volume, mark_opts, err, state)
+                self.mark_volume_error_state(volume, mark_opts, err, state, reconstructed)
                 raise
 
     def _bind_and_expand(

@@ -232,6 +232,21 @@ def test_state_of_a_volume_after_a_failure(
     assert world.state.volume_state is after
 
 
+@pytest.mark.parametrize("step", ["set_up", "map_pod_device"])
+def test_volume_that_is_found_on_disk_while_its_set_up_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The set-up was told that the volume is new, and has removed what it had made."""
+
+    def fail(*args: object) -> None:
+        world.state.volume_state, world.state.reconstructed = VolumeMountState.VOLUME_MOUNT_UNCERTAIN, True
+        raise FINAL
+
+    monkeypatch.setattr(world.plugin, step, fail)
+    (world.mount if step == "set_up" else world.map)(wanted())
+    assert world.state.volume_state is VolumeMountState.VOLUME_NOT_MOUNTED
+
+
 @pytest.mark.parametrize(
     ("before", "err", "reconstructed", "after"),
     [

@@ -1034,6 +1034,18 @@ def test_get_cached_node_anew(node_kubelet: NodeKubelet) -> None:
     assert node_kubelet.kubelet.get_cached_node(CTX, True) is node
 
 
+def test_answer_of_the_server_counts_although_its_versions_go_back(node_kubelet: NodeKubelet) -> None:
+    kubelet = node_kubelet.kubelet
+    node_kubelet.use(versioned(""))
+    kubelet.cached_node = newer = versioned("99")
+    assert kubelet.get_cached_node(CTX, False) is not newer
+    assert kubelet.cached_node is not newer
+    kubelet.cached_node = newer
+    kubelet.update_node_status(CTX)
+    node_kubelet.lister.node = versioned("98")
+    assert kubelet.get_cached_node(CTX, True) is node_kubelet.lister.node
+
+
 def test_what_was_reported_is_known_before_the_informer_sees_it(node_kubelet: NodeKubelet) -> None:
     """A pod may have been placed by it, as on a node that somebody else has made without a status."""
     node_kubelet.use(versioned(""))

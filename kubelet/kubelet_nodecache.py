@@ -26,12 +26,16 @@ class KubeletNodeCache(KubeletNodeStatus):
 
     def _get_cached_node(self, ctx: golang.Context) -> v1.Node:
         try:
-            return self._newest(self.get_node(ctx))
+            informer_node = self.get_node(ctx)
         except apierrors.StatusError as err:
             if (cached := self.cached_node) is None:
                 return self.initial_node(ctx)
             klog.error_s(err, "failed to list node; using cached node")
             return cached
+        with self.cached_node_mux:
+            if self.cached_node is None or self._is_newer(informer_node, self.cached_node):
+                self.cached_node = informer_node
+            return self.cached_node
 
     def _get_node_sync(self, ctx: golang.Context) -> v1.Node:
         if self.kube_client is None:
@@ -46,27 +50,28 @@ class KubeletNodeCache(KubeletNodeStatus):
             raise TimeoutError(f'get node "{self.node_name}": no answer within {SYNC_GET_TIMEOUT:g}s') from err
         finally:
             cancel()
-        return self._newest(node)
+        self._take_over(node)
+        return node
 
     def _patch_node_status(self, ctx: golang.Context, original: v1.Node, node: v1.Node) -> v1.Node:
         """DIVERGES: Go waits for its informer to see what it has written itself, and meanwhile turns away a pod that
         was placed by it: one of whose resources the node had none before.
         """
         updated = super()._patch_node_status(ctx, original, node)
-        self._newest(updated)
+        self._take_over(updated)
         return updated
 
-    def _newest(self, node: v1.Node) -> v1.Node:
-        """The newer one of this and the cached one, which is kept."""
+    def _take_over(self, node: v1.Node) -> None:
+        """Keep what the API server has answered, whatever its version: the versions go back when the server is given
+        back an older state of its storage. Where the informer is ahead of the answer, the next look finds that out.
+        """
         with self.cached_node_mux:
-            if self.cached_node is None or self._is_newer(node, self.cached_node):
-                self.cached_node = node
-            return self.cached_node
+            self.cached_node = node
 
-    def _is_newer(self, node: v1.Node, cached_node: v1.Node) -> bool:
-        """By resource version; the cached one counts as old where they cannot be compared."""
+    def _is_newer(self, informer_node: v1.Node, cached_node: v1.Node) -> bool:
+        """By resource version; the informer is believed where they cannot be compared."""
         try:
-            return int(node.metadata.resource_version) > int(cached_node.metadata.resource_version)
+            return int(informer_node.metadata.resource_version) > int(cached_node.metadata.resource_version)
         except ValueError as err:
             if self.kube_client is not None:
                 klog.error_s(err, "failed to check if node is newer; using informer node")

@@ -21,14 +21,19 @@ class _Pool(futures.ThreadPoolExecutor):
     def __init__(self, workers: int, name: str) -> None:
         super().__init__(MAX_THREADS, name)
         self._workers = workers
+        # Calls that got no thread of their own. Each has the library count one idle thread too many when it ends.
+        self._without_thread = 0
 
     def _adjust_thread_count(self) -> None:
+        while self._without_thread and self._idle_semaphore.acquire(blocking=False):
+            self._without_thread -= 1
         try:
             super()._adjust_thread_count()
         except (RuntimeError, MemoryError):
             # The call is in the queue, and one of the threads that there are will take it.
             if len(self._threads) < self._workers:
                 raise
+            self._without_thread += 1
 
 
 def new_thread_pool(workers: int, name: str) -> futures.ThreadPoolExecutor:

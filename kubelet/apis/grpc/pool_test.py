@@ -65,6 +65,18 @@ def test_calls_wait_for_the_threads_that_there_are() -> None:
     pool.shutdown()
 
 
+def test_calls_get_threads_again_once_the_machine_has_some() -> None:
+    """Those that had to do without are not taken for threads that are idle."""
+    pool, may_go_on = apisgrpc.new_thread_pool(1, "test-pool"), threading.Event()
+    with out_of_threads_here():
+        calls = [pool.submit(may_go_on.wait, 30) for _ in range(10)]
+    may_go_on.set()
+    assert [call.result(30) for call in calls] == [True] * 10
+    meeting = threading.Barrier(3)
+    assert sorted(call.result(30) for call in [pool.submit(meeting.wait, 30) for _ in range(3)]) == [0, 1, 2]
+    pool.shutdown()
+
+
 def test_server_that_finds_no_thread_leaves_nothing(tmp_path: Path) -> None:
     """Its stop would wait for that thread for ever, and who waits for the stop could not try again."""
     pool = apisgrpc.new_thread_pool(1, "test-pool")

@@ -10,12 +10,16 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from pkg import golang
+
 _T = TypeVar("_T")
+
+_BACKGROUND = golang.background()
 
 
 @dataclass(slots=True)
 class _Call(Generic[_T]):
-    done: threading.Event = field(default_factory=threading.Event)
+    done: golang.Channel[None] = field(default_factory=golang.Channel)
     results: list[_T] = field(default_factory=list)
     err: BaseException | None = None
 
@@ -28,8 +32,11 @@ class Group(Generic[_T]):
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _calls: dict[Hashable, _Call[_T]] = field(default_factory=dict)
 
-    def do(self, key: Hashable, fn: Callable[[], _T]) -> _T:
-        """fn's result, or that of the call for this key that is under way. Raises what fn raises."""
+    def do(self, key: Hashable, fn: Callable[[], _T], ctx: golang.Context = _BACKGROUND) -> _T:
+        """fn's result, or that of the call for this key that is under way. Raises what fn raises.
+
+        A call of another thread is waited for no longer than ctx lasts. Then golang.ContextError is raised.
+        """
         with self._lock:
             call = self._calls.get(key)
             first = call is None
@@ -37,7 +44,8 @@ class Group(Generic[_T]):
                 call = self._calls[key] = _Call()
         if first:
             self._run(key, call, fn)
-        call.done.wait()
+        elif golang.select(call.done, ctx.done()).index == 1:
+            raise ctx.err() or golang.Canceled()
         if call.err is not None:
             raise call.err
         return call.results[0]
@@ -50,4 +58,4 @@ class Group(Generic[_T]):
         finally:
             with self._lock:
                 del self._calls[key]
-            call.done.set()
+            call.done.close()

@@ -30,11 +30,14 @@ class Response:
 
 class Request(Protocol):
     def authenticate_request(self, request: http.Request) -> Response | None:
-        """None if the request shows no credentials of the kind. Raises AuthenticationError. From any thread."""
+        """None if the request shows no credentials of the kind. From any thread.
+
+        Raises AuthenticationError, and golang.ContextError when the client goes first.
+        """
         ...
 
 
 class Token(Protocol):
     def authenticate_token(self, ctx: golang.Context, token: str) -> Response | None:
-        """None if the token is nobody's. Raises AuthenticationError. From any thread."""
+        """None if the token is nobody's. Raises AuthenticationError, or golang.ContextError. From any thread."""
         ...

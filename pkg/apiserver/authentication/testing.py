@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 from pkg import golang
 from pkg.apiserver.authentication import authenticator
 from pkg.apiserver.authentication import user as userinfo
@@ -30,18 +28,18 @@ class FakeRequest:
 
 
 class FakeToken:
-    """Knows some tokens. `gate`, if there is one, holds everybody up until it is set."""
+    """Knows some tokens. `gate`, if there is one, holds everybody up until it is closed or the caller's ctx ends."""
 
     def __init__(self, users: dict[str, authenticator.Response] | None = None) -> None:
         self.users = users or {}
         self.err: Exception | None = None
-        self.gate: threading.Event | None = None
+        self.gate: golang.Channel[None] | None = None
         self.asked: list[str] = []
 
     def authenticate_token(self, ctx: golang.Context, token: str) -> authenticator.Response | None:
         self.asked.append(token)
-        if self.gate is not None:
-            self.gate.wait()
+        if self.gate is not None and golang.select(self.gate, ctx.done()).index == 1:
+            raise authenticator.AuthenticationError(str(ctx.err()))
         if self.err is not None:
             raise self.err
         return self.users.get(token)

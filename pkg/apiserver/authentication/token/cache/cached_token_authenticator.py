@@ -29,7 +29,12 @@ class _Record:
 
 
 class CachedTokenAuthenticator:
-    """Errors are not remembered. A lifetime of 0 seconds remembers nothing. Thread-safe."""
+    """Errors are not remembered. A lifetime of 0 seconds remembers nothing. Thread-safe.
+
+    DIVERGES: Go goes on with a look-up whose client has gone. Here it ends, for it has the thread of the connection: a
+    client without credentials could show wrong tokens on one connection after the other, until there are threads for
+    no one else.
+    """
 
     def __init__(
         self,
@@ -48,6 +53,7 @@ class CachedTokenAuthenticator:
         self._secret = secrets.token_bytes(32)
 
     def authenticate_token(self, ctx: golang.Context, token: str) -> authenticator.Response | None:
+        """Raises as authenticator.Token, and golang.ContextError when ctx ends first."""
         started = self._clock.monotonic()
         key = self._key(token)
         record = self._cache.get(key)
@@ -55,22 +61,35 @@ class CachedTokenAuthenticator:
         try:
             if record is None:
                 with stats.ACTIVE_FETCH_COUNT.labels(stats.FETCH_BLOCKED).track_inprogress():
-                    record = self._group.do(key, lambda: self._fetch(key, token))
+                    record = self._look_up(ctx, key, token)
         finally:
             stats.REQUEST_COUNT.labels(status).inc()
             stats.REQUEST_LATENCY.labels(status).observe(self._clock.monotonic() - started)
         return record.response
 
-    def _fetch(self, key: bytes, token: str) -> _Record:
-        """Not under the context of who asks: others may be waiting too."""
+    def _look_up(self, ctx: golang.Context, key: bytes, token: str) -> _Record:
+        while True:
+            try:
+                return self._group.do(key, lambda: self._fetch(ctx, key, token), ctx)
+            except golang.ContextError:
+                if ctx.err() is not None:
+                    raise
+                # The client that asked first has gone; others that show the same token have not.
+
+    def _fetch(self, ctx: golang.Context, key: bytes, token: str) -> _Record:
+        """Raises golang.ContextError when ctx has ended."""
         if (record := self._cache.get(key)) is not None:
             return record
-        ctx, cancel = golang.with_timeout(golang.background(), _SHARED_LOOKUP_TIMEOUT)
+        limited, cancel = golang.with_timeout(ctx, _SHARED_LOOKUP_TIMEOUT)
         outcome = stats.FETCH_FAILED
         try:
             with stats.ACTIVE_FETCH_COUNT.labels(stats.FETCH_IN_FLIGHT).track_inprogress():
-                record = _Record(self._auth.authenticate_token(ctx, token))
+                record = _Record(self._auth.authenticate_token(limited, token))
             outcome = stats.FETCH_OK
+        except authenticator.AuthenticationError as err:
+            if (gone := ctx.err()) is not None:
+                raise gone from err
+            raise
         finally:
             cancel()
             stats.FETCH_COUNT.labels(outcome).inc()

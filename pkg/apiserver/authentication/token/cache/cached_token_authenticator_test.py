@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-import threading
+import queue
 
 import pytest
 
 from pkg import golang
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apiserver.authentication import authenticator
+from pkg.apiserver.authentication.request import bearertoken
 from pkg.apiserver.authentication.testing import FakeToken, response
-from pkg.apiserver.authentication.token.cache import CachedTokenAuthenticator, stats
+from pkg.apiserver.authentication.token.cache import CachedTokenAuthenticator, cached_token_authenticator, stats
+from pkg.golang import http
+from pkg.golang.http.server_test import connect, serving, wait_for
 
 CTX = golang.background()
 JOE = response("joe")
@@ -57,17 +61,67 @@ def test_a_time_of_zero_keeps_nothing() -> None:
 
 def test_many_at_once_are_one_question() -> None:
     tokens = FakeToken({"good": JOE})
-    tokens.gate = threading.Event()
+    tokens.gate = golang.Channel()
     cached = CachedTokenAuthenticator(tokens, 60.0, 60.0)
     answers: list[authenticator.Response | None] = []
     threads = [
         golang.go(lambda: answers.append(cached.authenticate_token(CTX, "good")), name=f"asks-{i}") for i in range(5)
     ]
-    tokens.gate.set()
+    tokens.gate.close()
     for thread in threads:
         thread.join(30)
     assert answers == [JOE] * 5
     assert tokens.asked == ["good"]
+
+
+def _ask(cached: CachedTokenAuthenticator, ctx: golang.Context) -> queue.Queue[object]:
+    """What comes of the token "good", shown by a client of its own: the answer, or the exception."""
+    outcome: queue.Queue[object] = queue.Queue()
+
+    def ask() -> None:
+        try:
+            outcome.put(cached.authenticate_token(ctx, "good"))
+        except golang.ContextError as err:
+            outcome.put(err)
+
+    golang.go(ask, name="asks")
+    return outcome
+
+
+def test_client_that_goes_is_answered_no_more_and_others_are() -> None:
+    tokens = FakeToken({"good": JOE})
+    tokens.gate = golang.Channel()
+    cached = CachedTokenAuthenticator(tokens, 60.0, 60.0)
+    first_ctx, first_goes = golang.with_cancel(CTX)
+    second_ctx, second_goes = golang.with_cancel(CTX)
+    first = _ask(cached, first_ctx)
+    wait_for(lambda: tokens.asked == ["good"])
+    second, third = _ask(cached, second_ctx), _ask(cached, CTX)
+    second_goes()
+    assert isinstance(second.get(timeout=30), golang.Canceled)
+    assert tokens.asked == ["good"]
+    first_goes()
+    assert isinstance(first.get(timeout=30), golang.Canceled)
+    tokens.gate.close()
+    assert third.get(timeout=30) == JOE
+
+
+def test_connections_that_made_way_do_not_wait_for_their_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cached_token_authenticator, "_SHARED_LOOKUP_TIMEOUT", 3600.0)
+    tokens, limits = FakeToken(), http.Limits(unauthenticated_per_source=2)
+    tokens.gate = golang.Channel()
+    auth = bearertoken.Authenticator(CachedTokenAuthenticator(tokens, 60.0, 60.0))
+
+    def handle(w: http.ResponseWriter, r: http.Request) -> None:
+        auth.authenticate_request(r)
+
+    with serving(handle, authenticates=True, limits=limits) as server, contextlib.ExitStack() as clients:
+        clients.callback(tokens.gate.close)
+        for number in range(6):
+            client = clients.enter_context(connect(server))
+            client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %d\r\n\r\n" % number)
+            wait_for(lambda number=number: len(tokens.asked) == number + 1)  # type: ignore[misc]
+        wait_for(lambda: server.connections() == 2)
 
 
 def test_tokens_are_not_kept_in_memory() -> None:

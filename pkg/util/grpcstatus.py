@@ -15,13 +15,21 @@ _CODE_NAMES = {code: "".join(word.title() for word in code.name.split("_")) for 
 _CODE_NAMES[grpc.StatusCode.OK] = "OK"
 _CODE_NAMES[grpc.StatusCode.CANCELLED] = "Canceled"
 
+# As much of a server's text as is kept, in characters. A failure is logged several times, and quoting a text takes some
+# 70 bytes for each of its characters meanwhile; what a registry has sent may be part of it.
+MAX_TEXT_LENGTH = 64 << 10
+
 CLIENT_CONN_CLOSING = "grpc: the client connection is closing"
 
 
 class StatusError(Exception):
-    """A call that was refused or that did not arrive: `code` tells which, `message` is the server's own text."""
+    """A call that was refused or that did not arrive: `code` tells which, `message` is the server's own text.
+
+    DIVERGES: Go keeps a text of any length.
+    """
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        message = message[:MAX_TEXT_LENGTH]
         Exception.__init__(self, code, message)
         self.code = code
         self.message = message

@@ -316,6 +316,31 @@ def test_a_kubelet_that_dies_at_any_moment_starts_again(tmp_path: Path, monkeypa
     assert len(states) == 5
 
 
+def test_restart_after_a_pod_was_asked_about_again(tmp_path: Path) -> None:
+    """Its last container waited for something else at first, as for a device plugin."""
+    node = Node(tmp_path, hint=hint_of(0))
+    asking = pod("pod1", container("c0", "256Mi"), container("c1", "1Gi"), init=(container("i0", "1Gi"),))
+    node.pods.append(asking)
+    i0, c0, c1 = *asking.spec.init_containers, *asking.spec.containers
+    for each in (i0, c0, i0, c0, c1):
+        node.manager.allocate(asking, each)
+    table = node.manager.state().get_machine_state()[0].memory_map["memory"]
+    assert table.reserved == GB + 256 * MB
+    assert Node(tmp_path).manager.state().get_machine_state()[0].memory_map["memory"] == table
+
+
+def test_pod_that_comes_back_counts_on_nothing_that_it_had(tmp_path: Path) -> None:
+    """A static pod has the same uid each time."""
+    node = Node(tmp_path, hint=hint_of(0))
+    static = pod("static", container("c", "1Gi"), init=(container("i", "2Gi"),))
+    for _ in range(2):
+        node.run(static)
+        assert node.manager.state().get_machine_state()[0].memory_map["memory"].reserved == GB
+        node.pods.clear()
+        node.manager.get_pod_topology_hints(pod("other"))
+        assert not node.manager.pods()
+
+
 @pytest.mark.parametrize("size", ["2Gi", "256Mi"], ids=["more than is free", "less"])
 def test_restart_after_init_containers_have_ended(tmp_path: Path, size: str) -> None:
     """They get no memory again: nobody would use it."""

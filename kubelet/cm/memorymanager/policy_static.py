@@ -7,6 +7,7 @@ Go: pkg/kubelet/cm/memorymanager/policy_static.go
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -54,9 +55,6 @@ class PolicyStatic:
         self._machine_info = machine_info
         self._system_reserved = reserved
         self._affinity = affinity
-        # What init containers that have ended leave to their successors, by pod, NUMA nodes and resource. A sidecar
-        # keeps what it has. Go: initContainersReusableMemory
-        self._reusable: dict[str, dict[bitmask.BitMask, Amounts]] = {}
 
     def name(self) -> str:
         return POLICY_TYPE_STATIC
@@ -82,8 +80,7 @@ class PolicyStatic:
 
     def _allocate(self, s: state.State, pod: v1.Pod, container: v1.Container) -> None:
         uid = pod.metadata.uid
-        if (blocks := s.get_memory_blocks(uid, container.name)) is not None:
-            self._update_pod_reusable_memory(pod, container, blocks)
+        if s.get_memory_blocks(uid, container.name) is not None:
             klog.info_s(
                 "Container already present in state, skipping", pod=klog.kobj(pod), containerName=container.name
             )
@@ -93,13 +90,13 @@ class PolicyStatic:
             return
         machine_state = s.get_machine_state()
         requested = _get_container_requested_resources(container)
-        nodes = self._choose_nodes(machine_state, pod, container, requested)
+        nodes = self._choose_nodes(s, pod, container, requested)
         blocks = [state.Block(tuple(nodes.get_bits()), name, size) for name, size in requested.items()]
+        reusable = _reusable_memory(s, pod)
         for block in blocks:
-            fresh = max(block.size - self._get_pod_reusable_memory(pod, nodes, block.type), 0)
+            fresh = max(block.size - reusable[nodes, block.type], 0)
             _update_machine_state(machine_state, block.numa_affinity, block.type, fresh)
             metrics.RESOURCE_MANAGER_ALLOCATIONS_TOTAL.labels(*_OF_NODE).inc()
-        self._update_pod_reusable_memory(pod, container, blocks)
         s.set_machine_state(machine_state)
         s.set_memory_blocks(uid, container.name, blocks)
         _update_init_containers_memory_blocks(s, pod, container, blocks)
@@ -108,19 +105,20 @@ class PolicyStatic:
         klog.v(4).info_s("Allocated exclusive memory", pod=klog.kobj(pod), containerName=container.name)
 
     def _choose_nodes(
-        self, machine_state: state.NUMANodeMap, pod: v1.Pod, container: v1.Container, requested: Amounts
+        self, s: state.State, pod: v1.Pod, container: v1.Container, requested: Amounts
     ) -> bitmask.BitMask:
         """Those of the topology manager; more of them if they have too little, and any if it has no opinion."""
+        machine_state = s.get_machine_state()
         hint = self._affinity.get_affinity(pod.metadata.uid, container.name)
         klog.info_s("Got topology affinity", hint=hint, pod=klog.kobj(pod), containerName=container.name)
         nodes = hint.numa_node_affinity
         if nodes is None:
-            best = self._get_default_hint(machine_state, pod, requested)
+            best = self._get_default_hint(s, pod, requested)
             if hint.preferred and not best.preferred:
                 raise ValueError("[memorymanager] failed to find the default preferred hint")
             hint, nodes = best, _nodes_of(best)
         if not _is_affinity_satisfy_request(machine_state, nodes, requested):
-            best = self._extend_topology_manager_hint(machine_state, pod, requested, nodes)
+            best = self._extend_topology_manager_hint(s, pod, requested, nodes)
             if hint.preferred and not best.preferred:
                 raise ValueError("[memorymanager] failed to find the extended preferred hint")
             nodes = _nodes_of(best)
@@ -154,7 +152,7 @@ class PolicyStatic:
             if (blocks := s.get_memory_blocks(pod.metadata.uid, container.name)) is not None:
                 return _regenerate_hints(pod, container, blocks, requested)
         # What init containers leave is counted already: the hints are those of the whole pod.
-        return self._calculate_hints(s.get_machine_state(), pod, requested)
+        return self._calculate_hints(s, pod, requested)
 
     def get_topology_hints(self, s: state.State, pod: v1.Pod, container: v1.Container) -> Hints:
         if not _is_managed(pod):
@@ -170,7 +168,7 @@ class PolicyStatic:
             return _regenerate_hints(pod, container, blocks, requested)
         if _has_given_back(s, pod, container):
             return {}
-        return self._calculate_hints(s.get_machine_state(), pod, requested)
+        return self._calculate_hints(s, pod, requested)
 
     def get_allocatable_memory(self, s: state.State) -> list[state.Block]:
         return [
@@ -180,8 +178,9 @@ class PolicyStatic:
             if table.allocatable
         ]
 
-    def _calculate_hints(self, machine_state: state.NUMANodeMap, pod: v1.Pod, requested: Amounts) -> Hints:
+    def _calculate_hints(self, s: state.State, pod: v1.Pod, requested: Amounts) -> Hints:
         """All sets of nodes that have enough free; those are preferred that are as few as an idle machine needs."""
+        machine_state, reusable = s.get_machine_state(), _reusable_memory(s, pod)
         numa_nodes = sorted(machine_state)
         fewest = len(numa_nodes)
         found: list[bitmask.BitMask] = []
@@ -193,13 +192,13 @@ class PolicyStatic:
             if not _can_be_used(machine_state, nodes):
                 continue
             free = _sum_of(machine_state, nodes, "free", requested)
-            if _covers({name: free[name] + self._get_pod_reusable_memory(pod, mask, name) for name in free}, requested):
+            if _covers({name: free[name] + reusable[mask, name] for name in free}, requested):
                 found.append(mask)
         hints = [TopologyHint(mask, mask.count() == fewest) for mask in found]
         return {name: list(hints) for name in requested} if hints else {}
 
-    def _get_default_hint(self, machine_state: state.NUMANodeMap, pod: v1.Pod, requested: Amounts) -> TopologyHint:
-        hints = _memory_hints(self._calculate_hints(machine_state, pod, requested))
+    def _get_default_hint(self, s: state.State, pod: v1.Pod, requested: Amounts) -> TopologyHint:
+        hints = _memory_hints(self._calculate_hints(s, pod, requested))
         if not hints:
             raise ValueError(
                 "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
@@ -207,33 +206,14 @@ class PolicyStatic:
         return _find_best_hint(hints)
 
     def _extend_topology_manager_hint(
-        self, machine_state: state.NUMANodeMap, pod: v1.Pod, requested: Amounts, mask: bitmask.BitMask
+        self, s: state.State, pod: v1.Pod, requested: Amounts, mask: bitmask.BitMask
     ) -> TopologyHint:
         """The best that contains these nodes: merging may have left a part only of what was offered."""
-        hints = _memory_hints(self._calculate_hints(machine_state, pod, requested))
+        hints = _memory_hints(self._calculate_hints(s, pod, requested))
         fitting = [hint for hint in hints if mask & _nodes_of(hint) == mask]
         if not fitting:
             raise ValueError("[memorymanager] failed to find NUMA nodes to extend the current topology hint")
         return _find_best_hint(fitting)
-
-    def _get_pod_reusable_memory(self, pod: v1.Pod, nodes: bitmask.BitMask, resource_name: str) -> int:
-        return self._reusable.get(pod.metadata.uid, {}).get(nodes, {}).get(resource_name, 0)
-
-    def _update_pod_reusable_memory(self, pod: v1.Pod, container: v1.Container, blocks: list[state.Block]) -> None:
-        """What an init container has comes free for the next; what another one takes is gone."""
-        uid = pod.metadata.uid
-        # One pod is admitted at a time.
-        self._reusable = {uid: self._reusable[uid]} if uid in self._reusable else {}
-        is_regular_init = _is_regular_init_container(pod, container)
-        if is_regular_init:
-            self._reusable.setdefault(uid, {})
-        for block in blocks:
-            nodes = bitmask.BitMask(*block.numa_affinity)
-            reusable = self._get_pod_reusable_memory(pod, nodes, block.type)
-            if is_regular_init:
-                self._reusable[uid].setdefault(nodes, {})[block.type] = max(block.size, reusable)
-            elif reusable:
-                self._reusable[uid][nodes][block.type] = max(reusable - block.size, 0)
 
     def _validate_state(self, s: state.State) -> None:
         """Raises ValueError if what was given away cannot be on this machine with this configuration.
@@ -298,6 +278,19 @@ def _is_managed(pod: v1.Pod) -> bool:
         )
         return False
     return True
+
+
+def _reusable_memory(s: state.State, pod: v1.Pod) -> Counter[tuple[bitmask.BitMask, str]]:
+    """What the pod's init containers leave to their successors, by NUMA nodes and resource. A sidecar keeps its own.
+
+    DIVERGES: Go keeps count of it beside the blocks, and counts wrong when it comes to a pod a second time.
+    """
+    found: Counter[tuple[bitmask.BitMask, str]] = Counter()
+    for container in pod.spec.init_containers:
+        if not podutil.is_restartable_init_container(container):
+            for block in s.get_memory_blocks(pod.metadata.uid, container.name) or ():
+                found[bitmask.BitMask(*block.numa_affinity), block.type] += block.size
+    return found
 
 
 def _is_regular_init_container(pod: v1.Pod, container: v1.Container) -> bool:

@@ -32,7 +32,6 @@ from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
-from pkg.client_go.util import flowcontrol
 from pkg.dynamic_resource_allocation import resourceclaim
 from pkg.scheduler import util as schedutil
 
@@ -50,7 +49,7 @@ DEFAULT_RECONCILE_PERIOD = 60.0
 # so many that pods are scheduled for it for long.
 DEFAULT_WIPING_DELAY = 30.0
 
-# Reports of devices' health that a driver may send at once, and in each second after that.
+# Reports of devices' health that a driver may send at once, and in each second that it is waited for after that.
 MAX_HEALTH_REPORTS = 100
 MAX_HEALTH_REPORTS_PER_SECOND = 10.0
 # Devices that are read and written in a second because of one driver: those of each report, and with a report that has
@@ -507,10 +506,8 @@ class Manager:
 
         Raises HealthStreamError for a driver that tells too much.
         """
-        limiter = flowcontrol.TokenBucketRateLimiter(MAX_HEALTH_REPORTS_PER_SECOND, MAX_HEALTH_REPORTS, self._clock)
         try:
-            for response in stream:
-                _check_report(response, limiter)
+            for response in self._reports(stream):
                 told = (device for device in response.devices if _can_be_claimed(device.device))
                 devices = [_build_device_health(device) for device in told]
                 changed = self._health_info_cache.update_health_info(plugin_name, devices)
@@ -521,6 +518,25 @@ class Manager:
         finally:
             klog.v(4).info_s("Clearing health cache for driver upon stream exit", pluginName=plugin_name)
             self._announce(plugin_name, self._health_info_cache.clear_driver(plugin_name))
+
+    def _reports(
+        self, stream: Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]
+    ) -> Iterator[drahealthv1alpha1.NodeWatchResourcesResponse]:
+        """Raises HealthStreamError for a driver that sends faster than its reports are taken, however long that takes.
+
+        What waits in the stream by then is old, and is given up with it.
+        DIVERGES: Go listens to all that a driver says, and keeps it.
+        """
+        left, since = float(MAX_HEALTH_REPORTS), self._clock.monotonic()
+        for response in stream:
+            waited = self._clock.monotonic() - since
+            left = min(left + waited * MAX_HEALTH_REPORTS_PER_SECOND, MAX_HEALTH_REPORTS) - 1
+            if left < 0:
+                raise HealthStreamError(f"more than {MAX_HEALTH_REPORTS_PER_SECOND:g} reports a second of waiting")
+            if len(response.devices) > MAX_DEVICES:
+                raise HealthStreamError(f"a report of {len(response.devices)} devices, of at most {MAX_DEVICES}")
+            yield response
+            since = self._clock.monotonic()
 
     def _announce(self, driver_name: str, changed: Iterable[state.DeviceHealth]) -> None:
         keys = {(device.pool_name, device.device_name) for device in changed}
@@ -665,17 +681,6 @@ _DEVICE_HEALTH = {
 
 class HealthStreamError(Exception):
     """A driver tells more of its devices' health than the kubelet listens to."""
-
-
-def _check_report(
-    response: drahealthv1alpha1.NodeWatchResourcesResponse, limiter: flowcontrol.TokenBucketRateLimiter
-) -> None:
-    """Raises HealthStreamError. DIVERGES: Go listens to all that a driver says, and keeps it."""
-    if not limiter.try_accept():
-        # What waits in the stream by now is as old as the driver is fast: it is given up with the stream.
-        raise HealthStreamError(f"more than {MAX_HEALTH_REPORTS_PER_SECOND:g} reports a second")
-    if len(response.devices) > MAX_DEVICES:
-        raise HealthStreamError(f"a report of {len(response.devices)} devices, of at most {MAX_DEVICES}")
 
 
 def _can_be_claimed(device: drahealthv1alpha1.DeviceIdentifier) -> bool:

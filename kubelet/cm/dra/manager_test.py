@@ -877,13 +877,24 @@ def test_each_report_costs_what_is_read_and_written(node: Node, monkeypatch: pyt
     assert waits == [(100 + 100) / 5000, 50 / 5000, (200 + 200) / 5000]
 
 
-def test_driver_that_tells_without_a_pause(node: Node) -> None:
-    """The stream ends; it is the plugin's thread that begins it again."""
+@pytest.mark.parametrize("taking", [0.0, 1.0])
+def test_driver_that_tells_without_a_pause(node: Node, monkeypatch: pytest.MonkeyPatch, taking: float) -> None:
+    """The stream ends, however many seconds it takes to take a report; the plugin's thread begins it again."""
+    monkeypatch.setattr(node.manager, "_announce", lambda *_: node.clock.step(taking))
     handle = functools.partial(node.manager.handle_watch_resources_stream, _DONE)
     most = dramanager.MAX_HEALTH_REPORTS
     handle(reports(most), DRIVER)
-    with pytest.raises(dramanager.HealthStreamError, match=r"^more than 10 reports a second$"):
+    with pytest.raises(dramanager.HealthStreamError, match=r"^more than 10 reports a second of waiting$"):
         handle(reports(most + 1), DRIVER)
+
+
+def test_driver_that_pauses_may_tell_for_ever(node: Node) -> None:
+    def told() -> Iterator[drahealth.NodeWatchResourcesResponse]:
+        for report in reports(3 * dramanager.MAX_HEALTH_REPORTS):
+            node.clock.step(0.125)
+            yield report
+
+    node.manager.handle_watch_resources_stream(_DONE, told(), DRIVER)
 
 
 def test_driver_that_tells_of_too_many_devices(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,11 @@ def test_what_does_not_arrive_is_sent_again(told: queue.Queue[bytes], monkeypatc
     assert told.get_nowait() == b"WATCHDOG=1"
 
 
-@pytest.mark.parametrize(("name", "value"), [("WATCHDOG_USEC", ""), ("WATCHDOG_PID", str(os.getpid() + 1))])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("WATCHDOG_USEC", ""), ("WATCHDOG_PID", str(os.getpid() + 1))],
+    ids=["no watchdog", "for another process"],
+)
 def test_without_a_watchdog_there_is_nothing_to_do(
     told: queue.Queue[bytes], monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:

@@ -34,6 +34,7 @@ def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("microseconds", "pid", "timeout"),
     [("", None, None), ("30000000", None, 30.0), ("1", os.getpid(), 1e-6), ("30000000", os.getpid() + 1, None)],
+    ids=["no watchdog", "for any process", "for this process", "for another process"],
 )
 def test_watchdog_timeout(
     monkeypatch: pytest.MonkeyPatch, microseconds: str, pid: int | None, timeout: float | None

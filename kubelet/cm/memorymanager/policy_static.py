@@ -33,6 +33,8 @@ _OF_NODE = (metrics.RESOURCE_MANAGER_MEMORY, metrics.RESOURCE_MANAGER_NODE)
 
 # Bytes by resource: of a request, or of what is free.
 Amounts = dict[str, int]
+# Bytes by the NUMA nodes that they are of together, and by resource.
+Reusable = Counter[tuple[bitmask.BitMask, str]]
 # By the NUMA node's number.
 SystemReservedMemory = Mapping[int, Mapping[str, int]]
 
@@ -90,9 +92,9 @@ class PolicyStatic:
             return
         machine_state = s.get_machine_state()
         requested = _get_container_requested_resources(container)
-        nodes = self._choose_nodes(s, pod, container, requested)
-        blocks = [state.Block(tuple(nodes.get_bits()), name, size) for name, size in requested.items()]
         reusable = _reusable_memory(s, pod)
+        nodes = self._choose_nodes(machine_state, reusable, pod, container, requested)
+        blocks = [state.Block(tuple(nodes.get_bits()), name, size) for name, size in requested.items()]
         for block in blocks:
             fresh = max(block.size - reusable[nodes, block.type], 0)
             _update_machine_state(machine_state, block.numa_affinity, block.type, fresh)
@@ -105,20 +107,24 @@ class PolicyStatic:
         klog.v(4).info_s("Allocated exclusive memory", pod=klog.kobj(pod), containerName=container.name)
 
     def _choose_nodes(
-        self, s: state.State, pod: v1.Pod, container: v1.Container, requested: Amounts
+        self,
+        machine_state: state.NUMANodeMap,
+        reusable: Reusable,
+        pod: v1.Pod,
+        container: v1.Container,
+        requested: Amounts,
     ) -> bitmask.BitMask:
         """Those of the topology manager; more of them if they have too little, and any if it has no opinion."""
-        machine_state = s.get_machine_state()
         hint = self._affinity.get_affinity(pod.metadata.uid, container.name)
         klog.info_s("Got topology affinity", hint=hint, pod=klog.kobj(pod), containerName=container.name)
         nodes = hint.numa_node_affinity
         if nodes is None:
-            best = self._get_default_hint(s, pod, requested)
+            best = self._get_default_hint(machine_state, reusable, requested)
             if hint.preferred and not best.preferred:
                 raise ValueError("[memorymanager] failed to find the default preferred hint")
             hint, nodes = best, _nodes_of(best)
         if not _is_affinity_satisfy_request(machine_state, nodes, requested):
-            best = self._extend_topology_manager_hint(s, pod, requested, nodes)
+            best = self._extend_topology_manager_hint(machine_state, reusable, requested, nodes)
             if hint.preferred and not best.preferred:
                 raise ValueError("[memorymanager] failed to find the extended preferred hint")
             nodes = _nodes_of(best)
@@ -152,7 +158,7 @@ class PolicyStatic:
             if (blocks := s.get_memory_blocks(pod.metadata.uid, container.name)) is not None:
                 return _regenerate_hints(pod, container, blocks, requested)
         # What init containers leave is counted already: the hints are those of the whole pod.
-        return self._calculate_hints(s, pod, requested)
+        return self._calculate_hints(s.get_machine_state(), _reusable_memory(s, pod), requested)
 
     def get_topology_hints(self, s: state.State, pod: v1.Pod, container: v1.Container) -> Hints:
         if not _is_managed(pod):
@@ -168,7 +174,7 @@ class PolicyStatic:
             return _regenerate_hints(pod, container, blocks, requested)
         if _has_given_back(s, pod, container):
             return {}
-        return self._calculate_hints(s, pod, requested)
+        return self._calculate_hints(s.get_machine_state(), _reusable_memory(s, pod), requested)
 
     def get_allocatable_memory(self, s: state.State) -> list[state.Block]:
         return [
@@ -178,9 +184,8 @@ class PolicyStatic:
             if table.allocatable
         ]
 
-    def _calculate_hints(self, s: state.State, pod: v1.Pod, requested: Amounts) -> Hints:
+    def _calculate_hints(self, machine_state: state.NUMANodeMap, reusable: Reusable, requested: Amounts) -> Hints:
         """All sets of nodes that have enough free; those are preferred that are as few as an idle machine needs."""
-        machine_state, reusable = s.get_machine_state(), _reusable_memory(s, pod)
         numa_nodes = sorted(machine_state)
         fewest = len(numa_nodes)
         found: list[bitmask.BitMask] = []
@@ -197,8 +202,10 @@ class PolicyStatic:
         hints = [TopologyHint(mask, mask.count() == fewest) for mask in found]
         return {name: list(hints) for name in requested} if hints else {}
 
-    def _get_default_hint(self, s: state.State, pod: v1.Pod, requested: Amounts) -> TopologyHint:
-        hints = _memory_hints(self._calculate_hints(s, pod, requested))
+    def _get_default_hint(
+        self, machine_state: state.NUMANodeMap, reusable: Reusable, requested: Amounts
+    ) -> TopologyHint:
+        hints = _memory_hints(self._calculate_hints(machine_state, reusable, requested))
         if not hints:
             raise ValueError(
                 "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
@@ -206,10 +213,10 @@ class PolicyStatic:
         return _find_best_hint(hints)
 
     def _extend_topology_manager_hint(
-        self, s: state.State, pod: v1.Pod, requested: Amounts, mask: bitmask.BitMask
+        self, machine_state: state.NUMANodeMap, reusable: Reusable, requested: Amounts, mask: bitmask.BitMask
     ) -> TopologyHint:
         """The best that contains these nodes: merging may have left a part only of what was offered."""
-        hints = _memory_hints(self._calculate_hints(s, pod, requested))
+        hints = _memory_hints(self._calculate_hints(machine_state, reusable, requested))
         fitting = [hint for hint in hints if mask & _nodes_of(hint) == mask]
         if not fitting:
             raise ValueError("[memorymanager] failed to find NUMA nodes to extend the current topology hint")
@@ -280,12 +287,12 @@ def _is_managed(pod: v1.Pod) -> bool:
     return True
 
 
-def _reusable_memory(s: state.State, pod: v1.Pod) -> Counter[tuple[bitmask.BitMask, str]]:
-    """What the pod's init containers leave to their successors, by NUMA nodes and resource. A sidecar keeps its own.
+def _reusable_memory(s: state.State, pod: v1.Pod) -> Reusable:
+    """What the pod's init containers leave to their successors. A sidecar keeps its own.
 
     DIVERGES: Go keeps count of it beside the blocks, and counts wrong when it comes to a pod a second time.
     """
-    found: Counter[tuple[bitmask.BitMask, str]] = Counter()
+    found: Reusable = Counter()
     for container in pod.spec.init_containers:
         if not podutil.is_restartable_init_container(container):
             for block in s.get_memory_blocks(pod.metadata.uid, container.name) or ():

@@ -18,6 +18,17 @@ def check_path_length(path: str) -> None:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path[:MAX_PATH_LENGTH])
 
 
+def names_in(directory: str | os.PathLike[str]) -> list[str]:
+    """The names in the directory, sorted; none if there is no such directory.
+
+    Raises OSError for a directory that cannot be read. Not every Path.glob does that.
+    """
+    try:
+        return sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def mkdir_all(path: str | os.PathLike[str], mode: int) -> None:
     """Make a directory and all above it that are missing, each with the mode less the umask. Raises OSError.
 

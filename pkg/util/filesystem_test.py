@@ -80,3 +80,12 @@ def _gives_mode_to_last(call: ast.Call) -> bool:
     if name == "makedirs":
         return "mode" in keywords or len(call.args) > 1
     return name == "mkdir" and "parents" in keywords and ("mode" in keywords or bool(call.args))
+
+
+def test_names_in_a_directory(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        (tmp_path / name).touch()
+    assert filesystem.names_in(tmp_path) == ["a", "b"]
+    assert filesystem.names_in(tmp_path / "missing") == filesystem.names_in(tmp_path / "a") == []
+    with pytest.raises(OSError, match="too long"):
+        filesystem.names_in(tmp_path / ("n" * 300))

@@ -15,7 +15,7 @@ from kubelet.volumemanager.reconciler.reconciler_common import EXPECTED_ERRORS, 
 from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.util import procfs
+from pkg.util import filesystem, procfs
 from pkg.volume import BlockVolumePlugin, DeviceMountableVolumePlugin, ReconstructedVolume, Spec, VolumePlugin
 from pkg.volume import util as volumeutil
 from pkg.volume.plugins import RememberingVolumePlugin
@@ -37,7 +37,7 @@ class PodVolume:
     def is_there(self) -> bool:
         """Whether the pod still has the directory or link, by name alone; yes when in doubt."""
         try:
-            return os.path.basename(self.volume_path) in _list(os.path.dirname(self.volume_path))
+            return os.path.basename(self.volume_path) in filesystem.names_in(os.path.dirname(self.volume_path))
         except OSError:
             return True
 
@@ -183,7 +183,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
                     volumes.append(self._staged_volume(plugin, spec))
                 except Exception as err:
                     # As above; what can never be told must not keep staged volumes from being unstaged.
-                    klog.error_s(err, "Cannot tell of staged volume", pluginName=name)
+                    klog.error_s(err, "Could not construct the information of a staged volume", pluginName=name)
                     if procfs.is_accident(err):
                         self._note_unread(err)
         return volumes
@@ -331,10 +331,10 @@ def _may_be_directory(entry: os.DirEntry[str]) -> bool:
 def _get_volumes(pod_name: str, volume_mode: str, directory: str) -> Iterator[PodVolume]:
     """Raises OSError for what is there and cannot be read, after the other volumes."""
     failure: OSError | None = None
-    for plugin_name in _list(directory):
+    for plugin_name in filesystem.names_in(directory):
         plugin_path = os.path.join(directory, plugin_name)
         try:
-            volume_names = _list(plugin_path)
+            volume_names = filesystem.names_in(plugin_path)
         except OSError as err:
             failure = err
             continue
@@ -342,11 +342,3 @@ def _get_volumes(pod_name: str, volume_mode: str, directory: str) -> Iterator[Po
             yield PodVolume(pod_name, name, os.path.join(plugin_path, name), plugin_name.replace("~", "/"), volume_mode)
     if failure is not None:
         raise failure
-
-
-def _list(directory: str) -> list[str]:
-    """The names in the directory, none if there is no such directory. Raises OSError."""
-    try:
-        return sorted(os.listdir(directory))
-    except (FileNotFoundError, NotADirectoryError):
-        return []

@@ -623,11 +623,8 @@ class CSIPlugin(Expander):
 
 
 def _paths_in(directory: Path) -> list[Path]:
-    """Sorted; none if there is no such directory. Raises OSError, as not every Path.glob does."""
-    try:
-        return sorted(directory / name for name in os.listdir(directory))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    """See filesystem.names_in."""
+    return [directory / name for name in filesystem.names_in(directory)]
 
 
 def is_resource_exhaust_error(attachment: storagev1.VolumeAttachment) -> bool:

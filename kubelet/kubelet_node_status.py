@@ -23,6 +23,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import net as utilnet
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime import contain
 from pkg.apis.core.v1 import helper as v1helper
 from pkg.component_helpers.node import util as nodeutil
 from pkg.util import node as utilnode
@@ -511,15 +512,13 @@ class KubeletNodeStatus(KubeletNetwork):
             self.set_node_status_funcs = self.default_node_status_funcs()
         for position, setter in enumerate(self.set_node_status_funcs):
             klog.v(5).info_s("Setting node status condition code", position=position, node=klog.kobj(node))
-            try:
-                setter(ctx, node)
-            except Exception as err:
-                # The setter's own time may have been over, which is not the end of the report.
-                if isinstance(err, golang.ContextError) and ctx.err() is not None:
+            # The setter's own time may have been over, which is not the end of the report.
+            with contain("Failed to set some node status fields", ctx, node=klog.kobj(node)):
+                try:
+                    setter(ctx, node)
+                except Exception as err:
+                    failures.append(err)
                     raise
-                text = "Failed to set some node status fields"
-                klog.error_s(err, text, node=klog.kobj(node), stacktrace=klog.stacktrace(err))
-                failures.append(err)
         if features.feature_gate.enabled(features.NODE_DECLARED_FEATURES):
             node.status.declared_features = discover_node_declared_features(self.runtime_state.runtime_features())
         return failures

@@ -61,7 +61,10 @@ UNKNOWN_EXIT_CODE = 137
 
 @dataclass(frozen=True, slots=True)
 class PodsOnNode:
-    """The pods that the runtime and the cgroups show, whoever wanted them, and how long the look took."""
+    """What a look at the node has found: the pods of the runtime and those of the cgroups, wanted by a source or not.
+
+    `seconds` is how long the look took.
+    """
 
     # The pods that workers had begun with before anything was looked at.
     begun: Set[str]

@@ -19,7 +19,8 @@ from pkg.util import procfs
 PROC = "/proc"
 # Of the files that one process has open, so many are looked at: it may have millions.
 MAX_EXAMINED_FILES = 10_000
-# Of the list of files that one process has mapped, so much is read: with long paths it may be hundreds of megabytes.
+# Bytes that are read of the list of files that one process has mapped. With long paths the list may have hundreds of
+# megabytes.
 MAX_MAPS = 1 << 20
 
 # Links in a process's directory that hold what they point to.

@@ -244,7 +244,7 @@ def _shutdown_rule(sender: str) -> jeepney.MatchRule:
     )
 
 
-# The signal of the bus when the process that was logind is not any more.
+# The bus sends this signal when logind has ended and no process has its name any more.
 _LOGIND_LEFT = dbus.owner_changed(_LOGIND_SERVICE, "")
 
 

@@ -180,6 +180,6 @@ def linger(conn: Conn, seconds: float) -> None:
 def drain(conn: Conn, until: float) -> None:
     """Read and drop until the other side ends, or until `until` (time.monotonic() seconds). Raises OSError."""
     conn.set_deadline(until)
-    # The deadline alone ends no wait where there is none: the other side may send as fast as this reads.
+    # The deadline ends only a call that waits. If the other side sends as fast as this thread reads, no call waits.
     while time.monotonic() < until and conn.recv(_CHUNK):
         pass

@@ -89,7 +89,8 @@ class PluginClients:
     def _turn(self, name: str) -> Iterator[None]:
         """Have no other plugin of the resource connected during the block: the last one to come is the one that stays.
 
-        However long that one hangs, only one waits for its turn. Raises RuntimeError when another one comes.
+        While one plugin is being connected, at most one registration of the resource waits. A newer registration takes
+        its place: the one that has waited so far raises RuntimeError.
         DIVERGES: in Go all connect at once, and the last one to be connected stays.
         """
         me = object()

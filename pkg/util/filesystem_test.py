@@ -8,6 +8,7 @@ import stat
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,16 @@ def no_umask() -> Iterator[None]:
     old = os.umask(0)
     yield
     os.umask(old)
+
+
+def test_exists(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name, target in {"link": "file", "dangling": "nowhere", "loop": "loop"}.items():
+        (tmp_path / name).symlink_to(target)
+    names = ("file", "link", "dangling", "loop", "none", "file/x")
+    assert [name for name in names if filesystem.exists(tmp_path / name)] == ["file", "link"]
+    with pytest.raises(OSError, match="File name too long"):
+        filesystem.exists(tmp_path / ("x" * 256))
 
 
 def test_each_directory_that_was_missing_has_the_mode(tmp_path: Path) -> None:
@@ -60,6 +71,23 @@ def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
     for path in ("file", "file/below", "link"):
         with pytest.raises(OSError):
             filesystem.mkdir_all(tmp_path / path, 0o750)
+
+
+def test_another_thread_makes_the_directory_after_the_first_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.stat
+
+    def look_and_be_overtaken(path: str, **options: Any) -> os.stat_result:
+        try:
+            return real(path, **options)
+        except FileNotFoundError:
+            os.mkdir(path)
+            raise
+
+    monkeypatch.setattr(os, "stat", look_and_be_overtaken)
+    filesystem.mkdir_all(tmp_path / "a", 0o750)
+    assert real(tmp_path / "a")
 
 
 def test_nobody_relies_on_a_mode_that_only_the_last_directory_would_have() -> None:

@@ -209,7 +209,7 @@ class Watcher:
 def _is_gone(path: str) -> bool:
     """Not if that cannot be told: the plugin would be deregistered, and its driver used no more."""
     try:
-        return not Path(path).exists()
+        return not filesystem.exists(path)
     except OSError as err:
         _log_inaccessible(err)
         return False

@@ -108,18 +108,39 @@ def test_plugin_that_was_there_before_the_start_serves_elsewhere(world: World) -
     world.handler.expect("validate example /run/other.sock", f"register example /run/other.sock {VERSIONS}")
 
 
-def test_new_socket_at_the_same_path_is_another_plugin(world: World) -> None:
+def first_and_second(world: World) -> tuple[Path, ExamplePlugin]:
+    """The path at which a plugin "first" is registered, and a plugin "second" whose socket has a hidden name as yet."""
     world.sock_dir.mkdir()
     world.start()
     first = world.plugin("first")
     path = first.socket_path
     first.expect_status()
     world.handler.expect(f"validate first {path}", f"register first {path} {VERSIONS}")
-    second = ExamplePlugin("second", world.sock_dir / ".second")
-    world.plugins.append(second)
-    second.serve()
+    return path, world.plugin("second", ".second")
+
+
+def test_new_socket_at_the_same_path_is_another_plugin(world: World) -> None:
+    path, second = first_and_second(world)
     second.socket_path.rename(path)
     assert second.expect_status().plugin_registered
+    world.handler.expect(f"deregister first {path}", f"validate second {path}", f"register second {path} {VERSIONS}")
+
+
+def test_plugin_is_deregistered_before_another_takes_its_place(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order holds when no thread can be started for the deregistration at first: nobody would do it later."""
+    path, second = first_and_second(world)
+    start = golang.Thread.start
+    names: list[str] = []
+
+    def refuse_once(thread: golang.Thread) -> None:
+        if thread.name == f"operation-{path}" and not names:
+            names.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(golang.Thread, "start", refuse_once)
+    second.socket_path.rename(path)
+    world.expect_retry(second)
     world.handler.expect(f"deregister first {path}", f"validate second {path}", f"register second {path} {VERSIONS}")
 
 

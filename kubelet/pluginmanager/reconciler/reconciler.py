@@ -91,10 +91,15 @@ class Reconciler:
         pending = False
         wanted = self._desired_state_of_world.get_plugins_to_register()
         self._forget_gone_sockets({plugin.socket_path for plugin in wanted})
+        registered = {plugin.socket_path for plugin in self._actual_state_of_world.get_registered_plugins()}
         for plugin in wanted:
             if self._actual_state_of_world.plugin_exists_with_correct_uuid(plugin):
                 continue
             pending = True
+            if plugin.socket_path in registered:
+                # The plugin that was at this path before is still to be deregistered: there may have been no thread for
+                # that. The new plugin would take its record, and nobody would ever deregister the old one.
+                continue
             self._forget_failure_of_another(plugin)
             klog.v(5).info_s("Starting operationExecutor.RegisterPlugin", plugin=plugin)
 

@@ -5,10 +5,14 @@ Go: pkg/probe/dialer_others.go
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import functools
+import io
 import os
 import socket
 import struct
+from collections.abc import Iterator
 
 from pkg import golang
 from pkg.golang import net
@@ -46,6 +50,51 @@ def dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
         cancel()
 
 
+@contextlib.contextmanager
+def dialed(ctx: golang.Context, host: str, port: int) -> Iterator[socket.socket]:
+    """Dial, and close the connection in the end. When ctx is cancelled, reads and writes on the connection end."""
+    with dial(ctx, host, port) as sock:
+        take_back = golang.after_func(ctx, functools.partial(net.hang_up, sock))
+        try:
+            yield sock
+        finally:
+            take_back()
+
+
+class Connection(io.RawIOBase):
+    """A connection of which every operation ends with ctx.
+
+    A socket's own time-out begins anew with each byte: a server that sends one a second would never be done.
+    """
+
+    def __init__(self, ctx: golang.Context, sock: socket.socket) -> None:
+        self._ctx = ctx
+        self._sock = sock
+
+    def send(self, data: bytes) -> None:
+        """Send all of it."""
+        with self._limited():
+            self._sock.sendall(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        with self._limited():
+            return self._sock.recv_into(buffer)
+
+    @contextlib.contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Have the operation end with ctx, and say so when it does."""
+        self._sock.settimeout(remaining(self._ctx))
+        try:
+            yield
+        except OSError:
+            # The end of ctx is the reason for whatever became of the socket.
+            remaining(self._ctx)
+            raise
+
+
 def _dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
     name = printable(host[: net.MAX_NAME_LENGTH])
     try:
@@ -60,14 +109,6 @@ def _dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
     except OSError as err:
         kind = TimeoutError if isinstance(err, TimeoutError) else NoSocketError if err.errno in _WANTS else OSError
         raise kind(f"dial tcp {join_host_port(host, port)}: {_reason(err)}") from err
-
-
-def check_for_socket() -> None:
-    """Raises NoSocketError if no connection can be made now, for a library that does not say so."""
-    try:
-        socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()
-    except OSError as err:
-        raise NoSocketError(f"socket: {os.strerror(err.errno or 0).lower()}") from err
 
 
 def _set_options(sock: socket.socket) -> None:

@@ -102,17 +102,3 @@ def test_container_has_not_failed_when_other_pods_take_the_room_to_look_up_names
     with pytest.raises(NoSocketError, match="256 look-ups of pods are under way"):
         probe_tcp(net.with_owner(CTX, "pod"), "name", 80, TIMEOUT)
     names.go_on.set()
-
-
-def test_grpc_server_has_not_failed_when_its_connection_got_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    left = iter([None, NoSocketError("socket: too many open files")])
-
-    def check() -> None:
-        if (err := next(left)) is not None:
-            raise err
-
-    monkeypatch.setattr("pkg.probe.grpc.check_for_socket", check)
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        with pytest.raises(NoSocketError):
-            probe_grpc(CTX, "127.0.0.1", "", unused.getsockname()[1], 0.2)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import os
+import random
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
+import hpack
 import pytest
 from framework import memory
 
 from pkg import golang
 from pkg.component_base import version
-from pkg.probe import Result, probe_grpc
+from pkg.probe import Result, grpcclient, probe_grpc
 
 CTX = golang.background()
 HOST = "127.0.0.1"
@@ -202,9 +206,11 @@ def listening(talk: Callable[[socket.socket], None]) -> Iterator[int]:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 def talk_http(connection: socket.socket) -> None:
@@ -217,6 +223,228 @@ def test_server_that_speaks_something_else() -> None:
         found = probe_grpc(CTX, HOST, "", port, 0.5)
     reason = f'timeout: failed to connect service "{HOST}:{port}" within 500ms: context deadline exceeded'
     assert found == (Result.FAILURE, reason)
+
+
+def frame(kind: int, flags: int, body: bytes, stream: int = 1) -> bytes:
+    return len(body).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + body
+
+
+def headers(flags: int = 0, **fields: str) -> bytes:
+    """A frame of headers; END_STREAM is 1. An underscore stands for a hyphen."""
+    named = [(name.replace("_", "-").replace("pseudo-", ":"), value) for name, value in fields.items()]
+    return frame(1, 4 | flags, hpack.Encoder().encode(named))
+
+
+def goaway(last_stream: int, code: int) -> bytes:
+    return frame(7, 0, last_stream.to_bytes(4) + code.to_bytes(4), stream=0)
+
+
+SETTINGS = frame(4, 0, b"", stream=0)
+BEGIN = headers(pseudo_status="200", content_type="application/grpc")
+SERVING = frame(0, 0, b"\0\0\0\0\2\x08\1")
+COMPRESSED = headers(pseudo_status="200", content_type="application/grpc", grpc_encoding="gzip")
+END = headers(1, grpc_status="0")
+HEALTHY = (Result.SUCCESS, "service healthy")
+
+
+def compressed(message: bytes) -> bytes:
+    """A frame with a message that is said to be compressed."""
+    return frame(0, 0, b"\1" + len(message).to_bytes(4) + message)
+
+
+def answering(answer: bytes, repeated: bytes = b"", settings: bytes = SETTINGS) -> AbstractContextManager[int]:
+    """A server that answers a call with these bytes of HTTP/2, and then for ever with the repeated ones."""
+
+    def talk(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            connection.sendall(settings)
+            received = b""
+            while not received.endswith(QUESTION) and (data := connection.recv(1000)):
+                received += data
+            connection.sendall(answer)
+            while repeated:
+                connection.sendall(repeated)
+            while connection.recv(1000):
+                pass
+
+    return listening(talk)
+
+
+# The last frame of a call, with a message without a byte.
+QUESTION = frame(0, 1, bytes(5))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        BEGIN + SERVING + END,
+        # GOAWAY names the last stream that the server still answers: the probe's own.
+        goaway(1, 0) + BEGIN + SERVING + END,
+        BEGIN + SERVING + END + goaway(0, 0) + frame(6, 0, bytes(8), stream=0),
+        headers(pseudo_status="103") + BEGIN + frame(2, 0, bytes(5)) + SERVING + frame(99, 0, b"x") + END,
+        headers(pseudo_status="200", content_type="application/grpc+proto") + SERVING + END,
+        BEGIN + frame(0, 8, b"\3\0\0\0\0\2\x08\1\0\0\0") + END,
+        # Some compress whatever they send.
+        COMPRESSED + compressed(gzip.compress(b"\x08\1", mtime=0)) + END,
+        COMPRESSED + SERVING + END,
+        # HTTP/2 has no such fields, but they do no harm.
+        headers(pseudo_status="200", content_type="application/grpc", connection="close") + SERVING + END,
+        BEGIN + SERVING + headers(1, grpc_status="0", server=" blank "),
+    ],
+)
+def test_answers_of_a_server_that_is_well(answer: bytes) -> None:
+    with answering(answer) as port:
+        assert probe_grpc(CTX, HOST, "", port, TIMEOUT) == HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "reason"),
+    [
+        (goaway(0, 0), "Unavailable", "closing transport due to: received prior goaway: code: NO_ERROR"),
+        (goaway(0, 14), "Unavailable", "closing transport due to: received prior goaway: code: unknown error code 14"),
+        (frame(7, 0, b"", stream=0), "Unavailable", "closing transport due to: received prior goaway: code: NO_ERROR"),
+        (frame(3, 0, b"\0\0\0\7"), "Unavailable", "stream terminated by RST_STREAM with error code: REFUSED_STREAM"),
+        (frame(3, 0, b"\0\0\0\1"), "Internal", "stream terminated by RST_STREAM with error code: PROTOCOL_ERROR"),
+        (frame(3, 0, b"\0\0\0c"), "Unknown", "stream terminated by RST_STREAM with error code: unknown error code 99"),
+        (
+            headers(1, pseudo_status="503"),
+            "Unavailable",
+            "unexpected HTTP status code received from server: 503 (Service Unavailable); "
+            "malformed header: missing HTTP content-type",
+        ),
+        (
+            headers(1, pseudo_status="200", content_type="text/html"),
+            "Unknown",
+            'transport: received unexpected content-type "text/html"',
+        ),
+        (
+            headers(1, pseudo_status="200", content_type="application/grpc", grpc_status="5", grpc_message="n%C3%B6"),
+            "NotFound",
+            "nö",
+        ),
+        (
+            headers(1, pseudo_status="200", content_type="application/grpc", grpc_status="five"),
+            "Internal",
+            'malformed grpc-status: "five"',
+        ),
+        (headers(1, pseudo_status="200", content_type="application/grpc", grpc_status="99"), "Unknown", ""),
+        (BEGIN + frame(0, 1, b""), "Internal", "server closed the stream without sending trailers"),
+        (BEGIN + frame(0, 0, b"\0\0") + END, "Internal", "unexpected EOF"),
+        (BEGIN + frame(0, 0, b"\0\0\0\0\3\x08\1") + END, "Internal", "unexpected EOF"),
+        (BEGIN + compressed(b"\x08\1") + END, "Internal", "grpc: compressed flag set with identity or empty encoding"),
+        (
+            headers(pseudo_status="200", content_type="application/grpc", grpc_encoding="br") + compressed(b"x") + END,
+            "Internal",
+            'grpc: Decompressor is not installed for grpc-encoding "br"',
+        ),
+        (
+            COMPRESSED + compressed(b"\x08\1") + END,
+            "Internal",
+            "grpc: failed to decompress the received message: Not a gzipped file (b'\\x08\\x01')",
+        ),
+        (
+            COMPRESSED + compressed(gzip.compress(b"\x08\1", mtime=0)[:-1]) + END,
+            "Internal",
+            "grpc: failed to decompress the received message: "
+            "Compressed file ended before the end-of-stream marker was reached",
+        ),
+        (
+            COMPRESSED + compressed(gzip.compress(bytes(10_000_000), mtime=0)) + END,
+            "ResourceExhausted",
+            "grpc: received message after decompression larger than max 65536",
+        ),
+        (BEGIN + frame(0, 0, b"\2\0\0\0\2\x08\1") + END, "Internal", "grpc: received unexpected payload format 2"),
+        (
+            BEGIN + SERVING + SERVING + END,
+            "Internal",
+            "cardinality violation: expected <EOF> for non server-streaming RPCs, but received another message",
+        ),
+        (
+            frame(1, 4, b"\x08\x01x" * 5000),
+            "Internal",
+            "http2: Oversized header block: A header list larger than 65536 has been received",
+        ),
+        (SERVING, "Internal", "http2: cannot receive data before headers"),
+        (frame(0, 0, bytes(65536)), "ResourceExhausted", "received more than 65536 bytes"),
+    ],
+)
+def test_answers_that_are_none(answer: bytes, code: str, reason: str) -> None:
+    with answering(answer) as port:
+        found = probe_grpc(CTX, HOST, "", port, TIMEOUT)
+    assert found == (Result.FAILURE, f"error: health rpc probe failed: rpc error: code = {code} desc = {reason}")
+
+
+def test_server_that_speaks_of_push() -> None:
+    with answering(BEGIN + SERVING + END, settings=frame(4, 0, b"\0\2\0\0\0\1", stream=0)) as port:
+        assert probe_grpc(CTX, HOST, "", port, TIMEOUT) == HEALTHY
+
+
+def test_server_that_compresses_long_messages() -> None:
+    with futures.ThreadPoolExecutor(2) as workers:
+        handler = Handler("/grpc.health.v1.Health/Check", lambda request, context: b"\x08\1" + b"\x12\x40" + bytes(64))
+        server = grpc.server(workers, handlers=[handler], compression=grpc.Compression.Gzip)
+        port = server.add_insecure_port(f"{HOST}:0")
+        server.start()
+        try:
+            assert probe_grpc(CTX, HOST, "", port, TIMEOUT) == HEALTHY
+        finally:
+            server.stop(None).wait()
+
+
+def flood() -> None:
+    """Probe servers that send without an end what gRPC's library keeps, and what it must answer."""
+    priority, ping = frame(2, 0, bytes(5)), frame(6, 0, bytes(8), stream=0)
+    for repeated in (priority * 1000, ping * 1000, SETTINGS * 1000, headers(pseudo_status="103") * 1000):
+        with answering(b"", repeated) as port:
+            output = probe_grpc(CTX, HOST, "", port, TIMEOUT)[1]
+        assert output.endswith("code = ResourceExhausted desc = received more than 65536 bytes"), output
+
+
+def test_server_that_sends_without_an_end() -> None:
+    assert memory.peak_growth("pkg.probe.grpc_test", "flood") < 24
+
+
+def test_message_that_a_server_takes_in_parts() -> None:
+    """A name of a service may be longer than a frame, and than the window that the server gives at first."""
+    received = bytearray()
+
+    def talk(connection: socket.socket) -> None:
+        connection.sendall(SETTINGS)
+        more = [frame(8, 0, (100_000).to_bytes(4), stream) for stream in (0, 1)]
+        while data := connection.recv(100_000):
+            received.extend(data)
+            if more and len(received) > 65_535:
+                # What the window had is here.
+                connection.sendall(b"".join(more))
+                more = []
+            if received.endswith(b"the end"):
+                connection.sendall(BEGIN + SERVING + END)
+
+    with listening(talk) as port:
+        assert probe_grpc(CTX, HOST, "s" * 100_000 + "the end", port, TIMEOUT) == HEALTHY
+    assert len(received) > 100_000
+
+
+def test_whatever_a_server_sends_is_an_answer() -> None:
+    """Frames of an answer left out, doubled, in another order and with bytes changed."""
+    rng = random.Random(1)
+    for _ in range(100):
+        frames = [SETTINGS, headers(pseudo_status="103"), BEGIN, SERVING, END, goaway(1, 0), frame(6, 0, bytes(8), 0)]
+        frames = rng.choices(frames, k=rng.randrange(8)) if rng.random() < 0.5 else frames
+        answer = bytearray(b"".join(frames))
+        for _ in range(rng.randrange(4)):
+            if answer:
+                answer[rng.randrange(len(answer))] = rng.randrange(256)
+        with answering(bytes(answer)) as port:
+            assert probe_grpc(CTX, HOST, "", port, 0.1)[0] in Result
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0n"), (0.05, "50000000n"), (0.5, "500000u"), (1, "1000000u"), (2.0**31, "35791395M"), (1e12, "99999999H")],
+)
+def test_time_limit_of_a_call(seconds: float, text: str) -> None:
+    assert grpcclient.encode_timeout(seconds) == text
 
 
 @pytest.mark.parametrize("host", [HOST, "", "no-such-host.invalid"])
@@ -262,7 +490,7 @@ def test_server_that_says_nothing_gets_rid_of_the_connection_soon() -> None:
 
 
 def fail_many_times() -> None:
-    """300 probes of a server that takes too long, and 700 of one whose answers cannot be decoded."""
+    """100 probes of a server that takes too long, and 300 of one whose answers cannot be decoded."""
 
     def hang(request: bytes, context: grpc.ServicerContext) -> bytes:
         ended = threading.Event()
@@ -271,10 +499,10 @@ def fail_many_times() -> None:
         return b""
 
     with serving(hang) as port:
-        for _ in range(300):
+        for _ in range(100):
             assert probe_grpc(CTX, HOST, "", port, 0.05)[0] is Result.FAILURE
     with serving(lambda request, context: b"\xff") as port:
-        for _ in range(700):
+        for _ in range(300):
             assert "code = Internal" in probe_grpc(CTX, HOST, "", port, TIMEOUT)[1]
 
 
@@ -297,7 +525,7 @@ def test_no_connection_and_no_thread_is_left() -> None:
         before = threads()
         for _ in range(50):
             probe_grpc(CTX, HOST, "", port, TIMEOUT)
-        # gRPC has some threads of its own, which come and go, but none for a channel.
+        # The server of the test has some that come and go.
         assert threads() < before + 10
         settled, deadline = threading.Event(), 600
         while connections(port) and deadline:

@@ -45,7 +45,7 @@ def probe_http(ctx: golang.Context, url: str, headers: httpclient.Headers, timeo
     """
     limited, cancel = golang.with_timeout(ctx, timeout)
     try:
-        response = httpclient.get(limited, url, headers)
+        response = httpclient.get(limited, url, headers, httpclient.PROTOCOLS)
     except httpclient.HTTPRequestError as err:
         if isinstance(failure := ctx.err(), golang.Canceled):
             raise failure from err

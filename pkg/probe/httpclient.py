@@ -4,7 +4,7 @@ Go: net/http (client.go, transport.go, response.go, transfer.go), net/http/inter
 
 The standard library's http.client trusts the server: it takes a chunk of size -1 for one without an end, and counts
 its time-outs from the last byte. Here every read and write ends with the context of the request, and nothing is kept
-that has no bound.
+that has no bound. Probes speak HTTP/2 with servers of https URLs that want it: some of these speak nothing else.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import hashlib
 import io
 import os
 import re
@@ -21,9 +22,12 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
+from h2.events import DataReceived, Event, ResponseReceived, StreamEnded, StreamReset
+from h2.exceptions import H2Error
+
 from pkg import golang
 from pkg.golang import http, net
-from pkg.probe import dialer
+from pkg.probe import dialer, http2
 
 # Of the body of an answer no more is read.
 MAX_RESPONSE_BODY_LENGTH = 10 * 1024
@@ -37,8 +41,15 @@ _MAX_TRAILER = 4096
 _MAX_CHUNK_OVERHEAD = 16 * 1024
 _MAX_CHUNK_DIGITS = 16
 _READ_SIZE = 4096
-# The longest record of TLS, with what belongs to it.
+# The longest record of TLS, with what belongs to it, and what each begins with.
 _RECORD_SIZE = 17 * 1024
+_RECORD_HEADER_SIZE = 5
+_RECORD_TYPES = range(20, 25)
+_HANDSHAKE = 22
+# How a server's hello begins when it wants the client's again, and that it wants a key of a group of finite fields.
+_WANTS_FINITE_FIELD = re.compile(
+    b"\2...\3\3" + re.escape(hashlib.sha256(b"HelloRetryRequest").digest()) + b".*\0\x33\0\2\1", re.DOTALL
+)
 # Characters of what a server sends, and of a URL, in messages. They become events.
 _MAX_SHOWN = 1024
 
@@ -46,8 +57,14 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _HEADERS_NEEDED = ("content-length", "location", "transfer-encoding")
 _HEXADECIMAL = re.compile(rb"[0-9A-Fa-f]*")
 _VERSION = re.compile(r"HTTP/[0-9]\.[0-9]")
+_STATUS = re.compile("[0-9]{3}")
 # The headers that Go's client leaves out, as a request without a body has none of them.
 _NOT_SENT = ("host", "content-length", "transfer-encoding", "trailer")
+# Those that HTTP/2 does not have either.
+_NOT_SENT_BY_HTTP2 = ("connection", "proxy-connection", "upgrade", "keep-alive")
+_HTTP2 = "h2"
+# What a client can offer to servers of https URLs.
+PROTOCOLS = (_HTTP2, "http/1.1")
 # The characters of a path or query that stay as they are; the others, blanks and umlauts for example, are escaped.
 _PLAIN = "/%!$&'()*+,;=:@~?[]"
 
@@ -82,16 +99,17 @@ class Response(NamedTuple):
     fault: Exception | None
 
 
-def get(ctx: golang.Context, url: str, headers: Headers) -> Response:
+def get(ctx: golang.Context, url: str, headers: Headers, protocols: tuple[str, ...] = ()) -> Response:
     """GET the URL, and what it redirects to on the same host; certificates are not verified.
 
-    The whole exchange ends with ctx. Returns the first answer that is not followed. Raises HTTPRequestError when there
-    is no answer, and dialer.NoSocketError. Go: http.Client.Do with RedirectChecker(false)
+    Servers of https URLs choose among the protocols. The whole exchange ends with ctx. Returns the first answer that is
+    not followed. Raises HTTPRequestError when there is no answer, and dialer.NoSocketError.
+    Go: http.Client.Do with RedirectChecker(false)
     """
     first_host = net.split(url).hostname
     for _ in range(MAX_REDIRECTS):
         try:
-            response = _round_trip(ctx, url, headers)
+            response = _round_trip(ctx, url, headers, protocols)
         except ssl.SSLError as err:
             if err.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
                 raise HTTPResponseError(url) from err
@@ -114,88 +132,90 @@ def get(ctx: golang.Context, url: str, headers: Headers) -> Response:
     raise HTTPRequestError(url, f"stopped after {MAX_REDIRECTS} redirects")
 
 
-def _round_trip(ctx: golang.Context, url: str, headers: Headers) -> Response:
+def _round_trip(ctx: golang.Context, url: str, headers: Headers, protocols: tuple[str, ...]) -> Response:
     """Make one request. Raises OSError, EOFError or ValueError when there is no answer."""
     parts = net.split(url)
     if parts.scheme not in ("http", "https"):
         raise ValueError(f'unsupported protocol scheme "{parts.scheme}"')
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    request = encode_request(parts.netloc, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), headers)
-    with contextlib.ExitStack() as stack:
-        sock = stack.enter_context(dialer.dial(ctx, host, port))
-        stack.callback(golang.after_func(ctx, functools.partial(net.hang_up, sock)))
-        connection = _TLSConnection(ctx, sock, host) if parts.scheme == "https" else _Connection(ctx, sock)
-        connection.send(request)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    request = _new_request(parts.netloc, target, headers)
+    with dialer.dialed(ctx, host, port) as sock:
+        connection = dialer.Connection(ctx, sock)
+        if parts.scheme == "https":
+            connection = tls = _TLSConnection(ctx, sock, host, protocols)
+            if tls.protocol() == _HTTP2:
+                return _round_trip_http2(tls, _http2_headers(request))
+        connection.send(_encode(request))
         return _read_response(io.BufferedReader(connection, _READ_SIZE))
 
 
-def encode_request(host: str, target: str, headers: Headers) -> bytes:
-    """The bytes of the request. Raises ValueError for a header that cannot be sent."""
+class _Request(NamedTuple):
+    """A GET request, for either version of HTTP."""
+
+    host: str
+    path: str
+    # The headers other than Host.
+    fields: Headers
+
+
+def _new_request(host: str, target: str, headers: Headers) -> _Request:
+    """Raises ValueError for a header that cannot be sent."""
     host = next((value for name, value in headers if name.lower() == "host"), host)
-    sent = [("Host", host), *((name, value) for name, value in headers if name.lower() not in _NOT_SENT)]
-    for name, value in sent:
+    fields = [(name, value) for name, value in headers if name.lower() not in _NOT_SENT]
+    for name, value in [("Host", host), *fields]:
         http.check_field(name, value)
-    path = quote(target.encode(errors="surrogateescape"), safe=_PLAIN)
-    lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent)]
+    return _Request(host, quote(target.encode(errors="surrogateescape"), safe=_PLAIN), fields)
+
+
+def _encode(request: _Request) -> bytes:
+    """The request's bytes in HTTP/1.1."""
+    fields = [("Host", request.host), *request.fields]
+    lines = [f"GET {request.path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields)]
     return "\r\n".join([*lines, "Connection: close", "", ""]).encode(errors="replace")
 
 
+def _http2_headers(request: _Request) -> Headers:
+    """The request's headers in HTTP/2, with the pseudo-headers first."""
+    pseudo = [(":method", "GET"), (":scheme", "https"), (":path", request.path), (":authority", request.host)]
+    fields = [(name.lower(), value) for name, value in request.fields if name.lower() not in _NOT_SENT_BY_HTTP2]
+    return [(name, value.encode(errors="replace").decode()) for name, value in [*pseudo, *fields]]
+
+
 @functools.cache
-def _unverified() -> ssl.SSLContext:
+def _unverified(protocols: tuple[str, ...] = ()) -> ssl.SSLContext:
     """One for all requests: making it takes longer than a probe. Containers sign their certificates themselves."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    # Python's own list leaves out those with SHA-1, which Go offers: some old servers have no others.
-    context.set_ciphers("DEFAULT")
+    # Python's own list leaves out those with SHA-1, which Go offers: some old servers have no others. As in Go there is
+    # no DHE: the server would choose the numbers to compute with, and those of 10,000 bits take more than a second.
+    context.set_ciphers("DEFAULT:!kDHE")
+    # Nor does a server have all that computed again and again, for as long as a probe lasts.
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
     return context
 
 
-class _Connection(io.RawIOBase):
-    """A connection of which every operation ends with ctx.
-
-    A socket's own time-out begins anew with each byte: a server that sends one a second would never be done.
-    """
-
-    def __init__(self, ctx: golang.Context, sock: socket.socket) -> None:
-        self._ctx = ctx
-        self._sock = sock
-
-    def send(self, data: bytes) -> None:
-        """Send all of it."""
-        with self._limited():
-            self._sock.sendall(data)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        with self._limited():
-            return self._sock.recv_into(buffer)
-
-    @contextlib.contextmanager
-    def _limited(self) -> Iterator[None]:
-        """Have the operation end with ctx, and say so when it does."""
-        self._sock.settimeout(dialer.remaining(self._ctx))
-        try:
-            yield
-        except OSError:
-            # The end of ctx is the reason for whatever became of the socket.
-            dialer.remaining(self._ctx)
-            raise
-
-
-class _TLSConnection(_Connection):
+class _TLSConnection(dialer.Connection):
     """The same over TLS.
 
     OpenSSL reads on within one call for as long as there is something, and the server may send what holds no data, such
     as tickets for later sessions, without a pause. Here it gets no more at a time than a record has.
     """
 
-    def __init__(self, ctx: golang.Context, sock: socket.socket, host: str) -> None:
+    def __init__(self, ctx: golang.Context, sock: socket.socket, host: str, protocols: tuple[str, ...] = ()) -> None:
         super().__init__(ctx, sock)
         self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = _unverified().wrap_bio(self._received, self._to_send, server_hostname=host)
+        self._tls = _unverified(protocols).wrap_bio(self._received, self._to_send, server_hostname=host)
+        # What has come of the server's hello; None once all of it has.
+        self._hello: bytes | None = b""
+
+    def protocol(self) -> str | None:
+        """The one of the protocols that the server has chosen, after the handshake."""
+        self._until_done(self._tls.do_handshake)
+        return self._tls.selected_alpn_protocol()
 
     def send(self, data: bytes) -> None:
         """The same, after the handshake."""
@@ -228,16 +248,80 @@ class _TLSConnection(_Connection):
 
     def _exchange(self) -> None:
         self._send_what_waits()
-        with self._limited():
-            data = self._sock.recv(_RECORD_SIZE)
-        if data:
+        if data := self._receive(_RECORD_SIZE) if self._hello is None else self._receive_hello(self._hello):
             self._received.write(data)
         else:
             self._received.write_eof()
 
+    def _receive_hello(self, hello: bytes) -> bytes:
+        """A record in which the server's hello may be, less at the end. Raises ValueError if it is not to be answered.
+
+        TLS 1.3 has Diffie-Hellman's exchange with numbers of 8,000 bits too, of which Go wants none. OpenSSL offers it,
+        and Python cannot tell it not to.
+        """
+        record, size = b"", _RECORD_HEADER_SIZE
+        while len(record) < size and (data := self._receive(size - len(record))):
+            record += data
+            if len(record) == _RECORD_HEADER_SIZE and record[0] in _RECORD_TYPES:
+                size += int.from_bytes(record[-2:])
+        if record and record[0] == _HANDSHAKE:
+            # Requests of a hello, four bytes of zero each, may come before it: OpenSSL takes no notice of them.
+            hello = (hello + record[_RECORD_HEADER_SIZE:]).lstrip(b"\0")
+            is_whole = len(hello) >= 4 and len(hello) >= 4 + int.from_bytes(hello[1:4])
+            self._hello = None if is_whole else hello
+            if _WANTS_FINITE_FIELD.match(hello):
+                raise ValueError("tls: server selected unsupported group")
+        return record
+
+    def _receive(self, size: int) -> bytes:
+        with self._limited():
+            return self._sock.recv(size)
+
     def _send_what_waits(self) -> None:
         if self._to_send.pending:
             super().send(self._to_send.read())
+
+
+def _round_trip_http2(connection: dialer.Connection, headers: Headers) -> Response:
+    """Make one request by HTTP/2. Raises OSError, EOFError or ValueError when there is no answer."""
+    conn = http2.ClientConn(connection)
+    try:
+        conn.start()
+        conn.send_headers(headers, end=True)
+        events = _events(conn)
+        fields = next(http2.text_of(event.headers) for event in events if isinstance(event, ResponseReceived))
+    except H2Error as err:
+        raise ValueError(f"http2: {err}") from err
+    status = fields.get(":status", "")
+    if not _STATUS.fullmatch(status):
+        raise ValueError("malformed response from server: malformed non-numeric status pseudo header")
+    body = bytearray()
+    fault: Exception | None = None
+    try:
+        for event in events:
+            if isinstance(event, DataReceived):
+                body += event.data
+            if isinstance(event, StreamEnded) or len(body) >= MAX_RESPONSE_BODY_LENGTH:
+                break
+    except http2.TooMuchError:
+        pass  # The rest is not read.
+    except (OSError, EOFError, ValueError, H2Error) as err:
+        fault = err
+    return _response(int(status), fields.get("location", ""), body, fault)
+
+
+def _events(conn: http2.ClientConn) -> Iterator[Event]:
+    """What the server says. Raises also ConnectionResetError."""
+    while True:
+        for event in conn.receive():
+            if isinstance(event, StreamReset):
+                raise ConnectionResetError(f"stream error: {http2.code_name(event.error_code)}")
+            yield event
+
+
+def _response(status: int, location: str, body: bytearray, fault: Exception | None) -> Response:
+    to_follow = location if status in _REDIRECTS else ""
+    return Response(status, to_follow, bytes(body[:MAX_RESPONSE_BODY_LENGTH]), fault)
 
 
 class _Head(NamedTuple):
@@ -258,8 +342,7 @@ def _read_response(reader: io.BufferedReader) -> Response:
             body += piece
     except (OSError, EOFError, ValueError) as err:
         fault = err
-    location = head.headers.get("location", [""])[0] if head.status in _REDIRECTS else ""
-    return Response(head.status, location, bytes(body[:MAX_RESPONSE_BODY_LENGTH]), fault)
+    return _response(head.status, head.headers.get("location", [""])[0], body, fault)
 
 
 def _read_head(reader: io.BufferedReader) -> _Head:
@@ -293,7 +376,7 @@ def _parse_status_line(line: str) -> tuple[str, int]:
     code = rest.lstrip(" ").partition(" ")[0]
     if not blank:
         raise _malformed("HTTP response", line)
-    if len(code) != 3 or not (code.isascii() and code.isdigit()):
+    if not _STATUS.fullmatch(code):
         raise _malformed("HTTP status code", code)
     if not _VERSION.fullmatch(version):
         raise _malformed("HTTP version", version)
@@ -409,6 +492,8 @@ def _shown(text: str) -> str:
 
 def _reason(err: Exception | str) -> str:
     """What is wrong, in the words of Go's client where they are few."""
+    if isinstance(err, ssl.SSLError) and err.reason:
+        return f"tls: {err.reason.lower().replace('_', ' ')}"  # Its number is none of the system's.
     if isinstance(err, OSError) and err.errno is not None and err.errno in errno.errorcode:
         return os.strerror(err.errno).lower()
     return str(err) or type(err).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import socket
 import ssl
@@ -321,6 +322,71 @@ def test_an_old_server_is_as_well_as_a_new_one() -> None:
     context.set_ciphers("ECDHE-RSA-AES128-SHA:ECDHE-ECDSA-AES128-SHA")
     with serving(lambda: [OK + b"\r\nabc"], context) as url:
         assert probe_http(CTX, url, [], TIMEOUT) == (Result.SUCCESS, "abc")
+
+
+def test_no_server_chooses_the_numbers_that_are_computed_with() -> None:
+    """Those of a DHE key exchange may have 10,000 bits. A second passes then, within which no deadline holds."""
+    assert "kx-dhe" not in {cipher["kea"] for cipher in httpclient._unverified().get_ciphers()}
+
+
+def test_no_server_has_it_computed_again_and_again() -> None:
+    assert httpclient._unverified().options & ssl.OP_NO_RENEGOTIATION
+
+
+class FiniteField:
+    """A socket to a server that wants another key share: one of Diffie-Hellman's exchange with 8192 bits (TLS 1.3)."""
+
+    def __init__(self, before: bytes, size: int) -> None:
+        self._before, self._size = before, size
+        self.sent: list[bytes] = []
+        self._answer = b""
+
+    def settimeout(self, seconds: float | None) -> None:
+        """It never has anybody wait."""
+
+    def sendall(self, data: bytes) -> None:
+        self.sent.append(data)
+        session_id = data[44:76]
+        extensions = b"\0\x2b\0\2\3\4" + b"\0\x33\0\2\1\4"
+        random = hashlib.sha256(b"HelloRetryRequest").digest()
+        hello = b"\3\3" + random + b"\x20" + session_id + b"\x13\1\0" + len(extensions).to_bytes(2) + extensions
+        message = b"\2" + len(hello).to_bytes(3) + hello
+        pieces = [message[at : at + self._size] for at in range(0, len(message), self._size)]
+        self._answer = self._before + b"".join(b"\x16\3\3" + len(piece).to_bytes(2) + piece for piece in pieces)
+
+    def recv(self, size: int) -> bytes:
+        size = min(size, 3)  # as a slow network gives it
+        data, self._answer = self._answer[:size], self._answer[size:]
+        return data
+
+
+@pytest.mark.parametrize("size", [1, 4, 50, 1000])
+@pytest.mark.parametrize(
+    "before", [b"", b"\x15\3\3\0\2\1\x70", b"\x16\3\3\0\4\0\0\0\0" * 3], ids=["hello", "warning", "requests"]
+)
+def test_no_server_has_numbers_of_8192_bits_computed_with(before: bytes, size: int) -> None:
+    """Each such handshake took 0.17 s of a processor, and a redirect to itself ten of them."""
+    connection = httpclient._TLSConnection(CTX, sock := FiniteField(before, size), "server")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="unsupported group"):
+        connection.send(b"GET / HTTP/1.1\r\n\r\n")
+    assert len(sock.sent) == 1, "a hello with the new key"
+
+
+@pytest.mark.parametrize("curve", ["prime256v1", "secp521r1", "X25519"])
+def test_server_may_choose_the_curve(curve: str) -> None:
+    context = server_context()
+    context.set_ecdh_curve(curve)
+    with serving(lambda: [OK + b"\r\nabc"], context) as url:
+        assert probe_http(CTX, url, [], TIMEOUT) == (Result.SUCCESS, "abc")
+
+
+def test_failure_of_tls_is_told_in_its_own_words() -> None:
+    context = server_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("AES128-CCM8")
+    with serving(list, context) as url:
+        found = probe_http(CTX, url, [], TIMEOUT)
+    assert found == (Result.FAILURE, f'Get "{url}": tls: sslv3 alert handshake failure')
 
 
 class Flood:

@@ -43,7 +43,7 @@ def lookup_host(ctx: golang.Context, host: str, port: int) -> Sequence[Address]:
 
     Raises OSError, TimeoutError and ConnectionAbortedError for the end of ctx among them, and UnicodeError for what
     can be no name. Beyond ctx the look-up goes on. So that these threads have a bound, an owner with too many
-    look-ups under way gets no other.
+    look-ups under way gets another only when one of them ends.
     """
     if len(host) > MAX_NAME_LENGTH:
         # Python would encode it first, which takes the square of its length.
@@ -52,13 +52,16 @@ def lookup_host(ctx: golang.Context, host: str, port: int) -> Sequence[Address]:
         return _getaddrinfo(host, port, socket.AI_NUMERICHOST)
     except socket.gaierror:
         pass  # It is a name.
-    under_way = _share_lookup(ctx.value(_OWNER) or _KUBELET, host, port)
-    if golang.select(under_way.done, ctx.done()).index == 1:
-        raise_if_canceled(ctx)
-        raise TimeoutError(f"lookup {host}: {IO_TIMEOUT}")
-    if under_way.err is not None:
-        raise under_way.err
-    return under_way.found
+    owner = ctx.value(_OWNER) or _KUBELET
+    lookup = None
+    while lookup is None:
+        lookup, ends = _share_lookup(owner, host, port)
+        if golang.select(ctx.done(), *ends).index == 0:
+            raise_if_canceled(ctx)
+            raise TimeoutError(f"lookup {host}: {IO_TIMEOUT}")
+    if lookup.err is not None:
+        raise lookup.err
+    return lookup.found
 
 
 def raise_if_canceled(ctx: golang.Context) -> None:
@@ -81,13 +84,19 @@ _lock = threading.Lock()  # guards _lookups
 _lookups: dict[str, dict[tuple[str, int], _Lookup]] = {}
 
 
-def _share_lookup(owner: str, host: str, port: int) -> _Lookup:
-    """The look-up under way for the same, or a new one. Raises OSError when there is to be no other."""
+def _share_lookup(owner: str, host: str, port: int) -> tuple[_Lookup | None, list[golang.Channel[None]]]:
+    """The look-up under way for the same, or a new one, and its end.
+
+    None while the owner has too many, and the ends of these. Raises OSError when the pods have too many.
+    """
     key = (host, port)
     with _lock:
-        if (shared := _lookups.get(owner, {}).get(key)) is not None:
-            return shared
-        _check_bounds_locked(owner)
+        own = _lookups.get(owner, {})
+        if (shared := own.get(key)) is not None:
+            return shared, [shared.done]
+        if len(own) >= MAX_LOOKUPS_PER_OWNER:
+            return None, [each.done for each in own.values()]
+        _check_bound_locked(owner)
         lookup = _lookups.setdefault(owner, {})[key] = _Lookup()
     try:
         golang.go(_run, lookup, owner, host, port, name=f"lookup-{host}"[:60])
@@ -95,12 +104,10 @@ def _share_lookup(owner: str, host: str, port: int) -> _Lookup:
         # Those who wait are told, and ask again later.
         lookup.err = OSError(errno.ENOMEM, str(err))
         _end(lookup, owner, key)
-    return lookup
+    return lookup, [lookup.done]
 
 
-def _check_bounds_locked(owner: str) -> None:
-    if (own := len(_lookups.get(owner, {}))) >= MAX_LOOKUPS_PER_OWNER:
-        raise OSError(f"{own} look-ups of the same {'pod' if owner else 'process'} are under way")
+def _check_bound_locked(owner: str) -> None:
     pods = sum(len(under_way) for each, under_way in _lookups.items() if each)
     if owner and pods >= MAX_LOOKUPS_OF_PODS:
         # Other pods may take the room: this is a want of the node, as of memory, and says nothing of the host.

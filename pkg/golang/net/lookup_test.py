@@ -55,11 +55,21 @@ def test_pod_with_many_slow_look_ups_has_no_more_threads_and_holds_up_no_other(n
     with socket.socket() as fast:
         names.addresses["fast"] = [stream_address(fast)]
         outcomes = [try_look_up(one, f"slow-{number}") for number in range(6)]
-        assert outcomes[4:] == ["4 look-ups of the same pod are under way"] * 2
+        assert outcomes[4:] == ["lookup slow-4: i/o timeout", "lookup slow-5: i/o timeout"]
         assert len(names.asked) == 4
         assert try_look_up(other, "fast", WAIT) == ""
         assert try_look_up(CTX, "fast", WAIT) == ""
     names.go_on.set()
+
+
+def test_a_fifth_look_up_of_a_pod_begins_when_one_ends(names: Resolver) -> None:
+    """With a name server that is slow to answer, a pod's fifth liveness probe failed in each period."""
+    ctx = net.with_owner(CTX, "one")
+    for number in range(4):
+        try_look_up(ctx, f"slow-{number}", 0.0)
+    thread = golang.go(names.go_on.set, name="resolver")
+    assert try_look_up(ctx, "fifth", WAIT) == "Name or service not known"
+    thread.join()
 
 
 def test_pods_that_come_and_go_leave_no_more_threads_than_there_may_be(names: Resolver) -> None:

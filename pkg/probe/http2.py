@@ -1,0 +1,139 @@
+"""HTTP/2 to servers that nobody trusts: those of containers, asked by probes.
+
+Go: golang.org/x/net/http2 (transport.go), google.golang.org/grpc/internal/transport/http2_client.go
+
+The library h2 reads and writes it, in Python and without threads, and no more of one connection is read than it may
+hold.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import Event, RemoteSettingsChanged
+from h2.settings import SettingCodes, Settings
+
+from pkg.probe import dialer
+
+# The client reads no more than this from one connection. It counts _FRAME_COST bytes more for each frame, since even an
+# empty frame takes a tenth of a millisecond of processor time.
+# DIVERGES: Go reads a message of gRPC of up to 4 MiB, and what comes beside it without an end.
+MAX_RECEIVED_BYTES = 64 * 1024
+_FRAME_COST = 256
+
+_READ_SIZE = 4096
+# What this client sends is right already: to look at each header again takes a tenth of a call's time. Of what it
+# receives, the library would look at each byte, and 64 KiB of a server may become 160 MiB of headers. It would also
+# refuse what Go takes, such as values that begin with a blank.
+_CONFIGURATION = H2Configuration(
+    validate_outbound_headers=False,
+    normalize_outbound_headers=False,
+    validate_inbound_headers=False,
+    normalize_inbound_headers=False,
+)
+# What begins a frame: its length in three bytes, its type, its flags, its stream.
+_FRAME_HEADER_SIZE = 9
+_SETTINGS, _GOAWAY = 4, 7
+_SETTING_SIZE = 6
+_KNOWN_SETTINGS = frozenset(SettingCodes)
+
+
+class TooMuchError(ValueError):
+    """The server has sent more than is read of it."""
+
+    def __init__(self) -> None:
+        super().__init__(f"received more than {MAX_RECEIVED_BYTES} bytes")
+
+
+class GoAwayError(ConnectionError):
+    """The server does not serve the request, the first one of its connection."""
+
+
+class ClientConn:
+    """One connection, for one request by one thread; both end with the connection's context. Go: http2.ClientConn
+
+    All methods raise OSError and H2Error; those that receive, EOFError, GoAwayError and TooMuchError too.
+    """
+
+    def __init__(self, connection: dialer.Connection) -> None:
+        self._connection = connection
+        self._reader = io.BufferedReader(connection, _READ_SIZE)
+        self._http2 = H2Connection(_CONFIGURATION)
+        # As those of a client: those of a server must not speak of push, which Go takes as well.
+        self._http2.remote_settings = Settings(client=True)
+        self._http2.local_settings = Settings(client=True, initial_values={SettingCodes.ENABLE_PUSH: 0})
+        self._room = MAX_RECEIVED_BYTES
+
+    def start(self) -> None:
+        """Begin to speak HTTP/2, and wait until the server does."""
+        self._http2.initiate_connection()
+        while not any(isinstance(event, RemoteSettingsChanged) for event in self.receive()):
+            pass
+
+    def send_headers(self, headers: list[tuple[str, str]], *, end: bool = False) -> int:
+        """Prepare to send the headers of the request, and its end. Returns the number of its stream."""
+        stream = self._http2.get_next_available_stream_id()
+        self._http2.send_headers(stream, headers, end_stream=end)
+        return stream
+
+    def send_data(self, stream: int, data: bytes) -> bytes:
+        """Prepare to send as much of the data as the server takes now, and the end with it. Returns the rest."""
+        while data and (window := self._http2.local_flow_control_window(stream)) > 0:
+            part, data = _cut(data, min(window, self._http2.max_outbound_frame_size))
+            self._http2.send_data(stream, part, end_stream=not data)
+        return data
+
+    def receive(self) -> list[Event]:
+        """What the server's next frame says, after it was sent what is to be said."""
+        if unsent := self._http2.data_to_send():
+            self._connection.send(unsent)
+        self._room -= _FRAME_COST
+        header = self._read(_FRAME_HEADER_SIZE)
+        frame = header + self._read(int.from_bytes(header[:3]))
+        if header[3] == _GOAWAY:
+            # h2 would refuse every later frame. The server still answers the streams up to the one that GOAWAY names.
+            _check_goaway(frame)
+            return []
+        return self._http2.receive_data(_without_unknown_settings(frame) if header[3] == _SETTINGS else frame)
+
+    def _read(self, size: int) -> bytes:
+        if size > self._room:
+            raise TooMuchError
+        self._room -= size
+        data = self._reader.read(size)
+        if len(data) < size:
+            raise EOFError("unexpected EOF" if data else "EOF")
+        return data
+
+
+def text_of(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    return {name.decode(errors="replace"): value.decode(errors="replace") for name, value in headers}
+
+
+def code_name(error_code: int | None) -> str:
+    """The error code of HTTP/2, as it is written."""
+    return next((code.name for code in ErrorCodes if code == error_code), f"unknown error code {error_code}")
+
+
+def _cut(data: bytes, size: int) -> tuple[bytes, bytes]:
+    return data[:size], data[size:]
+
+
+def _without_unknown_settings(frame: bytes) -> bytes:
+    """The frame of settings, for h2, which keeps each of them: the 64 KiB of a server would become 8 MiB."""
+    header, body = _cut(frame, _FRAME_HEADER_SIZE)
+    settings = (body[start : start + _SETTING_SIZE] for start in range(0, len(body), _SETTING_SIZE))
+    known = b"".join(each for each in settings if int.from_bytes(each[:2]) in _KNOWN_SETTINGS)
+    return len(known).to_bytes(3) + header[3:] + known
+
+
+def _check_goaway(frame: bytes) -> None:
+    """Raises GoAwayError if the server will not serve the request."""
+    body = frame[_FRAME_HEADER_SIZE:]
+    last_stream, code = int.from_bytes(body[:4]), int.from_bytes(body[4:8])
+    if not last_stream:
+        raise GoAwayError(f"received prior goaway: code: {code_name(code)}")

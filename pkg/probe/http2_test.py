@@ -1,0 +1,199 @@
+"""Tests of HTTP probes by HTTP/2, against servers that speak nothing else."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from framework import memory
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import RequestReceived
+
+from kubelet.lifecycle import HTTPClient
+from pkg import golang
+from pkg.probe import BrokenAnswerError, Result, dialer, http2, httpclient, probe_http
+
+CTX = golang.background()
+# Seconds; long enough for any machine.
+TIMEOUT = 30.0
+SELF_SIGNED = Path(__file__).parents[2] / "test/data/tls/self-signed.pem"
+
+Fields = dict[str, str]
+Answer = Callable[[H2Connection, Fields], object]
+
+
+@contextmanager
+def serving(answer: Answer, protocol: str = "h2") -> Iterator[str]:
+    """A server that has `answer` prepare what it sends for each request; gives its URL."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(SELF_SIGNED)
+    context.set_alpn_protocols([protocol])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with suppress(OSError), context.wrap_socket(connection, server_side=True) as sock:
+                    talk(sock, answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def talk(sock: ssl.SSLSocket, answer: Answer) -> None:
+    if sock.selected_alpn_protocol() != "h2":
+        sock.recv(65536)
+        sock.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+        return
+    server = H2Connection(H2Configuration(client_side=False))
+    server.initiate_connection()
+    sock.sendall(server.data_to_send())
+    while data := sock.recv(65536):
+        for event in server.receive_data(data):
+            if isinstance(event, RequestReceived):
+                answer(server, http2.text_of(event.headers))
+        sock.sendall(server.data_to_send())
+
+
+def answering(status: str, body: bytes = b"", part: int = 16384, **fields: str) -> Answer:
+    """Answers with a body that comes in parts of so many bytes."""
+
+    def answer(server: H2Connection, request: Fields) -> None:
+        server.send_headers(1, [(":status", status), *fields.items()], end_stream=not body)
+        for start in range(0, len(body), part):
+            server.send_data(1, body[start : start + part], end_stream=start + part >= len(body))
+
+    return answer
+
+
+def test_request() -> None:
+    seen: list[Fields] = []
+
+    def answer(server: H2Connection, request: Fields) -> None:
+        seen.append(request)
+        server.send_headers(1, [(":status", "103"), ("link", "x")])
+        answering("200", b"fine")(server, request)
+
+    headers = [("Accept", "*/*"), ("Connection", "close"), ("Host", "name"), ("X-Ä", "ö")]
+    with serving(answer) as url:
+        assert probe_http(CTX, f"{url}/a b?c", headers[:-1], TIMEOUT) == (Result.SUCCESS, "fine")
+        assert probe_http(CTX, url, headers, TIMEOUT)[0] is Result.FAILURE, "no name of a header"
+        assert probe_http(CTX, url, [], TIMEOUT) == (Result.SUCCESS, "fine")
+    pseudo = {":method": "GET", ":scheme": "https"}
+    assert seen == [
+        {**pseudo, ":path": "/a%20b?c", ":authority": "name", "accept": "*/*"},
+        {**pseudo, ":path": "/", ":authority": url.removeprefix("https://")},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (answering("204"), (Result.SUCCESS, "")),
+        (answering("500", b"no"), (Result.FAILURE, "HTTP probe failed with statuscode: 500")),
+        (answering("200", b"x" * 60_000), (Result.SUCCESS, "x" * httpclient.MAX_RESPONSE_BODY_LENGTH)),
+        (
+            answering("302", location="https://elsewhere/"),
+            (Result.WARNING, "Probe terminated redirects, Response body: "),
+        ),
+    ],
+)
+def test_answers(answer: Answer, expected: tuple[Result, str]) -> None:
+    with serving(answer) as url:
+        assert probe_http(CTX, url, [], TIMEOUT) == expected
+
+
+def test_body_in_more_parts_than_are_read() -> None:
+    with serving(answering("200", b"x" * 1000, part=1)) as url:
+        result, output = probe_http(CTX, url, [], TIMEOUT)
+    assert result is Result.SUCCESS
+    assert 0 < len(output) < 1000
+
+
+def test_redirect_on_the_same_host() -> None:
+    def answer(server: H2Connection, request: Fields) -> None:
+        found = answering("200", b"fine") if request[":path"] == "/b" else answering("302", location="/b")
+        found(server, request)
+
+    with serving(answer) as url:
+        assert probe_http(CTX, f"{url}/a", [], TIMEOUT) == (Result.SUCCESS, "fine")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (lambda server, request: server.reset_stream(1, 7), "stream error: REFUSED_STREAM"),
+        (lambda server, request: server.close_connection(2, last_stream_id=0), "prior goaway: code: INTERNAL_ERROR"),
+        (answering("2OO"), "malformed response from server: malformed non-numeric status pseudo header"),
+        (lambda server, request: [server.ping(bytes(8)) for _ in range(300)], "received more than 65536 bytes"),
+    ],
+)
+def test_answers_that_are_none(answer: Answer, reason: str) -> None:
+    with serving(answer) as url:
+        result, output = probe_http(CTX, url, [], TIMEOUT)
+    assert result is Result.FAILURE
+    assert output.endswith(reason)
+
+
+def test_body_that_breaks_off_says_nothing_of_the_container() -> None:
+    def answer(server: H2Connection, request: Fields) -> None:
+        server.send_headers(1, [(":status", "200")])
+        server.send_data(1, b"x")
+        server.reset_stream(1, 2)
+
+    with serving(answer) as url, pytest.raises(BrokenAnswerError, match="stream error: INTERNAL_ERROR"):
+        probe_http(CTX, url, [], TIMEOUT)
+
+
+def test_server_that_does_not_answer_in_time() -> None:
+    with serving(lambda server, request: None) as url:
+        result, output = probe_http(CTX, url, [], 0.3)
+    assert result is Result.FAILURE
+    assert output.endswith("(Client.Timeout exceeded while awaiting headers)")
+
+
+def test_server_that_does_not_speak_http2_is_asked_as_before() -> None:
+    with serving(answering("200"), protocol="http/1.1") as url:
+        assert probe_http(CTX, url, [], TIMEOUT)[1] == "HTTP probe failed with statuscode: 403"
+
+
+def test_hooks_do_not_speak_http2() -> None:
+    seen: list[Fields] = []
+    with serving(lambda server, request: seen.append(request)) as url:
+        HTTPClient().do(CTX, url, [])
+    assert seen == []
+
+
+def hold_settings() -> None:
+    """As many connections as one pod has, to servers that send settings which nobody knows."""
+    held = []
+    for _ in range(8):
+        client, server = socket.socketpair()
+        conn = http2.ClientConn(dialer.Connection(CTX, client))
+        for first in range(100, 10_100, 2500):
+            settings = b"".join(number.to_bytes(2) + bytes(4) for number in range(first, first + 2500))
+            server.sendall(len(settings).to_bytes(3) + b"\4" + bytes(5) + settings)
+            conn.receive()
+        held.append((server, conn))
+
+
+def test_server_that_sends_many_settings() -> None:
+    assert memory.peak_growth("pkg.probe.http2_test", "hold_settings") < 24
+
+
+def test_name_of_a_code() -> None:
+    assert [http2.code_name(code) for code in (0, 2, 99)] == ["NO_ERROR", "INTERNAL_ERROR", "unknown error code 99"]

@@ -7,7 +7,7 @@ import datetime
 import socket
 import ssl
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from pkg.client_go.util.certificate.testing import Authority
 from pkg.component_base.cli.flag import ciphersuites_flag
 from pkg.golang import http
 from pkg.golang.http.conn import PlainConn
-from pkg.golang.testing import HOUR, subject
+from pkg.golang.testing import HOUR, Issuer, der, subject
 
 AUTHORITY = Authority("clients")
 
@@ -51,8 +51,10 @@ def config(**options: Any) -> TLSConfig:
 
 
 @contextlib.contextmanager
-def serving(of: TLSConfig, handler: http.Handler = lambda w, r: w.write(b"ok")) -> Iterator[int]:
-    server = http.Server(handler, name="test", tls_context=of.context)
+def serving(
+    of: TLSConfig, handler: http.Handler = lambda w, r: w.write(b"ok"), limits: http.Limits | None = None
+) -> Iterator[int]:
+    server = http.Server(handler, name="test", tls_context=of.context, limits=limits)
     server.listen("127.0.0.1", 0)
     thread = golang.go(server.serve, name="test-server")
     try:
@@ -201,9 +203,11 @@ def test_a_certificate_with_a_short_key_is_served(tmp_path: Path, options: dict[
         assert shown is not None and shown.to_cryptography() == cert
 
 
-def self_signed(key: rsa.RSAPrivateKey) -> x509.Certificate:
+def self_signed(key: rsa.RSAPrivateKey, *extensions: x509.ExtensionType) -> x509.Certificate:
     name, now = subject("node"), datetime.datetime.now(datetime.UTC)
     builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - HOUR, now + HOUR)
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
     return builder.sign(key, hashes.SHA256())
 
 
@@ -252,6 +256,73 @@ def test_without_an_authority_no_certificate_is_asked_for(tmp_path: Path) -> Non
         server.close()
         thread.join()
     assert seen == [[], [ssl.PEM_cert_to_DER_cert(cert.decode())]]
+
+
+def test_a_chain_is_not_judged_in_the_handshake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSL would check each of its signatures, with keys as large as the client likes."""
+    depths: set[int] = set()
+    seen: list[list[bytes]] = []
+    set_verify = SSL.Context.set_verify
+
+    def record_depths(context: SSL.Context, mode: int, callback: Callable[..., bool]) -> None:
+        def note(*said: Any) -> bool:
+            depths.add(said[3])
+            return callback(*said)
+
+        set_verify(context, mode, note)
+
+    monkeypatch.setattr(SSL.Context, "set_verify", record_depths)
+    issuers = [Issuer(subject("0"))]
+    for number in range(1, 5):
+        issuers.insert(0, Issuer(subject(str(number)), signed_by=issuers[0]))
+    cert, key = issuers[0].issue(subject("somebody"))
+    pem = serialization.Encoding.PEM
+    chain = [cert, *(each.cert for each in issuers)]
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (tmp_path / "client.pem").write_bytes(b"".join(each.public_bytes(pem) for each in chain) + private)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(tmp_path / "client.pem")
+    of = TLSConfig(TLSOptions(client_ca_file="ca.crt"), lambda: PAIR, dynamiccertificates.NoCAContent())
+    with (
+        serving(of, lambda w, r: seen.append(r.peer_certificates)) as port,
+        contextlib.closing(_request(port, context)) as sock,
+    ):
+        sock.recv(100)
+    assert seen == [[der(each) for each in chain]]
+    assert depths and max(depths) <= 1
+
+
+def test_certificates_count_before_the_handshake_is_over() -> None:
+    """OpenSSL makes megabytes of a list of names, and the client may say no more for half a minute."""
+    of = TLSConfig(TLSOptions(client_ca_file="ca.crt"), lambda: PAIR, dynamiccertificates.NoCAContent())
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    key = rsa.generate_private_key(65537, 2048)
+    context.use_certificate(self_signed(key, x509.SubjectAlternativeName([x509.DNSName("a")] * 10_000)))
+    context.use_privatekey(key)
+    client = SSL.Connection(context)
+    client.set_connect_state()
+    with (
+        serving(of, limits=http.Limits(unauthenticated_bytes=1 << 20)) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=10) as sock,
+    ):
+        sock.sendall(_say(client))
+        while not (said := _say(client)):
+            client.bio_write(sock.recv(1 << 14))
+        # What proves that the certificate is the client's own lacks its end.
+        sock.sendall(said[:-1])
+        with contextlib.suppress(ConnectionResetError):
+            while sock.recv(1 << 14):
+                pass
+
+
+def _say(client: SSL.Connection) -> bytes:
+    """What it says next in the handshake."""
+    with contextlib.suppress(SSL.WantReadError):
+        client.do_handshake()
+    with contextlib.suppress(SSL.WantReadError):
+        return client.bio_read(1 << 17)
+    return b""
 
 
 def _request(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:

@@ -9,6 +9,8 @@ import contextlib
 import select
 import socket
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from pkg.golang.net import hang_up
@@ -82,6 +84,8 @@ class WaitingConn:
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self.sock = sock
+        # Makes the context in which the connection waits for the other side.
+        self.meanwhile: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         self._blocking = True
         self._timeout: float | None = None
         self._deadline: float | None = None
@@ -110,8 +114,9 @@ class WaitingConn:
         """Until the descriptor is ready. Raises TimeoutError."""
         waiter = select.poll()
         waiter.register(self.sock, event)
-        if not waiter.poll(self._limit()):
-            raise TimeoutError("i/o timeout")
+        with self.meanwhile():
+            if not waiter.poll(self._limit()):
+                raise TimeoutError("i/o timeout")
 
     def _wait_if_blocking(self, event: int) -> None:
         if not self._blocking:

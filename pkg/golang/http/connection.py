@@ -12,10 +12,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pkg import golang, klog
-from pkg.golang.http.conn import Conn, PlainConn, linger
+from pkg.golang.http.conn import Conn, PlainConn, WaitingConn, linger
 from pkg.golang.http.hangups import HangUps
 from pkg.golang.http.head import HEAD_END, Head, MalformedError, parse_head
 from pkg.golang.http.headers import Headers
@@ -24,20 +24,29 @@ from pkg.golang.http.response import ClientGone, Handler, HTTPError, ResponseWri
 from pkg.golang.http.room import Room, source_of
 from pkg.golang.http.status import status_text
 from pkg.golang.http.transfer import MessageBody, ResponseFrame, Source
+from pkg.golang.http.turn import Turn
 
 if TYPE_CHECKING:
     from OpenSSL import SSL
+
+    from pkg.golang.http.tlsconn import TLSConn
 
 # Seconds in which a client may still read why its connection is ended.
 _LINGER = 0.5
 # Seconds in which a client has to take an answer that is a redirect or a refusal.
 REFUSAL_WRITE_TIMEOUT = 10.0
-# What one of a client's certificates takes, most of it what OpenSSL knows of it.
+# What one of a client's certificates takes, most of it what OpenSSL knows of it. And what each byte takes that is more
+# than certificates of clients have: OpenSSL makes a hundred bytes of a name that has two.
 CERTIFICATE_COST_BYTES = 20 << 10
+LARGE_CERTIFICATE_BYTES = 2 << 10
+COST_OF_LARGE_BYTES = 64
 # Of a body that the handler did not read.
 MAX_SKIPPED_BYTES = 256 << 10
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+
+
+W = TypeVar("W", bound=WaitingConn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,8 @@ class Settings:
     room: Room[Connection]
     parsing: threading.Lock
     """Held while a head is taken apart, which for a moment takes several times its bytes."""
+    turns: threading.Semaphore
+    """A connection holds one while the server works for its client and does not know the client yet."""
     authenticates: bool
     idle_timeout: float
     read_header_timeout: float
@@ -69,7 +80,8 @@ class Connection:
         self._settings = settings
         self._remote_addr = remote_addr
         self._peer_certificates: list[bytes] = []
-        self._conn: Conn = PlainConn(sock)
+        self._turn = Turn(settings.turns)
+        self._conn: Conn = self._taking_turns(PlainConn(sock))
         # By itself, and not a part of this object: a cycle would keep what was received until garbage is collected.
         self._source = Source(self._conn)
         # Of the request that is being served.
@@ -79,6 +91,14 @@ class Connection:
 
     def serve(self) -> None:
         """Until the client has gone or did what ends a connection; closes the socket."""
+        with self._turn:
+            self._serve()
+
+    def _taking_turns(self, conn: W) -> W:
+        conn.meanwhile = self._turn.let_others
+        return conn
+
+    def _serve(self) -> None:
         try:
             if self._settings.tls_context is not None:
                 self._handshake(self._settings.tls_context)
@@ -100,13 +120,11 @@ class Connection:
         from pkg.golang.http import tlsconn
 
         try:
-            conn = tlsconn.TLSConn(tls_context(), self.sock)
+            conn = self._taking_turns(tlsconn.TLSConn(tls_context(), self.sock))
             conn.set_deadline(time.monotonic() + self._settings.read_header_timeout)
-            conn.handshake()
+            conn.handshake(lambda: self._hold_shown(conn))
         except tlsconn.PlainHTTPError:
-            self._conn.set_deadline(time.monotonic() + _LINGER)
-            self._conn.sendall(_PLAIN_HTTP)
-            linger(self._conn, _LINGER)
+            self._dismiss(_PLAIN_HTTP)
             raise
         except OSError as err:
             klog.v(2).info_s("TLS handshake error", remoteAddr=self._remote_addr, err=str(err))
@@ -115,10 +133,18 @@ class Connection:
         self._conn = self._source.conn = conn
         self._hold()
 
+    def _hold_shown(self, conn: TLSConn) -> None:
+        """Account for certificates as soon as they come: a client may be slow to prove that they are its own."""
+        if not self._peer_certificates:
+            self._peer_certificates = conn.peer_certificates()
+            if self._peer_certificates:
+                self._hold()
+
     def _hold(self) -> None:
         """Account for what is kept for a client that is not known yet. Raises ClientGone if that was too much."""
-        certificates = CERTIFICATE_COST_BYTES * len(self._peer_certificates)
-        self._settings.room.hold(self, len(self._source.received) + certificates)
+        certificates = sum(map(_cost, self._peer_certificates))
+        with self._turn.let_others():
+            self._settings.room.hold(self, len(self._source.received) + certificates)
 
     def _serve_request(self, timeout: float) -> bool:
         """Returns whether another request may follow. Raises OSError."""
@@ -129,8 +155,14 @@ class Connection:
             return False
         if head is None:
             return False
+        with self._turn.let_others():
+            return self._answer(head)
+
+    def _answer(self, head: Head) -> bool:
+        """Returns whether another request may follow. Raises OSError."""
         if head.method == "CONNECT":
-            # DIVERGES: Go's handlers answer it as any method. To clients a success opens a tunnel, and there is none.
+            # DIVERGES: Go's handlers answer CONNECT like any other method. A client takes a success as the opening of a
+            # tunnel, and this server has no tunnels.
             self._refuse(405)
             return False
         self._conn.set_deadline(time.monotonic() + self._settings.write_timeout)
@@ -236,9 +268,14 @@ class Connection:
         """Answer what is no HTTP, past the machinery for what is."""
         text = f"{status} {status_text(status)}"
         head = f"HTTP/1.1 {text}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
-        self._conn.set_deadline(time.monotonic() + _LINGER)
-        self._conn.sendall(f"{head}{text}".encode())
-        linger(self._conn, _LINGER)
+        self._dismiss(f"{head}{text}".encode())
+
+    def _dismiss(self, answer: bytes) -> None:
+        """Send the last answer of this connection, and give the client a moment to read the answer. Raises OSError."""
+        with self._turn.let_others():
+            self._conn.set_deadline(time.monotonic() + _LINGER)
+            self._conn.sendall(answer)
+            linger(self._conn, _LINGER)
 
     # How a ResponseWriter sends.
 
@@ -271,6 +308,10 @@ class Connection:
             self._conn.sendall(data)
         except OSError as err:
             raise ClientGone(f"client has gone: {err}") from err
+
+
+def _cost(certificate: bytes) -> int:
+    return CERTIFICATE_COST_BYTES + COST_OF_LARGE_BYTES * max(len(certificate) - LARGE_CERTIFICATE_BYTES, 0)
 
 
 def run_handler(handler: Handler, w: ResponseWriter, make_request: Callable[[], Request]) -> None:

@@ -131,7 +131,7 @@ _MANY = 500_000
         (_HEAD + b"X: a" + b" " * 2 * _MANY + b"\x0b\r\n\r\n", 400),
         (_HEAD + b"X: " + b"a " * _MANY + b"\r\n\r\n", 200),
         (_HEAD + b"Transfer-Encoding: " + b"a," * _MANY + b"\r\n\r\n", 501),
-        (_HEAD + b"Connection: " + b", " * _MANY + b"\r\n\r\n", 200),
+        (_HEAD + b"Connection: " + b", " * _MANY + b"\r\n\r\n", 431),
         (_HEAD + b"Content-Length: " + b"1" * 2 * _MANY + b"\r\n\r\n", 400),
         (_HEAD + b"a:b\r\n" * (_MANY // 3) + b"\r\n", 431),
         (_HEAD + b"X: a\r\n" + b" a\r\n" * (_MANY // 3) + b"\r\n", 431),

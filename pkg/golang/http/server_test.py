@@ -21,6 +21,7 @@ from pkg import golang
 from pkg.client_go.util.certificate.testing import Authority
 from pkg.golang import debug, http
 from pkg.golang.http import connection, tlsconn
+from pkg.golang.http.turn import MAX_TURNS
 from pkg.util.testing import open_files
 
 _TIMEOUT = 30.0
@@ -589,6 +590,49 @@ def test_handshakes_that_do_not_end(server_context: SSL.Context, data: bytes) ->
             sock.sendall(data)
             read_all(sock)
         wait_for(lambda: server.connections() == 0)
+
+
+def test_few_clients_that_nobody_knows_are_worked_for_at_the_same_time(server_context: SSL.Context) -> None:
+    lock, go_on = threading.Lock(), threading.Event()
+    now: list[int] = [0]
+    seen: list[int] = []
+
+    def work() -> SSL.Context:
+        with lock:
+            now[0] += 1
+            seen.append(now[0])
+        go_on.wait(_TIMEOUT)
+        with lock:
+            now[0] -= 1
+        return server_context
+
+    with contextlib.ExitStack() as clients, serving(echo, tls_context=work) as server:
+        for _ in range(5 * MAX_TURNS):
+            clients.enter_context(connect(server))
+        wait_for(lambda: server.connections() == 5 * MAX_TURNS and now[0] >= MAX_TURNS)
+        go_on.set()
+        wait_for(lambda: len(seen) == 5 * MAX_TURNS)
+    assert max(seen) == MAX_TURNS
+
+
+def test_clients_that_wait_leave_their_turns_to_others() -> None:
+    """Those that say nothing, that are being answered, that are refused and go on sending, and that begin a head."""
+    go_on, held_up = threading.Event(), threading.Event()
+
+    def answer(w: http.ResponseWriter, r: http.Request) -> None:
+        if r.path == "/slow" and not go_on.wait(_TIMEOUT):
+            held_up.set()
+        w.write(b"done")
+
+    slow = CLOSING % (b"GET", b"/slow") + b"\r\n"
+    with contextlib.ExitStack() as clients, serving(answer, authenticates=True) as server:
+        for said in (b"", slow, b"\x16" + bytes(1000), CLOSING % (b"GET", b"/")):
+            for _ in range(MAX_TURNS):
+                clients.enter_context(connect(server)).sendall(said)
+        wait_for(lambda: server.connections() >= 3 * MAX_TURNS)
+        assert exchange(server, CLOSING % (b"GET", b"/") + b"\r\n").endswith(b"done")
+        assert not held_up.is_set()
+        go_on.set()
 
 
 def test_no_certificate_to_serve_with() -> None:

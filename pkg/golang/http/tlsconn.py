@@ -13,6 +13,7 @@ import ipaddress
 import select
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 from OpenSSL import SSL, crypto
@@ -39,6 +40,10 @@ class PlainHTTPError(TLSError):
     """The other side speaks HTTP without TLS."""
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class TLSConn(WaitingConn):
     """One side of a TLS connection: the server's, or that of the client of a server which has the name `host`."""
 
@@ -55,13 +60,17 @@ class TLSConn(WaitingConn):
         else:
             self._tls.set_accept_state()
 
-    def handshake(self) -> None:
-        """Raises TLSError, PlainHTTPError or TimeoutError."""
+    def handshake(self, before_wait: Callable[[], None] = _do_nothing) -> None:
+        """`before_wait` is called whenever the other side has to say more.
+
+        Raises TLSError, PlainHTTPError or TimeoutError, and what `before_wait` raises.
+        """
         while True:
             try:
                 self._tls.do_handshake()
                 return
             except SSL.WantReadError:
+                before_wait()
                 self._wait(select.POLLIN)
             except SSL.WantWriteError:
                 self._wait(select.POLLOUT)

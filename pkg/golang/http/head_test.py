@@ -1,0 +1,21 @@
+"""Tests of how much of a head is taken apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from pkg.golang.http import head
+
+
+def request(*fields: tuple[str, str]) -> bytes:
+    lines = ["GET / HTTP/1.1", "Host: a", *(f"{name}: {value}" for name, value in fields)]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+@pytest.mark.parametrize("name", ["Accept", "accept-encoding", "Connection", "Expect", "Sec-WebSocket-Protocol"])
+def test_a_list_is_not_longer_than_anybody_s(name: str) -> None:
+    half = ("aa," * head.MAX_LIST_BYTES)[: head.MAX_LIST_BYTES // 2]
+    assert head.parse_head(request((name, half), (name, half))).keeps_alive
+    with pytest.raises(head.MalformedError) as refused:
+        head.parse_head(request((name, half), (name, f"{half},")))
+    assert refused.value.status == 431

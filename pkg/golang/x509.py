@@ -3,7 +3,12 @@
 Go: crypto/x509/verify.go
 
 Chains are built and checked by the `cryptography` library: signatures, validity, basic constraints, path lengths and
-name constraints. DIVERGES: it takes no authorities with Ed25519 keys or with RSA keys below 2048 bits; Go takes both.
+name constraints. DIVERGES: it takes no authorities with Ed25519 keys or with RSA keys below 2048 bits, and no
+certificates of version 1, as `openssl x509 -req` makes them without extensions; Go takes all of these.
+
+DIVERGES: the library sees only what an authority has signed. It begins with the client's certificate, and before it
+finds that no authority is behind it, it tries a hundred signatures with keys that the client has chosen, and compares a
+million names with constraints of the client's. That takes seconds, in which no other thread runs Python.
 """
 
 from __future__ import annotations
@@ -28,6 +33,8 @@ def decoding_errors() -> tuple[type[Exception], ...]:
         ValueError,
         # For a name whose value is no text.
         TypeError,
+        # For a TLS feature that the library does not know.
+        KeyError,
         exceptions.UnsupportedAlgorithm,
         x509.DuplicateExtension,
         x509.InvalidVersion,
@@ -42,16 +49,50 @@ class VerifyOptions:
         """Raises ValueError if there are none."""
         from cryptography.x509 import verification
 
-        self._policy = _client_policy(verification.Store(list(roots)))
+        self._roots = list(roots)
+        self._policy = _client_policy(verification.Store(self._roots))
 
     def verify(self, cert: x509.Certificate, intermediates: Sequence[x509.Certificate] = ()) -> list[x509.Certificate]:
         """The chain from the certificate to a root, as of now. Raises CertificateError."""
         from cryptography.x509 import verification
 
+        authorities = self._authorities(intermediates)
+        if cert not in self._roots and not any(_is_signed_by(cert, each) for each in authorities):
+            raise CertificateError("x509: certificate signed by unknown authority")
         try:
-            return self._policy.build_client_verifier().verify(cert, list(intermediates)).chain
+            return self._policy.build_client_verifier().verify(cert, authorities[len(self._roots) :]).chain
         except (verification.VerificationError, ValueError) as err:
             raise CertificateError(f"x509: {err}") from err
+
+    def _authorities(self, intermediates: Sequence[x509.Certificate]) -> list[x509.Certificate]:
+        """The roots, and behind them those intermediates that lead to one, by the signatures alone."""
+        found, left = list(self._roots), list(intermediates)
+        for issuer in found:  # and those that are found meanwhile
+            signed = [each for each in left if _is_signed_by(each, issuer) and _is_authority(each)]
+            left = [each for each in left if each not in signed]
+            found += signed
+        return found
+
+
+def _is_signed_by(cert: x509.Certificate, issuer: x509.Certificate) -> bool:
+    from cryptography import exceptions
+
+    errors: tuple[type[Exception], ...] = (exceptions.InvalidSignature, *decoding_errors())
+    try:
+        cert.verify_directly_issued_by(issuer)
+    except errors:
+        return False
+    return True
+
+
+def _is_authority(cert: x509.Certificate) -> bool:
+    from cryptography import x509
+
+    errors: tuple[type[Exception], ...] = (x509.ExtensionNotFound, *decoding_errors())
+    try:
+        return cert.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except errors:
+        return False
 
 
 def _client_policy(store: verification.Store) -> verification.PolicyBuilder:

@@ -72,13 +72,13 @@ def test_no_opinion() -> None:
     assert nobody_is_trusted.authenticate_request(request("GET", "/", peer_certificates=[der(cert)])) is None
 
 
-def unreadable(*extensions: tuple[str, bytes], name: x509.Name | None = None) -> bytes:
+def unreadable(*extensions: tuple[str, bytes], name: x509.Name | None = None, signed_by: Issuer = ROOT) -> bytes:
     """A certificate as no builder of the library would make it; 1.2.3.9.9.2 becomes a second 1.2.3.9.9.1."""
-    builder = x509.CertificateBuilder(ROOT.name, name or subject("joe"), ROOT.key.public_key(), 7)
+    builder = x509.CertificateBuilder(signed_by.name, name or subject("joe"), ROOT.key.public_key(), 7)
     builder = builder.not_valid_before(ROOT.cert.not_valid_before_utc).not_valid_after(ROOT.cert.not_valid_after_utc)
     for oid, value in extensions:
         builder = builder.add_extension(x509.UnrecognizedExtension(x509.ObjectIdentifier(oid), value), critical=False)
-    made = der(builder.sign(ROOT.key, hashes.SHA256()))
+    made = der(builder.sign(signed_by.key, hashes.SHA256()))
     return made.replace(b"\x2a\x03\x09\x09\x02", b"\x2a\x03\x09\x09\x01")
 
 
@@ -91,6 +91,7 @@ def name_of_bits() -> x509.Name:
 
 TWICE = unreadable(("1.2.3.9.9.1", b"a"), ("1.2.3.9.9.2", b"b"))
 X400_NAME = unreadable(("2.5.29.17", b"\x30\x04\xa3\x02\x30\x00"))
+TLS_FEATURE = unreadable(("1.3.6.1.5.5.7.1.24", b"\x30\x03\x02\x01\x63"), signed_by=Issuer())
 BITS = unreadable(name=name_of_bits())
 OTHER_VERSION = der(ROOT.cert).replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x09", 1)
 
@@ -105,6 +106,7 @@ OTHER_VERSION = der(ROOT.cert).replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x
         pytest.param(b"", "malformed client certificate", id="nothing"),
         pytest.param(TWICE, "malformed client certificate: Duplicate", id="an extension twice"),
         pytest.param(X400_NAME, "malformed client certificate: x400Address", id="a name of a kind that nobody uses"),
+        pytest.param(TLS_FEATURE, "malformed client certificate: 99", id="a feature that nobody knows"),
         pytest.param(BITS, "malformed client certificate: oid must be", id="a name that is no text"),
         pytest.param(OTHER_VERSION, "malformed client certificate: 9 is not a valid", id="a version there is not"),
     ],
@@ -133,3 +135,10 @@ def test_certificate_identifier() -> None:
     )
     assert x509request.certificate_identifier(cert) == "SN=7, SKID=01:AB, AKID=FF:00"
     assert x509request.certificate_identifier(ROOT.cert).endswith("SKID=, AKID=")
+
+
+def test_certificate_identifier_of_a_large_one() -> None:
+    """Each of its names would take a hundred times its bytes."""
+    names = x509.SubjectAlternativeName([x509.DNSName("a")] * x509request.MAX_IDENTIFIED_BYTES)
+    large = unreadable(("2.5.29.17", names.public_bytes()), ("2.5.29.14", b"\x04\x01\xab"))
+    assert x509request.certificate_identifier(x509.load_der_x509_certificate(large)) == "SN=7"

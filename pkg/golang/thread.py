@@ -6,6 +6,7 @@ Go: the `go` statement, and the crash of the process when a goroutine panics
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,8 +15,12 @@ from typing import Any, Self
 
 from pkg import klog
 
-# Many threads only wait; the default of 8 MiB would make hundreds of them look like gigabytes.
-_STACK_SIZE = 512 * 1024
+# Many threads only wait; the default of 8 MiB would make hundreds of them look like gigabytes. But Python 3.12 and 3.13
+# may let code in C call itself ten thousand times, whatever the stack: to decode 10 KiB of JSON that is nothing but
+# nested takes more than a MiB, and a stack that is used up ends the process. Older ones let that code do so a thousand
+# times, as code in Python, and newer ones look at what is left of the stack.
+_NEEDS_LARGE_STACKS = (3, 12) <= sys.version_info[:2] <= (3, 13)
+_STACK_SIZE = 8 << 20 if _NEEDS_LARGE_STACKS else 512 << 10
 
 
 # `group`: whose threads those are that this thread starts.

@@ -90,3 +90,17 @@ def test_an_exception_in_a_thread_ends_the_process() -> None:
     assert run.stdout == ""
     assert "thread.py" in run.stderr and 'err="bad thing" thread="boomer"' in run.stderr
     assert "in boom" in run.stderr
+
+
+def test_data_that_is_nested_too_deeply_is_an_error_that_can_be_handled() -> None:
+    """Were the stack used up before, the process would end."""
+    program = (
+        "import msgspec\n"
+        "from pkg import golang\n"
+        "def decode():\n"
+        "    try: msgspec.json.decode(b'{\"a\": [' * 100_000)\n"
+        "    except RecursionError as err: print('told', err)\n"
+        "golang.go(decode).join()\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert run.stdout.startswith("told"), f"{run.returncode} {run.stderr}"

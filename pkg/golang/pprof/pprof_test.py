@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import threading
 import tracemalloc
@@ -123,6 +124,17 @@ def test_profile_keeps_no_descriptor_of_threads_that_have_ended() -> None:
     assert not [name for _, name in open_files() if any(path in name for path in paths)]
     clocks.close()
     assert open_files() <= before
+
+
+def test_profile_keeps_no_descriptor_of_a_thread_that_ends_as_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def thread_has_ended(file: int) -> int:
+        raise ProcessLookupError(errno.ESRCH, "No such process")
+
+    monkeypatch.setattr(sampler, "_read", thread_has_ended)
+    clocks = sampler._ThreadClocks()
+    before = open_files()
+    assert clocks.spent(threading.get_native_id()) == 0
+    assert open_files() == before
 
 
 def test_profile_counts_stacks_together_that_are_too_many(busy: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,8 @@ class _ThreadClocks:
         try:
             if thread not in self._files:
                 file = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+                # Known before it is read, so that it is closed if the thread has ended meanwhile.
+                self._files[thread] = file, 0
                 self._files[thread] = file, _read(file)
                 return 0
             file, before = self._files[thread]

@@ -9,6 +9,7 @@ Message texts and keys are those of the Go lines, so that two logs can be compar
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import fnmatch
 import json
@@ -100,8 +101,8 @@ def set_output(stream: TextIO | None) -> None:
 
 
 def flush() -> None:
-    """Write out what is buffered."""
-    with _Settings.lock:
+    """Write out what is buffered. A log that takes nothing, for its disk is full, does not fail its caller."""
+    with _Settings.lock, contextlib.suppress(OSError, ValueError):
         _stream().flush()
 
 
@@ -177,7 +178,12 @@ class _Bridge(logging.Handler):
 
 
 def capture_logging(level: int = logging.WARNING) -> None:
-    """Send what libraries log with the standard logging module, from `level` on, here."""
+    """Send what libraries log with the standard logging module, from `level` on, here. Call it before gRPC is loaded.
+
+    gRPC's library in C writes to standard error by itself. A server may have it write a hundred bytes for three that it
+    sends, without end and in words of the server's own: it is to say nothing, unless the environment wants it to.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.basicConfig(handlers=[_Bridge()], level=level, force=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import io
 import json
@@ -204,7 +205,19 @@ def test_what_cannot_be_shown_does_not_fail_the_caller(out: io.StringIO, log_for
 def test_a_log_that_is_gone_does_no_harm(out: io.StringIO) -> None:
     out.close()
     klog.info_s("nobody reads this")
+    klog.flush()
     klog.set_output(io.StringIO())
+
+
+def test_a_log_on_a_full_disk_does_no_harm(out: io.StringIO) -> None:
+    # Writing to this device fails as on a full disk. What waits to be written is lost when the file is closed.
+    with contextlib.suppress(OSError), Path("/dev/full").open("w") as full:
+        klog.set_output(full)
+        klog.info_s("nobody reads this")
+        klog.flush()
+        klog.set_output(out)
+        klog.info_s("somebody reads this")
+    assert "somebody reads this" in out.getvalue()
 
 
 @pytest.mark.parametrize(("err", "shown"), [(KeyError("k"), True), (AttributeError("a"), True), (OSError("o"), False)])

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 from kubelet_cmd.kubelet.app import server
@@ -39,13 +40,15 @@ def _kubelet(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
-def _start(work: str, root: Path) -> subprocess.Popen[str]:
+def _start(work: str, root: Path, stderr: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:
     code = _WITH_OTHER_WORK.format(work=work)
     process = subprocess.Popen(
         [sys.executable, "-c", code, f"--root-dir={root}", "--fail-cgroupv1=false"],
         cwd=_ROOT,
+        # As a service has it: what is written waits in a buffer.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
     assert process.stdout is not None
@@ -187,6 +190,18 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     assert result.returncode == 1
     line = result.stderr.splitlines()[-1]
     assert line == f"Error: root directory {tmp_path} cannot be used: No space left on device: {tmp_path}"
+
+
+def test_a_log_on_a_full_disk_keeps_it_from_nothing(tmp_path: Path) -> None:
+    """It starts with a flag that is deprecated, which it has to say, and ends as it should."""
+    with Path("/dev/full").open("w") as full, _start("ctx.done().recv()", tmp_path, full) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+def test_a_failure_to_start_needs_nobody_to_tell(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full, _start("raise ValueError('no luck')", tmp_path, full) as process:
+        assert process.wait(30) == 1
 
 
 # Signals.

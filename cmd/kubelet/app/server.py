@@ -5,6 +5,7 @@ Go: cmd/kubelet/app/server.go
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import resource as rlimit
@@ -147,7 +148,8 @@ def new_kubelet_command() -> KubeletCommand:
 
 def _fail(*lines: str) -> int:
     klog.flush()
-    print("Error: " + "\n  ".join(lines), file=sys.stderr)
+    with contextlib.suppress(OSError):
+        print("Error: " + "\n  ".join(lines), file=sys.stderr)
     return 1
 
 
@@ -312,10 +314,13 @@ def _run_until_signalled(server: options.KubeletServer, make_dependencies: MakeD
 
 def exit_process(code: int) -> NoReturn:
     """End without waiting for threads that are in the middle of a call; nothing they do outlives them."""
-    klog.flush()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    try:
+        klog.flush()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        # Also when nobody takes what is left, as on a full disk: the interpreter's own end waits for threads.
+        os._exit(code)
 
 
 def lock_root_directory(root: str) -> None:

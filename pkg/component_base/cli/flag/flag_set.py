@@ -6,6 +6,7 @@ name means `-`. Go: github.com/spf13/pflag (flag.go)
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -111,7 +112,9 @@ class FlagSet:
             shown = f"-{flag.shorthand}, --{flag.name}" if flag.shorthand else f"--{flag.name}"
             raise FlagError(f'invalid argument "{text}" for "{shown}" flag: {err}') from err
         if flag.deprecated and not flag.changed and self._output is not None:
-            print(f"Flag --{flag.name} has been deprecated, {flag.deprecated}", file=self._output)
+            # The output may be a log on a full disk: as in Go the flag counts, whether anybody can be told or not.
+            with contextlib.suppress(OSError):
+                print(f"Flag --{flag.name} has been deprecated, {flag.deprecated}", file=self._output)
         flag.changed = True
 
     def usages(self, width: int = 110) -> str:

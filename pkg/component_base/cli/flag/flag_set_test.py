@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -162,6 +163,16 @@ def test_deprecated_flag_warns_once() -> None:
     output = io.StringIO()
     _flag_set(_Target(), output).parse(["--old=1", "--old=2"])
     assert output.getvalue() == "Flag --old has been deprecated, use --inner-name\n"
+
+
+def test_deprecated_flag_counts_where_nobody_can_be_told() -> None:
+    class OnFullDisk(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    target = _Target()
+    _flag_set(target, OnFullDisk()).parse(["--old=new"])
+    assert target.inner.name == "new"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,14 @@ from pkg.apimachinery.api.resource import Quantity, QuantityError, parse_quantit
 
 T = TypeVar("T")
 
+# Levels of JSON that are decoded. No field of ours is on so deep a level, and no stack is too small for them.
+MAX_DEPTH = 200
+# A string that does not end goes to the end of the data: it is looked through once, and not from each of its quotes.
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+
+# An escape in a string of JSON: a pair of surrogates, one that is alone, or any other.
+_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
+
 # An object, and its metadata, spec and status.
 _SALVAGED_LEVELS = 2
 # How much of a faulty value a message quotes.
@@ -108,6 +116,37 @@ def _json_builtins(data: bytes | str, first_err: Exception) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # The first error names the field.
         raise DecodeError(str(first_err)) from first_err
+
+
+def without_depths(data: bytes) -> bytes:
+    """The JSON with null in place of what is nested more than MAX_DEPTH levels deep; `data` itself without such.
+
+    Go's clients do not look into an object's managedFields. Whoever may change the object may put ten thousand levels
+    into them, which no decoder here takes, and then none of the objects that it is listed with could be had.
+    """
+    parts: list[bytes] = []
+    kept_from = depth = 0
+    for match in _STRING_OR_BRACKET.finditer(data):
+        if data[match.start()] in b"[{":
+            depth += 1
+            if depth == MAX_DEPTH + 1:
+                parts += data[kept_from : match.start()], b"null"
+        elif data[match.start()] in b"]}":
+            if depth == MAX_DEPTH + 1:
+                kept_from = match.end()
+            depth -= 1
+    # What is not balanced is no JSON.
+    return b"".join([*parts, data[kept_from:]]) if parts and depth == 0 else data
+
+
+def with_valid_text(data: bytes) -> bytes:
+    """The JSON with U+FFFD in place of what is no text, as Go reads it; `data` itself without such.
+
+    Go's servers pass on the parameters of a ResourceClaim as somebody wrote them.
+    """
+    text = data.decode(errors="replace").encode()
+    text = _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], text)
+    return data if text == data else text
 
 
 def salvage(data: bytes, type_: type[T]) -> T:

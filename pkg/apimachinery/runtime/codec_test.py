@@ -121,6 +121,53 @@ def test_deep_json_is_an_error() -> None:
         codec.decode_json('{"unknown": ' + "[" * 100_000 + "]" * 100_000 + "}", v1.Pod)
 
 
+_CUT = '{"a":null}'
+
+
+def _nested(depth: int) -> str:
+    return '{"a":' * (depth - 1) + "{}" + "}" * (depth - 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("{}", "{}"),
+        (_nested(codec.MAX_DEPTH), _nested(codec.MAX_DEPTH)),
+        (_nested(100_000), _nested(codec.MAX_DEPTH).replace("{}", _CUT)),
+        (f'{{"b":[{_nested(999)},1]}}', f'{{"b":[{_nested(codec.MAX_DEPTH - 2).replace("{}", _CUT)},1]}}'),
+        (f'["\\"[\\\\",{"[" * 300}"]"{"]" * 300},"}}"]', f'["\\"[\\\\",{"[" * 199}null{"]" * 199},"}}"]'),
+        ("[" * 300, "[" * 300),
+        ("[" * 300 + "]" * 301, "[" * 300 + "]" * 301),
+    ],
+    ids=["flat", "just not too deep", "too deep", "beside others", "text", "no end", "too many ends"],
+)
+def test_without_depths(data: str, expected: str) -> None:
+    assert codec.without_depths(data.encode()).decode() == expected
+
+
+def test_text_without_an_end_takes_no_time() -> None:
+    """By a search that takes quadratic time this would be hours."""
+    data = b"[" * 300 + b'"' + b'\\"' * (1 << 19)
+    assert codec.without_depths(data) is data
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (rb'"\ud83d\ude00 \\ud800 \n"', None),
+        (rb'"\ud800"', rb'"\ufffd"'),
+        (rb'"\udc00\ud800\u0041"', rb'"\ufffd\ufffd\u0041"'),
+        (rb'"\ud800\uD83D\uDE00"', rb'"\ufffd\uD83D\uDE00"'),
+        (rb'"\\\udbff"', rb'"\\\ufffd"'),
+        (b'"a\xffb"', '"a\ufffdb"'.encode()),
+    ],
+    ids=["text", "alone", "the wrong way round", "before a pair", "after a backslash", "bytes"],
+)
+def test_with_valid_text(data: bytes, expected: bytes | None) -> None:
+    found = codec.with_valid_text(data)
+    assert found is data if expected is None else found == expected
+
+
 def test_times_that_go_reads() -> None:
     times = {"creationTimestamp": "0000-01-01T00:00:00Z", "deletionTimestamp": "9999-12-31T23:00:00-02:00"}
     pod = codec.decode_json(json.dumps({"metadata": times}), v1.Pod)

@@ -238,7 +238,7 @@ class ResourceClient(Generic[T]):
         """
         partial = None
         try:
-            obj = codec.decode_json(data, self._resource.type)
+            obj = _decode_json(data, self._resource.type)
             fault = _fault_of(obj, self._resource.kind, name, generated)
         except codec.DecodeError as err:
             _raise_refusal(data)
@@ -256,7 +256,7 @@ class ResourceClient(Generic[T]):
 
         DIVERGES: Go takes an answer without items for an empty list, upon which all pods would be ended.
         """
-        raw = codec.decode_json(data, _RawList)
+        raw = _decode_json(data, _RawList)
         if raw.kind not in ("", f"{self._resource.kind}List") or raw.items is msgspec.UNSET:
             _raise_refusal(data)
             raise codec.DecodeError(f"the answer is no list of {self._resource.qualified_name}: kind {raw.kind!r}")
@@ -274,7 +274,7 @@ class _WatchDecoder(Generic[T]):
         line = self._stream.readline()
         if line is None:
             return None
-        event = codec.decode_json(line, _RawEvent)
+        event = _decode_json(line, _RawEvent)
         match event.type:
             case watch.ERROR:
                 status = codec.decode_json(bytes(event.object), metav1.Status)
@@ -336,9 +336,25 @@ def _without_type(obj: T) -> T:
     return obj
 
 
+def _decode_json(data: bytes, type_: type[S]) -> S:
+    """As codec.decode_json, for an answer that may hold in a field of no type what Go does not look into: what is
+    nested too deeply to be decoded, or is no text.
+    """
+    try:
+        return codec.decode_json(data, type_)
+    except codec.DecodeError:
+        if (readable := _readable(data)) is data:
+            raise
+        return codec.decode_json(readable, type_)
+
+
+def _readable(data: bytes) -> bytes:
+    return codec.with_valid_text(codec.without_depths(data))
+
+
 def _decode_item(resource: Resource[T], item: msgspec.Raw, named: bool = True) -> T | watch.Undecodable:
     try:
-        obj = codec.decode_json(bytes(item), resource.type)
+        obj = _decode_json(bytes(item), resource.type)
         if fault := _fault_of(obj, resource.kind, "", named):
             raise codec.DecodeError(fault)
         return _without_type(obj)
@@ -383,6 +399,6 @@ def _identity(resource: Resource[Any], item: bytes) -> watch.Undecodable:
 def _partial(resource: Resource[T], item: bytes) -> T | None:
     """What can be decoded of an object that has a fault somewhere, None if nothing can be."""
     try:
-        return _without_type(codec.salvage(item, resource.type))
+        return _without_type(codec.salvage(_readable(item), resource.type))
     except codec.DecodeError:
         return None

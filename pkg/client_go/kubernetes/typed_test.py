@@ -76,6 +76,44 @@ def test_list_names_what_cannot_be_decoded() -> None:
     assert pods.metadata.resource_version == "7"
 
 
+def test_managed_fields_of_any_depth_keep_nobody_from_the_objects() -> None:
+    """Whoever may change a pod may put them there. Go's clients do not look into them."""
+    levels = 100_000
+    managed = b'"managedFields":[{"fieldsV1":%s{}%s}],"name"' % (b'{"f:a":' * levels, b"}" * levels)
+    deep = (POD % b"a").replace(b'"name"', managed)
+
+    def answer(request: testing.Request) -> None:
+        if "watch=true" in request.uri:
+            request.begin_stream()
+            request.send_chunk(b'{"type":"ADDED","object":%s}\n' % deep)
+            request.send_chunk(b"")
+        elif request.uri.endswith("/a"):
+            request.answer(body=deep)
+        else:
+            request.answer(body=b'{"items":[%s,%s]}' % (deep, POD % b"b"))
+
+    with testing.serve(answer) as server:
+        client = clientset(server)
+        pods = client.core_v1.pods("n")
+        assert pods.get(CTX, "a").metadata.name == "a"
+        assert [pod.metadata.name for pod in pods.list(CTX).items] == ["a", "b"]
+        (event,) = pods.watch(CTX).result_chan()
+        assert (event.type, event.object.metadata.name) == (watch.ADDED, "a")
+        client.close()
+
+
+@pytest.mark.parametrize("text", [rb"\ud800", b"\xff"])
+def test_parameters_that_are_no_text_keep_nobody_from_the_claim(text: bytes) -> None:
+    """API servers pass them on as somebody wrote them. Go's clients do not look into them."""
+    opaque = b'"opaque":{"driver":"d","parameters":{"a":"%s"}}' % text
+    claim = b'{"metadata":{"name":"c","namespace":"n","uid":"u"},"spec":{"devices":{"config":[{%s}]}}}' % opaque
+    with testing.serve(lambda request: request.answer(body=claim)) as server:
+        client = clientset(server)
+        config = client.resource_v1.resource_claims("n").get(CTX, "c").spec.devices.config[0]
+        assert config.opaque is not None and config.opaque.parameters == {"a": "\ufffd"}
+        client.close()
+
+
 UNREADABLE = b"""{
   "metadata": {
     "name": "bad", "namespace": "n", "uid": "u", "resourceVersion": "5", "generation": 99999999999999999999999,

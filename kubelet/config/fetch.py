@@ -185,6 +185,9 @@ class _Adapter(adapters.HTTPAdapter):
         adapter = self
 
         class Connection(pool.ConnectionCls):  # type: ignore[misc]
+            # A head that breaks off is no empty answer, upon which all pods would be ended.
+            response_class = connection_.Response
+
             def _new_conn(self) -> socket.socket:
                 sock: socket.socket = super()._new_conn()
                 adapter._add(sock)

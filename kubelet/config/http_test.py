@@ -391,6 +391,22 @@ def test_nonsense(answer: bytes) -> None:
         Source(url).extract()
 
 
+@pytest.mark.parametrize("head", [b"200", b"200 OK\r\n", b"200 OK\r\nContent-Le"])
+def test_head_that_breaks_off_makes_no_pod_go(head: bytes) -> None:
+    """Without the length of its body it would be an empty answer."""
+    with answering(lambda connection: connection.sendall(b"HTTP/1.1 " + head)) as url:
+        source = Source(url)
+        with pytest.raises(http.SourceURLError, match="IncompleteRead"):
+            source.extract()
+    assert source.sent() is None
+
+
+def test_answer_comes_after_what_is_none_yet() -> None:
+    answer = b"HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" + pod("foo").encode()
+    with answering(lambda connection: connection.sendall(answer)) as url:
+        assert Source(url).extract() == ["foo-different-value"]
+
+
 def test_failures_become_quiet(server: FakeServer, capfd: pytest.CaptureFixture[str]) -> None:
     server.status = 500
     source = Source(server.url)

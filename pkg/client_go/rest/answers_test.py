@@ -125,6 +125,57 @@ def test_answer_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch, answer: 
         get(url, "POST")
 
 
+@pytest.mark.parametrize("code", [b"100 Continue", b"102 Processing", b"103 Early Hints"])
+def test_answer_comes_after_what_is_none_yet(code: bytes) -> None:
+    """It is not the answer to the next request on the connection, which may be of another namespace."""
+
+    def handle(connection: socket.socket, _: int) -> None:
+        for answer in (OK, OK.replace(b"{}", b"[]")):
+            testing.read_head(connection)
+            connection.sendall(b"HTTP/1.1 " + code + b"\r\nLink: <x>\r\n\r\n" + answer)
+        freeze(connection)
+
+    with testing.serve_raw(handle) as url:
+        one = client(url)
+        assert [one.request(golang.background(), "GET", "/") for _ in range(2)] == [b"{}", b"[]"]
+        one.close_idle_connections()
+
+
+def test_answer_that_switches_protocols_is_none() -> None:
+    def handle(connection: socket.socket, _: int) -> None:
+        testing.read_head(connection)
+        connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        freeze(connection)
+
+    with testing.serve_raw(handle) as url, pytest.raises(rest.TransportError, match="switches protocols"):
+        get(url)
+
+
+@pytest.mark.parametrize("size", [1, len(b"HTTP/1.1 200"), OK.index(b"\r\n") + 2, OK.index(b"\r\n\r\n") + 2])
+def test_head_that_breaks_off_is_no_answer(size: int) -> None:
+    """Without the length of its body it would be an empty one."""
+
+    def handle(connection: socket.socket, _: int) -> None:
+        testing.read_head(connection)
+        connection.sendall(OK[:size])
+
+    with testing.serve_raw(handle) as url, pytest.raises(rest.TransportError, match="EOF"):
+        get(url, "DELETE")
+
+
+def test_what_comes_after_an_answer_is_not_the_next_one(tmp_path: Path) -> None:
+    body = b"x" * 9000  # more than what is read ahead, and so little that TLS has all of it in one piece
+
+    def answer(request: testing.Request) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+        request.handler.wfile.write(head + body + OK)
+
+    with testing.serve(answer, testing.new_pair("server"), path=tmp_path) as server:
+        one = client(server.url)
+        assert [one.request(golang.background(), "GET", "/") for _ in range(2)] == [body, body]
+        one.close_idle_connections()
+
+
 def test_silent_watch_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_, "WATCH_IDLE_TIMEOUT", 0.05)
 

@@ -98,8 +98,43 @@ class ConnectionTracker:
             self.close_all()
 
 
+class _Head:
+    """The lines of an answer's head, none of which may be missing."""
+
+    def __init__(self, fp: io.BufferedReader) -> None:
+        self._fp = fp
+        self.close = fp.close
+
+    def readline(self, limit: int) -> bytes:
+        """Raises HTTPException at the end of the connection, and OSError."""
+        line = self._fp.readline(limit)
+        if not line.endswith(b"\n") and len(line) < limit:
+            raise http.client.IncompleteRead(line)
+        return line
+
+
 class Response(http.client.HTTPResponse):
-    """An answer, whose chunks must have the sizes that they say."""
+    """An answer, whose head must be complete, and whose chunks must have the sizes that they say."""
+
+    def begin(self) -> None:
+        """The standard library takes a head that breaks off for one without a length, and so for an empty answer.
+        Raises HTTPException and OSError.
+        """
+        fp = self.fp
+        self.fp = _Head(fp)  # type: ignore[assignment]
+        try:
+            super().begin()
+        finally:
+            self.fp = fp
+
+    def _read_status(self) -> tuple[str, int, str]:
+        """The standard library passes over 100 alone of what may come before an answer, as 103 may. It takes any other
+        for the answer, and the answer for that to the connection's next request. Raises HTTPException and OSError.
+        """
+        version, status, reason = super()._read_status()  # type: ignore[misc]
+        if status == http.HTTPStatus.SWITCHING_PROTOCOLS:
+            raise http.client.HTTPException("the server switches protocols, which nobody has asked for")
+        return version, http.HTTPStatus.CONTINUE if status < http.HTTPStatus.OK else status, reason
 
     def _read_next_chunk_size(self) -> int:
         """The standard library takes -1, 0x10 and 1_000 for sizes too. Raises HTTPException and OSError."""
@@ -219,6 +254,8 @@ class Connection(http.client.HTTPConnection):
         if self.sock is None or monotonic() - self.idle_since > IDLE_CONNECTION_TIMEOUT:
             return True
         try:
+            if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
+                return True  # it came with the end of the last answer, and is no longer in the socket
             self.sock.settimeout(0)
             socket.socket.recv(self.sock, 1, socket.MSG_PEEK)
             return True

@@ -502,6 +502,61 @@ def test_requests_are_throttled_and_watches_are_not() -> None:
     assert limiter.waits == 1
 
 
+class ClosedLimiter(FakeLimiter):
+    """Lets nobody through before it is opened, and tells which threads wait for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: golang.Channel[str] = golang.Channel(100)
+        self.opened: golang.Channel[None] = golang.Channel()
+
+    def wait(self, ctx: golang.Context) -> None:
+        self.waiting.send(threading.current_thread().name)
+        self.opened.recv(_WAIT)
+
+
+def test_requests_for_one_resource_hold_up_those_for_no_other() -> None:
+    """There may be thousands of them: for each secret of a pod, or for each wrong token that a client shows."""
+    limiter = ClosedLimiter()
+    with testing.serve(lambda request: request.answer()) as server:
+        one = rest.RESTClient(rest.Config(host=server.url, rate_limiter=limiter))
+
+        def request(resource: str) -> golang.Thread:
+            return golang.go(lambda: one.request(golang.background(), "GET", "/", resource=resource), name=resource)
+
+        threads = [request("secrets") for _ in range(20)]
+        assert limiter.waiting.recv(_WAIT) == ("secrets", True)
+        threads.append(request("pods"))
+        assert limiter.waiting.recv(_WAIT) == ("pods", True)
+        limiter.opened.close()
+        for thread in threads:
+            thread.join(_WAIT)
+        one.close_idle_connections()
+    assert len(server.requests) == len(threads)
+
+
+def test_turn_for_the_limiter_ends_with_its_context() -> None:
+    limiter = ClosedLimiter()
+    one = rest.RESTClient(rest.Config(host="http://127.0.0.1:1", rate_limiter=limiter))
+    ctx, cancel = golang.with_cancel(golang.background())
+    raised: golang.Channel[type[BaseException]] = golang.Channel(2)
+
+    def request() -> None:
+        try:
+            one.request(ctx, "GET", "/")
+        except Exception as err:
+            raised.send(type(err))
+
+    threads = [golang.go(request, name=name) for name in "ab"]
+    limiter.waiting.recv(_WAIT)
+    cancel()
+    assert raised.recv(_WAIT) == (golang.Canceled, True), "who is behind the first"
+    limiter.opened.close()
+    assert raised.recv(_WAIT) == (golang.Canceled, True)
+    for thread in threads:
+        thread.join(_WAIT)
+
+
 def test_limiter_wait_ends_with_its_context() -> None:
     one = rest.RESTClient(rest.Config(host="http://127.0.0.1:1", qps=0.001, burst=1))
     with pytest.raises(rest.TransportError):

@@ -419,8 +419,9 @@ def force_umount(target: str, with_safe_not_mounted_behavior: bool) -> None:
 def _umount(target: str, flags: list[str], timeout: float | None, safe_not_mounted: bool) -> None:
     path = without_links_above(target)
     if path in mount_points(MOUNT_INFO):
+        # The umount of busybox does not know the flag's long name, --no-canonicalize.
         # DIVERGES: Go has umount(8) look at the path first, to see whether it is a link, and wait for its server.
-        target, flags = path, [*flags, "--no-canonicalize"]
+        target, flags = path, [*flags, "-c"]
     try:
         utilexec.Executor().run(["umount", *flags, target], timeout)
     except utilexec.CodeExitError as err:

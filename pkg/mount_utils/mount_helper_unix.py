@@ -6,6 +6,7 @@ Go: staging/src/k8s.io/mount-utils/mount_helper_unix.go
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 import select
@@ -19,6 +20,10 @@ from pkg.util import procfs
 MOUNT_INFO = "/proc/self/mountinfo"
 
 _AT_LEAST_FIELDS = 10
+# How often a list is read again until it is the same twice.
+_MAX_LIST_TRIES = 10
+# The first kernel that leaves no mount out of a list because another one went while it was read.
+_WHOLE_LISTS_KERNEL_VERSION = (5, 8)
 # Seconds: how often is asked although no mount has changed.
 _RESYNC_PERIOD = 1.0
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -67,7 +72,7 @@ def is_corrupted_mnt(err: BaseException | None) -> bool:
 def parse_mount_info(filename: str) -> list[MountInfo]:
     """The mounts in a mountinfo file, in its order; a line that is none is logged and left out. Raises OSError."""
     infos = []
-    for line in procfs.lines(filename):
+    for line in _read_mount_info(filename):
         try:
             infos.append(_parse_line(line))
         except ValueError as err:
@@ -78,8 +83,30 @@ def parse_mount_info(filename: str) -> list[MountInfo]:
 
 def mount_points(filename: str) -> frozenset[str]:
     """Only where the mounts of a mountinfo file are, which is quicker to tell. Raises OSError."""
-    fields = (line.split(" ", 5) for line in procfs.lines(filename))
+    fields = (line.split(" ", 5) for line in _read_mount_info(filename))
     return frozenset(_without_deleted(_unescape(each[4])) for each in fields if len(each) > 5)
+
+
+@functools.cache
+def _kernel_has_mountinfo_bug() -> bool:
+    """Yes when in doubt."""
+    version = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return version is None or (int(version[1]), int(version[2])) < _WHOLE_LISTS_KERNEL_VERSION
+
+
+def _read_mount_info(filename: str) -> list[str]:
+    """The lines of a mountinfo file, which the kernel gives in pieces. Raises OSError.
+
+    Go: readMountInfo, and ConsistentRead of k8s.io/utils/io
+    """
+    content = procfs.read(filename)
+    if not _kernel_has_mountinfo_bug():
+        return procfs.split_lines(content)
+    for _ in range(_MAX_LIST_TRIES):
+        before, content = content, procfs.read(filename)
+        if content == before:
+            return procfs.split_lines(content)
+    raise OSError(f"could not get consistent content of {filename} after {_MAX_LIST_TRIES} attempts")
 
 
 def _parse_line(line: str) -> MountInfo:

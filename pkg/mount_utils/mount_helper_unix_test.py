@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from pkg import golang
 from pkg.mount_utils import Mounter, mount_helper_unix
 from pkg.mount_utils.mount_helper_unix import MountInfo
+from pkg.util import procfs
 
 
 def parse(tmp_path: Path, text: str) -> list[MountInfo]:
@@ -75,6 +77,43 @@ def test_only_a_newline_ends_a_line(tmp_path: Path, name: str) -> None:
     assert [info.mount_point for info in infos] == [f"/mnt/{name}", "/other"]
     assert infos[0].root == f"/v/{name}"
     assert mount_helper_unix.mount_points(str(tmp_path / "mountinfo")) == {f"/mnt/{name}", "/other"}
+
+
+class Kernel:
+    """One of a release, whose list of mounts is each time that of other paths."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, release: str, readings: Iterable[str]) -> None:
+        self._readings = iter(readings)
+        uname = os.uname()
+        monkeypatch.setattr(os, "uname", lambda: os.uname_result((*uname[:2], release, *uname[3:])))
+        monkeypatch.setattr(procfs, "read", self._read)
+        # Asked once in a process.
+        monkeypatch.setattr(
+            mount_helper_unix, "_kernel_has_mountinfo_bug", mount_helper_unix._kernel_has_mountinfo_bug.__wrapped__
+        )
+
+    def _read(self, path: str) -> str:
+        return "".join(f"31 25 0:27 / /{name} rw - tmpfs t rw\n" for name in next(self._readings))
+
+
+@pytest.mark.parametrize("release", ["3.10.0", "4.18.0-553.el8_10.x86_64", "5.4.0-216-generic", "5.7-rc1", "strange"])
+def test_list_that_an_old_kernel_may_have_left_a_mount_out_of(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+    """It counts the mounts: when "a" goes between two pieces of the list, the first of the second piece is missed."""
+    Kernel(monkeypatch, release, ["abd", "bcd", "bcd", "abd", "bcd", "bcd"])
+    assert mount_helper_unix.mount_points("mountinfo") == {"/b", "/c", "/d"}
+    assert [info.mount_point for info in mount_helper_unix.parse_mount_info("mountinfo")] == ["/b", "/c", "/d"]
+
+
+def test_list_of_an_old_kernel_that_never_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    Kernel(monkeypatch, "4.18.0", ["a", "b"] * 20)
+    with pytest.raises(OSError, match="could not get consistent content of mountinfo after 10 attempts"):
+        mount_helper_unix.mount_points("mountinfo")
+
+
+@pytest.mark.parametrize("release", ["5.8.0", "5.15.0-1", "6.1.0", "10.0"])
+def test_newer_kernels_are_asked_once(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+    Kernel(monkeypatch, release, ["ab"])
+    assert mount_helper_unix.mount_points("mountinfo") == {"/a", "/b"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")

@@ -175,7 +175,21 @@ def test_mounts_are_unmounted_without_looking_at_them(unmounted_after: Path, mon
     with monkeypatch.context() as patch:
         patch.setenv("PATH", str(unmounted_after))
         mounter.unmount(str(unmounted_after / "above/target/"))
-    assert (unmounted_after / "log").read_text().splitlines()[-1] == f"--no-canonicalize {unmounted_after}/target"
+    assert (unmounted_after / "log").read_text().splitlines()[-1] == f"-c {unmounted_after}/target"
+
+
+@needs_root
+@pytest.mark.skipif(shutil.which("busybox") is None, reason="there is no busybox")
+def test_small_systems_have_the_tools_of_busybox(unmounted_after: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (unmounted_after / "target").mkdir()
+    for tool in ("mount", "umount"):
+        (unmounted_after / tool).symlink_to(str(shutil.which("busybox")))
+    monkeypatch.setenv("PATH", str(unmounted_after))
+    mounter = mount_utils.Mounter()
+    mounter.mount("tmpfs", str(unmounted_after / "target"), "tmpfs", ["size=1m"])
+    assert mounter.is_mount_point(str(unmounted_after / "target"))
+    mount_utils.cleanup_mount_point(str(unmounted_after / "target"), mounter, True)
+    assert not (unmounted_after / "target").exists()
 
 
 @pytest.mark.parametrize(

@@ -253,11 +253,8 @@ class CSIAttacher:
             raise OSError(log(f"failed to save volume info data: {err}")) from err
 
     def _clean_up(self, device_mount_path: str) -> None:
-        try:
-            csi_mounter.remove_mount_dir(self._plugin, device_mount_path)
-        except OSError as err:
-            what = f"attacher.MountDevice failed to remove mount dir after error [{device_mount_path}]"
-            klog.error_s(err, log(what))
+        what = "attacher.MountDevice failed to remove mount dir after error"
+        csi_mounter.clean_up_mount_dir(self._plugin, device_mount_path, what)
 
     def detach(self, volume_name: str, node_name: str) -> None:
         """A controller does that."""
@@ -273,7 +270,7 @@ class CSIAttacher:
             what = f"attacher.UnmountDevice skipped because volume data file [{data_dir}] does not exist"
             klog.v(4).info_s(log(what))
             # DIVERGES: Go leaves the empty directory of a driver that stages nothing.
-            csi_mounter.remove_mount_dir(self._plugin, device_mount_path)
+            csi_mounter.remove_staging_dir(self._plugin, device_mount_path)
             return
         except (OSError, ValueError) as err:
             klog.error_s(err, log("attacher.UnmountDevice failed to get driver and volume name from device mount path"))
@@ -285,7 +282,8 @@ class CSIAttacher:
         finally:
             cancel()
         try:
-            csi_mounter.remove_unmounted_dir(self._plugin, device_mount_path)
+            csi_mounter.check_unmounted(self._plugin, device_mount_path)
+            csi_mounter.remove_staging_dir(self._plugin, device_mount_path)
         except OSError as err:
             raise OSError(log(f"failed to clean up global mount {data_dir}: {err}")) from err
         klog.v(4).info_s(log(f"attacher.UnmountDevice successfully requested NodeUnStageVolume [{device_mount_path}]"))

@@ -292,6 +292,17 @@ def test_unmount_device(tmp_path: Path) -> None:
         assert world.node.calls == ["NodeUnstageVolume"], "it is gone"
 
 
+def test_what_a_driver_leaves_beside_a_volume_does_not_keep_it_attached(tmp_path: Path) -> None:
+    """Another node would wait for the volume for ever. In Go the second attempt succeeds, which finds no data."""
+    with TestPlugin(tmp_path) as world:
+        path = staged(tmp_path)
+        (path.parent / "connector.json").touch()
+        world.plugin.new_device_unmounter().unmount_device(str(path))
+        world.plugin.new_device_unmounter().unmount_device(str(path))
+        assert world.node.calls == ["NodeUnstageVolume"]
+        assert [file.name for file in path.parent.iterdir()] == ["connector.json"]
+
+
 def test_volume_that_was_staged_twice_is_unstaged_twice(tmp_path: Path) -> None:
     """Otherwise it is detached while it is mounted."""
     with TestPlugin(tmp_path) as world:

@@ -15,7 +15,6 @@ Go: pkg/volume/csi/csi_block.go
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pkg import golang, klog
@@ -332,7 +331,7 @@ class CSIBlockMapper:
         """
         staging_path = self.get_staging_path()
         # Raises when it cannot be told.
-        if Path(staging_path).exists():
+        if filesystem.exists(staging_path):
             client = self.csi_client_getter.get_for("blockMapper.TearDownDevice")
             ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
             try:

@@ -5,6 +5,7 @@ Go: pkg/volume/csi/csi_block_test.go
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -16,7 +17,9 @@ import pytest
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.volume.csi import csi_client
+from pkg.apimachinery.util.runtime.testing import failing_once, raising
+from pkg.util import procfs
+from pkg.volume.csi import csi_client, csi_util
 from pkg.volume.csi.csi_attacher import get_attachment_name
 from pkg.volume.csi.csi_block import CSIBlockMapper
 from pkg.volume.csi.testing import NODE_NAME, TEST_DRIVER, TEST_VOL, FakeNode, TestPlugin
@@ -173,6 +176,33 @@ def test_device_that_was_staged_before_a_restart_is_unstaged_whatever_the_driver
         map_path = mapper.get_global_map_path(spec())
         world.plugin.new_block_volume_unmapper("test-pv", "").tear_down_device(map_path, "")
         assert world.node.staged == {} and world.node.calls[-1] == "NodeUnstageVolume"
+
+
+def test_device_may_be_staged_while_the_disk_does_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With any Python: from 3.14 on Path.exists says no where it raised before."""
+    with TestPlugin(tmp_path, None, driver(attach_required=False)) as world:
+        mapper = world.plugin.new_block_volume_mapper(spec(), POD)
+        mapper.set_up_device()
+        unmapper = world.plugin.new_block_volume_unmapper("test-pv", "")
+        monkeypatch.setattr(Path, "exists", os.path.exists)
+        fault = OSError(errno.EIO, os.strerror(errno.EIO))
+        monkeypatch.setattr(os, "stat", failing_once(os.stat, fault, about=mapper.get_staging_path()))
+        with pytest.raises(OSError, match="Input/output error"):
+            unmapper.tear_down_device(mapper.get_global_map_path(spec()), "")
+        assert set(world.node.staged) == {TEST_VOL}
+        unmapper.tear_down_device(mapper.get_global_map_path(spec()), "")
+        assert world.node.staged == {}
+
+
+def test_it_is_told_that_there_was_no_descriptor_for_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who looks for devices after a restart looks again then; any other failure is taken for the last word."""
+    with TestPlugin(tmp_path) as world:
+        world.plugin.new_block_volume_mapper(spec(), POD)
+        shortage = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        monkeypatch.setattr(csi_util, "save_volume_data", raising(shortage))
+        with pytest.raises(OSError, match="failed to save volume info data") as raised:
+            world.plugin.new_block_volume_mapper(spec(), POD)
+        assert procfs.is_accident(raised.value)
 
 
 def test_device_is_known_after_a_restart_though_nothing_can_be_written(tmp_path: Path) -> None:

@@ -139,8 +139,9 @@ class CSIMountMgr:
                 publication.fs_group = args.fs_group
             self._add_selinux_option(publication, spec, args.selinux_label)
             self._make_directory(os.path.dirname(directory))
+            is_known = csi_util.has_volume_data(os.path.dirname(directory), VOL_DATA_FILE_NAME)
             self._save_data(directory, spec, args.selinux_label if publication.selinux_mount else "")
-        self._publish(ctx, client, directory, args, publication)
+        self._publish(ctx, client, directory, args, publication, is_known)
         if not publication.selinux_mount:
             self._look_for_selinux(directory)
         if not delegates_fs_group and self._supports_fs_group(publication.fs_type, args.fs_group, fs_group_policy):
@@ -295,7 +296,7 @@ class CSIMountMgr:
         except OSError as err:
             klog.error_s(err, log("mounter.SetUpAt failed to save volume info data"))
             if not csi_util.has_volume_data(os.path.dirname(directory), VOL_DATA_FILE_NAME):
-                self._clean_up(directory, "mounter.SetUpAt failed to remove mount dir after error")
+                clean_up_mount_dir(self._plugin, directory, "mounter.SetUpAt failed to remove mount dir after error")
             raise
 
     def _publish(
@@ -305,7 +306,9 @@ class CSIMountMgr:
         directory: str,
         args: MounterArgs,
         publication: _Publication,
+        is_known: bool,
     ) -> None:
+        """is_known is whether the driver may have been asked before."""
         try:
             client.node_publish_volume(
                 ctx,
@@ -324,15 +327,12 @@ class CSIMountMgr:
         except Exception as err:
             # A pod that has the volume already goes on seeing it.
             finished = volumetypes.is_operation_finished_error(err)
-            if finished and not args.reconstructed_volume and not args.is_remount:
-                self._clean_up(directory, "mounter.SetupAt failed to remove mount dir after a NodePublish() error")
+            # Nobody would take down what nobody has begun.
+            never_begun = isinstance(err, volumetypes.TransientOperationFailure) and not is_known
+            if never_begun or (finished and not args.reconstructed_volume and not args.is_remount):
+                what = "mounter.SetupAt failed to remove mount dir after a NodePublish() error"
+                clean_up_mount_dir(self._plugin, directory, what)
             raise
-
-    def _clean_up(self, directory: str, what: str) -> None:
-        try:
-            remove_mount_dir(self._plugin, directory)
-        except OSError as err:
-            klog.error_s(err, log(f"{what} [{directory}]"))
 
     def _look_for_selinux(self, directory: str) -> None:
         """Whether files of the volume have labels that must be changed."""
@@ -403,7 +403,8 @@ class CSIMountMgr:
             cancel()
         # The driver should have removed the directory; not all do.
         try:
-            remove_unmounted_dir(self._plugin, directory)
+            check_unmounted(self._plugin, directory)
+            remove_mount_dir(self._plugin, directory)
         except OSError as err:
             raise OSError(log(f"Unmounter.TearDownAt failed to clean mount dir [{directory}]: {err}")) from err
         klog.v(4).info_s(log(f"Unmounter.TearDownAt successfully unmounted dir [{directory}]"))
@@ -482,32 +483,57 @@ def is_dir_mounted(plugin: CSIPlugin, directory: str) -> bool:
         raise
 
 
-def remove_unmounted_dir(plugin: CSIPlugin, mount_path: str) -> None:
-    """As remove_mount_dir, for what a driver says to have unmounted. Raises OSError if it is still mounted.
+def check_unmounted(plugin: CSIPlugin, mount_path: str) -> None:
+    """Raises OSError if something is mounted where a driver says to have unmounted.
 
     DIVERGES: Go believes the driver. What it has mounted twice, and unmounted once, is detached while it is mounted.
     """
     if is_dir_mounted(plugin, mount_path):
         raise OSError(log(f"the driver has left something mounted at [{mount_path}]"))
-    remove_mount_dir(plugin, mount_path)
 
 
 def remove_mount_dir(plugin: CSIPlugin, mount_path: str) -> None:
     """Remove the directory of a volume, and what is kept beside it; nothing if it is still mounted. Raises OSError."""
-    klog.v(4).info_s(log(f"removing mount path [{mount_path}]"))
-    if is_dir_mounted(plugin, mount_path):
+    if not _remove_unless_mounted(plugin, mount_path):
         return
-    klog.v(4).info_s(log(f"dir not mounted, deleting it [{mount_path}]"))
-    _remove(mount_path, "failed to remove dir")
     volume_path = os.path.dirname(mount_path)
     _check_nothing_else_is_in(volume_path)
-    klog.v(4).info_s(log(f"also deleting volume info data file [{os.path.join(volume_path, VOL_DATA_FILE_NAME)}]"))
-    try:
-        csi_util.remove_volume_data(volume_path, VOL_DATA_FILE_NAME)
-    except OSError as err:
-        raise OSError(log(f"failed to delete volume data file [{volume_path}]: {err}")) from err
-    klog.v(4).info_s(log(f"deleting volume path [{volume_path}]"))
+    _remove_volume_data(volume_path)
     _remove(volume_path, "failed to delete volume path")
+
+
+def remove_staging_dir(plugin: CSIPlugin, mount_path: str) -> None:
+    """As remove_mount_dir, of a volume that is not staged any more: what its driver has left beside it stays.
+
+    DIVERGES: Go fails once when something stays. The next time there is no data, and Go takes the volume for unstaged.
+    """
+    if not _remove_unless_mounted(plugin, mount_path):
+        return
+    volume_path = os.path.dirname(mount_path)
+    _remove_volume_data(volume_path)
+    try:
+        _remove(volume_path, "failed to delete volume path")
+    except OSError as err:
+        # The volume must not stay attached to the node because of it.
+        klog.error_s(err, log("the driver has left something beside a volume that it has unstaged"))
+
+
+def clean_up_mount_dir(plugin: CSIPlugin, mount_path: str, what: str) -> None:
+    """As remove_mount_dir, after an error that must not be hidden: a failure is logged as `what`."""
+    try:
+        remove_mount_dir(plugin, mount_path)
+    except OSError as err:
+        klog.error_s(err, log(f"{what} [{mount_path}]"))
+
+
+def _remove_unless_mounted(plugin: CSIPlugin, mount_path: str) -> bool:
+    """Whether the directory is gone. Raises OSError."""
+    klog.v(4).info_s(log(f"removing mount path [{mount_path}]"))
+    if is_dir_mounted(plugin, mount_path):
+        return False
+    klog.v(4).info_s(log(f"dir not mounted, deleting it [{mount_path}]"))
+    _remove(mount_path, "failed to remove dir")
+    return True
 
 
 def _check_nothing_else_is_in(volume_path: str) -> None:
@@ -523,6 +549,14 @@ def _check_nothing_else_is_in(volume_path: str) -> None:
     others = names - {VOL_DATA_FILE_NAME, VOL_DATA_FILE_NAME + csi_util.INCOMPLETE}
     if others:
         raise OSError(log(f"failed to delete volume path [{volume_path}]: it holds {klog.quote(min(others))}"))
+
+
+def _remove_volume_data(volume_path: str) -> None:
+    klog.v(4).info_s(log(f"also deleting volume info data file [{os.path.join(volume_path, VOL_DATA_FILE_NAME)}]"))
+    try:
+        csi_util.remove_volume_data(volume_path, VOL_DATA_FILE_NAME)
+    except OSError as err:
+        raise OSError(log(f"failed to delete volume data file [{volume_path}]: {err}")) from err
 
 
 def _remove(path: str, what: str) -> None:

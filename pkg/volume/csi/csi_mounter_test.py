@@ -271,6 +271,27 @@ def test_volume_whose_driver_has_not_been_asked_has_no_directory(tmp_path: Path)
         assert not Path(mounter.get_path()).parent.exists()
 
 
+def test_last_question_to_a_driver_before_it_would_be_asked_to_publish_fails(tmp_path: Path) -> None:
+    """Nobody would ever take the volume down, and the pod's directory could not be removed."""
+
+    class Failing(FakeNode):
+        questions = 0
+
+        def NodeGetCapabilities(self, request: Any, context: Any) -> Any:
+            self.questions += 1
+            if self.questions == 3:
+                context.abort(grpc.StatusCode.INTERNAL, "not now")
+            return super().NodeGetCapabilities(request, context)
+
+    with TestPlugin(tmp_path, Failing("STAGE_UNSTAGE_VOLUME"), driver()) as world:
+        mounter = world.plugin.new_mounter(pv_spec(), POD)
+        with pytest.raises(volumetypes.TransientOperationFailure, match="not now"):
+            mounter.set_up(MounterArgs())
+        assert not Path(mounter.get_path()).parent.exists()
+        mounter.set_up(MounterArgs())
+        assert TEST_VOL in world.node.published
+
+
 def test_secret_that_is_no_text(tmp_path: Path) -> None:
     reference = v1.SecretReference(name="binary", namespace="ns")
     with TestPlugin(tmp_path, None, driver()) as world:

@@ -28,7 +28,7 @@ from pkg.volume.csi import csi_client, csi_util, nodeinfomanager
 from pkg.volume.csi.csi_attacher import CSIAttacher, get_attachment_name
 from pkg.volume.csi.csi_block import PUBLISH_DIR, STAGING_DIR, CSIBlockMapper
 from pkg.volume.csi.csi_drivers_store import Driver, DriversStore
-from pkg.volume.csi.csi_mounter import CSIMountMgr, VolDataKey, make_volume_handle, remove_mount_dir
+from pkg.volume.csi.csi_mounter import CSIMountMgr, VolDataKey, clean_up_mount_dir, make_volume_handle
 from pkg.volume.csi.csi_node_updater import CSINodeUpdater, get_node_allocatable_update_period
 from pkg.volume.csi.csi_util import CSI_PLUGIN_NAME, CSI_TIMEOUT, VOL_DATA_FILE_NAME, VOL_NAME_SEP, log
 from pkg.volume.csi.expander import Expander
@@ -213,7 +213,9 @@ class CSIPlugin(Expander):
             for file in [*Path(self.host.get_pods_dir()).glob(of_pods), *plugin_dir.glob(f"*/*/{unfinished}")]:
                 file.unlink()
         for volume in devices.glob("*"):
-            if volume.name not in (STAGING_DIR, PUBLISH_DIR) and not (volume / "data" / VOL_DATA_FILE_NAME).exists():
+            if volume.name in (STAGING_DIR, PUBLISH_DIR):
+                continue
+            if not csi_util.has_volume_data(str(volume / "data"), VOL_DATA_FILE_NAME):
                 self._remove_device_directory(volume)
         for volume in plugin_dir.glob("*/*"):
             if volume.parent != devices:
@@ -479,7 +481,8 @@ class CSIPlugin(Expander):
         try:
             csi_util.save_volume_data(data_dir, VOL_DATA_FILE_NAME, data)
         except OSError as err:
-            remove_mount_dir(self, data_dir)
+            if not csi_util.has_volume_data(data_dir, VOL_DATA_FILE_NAME):
+                clean_up_mount_dir(self, data_dir, "csi.NewBlockVolumeMapper failed to remove data dir after error")
             raise OSError(log(f"csi.NewBlockVolumeMapper failed to save volume info data: {err}")) from err
         return mapper
 
@@ -501,7 +504,8 @@ class CSIPlugin(Expander):
 
     def _is_device_staged(self, name: str) -> bool:
         """Whether the driver may have staged the device. Raises OSError when that cannot be told."""
-        return (Path(self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME)) / STAGING_DIR / name).exists()
+        devices = self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME)
+        return filesystem.exists(os.path.join(devices, STAGING_DIR, name))
 
     def construct_block_volume_spec(self, pod_uid: str, volume_name: str, volume_path: str) -> Spec:
         klog.v(4).info_s("plugin.ConstructBlockVolumeSpec", podUID=pod_uid, specVolName=volume_name, path=volume_path)

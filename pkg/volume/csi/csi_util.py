@@ -16,6 +16,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.runtime import codec
+from pkg.util import filesystem
 from pkg.volume.plugins import Spec, VolumeHost
 from pkg.volume.util import types as volumetypes
 
@@ -118,7 +119,7 @@ def has_volume_data(directory: str, file_name: str) -> bool:
     DIVERGES: Go removes that when new data cannot be saved. After a restart with a full disk, nobody would have the
     driver take back a volume that is in use, if there is no mount to tell that it is.
     """
-    return Path(directory, file_name).exists()
+    return filesystem.exists(os.path.join(directory, file_name))
 
 
 def remove_volume_data(directory: str, file_name: str) -> None:

@@ -20,6 +20,7 @@ from pkg.util import removeall
 from pkg.util.exec import Executor
 from pkg.util.testing import FakeExec, exit_status
 from pkg.volume import DeviceMounterArgs, MounterArgs, Spec
+from pkg.volume import util as volumeutil
 from pkg.volume.iscsi import iscsi, iscsi_util
 from pkg.volume.testing import FakeVolumeHost
 from pkg.volume.util.types import UncertainProgressError
@@ -327,6 +328,27 @@ def test_settings_of_a_pods_volume_are_not_those_of_a_persistent_volume(
         last = target.words("iscsiadm")[-1]
         assert last.startswith("-m iface -I 127.0.0.1:3260:@") and last.endswith(" -o delete")
     assert len(names) == 2 and "127.0.0.1:3260:pvA" not in names
+
+
+def test_disk_that_go_has_mounted_for_a_pod_is_mounted_nowhere_else(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
+) -> None:
+    """Otherwise the one mount would for ever keep the other one from being unmounted, for it is of the same disk."""
+    disk = f"127.0.0.1:3261-{IQN}-lun-0"
+    path = global_path(host, f"iface-127.0.0.1:3261:vol1/{disk}")
+    os.makedirs(path)
+    spec = in_pod(initiator_name="iqn.pod")
+    host.mounter.mount(f"/dev/disk/by-path/ip-127.0.0.1:3261-iscsi-{IQN}-lun-0", path, "ext4", [])
+    attacher = plugin.new_attacher()
+    device = attacher.wait_for_attach(spec, "", POD, 60.0)
+    found = attacher.get_device_mount_path(spec)
+    attacher.mount_device(spec, device, found, DeviceMounterArgs())
+    plugin.new_mounter(spec, POD).set_up(MounterArgs())
+    plugin.new_unmounter("vol1", "poduid").tear_down()
+    assert not volumeutil.has_mount_refs(found, plugin.get_device_mount_refs(found))
+    plugin.new_detacher().unmount_device(found)
+    assert host.mounter.list() == []
+    assert attacher.get_device_mount_path(spec) == global_path(host, f"iface-127.0.0.1:3261:@3172164d9f0a458c/{disk}")
 
 
 @pytest.mark.parametrize(

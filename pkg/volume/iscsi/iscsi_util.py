@@ -68,10 +68,11 @@ class ISCSIUtil:
         self._plugin = plugin
 
     def make_global_pd_name(self, disk: ISCSIDisk) -> str:
-        return _disk_dir(self._plugin.host.get_plugin_dir(_PLUGIN_NAME), disk)
+        plugin_dir = self._plugin.host.get_plugin_dir(_PLUGIN_NAME)
+        return _dir_left_by_go(plugin_dir, disk) or _disk_dir(plugin_dir, disk.iface, disk)
 
     def make_global_vdpd_name(self, disk: ISCSIDisk) -> str:
-        return _disk_dir(self._plugin.host.get_volume_device_plugin_dir(_PLUGIN_NAME), disk)
+        return _disk_dir(self._plugin.host.get_volume_device_plugin_dir(_PLUGIN_NAME), disk.iface, disk)
 
     def attach_disk(self, disk: ISCSIDisk, volume_mode: str) -> str:
         transport = extract_transportname(self._iscsiadm(["-m", "iface", "-I", disk.init_iface, "-o", "show"]))
@@ -201,6 +202,9 @@ class ISCSIUtil:
             directory = self.make_global_vdpd_name(disk)
         else:
             directory = self.make_global_pd_name(disk)
+        if os.path.basename(os.path.dirname(directory)) != f"iface-{disk.iface}":
+            klog.v(4).info_s("Skipping persistISCSI, Go has written down how it logged in", path=directory)
+            return
         filesystem.mkdir_all(directory, 0o750)
         if not self._plugin.host.get_mounter().is_likely_not_mount_point(directory):
             klog.v(4).info_s("Skipping persistISCSI, the volume is already mounted", path=directory)
@@ -228,7 +232,7 @@ class ISCSIUtil:
 
     def detach_block_iscsi_disk(self, map_path: str) -> None:
         # Raises when it cannot be told.
-        if not Path(map_path).exists():
+        if not filesystem.exists(map_path):
             klog.warning_s("Warning: Unmap skipped because path does not exist", path=map_path)
             return
         # DIVERGES: Go looks for the device first, over the first portal, and never logs out when it is not there: when
@@ -349,8 +353,20 @@ class ISCSIUtil:
             klog.v(4).info_s("iscsiadm failed", err=err)
 
 
-def _disk_dir(top: str, disk: ISCSIDisk) -> str:
-    return os.path.join(top, f"iface-{disk.iface}", f"{disk.portals[0]}-{disk.iqn}-lun-{disk.lun}")
+def _disk_dir(top: str, iface: str, disk: ISCSIDisk) -> str:
+    return os.path.join(top, f"iface-{iface}", f"{disk.portals[0]}-{disk.iqn}-lun-{disk.lun}")
+
+
+def _dir_left_by_go(top: str, disk: ISCSIDisk) -> str:
+    """The directory of a disk with iface_of_pods that has another name in Go; "" unless Go's kubelet has left one.
+
+    Two mounts of the disk would for ever keep each other from being unmounted.
+    """
+    if disk.iface != disk.iface_of_pods:
+        return ""
+    path = _disk_dir(top, disk.iface_of_persistent_volume, disk)
+    # By its name alone: what is mounted there may hang.
+    return path if os.path.basename(path) in filesystem.names_in(os.path.dirname(path)) else ""
 
 
 def persist_iscsi_file(disk: ISCSIDisk, directory: str) -> None:

@@ -14,7 +14,7 @@ from pkg import klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.util import exec as utilexec
-from pkg.util import filesystem, keymutex
+from pkg.util import filesystem, keymutex, procfs
 from pkg.volume import metrics_block, metrics_nil, metrics_statfs, validation
 from pkg.volume import util as volumeutil
 from pkg.volume.plugins import NodeResizeOptions, ReconstructedVolume, Spec, VolumeHost, VolumePlugin
@@ -286,10 +286,12 @@ class LocalVolumeMounter(LocalVolume):
         if not self._read_only and not refs:
             try:
                 self._change_ownership(directory, args)
-            except Exception:
-                # DIVERGES: Go leaves the mount, and the next attempt takes what is mounted for a volume that is whole:
-                # the pod gets one that its group may not write to.
-                mount_utils.clean_after_failed_mount(directory, mounter)
+            except Exception as err:
+                # The next attempt takes what is mounted for a volume that is whole. With a fault of the disk, the pod
+                # could not start otherwise. DIVERGES: in Go the pod also gets a volume that its group may not write to
+                # when there was no descriptor or no memory just now.
+                if procfs.is_accident(err):
+                    mount_utils.clean_after_failed_mount(directory, mounter)
                 raise
 
     def _other_pods(self, mounter: mount_utils.Interface, fs_group: int | None) -> list[str]:

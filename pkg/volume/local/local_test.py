@@ -1,5 +1,6 @@
 """Tests of local volumes."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from pkg import mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util.runtime.testing import raising
 from pkg.mount_utils.testing import FakeMounter
 from pkg.util import exec as utilexec
 from pkg.util.testing import FakeExec, exit_status
@@ -99,7 +101,7 @@ def test_failed_bind_leaves_no_directory(host: FakeVolumeHost, plugin: local.Loc
 def test_change_of_ownership_that_fails_is_done_again(
     host: FakeVolumeHost, plugin: local.LocalVolumePlugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failures: list[Exception] = [OSError("too many open files"), MemoryError()]
+    failures: list[Exception] = [OSError(errno.EMFILE, os.strerror(errno.EMFILE)), MemoryError()]
     changed: list[str] = []
 
     def change(mounter: local.LocalVolumeMounter, directory: str, args: MounterArgs) -> None:
@@ -115,6 +117,18 @@ def test_change_of_ownership_that_fails_is_done_again(
         assert host.mounter.list() == [] and not os.path.exists(mounter.get_path())
     mounter.set_up(MounterArgs(fs_group=1234))
     assert changed == [mounter.get_path()]
+
+
+def test_directory_that_cannot_be_read_keeps_no_pod_from_the_volume(
+    host: FakeVolumeHost, plugin: local.LocalVolumePlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt to set up the volume raises the read error, and the second attempt succeeds."""
+    monkeypatch.setattr(os, "scandir", raising(OSError(errno.EIO, os.strerror(errno.EIO))))
+    mounter = plugin.new_mounter(volume(f"{host.root}/data"), pod("a"))
+    with pytest.raises(OSError, match="Input/output error"):
+        mounter.set_up(MounterArgs(fs_group=1234))
+    mounter.set_up(MounterArgs(fs_group=1234))
+    assert [point.path for point in host.mounter.list()] == [mounter.get_path()]
 
 
 def test_second_group_is_warned(

@@ -27,7 +27,7 @@ def open_in_root(root: str, unsafe_path: str) -> int:
         # As the kernel would say, had Python asked it.
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
     top = os.path.realpath(root)
-    found = _name_of_target(path)
+    found = name_of_target(path)
     if not Path(found).is_relative_to(top):
         raise PermissionError(errno.EACCES, "path escapes from parent", path)
     # By its name: a link to /proc/PID/root leads to files of another mount namespace, which have names as here.
@@ -41,7 +41,7 @@ def open_in_root(root: str, unsafe_path: str) -> int:
         os.close(handle)
 
 
-def _name_of_target(path: str) -> str:
+def name_of_target(path: str) -> str:
     """The name, without links, of what the path leads to. Raises OSError."""
     # This opens nothing yet, so it may lead to whatever it likes.
     handle = os.open(path, _OPEN_PATH)

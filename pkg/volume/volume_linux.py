@@ -6,7 +6,6 @@ Go: pkg/volume/volume_linux.go
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -202,10 +201,11 @@ def walk_deep(root: str) -> Iterator[Entry]:
     """All below root and root itself, directories after what is in them; links are not followed.
 
     DIVERGES: Go names each file by its path twice, and so may follow a link that a container put there in between; it
-    also fails for a file that is gone by then, and has the names of all files of a directory in memory, which a pod may
-    have made by the million. Raises OSError.
+    also fails for a file that is gone by then, and for one whose path is too long, which here is left out; and has the
+    names of all files of a directory in memory, which a pod may have made by the million. Raises OSError.
     """
     stack: list[_Level] = []
+    told = False
     try:
         stack.append(_open(root, root, None))
         while stack:
@@ -218,7 +218,10 @@ def walk_deep(root: str) -> Iterator[Entry]:
             path = f"{level.entry.path}/{found.name}"
             # Each level of the walk holds its own path, and two descriptors.
             if len(os.fsencode(path)) > filesystem.MAX_PATH_LENGTH:
-                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
+                if not told:
+                    klog.error_s(None, "Leaving out what is so deep in the volume that its path is too long", path=path)
+                told = True
+                continue
             with contextlib.suppress(FileNotFoundError):
                 stack.append(_open(path, found.name, level.entry.fd))
     finally:

@@ -18,6 +18,7 @@ import contextlib
 import errno
 import os
 import posixpath
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Mapping
@@ -32,6 +33,8 @@ MAX_PATH_LENGTH = 4096
 DATA_DIR_NAME = "..data"
 NEW_DATA_DIR_NAME = "..data_tmp"
 _TIMESTAMP_MODE = 0o755
+# In any year: a machine that has no battery for its clock begins in 1970.
+_TIMESTAMP_DIR_NAME = re.compile(r"\.\.[0-9]{4}_[^/]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +246,7 @@ def _write_file(full_path: str, projection: FileProjection) -> None:
 
 def _is_timestamp_dir_name(name: str) -> bool:
     """Whether the writer may have made it, and may remove it."""
-    return name.startswith("..2") and "/" not in name
+    return _TIMESTAMP_DIR_NAME.fullmatch(name) is not None
 
 
 def _raise_unless_gone(err: OSError) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from datetime import datetime, tzinfo
 from pathlib import Path
 
 import pytest
@@ -233,6 +234,27 @@ def test_write_after_a_kill_in_the_middle(tmp_path: Path) -> None:
     (tmp_path / "gone").symlink_to("..data/gone")
     writer.write(payload("bar"))
     check(tmp_path, payload("bar"))
+
+
+class Epoch(datetime):
+    """The time where the clock has just been switched on."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Epoch:
+        return cls.fromtimestamp(0, tz)
+
+
+def test_machine_that_does_not_know_the_year(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the writer has made is its own in 1970, too: else each write would add another copy of all files."""
+    monkeypatch.setattr(atomic_writer, "datetime", Epoch)
+    writer = AtomicWriter(str(tmp_path), "-test-")
+    writer.write(payload("foo"))
+    first = os.readlink(tmp_path / "..data")
+    writer.write(payload("foo"))
+    assert sorted(os.listdir(tmp_path)) == [first, "..data", "foo"]
+    writer.write(payload("bar"))
+    second = os.readlink(tmp_path / "..data")
+    assert sorted(os.listdir(tmp_path)) == [second, "..data", "bar"] and second != first
 
 
 def test_data_link_that_leads_elsewhere_is_not_followed(tmp_path: Path) -> None:

@@ -284,7 +284,7 @@ def is_device_mountable_volume(volume_spec: Spec, volume_plugin_mgr: VolumePlugi
 def get_reliable_mount_refs(mounter: mount_utils.Interface, mount_path: str) -> list[str]:
     """Where else the same is mounted. Raises OSError.
 
-    Go reads again while mounts change in between; mountinfo is read in one go here.
+    Go tries for a minute on old kernels, where the list of mounts is no answer while mounts come and go all the time.
     """
     return mounter.get_mount_refs(mount_path)
 

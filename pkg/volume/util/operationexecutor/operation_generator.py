@@ -609,7 +609,8 @@ class OperationGenerator:
     ) -> None:
         """Write down what a failed mount says of the pod's volume; never that of one known to be mounted.
 
-        reconstructed is whether it was found on disk before the mount began, which then has left it there.
+        reconstructed is whether it was found on disk, or may have been mapped, before the mount began, which then has
+        left it there.
         DIVERGES: Go asks only when the mount has failed. Here directories may be looked at again while it runs. What
         the mount has made and removed would be found, and could never be unmounted.
         """
@@ -717,8 +718,12 @@ class OperationGenerator:
         with _failing(volume, "MapVolume.MarkDeviceAsMounted failed"):
             state.mark_device_as_mounted(volume.volume_name, device_path, global_map_path, "")
         mark_opts = _mark_opts(volume, block_volume_mapper=mapper)
-        reconstructed = state.is_volume_reconstructed(volume.volume_name, volume.pod_name)
-        pod_device_path = self._map_pod_device(volume, custom, device_path, mark_opts, state, reconstructed)
+        # An attempt before this one may have failed after the driver had published the device, as on a full disk. It
+        # stays to be undone, whatever the driver says of this one.
+        was_begun = (
+            state.get_volume_mount_state(volume.volume_name, volume.pod_name) is VolumeMountState.VOLUME_MOUNT_UNCERTAIN
+        )
+        pod_device_path = self._map_pod_device(volume, custom, device_path, mark_opts, state, was_begun)
         try:
             self._bind_and_expand(
                 volume, mapper, _Paths(pod_device_path, staging), device_path, global_map_path, mark_opts, state
@@ -728,7 +733,7 @@ class OperationGenerator:
                 # It may be mapped, by the driver or by us: it must be unmapped when the pod goes. DIVERGES: Go forgets
                 # what it has done itself, and the device, bound for a pod that is gone, never leaves the node.
                 uncertain = volumetypes.UncertainProgressError(str(err.event_err))
-                self.mark_volume_error_state(volume, mark_opts, uncertain, state, reconstructed)
+                self.mark_volume_error_state(volume, mark_opts, uncertain, state, was_begun)
             raise
 
     def _set_up_device(
@@ -757,7 +762,7 @@ class OperationGenerator:
         device_path: str,
         mark_opts: MarkVolumeOpts,
         state: ActualStateOfWorldMounterUpdater,
-        reconstructed: bool,
+        was_begun: bool,
     ) -> str:
         """The device's path as the driver tells it, or as attaching did."""
         if custom is None:
@@ -766,7 +771,7 @@ class OperationGenerator:
             try:
                 return custom.map_pod_device() or device_path
             except Exception as err:
-                self.mark_volume_error_state(volume, mark_opts, err, state, reconstructed)
+                self.mark_volume_error_state(volume, mark_opts, err, state, was_begun)
                 raise
 
     def _bind_and_expand(

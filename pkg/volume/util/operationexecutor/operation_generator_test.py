@@ -467,6 +467,16 @@ def test_mapping_that_fails_after_the_driver_did_its_part_leaves_the_volume_unce
     assert world.state.volume_state is VolumeMountState.VOLUME_MOUNT_UNCERTAIN
 
 
+def test_mapping_that_failed_half_way_is_not_forgotten_when_the_driver_refuses_the_next(world: World) -> None:
+    """Nobody else would have the driver take back what it has published."""
+    world.state.errors["mark_device_as_mounted /dev/mapped"] = ValueError("unknown volume")
+    world.map(wanted())
+    world.plugin.errors["map_pod_device"] = FINAL
+    context = world.map(wanted())
+    assert "MapVolume.MapPodDevice failed" in str(context.event_err)
+    assert world.state.volume_state is VolumeMountState.VOLUME_MOUNT_UNCERTAIN
+
+
 @pytest.mark.parametrize(("err", "after"), [(FINAL, "NOT_MOUNTED"), (UNCERTAIN, "MOUNT_UNCERTAIN")])
 @pytest.mark.parametrize("block", [True, False])
 def test_device_that_may_be_attached_by_its_plugin_is_uncertain(

@@ -170,6 +170,11 @@ def root_of_a_process(node: Node, link: Path) -> None:
     link.symlink_to("/proc/1/root")
 
 
+def alias_of_the_outside(node: Node, link: Path) -> None:
+    (node.root / "alias").symlink_to(node.root)
+    link.symlink_to(node.root / "alias/host")
+
+
 def missing_outside(node: Node, link: Path) -> None:
     link.symlink_to("/no/such/place")
 
@@ -185,6 +190,7 @@ ATTACKS: list[Attack] = [
     out_and_named_like_the_volume,
     absolute_with_steps_back,
     root_of_a_process,
+    alias_of_the_outside,
     missing_outside,
 ]
 

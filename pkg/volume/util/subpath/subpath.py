@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pkg import klog, mount_utils
-from pkg.util import filesystem
+from pkg.util import filesystem, securejoin
 
 CONTAINER_SUB_PATH_DIRECTORY_NAME = "volume-subpaths"
 # As many links as the kernel follows in one path.
@@ -316,27 +316,37 @@ class _Walk:
             if mode is None:
                 raise
             opened = _make(component, directory, mode)
+        # From here on it is closed with the walk, also when a server says only now that it is gone. Kept open, it would
+        # keep the volume from ever being unmounted.
+        self._opened.append(opened)
         if stat.S_ISLNK(os.fstat(opened).st_mode):
-            try:
-                target = os.readlink("", dir_fd=opened)
-            finally:
-                os.close(opened)
+            target = os.readlink("", dir_fd=opened)
+            os.close(self._opened.pop())
             self._follow(target)
-        else:
-            self._opened.append(opened)
 
     def _follow(self, target: str) -> None:
         self._links += 1
         if self._links > _MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if target.startswith("/"):
-            # DIVERGES: Go has the host's file system follow it, and then sees whether it came back into the volume.
+            if not mount_utils.path_within_base(target, self._base):
+                target = _name_without_links(target)
             if not mount_utils.path_within_base(target, self._base):
                 raise NotWithinVolumeError("the path leads out of the volume")
             while len(self._opened) > 1:
                 self._back()
             target = os.path.relpath(target, self._base)
+        # DIVERGES: in Go it may also go out of the volume with "..", if it comes back.
         self.go(target, None)
+
+
+def _name_without_links(path: str) -> str:
+    """The volume may have other names on the node, as what is in /run has in /var/run. Raises NotWithinVolumeError."""
+    try:
+        return securejoin.name_of_target(path)
+    except OSError as err:
+        # Whatever it is: nobody is to learn what is there.
+        raise NotWithinVolumeError("the path leads out of the volume") from err
 
 
 def _make(component: str, directory: int, mode: int) -> int:

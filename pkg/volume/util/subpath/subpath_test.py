@@ -57,6 +57,20 @@ def test_base_may_be_a_link_and_links_inside_are_followed(tmp_path: Path, volume
     assert (volume / "a/x").is_dir() and (volume / "a/y").is_dir()
 
 
+@pytest.mark.parametrize("base", ["alias", "volume"])
+def test_link_may_name_the_volume_as_the_node_does(tmp_path: Path, volume: Path, base: str) -> None:
+    """As one to /var/run/volume/a in a volume that is /run/volume."""
+    (tmp_path / "alias").symlink_to("volume")
+    (volume / "current").symlink_to(tmp_path / "alias/a")
+    mounter, root = FakeMounter(), tmp_path / base
+    subpather = subpath.Subpather(mounter)
+    subpather.safe_make_dir("current/new", str(root), 0o750)
+    assert (volume / "a/new").is_dir()
+    made = subpath.Subpath(0, str(root / "current/new"), "vol", str(root), str(tmp_path / "pod"), "c")
+    target, _ = subpather.prepare_safe_subpath(made)
+    assert mounter.calls == [("mount", target)]
+
+
 def test_file_in_the_way_is_told(volume: Path) -> None:
     (volume / "file").touch()
     for sub_path in ("file", "file/below"):
@@ -106,6 +120,20 @@ def test_missing_sub_path_is_told(tmp_path: Path, volume: Path) -> None:
     with pytest.raises(FileNotFoundError):
         subpath.Subpather(FakeMounter()).prepare_safe_subpath(make(tmp_path, "a/missing"))
     assert not any((tmp_path / "pod").iterdir())
+
+
+@pytest.mark.parametrize("call", ["fstat", "readlink"])
+def test_nothing_is_kept_open_of_what_goes_as_it_is_opened(
+    tmp_path: Path, volume: Path, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a server, which the kernel may ask only after opening. What is kept open keeps the volume mounted."""
+    (volume / "link").symlink_to("a")
+    fault = OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+    before = os.listdir("/proc/self/fd")
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Stale file handle"):
+        patch.setattr(os, call, raising(fault))
+        subpath.Subpather(FakeMounter()).prepare_safe_subpath(make(tmp_path, "link"))
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_volume_whose_path_is_too_long_is_not_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

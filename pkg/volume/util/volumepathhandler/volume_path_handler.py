@@ -7,6 +7,7 @@ Go: pkg/volume/util/volumepathhandler/volume_path_handler.go, volume_path_handle
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -167,7 +168,7 @@ class VolumePathHandler:
                 raise OSError(f"removeLoopDevice failed for path {path}: {err}") from err
 
     def get_loop_device(self, path: str) -> str:
-        if not Path(path).exists():
+        if not filesystem.exists(path):
             raise DeviceNotFoundError
         return self._loop_device_from_sysfs(path)
 
@@ -176,8 +177,11 @@ class VolumePathHandler:
         for device in sorted(self._sys_block.glob("loop*")):
             try:
                 backing_file = procfs.read(device / "loop" / "backing_file")
-            except FileNotFoundError:
-                continue  # a device that nothing is attached to
+            except OSError as err:
+                # Nothing is attached to the device, or the path is none of ours: the kernel tells those up to a page.
+                if err.errno in (errno.ENOENT, errno.ENAMETOOLONG):
+                    continue
+                raise
             if clean_backing_file_path(backing_file) in paths:
                 return f"/dev/{device.name}"
         raise DeviceNotFoundError

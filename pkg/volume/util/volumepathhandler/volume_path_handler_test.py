@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pkg.apimachinery.util.runtime.testing import failing_once
 from pkg.mount_utils.testing import FakeMounter
+from pkg.util import procfs
 from pkg.volume.util.volumepathhandler import DeviceNotFoundError, VolumePathHandler, volume_path_handler
 from pkg.volume.util.volumepathhandler.volume_path_handler import clean_backing_file_path
 
@@ -94,6 +97,19 @@ def test_backing_file_with_a_strange_name_hides_no_other_device(tmp_path: Path) 
     handler = VolumePathHandler(sys_block=str(tmp_path / "sys"))
     assert handler.get_loop_device(str(file)) == "/dev/loop0"
     assert handler.get_loop_device(str(tmp_path / "file")) == "/dev/loop1"
+
+
+def test_loop_device_of_a_path_that_is_too_long_hides_no_other_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container that may make loop devices can have one of a file that lies as deep as it likes."""
+    for number in range(2):
+        (tmp_path / f"sys/loop{number}/loop").mkdir(parents=True)
+        (tmp_path / f"sys/loop{number}/loop/backing_file").write_text(f"{tmp_path}/file\n")
+    (tmp_path / "file").touch()
+    too_long = OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    monkeypatch.setattr(procfs, "read", failing_once(procfs.read, too_long, about="loop0"))
+    assert VolumePathHandler(sys_block=str(tmp_path / "sys")).get_loop_device(str(tmp_path / "file")) == "/dev/loop1"
 
 
 @pytest.mark.parametrize("suffix", ["", " (deleted)", " (deleted)\n", "\n"])

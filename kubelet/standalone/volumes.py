@@ -8,7 +8,9 @@ of the claim: nobody but the user knows when its data may go.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import uuid
 from pathlib import Path
 
@@ -31,6 +33,8 @@ _HARMLESS_ANNOTATIONS = {
     f"{_ANNOTATION_PREFIX}type": {"none", "bind"},
     f"{_ANNOTATION_PREFIX}mount-options": {"bind", "rbind"},
 }
+# The mode of a directory until it has its own one: no user gives a directory this one.
+_UNFINISHED = stat.S_ISVTX
 
 
 class Volumes:
@@ -167,8 +171,10 @@ def _make_directory(root: str, claim: v1.PersistentVolumeClaim) -> None:
     parent = Path(root, claim.metadata.namespace)
     filesystem.mkdir_all(parent, 0o750)
     path = parent / claim.metadata.name
-    if not path.exists():
-        path.mkdir()
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(_UNFINISHED)
+    # Made just now, or by a kubelet that was killed before it went on. Any other mode may be what its user wants.
+    if path.stat().st_mode & 0o1777 == _UNFINISHED:
         path.chmod(0o777)
 
 

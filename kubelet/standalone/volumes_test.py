@@ -13,6 +13,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
+from pkg.apimachinery.util.runtime.testing import raising
 
 ANY = {"accessModes": ["ReadWriteOnce"]}
 DEVICE = "volume.podman.io/device"
@@ -59,6 +60,16 @@ def test_claim_gets_a_directory_that_stays(tmp_path: Path) -> None:
         found.get_persistent_volume_claim("ns", "data")
     assert bound_path(volumes(tmp_path, claim())) == str(path)
     assert (path / "file").read_text() == "x" and path.stat().st_mode & 0o7777 == 0o700
+
+
+def test_directory_can_be_written_although_a_kubelet_was_killed_as_it_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(InterruptedError):
+        patch.setattr(Path, "chmod", raising(InterruptedError()))
+        bound_path(volumes(tmp_path, claim()))
+    path = Path(bound_path(volumes(tmp_path, claim())))
+    assert path.stat().st_mode & 0o7777 == 0o777
 
 
 def test_claim_with_the_directory_of_its_annotation(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go
 from __future__ import annotations
 
 import dataclasses
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -101,6 +102,8 @@ class ReconcilerCommon:
         self._volumes_being_cleaned_up: set[PodVolume] = set()
         # Those whose unmount could not even begin, and that may still be mounted.
         self._volumes_given_up: set[PodVolume] = set()
+        # The names of the directories of mounts that may still run, by volume and pod.
+        self._mounts_begun: dict[tuple[str, str], str] = {}
         # Names of volumes that were found staged, and in no pod's directory.
         self._found_without_pods: set[str] = set()
         self._lock = threading.Lock()  # guards the two below
@@ -111,6 +114,13 @@ class ReconcilerCommon:
     def unmount_volumes(self) -> None:
         """Take away from pods what they no longer want."""
         mounted_volumes = self._actual_state_of_world.get_all_mounted_volumes()
+        # Once unmounted, they would be taken for what is not known, and cleaned up.
+        known = {(each.pod_name, each.plugin_name, each.inner_volume_spec_name) for each in mounted_volumes}
+        self._volumes_failed_reconstruction = [
+            each
+            for each in self._volumes_failed_reconstruction
+            if (each.pod_name, each.plugin_name, each.volume_spec_name) not in known
+        ]
         turns = self._turns((mounted.volume_name, mounted.pod_name) for mounted in mounted_volumes)
         for mounted in mounted_volumes:
             with self._contained("UnmountVolume", mounted.volume_name):
@@ -137,8 +147,12 @@ class ReconcilerCommon:
     def mount_or_attach_volumes(self) -> None:
         """Give pods what they want: wait for attachment, mount, set up anew, make larger."""
         volumes = self._desired_state_of_world.get_volumes_to_mount()
+        # Mounts of one volume for several pods wait for one another, also for the pause after a failure. A pod that
+        # always came first could keep the others waiting for ever; in Go, too, the order is another one each time.
+        random.shuffle(volumes)
         turns = self._turns((volume.volume_name, volume.pod_name) for volume in volumes)
         pending = self._operation_executor.is_operation_pending
+        self._mounts_begun = {key: name for key, name in self._mounts_begun.items() if pending(*key, EMPTY_NODE_NAME)}
         for volume in volumes:
             if pending(volume.volume_name, EMPTY_UNIQUE_POD_NAME, EMPTY_NODE_NAME):
                 continue
@@ -200,6 +214,7 @@ class ReconcilerCommon:
             self._operation_executor.mount_volume(
                 self._wait_for_attach_timeout, volume, self._actual_state_of_world, is_remount
             )
+            self._mounts_begun[volume.volume_name, volume.pod_name] = volume.volume_spec.name()
 
     def _wait_for_volume_attach(self, volume: VolumeToMount) -> None:
         if not self._controller_attach_detach_enabled and volume.plugin_is_attachable:
@@ -228,6 +243,9 @@ class ReconcilerCommon:
             if self._operation_executor.is_operation_pending(name, EMPTY_UNIQUE_POD_NAME, EMPTY_NODE_NAME):
                 continue
             # Looked at again, for a mount may have ended just before. None can begin: only this thread begins them.
+            # DIVERGES: Go takes the device away under a pod that has got it since the volumes were listed.
+            if self._actual_state_of_world.is_volume_mounted_elsewhere(name, EMPTY_UNIQUE_POD_NAME):
+                continue
             attached = self._actual_state_of_world.get_attached_volume(name)
             with self._contained("UnmountDevice", name):
                 if attached is not None and not self._may_have_unknown_pods(attached):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -207,6 +208,63 @@ def test_volume_whose_unmount_ends_just_now_is_not_unmounted_again(
         world.reconciler.unmount_volumes()
     world.executor._pending_operations.wait_for_completion()
     assert "tear_down" not in world.names()
+
+
+def test_device_is_not_unmounted_under_a_pod_whose_mount_ends_just_now(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = world.want()
+    world.report()
+    gate = world.plugin.gates["set_up"] = golang.Channel[None]()
+    world.reconciler.reconcile()
+    assert world.ended.recv(30)[1]
+    world.reconciler.reconcile()
+    world.plugin.wait_for_call("set_up", "pv", "u")
+    world.desired.delete_pod_from_volume("u", name)
+    is_pending = world.executor.is_operation_pending
+
+    def is_operation_pending(volume_name: str, pod_name: str, node_name: str) -> bool:
+        if is_pending(name, "", ""):
+            gate.close()
+            assert world.ended.recv(30)[1]
+        return is_pending(volume_name, pod_name, node_name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.executor, "is_operation_pending", is_operation_pending)
+        world.reconciler.unmount_detach_devices()
+    world.executor._pending_operations.wait_for_completion()
+    assert "unmount_device" not in world.names()
+    world.rounds(2)
+    assert world.names()[-2:] == ["tear_down", "unmount_device"]
+
+
+def test_pod_whose_mount_always_fails_does_not_keep_others_from_the_volume(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = world.plugin.called
+
+    def fail_for_bad(*call: str) -> None:
+        called(*call)
+        if call == ("set_up", "pv", "bad"):
+            raise ValueError("bad may not have it")
+
+    monkeypatch.setattr(world.plugin, "called", fail_for_bad)
+
+    def try_until_called(uid: str) -> None:
+        """Each pod has the same chance each time that the pause after a failure is over."""
+        for _ in range(50):
+            world.executor.forget_failures(name)
+            world.reconciler.reconcile()
+            world.executor._pending_operations.wait_for_completion()
+            if ("set_up", "pv", uid) in world.plugin.calls:
+                break
+
+    name = world.want("bad")
+    world.report()
+    try_until_called("bad")
+    world.want("good")
+    try_until_called("good")
+    assert world.actual.get_volume_mount_state(name, "good") is VolumeMountState.VOLUME_MOUNTED
 
 
 def test_kubelet_without_a_controller_attaches_and_detaches(tmp_path: Path) -> None:
@@ -576,6 +634,131 @@ def test_directory_that_could_not_be_read_is_read_later(world: World, monkeypatc
     assert {call for call in world.plugin.calls if call[0] == "tear_down"} == {
         ("tear_down", "pv", uid) for uid in "abd"
     }
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_volume_that_is_being_set_up_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch, failed: bool) -> None:
+    """A set-up that fails removes what it has made; what the plugin has no data of it cannot unmount."""
+    name = world.want()
+    world.report()
+    gate = world.plugin.gates["set_up"] = golang.Channel[None]()
+    world.plugin.errors["set_up"] = [ValueError("bad")] if failed else []
+    world.reconciler.reconcile()
+    assert world.ended.recv(30)[1]
+    world.reconciler.reconcile()
+    world.plugin.wait_for_call("set_up", "pv", "u")
+    made, left = left_behind(world), left_behind(world, "other")
+    spec = world.plugin.construct_volume_spec("pv", str(made))
+
+    read: list[str] = []
+
+    def construct(volume_name: str, volume_path: str) -> ReconstructedVolume:
+        read.append(volume_path)
+        return spec
+
+    monkeypatch.setattr(world.plugin, "construct_volume_spec", construct)
+    assert not world.reconciler.reconstruct_volumes(), "it is to be looked at when the set-up has ended"
+    assert read == [str(left)] and world.actual.is_volume_reconstructed(name, "other")
+    gate.close()
+    assert world.ended.recv(30)[1]
+    if failed:
+        shutil.rmtree(made)
+    assert world.reconciler.reconstruct_volumes()
+    state = VolumeMountState.VOLUME_NOT_MOUNTED if failed else VolumeMountState.VOLUME_MOUNTED
+    assert world.actual.get_volume_mount_state(name, "u") is state
+    assert not world.actual.is_volume_reconstructed(name, "u")
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_untold_volume_is_not_cleaned_up_while_it_is_set_up(
+    world: World, monkeypatch: pytest.MonkeyPatch, other: bool
+) -> None:
+    """What the clean-up removes then, a set-up that succeeds all the same could never have unmounted.
+
+    When another pod has the volume, that pod's directory may have given it another name.
+    """
+    told = testing.new_persistent_volume_spec("pv")
+    assert told.persistent_volume is not None
+    told.persistent_volume.metadata.name = "handle"
+
+    def construct(volume_name: str, volume_path: str) -> ReconstructedVolume:
+        if volume_name == "pv":
+            raise ValueError("cannot be told from its directory")
+        return ReconstructedVolume(told)
+
+    monkeypatch.setattr(world.plugin, "construct_volume_spec", construct)
+    path = left_behind(world)
+    if other:
+        left_behind(world, "b", "handle")
+    assert world.reconciler.reconstruct_volumes()
+    name = world.want()
+    world.report()
+    world.reconciler.update_reconstructed_from_node_status(world.ctx)
+    world.populated = False
+    gate = world.plugin.gates["set_up"] = golang.Channel[None]()
+    world.reconciler.reconcile()
+    if not other:
+        assert world.ended.recv(30)[1]
+        world.reconciler.reconcile()
+    world.plugin.wait_for_call("set_up", "pv", "u")
+    world.populated = True
+    world.desired.delete_pod_from_volume("u", name)
+    world.reconciler.reconcile()
+    assert not world.executor.is_operation_pending(str(path), "u", "")
+    gate.close()
+    world.rounds(4 if other else 3)
+    torn_down = Counter(call for call in world.plugin.calls if call[0] == "tear_down")
+    assert torn_down[("tear_down", "pv", "u")] == 1 and not world.actual.volume_exists(name)
+
+
+def begin_to_mount_untold(world: World) -> tuple[Path, golang.Channel[None]]:
+    """The path of a volume that cannot be told and whose pod has gone since its mount began, and what holds that up."""
+    world.plugin.reconstructible = False
+    path = left_behind(world)
+    assert world.reconciler.reconstruct_volumes()
+    name = world.want()
+    world.report()
+    gate = world.plugin.gates["set_up"] = golang.Channel[None]()
+    world.reconciler.reconcile()
+    assert world.ended.recv(30)[1]
+    world.reconciler.mount_or_attach_volumes()
+    world.plugin.wait_for_call("set_up", "pv", "u")
+    world.desired.delete_pod_from_volume("u", name)
+    return path, gate
+
+
+def test_untold_volume_is_not_cleaned_up_when_its_mount_ends_just_now(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clean-up would remove what the unmount of the volume, which is known by then, needs."""
+    path, gate = begin_to_mount_untold(world)
+    is_known = world.actual.volume_exists_with_spec_name
+
+    def end_after_look(pod_name: str, plugin_name: str, volume_spec_name: str) -> bool:
+        known = is_known(pod_name, plugin_name, volume_spec_name)
+        gate.close()
+        assert world.ended.recv(30)[1]
+        return known
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.actual, "volume_exists_with_spec_name", end_after_look)
+        world.reconciler._clean_orphan_volumes()
+    assert not world.executor.is_operation_pending(str(path), "u", "")
+    world.executor._pending_operations.wait_for_completion()
+    assert "tear_down" not in world.names()
+
+
+def test_untold_volume_that_is_known_meanwhile_is_unmounted_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when its unmount has ended before it is looked whether it is still to be cleaned up."""
+    _, gate = begin_to_mount_untold(world)
+    gate.close()
+    wait = world.executor._pending_operations.wait_for_completion
+    wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(world.reconciler, "mount_or_attach_volumes", wait)
+        world.reconciler.reconcile()
+    wait()
+    assert world.names().count("tear_down") == 1
 
 
 def test_reconstruction_that_failed_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,10 +66,15 @@ class ReconstructMethods(ReconstructCommonMethods):
         reconstructed_volumes: dict[str, GlobalVolumeInfo] = {}
         for volume in pod_volumes:
             ref = {"podName": volume.pod_name, "volumeSpecName": volume.volume_spec_name}
+            is_being_mounted = self._is_being_mounted(volume)
             if self._is_known(volume):
                 klog.v(4).info_s("Volume exists in actual state, skip cleaning up mounts", **ref)
                 continue
             if volume in self._volumes_failed_reconstruction:
+                continue
+            if is_being_mounted:
+                # What it tells now the mount may remove, and nobody could unmount the volume.
+                self._all_could_be_read = False
                 continue
             try:
                 reconstructed = self._reconstruct_volume(volume)
@@ -125,6 +130,19 @@ class ReconstructMethods(ReconstructCommonMethods):
     def _is_known(self, volume: PodVolume) -> bool:
         return self._actual_state_of_world.volume_exists_with_spec_name(
             volume.pod_name, volume.plugin_name, volume.volume_spec_name
+        )
+
+    def _is_being_mounted(self, volume: PodVolume) -> bool:
+        """Whether a mount runs that makes this directory, by whatever name; no other can begin on this thread.
+
+        To be asked before _is_known: a mount writes down what it has done before it ends.
+        """
+        pending = self._operation_executor.is_operation_pending
+        return any(
+            pod_name == volume.pod_name
+            and spec_name == volume.volume_spec_name
+            and pending(volume_name, pod_name, EMPTY_NODE_NAME)
+            for (volume_name, pod_name), spec_name in self._mounts_begun.items()
         )
 
     def _remove_if_nothing_is_there(self, volume: PodVolume) -> None:
@@ -268,6 +286,7 @@ class ReconstructMethods(ReconstructCommonMethods):
     def _clean_orphan_volume(self, volume: PodVolume) -> bool:
         """Whether the volume is to be looked at in the next round, too."""
         ref = {"podName": volume.pod_name, "volumeSpecName": volume.volume_spec_name}
+        is_being_mounted = self._is_being_mounted(volume)
         if self._is_known(volume):
             # It was set up for its pod since, and is known.
             return False
@@ -286,7 +305,8 @@ class ReconstructMethods(ReconstructCommonMethods):
         if begun and not self._operation_executor.has_operation_failed(*operation):
             klog.v(2).info_s("Orphan volume cleanup finished", **ref)
             return False
-        return self._cleanup_mounts(volume)
+        # The clean-up has another name than the mount, and would run beside it and remove what it makes.
+        return is_being_mounted or self._cleanup_mounts(volume)
 
     def update_reconstructed_from_node_status(self, ctx: golang.Context) -> None:
         """Learn from the node's status where devices are that were found on disk; return when that is known.

@@ -33,7 +33,7 @@ _SECTOR = 512
 
 
 class Machine:
-    """Reads below the given root, which tests may set; once, for every admission of a pod asks."""
+    """Reads below the given root, which tests may set; most of it once, for every admission of a pod asks."""
 
     def __init__(self, root: str, filesystems: FileSystems) -> None:
         self._root = Path(root)
@@ -54,12 +54,12 @@ class Machine:
     @cached_property
     def machine_info(self) -> info.MachineInfo:
         """Raises OSError when /proc cannot be read, or there is no descriptor or memory for a file."""
-        memory = {name: int(kib) * 1024 for name, kib in _MEMINFO.findall(self._text("proc/meminfo"))}
+        memory, swap = self.memory_and_swap()
         topology, num_cores = self._topology()
         return info.MachineInfo(
             num_cores=num_cores,
-            memory_capacity=memory["MemTotal"],
-            swap_capacity=memory.get("SwapTotal", 0),
+            memory_capacity=memory,
+            swap_capacity=swap,
             machine_id=self._first_of(_MACHINE_ID_FILES),
             system_uuid=self._first_of(_SYSTEM_UUID_FILES).rstrip("\0"),
             boot_id=self._first_of(("/proc/sys/kernel/random/boot_id",)),
@@ -69,6 +69,14 @@ class Machine:
             topology=topology,
             memory_by_type=self._memory_by_type(),
         )
+
+    def memory_and_swap(self) -> tuple[int, int]:
+        """Bytes of both, as they are now: a machine may be given more while it runs, or have some taken away.
+
+        Raises OSError. Go: GetMachineMemoryCapacity, GetMachineSwapCapacity
+        """
+        found = {name: int(kib) * 1024 for name, kib in _MEMINFO.findall(self._text("proc/meminfo"))}
+        return found["MemTotal"], found.get("SwapTotal", 0)
 
     def _topology(self) -> tuple[tuple[info.Node, ...], int]:
         """How the processors lie to one another, and how many there are.

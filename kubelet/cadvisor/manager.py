@@ -199,8 +199,9 @@ class Manager:
         """What the machine has, and nothing below it has."""
         spec.has_network = self._machine.has_network
         spec.has_memory = True
-        spec.memory.limit = self._machine.machine_info.memory_capacity
-        spec.memory.swap_limit = self._machine.machine_info.swap_capacity
+        # The machine may have more memory than at the start. With the old total, no memory would seem to be available
+        # once the pods use the added memory, and the kubelet would evict them.
+        spec.memory.limit, spec.memory.swap_limit = self._machine.memory_and_swap()
         spec.has_filesystem = True
         stats.filesystem = self._filesystems.global_stats()
 

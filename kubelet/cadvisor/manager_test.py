@@ -264,6 +264,14 @@ def test_machine(node: Node) -> None:
     assert stats.disk_io.io_service_bytes[0].device == "/dev/vda"
 
 
+def test_machine_that_gets_more_memory(node: Node) -> None:
+    """What its limit leaves of the use is how much is available: nothing, if memory was plugged in and is in use."""
+    node.one("/")
+    (node.root / "proc/meminfo").write_text("MemTotal: 67108864 kB\nSwapTotal: 0 kB\n")
+    memory = node.one("/", max_age=0.0).spec.memory
+    assert (memory.limit, memory.swap_limit) == (67108864 * 1024, 0)
+
+
 def test_version_1(tmp_path: Path) -> None:
     root = unpack_tree("v1.tree", tmp_path)
     (tmp_path / "proc/meminfo").write_text("MemTotal: 1024 kB\n")

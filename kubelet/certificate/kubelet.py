@@ -162,10 +162,12 @@ def addresses_to_hostnames_and_ips(
 
 
 def _parse_ip(text: str) -> certutil.IPAddress | None:
+    """As a certificate will have it, IPv4 ones that are mapped into IPv6 too; None for one with a zone."""
     try:
-        return ipaddress.ip_address(text)
+        ip = ipaddress.ip_address(text)
     except ValueError:
         return None
+    return None if "%" in text else getattr(ip, "ipv4_mapped", None) or ip
 
 
 def new_kubelet_client_certificate_manager(

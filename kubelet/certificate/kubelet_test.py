@@ -44,6 +44,12 @@ def address(kind: str, value: str) -> v1.NodeAddress:
             id="ips",
         ),
         pytest.param(
+            [address("InternalIP", "::ffff:1.2.3.4"), address("ExternalIP", "fe80::1%eth0")],
+            [],
+            ["1.2.3.4"],
+            id="ips that no certificate has",
+        ),
+        pytest.param(
             [address("ExternalDNS", "b.c"), address("InternalDNS", "a.b"), address("InternalDNS", "")],
             ["a.b", "b.c"],
             [],

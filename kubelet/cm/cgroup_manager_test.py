@@ -299,6 +299,28 @@ def test_cgroup_that_is_half_made_is_made_anew(
     assert limit.read_text() == "100"
 
 
+def test_controllers_are_not_left_out_when_no_file_can_be_opened(
+    v2: FakeCgroupfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pod would run without limits, and its next sync would end its containers."""
+    manager = manager_of(v2)
+    manager.create(CgroupName(POD[:-1]), ResourceConfig())
+    real = Path.write_text
+
+    def write_text(path: Path, text: str) -> int:
+        if text.startswith("+"):
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+        return real(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", write_text)
+        with pytest.raises(OSError, match="Too many open files"):
+            manager.create(POD, FULL)
+    assert not manager.exists(POD)
+    manager.create(POD, FULL)
+    assert v2.read(f"{POD_PATHS['cgroupfs']}/pids.max") == "100"
+
+
 def test_lack_of_files_counts_more_than_a_refusal() -> None:
     def fail(code: int) -> None:
         raise OSError(code, os.strerror(code))

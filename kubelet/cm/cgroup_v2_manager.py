@@ -22,6 +22,7 @@ from kubelet.cm.types import CgroupName, ResourceConfig, quoted
 from kubelet.util import CGROUP_ROOT
 from pkg import klog
 from pkg.api.core import v1
+from pkg.util import procfs
 
 CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids", "hugetlb")
 # Those without which a cgroup counts as missing, if the node has them at all.
@@ -120,21 +121,27 @@ def read_unified_controllers(path: str) -> set[str]:
 
 
 def _enable_controllers(path: str) -> None:
-    """Pass on what there is. The kernel takes all or none of one line, and so each is tried when all are refused."""
+    """Pass on what there is. The kernel takes all or none of one line, and so each is tried when all are refused.
+
+    Raises OSError for a lack of files or memory, which says nothing of the controllers.
+    """
     available = read_unified_controllers(path)
     wanted = [f"+{controller}" for controller in CONTROLLERS if controller in available]
-    control = Path(path, "cgroup.subtree_control")
+    if not _enable(path, " ".join(wanted)):
+        for controller in wanted:
+            _enable(path, controller)
+
+
+def _enable(path: str, controllers: str) -> bool:
+    """Whether the kernel took them. Raises OSError as _enable_controllers."""
     try:
-        control.write_text(" ".join(wanted))
+        Path(path, "cgroup.subtree_control").write_text(controllers)
     except OSError as err:
-        klog.v(2).info_s("Cannot enable cgroup controllers", path=path, controllers=" ".join(wanted), err=err)
-    else:
-        return
-    for controller in wanted:
-        try:
-            control.write_text(controller)
-        except OSError as err:
-            klog.v(2).info_s("Cannot enable cgroup controller", path=path, controller=controller, err=err)
+        if procfs.is_accident(err):
+            raise
+        klog.v(2).info_s("Cannot enable cgroup controllers", path=path, controllers=controllers, err=err)
+        return False
+    return True
 
 
 def cpu_shares_to_weight(shares: int) -> int:

@@ -6,9 +6,9 @@ Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import grpc
 
@@ -35,6 +35,8 @@ _OPTIONS = [
     grpcconn.LONG_ERRORS,
     grpcconn.READ_BY_CALLER,
 ]
+
+_LIST_AND_WATCH = "/v1beta1.DevicePlugin/ListAndWatch"
 
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
@@ -84,6 +86,25 @@ def _status(err: grpc.RpcError, timeout: float, resource: str) -> grpcstatus.Sta
     return grpcstatus.StatusError(code, late if code is grpc.StatusCode.DEADLINE_EXCEEDED else err.details() or "")
 
 
+class _ListStream:
+    """A device_lists.ListStream. The lists come as bytes.
+
+    gRPC's library never ends a call of which it could not decode a response, and keeps its connection open.
+    """
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    def __iter__(self) -> Iterator[pluginapi.ListAndWatchResponse]:
+        return map(pluginapi.ListAndWatchResponse.FromString, self._call)
+
+    def cancel(self) -> None:
+        grpcconn.cancel(self._call, "the plugin is not listened to any more")
+
+    def end(self) -> None:
+        grpcconn.end(self._call)
+
+
 class PluginClient:
     """Go: client. Safe from any thread."""
 
@@ -96,6 +117,8 @@ class PluginClient:
         self._channel: grpc.Channel | None = None
         self._closed = False
         self._api: api_pb2_grpc.DevicePluginStub | None = None
+        # Set by connect, like the stub.
+        self._list_and_watch: grpc.UnaryStreamMultiCallable[pluginapi.Empty, bytes] | None = None
         # Set by start.
         self._lists: DeviceLists | None = None
         self._thread: golang.Thread | None = None
@@ -125,6 +148,7 @@ class PluginClient:
         with self._lock:
             self._channel = channel
             self._api = api_pb2_grpc.DevicePluginStub(channel)
+            self._list_and_watch = channel.unary_stream(_LIST_AND_WATCH, pluginapi.Empty.SerializeToString)
         self._handler.plugin_connected(self._resource, self)
 
     def begin(
@@ -151,7 +175,8 @@ class PluginClient:
         Raises ValueError when the client is closed already, and golang.ThreadError: the plugin that registers is to
         know, as it does not register again by itself.
         """
-        self._lists = DeviceLists(self.api.ListAndWatch(pluginapi.Empty()), self._clock)
+        assert self._list_and_watch is not None, "a client is connected before it is started"
+        self._lists = DeviceLists(_ListStream(self._list_and_watch(pluginapi.Empty())), self._clock)
         self._lists.start(f"device-plugin-{self._resource}-lists")
         try:
             self._thread = golang.go(run, self, name=f"device-plugin-{self._resource}")

@@ -29,7 +29,11 @@ class ListStream(Protocol):
     def __iter__(self) -> Iterator[pluginapi.ListAndWatchResponse]: ...
 
     def cancel(self) -> object:
-        """End it; who iterates over it gets an error."""
+        """Have the thread that iterates over the stream get an error. Any thread may call this."""
+        ...
+
+    def end(self) -> None:
+        """Free what the stream holds. Only the thread that iterates over the stream may call this, if there is one."""
         ...
 
 
@@ -53,7 +57,7 @@ class DeviceLists:
         try:
             self._reader = golang.go(self._read, name=reader_name)
         except golang.ThreadError:
-            self._stream.cancel()
+            self._stream.end()
             raise
 
     def stop(self) -> None:
@@ -109,3 +113,4 @@ class DeviceLists:
         finally:
             self._newest.close()
             self._end()
+            self._stream.end()

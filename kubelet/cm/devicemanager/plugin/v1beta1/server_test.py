@@ -192,18 +192,24 @@ _TOO_LONG = pluginapi.ListAndWatchResponse(devices=[device("x" * 10_000_000)]).S
 _NO_TEXT = b"\x0a\x03\x0a\x01\xff"
 
 
-@pytest.mark.parametrize("garbage", [_TOO_LONG, _NO_TEXT, b"\xff"], ids=["too long", "no text", "no message"])
-def test_garbage_instead_of_devices(garbage: bytes, world: _World) -> None:
-    """The plugin is let go, and can come again."""
-    world.start()
-    server = grpc.server(futures.ThreadPoolExecutor(4))
+def _plugin_with_lists(world: _World, lists: Callable[[Any, grpc.ServicerContext], Iterator[bytes]]) -> grpc.Server:
+    """Start a plugin at p.sock that answers ListAndWatch with what `lists` yields: messages, as bytes."""
+    server = grpc.server(futures.ThreadPoolExecutor(8))
     methods: dict[str, Any] = {
         "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(lambda request, context: b""),
-        "ListAndWatch": grpc.unary_stream_rpc_method_handler(lambda request, context: iter([garbage])),
+        "ListAndWatch": grpc.unary_stream_rpc_method_handler(lists),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", methods),))
     server.add_insecure_port(f"unix:{world.directory}/p.sock")
     server.start()
+    return server
+
+
+@pytest.mark.parametrize("garbage", [_TOO_LONG, _NO_TEXT, b"\xff"], ids=["too long", "no text", "no message"])
+def test_garbage_instead_of_devices(garbage: bytes, world: _World) -> None:
+    """The plugin is let go, and can come again."""
+    world.start()
+    server = _plugin_with_lists(world, lambda request, context: iter([garbage]))
     stub = Stub([device("1")], world.directory / "p.sock", _RESOURCE)
     stub.register(world.socket)
     world.handler.expect("connected p.sock", f"disconnected {_RESOURCE}")
@@ -212,6 +218,28 @@ def test_garbage_instead_of_devices(garbage: bytes, world: _World) -> None:
     stub.start()
     stub.register(world.socket)
     world.handler.expect("connected p.sock", "devices 1:Healthy")
+
+
+def test_nothing_is_left_of_plugins_whose_lists_cannot_be_decoded(world: _World) -> None:
+    """Such a plugin may register again and again, and end no call by itself."""
+
+    def lists(request: Any, context: grpc.ServicerContext) -> Iterator[bytes]:
+        gone = threading.Event()
+        context.add_callback(gone.set)
+        yield _NO_TEXT
+        gone.wait(_DEADLINE)
+
+    world.start()
+    server = _plugin_with_lists(world, lists)
+    stub = Stub([], world.directory / "p.sock", _RESOURCE)
+    files = 0
+    for turn in range(6):
+        stub.register(world.socket)
+        world.handler.expect("connected p.sock", f"disconnected {_RESOURCE}")
+        if turn == 1:
+            files = _files()
+    wait_until(lambda: _files() <= files)
+    server.stop(None).wait(_DEADLINE)
 
 
 @failures

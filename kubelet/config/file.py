@@ -131,8 +131,9 @@ class SourceFile:
         # DIVERGES: keyed by file and not by the pod's name as Go's store, where the last of two files with
         # one pod name silently wins; so both reach PodConfig, which keeps the first and says so in an event.
         self._store: dict[str, _Manifest] = {}
-        # What is wrong with files as they are now: they are parsed again when they change.
-        self._failed: dict[str, tuple[_Signature, ManifestError]] = {}
+        # What is wrong with files as they are now: they are parsed again when they change. As text, for an exception
+        # that is kept holds the frames that it has left, and each time that it is raised again more of them.
+        self._failed: dict[str, tuple[_Signature, str]] = {}
         self._reported: dict[str, set[str]] = {}  # the faults last told in events, by file
         self._watch_events: golang.Channel[WatchEvent] = golang.Channel(_EVENT_BUFFER_LEN)
         self._told_missing = False  # the watch's own: it has let the path be listed since that is not there
@@ -271,7 +272,7 @@ class SourceFile:
             failed = self._failed.pop(filename, None)
             if failed is not None and failed[0] == signature:
                 self._failed[filename] = failed
-                raise failed[1]
+                raise ManifestError(failed[1])
             data = file.read(common.MAX_CONFIG_LENGTH + 1)
         if len(data) > common.MAX_CONFIG_LENGTH:
             raise ManifestError(f"{filename}: larger than the limit of {common.MAX_CONFIG_LENGTH} bytes")
@@ -279,7 +280,7 @@ class SourceFile:
         faults = [_fault(err) for err in documents.faults]
         if faults and not (documents.pods or documents.objects):
             failure = ManifestError(f"{filename}: {'; '.join(faults)}")
-            self._failed[filename] = signature, failure
+            self._failed[filename] = signature, str(failure)
             raise failure
         for fault in faults:
             klog.error_s(None, "Could not process a document of the manifest file", path=filename, fault=fault)

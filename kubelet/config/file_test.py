@@ -276,6 +276,18 @@ def test_faulty_files_are_not_parsed_again(tmp_path: Path, monkeypatch: pytest.M
     assert len(parsed) == 2
 
 
+def test_what_is_kept_of_a_faulty_file_does_not_grow(tmp_path: Path) -> None:
+    bad = tmp_path / "pod.yaml"
+    bad.write_bytes(b"[")
+    source = file.SourceFile(str(bad), NODE, 1.0, golang.Channel(1), recordtesting.FakeRecorder(10))
+    depths = []
+    for _ in range(4):
+        with pytest.raises(file.ManifestError, match="couldn't parse as pod") as caught:
+            source.list_config(golang.background())
+        depths.append(len(caught.traceback))
+    assert depths[1] == depths[3], "the frames of each listing were kept"
+
+
 @pytest.mark.parametrize("fault", [RecursionError, MemoryError, OverflowError, RuntimeError, UnicodeError, KeyError])
 def test_whatever_a_file_raises_stays_with_it(
     tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
@@ -415,7 +427,7 @@ def test_unreadable_file(tmp_path: Path, watch: Watch, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("what", ["stat", "open", "decode"])
 def test_pods_of_a_file_that_cannot_be_read_for_a_while_stay(
-    tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch, what: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     really_open, really_stat, really_decode = os.open, Path.stat, common.try_decode_single_pod
 
@@ -441,18 +453,27 @@ def test_pods_of_a_file_that_cannot_be_read_for_a_while_stay(
         "stat": [(Path, "stat", fail_to_stat), cannot_open],
         "decode": [(common, "try_decode_single_pod", fail_to_decode)],
     }
-    (tmp_path / "bad.yaml").write_bytes(manifest("bad", "bad"))
+    bad = tmp_path / "bad.yaml"
+    bad.write_bytes(manifest("bad", "bad"))
     (tmp_path / "good.yaml").write_bytes(manifest("good", "good"))
-    watched = watch(tmp_path, 0.05)
-    watched.expect("bad", "good")
+    # Without its threads: one that listed while the file is changed could read it before all of it is there.
+    updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(9)
+    recorder = recordtesting.FakeRecorder(9)
+    source = file.SourceFile(str(tmp_path), NODE, 1.0, updates, recorder)
+    source.list_config(golang.background())
+    assert _sent(updates) == (kubetypes.SET, ["bad", "good"])
     with monkeypatch.context() as patch:
         for fault in faults[what]:
             patch.setattr(*fault)
-        (tmp_path / "bad.yaml").write_bytes(manifest("changed", "changed"))
-        watched.expect_event("bad.yaml")
-        watched.expect("bad", "good")
-        watched.expect("bad", "good")
-    watched.expect("changed", "good")
+        bad.write_bytes(manifest("changed", "changed"))
+        with pytest.raises(file.ManifestError, match=r"bad\.yaml"):
+            source.consume_watch_event(golang.background(), file.WatchEvent(str(bad), file.PodEventType.POD_MODIFY))
+        assert "bad.yaml" in (recorder.events.try_recv()[0] or "")
+        for _ in range(2):
+            source.list_config(golang.background())
+            assert _sent(updates) == (kubetypes.SET, ["bad", "good"])
+    source.list_config(golang.background())
+    assert _sent(updates) == (kubetypes.SET, ["changed", "good"])
 
 
 def _fail_to_open(monkeypatch: pytest.MonkeyPatch, code: int) -> None:

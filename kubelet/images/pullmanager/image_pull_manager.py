@@ -47,9 +47,11 @@ class PullManager:
         self._policy = image_pull_policy
         self._image_service = image_service
         self._clock = clock
-        # Guards the records on disk and the counters.
+        # Guards the records on disk and the two below.
         self._lock = threading.Lock()
         self._intent_counters: dict[str, int] = {}
+        # Images that a kubelet before this one may have pulled, and that have no record yet.
+        self._left_intents: set[str] = set()
         self._initialize(ctx)
 
     def record_pull_intent(self, image: str) -> None:
@@ -66,6 +68,7 @@ class PullManager:
                 # the garbage collection goes on that has removed it, its record is taken for that of the removed one,
                 # and goes too: everybody may use the image from then on.
                 self._write_pulled_record_locked(image, image_ref, credentials, refresh=True)
+                self._left_intents.discard(image)
         except _RECORD_ERRORS as err:
             # The intent stays, so that the image still counts as pulled by the kubelet.
             klog.error_s(err, "failed to write image pulled record", imageRef=image_ref)
@@ -155,9 +158,7 @@ class PullManager:
     def _remember(self, image: str, image_ref: str, secret: ImagePullSecret) -> None:
         try:
             with self._lock:
-                self._write_pulled_record_locked(
-                    image, image_ref, ImagePullCredentials(kubernetes_secrets=[secret])
-                )
+                self._write_pulled_record_locked(image, image_ref, ImagePullCredentials(kubernetes_secrets=[secret]))
         except _RECORD_ERRORS as err:
             klog.error_s(err, "failed to write an image pulled record", image=image, imageRef=image_ref)
 
@@ -171,7 +172,10 @@ class PullManager:
                 self._intent_counters[image] = count - 1
                 return
             try:
-                self._records.delete_image_pull_intent(image)
+                # DIVERGES: Go forgets with a pull that fails that a kubelet before this one may have pulled the image.
+                # Everybody may use the image from then on.
+                if image not in self._left_intents:
+                    self._records.delete_image_pull_intent(image)
             except OSError as err:
                 klog.error_s(err, "failed to remove image pull intent", image=image)
                 return
@@ -207,6 +211,7 @@ class PullManager:
         intended = {intent.image for intent in self._records.list_image_pull_intents()}
         if not intended:
             return
+        self._left_intents = set(intended)
         try:
             images = self._image_service.list_images(ctx)
         except Exception as err:  # Whatever the runtime's trouble is, the intents simply stay for the next start.
@@ -220,6 +225,7 @@ class PullManager:
         try:
             with self._lock:
                 self._write_pulled_record_locked(image, image_ref, None)
+                self._left_intents.discard(image)
                 self._records.delete_image_pull_intent(image)
         except _RECORD_ERRORS as err:
             klog.error_s(err, "failed to write an image pull record", imageRef=image_ref)

@@ -345,6 +345,17 @@ def test_intents_of_a_dead_kubelet(tmp_path: Path) -> None:
     assert _recorded(tmp_path) == {}
 
 
+def test_intent_of_a_dead_kubelet_outlasts_a_pull_that_fails(tmp_path: Path) -> None:
+    """A pod without the right can have one fail, and ask for the image that is there afterwards."""
+    _manager(tmp_path).record_pull_intent(_IMAGE)
+    manager = _manager(tmp_path)
+    manager.record_pull_intent(_IMAGE)
+    manager.record_image_pull_failed(_CTX, _IMAGE)
+    assert manager.must_attempt_image_pull(_CTX, _IMAGE, "ref", lambda: ([], None))
+    _record(manager, _IMAGE, _EVERYONE)
+    assert pullmanager.FSPullRecordsAccessor(str(tmp_path)).list_image_pull_intents() == []
+
+
 # As the Go kubelet writes them.
 _GO_RECORD = (
     '{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/%s","lastUpdatedTime":"2024-10-21T12:00:00Z",'

@@ -62,6 +62,7 @@ from kubelet.volume_host import new_initialized_volume_plugin_mgr
 from kubelet.volumemanager import VolumeManager, populator
 from pkg import features, golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.util import net as utilnet
 from pkg.apimachinery.util import version as utilversion
 from pkg.client_go.tools.record import recorder as eventrecorder
@@ -88,6 +89,8 @@ MAX_CRASH_LOOP_BACK_OFF = 300.0
 # With the feature gate ReduceDefaultCrashLoopBackOffDecay.
 REDUCED_INITIAL_CRASH_LOOP_BACK_OFF = 1.0
 REDUCED_MAX_CRASH_LOOP_BACK_OFF = 60.0
+# For how long a container has to run, for its next restart to be like its first.
+CRASH_LOOP_BACK_OFF_EXPIRY = 600.0
 MAX_IMAGE_BACK_OFF = 300.0
 
 INSTRUMENTATION_SCOPE = "k8s.io/kubernetes/pkg/kubelet"
@@ -461,8 +464,7 @@ def _build_runtime(
     kubelet.image_manager = _new_image_manager(kubelet, kube_deps, runtime)
     kubelet.runtime_cache = kubecontainer.RuntimeCacheImpl(runtime, RUNTIME_CACHE_REFRESH_PERIOD, kubelet.clock)
     kubelet.runtime_state = RuntimeState(MAX_WAIT_FOR_CONTAINER_RUNTIME, kubelet.clock)
-    first, longest = new_crash_loop_back_off(kube_cfg)
-    kubelet.crash_loop_back_off = flowcontrol.Backoff(first, longest, clock=kubelet.clock)
+    kubelet.crash_loop_back_off = crash_loop_back_off(kube_cfg, kubelet.clock)
     kubelet.probe_manager = prober.Manager(
         kubelet.status_manager,
         kubelet.liveness_manager,
@@ -594,6 +596,15 @@ def _new_image_manager(
         kubelet.clock,
         kube_deps.tracer_provider,
     )
+
+
+def crash_loop_back_off(kube_cfg: kubeletconfig.KubeletConfiguration, clock: clock_.Clock) -> flowcontrol.Backoff:
+    """The pauses between restarts of containers."""
+    first, longest = new_crash_loop_back_off(kube_cfg)
+    back_off = flowcontrol.Backoff(first, longest, clock=clock)
+    # Not twice the longest pause: where that is short, a slow start takes longer, and there would be no pause at all.
+    back_off.has_expired_func = lambda ended, last, _: (ended - last).total_seconds() > CRASH_LOOP_BACK_OFF_EXPIRY
+    return back_off
 
 
 def new_crash_loop_back_off(kube_cfg: kubeletconfig.KubeletConfiguration) -> tuple[float, float]:

@@ -8,11 +8,18 @@ import pytest
 
 from kubelet import eviction, kubelet_build, preemption, standalone, util
 from kubelet.apis import config as kubeletconfig
-from kubelet.kubelet_build import build_standalone_objects, new_crash_loop_back_off, single_process_oom_kill
+from kubelet.kubelet_build import (
+    CRASH_LOOP_BACK_OFF_EXPIRY,
+    build_standalone_objects,
+    crash_loop_back_off,
+    new_crash_loop_back_off,
+    single_process_oom_kill,
+)
 from kubelet.testing import TestKubelet, new_pod
 from pkg import features
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.clock import testing
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 
@@ -50,6 +57,18 @@ def test_new_crash_loop_back_off(
         set_feature_gate_during_test(gate, features.KUBELET_CRASH_LOOP_BACK_OFF_MAX, maximum),
     ):
         assert new_crash_loop_back_off(kube_cfg) == expected
+
+
+def test_pause_between_restarts_is_kept_though_a_container_starts_slowly() -> None:
+    """The longest pause does not say when the pauses begin anew."""
+    back_off = kubeletconfig.CrashLoopBackOffConfig(max_container_restart_period=4.0)
+    clock = testing.FakeClock()
+    pauses = crash_loop_back_off(kubeletconfig.KubeletConfiguration(crash_loop_back_off=back_off), clock)
+    pauses.next("container", clock.now())
+    clock.step(CRASH_LOOP_BACK_OFF_EXPIRY)
+    assert pauses.is_in_back_off_since("container", clock.now())
+    clock.step(1)
+    assert not pauses.is_in_back_off_since("container", clock.now())
 
 
 def test_pods_follow_objects_of_the_manifest_folder(tmp_path: Path) -> None:

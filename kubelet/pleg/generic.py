@@ -121,7 +121,7 @@ class PodRecords:
             record.current = pod
 
     def update(self, id: str, pod: kubecontainer.Pod | None) -> None:
-        """The events that lead to `pod` are being sent; None if it is gone."""
+        """The events that lead to `pod` have been sent; None if it is gone."""
         record = self._records.get(id)
         if record is None:
             return
@@ -505,7 +505,6 @@ class GenericPLEG:
     ) -> None:
         """Send the events that lead from the record's old pod to `pod`, at least a POD_SYNC."""
         events = compute_events(pid, self.pod_records.get_old(pid), pod)
-        self.pod_records.update(pid, pod)
         exit_codes = {s.id.id: s.exit_code for s in status.container_statuses} if status else {}
         for event in events or [PodLifecycleEvent(pid, POD_SYNC)]:
             # Nobody uses these.
@@ -524,6 +523,8 @@ class GenericPLEG:
                     containerID=event.data,
                     exitCode=exit_codes[event.data],
                 )
+        # Last: what fails before is done again by the next relist, which does not look at a pod without a record.
+        self.pod_records.update(pid, pod)
 
     def request_reinspect(self, pod_uid: str) -> None:
         with self._reinspect_lock:

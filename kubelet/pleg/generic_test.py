@@ -671,6 +671,29 @@ def test_pod_whose_record_cannot_be_updated_stalls_only_itself(
 
 
 @failures
+def test_pod_whose_end_cannot_be_told_is_gone_with_the_next_relist(
+    h: Harness, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    """Its worker, which wants to know what is left of it, waits no longer than that."""
+    h.runtime.set_pods(make_pod("bad", [container("c1", RUNNING)]))
+    h.relist()
+    h.runtime.set_pods()
+    monkeypatch.setattr(h.pleg, "_event_channel", _FailingOnce(h.channel, err))
+    assert h.relist() == []
+    before = h.clock.now()
+    assert h.relist() == [("bad", "ContainerDied", "c1"), ("bad", "ContainerRemoved", "c1")]
+    assert h.cache.get_newer_than("bad", before) == kubecontainer.PodStatus(id="bad")
+    assert list(h.pleg.pod_records) == []
+
+
+class _FailingOnce:
+    """A channel that cannot take its first event."""
+
+    def __init__(self, channel: golang.Channel[pleg.PodLifecycleEvent], err: Exception) -> None:
+        self.try_send = failing_once(channel.try_send, err)
+
+
+@failures
 def test_pods_that_cannot_be_counted_are_listed(h: Harness, monkeypatch: pytest.MonkeyPatch, err: Exception) -> None:
     monkeypatch.setattr(h.pleg, "_update_running_pod_and_container_metrics", raising(err))
     h.runtime.set_pods(make_pod("a", [container("c1", RUNNING)]))

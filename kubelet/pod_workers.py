@@ -482,8 +482,10 @@ class PodWorkers:
                 return
             if options.pod is not None:
                 # The worker sees what the pod was given, not what it wants. This may fail, and so comes before all that
-                # is noted: a pod whose end is half noted is not told of it again, and its sync never cancelled.
+                # is noted: a pod whose end is half noted is not told of it again, and its sync never cancelled; and
+                # housekeeping brings no pod again that is known.
                 options.pod, _ = self._allocation_manager.update_pod_from_allocation(options.pod)
+            self.pod_sync_statuses[target.uid] = status
             became_terminating = self._request_termination_locked(status, pod, options, target)
             shortened = _accept_kill_options_locked(status, pod, options)
             self._take_update_locked(target, status, options)
@@ -536,7 +538,6 @@ class PodWorkers:
             # run in this process, hence not finished.
             status.terminating_at = status.terminated_at = now
             status.started_terminating = True
-        self.pod_sync_statuses[target.uid] = status
         return status, True
 
     def _ended_before_we_started(self, pod: v1.Pod) -> bool:

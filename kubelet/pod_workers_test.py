@@ -1896,6 +1896,21 @@ def test_worker_that_was_half_made_is_made_with_the_next_update(
 
 
 @failures
+def test_pod_whose_first_update_fails_is_not_known(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, err: Exception
+) -> None:
+    """Housekeeping that starts it again does so until it is known."""
+    allocations = harness.workers._allocation_manager
+    failing = failing_once(allocations.update_pod_from_allocation, err)
+    monkeypatch.setattr(allocations, "update_pod_from_allocation", failing)
+    with pytest.raises(type(err)):
+        harness.sync(_running(), CREATE)
+    assert not harness.workers.sync_known_pods([_running()])
+    harness.sync(_running(), CREATE)
+    assert [record.step for record in harness.syncer.processed["1"]] == ["sync"]
+
+
+@failures
 def test_kill_that_cannot_be_taken_in_is_as_good_as_none(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, err: Exception
 ) -> None:

@@ -80,6 +80,8 @@ class _Task:
     # Of the entry of the heap that counts, while the task waits for its time.
     ticket: int = 0
     triggered: bool = False
+    # Whether the run that is under way was triggered.
+    runs_triggered: bool = False
     # Somebody has stopped the worker while it runs.
     stopped: bool = False
     # Cancels the run; None between two runs.
@@ -116,8 +118,8 @@ class Scheduler:
         self._idle: list[golang.Channel[_Task]] = []
         self._threads = 0
         self._timekeeper_runs = False
-        # When it was last told that probes wait.
-        self._told = float("-inf")
+        # For the timekeeper: when it last told that probes wait, and when it last looked.
+        self._told = self._looked = float("-inf")
 
     def add(self, worker: Worker) -> None:
         """Run the worker from its due time on, until it ends or is stopped. The caller calls `tend` after it."""
@@ -257,6 +259,7 @@ class Scheduler:
             return None
         task = pod.queue.popleft()
         task.state = _State.RUNNING
+        task.runs_triggered, task.triggered = task.triggered, False
         pod.running += 1
         # The next turn is another pod's.
         del self._turns[pod]
@@ -320,6 +323,7 @@ class Scheduler:
         with self._lock:
             self._threads -= 1
             task.state = _State.QUEUED
+            task.triggered |= task.runs_triggered
             pod = self._pods[task.worker.pod_uid]
             pod.queue.appendleft(task)
             self._leave_locked(task)
@@ -330,10 +334,13 @@ class Scheduler:
 
     def _tell_waiting(self, err: Exception | None) -> None:
         """Log that probes wait for threads, if they do, now and again; err is why there is no thread."""
+        now = self._clock.monotonic()
+        if now < self._told + _TELL_PERIOD or (err is None and now < self._looked + _RETRY_PERIOD):
+            return
+        self._looked = now
         with self._lock:
-            now = self._clock.monotonic()
             pods = [pod for pod in self._pods.values() if pod.queue]
-            if not pods or now < self._told + _TELL_PERIOD:
+            if not pods:
                 return
             longest = min(pods, key=lambda pod: pod.queue[0].worker.due)
             if err is None and now < longest.queue[0].worker.due + _TELL_DELAY:
@@ -362,12 +369,12 @@ class Scheduler:
         cancel = None
         try:
             ctx, cancel = golang.with_cancel(self._ctx)
-            with self._lock:
-                triggered, task.triggered = task.triggered, False
-                if task.stopped:
-                    return False
-                task.cancel = cancel
-            return task.worker.run_once(ctx, triggered)
+            # This needs no lock: `stop` sets `stopped` before it reads `cancel`, so one of the two threads always sees
+            # what the other one has set.
+            task.cancel = cancel
+            if task.stopped:
+                return False
+            return task.worker.run_once(ctx, task.runs_triggered)
         except Exception as err:
             # The thread serves all pods, and the worker may do better the next time.
             klog.error_s(err, "Probe worker failed", podUID=task.worker.pod_uid, stacktrace=klog.stacktrace(err))

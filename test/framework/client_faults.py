@@ -499,10 +499,7 @@ class Round:
         # Only a pod with a bundle of authorities makes the kubelet read those.
         bundle = {"metadata": {"name": BYSTANDER}, "spec": {"trustBundle": self.node.cluster.authority.pem.decode()}}
         self.node.cluster.store.create("clustertrustbundles", bundle)
-        source = {"clusterTrustBundle": {"name": BYSTANDER, "path": "ca.pem"}}
-        self.node.create(pod(BYSTANDER, sleeper(**_MOUNTS), volumes=_projected(source)))
-        self.node.wait_for_api_running(BYSTANDER)
-        self._bystander = self.node.container_ids(BYSTANDER)
+        self._create_bystander()
         pods = self._of(Phase.POD)
         self._run_pods([case for case in pods if not TRIGGERS[case.call].rejected])
         # By what is said of the node here, all pods are judged that come meanwhile: there is none.
@@ -521,6 +518,12 @@ class Round:
         made = {Call(each.caller, each.resource, each.verb) for each in requests if each.caller}
         known = TRIGGERS.keys() | UNIT_TESTS.keys()
         return made.difference(*(_seen_as(call) for call in known))
+
+    def _create_bystander(self) -> None:
+        source = {"clusterTrustBundle": {"name": BYSTANDER, "path": "ca.pem"}}
+        self.node.create(pod(BYSTANDER, sleeper(**_MOUNTS), volumes=_projected(source), grace=1))
+        self.node.wait_for_api_running(BYSTANDER)
+        self._bystander = self.node.container_ids(BYSTANDER)
 
     def _of(self, phase: Phase) -> list[Case]:
         return [case for call, case in self._cases.items() if TRIGGERS[call].phase is phase]
@@ -665,9 +668,11 @@ class Round:
     def _check_bystander(self, several: Sequence[Case]) -> None:
         with noting(*several):
             if self.kind is Kind.NONSENSE and any(case.call in _ALL_PODS for case in several):
-                # Nonsense was said of this pod, too, and it begins anew.
-                self.node.wait_for_api_running(BYSTANDER)
-                self._bystander = self.node.container_ids(BYSTANDER)
+                # Nonsense was said of this pod, too. That its deadline is past, for example, ends it for good, and
+                # with a QoS class that is nonsense the API server does not hear of that before the kubelet starts anew.
+                self.node.delete(BYSTANDER, grace=0)
+                self.node.wait_until_gone(BYSTANDER)
+                self._create_bystander()
             assert self.node.container_ids(BYSTANDER) == self._bystander, "the bystander was touched"
 
 

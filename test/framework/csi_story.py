@@ -154,11 +154,12 @@ class Story:
             return [*self.node.volumes("volumesInUse"), *self.node.volumes("volumesAttached")]
 
         self.node.wait_for_condition("nothing in use", lambda: not used(), TIMEOUT)
+        # They go after the node's status has said so.
+        self.node.wait_for_condition("all detached", lambda: not self.cluster.store.list("volumeattachments"), TIMEOUT)
         self.node.wait_for_condition("no pod directories", lambda: not self.node.pod_directories(), TIMEOUT)
         files = [str(each) for each in (self.node.root_dir / "plugins" / "kubernetes.io").rglob("*")]
         left = {
             "files": [each for each in files if any(name in each for name in names)],
-            "attachments": self.cluster.store.list("volumeattachments"),
             "loop devices": self.driver.loop_devices(),
             "places": protocol.left(self.driver.calls()),
         }

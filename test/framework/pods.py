@@ -93,7 +93,8 @@ class Pod:
 
     def summary(self) -> str:
         states = [f"{each['name']}={each.get('state')}" for each in self.status.get("containerStatuses") or []]
-        return f"{self.name}: {self.phase} {' '.join(states)}"
+        why = [self.status[part] for part in ("reason", "message") if self.status.get(part)]
+        return f"{self.name}: {self.phase} {' '.join([*why, *states])}"
 
 
 def summaries(pods: Sequence[Pod]) -> str:

@@ -191,7 +191,7 @@ def test_jump(node: ClusterNode, nodes: NodeHistory, clock: Clock, jump: timedel
     node.delete(deleted)
     node.create(pod(made, sleeper(readinessProbe=EXEC)))
 
-    again = wait_for_restarts(node, ended, 1)
+    again = node.wait_for_api_pod(ended, "restarted", lambda found: found.restarts() > 0)
     assert again.restarts() == 1 and again.state(which="lastState")["exitCode"] == 3
     node.wait_until_gone(deleted)
     assert [call.request.timeout for call in node.calls(deleted, "StopContainer")] == [2]

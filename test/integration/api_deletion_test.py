@@ -102,6 +102,12 @@ def stop_timeouts(node: ClusterNode, name: str) -> list[int]:
     return [call.request.timeout for call in node.calls(name, "StopContainer")]
 
 
+def assert_stopped_within(node: ClusterNode, name: str, *timeouts: int) -> None:
+    """Check stop_timeouts. A call is noted when it ends, and one that the kubelet gave up may end after all others."""
+    node.wait_for_condition(f"the stops of {name}", lambda: len(stop_timeouts(node, name)) >= len(timeouts))
+    assert stop_timeouts(node, name) == list(timeouts)
+
+
 def wait_until_forgotten(node: ClusterNode, name: str, uid: str) -> None:
     """Wait until nothing of the pod is left on the node that runs or takes room."""
     node.wait_for_condition(f"the containers of {name} ended", lambda: not node.container_ids(name))
@@ -194,7 +200,7 @@ def test_grace_gets_shorter_and_never_longer(node: ClusterNode) -> None:
     assert last.state()["exitCode"] == 137
     graces = [each.grace for each in node.history.of("shortened") if each.grace is not None]
     assert graces == sorted(graces, reverse=True) and graces[0] == 300
-    assert stop_timeouts(node, "shortened") == [300, 2]
+    assert_stopped_within(node, "shortened", 300, 2)
     assert_history_monotonic(node.history.of("shortened"))
 
 
@@ -262,7 +268,7 @@ def test_forced_deletion_of_a_pod_that_is_going(node: ClusterNode) -> None:
     assert node.calls("impatient", "StopPodSandbox") == []
     node.runtime.faults.remove(hang)
     wait_until_forgotten(node, "impatient", running.uid)
-    assert stop_timeouts(node, "impatient") == [30, 2]
+    assert_stopped_within(node, "impatient", 30, 2)
 
 
 def test_new_pod_of_the_same_name_while_the_old_one_goes(node: ClusterNode, scratch: dict[str, Any]) -> None:
@@ -369,7 +375,8 @@ def test_pod_that_does_not_run_yet_goes(node: ClusterNode, unborn: dict[str, str
 def test_crashing_pod_goes_as_it_ended(node: ClusterNode, unborn: dict[str, str]) -> None:
     last = node.wait_until_gone("crashing")
 
-    assert (last.phase, last.restarts(), last.state()["exitCode"]) == ("Failed", 1, 5)
+    starts = len(node.calls("crashing", "StartContainer"))
+    assert (last.phase, last.restarts(), last.state()["exitCode"]) == ("Failed", starts - 1, 5)
     wait_until_forgotten(node, "crashing", unborn["crashing"])
     assert_history_monotonic(node.history.of("crashing"))
 

@@ -23,6 +23,8 @@ from framework.apiserver.interfaces import Object
 from framework.hollow_kubelet import HollowKubelet
 from framework.pods import pod, sleeper
 
+from kubelet import kubelet_node_status
+
 NODE = "node-1"
 USER = f"system:node:{NODE}"
 BOOTSTRAPPER = "system:bootstrap:abcdef"
@@ -32,6 +34,8 @@ RENEWS = {"rotateCertificates": True}
 SHORT_LIFE = timedelta(seconds=25)
 
 REQUESTS = "certificatesigningrequests"
+# What a kubelet watches whatever pods it has.
+WATCHED = {"pods", "nodes", "services", "runtimeclasses", "csidrivers"}
 
 Start = Callable[..., HollowKubelet]
 
@@ -208,14 +212,19 @@ def test_a_request_that_is_denied_is_made_again(cluster: Cluster, start: Start, 
     kubelet = start(tmp_path / "kubelet.conf", RENEWS, cluster.bootstrap_kubeconfig())
     kubelet.wait_for_log("Certificate request was not signed", "is denied", "DeniedByPolicy")
     container = wait_for_static_pod(kubelet)
-    denied = {each["metadata"]["name"] for each in requests(cluster)}
     assert node_or_none(cluster) is None
 
     cluster.signing.policy.deny = False
 
     wait_for_ready(kubelet, cluster)
-    assert len({each["metadata"]["name"] for each in requests(cluster)} - denied) == 1
+    # How many were denied depends on how long the static pod took; the one that was not is the only one of its kind.
+    denied = [_is_denied(each) for each in requests(cluster)]
+    assert denied.count(True) >= 1 and denied.count(False) == 1
     assert kubelet.container_ids("static") == [container]
+
+
+def _is_denied(csr: Object) -> bool:
+    return any(each["type"] == "Denied" for each in csr["status"].get("conditions") or [])
 
 
 def test_without_renewal_a_denied_request_ends_the_kubelet(cluster: Cluster, start: Start, tmp_path: Path) -> None:
@@ -267,16 +276,17 @@ def test_certificates_change_under_running_watches(cluster: Cluster, start: Star
         found = [each for each in cluster.faults.watches if each.user.name == USER and each.resource != REQUESTS]
         return {id(each): each for each in found}
 
-    kubelet.wait_for_condition("the kubelet's watches", lambda: len(watches()) >= 4)
+    kubelet.wait_for_condition(
+        "the kubelet's watches", lambda: {each.resource for each in watches().values()} >= WATCHED
+    )
     opened = watches()
-    first = len(audit.serials())
+    # A watch may be the first to show its certificate, and is in the audit only when it has ended.
+    of_watches = {_serial(each) for each in opened.values()}
     for number in range(3):
-        wait_for_another_certificate(kubelet, audit)
+        wait_for_another_certificate(kubelet, audit, of_watches)
         run_pod(kubelet, cluster, f"after-{number}")
-    assert {each.resource for each in opened.values()} >= {"pods", "nodes", "services", "runtimeclasses"}
     assert watches() == opened
     assert {each.resource for each in cluster.requests.calls(verb="watch", user=USER)} <= {REQUESTS}
-    assert {_serial(each) for each in opened.values()} <= set(audit.serials()[:first])
     assert is_ready(cluster)
 
     cluster.signing.policy.approve_clients = False
@@ -297,9 +307,9 @@ def test_certificates_change_under_running_watches(cluster: Cluster, start: Star
     assert watches() == opened
 
 
-def wait_for_another_certificate(kubelet: HollowKubelet, audit: Audit) -> None:
-    seen = len(audit.serials())
-    kubelet.wait_for_condition("another certificate is used", lambda: len(audit.serials()) > seen)
+def wait_for_another_certificate(kubelet: HollowKubelet, audit: Audit, of_watches: set[int]) -> None:
+    seen = {*audit.serials(), *of_watches}
+    kubelet.wait_for_condition("another certificate is used", lambda: set(audit.serials()) - seen)
 
 
 def _expiry_events(cluster: Cluster) -> list[Object]:
@@ -410,7 +420,8 @@ def test_who_is_refused_is_told_and_tried_again(
     assert len(attempts) - len(lines) in (0, 1)
     times = [_time(line) for line in attempts]
     pauses = [after - before for before, after in itertools.pairwise(times)]
-    assert all(pause >= 0.1 * 2 ** (number + 1) for number, pause in enumerate(pauses)), pauses
+    longest = kubelet_node_status.REGISTRATION_BACK_OFF_MAX
+    assert all(pause >= min(0.2 * 2**number, longest) for number, pause in enumerate(pauses)), pauses
 
 
 def _time(line: str) -> float:

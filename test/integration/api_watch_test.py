@@ -62,6 +62,8 @@ class Shaker:
         # The pods that were deleted, by what was said to when.
         self.deleted: list[tuple[str, int | None]] = []
         self.cuts = 0
+        # Held while the API server forgets all versions, and by a test that wants it to remember them.
+        self.memory = threading.Lock()
         self._stopped = threading.Event()
         self._thread = golang.go(self._run, name="shaker")
         self.error: BaseException | None = None
@@ -91,7 +93,8 @@ class Shaker:
         while ctx.err() is None and not self._stopped.wait(CHANGE_EVERY):
             count += 1
             if count % COMPACT_EVERY == 0:
-                self.node.cluster.server.compact()
+                with self.memory:
+                    self.node.cluster.server.compact()
             self._change(self.random.randrange(SHAKEN_PODS), str(count))
         cancel()
 
@@ -158,9 +161,7 @@ def rounds(node: ClusterNode) -> int:
 def test_what_happened_while_the_version_was_forgotten(node: ClusterNode, witness: Version) -> None:
     for name in ("relabelled", "deleted", "forced", "replaced"):
         node.create(pod(name, sleeper()))
-    before = {
-        each.name: each for each in node.wait_for_api_running("relabelled", "deleted", "forced", "replaced")
-    }
+    before = {each.name: each for each in node.wait_for_api_running("relabelled", "deleted", "forced", "replaced")}
     asked = rounds(node)
 
     with node.unseen():
@@ -230,7 +231,7 @@ class Bookmarks:
 
 
 def test_bookmarks_spare_the_kubelet_what_others_did(
-    node: ClusterNode, witness: Version, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    node: ClusterNode, witness: Version, cluster: Cluster, shaker: Shaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own pods have not changed for long; but it goes on from where the others are, which is remembered longer."""
     bookmarks = Bookmarks(node)
@@ -240,21 +241,22 @@ def test_bookmarks_spare_the_kubelet_what_others_did(
         pass  # so that it watches anew
     node.create(pod("before-bookmark", sleeper()))
     node.wait_for_api_running("before-bookmark")
-    asked = rounds(node)
-    node.create(pod("elsewhere", sleeper(), nodeName="another-node"))
-    changed = int(cluster.store.get("pods", "elsewhere", "default")["metadata"]["resourceVersion"])
-    node.wait_for_condition("bookmarks", lambda: bookmarks.since(changed) > 5)
+    with shaker.memory:
+        asked = rounds(node)
+        node.create(pod("elsewhere", sleeper(), nodeName="another-node"))
+        changed = int(cluster.store.get("pods", "elsewhere", "default")["metadata"]["resourceVersion"])
+        node.wait_for_condition("bookmarks", lambda: bookmarks.since(changed) > 5)
 
-    old = watches_of_pods(node)
-    with cluster.faults.hang(verb="watch", resource="pods", user=user(node)) as hang:
-        cluster.faults.cut_watches(resource="pods", user=user(node))
-        node.wait_for_condition("the kubelet watches again", lambda: hang.hits)
+        old = watches_of_pods(node)
+        with cluster.faults.hang(verb="watch", resource="pods", user=user(node)) as hang:
+            cluster.faults.cut_watches(resource="pods", user=user(node))
+            node.wait_for_condition("the kubelet watches again", lambda: hang.hits)
+        # The server may not be done with the old one yet.
+        (watch,) = node.wait_for_condition(
+            "its watch", lambda: [each for each in watches_of_pods(node) if all(each is not one for one in old)]
+        )
 
     assert rounds(node) == asked
-    # The server may not be done with the old one yet.
-    (watch,) = node.wait_for_condition(
-        "its watch", lambda: [each for each in watches_of_pods(node) if all(each is not one for one in old)]
-    )
     assert int(watch.parameter("resourceVersion")) >= changed
     node.create(pod("after-bookmark", sleeper()))
     node.wait_for_api_running("after-bookmark")

@@ -10,10 +10,8 @@ from framework.pods import pod, sleeper
 _EVENTED: Mapping[str, object] = {"featureGates": {"EventedPLEG": True}}
 
 
-def _full_lists(kubelet: HollowKubelet) -> int:
-    """How often all sandboxes, those that ended as well, have been listed."""
-    calls = kubelet.runtime.recorder.calls(["ListPodSandbox"])
-    return sum(not call.request.filter.ByteSize() for call in calls)
+def _relists(kubelet: HollowKubelet) -> float:
+    return kubelet.metric("kubelet_pleg_relist_duration_seconds_count")
 
 
 def test_events_stand_in_for_relisting(new_kubelet: Callable[..., HollowKubelet]) -> None:
@@ -22,7 +20,7 @@ def test_events_stand_in_for_relisting(new_kubelet: Callable[..., HollowKubelet]
     kubelet.wait_for_condition("the stream of events", lambda: kubelet.runtime.subscribers == 1)
     kubelet.write(pod("dies", sleeper()))
     (first,) = kubelet.wait_for_running("dies")
-    listed = _full_lists(kubelet)
+    relists = _relists(kubelet)
 
     kubelet.runtime.end_container(first.container_id(), 3)
 
@@ -33,7 +31,7 @@ def test_events_stand_in_for_relisting(new_kubelet: Callable[..., HollowKubelet]
     kubelet.wait_for("the pod gone", lambda pods: not pods)
     kubelet.wait_for_condition("its directory gone", lambda: not kubelet.pod_directories())
     assert kubelet.logged("Received Container Stopped Event", first.container_id())
-    assert _full_lists(kubelet) == listed
+    assert _relists(kubelet) == relists
 
 
 def test_without_events_it_relists(new_kubelet: Callable[..., HollowKubelet]) -> None:

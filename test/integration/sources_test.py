@@ -109,7 +109,10 @@ def test_bad_manifest_is_told_and_harms_no_other(
     in_event = ["Event occurred", 'kind="Node"', 'reason="FailedValidation"', str(path)]
     (line,) = kubelet.wait_for_log(*in_event)
     assert [fault for fault in faults if fault not in line] == []
-    assert [line for line in kubelet.logged(str(path), *faults) if line.startswith("E")]
+    # The error may be logged after the event.
+    kubelet.wait_for_condition(
+        "the error", lambda: [line for line in kubelet.logged(str(path), *faults) if line.startswith("E")]
+    )
 
     others_go_on(kubelet, f"beside-{name}")
     assert len(kubelet.logged(*in_event)) == 1
@@ -167,9 +170,10 @@ def test_file_and_url_at_once_and_one_going_away(kubelet: HollowKubelet, server:
     (good,) = kubelet.wait_for_running("good")
     server.body = pod_list(pod("from-url", sleeper()), pod("also-from-url", sleeper()))
     from_url, _ = kubelet.wait_for_running("from-url", "also-from-url")
-    assert [
-        found.json["metadata"]["annotations"]["kubernetes.io/config.source"] for found in (good, from_url)
-    ] == ["file", "http"]
+    assert [found.json["metadata"]["annotations"]["kubernetes.io/config.source"] for found in (good, from_url)] == [
+        "file",
+        "http",
+    ]
 
     server.status = 500
     server.wait_for_requests(3)

@@ -59,7 +59,7 @@ def test_left_overs_and_files_of_others_are_not_read(log: Path) -> None:
     assert _read(log) == _lines(*range(1, 9))
 
 
-@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(_lines(*range(1000)))[:-20]])
+@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(_lines(*range(1000)))[:-20]], ids=["none", "cut"])
 @pytest.mark.parametrize("tail", [None, 7])
 def test_broken_archive_ends_early(log: Path, content: bytes, tail: int | None) -> None:
     Path(f"{log}.20260102-030405.gz").write_bytes(content)

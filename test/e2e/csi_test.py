@@ -45,7 +45,7 @@ def drivers(local: LocalCluster, environment: Environment, namespace: Namespace)
         DRIVER,
         podInfoOnMount=True,
         fsGroupPolicy="File",
-        tokenRequests=[{"audience": "storage", "expirationSeconds": 600}],
+        tokenRequests=[{"audience": "storage", "expirationSeconds": 3600}],
         requiresRepublish=True,
         volumeLifecycleModes=["Persistent", "Ephemeral"],
     )

@@ -28,9 +28,9 @@ TICKS = (
     "echo begun; until [ -e /tmp/go ]; do sleep 0.1; done;"
     " i=0; while [ $i -lt 10 ]; do i=$((i+1)); echo tick $i; sleep 0.2; done"
 )
-# 4000 lines of a hundred bytes within fifteen seconds.
+# 4000 lines of three thousand bytes within fifteen seconds: much more than a log may have before it is rotated.
 FLOOD = (
-    "x=$(printf '%080d' 0); i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo line $i $x;"
+    "x=$(printf '%03000d' 0); i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo line $i $x;"
     " [ $((i % 200)) -ne 0 ] || sleep 0.75; done; sleep 1000 & wait"
 )
 LINES = 4000
@@ -212,7 +212,7 @@ def test_no_line_is_lost_by_rotation(logs: Logs, namespace: Namespace, local: Lo
     assert process.stdout is not None
     followed = [process.stdout.readline() for _ in range(LINES)]
 
-    expected = [f"line {i} {'0' * 80}\n" for i in range(1, LINES + 1)]
+    expected = [f"line {i} {'0' * 3000}\n" for i in range(1, LINES + 1)]
     assert [line.decode() for line in followed] == expected
     (directory,) = Path(local.folder, "pod-logs").glob(f"{namespace.name}_flood_*/c0")
     assert len(list(directory.glob("0.log.*.gz"))) >= 1

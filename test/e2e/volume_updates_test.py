@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 from framework.cluster_client import TIMEOUT, Namespace
-from framework.local_cluster import LONGEST_TOKEN, LocalCluster
+from framework.local_cluster import SHORTEST_TOKEN, LocalCluster
 from framework.pod_ways import ContainerLog, Pods, teller
 from framework.pods import Manifest, pod
 from framework.volumes import looker, mounted, once, put_config_map, put_secret, review, told
@@ -106,6 +106,7 @@ def reads(name: str) -> Manifest:
         {"configMap": {"name": f"{name}-map", "items": [{"key": "a", "path": "a"}, {"key": "b", "path": "b"}]}},
         {"configMap": {"name": f"{name}-map", "items": [{"key": "c", "path": "c"}]}},
     ]
+    token = {"path": "token", "expirationSeconds": 600}  # the shortest life
     volumes = [
         {"name": "map", **config_map("map")},
         {"name": "secret", "secret": {"secretName": f"{name}-secret"}},
@@ -113,7 +114,7 @@ def reads(name: str) -> Manifest:
         {"name": "info", "downwardAPI": {"items": info}},
         {"name": "fixed", **config_map("fixed")},
         {"name": "later", **config_map("later", optional=True)},
-        {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
+        {"name": "token", "projected": {"sources": [{"serviceAccountToken": token}]}},
     ]
     mounts = [mounted(each, f"/{each}") for each in (*DIRECTORIES, "token")]
     mounts.append(mounted("map", "/sub", subPath="a"))
@@ -241,7 +242,7 @@ def test_token_is_replaced_before_it_ends(reader: Reader) -> None:
     found = [(said.at, said.text.split(" ", 1)[1]) for said in reader.log.lines() if said.text.startswith("token ")]
     for (before, old), (after, new) in pairwise(found):
         assert old != new
-        assert after - before < LONGEST_TOKEN
+        assert after - before < SHORTEST_TOKEN
     reviewed = review(reader.namespace.client, reader.told("token")[-1])
     assert reviewed.authenticated and reviewed.user.extra["authentication.kubernetes.io/pod-name"] == [reader.name]
 

@@ -254,16 +254,16 @@ def _text(encoded: str) -> str:
 class TokenRequests:
     """serviceaccounts/token: signs a token for a service account, bound to an object if the request says so.
 
-    longest: for how many seconds tokens are good at most, whatever was asked for; 0 for no such limit.
+    shortest: seconds that a token lives for which the shortest life was asked, which is ten minutes; 0 for just that.
     """
 
     def __init__(
-        self, authenticator: Authenticator, admission: Admission, now: tokens.Clock = time.time, longest: int = 0
+        self, authenticator: Authenticator, admission: Admission, now: tokens.Clock = time.time, shortest: int = 0
     ) -> None:
         self._authenticator = authenticator
         self._admission = admission
         self._now = now
-        self._longest = longest
+        self._shortest = shortest
 
     def __call__(self, request: Request, body: Object) -> Object:
         store = self._authenticator.store
@@ -287,8 +287,8 @@ class TokenRequests:
         _set_defaults(spec, self._authenticator.api_audiences)
         _validate(spec)
         bound = self._bound(request, spec.get("boundObjectRef"))
-        if self._longest:
-            spec["expirationSeconds"] = min(spec["expirationSeconds"], self._longest)
+        if self._shortest and spec["expirationSeconds"] == _SHORTEST_SECONDS:
+            spec["expirationSeconds"] = self._shortest
         now = self._now()
         metadata.update(name=request.name, namespace=request.namespace, uid=uid, creationTimestamp=_timestamp(now))
         body["status"] = self._status(account, spec, bound, now)

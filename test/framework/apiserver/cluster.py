@@ -42,7 +42,8 @@ class Options:
     - `host`, `port`: where to listen; port 0 takes a free one.
     - `names`: more host names and addresses that the server's certificate is for.
     - `mount_tokens`: give pods a volume with their service account's token, as real clusters do.
-    - `longest_token`: for how many seconds tokens of service accounts are good at most; 0 for no such limit.
+    - `shortest_token`: seconds that a token of a service account lives for which ten minutes, the shortest life, were
+      asked; 0 for just that.
     - `keep`: save the objects in the directory when it stops, and load them when it starts.
     - `node_grace_period`: for how many seconds a node may be silent; None for ever.
     - `quarantine`: after how many seconds the pods of a node that is gone are lost.
@@ -52,7 +53,7 @@ class Options:
     port: int = 0
     names: Sequence[str] = ()
     mount_tokens: bool = False
-    longest_token: int = 0
+    shortest_token: int = 0
     keep: bool = False
     node_grace_period: float | None = 50.0
     quarantine: float = 40.0
@@ -123,7 +124,8 @@ class Cluster:
 
     def _virtual(self) -> dict[str, VirtualResource]:
         reviews = AccessReviews(self.authorizer)
-        requests = authentication.TokenRequests(self.authenticator, self.admission, longest=self.options.longest_token)
+        shortest = self.options.shortest_token
+        requests = authentication.TokenRequests(self.authenticator, self.admission, shortest=shortest)
         return {
             "serviceaccounts/token": requests,
             "tokenreviews": authentication.TokenReviews(self.authenticator),
@@ -218,9 +220,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--directory", type=Path, required=True, help="where to keep certificates and objects")
     parser.add_argument("--port", type=int, default=0, help="where to listen; any free port if there is none")
     parser.add_argument("--mount-tokens", action="store_true", help="give pods their service account's token")
-    parser.add_argument("--longest-token", type=int, default=0, help="the longest life of such a token, in seconds")
+    parser.add_argument("--shortest-token", type=int, default=0, help="seconds of a life of ten minutes")
     given = parser.parse_args(arguments)
-    options = Options(port=given.port, mount_tokens=given.mount_tokens, longest_token=given.longest_token, keep=True)
+    options = Options(port=given.port, mount_tokens=given.mount_tokens, shortest_token=given.shortest_token, keep=True)
     cluster = Cluster(given.directory, options)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -140,18 +140,21 @@ class ISCSIPlugin:
         return []
 
     def is_staged_by_another_name(self, spec: Spec, staged: Spec) -> bool:
-        """By the disk's directory, which always tells the port of a portal."""
+        """By the disk's directory, which always tells the port of a portal.
+
+        By names alone: a pod's volume that can have no directory must not keep this from being told of others.
+        """
         try:
-            return self._get_global_path(spec) == self._get_global_path(staged)
+            return self._global_paths(staged)[0] in self._global_paths(spec)
         except ValueError as err:
             klog.v(4).info_s("Volume has no directory", volumeSpecName=spec.name(), err=err)
             return False
 
-    def _get_global_path(self, spec: Spec) -> str:
+    def _global_paths(self, spec: Spec) -> list[str]:
         disk = create_iscsi_disk(spec, "", self, {})
         if volumeutil.get_volume_mode(spec) == v1.PERSISTENT_VOLUME_BLOCK:
-            return self.manager.make_global_vdpd_name(disk)
-        return self.manager.make_global_pd_name(disk)
+            return [self.manager.make_global_vdpd_name(disk)]
+        return iscsi_util.dirs_of_disk(self.host.get_plugin_dir(ISCSI_PLUGIN_NAME), disk)
 
     def new_attacher(self) -> Attacher:
         return attacher.ISCSIAttacher(self)

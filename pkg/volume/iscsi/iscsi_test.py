@@ -351,6 +351,28 @@ def test_disk_that_go_has_mounted_for_a_pod_is_mounted_nowhere_else(
     assert attacher.get_device_mount_path(spec) == global_path(host, f"iface-127.0.0.1:3261:@3172164d9f0a458c/{disk}")
 
 
+@pytest.mark.parametrize("node_was_started_anew", [False, True])
+def test_disk_in_a_directory_of_go_is_logged_out_of_as_it_was_logged_in_to(
+    host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, node_was_started_anew: bool
+) -> None:
+    """iscsiadm ends no session when the settings that are named are not those of the session."""
+    name, disk = "127.0.0.1:3261:vol1", f"127.0.0.1:3261-{IQN}-lun-0"
+    path = global_path(host, f"iface-{name}/{disk}")
+    os.makedirs(path)
+    saved = {"VolName": "vol1", "Portals": ["127.0.0.1:3261"], "Iqn": IQN, "Lun": "0", "Iface": name}
+    Path(path, "iscsi.json").write_text(json.dumps(saved))
+    target.ifaces.add(name)
+    target.hosts = {} if node_was_started_anew else {"127.0.0.1:3261": 0}
+    attacher, spec = plugin.new_attacher(), in_pod(initiator_name="iqn.pod")
+    device = attacher.wait_for_attach(spec, "", POD, 60.0)
+    assert attacher.get_device_mount_path(spec) == path
+    attacher.mount_device(spec, device, path, DeviceMounterArgs())
+    logged_in = [words.split()[-2] for words in target.words("iscsiadm") if words.endswith("--login")]
+    plugin.new_detacher().unmount_device(path)
+    logged_out = [words.split()[-1] for words in target.words("iscsiadm") if "--logout" in words]
+    assert logged_out == (logged_in if node_was_started_anew else [name]) and not os.path.exists(path)
+
+
 @pytest.mark.parametrize(
     "names",
     [
@@ -616,6 +638,9 @@ def test_disks_are_found_that_no_directory_of_a_pod_tells_of(
     others = [persistent(block=True), persistent(lun=4), persistent(iscsi_interface="i"), persistent(target_portal="/")]
     same = [plugin.is_staged_by_another_name(spec, mounted) for spec in (persistent(), *others)]
     assert same == [True, False, False, False, False]
+    # No directory can have this name, and the pod's volume must not keep others from being looked at.
+    too_long = in_pod(target_portal="p" * 300, initiator_name="iqn.pod")
+    assert not plugin.is_staged_by_another_name(too_long, mounted)
     monkeypatch.setattr(os, "scandir", raising(OSError(errno.EMFILE, os.strerror(errno.EMFILE))))
     with pytest.raises(OSError, match="Too many open files"):
         plugin.list_staged_volumes()

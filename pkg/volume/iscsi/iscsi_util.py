@@ -68,8 +68,9 @@ class ISCSIUtil:
         self._plugin = plugin
 
     def make_global_pd_name(self, disk: ISCSIDisk) -> str:
-        plugin_dir = self._plugin.host.get_plugin_dir(_PLUGIN_NAME)
-        return _dir_left_by_go(plugin_dir, disk) or _disk_dir(plugin_dir, disk.iface, disk)
+        own, *of_go = dirs_of_disk(self._plugin.host.get_plugin_dir(_PLUGIN_NAME), disk)
+        # Two mounts of the disk would for ever keep each other from being unmounted.
+        return next(filter(_is_named, of_go), own)
 
     def make_global_vdpd_name(self, disk: ISCSIDisk) -> str:
         return _disk_dir(self._plugin.host.get_volume_device_plugin_dir(_PLUGIN_NAME), disk.iface, disk)
@@ -202,7 +203,9 @@ class ISCSIUtil:
             directory = self.make_global_vdpd_name(disk)
         else:
             directory = self.make_global_pd_name(disk)
-        if os.path.basename(os.path.dirname(directory)) != f"iface-{disk.iface}":
+        is_of_go = os.path.basename(os.path.dirname(directory)) != f"iface-{disk.iface}"
+        # After a start of the node there is no session of Go's, and what Go has written down ends none of ours.
+        if is_of_go and self._has_session(disk):
             klog.v(4).info_s("Skipping persistISCSI, Go has written down how it logged in", path=directory)
             return
         filesystem.mkdir_all(directory, 0o750)
@@ -210,6 +213,10 @@ class ISCSIUtil:
             klog.v(4).info_s("Skipping persistISCSI, the volume is already mounted", path=directory)
             return
         persist_iscsi_file(disk, directory)
+
+    def _has_session(self, disk: ISCSIDisk) -> bool:
+        """Whether the node is logged in to the target over one of the disk's portals. Raises OSError."""
+        return not self._plugin.devices.get_iscsi_portal_host_map_for_target(disk.iqn).keys().isdisjoint(disk.portals)
 
     def detach_disk(self, mount_path: str) -> None:
         with self._plugin.mount_locks.locked(mount_path):
@@ -357,16 +364,18 @@ def _disk_dir(top: str, iface: str, disk: ISCSIDisk) -> str:
     return os.path.join(top, f"iface-{iface}", f"{disk.portals[0]}-{disk.iqn}-lun-{disk.lun}")
 
 
-def _dir_left_by_go(top: str, disk: ISCSIDisk) -> str:
-    """The directory of a disk with iface_of_pods that has another name in Go; "" unless Go's kubelet has left one.
+def dirs_of_disk(top: str, disk: ISCSIDisk) -> list[str]:
+    """Where the disk may be mounted: in its own directory, or in one that Go's kubelet has left.
 
-    Two mounts of the disk would for ever keep each other from being unmounted.
+    The directory of a disk with iface_of_pods has another name in Go.
     """
-    if disk.iface != disk.iface_of_pods:
-        return ""
-    path = _disk_dir(top, disk.iface_of_persistent_volume, disk)
-    # By its name alone: what is mounted there may hang.
-    return path if os.path.basename(path) in filesystem.names_in(os.path.dirname(path)) else ""
+    ifaces = [disk.iface, *([disk.iface_of_persistent_volume] if disk.iface == disk.iface_of_pods else [])]
+    return [_disk_dir(top, iface, disk) for iface in ifaces]
+
+
+def _is_named(path: str) -> bool:
+    """Whether something stands at the path, by its name alone: what is mounted there may hang. Raises OSError."""
+    return os.path.basename(path) in filesystem.names_in(os.path.dirname(path))
 
 
 def persist_iscsi_file(disk: ISCSIDisk, directory: str) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import enum
 import heapq
 import itertools
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -105,7 +104,7 @@ class Scheduler:
         self._ctx = ctx
         self._clock = clock
         self._changed: golang.Channel[None] = golang.Channel(1)  # The first of _waiting is another one.
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = golang.Mutex()  # guards the fields below
         self._tasks: dict[Worker, _Task] = {}
         # A heap of the tasks that wait for their time: when, and a ticket. Tasks that wait no more are left in it.
         self._waiting: list[tuple[float, int, _Task]] = []

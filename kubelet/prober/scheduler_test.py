@@ -104,10 +104,10 @@ class EagerTimekeeper:
         self._dispatching = threading.local()
 
     def __enter__(self) -> None:
-        self._lock.acquire()
+        self._lock.__enter__()
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self._lock.__exit__()
         if not getattr(self._dispatching, "now", False):
             self._dispatching.now = True
             self._scheduler._dispatch()

@@ -1,6 +1,6 @@
 """The few pieces of Go itself that the design leans on: channels, select, tickers, contexts, threads.
 
-Reading order: channel.py (channels and select), ticker.py, context.py, thread.py.
+Reading order: channel.py (channels and select), mutex.py, ticker.py, context.py, thread.py.
 """
 
 from pkg.golang.channel import Case, Channel, ClosedChannelError, Selected, Send, seed, select
@@ -18,6 +18,7 @@ from pkg.golang.context import (
     with_value,
     without_cancel,
 )
+from pkg.golang.mutex import Mutex
 from pkg.golang.thread import Thread, ThreadError, ThreadGroup, go, install_crash_handler
 from pkg.golang.ticker import Ticker, Timer, TimerChannel, TimerSource, after
 from pkg.golang.time import parse_rfc3339
@@ -32,6 +33,7 @@ __all__ = [
     "Context",
     "ContextError",
     "DeadlineExceeded",
+    "Mutex",
     "Selected",
     "Send",
     "Thread",

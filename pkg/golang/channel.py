@@ -23,13 +23,15 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from pkg.golang.mutex import Mutex
+
 if TYPE_CHECKING:
     from pkg.golang.context import Context
 
 T = TypeVar("T")
 
 # Guards the fields of every Channel, _Waiter and context state. Never held while blocking or calling out.
-lock = threading.Lock()
+lock = Mutex()
 
 _random = random.Random()
 

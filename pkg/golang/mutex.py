@@ -10,7 +10,7 @@ from collections import deque
 
 
 class Mutex:
-    """A context manager. It is not reentrant, and whoever holds it must not wait for anything.
+    """A context manager, not reentrant. A thread that holds a Mutex must not wait for anything.
 
     A thread that waits for a threading.Lock owns the lock as soon as it is woken, and only then waits for the
     interpreter, in a line with all threads that want to run. Each of these that needs the lock joins the line of the
@@ -60,7 +60,7 @@ class Mutex:
             self._wake()
 
     def _wake(self) -> None:
-        """Have the thread look that has waited longest."""
+        """Have the thread that has waited longest try again."""
         try:
             self._waiting.popleft().release()
         except IndexError:

@@ -121,8 +121,8 @@ def _json_builtins(data: bytes | str, first_err: Exception) -> Any:
 def without_depths(data: bytes) -> bytes:
     """The JSON with null in place of what is nested more than MAX_DEPTH levels deep; `data` itself without such.
 
-    Go's clients do not look into an object's managedFields. Whoever may change the object may put ten thousand levels
-    into them, which no decoder here takes, and then none of the objects that it is listed with could be had.
+    Go's clients do not look into an object's managedFields. A user who may change the object may put ten thousand
+    levels into them, which no decoder here takes. Then a list with this object could not be decoded at all.
     """
     parts: list[bytes] = []
     kept_from = depth = 0

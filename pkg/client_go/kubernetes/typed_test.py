@@ -77,7 +77,7 @@ def test_list_names_what_cannot_be_decoded() -> None:
 
 
 def test_managed_fields_of_any_depth_keep_nobody_from_the_objects() -> None:
-    """Whoever may change a pod may put them there. Go's clients do not look into them."""
+    """A user who may change a pod may put them there. Go's clients do not look into managedFields."""
     levels = 100_000
     managed = b'"managedFields":[{"fieldsV1":%s{}%s}],"name"' % (b'{"f:a":' * levels, b"}" * levels)
     deep = (POD % b"a").replace(b'"name"', managed)

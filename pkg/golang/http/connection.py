@@ -24,7 +24,7 @@ from pkg.golang.http.response import ClientGone, Handler, HTTPError, ResponseWri
 from pkg.golang.http.room import Room, source_of
 from pkg.golang.http.status import status_text
 from pkg.golang.http.transfer import MessageBody, ResponseFrame, Source
-from pkg.golang.http.turn import Turn
+from pkg.golang.http.turn import Turn, Turns
 
 if TYPE_CHECKING:
     from OpenSSL import SSL
@@ -60,7 +60,7 @@ class Settings:
     room: Room[Connection]
     parsing: threading.Lock
     """Held while a head is taken apart, which for a moment takes several times its bytes."""
-    turns: threading.Semaphore
+    turns: Turns
     """A connection holds one while the server works for its client and does not know the client yet."""
     authenticates: bool
     idle_timeout: float

@@ -19,7 +19,7 @@ from pkg.golang.http.hangups import HangUps
 from pkg.golang.http.head import MAX_HEAD_BYTES
 from pkg.golang.http.response import Handler
 from pkg.golang.http.room import Limits, Room, source_of
-from pkg.golang.http.turn import MAX_TURNS
+from pkg.golang.http.turn import Turns
 from pkg.golang.net import hang_up
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class Server:
                 ctx=self._ctx,
                 room=self._room,
                 parsing=threading.Lock(),
-                turns=threading.Semaphore(MAX_TURNS),
+                turns=Turns(),
                 authenticates=self._authenticates,
                 hang_ups=HangUps(f"{self._name}-hang-ups"),
                 max_header_bytes=self._max_header_bytes,

@@ -9,25 +9,59 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Iterator
 
 MAX_TURNS = 4
 
 
-class Turn:
-    """What one connection has of its server's turns, of which there are MAX_TURNS. For the thread that serves it."""
+class Turns:
+    """A server's turns, of which there are MAX_TURNS. Thread-safe.
 
-    def __init__(self, turns: threading.Semaphore) -> None:
+    Each goes to the thread that has waited longest. Of a threading.Semaphore the thread that has just given its turn
+    back takes the turn again before the one that waits is awake: four clients that always have more to say would keep
+    everybody else waiting.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Guarded by _lock. What the waiting threads sleep on, each a lock that is released with a turn; while there are
+        # such threads, no turn is free.
+        self._waiting: deque[threading.Lock] = deque()
+        self._free = MAX_TURNS
+
+    def take(self) -> None:
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            sleep = threading.Lock()
+            sleep.acquire()
+            self._waiting.append(sleep)
+        sleep.acquire()
+
+    def give_back(self) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._free += 1
+
+
+class Turn:
+    """What one connection has of its server's turns. For the thread that serves it."""
+
+    def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._taken = False
 
     def __enter__(self) -> None:
-        self._turns.acquire()
+        self._turns.take()
         self._taken = True
 
     def __exit__(self, *_: object) -> None:
         self._taken = False
-        self._turns.release()
+        self._turns.give_back()
 
     @contextlib.contextmanager
     def let_others(self) -> Iterator[None]:

@@ -34,6 +34,12 @@ MAX_RESPONSE_BODY_LENGTH = 10 * 1024
 # The status line and the headers of an answer, those of its 1xx responses included.
 # DIVERGES: Go takes 10 MiB. Some hundred probes run at the same time, and no server needs more than this.
 MAX_RESPONSE_HEADER_BYTES = 64 * 1024
+# All that comes of one connection with TLS, a head and a body several times over. _RECEIVE_COST bytes more are counted
+# each time that some of it is taken. What holds no data, requests of a hello for example, would else keep a processor
+# busy as long as the probe lasts, and costs its server hardly anything.
+# DIVERGES: Go counts records instead, and takes 16 in a row that hold no data.
+MAX_TLS_BYTES = 1 << 20
+_RECEIVE_COST = 256
 MAX_REDIRECTS = 10
 # Go's limits for the line that begins a chunk, for the trailer, and for what chunks hold beside their data.
 _MAX_CHUNK_LINE = 4096
@@ -211,6 +217,7 @@ class _TLSConnection(dialer.Connection):
         self._tls = _unverified(protocols).wrap_bio(self._received, self._to_send, server_hostname=host)
         # What has come of the server's hello; None once all of it has.
         self._hello: bytes | None = b""
+        self._room = MAX_TLS_BYTES
 
     def protocol(self) -> str | None:
         """The one of the protocols that the server has chosen, after the handshake."""
@@ -274,8 +281,13 @@ class _TLSConnection(dialer.Connection):
         return record
 
     def _receive(self, size: int) -> bytes:
+        """Raises ValueError beyond MAX_TLS_BYTES."""
         with self._limited():
-            return self._sock.recv(size)
+            data = self._sock.recv(size)
+        self._room -= len(data) + _RECEIVE_COST
+        if self._room < 0:
+            raise ValueError(f"tls: received more than {MAX_TLS_BYTES} bytes")
+        return data
 
     def _send_what_waits(self) -> None:
         if self._to_send.pending:

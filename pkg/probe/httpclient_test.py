@@ -392,9 +392,9 @@ def test_failure_of_tls_is_told_in_its_own_words() -> None:
 class Flood:
     """A socket to a server that sends tickets for later sessions, many and at once."""
 
-    def __init__(self, read: Callable[[], object]) -> None:
+    def __init__(self, read: Callable[[], object], tickets: int = 1000) -> None:
         context = server_context()
-        context.num_tickets = 1000
+        context.num_tickets = tickets
         self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._to_send, server_side=True)
         self._read = read
@@ -427,6 +427,24 @@ def test_probe_of_a_server_that_sends_no_data_ends_with_its_context() -> None:
         connection.read(1)
 
     assert flood.sent - before < 20_000, "no more than a record"
+
+
+def test_server_that_sends_tickets_without_end_is_not_read_on() -> None:
+    flood = Flood(lambda: None, tickets=5000)
+    connection = httpclient._TLSConnection(CTX, flood, "server")  # type: ignore[arg-type]
+    connection.send(b"GET / HTTP/1.1\r\n\r\n")
+
+    with pytest.raises(ValueError, match="received more than 1048576 bytes"):
+        connection.read(1)
+
+
+@pytest.mark.parametrize("size", [4, 16384])
+def test_server_that_says_hello_without_end_is_not_read_on(size: int) -> None:
+    record = b"\x16\3\3" + size.to_bytes(2) + bytes(size)
+    with serving(lambda: itertools.repeat(record * 1000)) as url:
+        url = url.replace("http:", "https:")
+        found = probe_http(CTX, url, [], TIMEOUT)
+    assert found == (Result.FAILURE, f'Get "{url}": tls: received more than 1048576 bytes')
 
 
 class Broken:

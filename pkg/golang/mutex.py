@@ -40,6 +40,7 @@ class Mutex:
         return self._lock.locked()
 
     def _wait(self) -> None:
+        """Take it when it is free. After that, call nothing that needs more of the stack and could so fail."""
         sleep = threading.Lock()
         sleep.acquire()
         try:
@@ -49,15 +50,15 @@ class Mutex:
                 if self._lock.acquire(False):
                     return
                 sleep.acquire()
-        finally:
-            self._leave(sleep)
-
-    def _leave(self, sleep: threading.Lock) -> None:
-        try:
-            self._waiting.remove(sleep)
-        except ValueError:
-            # Somebody has woken this thread, which does not need it any more; another may.
+        except BaseException:
+            # A signal handler raised. Somebody may have woken this thread, and no other.
             self._wake()
+            raise
+        finally:
+            try:
+                self._waiting.remove(sleep)
+            except ValueError:
+                pass  # Woken without need. The next thread in line is woken when this one lets go.
 
     def _wake(self) -> None:
         """Have the thread that has waited longest try again."""

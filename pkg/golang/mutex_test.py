@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+from collections import deque
+
+import pytest
 
 from pkg import golang
 from pkg.golang.mutex import Mutex
@@ -54,13 +58,55 @@ def test_thread_that_is_woken_stays_in_line_until_it_owns_it() -> None:
     thread.join(_TIMEOUT)
 
 
-def test_thread_that_got_it_before_it_was_woken_wakes_another() -> None:
-    mutex = Mutex()
-    other, own = threading.Lock(), threading.Lock()
+class Line(deque[threading.Lock]):
+    """A line whose first thread is woken as soon as it stands there; `err` is what its wait raises then."""
+
+    err: type[BaseException] | None = None
+
+    def append(self, sleep: threading.Lock) -> None:
+        super().append(sleep)
+        self.remove(sleep)
+        sleep.release()
+        if self.err is not None:
+            raise self.err
+
+
+def test_thread_that_is_woken_without_need_wakes_the_next_when_it_lets_go() -> None:
+    mutex, other = Mutex(), threading.Lock()
     other.acquire()
-    mutex._waiting.append(other)
-    mutex._leave(own)
+    mutex._waiting = Line([other])
+    mutex._wait()
+    assert mutex.locked() and other.locked()
+    mutex.__exit__()
     assert not other.locked()
+
+
+def test_thread_that_gives_up_when_it_was_woken_wakes_the_next() -> None:
+    mutex, other = Mutex(), threading.Lock()
+    other.acquire()
+    mutex._waiting = line = Line([other])
+    line.err = KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        mutex._wait()
+    assert not mutex.locked() and not other.locked() and not line
+
+
+def test_thread_whose_stack_ends_does_not_keep_it() -> None:
+    mutex = Mutex()
+    mutex._waiting = Line()
+
+    def take(depth: int) -> None:
+        if depth:
+            take(depth - 1)
+        else:
+            mutex._wait()
+            mutex.__exit__()
+
+    for depth in range(sys.getrecursionlimit()):
+        try:
+            take(depth)
+        except RecursionError:
+            assert not mutex.locked(), depth
 
 
 def test_failure_under_it_lets_it_go() -> None:

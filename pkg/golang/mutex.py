@@ -6,7 +6,7 @@ Go: sync.Mutex, in its normal mode
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict
 
 
 class Mutex:
@@ -23,17 +23,25 @@ class Mutex:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # What the waiting threads sleep on, each a lock that is held until its thread is to look again.
-        self._waiting: deque[threading.Lock] = deque()
+        # What the waiting threads sleep on, each a lock that is held until its thread is to look again. They are keys
+        # because a deque compares what it removes with all before it, and each comparison needs more of the stack.
+        self._waiting: OrderedDict[threading.Lock, None] = OrderedDict()
 
     def __enter__(self) -> None:
         if not self._lock.acquire(False):
             self._wait()
 
     def __exit__(self, *_: object) -> None:
+        """Let it go, and have the thread that has waited longest try again.
+
+        It calls no function of its own for that: where the stack has no room for one, nobody would be woken.
+        """
         self._lock.release()
-        if self._waiting:
-            self._wake()
+        try:
+            if self._waiting:
+                self._waiting.popitem(last=False)[0].release()
+        except KeyError:
+            pass  # Another thread has woken it.
 
     def locked(self) -> bool:
         """Whether some thread holds it."""
@@ -46,23 +54,15 @@ class Mutex:
         try:
             while True:
                 # In line before the look: a release after the look finds this thread.
-                self._waiting.append(sleep)
+                self._waiting[sleep] = None
                 if self._lock.acquire(False):
                     return
                 sleep.acquire()
         except BaseException:
-            # A signal handler raised. Somebody may have woken this thread, and no other.
-            self._wake()
+            # A signal handler raised. Somebody may have woken this thread, and no other: whoever lets it go next does.
+            if self._lock.acquire(False):
+                self.__exit__()
             raise
         finally:
-            try:
-                self._waiting.remove(sleep)
-            except ValueError:
-                pass  # Woken without need. The next thread in line is woken when this one lets go.
-
-    def _wake(self) -> None:
-        """Have the thread that has waited longest try again."""
-        try:
-            self._waiting.popleft().release()
-        except IndexError:
-            pass  # Another thread has woken it.
+            # Not there if it was woken without need. The next thread in line is woken when this one lets go.
+            self._waiting.pop(sleep, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import deque
+from collections import OrderedDict
 
 import pytest
 
@@ -52,29 +52,35 @@ def test_thread_that_is_woken_stays_in_line_until_it_owns_it() -> None:
         thread = golang.go(work, name="waiter")
         for _ in range(3):
             _wait_for_line(mutex, 1)
-            mutex._wake()
+            mutex._waiting.popitem(last=False)[0].release()
         assert not taken.wait(0.01)
     assert taken.wait(_TIMEOUT)
     thread.join(_TIMEOUT)
 
 
-class Line(deque[threading.Lock]):
-    """A line whose first thread is woken as soon as it stands there; `err` is what its wait raises then."""
+class Line(OrderedDict[threading.Lock, None]):
+    """A line whose threads are woken as soon as they stand there; `err` is what their wait raises then."""
 
     err: type[BaseException] | None = None
 
-    def append(self, sleep: threading.Lock) -> None:
-        super().append(sleep)
-        self.remove(sleep)
+    def __setitem__(self, sleep: threading.Lock, value: None) -> None:
         sleep.release()
         if self.err is not None:
             raise self.err
 
 
+def _sleeper(line: OrderedDict[threading.Lock, None]) -> threading.Lock:
+    """What a thread sleeps on that stands in the line."""
+    sleep = threading.Lock()
+    sleep.acquire()
+    OrderedDict.__setitem__(line, sleep, None)
+    return sleep
+
+
 def test_thread_that_is_woken_without_need_wakes_the_next_when_it_lets_go() -> None:
-    mutex, other = Mutex(), threading.Lock()
-    other.acquire()
-    mutex._waiting = Line([other])
+    mutex = Mutex()
+    mutex._waiting = Line()
+    other = _sleeper(mutex._waiting)
     mutex._wait()
     assert mutex.locked() and other.locked()
     mutex.__exit__()
@@ -82,31 +88,53 @@ def test_thread_that_is_woken_without_need_wakes_the_next_when_it_lets_go() -> N
 
 
 def test_thread_that_gives_up_when_it_was_woken_wakes_the_next() -> None:
-    mutex, other = Mutex(), threading.Lock()
-    other.acquire()
-    mutex._waiting = line = Line([other])
+    mutex = Mutex()
+    mutex._waiting = line = Line()
+    other = _sleeper(line)
     line.err = KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt):
         mutex._wait()
     assert not mutex.locked() and not other.locked() and not line
 
 
-def test_thread_whose_stack_ends_does_not_keep_it() -> None:
-    mutex = Mutex()
-    mutex._waiting = Line()
+def _take(mutex: Mutex, depth: int) -> bool:
+    """Whether the stack is large enough to take it so far down."""
+    taken = False
 
-    def take(depth: int) -> None:
+    def descend(depth: int) -> None:
+        nonlocal taken
         if depth:
-            take(depth - 1)
+            descend(depth - 1)
         else:
-            mutex._wait()
-            mutex.__exit__()
+            with mutex:
+                taken = True
 
-    for depth in range(sys.getrecursionlimit()):
-        try:
-            take(depth)
-        except RecursionError:
-            assert not mutex.locked(), depth
+    try:
+        descend(depth)
+    except RecursionError:
+        pass
+    return taken
+
+
+def test_thread_whose_stack_ends_does_not_keep_it() -> None:
+    """Others have come after the thread, and stand before it once it was woken."""
+    for depth in range(sys.getrecursionlimit() - 20, sys.getrecursionlimit()):
+        mutex = Mutex()
+        with mutex:
+            thread = golang.go(_take, mutex, depth, name="waiter")
+            while thread.is_alive() and not mutex._waiting:
+                thread.join(0.001)
+            other = _sleeper(mutex._waiting)
+        thread.join(_TIMEOUT)
+        assert not thread.is_alive() and not mutex.locked() and not other.locked(), depth
+
+
+def test_thread_whose_stack_ends_wakes_the_next() -> None:
+    for depth in range(sys.getrecursionlimit() - 200, sys.getrecursionlimit()):
+        mutex = Mutex()
+        other = _sleeper(mutex._waiting)
+        taken = _take(mutex, depth)
+        assert not mutex.locked() and other.locked() != taken, depth
 
 
 def test_failure_under_it_lets_it_go() -> None:

@@ -288,11 +288,15 @@ class Relay:
         self._idle_timeout = idle_timeout
         self._over_by: float | None = None  # when the backend is gone: the last moment for the client to go, monotonic
 
-    def run(self) -> None:
-        """Returns when it is over; closing the connections is the caller's. It runs once."""
+    def run(self, first: bytes = b"") -> None:
+        """Returns when it is over; closing the connections is the caller's. It runs once.
+
+        `first` is what was read from the client before.
+        """
         self.client.conn.setblocking(False)
         self.backend.conn.setblocking(False)
         try:
+            self.client.on_data(first)
             self._run()
         finally:
             self.client.release()

@@ -70,9 +70,7 @@ class StreamTranslatorHandler:
             return
         try:
             session = _Session(websocket, client, backend, self._options)
-            if session.open():
-                session.relay.client.on_data(first)
-            session.relay.run()
+            session.relay.run(first if session.open() else b"")
             session.end_input()
         finally:
             backend.conn.close()
@@ -155,17 +153,18 @@ class _Session:
     # ---- From the client ----
 
     def _from_client(self, data: bytes) -> None:
-        for event in self._websocket.feed(data):
-            if self._finished:
-                return
-            match event:
-                case Part():
-                    self._from_message(event)
-                case Reply():
-                    self.relay.client.answer(event.data)
-                case Closed():
-                    self.relay.client.write(event.reply)
-                    self._end()
+        with self._websocket.turn:
+            for event in self._websocket.feed(data):
+                if self._finished:
+                    return
+                match event:
+                    case Part():
+                        self._from_message(event)
+                    case Reply():
+                        self.relay.client.answer(event.data)
+                    case Closed():
+                        self.relay.client.write(event.reply)
+                        self._end()
 
     def _from_message(self, part: Part) -> None:
         """The channel's number, then data; a closing one names the channel that it closes."""

@@ -67,8 +67,7 @@ class TunnelingHandler:
         tunnel = _Tunnel(Relay(client, backend.conn), websocket)
         tunnel.relay.client.write(accepted)
         tunnel.from_backend(backend.body)
-        tunnel.from_client(first)
-        tunnel.relay.run()
+        tunnel.relay.run(first)
 
 
 def _spdy_headers(req: http.Request, protocols: list[str]) -> Fields:
@@ -87,16 +86,17 @@ class _Tunnel:
         relay.backend.on_data, relay.backend.on_end = self.from_backend, self._backend_ended
 
     def from_client(self, data: bytes) -> None:
-        for event in self._websocket.feed(data):
-            match event:
-                case Part():
-                    self.relay.backend.write(event.data)
-                case Reply():
-                    self.relay.client.answer(event.data)
-                case Closed():
-                    self.relay.client.write(event.reply)
-                    self.relay.client.end_writes()
-                    self.relay.backend.end_writes()
+        with self._websocket.turn:
+            for event in self._websocket.feed(data):
+                match event:
+                    case Part():
+                        self.relay.backend.write(event.data)
+                    case Reply():
+                        self.relay.client.answer(event.data)
+                    case Closed():
+                        self.relay.client.write(event.reply)
+                        self.relay.client.end_writes()
+                        self.relay.backend.end_writes()
 
     def from_backend(self, data: bytes) -> None:
         if data:

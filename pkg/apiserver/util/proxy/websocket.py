@@ -14,6 +14,7 @@ from wsproto.handshake import H11Handshake
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from pkg.golang import http
+from pkg.golang.http.turn import Turn, Turns
 
 # What of a head opens a WebSocket. The library reads it once more, and not as fast as pkg.golang.http does.
 _OF_THE_HANDSHAKE = {
@@ -28,6 +29,12 @@ _OF_THE_HANDSHAKE = {
 MAX_HANDSHAKE_BYTES = 64 << 10
 # In seconds; the same as of the streaming servers of runtimes.
 DEFAULT_IDLE_CONNECTION_TIMEOUT = 4 * 3600.0
+# Frames that are taken apart in one turn: a few milliseconds, if there is hardly anything in them.
+FRAMES_IN_TURN = 256
+# DIVERGES: Go takes apart what has come on all WebSockets at the same time. Python runs one thread at a time, and
+# messages of one byte on thirty of them, for which slow clients are enough, would keep each other thread waiting for
+# hundreds of milliseconds, that of the sync loop too.
+_TURNS = Turns()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,8 @@ class WebSocket:
             raise http.HTTPError(400, f"unable to upgrade: {err}") from err
         self._connection = Connection(ConnectionType.SERVER)
         self._closed = False
+        self.turn = Turn(_TURNS)
+        """To be taken around `feed` and what is done with its events, which must not wait for anything."""
 
     def accept(self, subprotocol: str | None) -> bytes:
         """The answer that opens it, with one of the subprotocols that the client named."""
@@ -95,7 +104,10 @@ class WebSocket:
             return
         try:
             self._connection.receive_data(data)
-            for event in self._connection.events():
+            for count, event in enumerate(self._connection.events(), 1):
+                if count % FRAMES_IN_TURN == 0:
+                    with self.turn.let_others():
+                        pass
                 if self._closed:
                     # Who got the event before this one has closed it.
                     return

@@ -1,0 +1,91 @@
+"""How few WebSockets are worked for at the same time."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pkg import golang
+from pkg.apimachinery.util.proxy.upgradeaware import Backend
+from pkg.apiserver.util.proxy import Options, websocket
+from pkg.apiserver.util.proxy.streamtranslator import _Session
+from pkg.apiserver.util.proxy.streamtunnel import _Tunnel
+from pkg.apiserver.util.proxy.websocket import FRAMES_IN_TURN, WebSocket
+from pkg.golang import http
+from pkg.golang.http.turn import MAX_TURNS
+
+_TIMEOUT = 30.0
+
+_Write = Callable[[bytes], None]
+_Feed = Callable[[bytes], None]
+
+
+def _opened() -> WebSocket:
+    headers = {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Version": "13"}
+    fields = http.Headers([("Host", "n"), ("Connection", "Upgrade"), ("Upgrade", "websocket"), *headers.items()])
+    body = http.Body(lambda: b"", 0)
+    opened = WebSocket(http.Request("GET", "/", "/", fields, body, None, [], False, golang.background()))
+    opened.accept(None)
+    return opened
+
+
+def _tunnel(write: _Write) -> _Feed:
+    relay: Any = SimpleNamespace(client=SimpleNamespace(), backend=SimpleNamespace(write=write))
+    return _Tunnel(relay, _opened()).from_client
+
+
+def _command(write: _Write) -> _Feed:
+    conn: Any = SimpleNamespace(fileno=lambda: 0)
+    session = _Session(_opened(), conn, Backend(conn, 101), Options(stdin=True))
+    relay: Any = SimpleNamespace(backend=SimpleNamespace(write=write))
+    session.relay = relay
+    return session._from_client
+
+
+def _message(text: bytes) -> bytes:
+    """As a client sends it to stdin, masked with zeros."""
+    payload = b"\0" + text
+    return struct.pack(">BBI", 0x82, 0x80 | len(payload), 0) + payload
+
+
+def _wait_for_line(length: int) -> None:
+    ctx, cancel = golang.with_timeout(golang.background(), _TIMEOUT)
+    while len(websocket._TURNS._waiting) != length:
+        assert not ctx.wait(0.001), "nobody came"
+    cancel()
+
+
+@pytest.mark.parametrize("of", [_tunnel, _command])
+def test_many_small_messages_leave_the_turn_to_others(of: Callable[[_Write], _Feed]) -> None:
+    order: list[bytes] = []
+    threads: list[golang.Thread] = []
+    busy, over = golang.Channel[None](), golang.Channel[None]()
+
+    def start(write: _Write) -> None:
+        threads.append(golang.go(of(write), _message(b"b"), name="other"))
+
+    def keep_turn(data: bytes) -> None:
+        busy.send(None)
+        over.recv(_TIMEOUT)
+
+    def note(data: bytes) -> None:
+        if not order:
+            for _ in range(MAX_TURNS - 1):
+                start(keep_turn)
+                assert busy.recv(_TIMEOUT)[1]
+            start(lambda data: order.append(data[-1:]))
+            _wait_for_line(1)
+        order.append(data[-1:])
+
+    try:
+        of(note)(_message(b"a") * (3 * FRAMES_IN_TURN))
+        assert order.count(b"a") == 3 * FRAMES_IN_TURN
+        assert order.index(b"b") < FRAMES_IN_TURN
+    finally:
+        over.close()
+        for thread in threads:
+            thread.join(_TIMEOUT)

@@ -34,7 +34,7 @@ _MAX_SERVICES = 4
 _MAX_PATTERN_LENGTH = 4096
 # What Go and the journal understand in a pattern and Python does not: classes of characters, quotes, flags amidst.
 _NOT_PYTHON = re.compile(
-    r"\\\\|(\\Q.*?(?:\\E|$)|\\[pP](?:\{\^?\w+\}|[A-Z])|\\[zC]|\\x\{[0-9A-Fa-f]{1,6}\}|\\[uU][0-9A-Fa-f]{4,8}|\[:\^?[a-z]+:\]|\(\?[imsU-]+\))"
+    r"\\\\|(\\Q.*?(?:\\E|$)|\\[pP](?:\{\^?\w+\}|[A-Z])|\\[zC]|\\x\{[0-9A-Fa-f]{1,6}\}|\\[uU][0-9A-Fa-f]{4,8}|\\N(?:\{[^}]{0,100}\})?|\[:\^?[a-z]+:\]|\(\?[imsU-]+\))"
 )
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _FLAGS = re.compile(r"\(\?[imsU-]+:")

@@ -125,6 +125,8 @@ def test_too_many_services() -> None:
         ({"services": ["a"], "pattern": "[[:alpha:]"}, False),
         ({"services": ["a"], "pattern": "(?i:[y-é])[é-ü]\\u00e9"}, True),
         ({"services": ["a"], "pattern": "(?i:" + "[\x01-\U0010ffff]" * 500 + ")"}, True),
+        ({"services": ["a"], "pattern": r"\N[\x01-\N{U+E9}]"}, True),
+        ({"services": ["a"], "pattern": "(?ix)" + r"[\x01-\N{VARIATION SELECTOR-256}]" * 120}, True),
         ({"services": ["a"], "since_time": _SINCE, "until_time": _UNTIL}, True),
         ({"services": ["a"], "since_time": _UNTIL, "until_time": _SINCE}, False),
         ({"services": ["a"], "boot": -1}, True),

@@ -32,8 +32,8 @@ DEFAULT_IDLE_CONNECTION_TIMEOUT = 4 * 3600.0
 # Frames that are taken apart in one turn: a few milliseconds, if there is hardly anything in them.
 FRAMES_IN_TURN = 256
 # DIVERGES: Go takes apart what has come on all WebSockets at the same time. Python runs one thread at a time, and
-# messages of one byte on thirty of them, for which slow clients are enough, would keep each other thread waiting for
-# hundreds of milliseconds, that of the sync loop too.
+# messages of one byte on a hundred of them, for which slow clients are enough, would keep each other thread waiting for
+# more than a hundred milliseconds each time, that of the sync loop too.
 _TURNS = Turns()
 
 

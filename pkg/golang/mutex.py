@@ -59,7 +59,8 @@ class Mutex:
                     return
                 sleep.acquire()
         except BaseException:
-            # A signal handler raised. Somebody may have woken this thread, and no other: whoever lets it go next does.
+            # A signal handler raised. Another thread may have woken this one, which then has to wake the next in line.
+            # If the Mutex is taken by now, its owner does that when it lets go.
             if self._lock.acquire(False):
                 self.__exit__()
             raise

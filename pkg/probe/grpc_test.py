@@ -22,9 +22,9 @@ from framework import memory
 from pkg import golang
 from pkg.component_base import version
 from pkg.probe import Result, grpcclient, probe_grpc
+from pkg.probe.testing import HOST, listening
 
 CTX = golang.background()
-HOST = "127.0.0.1"
 TIMEOUT = 30.0
 Answer = Callable[[bytes, Any], bytes]
 
@@ -188,29 +188,6 @@ def serving_nothing() -> Iterator[int]:
             yield port
         finally:
             server.stop(None).wait()
-
-
-@contextmanager
-def listening(talk: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A server that says something else than gRPC to whoever connects."""
-    with socket.create_server((HOST, 0)) as listener:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                with connection:
-                    talk(connection)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
 
 
 def talk_http(connection: socket.socket) -> None:

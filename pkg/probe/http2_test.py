@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from h2.events import RequestReceived
 from kubelet.lifecycle import HTTPClient
 from pkg import golang
 from pkg.probe import BrokenAnswerError, Result, dialer, http2, httpclient, probe_http
+from pkg.probe.testing import HOST, listening
 
 CTX = golang.background()
 # Seconds; long enough for any machine.
@@ -34,24 +34,13 @@ def serving(answer: Answer, protocol: str = "h2") -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(SELF_SIGNED)
     context.set_alpn_protocols([protocol])
-    with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                with suppress(OSError), context.wrap_socket(connection, server_side=True) as sock:
-                    talk(sock, answer)
+    def talk_securely(connection: socket.socket) -> None:
+        with suppress(OSError), context.wrap_socket(connection, server_side=True) as sock:
+            talk(sock, answer)
 
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield f"https://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
+    with listening(talk_securely) as port:
+        yield f"https://{HOST}:{port}"
 
 
 def talk(sock: ssl.SSLSocket, answer: Answer) -> None:

@@ -18,6 +18,7 @@ from kubelet.lifecycle import HTTPClient
 from pkg import golang
 from pkg.golang import net
 from pkg.probe import BrokenAnswerError, Result, httpclient, probe_http
+from pkg.probe.testing import HOST, listening
 
 CTX = golang.background()
 # Seconds; long enough for any machine.
@@ -50,29 +51,15 @@ HOSTILE: dict[str, Callable[[], Iterable[bytes]]] = {
 @contextmanager
 def serving(answer: Callable[[], Iterable[bytes]], context: ssl.SSLContext | None = None) -> Iterator[str]:
     """A server that sends each who connects what `answer` gives; gives its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listener.accept()
-                except OSError:
-                    return
-                try:
-                    with connection if context is None else context.wrap_socket(connection, server_side=True) as sock:
-                        sock.recv(65536)
-                        for piece in answer():
-                            sock.sendall(piece)
-                except OSError:
-                    continue
+    def talk(connection: socket.socket) -> None:
+        with suppress(OSError), connection if context is None else context.wrap_socket(connection, True) as sock:
+            sock.recv(65536)
+            for piece in answer():
+                sock.sendall(piece)
 
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield f"http{'s' if context else ''}://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
+    with listening(talk) as port:
+        yield f"http{'s' if context else ''}://{HOST}:{port}"
 
 
 def probe_hostile(name: str) -> None:

@@ -1,4 +1,5 @@
-"""How few of a server's clients are worked for at the same time, as long as nobody knows who they are.
+"""Turns, for threads of which only a few are to work at the same time: those of clients that nobody knows yet, and
+those that take WebSockets apart.
 
 DIVERGES: this file has no Go counterpart: goroutines run side by side. Here, when a client closes two hundred
 connections at once, as many threads would want the interpreter at the same time, and all else in the process, the sync
@@ -16,7 +17,7 @@ MAX_TURNS = 4
 
 
 class Turns:
-    """A server's turns, of which there are MAX_TURNS. Thread-safe.
+    """Turns that many threads share, of which there are MAX_TURNS. Thread-safe.
 
     Each goes to the thread that has waited longest. Of a threading.Semaphore the thread that has just given its turn
     back takes the turn again before the one that waits is awake: four clients that always have more to say would keep
@@ -49,7 +50,7 @@ class Turns:
 
 
 class Turn:
-    """What one connection has of its server's turns. For the thread that serves it."""
+    """What one connection has of the turns. For the thread that serves the connection."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns

@@ -23,8 +23,9 @@ MAX_REQUESTS_PER_USER = 750
 MAX_REQUESTS_PER_USER_AND_KIND = 500
 # What the heads of these requests may have together, in bytes.
 MAX_HEAD_BYTES_PER_USER = 64 << 20
-# Connections from one address, or one IPv6 network of 64 bits, whose client is not known yet.
-MAX_UNAUTHENTICATED_PER_SOURCE = 200
+# Connections from one address, or one IPv6 network of 64 bits, whose client is not known yet. When the kubelet starts
+# again, an API server may ask for the logs of all containers of a full node at once: 110 pods with two containers each.
+MAX_UNAUTHENTICATED_PER_SOURCE = 300
 # What all clients that are not known yet may have sent together, and what their connections take besides.
 MAX_UNAUTHENTICATED_BYTES = 32 << 20
 # What a connection takes that has sent nothing but the handshake: thread, buffers, and OpenSSL's state.

@@ -7,7 +7,7 @@ import pytest
 from pkg import golang
 from pkg.golang import http
 from pkg.golang.http.response import ClientGone
-from pkg.golang.http.room import CONNECTION_COST_BYTES, Room, source_of
+from pkg.golang.http.room import CONNECTION_COST_BYTES, MAX_UNAUTHENTICATED_PER_SOURCE, Room, source_of
 
 
 class Clients:
@@ -103,6 +103,15 @@ def test_clients_of_one_source_that_are_not_known() -> None:
         clients.room.hold("c", 1)
     with pytest.raises(ClientGone):
         clients.admit("c")
+
+
+def test_a_crowd_from_one_source() -> None:
+    """As many as follow the logs of a full node come at the same time, and there is room for others beside them."""
+    clients = Clients()
+    clients.enter(*(f"follower-{number}" for number in range(MAX_UNAUTHENTICATED_PER_SOURCE)))
+    clients.enter(*(f"other-{number}" for number in range(20)), source="other")
+    assert MAX_UNAUTHENTICATED_PER_SOURCE >= 110 * 2
+    assert clients.evicted == []
 
 
 def test_what_clients_that_are_not_known_hold_together() -> None:

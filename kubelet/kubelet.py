@@ -40,6 +40,7 @@ from kubelet.kubelet_node_declared_features import missing_for_update
 from kubelet.kubelet_pods import KubeletPods, PodsOnNode
 from kubelet.kubelet_resize import record_resize_operations, requests_shrank
 from kubelet.kubelet_stats import KubeletStats
+from kubelet.kubeletconfig import KUBELET_PLUGINS_DIR_SELINUX_LABEL
 from kubelet.metrics.collectors.log_metrics import LogMetricsCollector
 from kubelet.metrics.collectors.volume_stats import VolumeStatsCollector
 from kubelet.pod_workers import PodStatusFunc, PostSyncFunc, UpdatePodOptions
@@ -55,6 +56,7 @@ from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.component_base import tracing
 from pkg.util import filesystem
 from pkg.util import pod as utilpod
+from pkg.volume.util import hostutil
 
 if TYPE_CHECKING:
     from kubelet.apis import config as kubeletconfig
@@ -145,18 +147,32 @@ class Kubelet(KubeletPods, KubeletStats):
     # ---- Start ----
 
     def setup_data_dirs(self) -> None:
-        """Make the directories under the root directory. Raises OSError."""
-        for path, mode in (
-            (self.get_root_dir(), 0o750),
-            (self.get_pods_dir(), 0o750),
-            (self.get_plugins_dir(), 0o750),
-            (self.get_plugins_registration_dir(), 0o750),
-            (self.get_pod_resources_dir(), 0o750),
-            (self.get_checkpoints_dir(), 0o700),
-            (self.pod_logs_directory, 0o755),
+        """Make the directories under the root directory, and that of the pods' logs. Raises OSError."""
+        for path in (
+            self.get_root_dir(),
+            self.pod_logs_directory,
+            self.get_pods_dir(),
+            self.get_plugins_dir(),
+            self.get_plugins_registration_dir(),
+            self.get_pod_resources_dir(),
         ):
-            filesystem.mkdir_all(path, mode)
+            filesystem.mkdir_all(path, 0o750)
+        filesystem.mkdir_all(self.get_checkpoints_dir(), 0o700)
         self.hostutil.make_rshared(self.get_root_dir())
+        if hostutil.selinux_enabled():
+            self._label_plugin_dirs()
+
+    def _label_plugin_dirs(self) -> None:
+        """Let plugins that run in unprivileged containers reach their sockets, in spite of SELinux."""
+        for what, path in (
+            ("plugin registration dir", self.get_plugins_registration_dir()),
+            ("plugins dir", self.get_plugins_dir()),
+        ):
+            try:
+                hostutil.set_file_label(path, KUBELET_PLUGINS_DIR_SELINUX_LABEL)
+            except OSError as err:
+                message = f"Unprivileged containerized plugins might not work, could not set selinux context on {what}"
+                klog.info_s(message, path=path, err=err)
 
     def initialize_modules(self, ctx: golang.Context) -> None:
         """Start what does not need the container runtime. Raises OSError when the directories cannot be made."""

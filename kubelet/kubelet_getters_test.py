@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import pwd
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kubelet.kubelet_getters import get_kubelet_mappings, list_pods_from_disk, p
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
+from pkg.volume.util import hostutil
 
 
 @pytest.fixture
@@ -57,6 +59,36 @@ def test_pods_on_disk_are_directories_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to("a")
     assert list_pods_from_disk(str(tmp_path)) == ["a", "b"]
+
+
+def test_setup_data_dirs(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubelet = test_kubelet.kubelet
+    labels: dict[str, str] = {}
+    monkeypatch.setattr(hostutil, "selinux_enabled", lambda: True)
+    monkeypatch.setattr(hostutil, "set_file_label", labels.__setitem__)
+    kubelet.setup_data_dirs()
+    modes = {
+        kubelet.pod_logs_directory: 0o750,
+        kubelet.get_plugins_dir(): 0o750,
+        kubelet.get_plugins_registration_dir(): 0o750,
+        kubelet.get_pod_resources_dir(): 0o750,
+        kubelet.get_checkpoints_dir(): 0o700,
+    }
+    assert {path: stat.S_IMODE(os.stat(path).st_mode) for path in modes} == modes
+    label = "system_u:object_r:container_file_t:s0"
+    assert labels == {kubelet.get_plugins_registration_dir(): label, kubelet.get_plugins_dir(): label}
+
+
+def test_a_label_that_cannot_be_set_is_no_reason_not_to_start(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(path: str, label: str) -> None:
+        raise OSError(95, "Operation not supported", path)
+
+    monkeypatch.setattr(hostutil, "selinux_enabled", lambda: True)
+    monkeypatch.setattr(hostutil, "set_file_label", refuse)
+    test_kubelet.kubelet.setup_data_dirs()
+    assert capfd.readouterr().err.count("Unprivileged containerized plugins might not work") == 2
 
 
 def test_pods_have_the_status_that_the_kubelet_knows_if_they_are_static(test_kubelet: TestKubelet) -> None:

@@ -12,6 +12,8 @@ DEFAULT_KUBELET_PLUGINS_REGISTRATION_DIR_NAME = "plugins_registry"
 DEFAULT_KUBELET_CONTAINERS_DIR_NAME = "containers"
 DEFAULT_KUBELET_POD_RESOURCES_DIR_NAME = "pod-resources"
 DEFAULT_KUBELET_CHECKPOINTS_DIR_NAME = "checkpoints"
+# What SELinux lets containers use.
+KUBELET_PLUGINS_DIR_SELINUX_LABEL = "system_u:object_r:container_file_t:s0"
 # Not of Go: who asks there may see everything.
 DEBUG_SOCKET_NAME = "debug.sock"
 

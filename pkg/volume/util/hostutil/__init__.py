@@ -3,6 +3,13 @@
 Go: pkg/volume/util/hostutil
 """
 
-from pkg.volume.util.hostutil.hostutil import FileType, HostUtil, HostUtils, get_device_name_from_mount
+from pkg.volume.util.hostutil.hostutil import (
+    FileType,
+    HostUtil,
+    HostUtils,
+    get_device_name_from_mount,
+    selinux_enabled,
+    set_file_label,
+)
 
-__all__ = ["FileType", "HostUtil", "HostUtils", "get_device_name_from_mount"]
+__all__ = ["FileType", "HostUtil", "HostUtils", "get_device_name_from_mount", "selinux_enabled", "set_file_label"]

@@ -192,6 +192,11 @@ def selinux_enabled() -> bool:
     return os.path.exists(_SELINUX_ENFORCE)
 
 
+def set_file_label(path: str, label: str) -> None:
+    """Raises OSError. Go: github.com/opencontainers/selinux, SetFileLabel"""
+    os.setxattr(path, "security.selinux", label.encode())
+
+
 def get_selinux(path: str, mount_info_path: str, enabled: Callable[[], bool]) -> bool:
     """Whether what path is on has labels. Raises OSError."""
     if not enabled():

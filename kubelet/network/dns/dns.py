@@ -155,7 +155,9 @@ class Configurer:
         klog.error_s(ValueError(message), log)
 
     def check_limits_for_resolv_conf(self) -> None:
-        """Tells by an event of the node when its file holds more than pods can be given."""
+        """Tells by an event of the node when its file, if there is one, holds more than pods can be given."""
+        if not self.resolver_config:
+            return
         try:
             _, searches, _ = parse_resolv_conf(_read_resolv_conf(self.resolver_config))
         except (OSError, ResolvConfError) as err:

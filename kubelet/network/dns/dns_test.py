@@ -254,6 +254,12 @@ def test_check_limits_of_a_missing_file(tmp_path: Path) -> None:
     assert world.recorder.drain()[0].startswith("Warning CheckLimitsForResolvConf [Errno 2]")
 
 
+def test_no_file_has_no_limits() -> None:
+    world = _World("")
+    world.configurer.check_limits_for_resolv_conf()
+    assert world.recorder.drain() == []
+
+
 def test_setup_dns_in_containerized_mounter(tmp_path: Path, resolv_conf: str) -> None:
     (tmp_path / "rootfs" / "etc").mkdir(parents=True)
     _World(resolv_conf).configurer.setup_dns_in_containerized_mounter(str(tmp_path / "mounter"))

@@ -232,8 +232,9 @@ def test_relative_paths_of_a_file_start_at_the_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.yaml", "foo: 1", 'strict decoding error: unknown field "foo"'),
+        ("a.yaml", "foo: 1\nport: x", 'strict decoding error: unknown field "foo", port: expected int32, got string "x"'),
         ("a.yaml", "featureGates: {Nope: true}", "unrecognized feature gate: Nope"),
+        ("conf.d/a.conf", "maxPods: 1\nmaxPods: 2", 'strict decoding error: duplicate field "maxPods" in line 4'),
         ("conf.d/a.conf", "maxPods: x", 'strict decoding error: maxPods: expected int32, got string "x"'),
     ],
 )
@@ -244,6 +245,22 @@ def test_faults_name_the_file(folder: Path, name: str, text: str, message: str) 
         _load(f"--config={folder / 'a.yaml'}", f"--config-dir={folder / 'conf.d'}")
     assert str(path) in str(caught.value)
     assert str(caught.value).endswith(message)
+
+
+def test_fields_that_are_not_known_or_there_twice_are_passed_over(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = _write(folder / "a.yaml", "maxPods: 1\nauthentication: {foo: 1}\nmaxPods: 2\n")
+    dropin = _write(folder / "conf.d/a.conf", "bar: 1\nport: 1001\n")
+    loaded = _load(f"--config={file}", f"--config-dir={folder / 'conf.d'}")
+    assert _field(loaded, "maxPods") == (2, f"file {file}")
+    assert _field(loaded, "port") == (1001, f"drop-in {dropin}")
+    faults = ['duplicate field "maxPods" in line 5', 'unknown field "authentication.foo"']
+    told = [(fault, f"file {file}") for fault in faults] + [('unknown field "bar"', f"drop-in {dropin}")]
+    assert [row[1:] for row in explain.explain(loaded) if row.field == "(passed over)"] == told
+    logged = capfd.readouterr().err
+    assert "Using lenient decoding as strict decoding failed" in logged
+    assert all(json.dumps(fault)[1:-1] in logged for fault in faults)
 
 
 def test_missing_and_empty_files(folder: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from kubelet.apis import config as kubeletconfig
 from kubelet.apis.config import scheme, v1beta1
 from kubelet.kubeletconfig import configfiles
+from kubelet.kubeletconfig.util import codec
 from pkg import features
 from pkg.component_base.cli import flag as cliflag
 from pkg.util import filetree
@@ -88,6 +89,8 @@ class Loaded:
     kubelet_configuration: kubeletconfig.KubeletConfiguration
     sources: Sources = field(default_factory=Sources)
     skipped_dropin_files: list[str] = field(default_factory=list)
+    passed_over: list[tuple[str, str]] = field(default_factory=list)
+    """Fields that are not known, or there twice: what is wrong, and the source that has it."""
 
 
 def parse_flags(args: list[str], output: TextIO | None = None) -> Loaded:
@@ -137,27 +140,28 @@ def _drop_default_pull_cap(loaded: Loaded) -> None:
 
 def _load_base(loaded: Loaded, name: str) -> kubeletconfig.KubeletConfiguration:
     try:
-        kc, document = load_config_file(name)
+        decoded = load_config_file(name)
     except (ValueError, OSError, ExceptionGroup) as err:
         raise ValueError(f"failed to load kubelet config file, path: {name}, error: {err}") from err
+    source = f"file {name}"
     loaded.sources.clear()
-    loaded.sources.record_document(_effective(document, kc), f"file {name}")
-    return kc
+    loaded.sources.record_document(_effective(decoded.document, decoded.configuration), source)
+    loaded.passed_over += [(fault, source) for fault in decoded.faults]
+    return decoded.configuration
 
 
-def load_config_file(name: str) -> tuple[kubeletconfig.KubeletConfiguration, scheme.Document]:
+def load_config_file(name: str) -> codec.Decoded:
     """The defaulted configuration of a file, and the fields that the file itself sets."""
-    loader = configfiles.FsLoader(str(Path(name).absolute()))
-    document = loader.load_document()
-    kc = loader.load()
+    decoded = configfiles.FsLoader(str(Path(name).absolute())).load()
+    kc = decoded.configuration
     from kubelet import eviction  # most of the kubelet, which is not needed for --help
 
     # What makes sense as a hard threshold depends on the system, so the versioned defaults do not have it.
-    if document.get("evictionHard") is None:
+    if decoded.document.get("evictionHard") is None:
         kc.eviction_hard = dict(eviction.DEFAULT_EVICTION_HARD)
     elif kc.merge_default_eviction_settings:
         kc.eviction_hard = {**eviction.DEFAULT_EVICTION_HARD, **kc.eviction_hard}
-    return kc, document
+    return decoded
 
 
 def merge_kubelet_configurations(
@@ -177,9 +181,10 @@ def merge_kubelet_configurations(
             if path.suffix != _DROPIN_SUFFIX:
                 loaded.skipped_dropin_files.append(str(path))
                 continue
-            patch = _load_dropin(path)
-            _merge_patch(document, patch)
-            patches.append((f"drop-in {path}", patch))
+            patch, source = _load_dropin(path), f"drop-in {path}"
+            _merge_patch(document, patch.document)
+            patches.append((source, patch.document))
+            loaded.passed_over += [(fault, source) for fault in patch.faults]
     except (ValueError, OSError) as err:
         raise ValueError(
             f'failed to merge kubelet configs: failed to walk through kubelet dropin directory "{directory}": {err}'
@@ -201,9 +206,9 @@ def _walk(directory: str) -> list[Path]:
     return sorted(map(Path, files), key=lambda path: path.parts)
 
 
-def _load_dropin(path: Path) -> scheme.Document:
+def _load_dropin(path: Path) -> scheme.LenientDocument:
     try:
-        return configfiles.FsLoader(str(path.absolute())).load_document()
+        return configfiles.FsLoader(str(path.absolute())).load_into_json()
     except (ValueError, OSError) as err:
         raise ValueError(f"failed to load kubelet dropin file, path: {path}, error: {err}") from err
 

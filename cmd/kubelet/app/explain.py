@@ -19,6 +19,7 @@ TABLE, JSON = "table", "json"
 
 _MASKED = "<masked>"
 _FEATURE_GATES = "featureGates"
+_PASSED_OVER = "(passed over)"
 
 
 class Row(NamedTuple):
@@ -30,8 +31,8 @@ class Row(NamedTuple):
 
 
 def explain(loaded: Loaded) -> list[Row]:
-    """Fields of the configuration, then flags that are not fields, then all feature gates."""
-    return [*_fields(loaded), *_flags(loaded), *_gates(loaded)]
+    """What of the files was passed over, fields of the configuration, flags that are not fields, all feature gates."""
+    return [*_passed_over(loaded), *_fields(loaded), *_flags(loaded), *_gates(loaded)]
 
 
 def render(rows: list[Row], output: str) -> str:
@@ -43,6 +44,11 @@ def render(rows: list[Row], output: str) -> str:
     # One long value must not push the sources off the screen.
     widths[1] = min(widths[1], 60)
     return "".join(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}".rstrip() + "\n" for a, b, c in cells)
+
+
+def _passed_over(loaded: Loaded) -> Iterator[Row]:
+    for fault, source in loaded.passed_over:
+        yield Row(_PASSED_OVER, fault, source)
 
 
 def _fields(loaded: Loaded) -> Iterator[Row]:

@@ -265,6 +265,8 @@ def _log_configuration(loaded: Loaded) -> None:
         klog.error_s(err, "Kubelet running with insufficient permissions")
     for name in loaded.skipped_dropin_files:
         klog.v(4).info_s("Skipped file in drop-in directory (does not have .conf extension)", file=name)
+    for fault, source in loaded.passed_over:
+        klog.warning_s("Passed over a part of the configuration", source=source, fault=fault)
     # DIVERGES: Go logs all flags, hundreds of lines that `config explain` shows better.
     for flag in loaded.flag_set:
         if flag.changed:

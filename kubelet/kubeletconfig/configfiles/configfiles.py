@@ -17,15 +17,15 @@ class FsLoader:
     def __init__(self, kubelet_file: str) -> None:
         self._kubelet_file = Path(kubelet_file)
 
-    def load(self) -> KubeletConfiguration:
+    def load(self) -> codec.Decoded:
         """The defaulted configuration, its relative paths made absolute. Raises ValueError or OSError."""
-        kc = codec.decode_kubelet_configuration(self._read())
-        _resolve_relative_paths(kc, self._kubelet_file.parent)
-        return kc
+        decoded = codec.decode_kubelet_configuration(self._read())
+        _resolve_relative_paths(decoded.configuration, self._kubelet_file.parent)
+        return decoded
 
-    def load_document(self) -> scheme.Document:
-        """The file's own fields alone, checked but not defaulted. Raises ValueError or OSError."""
-        return scheme.decode(self._read())
+    def load_into_json(self) -> scheme.LenientDocument:
+        """A drop-in's own fields alone, checked but not defaulted. Raises ValueError or OSError."""
+        return codec.decode_kubelet_configuration_into_json(self._read())
 
     def _read(self) -> bytes:
         try:

@@ -15,6 +15,7 @@ import datetime
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
 
@@ -42,6 +43,19 @@ class StrictDecodingError(ValueError):
         super().__init__("strict decoding error: " + ", ".join(faults))
 
 
+@dataclass(frozen=True, slots=True)
+class LenientDocument:
+    """A document without what its type does not have, and the faults that were passed over."""
+
+    document: Document
+    duplicates: list[str]
+    unknown: list[str]
+
+    @property
+    def faults(self) -> list[str]:
+        return [*self.duplicates, *self.unknown]
+
+
 def decode(
     data: bytes,
     kind: str = KIND,
@@ -53,6 +67,22 @@ def decode(
     Returns it without apiVersion and kind and without nulls' fields being touched: a null says "not set",
     or "remove" where the document is a patch. Raises ValueError or StrictDecodingError.
     """
+    found = decode_leniently(data, kind, type_, api_versions)
+    if found.faults:
+        raise StrictDecodingError(found.faults)
+    return found.document
+
+
+def decode_leniently(
+    data: bytes,
+    kind: str = KIND,
+    type_: type[msgspec.Struct] = KubeletConfiguration,
+    api_versions: Sequence[str] = (API_VERSION,),
+) -> LenientDocument:
+    """As `decode`, but fields that the type does not have are left out, and of two equal ones the last counts.
+
+    Raises ValueError, or StrictDecodingError when a value is wrong.
+    """
     # Only needed when there is a file to read, and slow to import.
     from pkg.apimachinery.util import yaml
 
@@ -62,11 +92,13 @@ def decode(
         raise ValueError(f"expected an object of kind {kind}, got {_type_name(document)}")
     _check_kind(document, kind, api_versions)
     fields = {key: value for key, value in document.items() if key not in ("apiVersion", "kind")}
-    faults = [f'duplicate field "{key}" in line {line}' for key, line in duplicates]
-    _convert(fields, type_, "", faults)
-    if faults:
-        raise StrictDecodingError(faults)
-    return fields
+    twice = [f'duplicate field "{key}" in line {line}' for key, line in duplicates]
+    unknown = [f'unknown field "{path}"' for path in _prune(fields, type_, "")]
+    wrong: list[str] = []
+    _convert(fields, type_, "", wrong)
+    if wrong:
+        raise StrictDecodingError([*twice, *unknown, *wrong])
+    return LenientDocument(fields, twice, unknown)
 
 
 def to_internal(document: Document) -> KubeletConfiguration:
@@ -128,6 +160,30 @@ def _unwrap_optional(hint: Any) -> tuple[Any, bool]:
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         return next(arg for arg in typing.get_args(hint) if arg is not type(None)), True
     return hint, False
+
+
+def _prune(value: Any, hint: Any, path: str) -> list[str]:
+    """Take fields out of the value that its type does not have. Returns their paths."""
+    hint, _ = _unwrap_optional(hint)
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    unknown: list[str] = []
+    match value:
+        case list() if origin is list:
+            for i, item in enumerate(value):
+                unknown += _prune(item, args[0], f"{path}[{i}]")
+        case dict() if origin is dict:
+            for key, item in value.items():
+                unknown += _prune(item, args[1], f"{path}.{key}")
+        case dict() if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            known = _fields(hint)
+            for key, item in list(value.items()):
+                child = f"{path}.{key}" if path else str(key)
+                if key in known:
+                    unknown += _prune(item, known[key][1], child)
+                else:
+                    unknown.append(child)
+                    del value[key]
+    return unknown
 
 
 def _convert(value: Any, hint: Any, path: str, faults: list[str]) -> Any:

@@ -55,6 +55,16 @@ def test_every_fault_is_named(text: str, faults: list[str]) -> None:
         assert fault.startswith(start)
 
 
+def test_lenient_decoding() -> None:
+    text = b"maxPods: 1\nfoo: {a: 1}\nregisterWithTaints: [{key: c, effekt: x}]\nmaxPods: 2\nevictionHard: {any: key}"
+    found = scheme.decode_leniently(_HEAD + text)
+    assert found.document == {"maxPods": 2, "registerWithTaints": [{"key": "c"}], "evictionHard": {"any": "key"}}
+    assert found.duplicates == ['duplicate field "maxPods" in line 6']
+    assert found.unknown == ['unknown field "foo"', 'unknown field "registerWithTaints[0].effekt"']
+    with pytest.raises(scheme.StrictDecodingError, match="maxPods: expected int32"):
+        scheme.decode_leniently(_HEAD + b"maxPods: a")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -1,5 +1,9 @@
 """Decoding of the configuration. Go: pkg/kubelet/kubeletconfig/util/codec"""
 
-from kubelet.kubeletconfig.util.codec.codec import decode_kubelet_configuration
+from kubelet.kubeletconfig.util.codec.codec import (
+    Decoded,
+    decode_kubelet_configuration,
+    decode_kubelet_configuration_into_json,
+)
 
-__all__ = ["decode_kubelet_configuration"]
+__all__ = ["Decoded", "decode_kubelet_configuration", "decode_kubelet_configuration_into_json"]

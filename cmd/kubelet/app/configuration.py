@@ -181,10 +181,10 @@ def merge_kubelet_configurations(
             if path.suffix != _DROPIN_SUFFIX:
                 loaded.skipped_dropin_files.append(str(path))
                 continue
-            patch, source = _load_dropin(path), f"drop-in {path}"
-            _merge_patch(document, patch.document)
-            patches.append((source, patch.document))
-            loaded.passed_over += [(fault, source) for fault in patch.faults]
+            dropin, source = _load_dropin(path), f"drop-in {path}"
+            _merge_patch(document, dropin.document)
+            patches.append((source, dropin.document))
+            loaded.passed_over += [(fault, source) for fault in dropin.faults]
     except (ValueError, OSError) as err:
         raise ValueError(
             f'failed to merge kubelet configs: failed to walk through kubelet dropin directory "{directory}": {err}'

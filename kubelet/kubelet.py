@@ -36,6 +36,7 @@ from kubelet import pod as kubepod
 from kubelet import types as kubetypes
 from kubelet.cm import topologymanager
 from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
+from kubelet.kubelet_network_linux import init_network_util
 from kubelet.kubelet_node_declared_features import missing_for_update
 from kubelet.kubelet_pods import KubeletPods, PodsOnNode
 from kubelet.kubelet_resize import record_resize_operations, requests_shrank
@@ -284,6 +285,8 @@ class Kubelet(KubeletPods, KubeletStats):
         if self.kube_client is not None:
             self._start_node_sync(ctx)
         golang.go(wait.until, lambda: self.update_runtime_up(ctx), RUNTIME_CHECK_PERIOD, ctx, name="runtime-check")
+        if self.new_iptables is not None:
+            golang.go(init_network_util, ctx, self.new_iptables, self.clock, name="iptables")
         self.status_manager.start(ctx)
         if self.runtime_class_manager is not None:
             self.runtime_class_manager.start(ctx)

@@ -323,6 +323,7 @@ def _new_kubelet(
             kube_cfg.cluster_domain,
             kube_cfg.resolver_config,
         ),
+        new_iptables=kube_deps.new_iptables if kube_cfg.make_iptables_util_chains else None,
         tracer=kube_deps.tracer_provider.tracer(INSTRUMENTATION_SCOPE),
         history=History(len(LoopCase)),
         image_back_off=flowcontrol.Backoff(BACK_OFF_PERIOD, MAX_IMAGE_BACK_OFF, clock=kube_deps.clock),

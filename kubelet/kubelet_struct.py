@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from pkg.client_go.tools import record
     from pkg.client_go.util import certificate, flowcontrol
     from pkg.component_helpers.apimachinery import lease
+    from pkg.util import iptables
     from pkg.volume.util import hostutil, subpath
 
 
@@ -96,6 +97,8 @@ class Dependencies:
     volume_plugins: list[pkgvolume.VolumePlugin]
     # None where nobody watches the kernel's log.
     new_oom_watcher: Callable[[record.EventRecorder], oom.Watcher | None] | None = None
+    # None where no chain of the packet filter may be made.
+    new_iptables: Callable[[], list[iptables.Interface]] | None = None
     # Made when the clients are there, for it may have to ask the API server.
     container_manager: cm.ContainerManager | None = None
     pod_config: config.PodConfig | None = None
@@ -149,6 +152,8 @@ class KubeletStruct:
     container_manager: cm.ContainerManager
     sources_ready: config.SourcesReady
     dns_configurer: dns.Configurer
+    # None where the chains of the packet filter are not wanted.
+    new_iptables: Callable[[], list[iptables.Interface]] | None
 
     tracer: tracing.Tracer
     # What the kubelet notes about itself for the live view.

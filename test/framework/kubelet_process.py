@@ -69,6 +69,8 @@ class KubeletProcess:
             "cgroupDriver": "cgroupfs",
             # Refused by default; the machine that runs tests may have either version.
             "failCgroupV1": False,
+            # The packet filter of this machine is left as it is.
+            "makeIPTablesUtilChains": False,
             # A disk that is nearly full is no fault of what is tested.
             "evictionHard": {"memory.available": "100Mi"},
             "imageGCHighThresholdPercent": 100,
@@ -84,6 +86,7 @@ class KubeletProcess:
             **(flags or {}),
         }
         self.environment: dict[str, str] = {}
+        self.within: list[str] = []  # a command that runs another one in a place of its own
         self._process: subprocess.Popen[bytes] | None = None
 
     # The process.
@@ -101,7 +104,7 @@ class KubeletProcess:
         self._config_file.write_text(json.dumps(self._config))
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", self.program, *self.arguments],
+                [*self.within, sys.executable, "-m", self.program, *self.arguments],
                 cwd=ROOT,
                 env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,

@@ -477,6 +477,7 @@ def unsecured_dependencies(
     from kubelet.cri import remote
     from pkg import mount_utils
     from pkg.client_go.tools import record
+    from pkg.util import iptables
     from pkg.volume.util import hostutil, subpath
 
     from . import plugins
@@ -508,6 +509,7 @@ def unsecured_dependencies(
         subpather=subpath.Subpather(mounter),
         volume_plugins=plugins.probe_volume_plugins(),
         new_oom_watcher=_new_oom_watcher,
+        new_iptables=iptables.new_best_effort,
     )
 
 

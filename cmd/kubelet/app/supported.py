@@ -24,8 +24,8 @@ NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("all log lines go to one stream, unbuffered", ("logging.options", "logging.flushFrequency")),
     ("the container runtime's network plugin decides", ("hairpinMode", "podCIDR")),
     (
-        "no iptables chain is made",
-        ("makeIPTablesUtilChains", "iptablesMasqueradeBit", "iptablesDropBit"),
+        "the chains that used them went with Kubernetes 1.28",
+        ("iptablesMasqueradeBit", "iptablesDropBit"),
     ),
 )
 

@@ -1,0 +1,251 @@
+"""Chains and rules, by the commands iptables and ip6tables, be they of the legacy or of the nft kind.
+
+Go: pkg/util/iptables/iptables.go
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import typing
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from pkg import golang, klog
+from pkg.apimachinery.util import wait
+from pkg.util import exec as utilexec
+
+
+class Protocol(StrEnum):
+    """Of which family's packets."""
+
+    IPV4 = "IPv4"
+    IPV6 = "IPv6"
+
+
+class Table(StrEnum):
+    NAT = "nat"
+    FILTER = "filter"
+    MANGLE = "mangle"
+
+
+class Chain(StrEnum):
+    """Those of the kernel."""
+
+    POSTROUTING = "POSTROUTING"
+    OUTPUT = "OUTPUT"
+    INPUT = "INPUT"
+
+
+class RulePosition(StrEnum):
+    """Where a rule comes in its chain."""
+
+    PREPEND = "-I"
+    APPEND = "-A"
+
+
+# Since this version a command can be told to wait for the lock that another one holds, and since that one, how many
+# seconds.
+WAIT_MIN_VERSION = (1, 4, 20)
+WAIT_SECONDS_MIN_VERSION = (1, 4, 22)
+_WAIT_SECONDS = "5"
+# Seconds for one command, with its wait for the lock. Go has this limit for the question whether a rule is there.
+COMMAND_TIMEOUT = 300.0
+# Seconds in which a flush that has begun reaches all tables, and between two looks whether it has.
+_FLUSH_TIMEOUT = 5.0
+_FLUSH_POLL_TIME = 0.1
+_VERSION = re.compile(rb"v([0-9]{1,9}(?:\.[0-9]{1,9})+)")
+# Exit codes of the commands.
+_STATUS_NOT_DONE = 1  # what was asked for is there already, or is not there
+_STATUS_RESOURCE_PROBLEM = 4
+
+
+class IPTablesError(Exception):
+    """A command failed. `code` is its exit code, None if it did not end by itself."""
+
+    def __init__(self, message: str, code: int | None) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def of_resources(self) -> bool:
+        """Whether another try may do: somebody holds the lock, or memory is short."""
+        return self.code == _STATUS_RESOURCE_PROBLEM
+
+
+class Interface(typing.Protocol):
+    """The packet filter for one family of addresses. Used by one thread at a time."""
+
+    @property
+    def protocol(self) -> Protocol: ...
+
+    def ensure_chain(self, table: Table, chain: str) -> bool:
+        """Make the chain unless it is there; returns whether it was. Raises IPTablesError."""
+        ...
+
+    def chain_exists(self, table: Table, chain: str) -> bool:
+        """Raises IPTablesError when it cannot be told."""
+        ...
+
+    def ensure_rule(self, position: RulePosition, table: Table, chain: str, *args: str) -> bool:
+        """Make the rule unless it is there; returns whether it was. Raises IPTablesError."""
+        ...
+
+    def monitor(
+        self,
+        ctx: golang.Context,
+        canary: str,
+        tables: Sequence[Table],
+        reload: Callable[[], object],
+        interval: float,
+        clock: golang.TimerSource | None = None,
+    ) -> None:
+        """Call `reload` each time that somebody has flushed the tables, until ctx is done.
+
+        An empty chain, the canary, is put into each table and looked for every `interval` seconds. The chains stay
+        when ctx is done, as they do when a process of Go ends.
+        """
+        ...
+
+
+class Runner:
+    """The packet filter by commands."""
+
+    def __init__(self, protocol: Protocol, executor: utilexec.Interface | None = None) -> None:
+        """Asks the command for its version; without the command all else fails."""
+        self._protocol = protocol
+        self._command = "ip6tables" if protocol is Protocol.IPV6 else "iptables"
+        self._executor = executor or utilexec.Executor()
+        self._wait_flag = self._find_wait_flag()
+
+    @property
+    def protocol(self) -> Protocol:
+        return self._protocol
+
+    def is_present(self) -> bool:
+        """Whether the command is there and the kernel has the tables."""
+        return self._exists(Table.NAT, Chain.POSTROUTING)
+
+    def ensure_chain(self, table: Table, chain: str) -> bool:
+        try:
+            self._run("-N", chain, "-t", table)
+        except IPTablesError as err:
+            if err.code == _STATUS_NOT_DONE:
+                return True
+            raise IPTablesError(f'error creating chain "{chain}": {err}', err.code) from err
+        return False
+
+    def chain_exists(self, table: Table, chain: str) -> bool:
+        try:
+            self._run("-S", chain, "-t", table)
+        except IPTablesError as err:
+            if err.of_resources:
+                raise IPTablesError(f'error listing chain "{chain}" in table "{table}": {err}', err.code) from err
+            return False
+        return True
+
+    def ensure_rule(self, position: RulePosition, table: Table, chain: str, *args: str) -> bool:
+        if self._rule_exists(table, chain, *args):
+            return True
+        try:
+            self._run(position, chain, "-t", table, *args)
+        except IPTablesError as err:
+            raise IPTablesError(f"error appending rule: {err}", err.code) from err
+        return False
+
+    def _rule_exists(self, table: Table, chain: str, *args: str) -> bool:
+        try:
+            self._run("-C", chain, "-t", table, *args)
+        except IPTablesError as err:
+            if err.code == _STATUS_NOT_DONE:
+                return False
+            raise IPTablesError(f"error checking rule: {err}", err.code) from err
+        return True
+
+    def monitor(
+        self,
+        ctx: golang.Context,
+        canary: str,
+        tables: Sequence[Table],
+        reload: Callable[[], object],
+        interval: float,
+        clock: golang.TimerSource | None = None,
+    ) -> None:
+        def is_placed() -> bool:
+            return self._place(canary, tables)
+
+        def is_flushed() -> bool:
+            return self._is_flushed(ctx, canary, tables)
+
+        with contextlib.suppress(golang.ContextError):
+            while True:
+                wait.poll_until_context_cancel(ctx, interval, True, is_placed, clock)
+                wait.poll_until_context_cancel(ctx, interval, False, is_flushed, clock)
+                klog.v(2).info_s("Reloading after iptables flush", protocol=self._protocol)
+                reload()
+
+    def _place(self, canary: str, tables: Sequence[Table]) -> bool:
+        for table in tables:
+            try:
+                self.ensure_chain(table, canary)
+            except IPTablesError as err:
+                klog.error_s(err, "Could not set up iptables canary", table=table, chain=canary)
+                return False
+        return True
+
+    def _is_flushed(self, ctx: golang.Context, canary: str, tables: Sequence[Table]) -> bool:
+        first, *others = tables
+        try:
+            if self.chain_exists(first, canary):
+                return False
+        except IPTablesError as err:
+            klog.error_s(err, "Could not check for iptables canary", table=first, chain=canary)
+            return False
+        klog.v(2).info_s("IPTables canary deleted", table=first, chain=canary)
+
+        def is_over() -> bool:
+            return not any(self._exists(each, canary) for each in others)
+
+        # Rules that are made before the flush is over go with it.
+        try:
+            wait.poll_until_context_timeout(ctx, _FLUSH_POLL_TIME, _FLUSH_TIMEOUT, True, is_over)
+        except golang.DeadlineExceeded:
+            klog.info_s("Inconsistent iptables state detected")
+        return True
+
+    def _exists(self, table: Table, chain: str) -> bool:
+        """As chain_exists; a chain of which nothing can be told counts as there."""
+        try:
+            return self.chain_exists(table, chain)
+        except IPTablesError:
+            return True
+
+    def _find_wait_flag(self) -> list[str]:
+        try:
+            match = _VERSION.search(self._executor.run([self._command, "--version"], COMMAND_TIMEOUT))
+        except Exception as err:
+            # Whatever it is, each command is going to fail with it, and then to tell.
+            klog.v(4).info_s("Could not ask for the version", command=self._command, err=err)
+            return []
+        version = tuple(map(int, match[1].split(b"."))) if match else (0,)
+        if version >= WAIT_SECONDS_MIN_VERSION:
+            return ["-w", _WAIT_SECONDS]
+        return ["-w"] if version >= WAIT_MIN_VERSION else []
+
+    def _run(self, operation: str, *args: str) -> None:
+        """Raises IPTablesError."""
+        command = [self._command, *self._wait_flag, operation, *args]
+        klog.v(5).info_s("Running", command=self._command, arguments=command[1:])
+        try:
+            self._executor.run(command, COMMAND_TIMEOUT)
+        except utilexec.CodeExitError as err:
+            raise IPTablesError(f"{err}: {err.output.decode(errors='replace')}", err.code) from err
+        except Exception as err:
+            # No command could be run, or it took too long. No rule is so important that the kubelet ends for it.
+            raise IPTablesError(str(err), None) from err
+
+
+def new_best_effort(executor: utilexec.Interface | None = None) -> list[Interface]:
+    """One for each family that the command, and the kernel, have; none is no fault."""
+    runners = [Runner(protocol, executor) for protocol in Protocol]
+    return [runner for runner in runners if runner.is_present()]

@@ -1144,8 +1144,10 @@ class Kubelet(KubeletPods, KubeletStats):
 
         Returns only when nothing of the pod runs any more; raises otherwise, and is then called again.
         """
-        klog.v(4).info_s("SyncTerminatingPod enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
-        with self.tracer.start(ctx, "syncTerminatingPod", _span_attributes(pod)) as span:
+        with (
+            _logged("SyncTerminatingPod", pod),
+            self.tracer.start(ctx, "syncTerminatingPod", _span_attributes(pod)) as span,
+        ):
             self._sync_terminating_pod(span.ctx, pod, pod_status, grace_period, pod_status_fn)
 
     def _sync_terminating_pod(
@@ -1173,6 +1175,8 @@ class Kubelet(KubeletPods, KubeletStats):
         stopped = self._fresh_pod_status(ctx, pod)
         # A stopped pod has lost its addresses in the runtime, but is to be shown with those that it had.
         stopped.ips = pod_status.ips
+        if klog.v(4).enabled:
+            klog.v(4).info_s("Post-termination container state", pod=ref, podUID=uid, containers=_ends(stopped))
         still_running = [
             str(container.id)
             for container in stopped.container_statuses
@@ -1216,23 +1220,21 @@ class Kubelet(KubeletPods, KubeletStats):
     def sync_terminating_runtime_pod(self, ctx: golang.Context, running_pod: kubecontainer.Pod) -> None:
         """Stop a pod that only the runtime knows, within a second; nobody is there to be shown its status."""
         pod = running_pod.to_api_pod()
-        klog.v(4).info_s(
-            "Orphaned running pod terminating without grace period", pod=klog.kobj(pod), podUID=pod.metadata.uid
-        )
-        self._kill_pod_or_tell(ctx, pod, running_pod, 1)
-        klog.v(4).info_s(
-            "Pod termination stopped all running orphaned containers",
-            pod=klog.kobj(pod),
-            podUID=pod.metadata.uid,
-        )
+        ref, uid = klog.kobj(pod), pod.metadata.uid
+        with _logged("SyncTerminatingRuntimePod", pod):
+            klog.v(4).info_s("Orphaned running pod terminating without grace period", pod=ref, podUID=uid)
+            self._kill_pod_or_tell(ctx, pod, running_pod, 1)
+            klog.v(4).info_s("Pod termination stopped all running orphaned containers", pod=ref, podUID=uid)
 
     def sync_terminated_pod(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
         """Give back what a pod that no longer runs still holds: volumes, cgroup; then its status is final.
 
         Others may do the same behind our back after a restart, so every step takes "already gone" for done.
         """
-        klog.v(4).info_s("SyncTerminatedPod enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
-        with self.tracer.start(ctx, "syncTerminatedPod", _span_attributes(pod)) as span:
+        with (
+            _logged("SyncTerminatedPod", pod),
+            self.tracer.start(ctx, "syncTerminatedPod", _span_attributes(pod)) as span,
+        ):
             self._sync_terminated_pod(span.ctx, pod, pod_status)
 
     def _sync_terminated_pod(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
@@ -1241,7 +1243,7 @@ class Kubelet(KubeletPods, KubeletStats):
         self.volume_manager.wait_for_unmount(ctx, pod)
         klog.v(4).info_s("Pod termination unmounted volumes", pod=ref, podUID=uid)
         if not self.keep_terminated_pod_volumes:
-            mount_utils.wait_until(ctx, lambda: not self.pod_volumes_exist(uid))
+            mount_utils.wait_until(ctx, lambda: not self._volumes_are_left(pod))
             klog.v(3).info_s("Pod termination cleaned up volume paths", pod=ref, podUID=uid)
         self._unregister_references(pod)
         if self.cgroups_per_qos:
@@ -1252,6 +1254,13 @@ class Kubelet(KubeletPods, KubeletStats):
         self.userns_manager.release(uid)
         self.status_manager.terminate_pod(pod)
         klog.v(4).info_s("Pod is terminated and will need no more status updates", pod=ref, podUID=uid)
+
+    def _volumes_are_left(self, pod: v1.Pod) -> bool:
+        ref, uid = klog.kobj(pod), pod.metadata.uid
+        left = self.pod_volumes_exist(uid)
+        if left:
+            klog.v(3).info_s("Pod is terminated, but some volumes have not been cleaned up", pod=ref, podUID=uid)
+        return left
 
     # ---- Decisions ----
 
@@ -1568,6 +1577,29 @@ class _PodsProvider:
     def get_pod_by_name(self, namespace: str, name: str) -> v1.Pod | None:
         pod = self._kubelet.get_pod_by_name(namespace, name)
         return pod if pod is not None and self._kubelet.filter_out_inactive_pods([pod]) else None
+
+
+@contextmanager
+def _logged(sync: str, pod: v1.Pod) -> Iterator[None]:
+    """Tell of the begin and the end of one of the syncs of a pod."""
+    klog.v(4).info_s(f"{sync} enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
+    try:
+        yield
+    finally:
+        klog.v(4).info_s(f"{sync} exit", pod=klog.kobj(pod), podUID=pod.metadata.uid)
+
+
+def _ends(status: kubecontainer.PodStatus) -> list[dict[str, object]]:
+    """How the containers are, by name, for the log."""
+    return [
+        {
+            "Name": container.name,
+            "State": str(container.state),
+            "ExitCode": container.exit_code,
+            "FinishedAt": "" if container.finished_at is None else container.finished_at.isoformat(),
+        }
+        for container in sorted(status.container_statuses, key=lambda each: each.name)
+    ]
 
 
 def _span_attributes(pod: v1.Pod) -> dict[str, str]:

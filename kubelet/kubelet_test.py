@@ -22,7 +22,7 @@ from kubelet.kubelet_pods import PodsOnNode
 from kubelet.prober import results as proberesults
 from kubelet.prober.worker import Worker
 from kubelet.testing import TestKubelet, join_threads, new_pod, runtime_pod
-from pkg import features, golang, klog
+from pkg import features, golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.util.runtime.testing import failing_once, raising
@@ -1102,6 +1102,32 @@ def test_sync_terminating_pod(test_kubelet: TestKubelet) -> None:
     assert found is not None
     assert found.exit_code == 137, "known before its container is removed"
     assert status.pod_ip == "10.0.0.1", "which the runtime has forgotten"
+
+
+def test_the_log_tells_of_the_syncs_of_a_pod_that_ends(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pod = new_pod("p")
+    test_kubelet.runtime.pod_status = kubecontainer.PodStatus(id=pod.metadata.uid, container_statuses=[ended(137)])
+    left = [True, False]
+    monkeypatch.setattr(test_kubelet.kubelet, "pod_volumes_exist", lambda uid: left.pop(0))
+    monkeypatch.setattr(mount_utils, "wait_until", lambda ctx, condition: (condition(), condition()))
+    klog.set_verbosity(4)
+    try:
+        terminate(test_kubelet, pod)
+        test_kubelet.kubelet.sync_terminated_pod(test_kubelet.ctx, pod, test_kubelet.runtime.pod_status)
+        test_kubelet.kubelet.sync_terminating_runtime_pod(test_kubelet.ctx, runtime_pod(new_pod("orphan")).pod)
+    finally:
+        klog.set_verbosity(0)
+    logged = [line.partition("] ")[2] for line in capfd.readouterr().err.splitlines()]
+    told = [line.split('"')[1] for line in logged if "pod=" in line]
+    assert [each for each in told if "enter" in each or "exit" in each] == [
+        f"{sync} {edge}"
+        for sync in ("SyncTerminatingPod", "SyncTerminatedPod", "SyncTerminatingRuntimePod")
+        for edge in ("enter", "exit")
+    ]
+    assert any('"ExitCode":137' in line for line in logged if line.startswith('"Post-termination container state"'))
+    assert told.count("Pod is terminated, but some volumes have not been cleaned up") == 1
 
 
 def test_pod_that_the_runtime_has_forgotten_is_terminated(test_kubelet: TestKubelet) -> None:

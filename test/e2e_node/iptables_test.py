@@ -36,6 +36,7 @@ _RULES = {
     ("ip6tables", "nat"): [_CANARY],
     ("ip6tables", "filter"): [_CANARY],
 }
+_NOTHING: dict[tuple[str, str], list[str]] = {table: [] for table in _RULES}
 
 
 class Namespace:
@@ -87,7 +88,7 @@ def test_chains_are_made_and_made_again(namespace: Namespace) -> None:
     for _ in range(2):
         wait_for("both families are watched", lambda: clock.waiters() == 2, TIMEOUT)
         namespace.flush()
-        assert namespace.rules() == dict.fromkeys(_RULES, [])
+        assert namespace.rules() == _NOTHING
         clock.step(MONITOR_INTERVAL)
         wait_for("the chains are there again", lambda: namespace.rules() == _RULES, TIMEOUT, namespace.rules)
     cancel()
@@ -109,4 +110,4 @@ def test_a_kubelet_makes_them_if_they_are_wanted(
     if wanted:
         wait_for("the chains are there", lambda: namespace.rules() == _RULES, TIMEOUT, namespace.rules)
     kubelet.stop()
-    assert namespace.rules() == (_RULES if wanted else dict.fromkeys(_RULES, []))
+    assert namespace.rules() == (_RULES if wanted else _NOTHING)

@@ -106,7 +106,7 @@ def kubelet(
     plugin_folder: Path,
 ) -> KubeletProcess:
     """A kubelet with the pods of all tests, as most of them take a while, but not with those that are in the way."""
-    process = new_kubelet("registry", flags=write_plugin(plugin_folder, closed))
+    process = new_kubelet("registry", {"maxParallelImagePulls": CAP}, flags=write_plugin(plugin_folder, closed))
     process.root_dir.mkdir(parents=True)
     auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
     (process.root_dir / "config.json").write_text(json.dumps({"auths": {f"{closed.host}/node": {"auth": auth}}}))

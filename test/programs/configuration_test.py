@@ -137,8 +137,7 @@ def test_a_zero_that_a_default_replaces_is_not_the_files(folder: Path) -> None:
         ),
         # What the base was defaulted to counts as set, as in Go.
         ("maxPods: 7", "nodeStatusUpdateFrequency: 30s", "nodeStatusReportFrequency", "5m0s"),
-        ("maxPods: 7", "maxParallelImagePulls: 1", "serializeImagePulls", False),
-        ("maxPods: 7", "serializeImagePulls: false", "maxParallelImagePulls", 3),
+        ("maxPods: 7", "maxParallelImagePulls: 5", "serializeImagePulls", True),
         ("enforceNodeAllocatable: []", "maxPods: 7", "enforceNodeAllocatable", []),
         (
             "featureGates: {EventedPLEG: true}",
@@ -152,14 +151,6 @@ def test_merging(folder: Path, base: str, dropin: str, path: str, value: object)
     file = _write(folder / "a.yaml", base)
     _write(folder / "conf.d/a.conf", dropin)
     assert _field(_load(f"--config={file}", f"--config-dir={folder / 'conf.d'}"), path)[0] == value
-
-
-@pytest.mark.parametrize("flags", [[], ["--serialize-image-pulls"]])
-def test_default_cap_is_no_hindrance_to_serial_pulls(folder: Path, flags: list[str]) -> None:
-    file = _write(folder / "a.yaml", "maxPods: 7")
-    _write(folder / "conf.d/a.conf", "maxPods: 8" if flags else "serializeImagePulls: true")
-    kc = _load(f"--config={file}", f"--config-dir={folder / 'conf.d'}", *flags).kubelet_configuration
-    assert (kc.serialize_image_pulls, kc.max_parallel_image_pulls) == (True, None)
 
 
 def test_null_in_a_dropin_gives_the_field_back_to_the_defaults(folder: Path) -> None:

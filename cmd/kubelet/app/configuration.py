@@ -128,14 +128,6 @@ def load(loaded: Loaded, args: list[str]) -> None:
         kubelet_config_flag_precedence(loaded.kubelet_configuration, args)
         features.feature_gate.set_from_map(loaded.kubelet_configuration.feature_gates)
     _record_flags(loaded)
-    _drop_default_pull_cap(loaded)
-
-
-def _drop_default_pull_cap(loaded: Loaded) -> None:
-    """Whoever asks for one pull at a time by a flag or a drop-in need not know of the default cap."""
-    kc = loaded.kubelet_configuration
-    if kc.serialize_image_pulls and not loaded.sources.was_set("maxParallelImagePulls"):
-        kc.max_parallel_image_pulls = None
 
 
 def _load_base(loaded: Loaded, name: str) -> kubeletconfig.KubeletConfiguration:

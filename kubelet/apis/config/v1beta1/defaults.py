@@ -20,7 +20,6 @@ DEFAULT_VOLUME_PLUGIN_DIR = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec
 DEFAULT_POD_LOGS_DIR = "/var/log/pods"
 DEFAULT_MEMORY_THROTTLING_FACTOR = 0.9
 MAX_CONTAINER_BACK_OFF = "5m0s"
-DEFAULT_MAX_PARALLEL_IMAGE_PULLS = 3
 
 # Set if the field is absent: here zero, false and empty are values.
 _IF_ABSENT: dict[str, Any] = {
@@ -126,12 +125,9 @@ def set_defaults_kubelet_configuration(document: Document) -> None:
 
 
 def _set_image_pull_defaults(document: Document) -> None:
-    """DIVERGES: Go's default is one pull at a time, and one slow registry then holds up all pods of the node."""
-    if document.get("serializeImagePulls") is not None:
-        return
-    if document.get("maxParallelImagePulls") is None:
-        document["maxParallelImagePulls"] = DEFAULT_MAX_PARALLEL_IMAGE_PULLS
-    document["serializeImagePulls"] = document["maxParallelImagePulls"] < 2
+    """One pull at a time, unless a limit says that there may be several."""
+    if document.get("serializeImagePulls") is None:
+        document["serializeImagePulls"] = (document.get("maxParallelImagePulls") or 0) < 2
 
 
 def _set_gated_defaults(document: Document, gate: FeatureGate) -> None:

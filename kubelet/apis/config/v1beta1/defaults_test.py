@@ -39,8 +39,7 @@ def _value(document: scheme.Document, path: str) -> Any:
         ("maxPods", 110),
         ("podPidsLimit", -1),
         ("cpuCFSQuotaPeriod", "100ms"),
-        ("serializeImagePulls", False),
-        ("maxParallelImagePulls", 3),
+        ("serializeImagePulls", True),
         ("enforceNodeAllocatable", ["pods"]),
         ("logging.format", "text"),
         ("logging.flushFrequency", "5s"),
@@ -112,8 +111,3 @@ def test_defaults_are_not_shared() -> None:
     v1beta1.set_defaults_kubelet_configuration(first)
     first["enforceNodeAllocatable"].append("x")
     assert _defaulted({})["enforceNodeAllocatable"] == ["pods"]
-
-
-@pytest.mark.parametrize("serialized", [True, False])
-def test_who_chooses_between_serial_and_parallel_pulls_gets_no_cap(serialized: bool) -> None:
-    assert "maxParallelImagePulls" not in _defaulted({"serializeImagePulls": serialized})

@@ -136,7 +136,7 @@ class _Session:
         """
         conn = self._backend.conn
         try:
-            self._from_backend(self._backend.body)
+            self._take_apart(self._backend.body)
             for stream, channel in self._channels.items():
                 conn.set_deadline(time.monotonic() + _CREATE_TIMEOUT)
                 conn.sendall(self._framer.syn_stream(stream, {"streamType": _NAMES[channel]}))
@@ -144,7 +144,7 @@ class _Session:
                     data = conn.recv(_READ_SIZE)
                     if not data:
                         raise ConnectionResetError("the runtime has closed the connection")
-                    self._from_backend(data)
+                    self._take_apart(data)
             conn.set_deadline(None)
         except OSError as err:
             self._finish(_internal_error(f"error creating streams: {err}"))
@@ -219,8 +219,13 @@ class _Session:
     # ---- From the runtime ----
 
     def _from_backend(self, data: bytes) -> None:
+        with self._websocket.turn:
+            self._take_apart(data)
+
+    def _take_apart(self, data: bytes) -> None:
+        """Until the relay runs there is no turn for it: what is written then may wait for the other side."""
         try:
-            for frame in self._framer.feed(data):
+            for frame in self._websocket.in_turns(self._framer.feed(data)):
                 if self._finished:
                     return
                 self._from_frame(frame)

@@ -5,8 +5,9 @@ Go: k8s.io/apiserver/pkg/util/proxy/websocket.go, golang.org/x/net/websocket
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from wsproto import events
 from wsproto.connection import Connection, ConnectionType
@@ -33,8 +34,11 @@ DEFAULT_IDLE_CONNECTION_TIMEOUT = 4 * 3600.0
 FRAMES_IN_TURN = 256
 # DIVERGES: Go takes apart what has come on all WebSockets at the same time. Python runs one thread at a time, and
 # messages of one byte on a hundred of them, for which slow clients are enough, would keep each other thread waiting for
-# more than a hundred milliseconds each time, that of the sync loop too.
+# more than a hundred milliseconds each time, that of the sync loop too. The same goes for commands that print bytes one
+# by one, each of which becomes a message.
 _TURNS = Turns()
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class WebSocket:
         self._connection = Connection(ConnectionType.SERVER)
         self._closed = False
         self.turn = Turn(_TURNS)
-        """To be taken around `feed` and what is done with its events, which must not wait for anything."""
+        """To be taken around `feed` or `in_turns`, and what is done with each item: nothing there may wait."""
 
     def accept(self, subprotocol: str | None) -> bytes:
         """The answer that opens it, with one of the subprotocols that the client named."""
@@ -104,10 +108,7 @@ class WebSocket:
             return
         try:
             self._connection.receive_data(data)
-            for count, event in enumerate(self._connection.events(), 1):
-                if count % FRAMES_IN_TURN == 0:
-                    with self.turn.let_others():
-                        pass
+            for event in self.in_turns(self._connection.events()):
                 if self._closed:
                     # Who got the event before this one has closed it.
                     return
@@ -123,6 +124,14 @@ class WebSocket:
                         return
         except RemoteProtocolError as err:
             yield self._close(err.event_hint or events.CloseConnection(code=1002))
+
+    def in_turns(self, frames: Iterable[T]) -> Iterator[T]:
+        """The frames, while others have their turn after every so many."""
+        for count, frame in enumerate(frames, 1):
+            if count % FRAMES_IN_TURN == 0:
+                with self.turn.let_others():
+                    pass
+            yield frame
 
     def message(self, data: bytes) -> bytes:
         """One message of these bytes, empty when it has been closed."""

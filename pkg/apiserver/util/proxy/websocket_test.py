@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pkg import golang
+from pkg.apimachinery.util.httpstream import spdy
 from pkg.apimachinery.util.proxy.upgradeaware import Backend
 from pkg.apiserver.util.proxy import Options, websocket
 from pkg.apiserver.util.proxy.streamtranslator import _Session
@@ -46,10 +47,23 @@ def _command(write: _Write) -> _Feed:
     return session._from_client
 
 
+def _output(write: _Write) -> _Feed:
+    conn: Any = SimpleNamespace(fileno=lambda: 0)
+    session = _Session(_opened(), conn, Backend(conn, 101), Options(stdout=True))
+    relay: Any = SimpleNamespace(client=SimpleNamespace(write=write))
+    session.relay = relay
+    return session._from_backend
+
+
 def _message(text: bytes) -> bytes:
     """As a client sends it to stdin, masked with zeros."""
     payload = b"\0" + text
     return struct.pack(">BBI", 0x82, 0x80 | len(payload), 0) + payload
+
+
+def _frame(text: bytes) -> bytes:
+    """As a runtime sends it on stdout, which is the second stream of a command without stdin."""
+    return spdy.Framer.data_head(3, len(text)) + text
 
 
 def _wait_for_line(length: int) -> None:
@@ -59,14 +73,16 @@ def _wait_for_line(length: int) -> None:
     cancel()
 
 
-@pytest.mark.parametrize("of", [_tunnel, _command])
-def test_many_small_messages_leave_the_turn_to_others(of: Callable[[_Write], _Feed]) -> None:
+@pytest.mark.parametrize(("of", "sent"), [(_tunnel, _message), (_command, _message), (_output, _frame)])
+def test_many_small_messages_leave_the_turn_to_others(
+    of: Callable[[_Write], _Feed], sent: Callable[[bytes], bytes]
+) -> None:
     order: list[bytes] = []
     threads: list[golang.Thread] = []
     busy, over = golang.Channel[None](), golang.Channel[None]()
 
     def start(write: _Write) -> None:
-        threads.append(golang.go(of(write), _message(b"b"), name="other"))
+        threads.append(golang.go(of(write), sent(b"b"), name="other"))
 
     def keep_turn(data: bytes) -> None:
         busy.send(None)
@@ -82,7 +98,7 @@ def test_many_small_messages_leave_the_turn_to_others(of: Callable[[_Write], _Fe
         order.append(data[-1:])
 
     try:
-        of(note)(_message(b"a") * (3 * FRAMES_IN_TURN))
+        of(note)(sent(b"a") * (3 * FRAMES_IN_TURN))
         assert order.count(b"a") == 3 * FRAMES_IN_TURN
         assert order.index(b"b") < FRAMES_IN_TURN
     finally:

@@ -16,6 +16,7 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import Event, RemoteSettingsChanged
 from h2.settings import SettingCodes, Settings
+from hpack import Encoder
 
 from pkg.probe import dialer
 
@@ -42,6 +43,19 @@ _SETTING_SIZE = 6
 _KNOWN_SETTINGS = frozenset(SettingCodes)
 
 
+class _Encoder(Encoder):
+    """Writes headers in no more time than their length takes: each as it is, none kept in a table for later ones.
+
+    By itself the library has a Huffman code for each, which takes the square of its length. It also looks through all
+    that it keeps for each header, and the server says how much that is. A pod's spec has room for a header of a
+    mebibyte, or for a hundred thousand headers: minutes, in which other threads hardly run Python. What a server
+    redirects to is sent as well.
+    """
+
+    def add(self, to_add: tuple[bytes, bytes], sensitive: bool, huffman: bool = False) -> bytes:
+        return super().add(to_add, True, False)
+
+
 class TooMuchError(ValueError):
     """The server has sent more than is read of it."""
 
@@ -63,6 +77,7 @@ class ClientConn:
         self._connection = connection
         self._reader = io.BufferedReader(connection, _READ_SIZE)
         self._http2 = H2Connection(_CONFIGURATION)
+        self._http2.encoder = _Encoder()
         # As those of a client: those of a server must not speak of push, which Go takes as well.
         self._http2.remote_settings = Settings(client=True)
         self._http2.local_settings = Settings(client=True, initial_values={SettingCodes.ENABLE_PUSH: 0})

@@ -13,6 +13,7 @@ from framework import memory
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import RequestReceived
+from h2.settings import SettingCodes
 
 from kubelet.lifecycle import HTTPClient
 from pkg import golang
@@ -165,6 +166,23 @@ def test_hooks_do_not_speak_http2() -> None:
     with serving(lambda server, request: seen.append(request)) as url:
         HTTPClient().do(CTX, url, [])
     assert seen == []
+
+
+def test_headers_are_sent_as_they_are() -> None:
+    """What the library does to make them shorter takes the square of their length, and of their number."""
+    client, server = socket.socketpair()
+    with client, server:
+        conn = http2.ClientConn(dialer.Connection(CTX, client))
+        # The server would remember as many as there are.
+        table = int(SettingCodes.HEADER_TABLE_SIZE).to_bytes(2) + (2**31).to_bytes(4)
+        settings = len(table).to_bytes(3) + b"\4" + bytes(5) + table
+        server.sendall(2 * settings)
+        conn.receive()
+        conn.send_headers([("a-header", "its value")] * 2)
+        conn.receive()
+        client.shutdown(socket.SHUT_WR)
+        sent = b"".join(iter(lambda: server.recv(1 << 16), b""))
+    assert [sent.count(part) for part in (b"a-header", b"its value")] == [2, 2]
 
 
 def hold_settings() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pkg.golang.http.conn import WouldWait
+from pkg.golang.http.turn import Turn, Turns
 
 # A larger buffer costs more than the second call it saves: it comes from the system each time.
 _READ_SIZE = 1 << 16
@@ -35,6 +36,13 @@ _LITTLE = 8 << 10
 _NEWS = 1 << 16
 # How long, in seconds, nothing may move after one direction has ended.
 LINGER = 10.0
+# Records of TLS that are read in one turn, or frames that are taken apart: a few milliseconds, if they are of one byte.
+PIECES_IN_TURN = 256
+# DIVERGES: Go reads from all connections at the same time, and takes apart what has come on all WebSockets. Python runs
+# one thread at a time, and records or messages of one byte on thirty of them, for which slow clients are enough, would
+# keep each other thread waiting for hundreds of milliseconds, that of the sync loop too. The same goes for commands
+# that print bytes one by one, each of which becomes a message.
+TURNS = Turns()
 
 
 class Conn(Protocol):
@@ -73,6 +81,7 @@ class End:
         self._hung_up = False  # the poll has told that both directions have ended, and would tell it all the time
         self.gathering = False
         self._streak, self._last_read = 0, 0.0  # how many small pieces came soon after each other, and when the last
+        self._turn = Turn(TURNS)
         self.fd = conn.fileno()
         self._polled = 0  # what the poll waits for at it
         # What reading and sending have to wait for. With TLS that may change places.
@@ -165,7 +174,8 @@ class End:
             return
         total = 0
         while total < _TURN and self._may_read(sink):
-            data, more = self._take()
+            with self._turn:
+                data, more = self._take()
             total += len(data)
             if data:
                 self.on_data(data)
@@ -207,6 +217,9 @@ class End:
         parts: list[bytes] = []
         size, more = 0, True
         while more and size < _READ_SIZE:
+            if len(parts) % PIECES_IN_TURN == PIECES_IN_TURN - 1:
+                with self._turn.let_others():
+                    pass
             try:
                 data = self.conn.recv(_READ_SIZE)
                 self._to_read = select.POLLIN

@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from pkg import golang
 from pkg.apimachinery.util.proxy import relay as relaylib
 from pkg.golang.http.conn import PlainConn, WouldWait
+from pkg.golang.http.turn import MAX_TURNS, Turn
 
 _TIMEOUT = 30.0
 
@@ -341,3 +343,57 @@ def test_a_client_may_read_late_what_the_backend_said(between: Between) -> None:
     between.near.shutdown(socket.SHUT_WR)
     assert between.over(), "all is in the client's socket by now"
     assert read_all(between.near) == b"a" * 100_000
+
+
+class _SmallRecords:
+    """A connection on which so many records of one byte have come; `note` is told of each."""
+
+    def __init__(self, count: int, note: Callable[[], None]) -> None:
+        self._left, self._note = count, note
+
+    def recv(self, n: int) -> bytes:
+        if not self._left:
+            raise WouldWait(select.POLLIN)
+        self._left -= 1
+        self._note()
+        return b"a"
+
+    def fileno(self) -> int:
+        return 0
+
+
+def test_many_small_records_leave_the_turn_to_others() -> None:
+    order: list[str] = []
+    threads: list[golang.Thread] = []
+    busy, over = golang.Channel[None](), golang.Channel[None]()
+
+    def keep_turn() -> None:
+        with Turn(relaylib.TURNS):
+            busy.send(None)
+            over.recv(_TIMEOUT)
+
+    def other() -> None:
+        with Turn(relaylib.TURNS):
+            order.append("other")
+
+    def note() -> None:
+        if not order:
+            for _ in range(MAX_TURNS - 1):
+                threads.append(golang.go(keep_turn, name="busy"))
+                assert busy.recv(_TIMEOUT)[1]
+            threads.append(golang.go(other, name="other"))
+            wait_for(lambda: len(relaylib.TURNS._waiting) == 1)
+        order.append("record")
+
+    conn: Any = _SmallRecords(3 * relaylib.PIECES_IN_TURN, note)
+    data: list[bytes] = []
+    end = relaylib.End(conn)
+    end.on_data = data.append
+    try:
+        end.read(relaylib.End(conn))
+        assert b"".join(data) == b"a" * 3 * relaylib.PIECES_IN_TURN
+        assert order.index("other") < relaylib.PIECES_IN_TURN
+    finally:
+        over.close()
+        for thread in threads:
+            thread.join(_TIMEOUT)

@@ -14,8 +14,9 @@ from wsproto.connection import Connection, ConnectionType
 from wsproto.handshake import H11Handshake
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from pkg.apimachinery.util.proxy.relay import PIECES_IN_TURN, TURNS
 from pkg.golang import http
-from pkg.golang.http.turn import Turn, Turns
+from pkg.golang.http.turn import Turn
 
 # What of a head opens a WebSocket. The library reads it once more, and not as fast as pkg.golang.http does.
 _OF_THE_HANDSHAKE = {
@@ -30,14 +31,6 @@ _OF_THE_HANDSHAKE = {
 MAX_HANDSHAKE_BYTES = 64 << 10
 # In seconds; the same as of the streaming servers of runtimes.
 DEFAULT_IDLE_CONNECTION_TIMEOUT = 4 * 3600.0
-# Frames that are taken apart in one turn: a few milliseconds, if there is hardly anything in them.
-FRAMES_IN_TURN = 256
-# DIVERGES: Go takes apart what has come on all WebSockets at the same time. Python runs one thread at a time, and
-# messages of one byte on a hundred of them, for which slow clients are enough, would keep each other thread waiting for
-# more than a hundred milliseconds each time, that of the sync loop too. The same goes for commands that print bytes one
-# by one, each of which becomes a message.
-_TURNS = Turns()
-
 T = TypeVar("T")
 
 
@@ -95,7 +88,7 @@ class WebSocket:
             raise http.HTTPError(400, f"unable to upgrade: {err}") from err
         self._connection = Connection(ConnectionType.SERVER)
         self._closed = False
-        self.turn = Turn(_TURNS)
+        self.turn = Turn(TURNS)
         """To be taken around `feed` or `in_turns`, and what is done with each item: nothing there may wait."""
 
     def accept(self, subprotocol: str | None) -> bytes:
@@ -128,7 +121,7 @@ class WebSocket:
     def in_turns(self, frames: Iterable[T]) -> Iterator[T]:
         """The frames, while others have their turn after every so many."""
         for count, frame in enumerate(frames, 1):
-            if count % FRAMES_IN_TURN == 0:
+            if count % PIECES_IN_TURN == 0:
                 with self.turn.let_others():
                     pass
             yield frame

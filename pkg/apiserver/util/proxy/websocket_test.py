@@ -11,11 +11,12 @@ import pytest
 
 from pkg import golang
 from pkg.apimachinery.util.httpstream import spdy
+from pkg.apimachinery.util.proxy.relay import PIECES_IN_TURN, TURNS
 from pkg.apimachinery.util.proxy.upgradeaware import Backend
-from pkg.apiserver.util.proxy import Options, websocket
+from pkg.apiserver.util.proxy import Options
 from pkg.apiserver.util.proxy.streamtranslator import _Session
 from pkg.apiserver.util.proxy.streamtunnel import _Tunnel
-from pkg.apiserver.util.proxy.websocket import FRAMES_IN_TURN, WebSocket
+from pkg.apiserver.util.proxy.websocket import WebSocket
 from pkg.golang import http
 from pkg.golang.http.turn import MAX_TURNS
 
@@ -68,7 +69,7 @@ def _frame(text: bytes) -> bytes:
 
 def _wait_for_line(length: int) -> None:
     ctx, cancel = golang.with_timeout(golang.background(), _TIMEOUT)
-    while len(websocket._TURNS._waiting) != length:
+    while len(TURNS._waiting) != length:
         assert not ctx.wait(0.001), "nobody came"
     cancel()
 
@@ -98,9 +99,9 @@ def test_many_small_messages_leave_the_turn_to_others(
         order.append(data[-1:])
 
     try:
-        of(note)(sent(b"a") * (3 * FRAMES_IN_TURN))
-        assert order.count(b"a") == 3 * FRAMES_IN_TURN
-        assert order.index(b"b") < FRAMES_IN_TURN
+        of(note)(sent(b"a") * (3 * PIECES_IN_TURN))
+        assert order.count(b"a") == 3 * PIECES_IN_TURN
+        assert order.index(b"b") < PIECES_IN_TURN
     finally:
         over.close()
         for thread in threads:

@@ -20,7 +20,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 pytestmark = pytest.mark.local
 
 # Pulls at the same time of a kubelet whose configuration does not say.
-CAP = 3
+CAP = 1
 
 
 @pytest.fixture(scope="module")

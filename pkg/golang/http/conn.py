@@ -171,7 +171,10 @@ class PlainConn(WaitingConn):
         self.sock.close()
 
 
-def linger(conn: Conn, seconds: float) -> None:
+Meanwhile = Callable[[], AbstractContextManager[None]]
+
+
+def linger(conn: Conn, seconds: float, meanwhile: Meanwhile = contextlib.nullcontext) -> None:
     """Let the other side read the last answer before the connection ends, although it is still sending."""
     until = time.monotonic() + seconds
     # Whatever happens, the connection ends right after.
@@ -179,12 +182,16 @@ def linger(conn: Conn, seconds: float) -> None:
         # Before the end is said, for with TLS that may have to wait.
         conn.set_deadline(until)
         conn.shutdown_write()
-        drain(conn, until)
+        drain(conn, until, meanwhile)
 
 
-def drain(conn: Conn, until: float) -> None:
-    """Read and drop until the other side ends, or until `until` (time.monotonic() seconds). Raises OSError."""
+def drain(conn: Conn, until: float, meanwhile: Meanwhile = contextlib.nullcontext) -> None:
+    """Read and drop until the other side ends, or until `until` (time.monotonic() seconds). Raises OSError.
+
+    `meanwhile` is entered after each piece, for others to have their turn.
+    """
     conn.set_deadline(until)
     # The deadline ends only a call that waits. If the other side sends as fast as this thread reads, no call waits.
     while time.monotonic() < until and conn.recv(_CHUNK):
-        pass
+        with meanwhile():
+            pass

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import select
 import socket
 import ssl
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,8 +42,16 @@ def test_who_sends_without_a_pause_is_not_read_for_longer(monkeypatch: pytest.Mo
     ours, theirs = socket.socketpair()
     with ours, theirs:
         conn = _Torrent(ours)
-        httpconn.linger(conn, 3.0)
+        turns: list[int] = []
+
+        @contextlib.contextmanager
+        def let_others() -> Iterator[None]:
+            turns.append(conn.received)
+            yield
+
+        httpconn.linger(conn, 3.0, let_others)
         assert conn.received == 2
+        assert turns == [1, 2]
         assert theirs.recv(1) == b""
 
 

@@ -155,21 +155,22 @@ class Connection:
             return False
         if head is None:
             return False
-        with self._turn.let_others():
-            return self._answer(head)
-
-    def _answer(self, head: Head) -> bool:
-        """Returns whether another request may follow. Raises OSError."""
         if head.method == "CONNECT":
             # DIVERGES: Go's handlers answer CONNECT like any other method. A client takes a success as the opening of a
             # tunnel, and this server has no tunnels.
             self._refuse(405)
             return False
+        with self._turn.let_others():
+            is_http = self._answer(head)
+        return is_http and self._may_go_on()
+
+    def _answer(self, head: Head) -> bool:
+        """Returns whether the connection is still one of HTTP. Raises OSError."""
         self._conn.set_deadline(time.monotonic() + self._settings.write_timeout)
         self._conn.settimeout(self._settings.stall_timeout)
         hijacked = self._respond(head)
         self._settings.room.rest(self)
-        return not hijacked and self._may_go_on()
+        return not hijacked
 
     def _read_head(self, timeout: float) -> Head | None:
         """None when the client has gone instead. Raises TimeoutError, OSError or MalformedError."""
@@ -252,17 +253,21 @@ class Connection:
         with contextlib.suppress(BadRequest, TimeoutError):
             self._skip_body()
         if not self._body.ended:
-            linger(self._conn, _LINGER)
+            linger(self._conn, _LINGER, self._turn.let_others)
         return self._body.ended
 
     def _skip_body(self) -> None:
         # What is in chunks takes time to take apart, and nobody may know yet who has sent it.
         if self._is_to_continue or self._body.chunked:
             return
-        self._conn.set_deadline(time.monotonic() + _LINGER)
+        until = time.monotonic() + _LINGER
+        self._conn.set_deadline(until)
         skipped = 0
-        while skipped < MAX_SKIPPED_BYTES and (part := self._body.next_part()):
+        # The deadline ends only a call that waits, and the body may come byte by byte.
+        while skipped < MAX_SKIPPED_BYTES and time.monotonic() < until and (part := self._body.next_part()):
             skipped += len(part)
+            with self._turn.let_others():
+                pass
 
     def _refuse(self, status: int) -> None:
         """Answer what is no HTTP, past the machinery for what is."""
@@ -272,10 +277,9 @@ class Connection:
 
     def _dismiss(self, answer: bytes) -> None:
         """Send the last answer of this connection, and give the client a moment to read the answer. Raises OSError."""
-        with self._turn.let_others():
-            self._conn.set_deadline(time.monotonic() + _LINGER)
-            self._conn.sendall(answer)
-            linger(self._conn, _LINGER)
+        self._conn.set_deadline(time.monotonic() + _LINGER)
+        self._conn.sendall(answer)
+        linger(self._conn, _LINGER, self._turn.let_others)
 
     # How a ResponseWriter sends.
 

@@ -20,7 +20,8 @@ from OpenSSL import SSL
 from pkg import golang
 from pkg.client_go.util.certificate.testing import Authority
 from pkg.golang import debug, http
-from pkg.golang.http import connection, tlsconn
+from pkg.golang.http import conn as httpconn
+from pkg.golang.http import connection, tlsconn, transfer
 from pkg.golang.http.turn import MAX_TURNS
 from pkg.util.testing import open_files
 
@@ -613,6 +614,55 @@ def test_few_clients_that_nobody_knows_are_worked_for_at_the_same_time(server_co
         go_on.set()
         wait_for(lambda: len(seen) == 5 * MAX_TURNS)
     assert max(seen) == MAX_TURNS
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "field"),
+    [(transfer.MessageBody, "next_part", b"Content-Length: 9"), (httpconn, "drain", b"Transfer-Encoding: chunked")],
+)
+def test_few_clients_that_nobody_knows_are_read_from_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch, of: Any, name: str, field: bytes
+) -> None:
+    """After the answer, too: a body that nobody wants may come byte by byte."""
+    lock, go_on = threading.Lock(), threading.Event()
+    now: list[int] = [0]
+    seen: list[int] = []
+
+    def read(*_: object) -> bytes:
+        with lock:
+            now[0] += 1
+            seen.append(now[0])
+        go_on.wait(_TIMEOUT)
+        with lock:
+            now[0] -= 1
+        return b""
+
+    def refuse(w: http.ResponseWriter, r: http.Request) -> None:
+        http.error(w, "Unauthorized", 401)
+
+    monkeypatch.setattr(of, name, read)
+    with contextlib.ExitStack() as clients, serving(refuse, authenticates=True) as server:
+        for _ in range(5 * MAX_TURNS):
+            client = clients.enter_context(connect(server))
+            client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n" + field + b"\r\n\r\n")
+        wait_for(lambda: now[0] >= MAX_TURNS)
+        go_on.wait(0.2)
+        go_on.set()
+        wait_for(lambda: len(seen) >= 5 * MAX_TURNS)
+    assert max(seen) == MAX_TURNS
+
+
+def test_a_body_that_comes_in_small_pieces_is_not_skipped_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    def next_part(_: transfer.MessageBody) -> bytes:
+        threading.Event().wait(0.1)
+        return bytes(1024)
+
+    monkeypatch.setattr(transfer.MessageBody, "next_part", next_part)
+    with serving(lambda w, r: http.error(w, "Unauthorized", 401), authenticates=True) as server:
+        began = time.monotonic()
+        answer = exchange(server, b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 401 ")
+        assert time.monotonic() - began < _TIMEOUT / 2
 
 
 def test_clients_that_wait_leave_their_turns_to_others() -> None:

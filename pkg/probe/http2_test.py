@@ -202,5 +202,26 @@ def test_server_that_sends_many_settings() -> None:
     assert memory.peak_growth("pkg.probe.http2_test", "hold_settings") < 24
 
 
+def test_header_costs_more_than_the_byte_that_stands_for_it() -> None:
+    client, server = socket.socketpair()
+    with client, server:
+        conn = http2.ClientConn(dialer.Connection(CTX, client))
+        server.sendall(frame(4, b"", stream=0))
+        conn.start()
+        conn.send_headers([(":method", "GET")], end=True)
+        # Literals of :status 100 and of a header that is kept, which each byte of 190 then stands for.
+        server.sendall(frame(1, b"\x08\x03100\x40\x01x\0" + b"\xbe" * 1900) * 30)
+        received = 0
+        with pytest.raises(http2.TooMuchError):
+            while True:
+                received += sum(len(event.headers) for event in conn.receive() if hasattr(event, "headers"))
+    assert 1900 < received < 4000
+
+
+def frame(kind: int, body: bytes, stream: int = 1) -> bytes:
+    """A frame with the flag of whole headers."""
+    return len(body).to_bytes(3) + bytes((kind, 4)) + stream.to_bytes(4) + body
+
+
 def test_name_of_a_code() -> None:
     assert [http2.code_name(code) for code in (0, 2, 99)] == ["NO_ERROR", "INTERNAL_ERROR", "unknown error code 99"]

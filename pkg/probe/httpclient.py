@@ -31,9 +31,14 @@ from pkg.probe import dialer, http2
 
 # Of the body of an answer no more is read.
 MAX_RESPONSE_BODY_LENGTH = 10 * 1024
-# The status line and the headers of an answer, those of its 1xx responses included.
+# The status line and the headers of an answer, those of its 1xx responses included. _LINE_COST bytes more are counted
+# for each line, which takes a microsecond however short it is.
 # DIVERGES: Go takes 10 MiB. Some hundred probes run at the same time, and no server needs more than this.
 MAX_RESPONSE_HEADER_BYTES = 64 * 1024
+_LINE_COST = 32
+# Of a body that comes in chunks no more of these are read, since each takes some microseconds, even of one byte.
+# DIVERGES: Go reads as many as there are.
+MAX_CHUNKS = 2048
 # All that comes of one connection with TLS, a head and a body several times over. _RECEIVE_COST bytes more are counted
 # each time that some of it is taken. What holds no data, requests of a hello for example, would else keep a processor
 # busy as long as the probe lasts, and costs its server hardly anything.
@@ -359,7 +364,7 @@ def _read_response(reader: io.BufferedReader) -> Response:
 
 def _read_head(reader: io.BufferedReader) -> _Head:
     """The head of the answer; those of 1xx responses before it are skipped. Go: persistConn.readResponse"""
-    lines = _lines(reader, MAX_RESPONSE_HEADER_BYTES)
+    lines = _lines(reader, MAX_RESPONSE_HEADER_BYTES, _LINE_COST)
     while True:
         version, status = _parse_status_line(next(lines))
         headers = _read_headers(lines)
@@ -368,12 +373,15 @@ def _read_head(reader: io.BufferedReader) -> _Head:
             return _Head(version, status, headers)
 
 
-def _lines(reader: io.BufferedReader, budget: int) -> Iterator[str]:
-    """The lines, without their ends, of so many bytes. Raises EOFError, and ValueError for more bytes."""
+def _lines(reader: io.BufferedReader, budget: int, line_cost: int = 0) -> Iterator[str]:
+    """The lines, without their ends, of so many bytes, each with line_cost bytes more.
+
+    Raises EOFError, and ValueError for more bytes.
+    """
     limit, read = budget, 0
     while True:
         line = reader.readline(budget + 1)
-        budget -= len(line)
+        budget -= len(line) + line_cost
         if budget < 0:
             raise ValueError(f"net/http: server response headers exceeded {limit} bytes; aborted")
         if not line.endswith(b"\n"):
@@ -452,20 +460,20 @@ def _exactly(reader: io.BufferedReader, length: int) -> Iterator[bytes]:
 
 
 def _chunked(reader: io.BufferedReader) -> Iterator[bytes]:
-    """The data of all chunks, in pieces. Go: chunkedReader"""
+    """The data of the first MAX_CHUNKS chunks, in pieces. Go: chunkedReader"""
     overhead = 0
-    while True:
+    for _ in range(MAX_CHUNKS):
         line = _chunk_line(reader)
         length = _chunk_length(line)
         overhead = max(0, overhead + len(line) + 2 - 16 - 2 * length)
         if overhead > _MAX_CHUNK_OVERHEAD:
             raise ValueError("chunked encoding contains too much non-data")
         if length == 0:
-            break
+            _skip_trailer(reader)
+            return
         yield from _exactly(reader, length)
         if _chunk_line(reader) != b"\r\n":
             raise ValueError("malformed chunked encoding")
-    _skip_trailer(reader)
 
 
 def _skip_trailer(reader: io.BufferedReader) -> None:

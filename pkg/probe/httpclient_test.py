@@ -140,6 +140,9 @@ def test_body(answer: bytes, body: str) -> None:
         (OK + b"X\r\n\r\n", 'malformed MIME header line "X"'),
         (OK + b"X: " + BLOCK, "server response headers exceeded 65536 bytes"),
         (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 3000, "server response headers exceeded 65536 bytes"),
+        # A line takes time, however short it is.
+        (OK + b":\n" * 2000 + b"\n", "server response headers exceeded 65536 bytes"),
+        (OK + b"Transfer-Encoding:\n" + b" x\n" * 2000 + b"\n", "server response headers exceeded 65536 bytes"),
     ],
 )
 def test_head_that_makes_no_sense(answer: bytes, fault: str) -> None:
@@ -165,6 +168,11 @@ def test_length_that_makes_no_sense(header: bytes, fault: str) -> None:
         result, output = probe_http(CTX, url, [], TIMEOUT)
     assert result is Result.FAILURE
     assert fault in output
+
+
+def test_no_more_chunks_are_read_than_may_be() -> None:
+    with serving(lambda: [CHUNKED, b"1\r\nx\r\n" * 10_000]) as url:
+        assert probe_http(CTX, url, [], TIMEOUT) == (Result.SUCCESS, "x" * httpclient.MAX_CHUNKS)
 
 
 def drip(text: bytes) -> Callable[[], Iterator[bytes]]:

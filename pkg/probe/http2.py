@@ -27,8 +27,8 @@ from hpack import Encoder
 from pkg.probe import dialer
 
 # The client reads no more than this from one connection. It counts _FRAME_COST bytes more for each frame, since even an
-# empty frame takes a tenth of a millisecond of processor time, and _HEADER_COST bytes more for each header. One byte may
-# stand for a header, and 64 KiB of these took twenty times as long as 64 KiB of frames.
+# empty frame takes a tenth of a millisecond of processor time, and _HEADER_COST bytes more for each header. One byte
+# may stand for a header, and 64 KiB of these took twenty times as long as 64 KiB of frames.
 # DIVERGES: Go reads a message of gRPC of up to 4 MiB, and what comes beside it without an end.
 MAX_RECEIVED_BYTES = 64 * 1024
 _FRAME_COST = 256

@@ -41,10 +41,12 @@ _LINE_COST = 32
 MAX_CHUNKS = 2048
 # All that comes of one connection with TLS, a head and a body several times over. _RECEIVE_COST bytes more are counted
 # each time that some of it is taken. What holds no data, requests of a hello for example, would else keep a processor
-# busy as long as the probe lasts, and costs its server hardly anything.
+# busy as long as the probe lasts, and costs its server hardly anything. Until the server has said hello its records are
+# taken one by one, and _HELLO_RECORD_COST bytes more are counted for each.
 # DIVERGES: Go counts records instead, and takes 16 in a row that hold no data.
 MAX_TLS_BYTES = 1 << 20
 _RECEIVE_COST = 256
+_HELLO_RECORD_COST = 4 * 1024
 MAX_REDIRECTS = 10
 # Go's limits for the line that begins a chunk, for the trailer, and for what chunks hold beside their data.
 _MAX_CHUNK_LINE = 4096
@@ -271,6 +273,7 @@ class _TLSConnection(dialer.Connection):
         TLS 1.3 has Diffie-Hellman's exchange with numbers of 8,000 bits too, of which Go wants none. OpenSSL offers it,
         and Python cannot tell it not to.
         """
+        self._room -= _HELLO_RECORD_COST
         record, size = b"", _RECORD_HEADER_SIZE
         while len(record) < size and (data := self._receive(size - len(record))):
             record += data

@@ -384,6 +384,24 @@ def test_failure_of_tls_is_told_in_its_own_words() -> None:
     assert found == (Result.FAILURE, f'Get "{url}": tls: sslv3 alert handshake failure')
 
 
+@pytest.mark.parametrize(("requests", "is_read"), [(16, True), (1000, False)])
+def test_server_that_asks_for_a_hello_many_times_is_not_read_on(requests: int, is_read: bool) -> None:
+    """Each is a record, which takes time however short it is. Go reads 16 in a row."""
+
+    def talk(connection: socket.socket) -> None:
+        with suppress(OSError):
+            connection.sendall(b"\x16\3\3\0\4\0\0\0\0" * requests)
+            with server_context().wrap_socket(connection, True) as sock:
+                sock.recv(65536)
+                sock.sendall(OK + b"\r\nabc")
+
+    with listening(talk) as port:
+        url = f"https://{HOST}:{port}"
+        found = probe_http(CTX, url, [], TIMEOUT)
+    too_much = (Result.FAILURE, f'Get "{url}": tls: received more than 1048576 bytes')
+    assert found == ((Result.SUCCESS, "abc") if is_read else too_much)
+
+
 class Flood:
     """A socket to a server that sends tickets for later sessions, many and at once."""
 

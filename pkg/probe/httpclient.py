@@ -40,9 +40,9 @@ _LINE_COST = 32
 # DIVERGES: Go reads as many as there are.
 MAX_CHUNKS = 2048
 # All that comes of one connection with TLS, a head and a body several times over. _RECEIVE_COST bytes more are counted
-# each time that some of it is taken. What holds no data, requests of a hello for example, would else keep a processor
-# busy as long as the probe lasts, and costs its server hardly anything. Until the server has said hello its records are
-# taken one by one, and _HELLO_RECORD_COST bytes more are counted for each.
+# each time that some of it is taken, and that some of what it holds is. What holds no data, requests of a hello for
+# example, would else keep a processor busy as long as the probe lasts, and costs its server hardly anything. Until the
+# server has said hello its records are taken one by one, and _HELLO_RECORD_COST bytes more are counted for each.
 # DIVERGES: Go counts records instead, and takes 16 in a row that hold no data.
 MAX_TLS_BYTES = 1 << 20
 _RECEIVE_COST = 256
@@ -241,6 +241,8 @@ class _TLSConnection(dialer.Connection):
             data = self._until_done(lambda: self._tls.read(len(buffer)))
         except ssl.SSLEOFError:
             return 0  # Many servers do not say that it is the end.
+        # It is of one record, of which a server may send thousands at once, each with a byte.
+        self._count(0)
         buffer[: len(data)] = data
         return len(data)
 
@@ -292,10 +294,14 @@ class _TLSConnection(dialer.Connection):
         """Raises ValueError beyond MAX_TLS_BYTES."""
         with self._limited():
             data = self._sock.recv(size)
-        self._room -= len(data) + _RECEIVE_COST
+        self._count(len(data))
+        return data
+
+    def _count(self, size: int) -> None:
+        """Raises ValueError beyond MAX_TLS_BYTES."""
+        self._room -= size + _RECEIVE_COST
         if self._room < 0:
             raise ValueError(f"tls: received more than {MAX_TLS_BYTES} bytes")
-        return data
 
     def _send_what_waits(self) -> None:
         if self._to_send.pending:

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -426,6 +426,32 @@ class Flood:
         self.sent += len(data)
         self._read()
         return data
+
+
+class Crumbs(Flood):
+    """A socket to a server that sends its whole answer at once, and each byte in a record of its own."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__(lambda: None, tickets=0)
+        self._answer = answer
+
+    def sendall(self, data: bytes) -> None:
+        super().sendall(data)
+        with suppress(ssl.SSLWantReadError):
+            self._tls.read(1000)
+            for letter in self._answer:
+                self._tls.write(bytes([letter]))
+
+
+@pytest.mark.parametrize(("length", "is_read"), [(1000, True), (5000, False)])
+def test_record_of_a_byte_costs_more_than_the_byte(length: int, is_read: bool) -> None:
+    connection = httpclient._TLSConnection(CTX, Crumbs(OK + b"\r\n" + b"x" * length), "server")  # type: ignore[arg-type]
+    connection.send(b"GET / HTTP/1.1\r\n\r\n")
+    read = b""
+    with nullcontext() if is_read else pytest.raises(ValueError, match="received more than 1048576 bytes"):
+        while not read.endswith(b"x" * length):
+            read += connection.read(4096) or b""
+    assert read.endswith(b"x" * 1000)
 
 
 def test_probe_of_a_server_that_sends_no_data_ends_with_its_context() -> None:

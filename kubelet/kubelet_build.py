@@ -709,7 +709,6 @@ def _build_csi(ctx: golang.Context, kubelet: Kubelet) -> None:
     assert isinstance(plugin, csi.CSIPlugin)
     kubelet.plugin_manager.add_handler(pluginregistration.CSI_PLUGIN, csi.RegistrationHandler(plugin))
     plugin.start(ctx, kubelet.clock)
-    kubelet.initialize_csi_node = lambda: plugin.initialize_csi_node(ctx, kubelet.clock)
 
 
 def _build_eviction_manager(

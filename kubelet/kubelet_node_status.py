@@ -346,27 +346,14 @@ class KubeletNodeStatus(KubeletNetwork):
             except Exception as err:
                 # Tried again at the next sync.
                 klog.error_s(err, "Unable to update node status")
-                if apierrors.is_not_found(err):
-                    # DIVERGES: Go's kubelet must be started again for a node that was deleted to come back.
-                    self.registration_completed = False
 
     def _register(self, ctx: golang.Context) -> None:
-        """Register the node. One that was deleted and comes back needs another CSINode: the old one goes with it."""
+        """Register the node, once: whoever deletes it later wants it to stay away until the kubelet starts again."""
         if self.registration_completed:
             return
-        comes_back = self.last_status_report_time is not None
         self.register_with_api_server(ctx)
-        try:
-            if self.created_node is None:
-                self._wait_for_storage(ctx)
-            if comes_back:
-                self.node_lease_controller.forget_owner()
-            if comes_back and self.initialize_csi_node is not None:
-                self.initialize_csi_node()
-        except BaseException:
-            # There may be no thread for it, and until it is done the node is not ready: all is done again.
-            self.registration_completed = False
-            raise
+        if self.created_node is None:
+            self._wait_for_storage(ctx)
 
     def _wait_for_storage(self, ctx: golang.Context) -> None:
         """Before the first report on a node that may be known as ready, let storage start, which needs the API server.

@@ -12,7 +12,6 @@ import socket
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -703,49 +702,15 @@ def test_informer_that_does_not_have_the_new_node_yet(node_kubelet: NodeKubelet)
     assert node_kubelet.calls() == ["get nodes"]
 
 
-def test_node_that_was_deleted_is_registered_again(node_kubelet: NodeKubelet) -> None:
+def test_node_that_was_deleted_stays_away(node_kubelet: NodeKubelet) -> None:
     node_kubelet.clock.skip_pauses()
-    kubelet = node_kubelet.kubelet
-    initialized: list[None] = []
-    kubelet.initialize_csi_node = lambda: initialized.append(None)
-    forgotten: list[None] = []
-    kubelet.node_lease_controller = SimpleNamespace(  # type: ignore[assignment]
-        forget_owner=lambda: forgotten.append(None)
-    )
-    kubelet.sync_node_status(CTX)
+    node_kubelet.kubelet.sync_node_status(CTX)
     assert node_kubelet.calls() == ["create nodes", "get nodes", "patch nodes"]
     node_kubelet.client.core_v1.nodes().delete(CTX, "labnode")
     node_kubelet.calls()
-    kubelet.sync_node_status(CTX)
-    assert "create nodes" not in node_kubelet.calls()
-    assert initialized == []
-    kubelet.sync_node_status(CTX)
-    assert node_kubelet.calls()[0] == "create nodes"
-    assert forgotten == [None]
-    assert initialized == [None], "the cluster removes the CSINode of the node that was deleted"
-
-
-def test_node_that_comes_back_when_there_is_no_thread_for_its_csinode(node_kubelet: NodeKubelet) -> None:
-    """Until there is a CSINode the node is not ready."""
-    node_kubelet.clock.skip_pauses()
-    kubelet = node_kubelet.kubelet
-    kubelet.node_lease_controller = SimpleNamespace(forget_owner=lambda: None)  # type: ignore[assignment]
-    kubelet.sync_node_status(CTX)
-    failures: list[Exception] = [golang.ThreadError("no more threads")]
-    initialized: list[None] = []
-
-    def initialize() -> None:
-        if failures:
-            raise failures.pop()
-        initialized.append(None)
-
-    kubelet.initialize_csi_node = initialize
-    node_kubelet.client.core_v1.nodes().delete(CTX, "labnode")
-    kubelet.sync_node_status(CTX)
-    with pytest.raises(golang.ThreadError):
-        kubelet.sync_node_status(CTX)
-    kubelet.sync_node_status(CTX)
-    assert initialized == [None]
+    for _ in range(2):
+        node_kubelet.kubelet.sync_node_status(CTX)
+    assert set(node_kubelet.calls()) == {"get nodes"}
 
 
 def test_kubelet_that_is_not_to_register(node_kubelet: NodeKubelet) -> None:

@@ -245,9 +245,6 @@ class KubeletStruct:
     server_certificate_manager: certificate.Manager | KubeletServerCertificateDynamicFileManager | None = None
     node_startup_latency_tracker: NodeStartupLatencyTracker = field(default_factory=BasicNodeStartupLatencyTracker)
 
-    # Sees to it, on a thread of its own, that the node has its CSINode; None in standalone mode.
-    initialize_csi_node: Callable[[], object] | None = None
-
     # Seconds between two looks at the node's status, and between two reports of one that does not change.
     node_status_update_frequency: float = 10.0
     node_status_report_frequency: float = 300.0

@@ -17,6 +17,7 @@ from pkg import golang
 from pkg.api.coordination import v1 as coordinationv1
 from pkg.api.core import v1
 from pkg.apimachinery import types
+from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go import kubernetes
 
@@ -205,15 +206,21 @@ def all_ready_conditions(nodes: Recorder[v1.Node], name: str) -> list[v1.NodeCon
 
 
 @pytest.mark.local
-def test_deleted_node_registers_again(
+def test_deleted_node_stays_away_until_the_kubelet_is_started_again(
     local: LocalCluster, client: kubernetes.Clientset, nodes: Recorder[v1.Node], namespace: Namespace, node: v1.Node
 ) -> None:
     name, old = node.metadata.name, node.metadata.uid
     namespace.create(pod("survives", sleeper()))
     namespace.wait_for_running("survives")
 
+    told = len(local.kubelet.logged("Unable to update node status"))
     client.core_v1.nodes().delete(golang.background(), name, metav1.DeleteOptions())
+    local.kubelet.wait_for_log("Unable to update node status", count=told + 2)
+    with pytest.raises(apierrors.StatusError, match="not found"):
+        client.core_v1.nodes().get(golang.background(), name)
 
+    local.kubelet.stop()
+    local.kubelet.start()
     again = wait_for_node(
         nodes, name, "Ready again", lambda found: found.metadata.uid != old and is_true(found, v1.NODE_READY)
     )

@@ -58,16 +58,6 @@ class Controller:
         self._new_lease_post_process_func = new_lease_post_process_func
         # The lease as it was last made or renewed.
         self.latest_lease: coordinationv1.Lease | None = None
-        # How often the owner was gone, which any thread may count up, and up to which time the lease knows.
-        self._owners_gone = self._owners_forgotten = 0
-
-    def forget_owner(self) -> None:
-        """Let the next renewal find out anew who owns the lease.
-
-        DIVERGES: in Go an owner that was deleted and comes back is not provided for. An API server makes a lease
-        that is renewed after it was deleted, and one that names an owner that is gone is deleted again and again.
-        """
-        self._owners_gone += 1
 
     def run(self, ctx: golang.Context) -> None:
         """Renew the lease until ctx ends."""
@@ -134,14 +124,12 @@ class Controller:
         assert self._lease_client is not None
         last: Exception | None = None
         for attempt in range(MAX_UPDATE_RETRIES):
-            gone = self._owners_gone  # before the lease is looked into: who goes meanwhile is for the next time
             lease, last = self.new_lease(base)
             if last is not None:
                 klog.error_s(last, "Failed to prepare lease")
             else:
                 try:
                     self.latest_lease = self._lease_client.update(ctx, lease)
-                    self._owners_forgotten = gone
                     return
                 except golang.ContextError:
                     raise
@@ -164,8 +152,6 @@ class Controller:
             )
         else:
             lease = metav1.deepcopy(base)
-            if self._owners_gone != self._owners_forgotten:
-                lease.metadata.owner_references = []
         # The configuration may have changed since the lease was made.
         lease.spec.lease_duration_seconds = self._lease_duration_seconds
         lease.spec.renew_time = metav1.micro_time(self._clock.now())

@@ -83,34 +83,6 @@ def test_new_lease_has_one_owner() -> None:
     assert calls(client) == []
 
 
-def test_owner_that_was_forgotten_is_found_out_once() -> None:
-    client = FakeClientset(NODE, make_lease())
-    controller = make_controller(client)
-    base = client.coordination_v1.leases(v1.NAMESPACE_NODE_LEASE).get(CTX, "foo")
-    base.metadata.owner_references = [metav1.OwnerReference(api_version="v1", kind="Node", name="foo", uid="gone")]
-    controller.forget_owner()
-    controller.retry_update_lease(CTX, base)
-    assert controller.latest_lease is not None
-    assert controller.latest_lease.metadata.owner_references == [OWNER]
-    client.clear_actions()
-    controller.retry_update_lease(CTX, controller.latest_lease)
-    assert calls(client) == ["update leases"]
-
-
-def test_owner_that_goes_while_the_lease_is_renewed_is_forgotten_the_next_time() -> None:
-    client = FakeClientset(NODE, make_lease())
-    controller = make_controller(client)
-    gone = metav1.OwnerReference(api_version="v1", kind="Node", name="foo", uid="gone")
-    base = client.coordination_v1.leases(v1.NAMESPACE_NODE_LEASE).get(CTX, "foo")
-    base.metadata.owner_references = [gone]
-    going = [controller.forget_owner]
-    client.prepend_reactor("update", "leases", lambda action: (False, going.pop()() if going else None))
-    controller.retry_update_lease(CTX, base)
-    assert controller.latest_lease is not None and controller.latest_lease.metadata.owner_references == [gone]
-    controller.retry_update_lease(CTX, controller.latest_lease)
-    assert controller.latest_lease.metadata.owner_references == [OWNER]
-
-
 def test_new_lease_without_node() -> None:
     made, err = make_controller(FakeClientset()).new_lease(None)
     assert err is not None

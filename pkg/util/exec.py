@@ -19,9 +19,18 @@ from pkg import klog
 _KILL_WAIT = 2.0
 # Bytes of a command's output that are kept: fsck tells of each fault in a file system that somebody else has made.
 MAX_OUTPUT = 1 << 20
+# Characters of a command that are shown. A pod's may have six million once it is expanded, and a probe has them quoted
+# for the log again and again, which takes seconds and some 70 bytes for each.
+# DIVERGES: Go shows all of it.
+MAX_SHOWN_COMMAND = 10 << 10
 
 # What became of a program that took too long, in Go's words.
 DEADLINE_EXCEEDED = "context deadline exceeded"
+
+
+def shown(cmd: Sequence[str]) -> str:
+    """The command for messages, as much of it as is shown."""
+    return " ".join(cmd)[:MAX_SHOWN_COMMAND]
 
 
 class CodeExitError(Exception):
@@ -41,7 +50,7 @@ class CommandTimedOutError(Exception):
     """A command took longer than the seconds it was given. Go: ErrCommandTimedOut of k8s.io/cri-client"""
 
     def __init__(self, cmd: Sequence[str], timeout: float) -> None:
-        super().__init__(f'command timed out: "{" ".join(cmd)}" timed out after {timeout:g}s')
+        super().__init__(f'command timed out: "{shown(cmd)}" timed out after {timeout:g}s')
 
 
 class ProgramError(Exception):

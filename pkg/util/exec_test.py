@@ -37,6 +37,13 @@ def test_command_that_takes_too_long_is_killed(script: str) -> None:
     assert open_files() <= before
 
 
+def test_long_command_that_takes_too_long_is_not_shown_as_a_whole() -> None:
+    command = ["sleep", *["x" * 100_000] * 60]
+    text = str(utilexec.CommandTimedOutError(command, 1))
+    assert text == f'command timed out: "{" ".join(command)[: utilexec.MAX_SHOWN_COMMAND]}" timed out after 1s'
+    assert len(text) < 11_000
+
+
 def test_command_whose_output_cannot_be_read_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would go on while its caller takes it for failed, and tries again."""
 

@@ -230,7 +230,7 @@ class RemoteRuntimeService:
         if response.exit_code != 0:
             # DIVERGES: Go shows all of it, which may be 16 MiB, in the error, in the log and in messages.
             stderr = response.stderr[:MAX_STDERR_LENGTH].decode(errors="replace")
-            text = f"command '{' '.join(cmd)}' exited with {response.exit_code}: {stderr}"
+            text = f"command '{utilexec.shown(cmd)}' exited with {response.exit_code}: {stderr}"
             raise utilexec.CodeExitError(ValueError(text), response.exit_code, response.stdout + response.stderr)
         return response.stdout, response.stderr
 

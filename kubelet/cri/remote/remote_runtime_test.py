@@ -483,6 +483,17 @@ def test_exec_sync_shows_the_beginning_of_endless_complaints(
     assert raised.value.output == b"out" + stderr.encode()
 
 
+def test_exec_sync_shows_the_beginning_of_a_long_command(
+    server: fake.FakeServer, service: remote.RemoteRuntimeService
+) -> None:
+    server.runtime.behaviours.add(fake.Behaviour(exec_exit_code=2))
+    _, container_id = run_container(service)
+    with pytest.raises(utilexec.CodeExitError) as raised:
+        service.exec_sync(CTX, container_id, ["a", "b" * 1_000_000], 1)
+    assert str(raised.value).startswith("command 'a bbb")
+    assert len(str(raised.value)) < 11_000
+
+
 def test_exec_sync_timeout(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
     server.runtime.behaviours.add(fake.Behaviour(exec_for=60))
     _, container_id = run_container(service)

@@ -154,7 +154,9 @@ def test_node_tells_of_its_drivers(environment: Environment, namespace: Namespac
     node = environment.client.core_v1.nodes().get(namespace.ctx, environment.node)
     assert node.metadata.labels[ZONE] == "a"
     assert json.loads(node.metadata.annotations["csi.volume.kubernetes.io/nodeid"])[DRIVER] == NODE_ID
-    assert driver.calls("NotifyRegistrationStatus")[-1].request == {"plugin_registered": True}
+    # The driver is told after the API server is.
+    told = wait_for("the driver is told", lambda: driver.calls("NotifyRegistrationStatus"), TIMEOUT)
+    assert told[-1].request == {"plugin_registered": True}
 
 
 # What containers see, and what the driver is asked.

@@ -217,7 +217,9 @@ class End:
         parts: list[bytes] = []
         size, more = 0, True
         while more and size < _READ_SIZE:
-            if len(parts) % PIECES_IN_TURN == PIECES_IN_TURN - 1:
+            if len(parts) == PIECES_IN_TURN:
+                # Small ones take twenty times as much as what is in them, and others may have such ones at hand, too.
+                parts = [b"".join(parts)]
                 with self._turn.let_others():
                     pass
             try:

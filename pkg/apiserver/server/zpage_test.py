@@ -11,8 +11,11 @@ import pytest
 import yaml
 
 from pkg.apiserver.server import flagz, routes, statusz
+from pkg.apiserver.server.routes.flags import MAX_VALUE_BYTES
 from pkg.component_base.cli import flag as cliflag
 from pkg.golang import http
+from pkg.golang.http.request import Body
+from pkg.golang.http.server import MAX_BODY_BYTES
 from pkg.golang.http.testing import record
 
 
@@ -137,3 +140,20 @@ def test_string_flag_put_handler(method: str, body: bytes, status: int, text: st
 
 def test_a_body_that_is_no_text() -> None:
     assert record(routes.string_flag_put_handler(_set), "PUT", "/debug/flags/v", body=b"\xff").status == 400
+
+
+@pytest.mark.parametrize(("size", "status"), [(MAX_VALUE_BYTES, 200), (MAX_VALUE_BYTES + 1, 413), (1 << 20, 413)])
+def test_of_a_long_value_hardly_more_is_read_than_may_come(size: int, status: int) -> None:
+    """It may come byte by byte."""
+    left, handler = [size], routes.string_flag_put_handler(_set)
+
+    def next_part() -> bytes:
+        left[0] -= 1
+        return b"a" if left[0] >= 0 else b""
+
+    def serve(w: http.ResponseWriter, r: http.Request) -> None:
+        r.body = Body(next_part, MAX_BODY_BYTES)
+        handler(w, r)
+
+    assert record(serve, "PUT", "/debug/flags/v").status == status
+    assert left[0] >= size - MAX_VALUE_BYTES - 1

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pkg.golang import http
 
+# DIVERGES: Go takes a value of any length. It may come in chunks of one byte, and a mebibyte of these keeps Python busy
+# for seconds.
+MAX_VALUE_BYTES = 1 << 10
+
 
 def string_flag_put_handler(setter: Callable[[str], str]) -> http.Handler:
     """PUT sets the flag to the body. The setter returns what to answer and raises ValueError for a wrong value."""
@@ -19,8 +23,12 @@ def string_flag_put_handler(setter: Callable[[str], str]) -> http.Handler:
         if r.method != "PUT":
             _write_plain_text(w, 406, "unsupported http method")
             return
+        value = r.body.read(MAX_VALUE_BYTES + 1)
+        if len(value) > MAX_VALUE_BYTES:
+            _write_plain_text(w, 413, "value is too long")
+            return
         try:
-            _write_plain_text(w, 200, setter(r.body.read().decode()))
+            _write_plain_text(w, 200, setter(value.decode()))
         except ValueError as err:
             _write_plain_text(w, 400, str(err))
 

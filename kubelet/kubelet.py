@@ -1581,7 +1581,7 @@ class _PodsProvider:
 
 @contextmanager
 def _logged(sync: str, pod: v1.Pod) -> Iterator[None]:
-    """Tell of the begin and the end of one of the syncs of a pod."""
+    """Log when a sync of the pod begins and when it ends; `sync` is the name of its method in Go."""
     klog.v(4).info_s(f"{sync} enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
     try:
         yield

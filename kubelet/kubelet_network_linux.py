@@ -44,7 +44,7 @@ _HINT = Step(
     "Failed to ensure that iptables hint chain exists",
 )
 # kube-proxy lets packets for 127.0.0.1 come in by other interfaces (route_localnet), those of machines nearby among
-# them (issue.k8s.io/90259). It makes the same rule: whoever changes this one has two.
+# them (issue.k8s.io/90259). kube-proxy makes the same rule: if this one differs, a node has both.
 _FIREWALL = (
     Step(
         lambda client: client.ensure_chain(iptables.Table.FILTER, KUBE_FIREWALL_CHAIN),

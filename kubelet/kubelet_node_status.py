@@ -348,7 +348,7 @@ class KubeletNodeStatus(KubeletNetwork):
                 klog.error_s(err, "Unable to update node status")
 
     def _register(self, ctx: golang.Context) -> None:
-        """Register the node, once: whoever deletes it later wants it to stay away until the kubelet starts again."""
+        """Register the node once. A node that somebody deletes later stays away until the kubelet starts again."""
         if self.registration_completed:
             return
         self.register_with_api_server(ctx)

@@ -266,8 +266,7 @@ class Connection:
         # The deadline ends only a call that waits, and the body may come byte by byte.
         while skipped < MAX_SKIPPED_BYTES and time.monotonic() < until and (part := self._body.next_part()):
             skipped += len(part)
-            with self._turn.let_others():
-                pass
+            self._turn.pass_on()
 
     def _refuse(self, status: int) -> None:
         """Answer what is no HTTP, past the machinery for what is."""

@@ -64,6 +64,11 @@ class Turn:
         self._taken = False
         self._turns.give_back()
 
+    def pass_on(self) -> None:
+        """Let those that wait go first, if this connection has a turn, and take the next one."""
+        with self.let_others():
+            pass
+
     @contextlib.contextmanager
     def let_others(self) -> Iterator[None]:
         """Let others have their turn meanwhile, if this connection has its own."""

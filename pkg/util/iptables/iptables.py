@@ -44,8 +44,8 @@ class RulePosition(StrEnum):
     APPEND = "-A"
 
 
-# Since this version a command can be told to wait for the lock that another one holds, and since that one, how many
-# seconds.
+# Commands wait for the lock of iptables when they get the flag -w, which they know since the first of these versions.
+# Since the second one the flag takes a number of seconds.
 WAIT_MIN_VERSION = (1, 4, 20)
 WAIT_SECONDS_MIN_VERSION = (1, 4, 22)
 _WAIT_SECONDS = "5"

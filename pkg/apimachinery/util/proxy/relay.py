@@ -220,8 +220,7 @@ class End:
             if len(parts) == PIECES_IN_TURN:
                 # Small ones take twenty times as much as what is in them, and others may have such ones at hand, too.
                 parts = [b"".join(parts)]
-                with self._turn.let_others():
-                    pass
+                self._turn.pass_on()
             try:
                 data = self.conn.recv(_READ_SIZE)
                 self._to_read = select.POLLIN

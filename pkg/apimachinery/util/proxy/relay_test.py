@@ -347,7 +347,7 @@ def test_a_client_may_read_late_what_the_backend_said(between: Between) -> None:
 
 
 class _SmallRecords:
-    """A connection on which so many records of one size have come; `note` is told of each."""
+    """A connection on which `count` records of `size` bytes have come. It calls `note` for each record."""
 
     def __init__(self, count: int, note: Callable[[], object] = lambda: None, size: int = 1) -> None:
         self._left, self._note, self._size = count, note, size

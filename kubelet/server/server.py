@@ -21,7 +21,7 @@ from pkg.apiserver.authentication.authenticator import AuthenticationError
 from pkg.apiserver.authorization.authorizer import AuthorizationError, Decision
 from pkg.apiserver.server import healthz
 from pkg.apiserver.util import flushwriter
-from pkg.golang import http
+from pkg.golang import http, singleflight
 from pkg.util import exec as utilexec
 
 if TYPE_CHECKING:
@@ -179,6 +179,7 @@ class Server:
         self._auth = auth
         self._mux = http.ServeMux()
         self._metrics_buckets: set[str] = set()
+        self._pods = singleflight.Rounds(lambda: _encode_pods(host.get_pods()))
         servermetrics.register()
         if auth is not None:
             self._install_auth_filter(auth)
@@ -361,7 +362,12 @@ class Server:
     # ---- Pods ----
 
     def _get_pods(self, w: http.ResponseWriter, r: http.Request) -> None:
-        _write_pods(w, self._host.get_pods())
+        """DIVERGES: all who ask while a list is being made share the next one.
+
+        For each static pod a list takes the lock that the pods' workers want. Of a client with hundreds of connections
+        as many threads would stand in line for the lock, and the workers behind them.
+        """
+        _write_json(w, self._pods.get(r.ctx))
 
     def _get_running_pods(self, w: http.ResponseWriter, r: http.Request) -> None:
         """What the runtime has, whether or not it should."""
@@ -370,7 +376,7 @@ class Server:
         except _HOST_ERRORS as err:
             _write_error(w, 500, str(err))
             return
-        _write_pods(w, pods)
+        _write_json(w, _encode_pods(pods))
 
     def _find_pod(self, w: http.ResponseWriter, r: http.Request) -> v1.Pod | None:
         """The pod of the path; answers the request if there is none."""
@@ -712,8 +718,8 @@ def _page_not_found(w: http.ResponseWriter, r: http.Request) -> None:
     _write_error(w, 404, "404: Page Not Found")
 
 
-def _write_pods(w: http.ResponseWriter, pods: list[v1.Pod]) -> None:
-    _write_json(w, codec.encode_json(v1.PodList(api_version="v1", kind="PodList", items=pods)))
+def _encode_pods(pods: list[v1.Pod]) -> bytes:
+    return codec.encode_json(v1.PodList(api_version="v1", kind="PodList", items=pods))
 
 
 def _write_json(w: http.ResponseWriter, data: bytes) -> None:

@@ -24,6 +24,7 @@ from pkg.apiserver.authorization import authorizer
 from pkg.apiserver.server import dynamiccertificates
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.golang import http
+from pkg.golang import testing as golangtesting
 from pkg.golang.http.testing import Recorded, record
 from pkg.util import exec as utilexec
 
@@ -70,6 +71,26 @@ def test_sync_loop_health_check(resync: float, seconds: float | None, healthy: b
 
 
 # ---- What is served ----
+
+
+class _SlowHost(FakeHost):
+    """Passes a gate for each list of its pods."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = golangtesting.Gate()
+
+    def get_pods(self) -> list[v1.Pod]:
+        self.gate.pass_through()
+        return super().get_pods()
+
+
+def test_who_asks_while_pods_are_listed_shares_the_next_list() -> None:
+    host = _SlowHost()
+    handler = make(host)
+    answers = golangtesting.ask_as_crowd(host.gate, lambda ctx: record(handler, "GET", "/pods", ctx=ctx))
+    assert [answer.status for answer in answers] == [200] * 4
+    assert host.gate.rounds == 2
 
 
 @pytest.mark.parametrize(

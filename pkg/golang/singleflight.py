@@ -19,9 +19,27 @@ _BACKGROUND = golang.background()
 
 @dataclass(slots=True)
 class _Call(Generic[_T]):
+    """A call that is waited for."""
+
     done: golang.Channel[None] = field(default_factory=golang.Channel)
     results: list[_T] = field(default_factory=list)
     err: BaseException | None = None
+
+    def run(self, fn: Callable[[], _T]) -> None:
+        try:
+            self.results.append(fn())
+        except BaseException as err:  # It is raised by result, for each that waits.
+            self.err = err
+
+    def wait(self, ctx: golang.Context) -> None:
+        """Raises golang.ContextError when ctx ends first."""
+        if golang.select(self.done, ctx.done()).index == 1:
+            raise ctx.err() or golang.Canceled()
+
+    def result(self) -> _T:
+        if self.err is not None:
+            raise self.err
+        return self.results[0]
 
 
 @dataclass(slots=True)
@@ -44,18 +62,53 @@ class Group(Generic[_T]):
                 call = self._calls[key] = _Call()
         if first:
             self._run(key, call, fn)
-        elif golang.select(call.done, ctx.done()).index == 1:
-            raise ctx.err() or golang.Canceled()
-        if call.err is not None:
-            raise call.err
-        return call.results[0]
+        else:
+            call.wait(ctx)
+        return call.result()
 
     def _run(self, key: Hashable, call: _Call[_T], fn: Callable[[], _T]) -> None:
-        try:
-            call.results.append(fn())
-        except BaseException as err:  # It is raised by do, for each that waits.
-            call.err = err
-        finally:
+        call.run(fn)
+        with self._lock:
+            del self._calls[key]
+        call.done.close()
+
+
+@dataclass(slots=True)
+class Rounds(Generic[_T]):
+    """What a function returns, made in rounds: one call at a time, and none for nobody.
+
+    Who asks while a call is under way shares the next one with all others who ask meanwhile. So the result that they
+    get is never older than their question, which that of Group may be, and a crowd costs two calls. No counterpart in
+    Go. Thread-safe.
+    """
+
+    fn: Callable[[], _T]
+    # Held by the thread whose call is under way.
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    # Guards _next.
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    # The call that has not begun yet.
+    _next: _Call[_T] | None = None
+
+    def get(self, ctx: golang.Context = _BACKGROUND) -> _T:
+        """The result of a call that begins from now on. Raises what fn raises.
+
+        A call of another thread is waited for no longer than ctx lasts. Then golang.ContextError is raised.
+        """
+        with self._lock:
+            call = self._next
+            first = call is None
+            if call is None:
+                call = self._next = _Call()
+        if first:
+            self._run(call)
+        else:
+            call.wait(ctx)
+        return call.result()
+
+    def _run(self, call: _Call[_T]) -> None:
+        with self._turn:
             with self._lock:
-                del self._calls[key]
-            call.done.close()
+                self._next = None
+            call.run(self.fn)
+        call.done.close()

@@ -1,6 +1,6 @@
-"""A machine without threads or file descriptors, for tests; and authorities and certificates of every kind.
+"""A machine without threads or file descriptors, for tests; a crowd; and authorities and certificates of every kind.
 
-The latter are made by hand: what makes real ones makes no wrong ones.
+The last are made by hand: what makes real ones makes no wrong ones.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import datetime
 import resource
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 from unittest import mock
 
 from cryptography import x509
@@ -27,6 +28,8 @@ UID_OID = "1.3.6.1.4.1.57683.2"
 
 HOUR = datetime.timedelta(hours=1)
 
+_T = TypeVar("_T")
+
 
 @contextmanager
 def out_of_threads(prefix: str = "") -> Iterator[list[str]]:
@@ -42,6 +45,49 @@ def out_of_threads(prefix: str = "") -> Iterator[list[str]]:
 
     with mock.patch.object(golang.Thread, "start", refuse):
         yield refused
+
+
+class Gate:
+    """What is done in rounds passes it in each: it counts them, and stops the first until it is opened."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.first_has_come, self.open = threading.Event(), threading.Event()
+
+    def pass_through(self) -> None:
+        self.rounds += 1
+        if self.rounds == 1:
+            self.first_has_come.set()
+            assert self.open.wait(30)
+
+
+class _Waits(golang.Context):
+    """A context that never ends, and counts who waits for that."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        super().__init__(golang.background()._state, None)
+        self.waiting = threading.Semaphore(0)
+
+    def done(self) -> golang.Channel[None]:
+        self.waiting.release()
+        return super().done()
+
+
+def ask_as_crowd(gate: Gate, ask: Callable[[golang.Context], _T]) -> list[_T]:
+    """Ask once, and three times more while the first is stopped at the gate; the answers, the first one's first."""
+    ctx, answers = _Waits(), list[_T]()
+    first = golang.go(lambda: answers.append(ask(golang.background())), name="asks-first")
+    assert gate.first_has_come.wait(30)
+    others = [golang.go(lambda: answers.append(ask(ctx)), name=f"asks-meanwhile-{i}") for i in range(3)]
+    # The third of them leads.
+    for _ in range(2):
+        assert ctx.waiting.acquire(timeout=30)
+    gate.open.set()
+    for thread in (first, *others):
+        thread.join(30)
+    return answers
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.server.stats.summary import StatsError, SummaryProvider
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.golang import singleflight
 
 if TYPE_CHECKING:
     from kubelet import cm
@@ -98,24 +99,34 @@ class Provider(Protocol):
 
 
 def create_handlers(root_path: str, summary_provider: SummaryProvider) -> dict[str, http.Handler]:
-    """What to serve below root_path, by path; for GET and POST."""
+    """What to serve below root_path, by path; for GET and POST.
+
+    DIVERGES: all who ask while a summary is being made share the next one. Of a client with hundreds of connections as
+    many threads would make summaries at the same time, and the eviction manager, which needs the same figures, would
+    wait for all of them.
+    """
+    # The client that asked first may go while others wait for the same, so no request's context counts here.
+    ctx = golang.background()
+    small = singleflight.Rounds(lambda: _encode(summary_provider.get_cpu_and_memory_stats(ctx)))
+    # Others may ask as often as they like: what was just measured is good enough for them.
+    whole = singleflight.Rounds(lambda: _encode(summary_provider.get(ctx, update_stats=False)))
 
     def handle_summary(w: http.ResponseWriter, r: http.Request) -> None:
         only_cpu_and_memory = r.query.get("only_cpu_and_memory") == ["true"]
         try:
-            if only_cpu_and_memory:
-                summary = summary_provider.get_cpu_and_memory_stats(r.ctx)
-            else:
-                # Others may ask as often as they like: what was just measured is good enough for them.
-                summary = summary_provider.get(r.ctx, update_stats=False)
+            page = (small if only_cpu_and_memory else whole).get(r.ctx)
         except StatsError as err:
             _handle_error(w, r, err)
             return
         w.headers.set("Content-Type", "application/json")
-        # People read it, too.
-        w.write(msgspec.json.format(statsapi.encode_json(summary), indent=1))
+        w.write(page)
 
     return {f"{root_path}/summary": handle_summary}
+
+
+def _encode(summary: statsapi.Summary) -> bytes:
+    # People read it, too.
+    return msgspec.json.format(statsapi.encode_json(summary), indent=1)
 
 
 def _handle_error(w: http.ResponseWriter, r: http.Request, err: StatsError) -> None:

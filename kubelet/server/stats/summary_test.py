@@ -6,6 +6,7 @@ Go: pkg/kubelet/server/stats/summary_test.go
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +19,7 @@ from kubelet.server.stats.summary import SummaryProviderImpl
 from kubelet.server.stats.testing import FakeProvider
 from pkg import golang
 from pkg.apimachinery.api import errors as apierrors
+from pkg.golang import testing as golangtesting
 from pkg.golang.http import testing as httptesting
 
 CTX = golang.background()
@@ -178,6 +180,27 @@ def test_summary_page(provider: FakeProvider) -> None:
 def test_only_cpu_and_memory(provider: FakeProvider, query: str, all: bool, method: str) -> None:
     shown = json.loads(ask(provider, f"/stats/summary?{query}", method).body)
     assert ("network" in shown["node"]) is all
+
+
+@dataclass
+class _Slow(FakeProvider):
+    """Passes a gate for each list of the pods' figures."""
+
+    gate: golangtesting.Gate = field(default_factory=golangtesting.Gate)
+
+    def list_pod_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
+        self.gate.pass_through()
+        return super().list_pod_stats(ctx)
+
+
+def test_who_asks_while_a_summary_is_made_shares_the_next_one(provider: FakeProvider) -> None:
+    slow = _Slow(cgroups=provider.cgroups)
+    handler = stats.create_handlers("/stats", SummaryProviderImpl(slow))["/stats/summary"]
+    answers = golangtesting.ask_as_crowd(
+        slow.gate, lambda ctx: httptesting.record(handler, "GET", "/stats/summary", ctx=ctx)
+    )
+    assert [answer.status for answer in answers] == [200] * 4
+    assert slow.gate.rounds == 2
 
 
 def test_page_of_a_node_in_trouble(provider: FakeProvider) -> None:

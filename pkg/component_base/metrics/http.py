@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pkg.component_base.metrics.metrics import CONTENT_TYPE
 from pkg.component_base.metrics.registry import KubeRegistry
+from pkg.golang import singleflight
 
 if TYPE_CHECKING:
     from pkg.golang.http import Handler, Request, ResponseWriter
@@ -22,26 +23,29 @@ _process_started_at = int(time.time())
 
 
 def handler_for(registry: KubeRegistry) -> Handler:
-    """Serves the registry's metrics in the text format, compressed for whoever accepts gzip."""
+    """Serves the registry's metrics in the text format, compressed for whoever accepts gzip.
+
+    DIVERGES: all who ask while a page is being made share the next one. A page about hundreds of containers takes the
+    interpreter a tenth of a second. Of a client with hundreds of connections as many threads would make pages at the
+    same time, and each step of all else in the process, the sync loop for one, would wait for all of them.
+    """
+    plain = singleflight.Rounds(registry.expose)
+    zipped = singleflight.Rounds(lambda: gzip.compress(registry.expose(), _GZIP_LEVEL))
 
     def serve(w: ResponseWriter, r: Request) -> None:
-        write_page(w, r, registry.expose())
+        compressed = accepts_gzip(r.headers.get_all("Accept-Encoding"))
+        page = (zipped if compressed else plain).get(r.ctx)
+        # DIVERGES: a scraper that asks for protobuf gets text, as one that asks for OpenMetrics does from upstream too.
+        w.headers.set("Content-Type", f"{CONTENT_TYPE}; escaping=underscores")
+        w.headers.set("Process-Start-Time-Unix", str(_process_started_at))
+        if compressed:
+            w.headers.set("Content-Encoding", "gzip")
+        w.headers.set("Content-Length", str(len(page)))
+        w.write_header(200)
+        if r.method != "HEAD":
+            w.write(page)
 
     return serve
-
-
-def write_page(w: ResponseWriter, r: Request, page: bytes) -> None:
-    """Answer with a page in the text format, compressed for whoever accepts gzip."""
-    # DIVERGES: a scraper that asks for protobuf gets text, as one that asks for OpenMetrics does from upstream too.
-    w.headers.set("Content-Type", f"{CONTENT_TYPE}; escaping=underscores")
-    w.headers.set("Process-Start-Time-Unix", str(_process_started_at))
-    if accepts_gzip(r.headers.get_all("Accept-Encoding")):
-        page = gzip.compress(page, _GZIP_LEVEL)
-        w.headers.set("Content-Encoding", "gzip")
-    w.headers.set("Content-Length", str(len(page)))
-    w.write_header(200)
-    if r.method != "HEAD":
-        w.write(page)
 
 
 def accepts_gzip(accept_encodings: list[str]) -> bool:

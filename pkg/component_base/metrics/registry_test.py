@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client.metrics_core import Metric
 
 from pkg.component_base import metrics
 from pkg.component_base.metrics import http, legacyregistry, processstarttime, registry
 from pkg.component_base.metrics.prometheus import slis
+from pkg.golang import testing as golangtesting
 from pkg.golang.http import testing as httptesting
 
 
@@ -98,6 +100,32 @@ def test_page_is_compressed_for_whoever_accepts_it(accept: list[str], compressed
     assert answer.headers.get("Content-Encoding") == ("gzip" if compressed else "")
     body = gzip.decompress(answer.body) if compressed else answer.body
     assert body == b"# HELP c [ALPHA] C.\n# TYPE c counter\nc 0\n"
+
+
+class _Slow:
+    """A collector that passes a gate for each page."""
+
+    def __init__(self) -> None:
+        self.gate = golangtesting.Gate()
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> list[Metric]:
+        self.gate.pass_through()
+        return []
+
+
+@pytest.mark.parametrize("accept", ["gzip", "identity"])
+def test_who_asks_while_a_page_is_made_shares_the_next_one(accept: str) -> None:
+    page, slow = metrics.KubeRegistry(), _Slow()
+    page.must_register(slow)
+    handler, headers = http.handler_for(page), {"Accept-Encoding": accept}
+    answers = golangtesting.ask_as_crowd(
+        slow.gate, lambda ctx: httptesting.record(handler, "GET", "/metrics", headers=headers, ctx=ctx)
+    )
+    assert [answer.status for answer in answers] == [200] * 4
+    assert slow.gate.rounds == 2
 
 
 def test_head_has_no_body() -> None:

@@ -6,7 +6,6 @@ containers have too much. Hooks that cannot work are in hooks_test.py, pull secr
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -30,14 +29,9 @@ OUTPUT = 10 * 1024
 SLACK = 8
 
 
-def usage(pid: int) -> tuple[int, int]:
-    """The threads and the open files of a process."""
-    return len(os.listdir(f"/proc/{pid}/task")), len(os.listdir(f"/proc/{pid}/fd"))
-
-
 @pytest.fixture(scope="module")
-def before(local: LocalCluster) -> tuple[int, int]:
-    return usage(local.kubelet.pid)
+def before(local: LocalCluster, used_kubelet: None) -> tuple[int, int]:
+    return local.kubelet_usage()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -159,7 +153,7 @@ def test_kubelet_keeps_no_thread_and_no_connection(
             pods.wait_deleted(name)
 
     def calm() -> bool:
-        threads, files = usage(local.kubelet.pid)
+        threads, files = local.kubelet_usage()
         return threads <= before[0] + SLACK and files <= before[1] + SLACK
 
-    wait_for("threads and files as before", calm, 60, lambda: f"{before} before, {usage(local.kubelet.pid)} after")
+    wait_for("threads and files as before", calm, 60, lambda: f"{before} before, {local.kubelet_usage()} after")

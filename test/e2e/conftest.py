@@ -14,6 +14,7 @@ from framework.cluster_client import Images, Namespace, is_true, new_client
 from framework.containerd import new_run_dir, search_path
 from framework.local_cluster import Environment, LocalCluster
 from framework.pod_ways import Pods, StaticPods
+from framework.pods import pod, sleeper
 from framework.processes import LeftOut, SlowestFirst, logs_folder
 from framework.waiting import wait_for
 
@@ -184,6 +185,20 @@ def both_ways(environment: Environment, namespace: Namespace) -> Iterator[dict[s
 def pods(request: pytest.FixtureRequest, both_ways: dict[str, Pods]) -> Pods:
     """For tests that want the same of pods of both ways."""
     return both_ways[request.param]
+
+
+@pytest.fixture(scope="session")
+def used_kubelet(environment: Environment, new_namespace: Callable[[str], Namespace]) -> None:
+    """A pod has run on the node and is gone, so the kubelet has all threads that it starts when it first needs them.
+
+    Its node may be Ready before that.
+    """
+    namespace = new_namespace("first-use")
+    namespace.create(pod("first", sleeper()))
+    namespace.wait_for_running("first")
+    namespace.delete("first")
+    namespace.wait_deleted("first")
+    namespace.close()
 
 
 @pytest.fixture(autouse=True, scope="module")

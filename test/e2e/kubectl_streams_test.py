@@ -25,7 +25,7 @@ import pytest
 from framework import kubectl as kubectls
 from framework.cluster_client import Namespace, is_running, terminated
 from framework.kubectl import Kubectl
-from framework.local_cluster import Environment, LocalCluster
+from framework.local_cluster import Environment
 from framework.pods import pod, shell, sleeper
 from framework.waiting import wait_for
 
@@ -79,26 +79,20 @@ def streams(namespace: Namespace, local_threads: None) -> None:
 
 
 @pytest.fixture(scope="module")
-def local_threads(environment: Environment) -> Iterator[None]:
+def local_threads(environment: Environment, used_kubelet: None) -> Iterator[None]:
     """After all of a file's tests the kubelet has as many threads and descriptors as before, on a cluster made here."""
     if environment.local is None:
         yield
         return
-    before = usage(environment.local)
-    yield
     local = environment.local
+    before = local.kubelet_usage()
+    yield
 
     def as_before() -> bool:
         # A few threads more are those of the pods, and of connections of the API server that stay open.
-        return all(now <= then + 15 for now, then in zip(usage(local), before, strict=True))
+        return all(now <= then + 15 for now, then in zip(local.kubelet_usage(), before, strict=True))
 
-    wait_for("threads and descriptors given back", as_before, 120, lambda: (before, usage(local)))
-
-
-def usage(local: LocalCluster) -> tuple[int, int]:
-    """Threads and descriptors of the kubelet."""
-    process = Path(f"/proc/{local.kubelet.pid}")
-    return len(list((process / "task").iterdir())), len(list((process / "fd").iterdir()))
+    wait_for("threads and descriptors given back", as_before, 120, lambda: (before, local.kubelet_usage()))
 
 
 @pytest.fixture(scope="module")

@@ -124,6 +124,11 @@ class LocalCluster:
     def logs(self) -> list[Path]:
         return sorted(self.folder.glob("*.log"))
 
+    def kubelet_usage(self) -> tuple[int, int]:
+        """The threads and the open files of the kubelet."""
+        process = Path(f"/proc/{self.kubelet.pid}")
+        return len(list((process / "task").iterdir())), len(list((process / "fd").iterdir()))
+
     def stop(self) -> None:
         self._stack.close()
 

@@ -20,6 +20,8 @@ _READ_SIZE = 1 << 16
 MAX_WAITING_BYTES = 1 << 18
 # Pieces that wait and are smaller are put together: each by itself costs more than its bytes.
 _SMALL = 4 << 10
+# So many bytes may wait for the backend to be drained. What comes beyond does not wait.
+MAX_HELD_BYTES = 1 << 10
 # So many bytes are read from one end before the other has its turn.
 _TURN = 1 << 20
 # After so many small pieces from one side alone, each so soon after the one before, in seconds, there is more to come:
@@ -70,6 +72,7 @@ class End:
     def __init__(self, conn: Conn) -> None:
         self.conn = conn
         self.read_ended = False
+        self.drained = True  # all was read that had come when it was last read from
         # Nothing can be sent any more, be it that the connection broke or that it is not wanted. What the other side
         # said before it went may still be there to be read.
         self.broken = False
@@ -176,6 +179,7 @@ class End:
         while total < _TURN and self._may_read(sink):
             with self._turn:
                 data, more = self._take()
+            self.drained = not more
             total += len(data)
             if data:
                 self.on_data(data)
@@ -300,7 +304,22 @@ class Relay:
         self._poll = select.poll()
         self._linger = linger
         self._idle_timeout = idle_timeout
+        self.held = bytearray()  # for the backend, once it is drained
         self._over_by: float | None = None  # when the backend is gone: the last moment for the client to go, monotonic
+
+    def write_once_drained(self, data: bytes) -> None:
+        """Send this to the backend once all that came from there was passed on. Dropped if the backend ends before.
+
+        For what the backend may well do without. A backend that is done closes its connection, and its kernel may still
+        have megabytes to send. It throws those away when anything comes in then.
+        """
+        self.held += data
+        if len(self.held) > MAX_HELD_BYTES:
+            self._write_held()
+
+    def _write_held(self) -> None:
+        self.backend.write(bytes(self.held))
+        self.held.clear()
 
     def run(self, first: bytes = b"") -> None:
         """Returns when it is over; closing the connections is the caller's. It runs once.
@@ -324,12 +343,18 @@ class Relay:
                 if end in readable:
                     end.read(other)
                 other.flush()
+            if self.held and self._all_was_passed_on():
+                self._write_held()
             if self._over():
                 return
             found = self._wait(pairs)
             if found is None:
                 return
             readable = found
+
+    def _all_was_passed_on(self) -> bool:
+        """Of what the backend has sent, and it may send more."""
+        return self.backend.drained and not self.backend.read_ended and not self.client.waiting
 
     def _over(self) -> bool:
         ends = (self.client, self.backend)

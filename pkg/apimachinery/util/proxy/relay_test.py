@@ -267,6 +267,47 @@ def test_what_the_backend_says_arrives_although_it_takes_nothing_any_more() -> N
 
 
 @pytest.mark.parametrize("between", [{"linger": 0.2}], indirect=True)
+def fill(sock: socket.socket) -> int:
+    """Send until the other side, which does not read, has had no room for a while; how many bytes that took."""
+    sock.setblocking(False)
+    sent = 0
+    while select.select([], [sock], [], 0.2)[1]:
+        with contextlib.suppress(BlockingIOError):
+            sent += sock.send(bytes(1 << 16))
+    return sent
+
+
+def test_what_can_wait_comes_once_the_backend_is_drained(between: Between) -> None:
+    between.relay.client.on_data = between.relay.write_once_drained
+    between.near.sendall(b"first")
+    assert read_exactly(between.far, 5) == b"first"
+    sent = fill(between.far)
+    between.near.sendall(b"second")
+    wait_for(lambda: between.relay.held == b"second")
+    assert not select.select([between.far], [], [], 0)[0]
+    assert len(read_exactly(between.near, sent)) == sent
+    between.far.settimeout(_TIMEOUT)
+    assert read_exactly(between.far, 6) == b"second"
+
+
+def test_what_can_wait_costs_nothing_of_what_a_backend_says_that_closes(between: Between) -> None:
+    between.relay.client.on_data = between.relay.write_once_drained
+    sent = fill(between.far)
+    between.far.close()
+    between.near.sendall(b"ping")
+    wait_for(lambda: between.relay.held == b"ping")
+    assert len(read_all(between.near)) == sent
+
+
+def test_what_can_wait_has_a_bound(between: Between) -> None:
+    between.relay.client.on_data = between.relay.write_once_drained
+    sent = fill(between.far)
+    between.near.sendall(bytes(relaylib.MAX_HELD_BYTES + 1))
+    between.far.settimeout(_TIMEOUT)
+    assert len(read_exactly(between.far, relaylib.MAX_HELD_BYTES + 1)) == relaylib.MAX_HELD_BYTES + 1
+    assert len(read_exactly(between.near, sent)) == sent
+
+
 def test_a_client_that_sends_on_to_a_backend_that_is_gone_is_left(between: Between) -> None:
     between.near.sendall(b"unread")
     assert between.far.recv(1, socket.MSG_PEEK) == b"u"

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 
 from pkg import klog
 from pkg.apimachinery.util import httpstream
+from pkg.apimachinery.util.httpstream import spdy
 from pkg.apimachinery.util.proxy.dial import DIAL_TIMEOUT, dial_url
-from pkg.apimachinery.util.proxy.relay import Relay
+from pkg.apimachinery.util.proxy.relay import TURNS, Relay
 from pkg.golang import http, net
 from pkg.golang.http.head import HEAD_END, MalformedError, ResponseHead, parse_response_head
 from pkg.golang.http.transfer import MessageBody, Source
+from pkg.golang.http.turn import Turn
 
 SWITCHING_PROTOCOLS = 101
 # The head of an answer, with its 1xx responses.
@@ -78,11 +80,33 @@ class UpgradeAwareHandler:
                 return
             client, first = w.hijack()
             relay = Relay(client, backend.conn)
+            if spdy.HEADER_SPDY_31.lower() in backend.headers.get(httpstream.HEADER_UPGRADE).lower():
+                relay.client.on_data = _PingsLast(relay).from_client
             relay.client.write(backend.response_head() + backend.body)
-            relay.backend.write(first)
-            relay.run()
+            relay.run(first)
         finally:
             backend.conn.close()
+
+
+class _PingsLast:
+    """What a client of SPDY sends, with its pings behind all that the backend has to say.
+
+    DIVERGES: Go passes pings on at once. kubectl sends one after five seconds. If the command is over by then, and the
+    client slow to read its output, the runtime has closed a connection on which megabytes are still to come, the ping
+    makes its kernel throw them away, and kubectl ends as if it had had all, with exit code 0.
+    """
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._filter = spdy.PingFilter()
+        self._turn = Turn(TURNS)
+
+    def from_client(self, data: bytes) -> None:
+        with self._turn:
+            pings, others = self._filter.split(data)
+        self._relay.backend.write(others)
+        if pings:
+            self._relay.write_once_drained(pings)
 
 
 def forwarded_headers(req: http.Request) -> Fields:

@@ -17,6 +17,7 @@ from pkg.apimachinery.util.httpstream.spdy.framing import (
     SynReply,
     SynStream,
 )
+from pkg.apimachinery.util.httpstream.spdy.pings import PingFilter
 
 HEADER_SPDY_31 = "SPDY/3.1"
 
@@ -28,6 +29,7 @@ __all__ = [
     "Framer",
     "GoAway",
     "Ping",
+    "PingFilter",
     "ProtocolError",
     "RstStream",
     "SynReply",

@@ -36,7 +36,8 @@ _GATHER_MILLISECONDS = 2
 _LITTLE = 8 << 10
 # Stands for no event but that the other side is gone, which every poll tells.
 _NEWS = 1 << 16
-# How long, in seconds, nothing may move after one direction has ended.
+# How long, in seconds, nothing may move after one direction has ended. A client that has yet to take what the backend
+# said before its end may pause for longer.
 LINGER = 10.0
 # Records of TLS that are read in one turn, or frames that are taken apart: a few milliseconds, if they are of one byte.
 PIECES_IN_TURN = 256
@@ -387,7 +388,7 @@ class Relay:
             self._over_by = self._over_by or now + self._linger
             # Rounded up: a remainder below a millisecond must not become a busy loop.
             return max(self._over_by - now, 0.0) * 1000 + 1
-        if self.client.read_ended or self.backend.read_ended:
+        if self.client.read_ended or (self.backend.read_ended and not self.client.waiting):
             return self._linger * 1000
         return None if self._idle_timeout is None else self._idle_timeout * 1000
 

@@ -387,6 +387,32 @@ def test_a_client_may_read_late_what_the_backend_said(between: Between) -> None:
     assert read_all(between.near) == b"a" * 100_000
 
 
+def test_a_client_may_pause_although_the_backend_has_ended() -> None:
+    """The end of a command's output is lost otherwise, and nothing tells the client so."""
+    near, client = socket.socketpair()
+    far, backend = socket.socketpair()
+    with near, client, far, backend:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)
+        near.settimeout(_TIMEOUT)
+        relay = relaylib.Relay(PlainConn(client), PlainConn(backend), linger=0)
+
+        def run() -> None:
+            relay.run()
+            client.close()
+
+        thread = golang.go(run, name="relay")
+        said = b"a" * (1 << 17)
+        far.sendall(said)
+        far.close()
+        wait_for(lambda: relay.backend.read_ended)
+        # Long enough for a relay that does not wait for the client.
+        thread.join(0.1)
+        assert read_all(near) == said
+        near.close()
+        thread.join(_TIMEOUT)
+        assert not thread.is_alive()
+
+
 class _SmallRecords:
     """A connection on which `count` records of `size` bytes have come. It calls `note` for each record."""
 

@@ -181,8 +181,8 @@ def new_node_log_query(values: Mapping[str, Sequence[str]]) -> NodeLogQuery | No
     query.boot = _integer(values, "boot", errs)
     query.tail_lines = _integer(values, "tailLines", errs)
     query.pattern = _first(values, "pattern")
-    if err := utilerrors.new_aggregate(errs):
-        raise err
+    if errs:
+        raise utilerrors.Aggregate(errs)
     return None if query.is_empty() else query
 
 
@@ -365,7 +365,7 @@ def _copy_file(ctx: golang.Context, w: _Writer, fd: int) -> bool:
         return False
     while data:
         w.write(data)
-        if (err := ctx.err()) is not None:
-            raise err
+        if ctx.err() is not None:
+            raise ctx.err() or golang.Canceled()
         data = os.read(fd, _BLOCK_SIZE)
     return True

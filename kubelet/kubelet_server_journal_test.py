@@ -17,6 +17,7 @@ from pkg import golang
 from pkg.apimachinery.util import errors as utilerrors
 from pkg.golang import http
 from pkg.golang.http import testing as httptesting
+from pkg.golang.testing import frames_kept_after
 
 _CTX = golang.background()
 _SINCE = datetime(2023, 1, 4, 2, tzinfo=UTC)
@@ -86,6 +87,10 @@ def test_new_node_log_query_of_nonsense(name: str, values: list[str]) -> None:
     with pytest.raises(utilerrors.Aggregate) as caught:
         journal.new_node_log_query({name: values})
     assert str(caught.value).startswith(f"{name}: Invalid value: ")
+
+
+def test_nonsense_keeps_nothing_of_the_request() -> None:
+    assert frames_kept_after(lambda: journal.new_node_log_query({"boot": ["foo"]})) == []
 
 
 @pytest.mark.parametrize("service", ["svc1", "svc.foo", "svc_foo", "svc@foo", "svc:foo", "svc-foo"])

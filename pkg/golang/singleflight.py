@@ -19,8 +19,9 @@ _BACKGROUND = golang.background()
 
 @dataclass(slots=True)
 class _Call(Generic[_T]):
-    """A call that is waited for."""
+    """A call that is waited for. Who asks for its result notes himself in `askers`, under the lock of all calls."""
 
+    askers: int = 0
     done: golang.Channel[None] = field(default_factory=golang.Channel)
     results: list[_T] = field(default_factory=list)
     err: BaseException | None = None
@@ -41,6 +42,16 @@ class _Call(Generic[_T]):
             raise self.err
         return self.results[0]
 
+    def leave_locked(self) -> None:
+        """Somebody has what he asked for, or does without.
+
+        An error that is raised has the frames of all who got it, with all that they had at hand, and each frame has the
+        call. If the call kept the error, all of it would stay until garbage is collected.
+        """
+        self.askers -= 1
+        if not self.askers:
+            self.err = None
+
 
 @dataclass(slots=True)
 class Group(Generic[_T]):
@@ -60,11 +71,16 @@ class Group(Generic[_T]):
             first = call is None
             if call is None:
                 call = self._calls[key] = _Call()
-        if first:
-            self._run(key, call, fn)
-        else:
-            call.wait(ctx)
-        return call.result()
+            call.askers += 1
+        try:
+            if first:
+                self._run(key, call, fn)
+            else:
+                call.wait(ctx)
+            return call.result()
+        finally:
+            with self._lock:
+                call.leave_locked()
 
     def _run(self, key: Hashable, call: _Call[_T], fn: Callable[[], _T]) -> None:
         call.run(fn)
@@ -100,11 +116,16 @@ class Rounds(Generic[_T]):
             first = call is None
             if call is None:
                 call = self._next = _Call()
-        if first:
-            self._run(call)
-        else:
-            call.wait(ctx)
-        return call.result()
+            call.askers += 1
+        try:
+            if first:
+                self._run(call)
+            else:
+                call.wait(ctx)
+            return call.result()
+        finally:
+            with self._lock:
+                call.leave_locked()
 
     def _run(self, call: _Call[_T]) -> None:
         with self._turn:

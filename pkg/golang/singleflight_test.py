@@ -67,3 +67,31 @@ def test_round_of_others_is_waited_for_no_longer_than_the_context_lasts() -> Non
     for thread in threads:
         thread.join(30)
     assert [answers.get_nowait(), answers.get_nowait()] == ["round 1", "round 2"]
+
+
+def test_error_keeps_nobody_who_got_it() -> None:
+    def fail() -> int:
+        raise LookupError("nothing")
+
+    group, rounds = singleflight.Group[int](), singleflight.Rounds(fail)
+    assert golangtesting.frames_kept_after(lambda: group.do("key", fail)) == []
+    assert golangtesting.frames_kept_after(rounds.get) == []
+
+
+def test_error_that_is_shared_keeps_nobody_who_got_it() -> None:
+    gate = golangtesting.Gate()
+
+    def fail() -> str:
+        gate.pass_through()
+        raise LookupError("nothing")
+
+    rounds = singleflight.Rounds(fail)
+
+    def ask(ctx: golang.Context) -> str:
+        try:
+            return rounds.get(ctx)
+        except LookupError as err:
+            return str(err)
+
+    assert golangtesting.frames_kept_after(lambda: golangtesting.ask_as_crowd(gate, ask)) == []
+    assert gate.rounds == 2

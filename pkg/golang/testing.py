@@ -5,12 +5,15 @@ The last are made by hand: what makes real ones makes no wrong ones.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import gc
 import resource
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import TypeVar
 from unittest import mock
 
@@ -45,6 +48,25 @@ def out_of_threads(prefix: str = "") -> Iterator[list[str]]:
 
     with mock.patch.object(golang.Thread, "start", refuse):
         yield refused
+
+
+def frames_kept_after(call: Callable[[], object]) -> list[str]:
+    """Names of the functions whose frames only the garbage collector can free once the call has returned or raised.
+
+    A frame has all that its function had at hand, and its callers' frames. An error has the frames that it has passed.
+    """
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        with contextlib.suppress(Exception):
+            call()
+        gc.collect()
+        return [each.f_code.co_name for each in gc.garbage if isinstance(each, FrameType)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 class Gate:

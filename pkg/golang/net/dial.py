@@ -68,6 +68,9 @@ def dial_parallel(ctx: golang.Context, addresses: Sequence[Address], control: Co
         stop()
         for dial in dials:
             dial.close()
+            # An error that is raised has this frame: together they would stay, with all who called, until garbage is
+            # collected.
+            dial.error = None
 
 
 def hang_up(sock: socket.socket) -> None:

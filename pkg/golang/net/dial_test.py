@@ -12,6 +12,7 @@ from pkg import golang
 from pkg.golang import net
 from pkg.golang.net import dial
 from pkg.golang.net.testing import silent, stream_address
+from pkg.golang.testing import frames_kept_after
 
 _WAIT = 30.0
 
@@ -108,3 +109,8 @@ def told_of_waits(monkeypatch: pytest.MonkeyPatch, waiting: golang.Channel[None]
     with monkeypatch.context() as patch:
         patch.setattr(dial, "_wait", tell)
         yield
+
+
+def test_refusal_keeps_nothing_of_the_caller() -> None:
+    with refusing("127.0.0.1") as address:
+        assert frames_kept_after(lambda: connected_to([address])) == []

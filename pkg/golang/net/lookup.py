@@ -60,7 +60,11 @@ def lookup_host(ctx: golang.Context, host: str, port: int) -> Sequence[Address]:
             raise_if_canceled(ctx)
             raise TimeoutError(f"lookup {host}: {IO_TIMEOUT}")
     if lookup.err is not None:
-        raise lookup.err
+        try:
+            raise lookup.err
+        finally:
+            # The error has this frame: together they would stay, with all who called, until garbage is collected.
+            del lookup
     return lookup.found
 
 
@@ -118,7 +122,8 @@ def _run(lookup: _Lookup, owner: str, host: str, port: int) -> None:
     try:
         lookup.found = _getaddrinfo(host, port, 0)
     except Exception as err:  # Who waits for the look-up raises it.
-        lookup.err = err
+        # Without this frame, which has the look-up, which has the error.
+        lookup.err = err.with_traceback(None)
     finally:
         _end(lookup, owner, (host, port))
 

@@ -9,7 +9,7 @@ import pytest
 from pkg import golang
 from pkg.golang import net
 from pkg.golang.net.testing import Resolver, stream_address
-from pkg.golang.testing import out_of_threads
+from pkg.golang.testing import frames_kept_after, out_of_threads
 
 CTX = golang.background()
 WAIT = 30.0
@@ -87,3 +87,8 @@ def test_look_up_without_a_thread_fails_and_leaves_nothing(names: Resolver) -> N
         assert "can't start new thread" in try_look_up(CTX, "slow", WAIT)
     names.go_on.set()
     assert try_look_up(CTX, "slow", WAIT) == "Name or service not known"
+
+
+def test_name_that_nobody_has_keeps_nothing_of_the_caller(names: Resolver) -> None:
+    names.go_on.set()
+    assert frames_kept_after(lambda: net.lookup_host(CTX, "slow", 80)) == []

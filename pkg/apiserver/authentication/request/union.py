@@ -25,6 +25,16 @@ class UnionAuthRequestHandler:
 
     def authenticate_request(self, request: http.Request) -> authenticator.Response | None:
         errors: list[authenticator.AuthenticationError] = []
+        try:
+            return self._first_known(request, errors)
+        finally:
+            # An error that is raised has its frames, and with them the request. A way back from a frame to the error
+            # would keep a mebibyte of somebody whom nobody knows until garbage is collected.
+            errors.clear()
+
+    def _first_known(
+        self, request: http.Request, errors: list[authenticator.AuthenticationError]
+    ) -> authenticator.Response | None:
         for handler in self._handlers:
             try:
                 response = handler.authenticate_request(request)

@@ -9,7 +9,9 @@ from pkg.apiserver.authentication import user as userinfo
 from pkg.apiserver.authentication.group import AuthenticatedGroupAdder
 from pkg.apiserver.authentication.request import anonymous, union
 from pkg.apiserver.authentication.testing import FakeRequest, response
+from pkg.golang import http
 from pkg.golang.http.testing import request
+from pkg.golang.testing import frames_kept_after
 
 REQUEST = request("GET", "/")
 JOE, ANN = response("joe"), response("ann")
@@ -66,3 +68,16 @@ def test_group_adder(answer: authenticator.Response, groups: tuple[str, ...]) ->
 
 def test_group_adder_adds_nothing_to_nobody() -> None:
     assert AuthenticatedGroupAdder(FakeRequest()).authenticate_request(REQUEST) is None
+
+
+class _Refuses:
+    """Raises an error of its own for each request."""
+
+    def authenticate_request(self, request: http.Request) -> authenticator.Response | None:
+        raise authenticator.AuthenticationError("invalid bearer token")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_refusal_keeps_nothing_of_the_request(count: int) -> None:
+    handler = union.UnionAuthRequestHandler(*[_Refuses()] * count)
+    assert frames_kept_after(lambda: handler.authenticate_request(REQUEST)) == []

@@ -74,7 +74,8 @@ def _handle_root_health(name: str, checks: tuple[HealthChecker, ...]) -> http.Ha
     def handle(w: http.ResponseWriter, r: http.Request) -> None:
         excluded = set(r.query.get("exclude", ()))
         unknown = sorted(excluded - {check.name for check in checks})
-        lines, failed = [], {}
+        lines = list[str]()
+        failed = dict[str, str]()
         for check in checks:
             if check.name in excluded:
                 lines.append(f"[+]{check.name} excluded: ok\n")
@@ -82,7 +83,7 @@ def _handle_root_health(name: str, checks: tuple[HealthChecker, ...]) -> http.Ha
             try:
                 check.check()
             except Exception as err:  # any failure of a check is the answer, not a fault of the server
-                failed[check.name] = err
+                failed[check.name] = str(err)
                 slis.observe_healthcheck(check.name, name, slis.ERROR)
                 # Whoever is told what exactly is wrong has to be allowed to ask for that check.
                 lines.append(f"[-]{check.name} failed: reason withheld\n")

@@ -11,6 +11,7 @@ from pkg.apiserver.server import healthz
 from pkg.component_base.metrics.prometheus import slis
 from pkg.golang import http
 from pkg.golang.http.testing import record
+from pkg.golang.testing import frames_kept_after
 
 GOOD = healthz.HealthChecker("good", lambda: None)
 
@@ -86,3 +87,8 @@ def test_a_log_that_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
     release.set()
     first.join()
     assert record(mux, "GET", "/healthz/log").text == "ok"
+
+
+def test_check_that_fails_keeps_nothing_of_the_request() -> None:
+    mux = _mux(GOOD, BAD)
+    assert frames_kept_after(lambda: record(mux, "GET", "/healthz")) == []

@@ -9,6 +9,7 @@ import pytest
 from pkg import golang
 from pkg.apimachinery.clock import testing
 from pkg.client_go.util import flowcontrol
+from pkg.golang.testing import frames_kept_after
 
 WAIT = 30.0
 
@@ -165,3 +166,10 @@ def _await_waiter(clock: testing.FakeClock) -> None:
     while not clock.has_waiters():
         assert not ctx.wait(0.001), "nobody waits on the clock"
     cancel()
+
+
+def test_wait_that_ends_keeps_nothing_of_the_caller() -> None:
+    limiter = flowcontrol.TokenBucketRateLimiter(1, 1, testing.FakeClock())
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    assert frames_kept_after(lambda: limiter.wait(ctx)) == []

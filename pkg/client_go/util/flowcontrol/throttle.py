@@ -54,10 +54,10 @@ class TokenBucketRateLimiter:
         if delay > 0:
             golang.select(ctx.done(), timer.channel)
         timer.stop()
-        if (err := ctx.err()) is not None:
+        if ctx.err() is not None:
             with self._lock:
                 self._tokens += 1
-            raise err
+            raise ctx.err() or golang.Canceled()
 
     def _refill_locked(self) -> None:
         now = self._clock.monotonic()

@@ -87,8 +87,8 @@ class CachedTokenAuthenticator:
                 record = _Record(self._auth.authenticate_token(limited, token))
             outcome = stats.FETCH_OK
         except authenticator.AuthenticationError as err:
-            if (gone := ctx.err()) is not None:
-                raise gone from err
+            if ctx.err() is not None:
+                raise ctx.err() or golang.Canceled() from err
             raise
         finally:
             cancel()

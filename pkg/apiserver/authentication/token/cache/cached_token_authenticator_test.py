@@ -16,6 +16,7 @@ from pkg.apiserver.authentication.testing import FakeToken, response
 from pkg.apiserver.authentication.token.cache import CachedTokenAuthenticator, cached_token_authenticator, stats
 from pkg.golang import http
 from pkg.golang.http.server_test import connect, serving, wait_for
+from pkg.golang.testing import frames_kept_after
 
 CTX = golang.background()
 JOE = response("joe")
@@ -104,6 +105,18 @@ def test_client_that_goes_is_answered_no_more_and_others_are() -> None:
     assert isinstance(first.get(timeout=30), golang.Canceled)
     tokens.gate.close()
     assert third.get(timeout=30) == JOE
+
+
+def test_client_that_goes_leaves_nothing() -> None:
+    ctx, go = golang.with_cancel(CTX)
+
+    class Goes:
+        def authenticate_token(self, ctx: golang.Context, token: str) -> authenticator.Response | None:
+            go()
+            raise authenticator.AuthenticationError("context canceled")
+
+    cached = CachedTokenAuthenticator(Goes(), 60.0, 60.0)
+    assert frames_kept_after(lambda: cached.authenticate_token(ctx, "good")) == []
 
 
 def test_connections_that_made_way_do_not_wait_for_their_tokens(monkeypatch: pytest.MonkeyPatch) -> None:

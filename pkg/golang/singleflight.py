@@ -19,8 +19,9 @@ _BACKGROUND = golang.background()
 
 @dataclass(slots=True)
 class _Call(Generic[_T]):
-    """A call that is waited for. Who asks for its result notes himself in `askers`, under the lock of all calls."""
+    """A call that is waited for."""
 
+    # How many still want its result. Guarded by the lock of all calls.
     askers: int = 0
     done: golang.Channel[None] = field(default_factory=golang.Channel)
     results: list[_T] = field(default_factory=list)

@@ -22,7 +22,7 @@ from h2.events import (
     TrailersReceived,
 )
 from h2.settings import SettingCodes, Settings
-from hpack import Encoder
+from hpack import Decoder, Encoder, HPACKDecodingError
 
 from pkg.probe import dialer
 
@@ -33,6 +33,11 @@ from pkg.probe import dialer
 MAX_RECEIVED_BYTES = 64 * 1024
 _FRAME_COST = 256
 _HEADER_COST = 32
+# How often a server may change the size of the table that it keeps headers in. One byte asks for a change, which takes
+# a microsecond, and before the first header of an answer there may be as many as there are bytes. No answer needs more
+# than two.
+# DIVERGES: Go takes as many as there are.
+MAX_TABLE_CHANGES = 100
 
 _READ_SIZE = 4096
 # What this client sends is right already: to look at each header again takes a tenth of a call's time. Of what it
@@ -65,6 +70,25 @@ class _Encoder(Encoder):
         return super().add(to_add, True, False)
 
 
+class _Decoder(Decoder):
+    """Reads headers, and refuses those before which the size of the table is changed again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changes_left = MAX_TABLE_CHANGES
+
+    @property
+    def header_table_size(self) -> int:
+        return self.header_table.maxsize
+
+    @header_table_size.setter
+    def header_table_size(self, size: int) -> None:
+        self._changes_left -= 1
+        if self._changes_left < 0:
+            raise HPACKDecodingError(f"the size of the table was changed more than {MAX_TABLE_CHANGES} times")
+        self.header_table.maxsize = size
+
+
 class TooMuchError(ValueError):
     """The server has sent more than is read of it."""
 
@@ -86,7 +110,7 @@ class ClientConn:
         self._connection = connection
         self._reader = io.BufferedReader(connection, _READ_SIZE)
         self._http2 = H2Connection(_CONFIGURATION)
-        self._http2.encoder = _Encoder()
+        self._http2.encoder, self._http2.decoder = _Encoder(), _Decoder()
         # As those of a client: those of a server must not speak of push, which Go takes as well.
         self._http2.remote_settings = Settings(client=True)
         self._http2.local_settings = Settings(client=True, initial_values={SettingCodes.ENABLE_PUSH: 0})

@@ -12,7 +12,8 @@ import pytest
 from framework import memory
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import RequestReceived
+from h2.events import RequestReceived, ResponseReceived
+from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
 from kubelet.lifecycle import HTTPClient
@@ -216,6 +217,23 @@ def test_header_costs_more_than_the_byte_that_stands_for_it() -> None:
             while True:
                 received += sum(len(event.headers) for event in conn.receive() if hasattr(event, "headers"))
     assert 1900 < received < 4000
+
+
+def test_server_changes_the_size_of_its_table_of_headers_no_more_often_than_it_may() -> None:
+    assert answer_after_changes(2) == {":status": "200"}
+    with pytest.raises(ProtocolError, match="the size of the table was changed more than 100 times"):
+        answer_after_changes(http2.MAX_TABLE_CHANGES + 1)
+
+
+def answer_after_changes(count: int) -> Fields:
+    """The headers of an answer before which the size of the server's table is changed so often."""
+    client, server = socket.socketpair()
+    with client, server:
+        conn = http2.ClientConn(dialer.Connection(CTX, client))
+        server.sendall(frame(4, b"", stream=0) + frame(1, b"\x20" * count + b"\x88"))
+        conn.start()
+        conn.send_headers([(":method", "GET")], end=True)
+        return next(http2.text_of(event.headers) for event in conn.receive() if isinstance(event, ResponseReceived))
 
 
 def frame(kind: int, body: bytes, stream: int = 1) -> bytes:

@@ -168,7 +168,7 @@ class HandlerRunner:
             fault, text = _beginning(str(err)), _beginning(output)
             klog.v(1).info_s(
                 "Exec lifecycle hook for Container in Pod failed",
-                execCommand=action.command,
+                execCommand=utilexec.shown_arguments(action.command),
                 **log,
                 message=text,
                 err=fault,

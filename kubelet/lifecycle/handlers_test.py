@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import http.server
+import io
 import os
 import socket
 import threading
@@ -19,7 +20,7 @@ from kubelet import container as kubecontainer
 from kubelet import lifecycle, metrics
 from kubelet.kuberuntime.testing import FakeHTTPDoer
 from kubelet.lifecycle.handlers import HookError, HTTPClient
-from pkg import features, golang
+from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -118,14 +119,20 @@ def test_exec_failure_with_endless_complaints() -> None:
         {"http_get": v1.HTTPGetAction(host="h", port=80, path="x" * 1_000_000)},
     ],
 )
-def test_of_what_the_hook_is_the_beginning_is_shown(handler: dict[str, Any]) -> None:
+def test_of_what_the_hook_is_the_beginning_is_shown(handler: dict[str, Any], log: io.StringIO) -> None:
     class Doer(FakeHTTPDoer):
         def do(self, ctx: golang.Context, url: str, headers: list[tuple[str, str]]) -> None:
             raise OSError("y" * 1_000_000)
 
     world = _World(RuntimeError("y" * 1_000_000))
     world.http = Doer()
-    assert len(world.fault(**handler)) < 3 * 10 * 1024
+    klog.set_verbosity(1)
+    try:
+        assert len(world.fault(**handler)) < 3 * 10 * 1024
+    finally:
+        klog.set_verbosity(0)
+    assert "lifecycle hook for Container in Pod failed" in log.getvalue()
+    assert len(log.getvalue()) < 3 * 10 * 1024
 
 
 def test_exec_failure() -> None:

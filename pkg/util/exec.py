@@ -9,7 +9,7 @@ import os
 import selectors
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from typing import IO, NamedTuple, Protocol
 
@@ -19,8 +19,8 @@ from pkg import klog
 _KILL_WAIT = 2.0
 # Bytes of a command's output that are kept: fsck tells of each fault in a file system that somebody else has made.
 MAX_OUTPUT = 1 << 20
-# Characters of a command that are shown. A pod's may have six million once it is expanded, and a probe has them quoted
-# for the log again and again, which takes seconds and some 70 bytes for each.
+# Characters of a command that are shown, in errors and in the log. A pod's may have six million once it is expanded,
+# and a probe has them quoted for the log again and again, which takes seconds and some 70 bytes for each.
 # DIVERGES: Go shows all of it.
 MAX_SHOWN_COMMAND = 10 << 10
 
@@ -30,7 +30,20 @@ DEADLINE_EXCEEDED = "context deadline exceeded"
 
 def shown(cmd: Sequence[str]) -> str:
     """The command for messages, as much of it as is shown."""
-    return " ".join(cmd)[:MAX_SHOWN_COMMAND]
+    return " ".join(shown_arguments(cmd))[:MAX_SHOWN_COMMAND]
+
+
+def shown_arguments(cmd: Iterable[str]) -> list[str]:
+    """The same in its arguments, for the log; the last one may be cut."""
+    arguments: list[str] = []
+    room = MAX_SHOWN_COMMAND
+    for argument in cmd:
+        if room <= 0:
+            break
+        arguments.append(argument[:room])
+        # With the blank behind it.
+        room -= len(argument) + 1
+    return arguments
 
 
 class CodeExitError(Exception):

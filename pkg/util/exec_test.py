@@ -44,6 +44,13 @@ def test_long_command_that_takes_too_long_is_not_shown_as_a_whole() -> None:
     assert len(text) < 11_000
 
 
+def test_arguments_that_are_shown() -> None:
+    assert utilexec.shown_arguments(["a", "", "b c"]) == ["a", "", "b c"]
+    assert utilexec.shown_arguments(["a", "b" * 10_238, "c"]) == ["a", "b" * 10_238]
+    assert utilexec.shown_arguments(["a", "b" * 1_000_000, "c"]) == ["a", "b" * 10_238]
+    assert len(utilexec.shown_arguments([""] * 1_000_000)) == 10_240
+
+
 def test_command_whose_output_cannot_be_read_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would go on while its caller takes it for failed, and tries again."""
 

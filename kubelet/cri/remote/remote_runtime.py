@@ -221,8 +221,9 @@ class RemoteRuntimeService:
         request = runtimeapi.ExecSyncRequest(container_id=container_id, cmd=cmd, timeout=int(timeout))
         limit = self._timeout + timeout if timeout else None
         what = "ExecSync cmd from runtime service failed"
+        log = {"containerID": container_id, "cmd": utilexec.shown_arguments(cmd)}
         try:
-            response = self._call_within(ctx, limit, "ExecSync", request, what, containerID=container_id, cmd=cmd)
+            response = self._call_within(ctx, limit, "ExecSync", request, what, **log)
         except errors.RemoteError as err:
             if err.code is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise utilexec.CommandTimedOutError(cmd, timeout) from err
@@ -236,7 +237,8 @@ class RemoteRuntimeService:
 
     def exec(self, ctx: golang.Context, request: runtimeapi.ExecRequest) -> runtimeapi.ExecResponse:
         what = "Exec cmd from runtime service failed"
-        response = self._call(ctx, "Exec", request, what, containerID=request.container_id, cmd=list(request.cmd))
+        log = {"containerID": request.container_id, "cmd": utilexec.shown_arguments(request.cmd)}
+        response = self._call(ctx, "Exec", request, what, **log)
         return _with_url(response, "Exec failed")  # type: ignore[no-any-return]
 
     def attach(self, ctx: golang.Context, request: runtimeapi.AttachRequest) -> runtimeapi.AttachResponse:

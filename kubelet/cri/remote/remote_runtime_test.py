@@ -18,7 +18,7 @@ import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 from framework import memory
 
-from kubelet.cri import remote
+from kubelet.cri import errors, remote
 from kubelet.cri.remote import client, fake
 from pkg import golang, klog
 from pkg.util import exec as utilexec
@@ -492,6 +492,17 @@ def test_exec_sync_shows_the_beginning_of_a_long_command(
         service.exec_sync(CTX, container_id, ["a", "b" * 1_000_000], 1)
     assert str(raised.value).startswith("command 'a bbb")
     assert len(str(raised.value)) < 11_000
+
+
+def test_beginning_of_a_long_command_is_logged(service: remote.RemoteRuntimeService, log: io.StringIO) -> None:
+    command = ["a", "\x01" * 1_000_000]
+    request = runtimeapi.ExecRequest(container_id="none", cmd=command, stdout=True)
+    with pytest.raises(errors.RemoteError):
+        service.exec_sync(CTX, "none", command, 1)
+    with pytest.raises(errors.RemoteError):
+        service.exec(CTX, request)
+    assert log.getvalue().count('cmd=["a","\\u0001') == 2
+    assert len(log.getvalue()) < 130_000
 
 
 def test_exec_sync_timeout(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:

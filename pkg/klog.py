@@ -19,11 +19,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import PurePath
 from types import CodeType, FrameType
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, TypeVar
 
 
 class ObjectRef(str):
@@ -55,6 +55,7 @@ def kobjs(objs: Iterable[_HasMetadata]) -> list[ObjectRef]:
 
 
 _Values = Mapping[str, Any]
+_Part = TypeVar("_Part")
 
 
 class _Settings:
@@ -200,6 +201,10 @@ def _stream() -> TextIO:
     return _Settings.output or sys.stderr
 
 
+# Characters of one value that are logged. Names, commands and messages of pods have up to millions of them, which are
+# escaped in one piece, and no other thread runs Python meanwhile. DIVERGES: Go logs all of them.
+MAX_VALUE = 64 << 10
+
 # What is raised if the code is wrong, and not the world.
 _PROGRAMMING_ERRORS = (
     ArithmeticError,
@@ -225,7 +230,9 @@ def _log(severity: str, level: int, frame: FrameType, msg: str, err: BaseExcepti
 def _write(severity: str, level: int, path: str, line: int, msg: str, err: BaseException | None, kv: _Values) -> None:
     layout = _json_line if _Settings.json else _text_line
     try:
-        text = layout(severity, level, path, line, msg, err, kv)
+        fault = None if err is None else _Room().cut(err)
+        values = {key: _Room().cut(value) for key, value in kv.items()}
+        text = layout(severity, level, path, line, msg, fault, values)
     except Exception as failure:
         # What is logged may be anything, too deep or too large a number for JSON: logging must not fail its caller.
         text = layout(severity, level, path, line, msg, None, {"notLogged": repr(failure)})
@@ -242,13 +249,48 @@ def _write(severity: str, level: int, path: str, line: int, msg: str, err: BaseE
             pass  # nowhere is left to complain: the log itself is gone or closed
 
 
-def _text_line(severity: str, _: int, path: str, line: int, msg: str, err: BaseException | None, kv: _Values) -> str:
+class _Room:
+    """What is left of MAX_VALUE, while one value is looked through."""
+
+    def __init__(self) -> None:
+        self._left = MAX_VALUE
+
+    def cut(self, value: Any) -> Any:
+        """The value in types that a layout knows, as far as there is room: strings are cut, and lists are."""
+        match value:
+            case str():
+                return self._take(value)
+            case None | bool() | int() | float() | enum.Enum() | datetime():
+                return value
+            case dict():
+                return {self.cut(key): self.cut(each) for key, each in self._as_far_as_it_goes(value.items())}
+            case list() | tuple():
+                return [self.cut(each) for each in self._as_far_as_it_goes(value)]
+            case set() | frozenset():
+                return self.cut(sorted(value, key=str))
+            case _:
+                return self._take(str(value))
+
+    def _take(self, text: str) -> str:
+        kept = text if len(text) <= self._left else text[: self._left]
+        self._left -= len(kept)
+        return kept
+
+    def _as_far_as_it_goes(self, parts: Iterable[_Part]) -> Iterator[_Part]:
+        for part in parts:
+            if self._left <= 0:
+                return
+            self._left -= 1
+            yield part
+
+
+def _text_line(severity: str, _: int, path: str, line: int, msg: str, err: str | None, kv: _Values) -> str:
     now = time.time()
     day = time.strftime("%m%d %H:%M:%S", time.localtime(now))
     place = f"{os.path.basename(path)}:{line}"  # a PurePath costs ten times as much
     parts = [f"{severity}{day}.{int(now % 1 * 1_000_000):06d} {os.getpid():7d} {place}] {quote(msg)}"]
     if err is not None:
-        parts.append(f" err{_text_value(str(err))}")
+        parts.append(f" err{_text_value(err)}")
     for key, value in kv.items():
         parts.append(f" {key}{_text_value(value)}")
     parts.append("\n")
@@ -259,13 +301,11 @@ def _text_value(value: Any) -> str:
     """`=value`: strings and what has a text form quoted, several lines indented, the rest as JSON."""
     if isinstance(value, enum.Enum):
         value = value.value
-    elif isinstance(value, BaseException):
-        value = str(value)
     if isinstance(value, str):
         if "\n" not in value:
             return "=" + quote(value)
         return "=<\n\t" + value.rstrip("\n").replace("\n", "\n\t") + "\n >"
-    if value is None or isinstance(value, bool | int | float | list | tuple | dict | set | frozenset):
+    if value is None or isinstance(value, bool | int | float | list | dict):
         return "=" + _dumps(value)
     return _text_value(str(value))
 
@@ -287,9 +327,7 @@ def _escape(code: int) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _json_line(
-    severity: str, level: int, path: str, line: int, msg: str, err: BaseException | None, kv: _Values
-) -> str:
+def _json_line(severity: str, level: int, path: str, line: int, msg: str, err: str | None, kv: _Values) -> str:
     place = "/".join(PurePath(path).parts[-2:])
     entry: dict[str, Any] = {"ts": time.time_ns() / 1_000_000, "caller": f"{place}:{line}", "msg": msg}
     if severity != "E":
@@ -297,7 +335,7 @@ def _json_line(
     for key, value in kv.items():
         entry[key] = _json_ref(value) if isinstance(value, ObjectRef) else value
     if err is not None:
-        entry["err"] = str(err)
+        entry["err"] = err
     return _dumps(entry) + "\n"
 
 
@@ -311,9 +349,5 @@ def _dumps(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know: sets as sorted lists, times as RFC 3339, everything else as its text."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=str)
-    return str(value)
+    """What JSON does not know: times as RFC 3339, everything else as its text."""
+    return value.isoformat() if isinstance(value, datetime) else str(value)

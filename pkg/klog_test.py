@@ -202,6 +202,32 @@ def test_what_cannot_be_shown_does_not_fail_the_caller(out: io.StringIO, log_for
     assert "Found" in out.getvalue() and "notLogged" in out.getvalue()
 
 
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "\x01" * 1_000_000,
+        ["a", "\x01" * 1_000_000],
+        ["\x01"] * 1_000_000,
+        [[]] * 1_000_000,
+        {str(n): "\x01" * 10 for n in range(200_000)},
+        ValueError("\x01" * 1_000_000),
+        {("\x01" * 1_000_000,)},
+    ],
+)
+def test_of_a_value_without_end_the_beginning_is_logged(out: io.StringIO, value: Any, log_format: str) -> None:
+    klog.set_format(log_format)
+    klog.info_s("m", a=value, b="after")
+    # Each character is escaped by up to six.
+    assert len(out.getvalue()) < 7 * klog.MAX_VALUE
+    assert "after" in out.getvalue()
+
+
+def test_of_an_error_without_end_the_beginning_is_logged(out: io.StringIO) -> None:
+    klog.error_s(ValueError("e" * 1_000_000), "m")
+    assert 0 < out.getvalue().count("e") < 2 * klog.MAX_VALUE
+
+
 def test_a_log_that_is_gone_does_no_harm(out: io.StringIO) -> None:
     out.close()
     klog.info_s("nobody reads this")

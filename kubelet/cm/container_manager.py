@@ -79,6 +79,8 @@ class NodeConfig:
     pod_pids_limit: int = -1
     enforce_cpu_limits: bool = True
     cpu_cfs_quota_period: float = 0.1  # seconds
+    # Whether pods wait for device plugins that have gone, or are not back yet after a restart.
+    await_device_plugins: bool = False
     # 0 until the container manager is made.
     cgroup_version: int = 0
 

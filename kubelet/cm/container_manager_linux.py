@@ -181,7 +181,10 @@ class ContainerManagerImpl:
         )
         klog.info_s("Creating device plugin manager")
         self._device_manager = devicemanager.ManagerImpl(
-            machine_info.topology, self._topology_manager, root_directory=config.kubelet_root_dir
+            machine_info.topology,
+            self._topology_manager,
+            root_directory=config.kubelet_root_dir,
+            await_plugins=config.await_device_plugins,
         )
         self._topology_manager.add_hint_provider(self._device_manager)
         self._dra_manager = self._new_dra_manager()

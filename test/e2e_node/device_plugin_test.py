@@ -32,7 +32,7 @@ def plugin(kubelet: KubeletProcess, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
-    process = new_kubelet("devices")
+    process = new_kubelet("devices", flags={"await-device-plugins": True})
     process.start()
     return process
 

@@ -200,6 +200,7 @@ class RealKubelet(ClusterNode):
         cluster: Cluster,
         history: PodHistory,
         config: Mapping[str, object] | None = None,
+        flags: Mapping[str, object] | None = None,
     ) -> None:
         quiet = {
             "cgroupsPerQOS": False,
@@ -207,7 +208,7 @@ class RealKubelet(ClusterNode):
             "makeIPTablesUtilChains": False,
             "podLogsDir": str(folder / "logs"),
         }
-        super().__init__(folder, node, cluster, history, {**quiet, **(config or {})})
+        super().__init__(folder, node, cluster, history, {**quiet, **(config or {})}, flags)
 
     def volumes(self, field: str) -> list[str]:
         """What the node's status says of volumes."""
@@ -234,10 +235,15 @@ class HastyKubelet(RealKubelet):
 
 @contextmanager
 def real_node(
-    folder: Path, name: str, cluster: Cluster, history: PodHistory, config: Mapping[str, object] | None = None
+    folder: Path,
+    name: str,
+    cluster: Cluster,
+    history: PodHistory,
+    config: Mapping[str, object] | None = None,
+    flags: Mapping[str, object] | None = None,
 ) -> Iterator[RealKubelet]:
     """A node whose kubelet the caller starts; in the end it is ended, and what it has mounted is unmounted."""
-    with running(RealKubelet(folder, name, cluster, history, config)) as node:
+    with running(RealKubelet(folder, name, cluster, history, config, flags)) as node:
         yield node
 
 

@@ -16,12 +16,16 @@ from framework.pods import Manifest, pod, sleeper
 RESOURCE = "example.com/device"
 
 
+OFTEN = {"nodeStatusUpdateFrequency": "500ms"}
+
+
 @pytest.fixture(scope="module")
 def node(cluster: Cluster, history: PodHistory) -> Iterator[RealKubelet]:
+    """One whose pods wait for plugins."""
     # Sockets have short paths.
     with tempfile.TemporaryDirectory(prefix="devices-") as folder:
-        often = {"nodeStatusUpdateFrequency": "500ms"}
-        with real_node(Path(folder), "device-node", cluster, history, often) as node:
+        flags = {"await-device-plugins": True}
+        with real_node(Path(folder), "device-node", cluster, history, OFTEN, flags) as node:
             node.join()
             yield node
 
@@ -98,6 +102,25 @@ def test_cdi_devices(node: RealKubelet, tmp_path: Path) -> None:
         assert [(env.key, env.value) for env in config.envs if env.key == "DEVICES"] == [("DEVICES", "x")]
         node.delete("named", 0)
         node.wait_until_gone("named")
+
+
+def test_nobody_waits_for_a_plugin_unless_that_is_wanted(cluster: Cluster, history: PodHistory) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="devices-") as folder,
+        real_node(Path(folder), "hasty-node", cluster, history, OFTEN) as node,
+    ):
+        node.join()
+        plugin = DevicePlugin(Path(folder), RESOURCE, node.root_dir)
+        plugin.offer(a=True)
+        with plugin:
+            wait_for_amounts(node, "1", "1")
+        wait_for_amounts(node, "1", "0")
+        node.create(user("hasty"))
+        status = refused(node, "hasty").json["status"]
+        fault = f"no healthy devices present; cannot allocate unhealthy devices {RESOURCE}"
+        assert (status["reason"], fault in status["message"]) == ("UnexpectedAdmissionError", True)
+        node.delete("hasty", 0)
+        node.wait_until_gone("hasty")
 
 
 def test_pods_wait_for_a_plugin(node: RealKubelet, plugin: DevicePlugin) -> None:

@@ -686,6 +686,7 @@ def _node_config(server: options.KubeletServer) -> cm.NodeConfig:
         kc.cgroup_root = "/"
     return cm.NodeConfig(
         kubelet_root_dir=str(Path(server.kubelet_flags.root_directory).absolute()),
+        await_device_plugins=server.kubelet_flags.await_device_plugins,
         node_name=nodeutil.get_hostname(server.kubelet_flags.hostname_override),
         cgroups_per_qos=kc.cgroups_per_qos,
         cgroup_root=kc.cgroup_root,

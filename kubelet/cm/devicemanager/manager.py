@@ -116,9 +116,12 @@ class ManagerImpl:
         topology_affinity_store: topologymanager.Store,
         *,
         root_directory: str,
+        await_plugins: bool = False,
         clock: clocklib.Clock | None = None,
     ) -> None:
         """Makes the directory for plugins below the root directory. Raises OSError.
+
+        `await_plugins`: whether a pod waits for a plugin that has gone, or is not back yet after a restart, or fails.
 
         DIVERGES: Go's plugins are in /var/lib/kubelet, whatever the root directory.
         """
@@ -126,6 +129,7 @@ class ManagerImpl:
         socket_path = os.path.join(directory, api.KUBELET_SOCKET_NAME)
         klog.v(2).info_s("Creating Device Plugin manager", path=socket_path)
         self._clock = clock or clocklib.RealClock()
+        self._await_plugins = await_plugins
         self._numa_nodes = [node.id for node in topology]
         self._topology_affinity_store = topology_affinity_store
         self._server = plugin.Server(socket_path, self, self, self._clock)
@@ -661,10 +665,9 @@ class ManagerImpl:
         return healthy
 
     def _require_plugin(self, pod_uid: str, resource_name: str) -> None:
-        """Raises DevicesAwaitedError as long as the resource's plugin is expected to come back.
-
-        DIVERGES: Go turns the pod away for good.
-        """
+        """Raises DevicesAwaitedError as long as the resource's plugin is awaited."""
+        if not self._await_plugins:
+            return
         with self._lock:
             awaited_since = self._awaited.get(resource_name)
             end = -math.inf if awaited_since is None else awaited_since + ENDPOINT_STOP_GRACE_PERIOD

@@ -644,6 +644,21 @@ def test_restart_of_the_node(world: World, ctx: golang.Context) -> None:
     assert (plugin.calls, world.devices(asking)) == ([], {_R: {"1"}})
 
 
+def test_plugins_are_awaited_only_if_that_is_wanted(world: World, ctx: golang.Context) -> None:
+    """Otherwise the pod fails: right after a restart, and when its plugin has gone."""
+    world.await_plugins = False
+    world.connect(_R, device("1", 0))
+    _restarted(world, ctx, running=False)
+    asking = pod(limits={_R: 1})
+    with pytest.raises(AllocationError, match="no healthy devices present; cannot allocate unhealthy devices"):
+        world.allocate(asking)
+    world.connect(_R, device("1", 0))
+    world.disconnect(_R)
+    assert world.manager.get_topology_hints(asking, asking.spec.containers[0]) == {_R: []}
+    with pytest.raises(AllocationError, match="no healthy devices present; cannot allocate unhealthy devices"):
+        world.allocate(asking)
+
+
 def test_plugin_that_does_not_come_back(world: World, ctx: golang.Context) -> None:
     world.connect(_R, device("1"))
     _restarted(world, ctx, running=False)

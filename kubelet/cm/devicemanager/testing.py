@@ -152,6 +152,8 @@ class World:
 
     def __init__(self, directory: Path, numa_nodes: int = 2) -> None:
         self.directory = directory
+        # Of the next manager, too.
+        self.await_plugins = True
         self.clock = clocktesting.FakeClock()
         self.topology_manager = topologymanagertesting.FakeManager()
         self.numa_nodes = numa_nodes
@@ -164,7 +166,13 @@ class World:
 
     def _new_manager(self) -> ManagerImpl:
         nodes = [cadvisor.Node(id=number) for number in range(self.numa_nodes)]
-        manager = ManagerImpl(nodes, self.topology_manager, root_directory=str(self.directory), clock=self.clock)
+        manager = ManagerImpl(
+            nodes,
+            self.topology_manager,
+            root_directory=str(self.directory),
+            await_plugins=self.await_plugins,
+            clock=self.clock,
+        )
         # What start would tell; not every test needs its server.
         manager._active_pods = lambda: self.active_pods
         manager._could_run = self.ending.__contains__

@@ -52,6 +52,7 @@ class KubeletFlags:
     # Negative: no limit.
     max_container_count: int = -1
     seccomp_default: bool = False
+    await_device_plugins: bool = False
 
     def add_flags(self, fs: cliflag.FlagSet) -> None:
         """Add the flags that set these fields."""
@@ -330,6 +331,15 @@ _KUBELET_FLAGS: tuple[tuple[str, str, _MakeValue, str, str], ...] = (
         "exit_on_lock_contention",
         _BOOL,
         "Exit when another process opens the file named by --lock-file.",
+        "",
+    ),
+    (
+        # DIVERGES: the Go kubelet has no such flag.
+        "await-device-plugins",
+        "await_device_plugins",
+        _BOOL,
+        "Let a pod whose device plugin has gone, or is not back yet after a restart, wait for the plugin, for five "
+        "minutes at most. Otherwise the pod fails, as with the Go kubelet, which does not have this flag.",
         "",
     ),
     (

@@ -387,9 +387,7 @@ class Kubelet(KubeletPods, KubeletStats):
                     continue
                 pause = RUNTIME_ERROR_BACK_OFF_BASE
                 self.sync_loop_monitor = self.clock.steady()
-                if not self.sync_loop_iteration(
-                    ctx, updates, handler, sync_ticker.channel, housekeeping_ch, pleg_ch
-                ):
+                if not self.sync_loop_iteration(ctx, updates, handler, sync_ticker.channel, housekeeping_ch, pleg_ch):
                     break
                 self.history.loop.done()
                 self.sync_loop_monitor = self.clock.steady()
@@ -1396,12 +1394,12 @@ class Kubelet(KubeletPods, KubeletStats):
                 attempt, cancel = golang.with_cancel(ctx)
                 try:
                     self.initialize_runtime_dependent_modules(attempt)
-                except (OSError, golang.ThreadError, MemoryError) as err:
-                    # DIVERGES: Go ends the process, to be started again; here the next check tries again.
+                except (golang.ThreadError, MemoryError) as err:
+                    # The next check tries again: a node that is short of these is no better off with a new process.
                     cancel()
                     klog.error_s(err, "Failed to start ContainerManager")
                     return
-                except Exception as err:  # a fault of the configuration, or of what was kept, does not go away
+                except Exception as err:  # whatever it is, the process ends, and whoever started it sees why
                     klog.error_s(err, "Failed to start ContainerManager")
                     self.failed.try_send(err)
                     return

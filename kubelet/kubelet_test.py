@@ -775,23 +775,26 @@ def test_modules_that_need_the_runtime_are_started_once(
     assert started == [None]
 
 
-def test_a_fault_that_stays_ends_the_kubelet(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fault", [ValueError("reserved more than there is"), OSError("no cgroup")])
+def test_modules_that_do_not_start_end_the_kubelet(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
     kubelet = test_kubelet.kubelet
 
     def initialize(ctx: golang.Context) -> None:
-        raise ValueError("reserved more than there is")
+        raise fault
 
     monkeypatch.setattr(kubelet, "initialize_runtime_dependent_modules", initialize)
     test_kubelet.runtime.runtime_status = conditions(RuntimeReady=True, NetworkReady=True)
     for _ in range(2):
         kubelet.update_runtime_up(test_kubelet.ctx)
     assert not kubelet.runtime_modules_started
-    assert str(kubelet.failed.try_recv()[0]) == "reserved more than there is"
+    assert kubelet.failed.try_recv()[0] is fault
     assert not kubelet.failed.try_recv()[2], "once is enough"
 
 
-@pytest.mark.parametrize("fault", [OSError("no cgroup"), golang.ThreadError("no thread"), MemoryError()])
-def test_modules_that_do_not_start_are_tried_again(
+@pytest.mark.parametrize("fault", [golang.ThreadError("no thread"), MemoryError()])
+def test_modules_for_which_there_is_no_room_are_tried_again(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     kubelet = test_kubelet.kubelet

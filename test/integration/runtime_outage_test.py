@@ -1,4 +1,4 @@
-"""A runtime that comes late, hangs and then is not ready; that one dies and comes again is in pods_test.py."""
+"""A runtime that is not there, one that hangs and then is not ready; one that dies and is back is in pods_test.py."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from framework.hollow_kubelet import HollowKubelet
 from framework.pods import pod, sleeper
 
 
-def test_runtime_that_comes_late(new_kubelet: Callable[..., HollowKubelet]) -> None:
-    """At each stage the log says what is missing, and since when; when nothing is, the pods run."""
-    kubelet = new_kubelet("late", runtime_up=False)
-    kubelet.write(pod("early", sleeper()))
+def test_runtime_that_is_not_there(new_kubelet: Callable[..., HollowKubelet]) -> None:
+    """The kubelet ends, for whoever has started it to start it again."""
+    kubelet = new_kubelet("missing", runtime_up=False)
     kubelet.spawn()
-    kubelet.wait_for_log(
-        "Node is not ready, waiting for the container runtime",
-        "late.sock: no such socket, is the container runtime running?",
+    assert kubelet.wait_for_exit(60) == 1
+    assert kubelet.logged(
+        "validate CRI v1 runtime API for endpoint", "no such socket, is the container runtime running?"
     )
+
+
+def test_runtime_that_is_not_ready(new_kubelet: Callable[..., HollowKubelet]) -> None:
+    """At each stage the log says what is missing, and since when; when nothing is, the pods run."""
+    kubelet = new_kubelet("late")
+    kubelet.write(pod("early", sleeper()))
     hang = kubelet.runtime.faults.hang("ListPodSandbox")
     kubelet.runtime.runtime_ready = False
-    kubelet.server.start()
+    kubelet.spawn()
 
     (line, *_) = kubelet.wait_for_log(
         "Skipping pod synchronization", "PLEG is not healthy", "GetPods of all sandboxes and containers"

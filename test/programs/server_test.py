@@ -27,27 +27,16 @@ def _server() -> options.KubeletServer:
 
 
 class _Runtime:
-    """Gives one answer after another, and notes how long it might have taken for each."""
+    """Gives one answer after another."""
 
     def __init__(self, *answers: runtimeapi.RuntimeConfigResponse | Exception) -> None:
         self._answers = list(answers)
-        self.timeouts: list[float] = []
 
     def runtime_config(self, ctx: golang.Context) -> runtimeapi.RuntimeConfigResponse:
-        self.timeouts.append(ctx.remaining() or 0)
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-
-def _codes_told(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Those of the warnings. What has not changed is not told again."""
-    return [
-        line.partition("code = ")[2].partition(" ")[0]
-        for line in capsys.readouterr().err.splitlines()
-        if "waiting for the container runtime" in line
-    ]
 
 
 def _linux(driver: runtimeapi.CgroupDriver.ValueType) -> runtimeapi.RuntimeConfigResponse:
@@ -70,64 +59,56 @@ def test_cgroup_driver(answer: runtimeapi.RuntimeConfigResponse | Exception, con
     assert kubelet_server.kubelet_configuration.cgroup_driver == driver
 
 
-def test_the_cgroup_driver_is_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """With another driver than before, pods would be ended."""
-    monkeypatch.setattr(server, "_RUNTIME_RETRY", 0.001)
-    codes = (_DOWN, _DOWN, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.INTERNAL)
-    errors = [RemoteError(code, "not now") for code in codes]
-    runtime = _Runtime(*errors, _linux(runtimeapi.CgroupDriver.SYSTEMD))
+def test_a_runtime_that_starts_may_be_asked_for_its_cgroup_driver_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_RUNTIME_CONFIG_PAUSE", 0.001)
+    runtime = _Runtime(*[RemoteError(_DOWN, "not now")] * 2, _linux(runtimeapi.CgroupDriver.SYSTEMD))
     kubelet_server = _server()
     kubelet_server.kubelet_configuration.cgroup_driver = "cgroupfs"
     server.get_cgroup_driver_from_cri(golang.background(), kubelet_server, runtime)
     assert kubelet_server.kubelet_configuration.cgroup_driver == "systemd"
-    assert _codes_told(capsys) == ["Unavailable", "DeadlineExceeded", "Internal"]
-    # What is slow has ever more time.
-    assert runtime.timeouts == sorted(set(runtime.timeouts))
 
 
-def test_the_wait_for_the_cgroup_driver_ends_with_the_context() -> None:
+def test_without_the_cgroup_driver_there_is_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With another driver than before, pods would be ended."""
+    monkeypatch.setattr(server, "_RUNTIME_CONFIG_PAUSE", 0.001)
+    runtime = _Runtime(*[RemoteError(_DOWN, f"not now {number}") for number in range(3)])
+    with pytest.raises(ConnectionError, match="not now 2"):
+        server.get_cgroup_driver_from_cri(golang.background(), _server(), runtime)
+
+
+def test_the_pause_before_the_cgroup_driver_is_asked_for_again_ends_with_the_context() -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     cancel()
     with pytest.raises(golang.Canceled):
-        server.get_cgroup_driver_from_cri(ctx, _server(), _Runtime())
+        server.get_cgroup_driver_from_cri(ctx, _server(), _Runtime(RemoteError(_DOWN, "not now")))
 
 
-class _LateService:
-    """Fails with one error after another, then answers. Notes how long it might have taken."""
+class _Service:
+    """Fails, if it is to."""
 
-    def __init__(self, *codes: grpc.StatusCode) -> None:
-        self._codes = list(codes)
+    def __init__(self, fault: Exception | None = None) -> None:
+        self._fault = fault
         self.asked = 0
-        self.timeouts: list[float] = []
 
     def validate_service_connection(self, ctx: golang.Context) -> None:
         self.asked += 1
-        self.timeouts.append(ctx.remaining() or 0)
-        if self._codes:
-            cause = RemoteError(self._codes.pop(0), "nobody there")
-            raise ConnectionError(f"validate service connection: {cause}") from cause
+        if self._fault is not None:
+            raise self._fault
 
 
-def test_the_runtime_is_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(server, "_RUNTIME_RETRY", 0.001)
-    runtime, images = _LateService(_DOWN, _DOWN, grpc.StatusCode.DEADLINE_EXCEEDED), _LateService(_DOWN)
-    server.wait_for_runtime(golang.background(), runtime, images)
-    assert (runtime.asked, images.asked) == (5, 2)
-    assert _codes_told(capsys) == ["Unavailable", "DeadlineExceeded", "Unavailable"]
-    # What is slow has ever more time.
-    assert runtime.timeouts == sorted(set(runtime.timeouts))
+def test_runtime_and_image_service_have_to_answer() -> None:
+    runtime, images = _Service(), _Service(ConnectionError("validate service connection: Unavailable"))
+    with pytest.raises(ConnectionError, match="Unavailable"):
+        server.validate_runtime(golang.background(), runtime, images)
+    assert (runtime.asked, images.asked) == (1, 1)
+    server.validate_runtime(golang.background(), runtime, runtime)
 
 
-def test_what_is_no_runtime_is_not_waited_for() -> None:
-    with pytest.raises(ConnectionError, match="Unimplemented"):
-        server.wait_for_runtime(golang.background(), _LateService(grpc.StatusCode.UNIMPLEMENTED))
-
-
-def test_the_wait_for_the_runtime_ends_with_the_context() -> None:
+def test_a_question_that_the_end_of_the_start_cut_short_is_no_fault() -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     cancel()
     with pytest.raises(golang.Canceled):
-        server.wait_for_runtime(ctx, _LateService())
+        server.validate_runtime(ctx, _Service(ConnectionError("context canceled")))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import resource as rlimit
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from kubelet.apis.config import validation
 from pkg import features, golang, klog
@@ -33,6 +33,8 @@ from .signals import ShutdownSignal
 # What only a running kubelet needs is imported where it is used: --help, --version and `config explain`
 # must not wait for gRPC, and a kubelet without API server must not load its client.
 if TYPE_CHECKING:
+    from cri_api.v1 import api_pb2 as runtimeapi
+
     from kubelet import cm, kubelet_struct
     from kubelet import kubelet as kubelet_module
     from kubelet import oom as oomwatcher
@@ -45,8 +47,6 @@ if TYPE_CHECKING:
         [golang.Context, options.KubeletServer, tracing.TracerProvider], kubelet_struct.Dependencies
     ]
 
-_T = TypeVar("_T")
-
 ROOT_LOCK_FILE = "kubelet.lock"
 
 # Seconds between the end's announcement and the end, for threads that have something to finish.
@@ -57,11 +57,9 @@ _SPANS_SENT_WITHIN = 0.5
 # Seconds until the next try when the port of /healthz is taken.
 _HEALTHZ_RETRY = 5.0
 
-# Seconds: the first question to a runtime that may not be there, the next ones having twice as long each; and the pause
-# before the next, doubling up to a limit.
-_RUNTIME_TIMEOUT = 5.0
-_RUNTIME_RETRY = 0.1
-_RUNTIME_RETRY_MAX = 5.0
+# How often a runtime is asked for its configuration, and seconds between two tries: it may still be starting.
+_RUNTIME_CONFIG_TRIES = 3
+_RUNTIME_CONFIG_PAUSE = 2.0
 
 # The Kubernetes version from which on a runtime must tell its cgroup driver.
 _RUNTIME_CONFIG_REQUIRED_IN = "1.37.0"
@@ -483,13 +481,13 @@ def unsecured_dependencies(
     from . import plugins
 
     kc = server.kubelet_configuration
-    # Before the wait for the runtime: a fault of the configuration is to be told at once.
+    # Before the runtime is asked: a fault of the configuration is to be told first.
     node_config = _node_config(server)
     timeout = kc.runtime_request_timeout
     runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout, tracer_provider)
     image_endpoint = kc.image_service_endpoint or kc.container_runtime_endpoint
     image_service = remote.RemoteImageService(ctx, image_endpoint, timeout, tracer_provider)
-    wait_for_runtime(ctx, runtime_service, image_service)
+    validate_runtime(ctx, runtime_service, image_service)
     get_cgroup_driver_from_cri(ctx, server, runtime_service)
     mounter = mount_utils.Mounter()
     machine = cadvisor.Cadvisor(
@@ -598,58 +596,27 @@ class _Service(Protocol):
     def validate_service_connection(self, ctx: golang.Context) -> None: ...
 
 
-def wait_for_runtime(ctx: golang.Context, *services: _Service) -> None:
-    """Return when the container runtime answers, which it may do long after the node's start.
+def validate_runtime(ctx: golang.Context, *services: _Service) -> None:
+    """Ask the container runtime which versions of CRI it speaks.
 
-    Raises ConnectionError if something answers that does not speak CRI v1, Canceled if the context ends first.
-    DIVERGES: Go gives up and relies on being started again.
+    Raises ConnectionError if nobody answers, or what answers does not speak CRI v1; Canceled if the context ends first.
     """
-    import grpc
-
-    from kubelet.cri.errors import status_code
-
-    def validate(call_ctx: golang.Context) -> None:
-        for service in services:
-            service.validate_service_connection(call_ctx)
-
-    unreachable = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-    _ask_runtime(ctx, validate, lambda err: status_code(err) in unreachable)
-
-
-def _ask_runtime(ctx: golang.Context, ask: Callable[[golang.Context], _T], may_pass: Callable[[Exception], bool]) -> _T:
-    """Call `ask` until it returns, and return what it does. Each call has twice the time of the one before.
-
-    An error that may pass is logged unless the last one was the same; any other is raised. Raises Canceled when ctx
-    ends.
-    """
-    told, delay, timeout = "", _RUNTIME_RETRY, _RUNTIME_TIMEOUT
-    while ctx.err() is None:
-        call_ctx, cancel = golang.with_timeout(ctx, timeout)
+    for service in services:
         try:
-            return ask(call_ctx)
-        except Exception as err:
+            service.validate_service_connection(ctx)
+        except ConnectionError:
             if ctx.err() is not None:
-                break
-            if not may_pass(err):
-                raise
-            if str(err) != told:
-                told = str(err)
-                klog.warning_s("Node is not ready, waiting for the container runtime", err=told)
-        finally:
-            cancel()
-        ctx.wait(delay)
-        delay, timeout = min(delay * 2, _RUNTIME_RETRY_MAX), min(timeout * 2, golang.MAX_REMAINING)
-    raise golang.Canceled
+                raise golang.Canceled from None
+            raise
 
 
 def get_cgroup_driver_from_cri(
     ctx: golang.Context, server: options.KubeletServer, runtime_service: internalapi.RuntimeService
 ) -> None:
-    """Take over the cgroup driver that the runtime uses, however late the runtime tells it.
+    """Take over the cgroup driver that the runtime uses, if it tells.
 
-    With another driver pods would be looked for in cgroups where they are not, and be ended for that. Raises Canceled
-    if the context ends first.
-    DIVERGES: Go gives up after three tries, and relies on being started again.
+    With another driver pods would be looked for in cgroups where they are not, and be ended for that. Raises
+    ConnectionError if the runtime does not answer, Canceled if the context ends first.
     """
     import grpc
     from cri_api.v1 import api_pb2 as runtimeapi
@@ -657,13 +624,12 @@ def get_cgroup_driver_from_cri(
     from kubelet import metrics
     from kubelet.cri.errors import RemoteError
 
-    def may_pass(err: Exception) -> bool:
-        return isinstance(err, RemoteError) and err.code is not grpc.StatusCode.UNIMPLEMENTED
-
     kc = server.kubelet_configuration
     try:
-        response = _ask_runtime(ctx, runtime_service.runtime_config, may_pass)
-    except RemoteError:
+        response = _runtime_config(ctx, runtime_service)
+    except RemoteError as err:
+        if err.code is not grpc.StatusCode.UNIMPLEMENTED:
+            raise ConnectionError(str(err)) from err
         klog.info_s(
             "CRI implementation should be updated to support RuntimeConfig. "
             "Falling back to using cgroupDriver from kubelet config."
@@ -674,6 +640,25 @@ def get_cgroup_driver_from_cri(
         systemd = response.linux.cgroup_driver == runtimeapi.CgroupDriver.SYSTEMD
         kc.cgroup_driver = "systemd" if systemd else "cgroupfs"
         klog.info_s("Using cgroup driver setting received from the CRI runtime", cgroupDriver=kc.cgroup_driver)
+
+
+def _runtime_config(
+    ctx: golang.Context, runtime_service: internalapi.RuntimeService
+) -> runtimeapi.RuntimeConfigResponse:
+    """What the runtime answers, which may have to be asked again while it starts. Raises RemoteError, and Canceled."""
+    import grpc
+
+    from kubelet.cri.errors import RemoteError
+
+    for tries_left in reversed(range(_RUNTIME_CONFIG_TRIES)):
+        try:
+            return runtime_service.runtime_config(ctx)
+        except RemoteError as err:
+            if err.code is grpc.StatusCode.UNIMPLEMENTED or not tries_left:
+                raise
+        if ctx.wait(_RUNTIME_CONFIG_PAUSE):
+            raise golang.Canceled
+    raise AssertionError("unreachable: the last try returns or raises")
 
 
 def _node_config(server: options.KubeletServer) -> cm.NodeConfig:

@@ -135,7 +135,7 @@ def hollow_dependencies(
     timeout = kc.runtime_request_timeout
     runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout, tracer_provider)
     image_service = remote.RemoteImageService(ctx, kc.container_runtime_endpoint, timeout, tracer_provider)
-    server.wait_for_runtime(ctx, runtime_service, image_service)
+    server.validate_runtime(ctx, runtime_service, image_service)
     dependencies = new_hollow_dependencies(runtime_service, image_service)
     dependencies.tracer_provider = tracer_provider
     return dependencies

@@ -63,10 +63,7 @@ class RemoteRuntimeService:
         self._client.close()
 
     def validate_service_connection(self, ctx: golang.Context) -> None:
-        """Raises ConnectionError unless a runtime answers that speaks CRI v1.
-
-        DIVERGES: Go asks while making the service and gives up for good when nobody answers.
-        """
+        """Raises ConnectionError unless a runtime answers that speaks CRI v1."""
         klog.v(4).info_s("Validating the CRI v1 API runtime version")
         try:
             self._client.invoke(ctx, "Version", runtimeapi.VersionRequest(), self._timeout)

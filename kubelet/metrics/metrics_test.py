@@ -16,6 +16,7 @@ import prometheus_client
 import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
+from kubelet.metrics import metrics as kubeletmetrics
 from pkg.component_base.metrics import metrics
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +121,17 @@ def test_metric_of_upstream(row: Row) -> None:
 
 def test_document_knows_upstream() -> None:
     assert table("Upstream's that are not here").keys() <= names()
+
+
+def test_metrics_that_nothing_moves_are_documented() -> None:
+    constants = {value: name for name, value in vars(kubeletmetrics).items() if isinstance(value, MetricWrapperBase)}
+    package = Path(kubeletmetrics.__file__).parent
+    used = set[str]()
+    for file in (file for folder in ("kubelet", "pkg", "cmd") for file in (ROOT / folder).rglob("*.py")):
+        if file.parent != package and not file.name.endswith("_test.py"):
+            used.update(re.findall(r"\b[A-Z][A-Z0-9_]+\b", file.read_text()))
+    unmoved = {next(iter(metric.describe())).name for metric, name in constants.items() if name not in used}
+    assert unmoved == table("Those that stand still").keys()
 
 
 def test_metrics_of_this_kubelet_alone_are_documented() -> None:

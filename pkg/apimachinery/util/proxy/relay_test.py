@@ -266,7 +266,6 @@ def test_what_the_backend_says_arrives_although_it_takes_nothing_any_more() -> N
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("between", [{"linger": 0.2}], indirect=True)
 def fill(sock: socket.socket) -> int:
     """Send until the other side, which does not read, has had no room for a while; how many bytes that took."""
     sock.setblocking(False)
@@ -308,6 +307,7 @@ def test_what_can_wait_has_a_bound(between: Between) -> None:
     assert len(read_exactly(between.near, sent)) == sent
 
 
+@pytest.mark.parametrize("between", [{"linger": 0.2}], indirect=True)
 def test_a_client_that_sends_on_to_a_backend_that_is_gone_is_left(between: Between) -> None:
     between.near.sendall(b"unread")
     assert between.far.recv(1, socket.MSG_PEEK) == b"u"

@@ -14,7 +14,7 @@ from pkg import klog
 from pkg.apimachinery.util import httpstream
 from pkg.apimachinery.util.httpstream import spdy
 from pkg.apimachinery.util.proxy.dial import DIAL_TIMEOUT, dial_url
-from pkg.apimachinery.util.proxy.relay import TURNS, Relay
+from pkg.apimachinery.util.proxy.relay import PIECES_IN_TURN, TURNS, Relay
 from pkg.golang import http, net
 from pkg.golang.http.head import HEAD_END, MalformedError, ResponseHead, parse_response_head
 from pkg.golang.http.transfer import MessageBody, Source
@@ -102,11 +102,14 @@ class _PingsLast:
         self._turn = Turn(TURNS)
 
     def from_client(self, data: bytes) -> None:
-        with self._turn:
-            pings, others = self._filter.split(data)
-        self._relay.backend.write(others)
-        if pings:
-            self._relay.write_once_drained(pings)
+        rest = memoryview(data)
+        while rest:
+            # Others have their turn after every so many frames: a client may send thousands of small ones at once.
+            with self._turn:
+                pings, others, rest = self._filter.split(rest, PIECES_IN_TURN)
+            self._relay.backend.write(others)
+            if pings:
+                self._relay.write_once_drained(pings)
 
 
 def forwarded_headers(req: http.Request) -> Fields:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from pkg import golang
 from pkg.apimachinery.util import proxy
 from pkg.apimachinery.util.httpstream import spdy
+from pkg.apimachinery.util.proxy.relay import PIECES_IN_TURN
 from pkg.apimachinery.util.proxy.testing import TIMEOUT, FakeRuntime, FakeStreams
+from pkg.apimachinery.util.proxy.upgradeaware import _PingsLast
 from pkg.golang import http
 
 UPGRADE = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n"
@@ -148,3 +151,27 @@ def test_a_runtime_that_speaks_no_http(junk: bytes) -> None:
         status, body = answer(sock)
     assert status == "HTTP/1.1 500 Internal Server Error"
     assert body.startswith(b"error sending request: ")
+
+
+class _Backend:
+    """Stands for a relay and its backend: notes what is written, in pieces."""
+
+    def __init__(self) -> None:
+        self.backend = self
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if data:
+            self.written.append(data)
+
+    write_once_drained = write
+
+
+@pytest.mark.parametrize("frame", [spdy.Framer.data_head(1, 0), spdy.Framer().ping(1)], ids=["empty", "ping"])
+def test_many_small_frames_leave_the_turn_to_others(frame: bytes) -> None:
+    """The turn is given back before what was found in it is written."""
+    relay: Any = _Backend()
+    sent = frame * (3 * PIECES_IN_TURN)
+    _PingsLast(relay).from_client(sent)
+    assert b"".join(relay.written) == sent
+    assert max(map(len, relay.written)) <= PIECES_IN_TURN * len(frame)

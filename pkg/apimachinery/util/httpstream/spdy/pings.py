@@ -19,14 +19,15 @@ class PingFilter:
         self._begun = bytearray()  # the beginning of a frame, as long as too little has come to tell what it is
         self._left = 0  # bytes of the frame before it that have not come yet
 
-    def split(self, data: bytes) -> tuple[bytes, bytes]:
-        """The PING frames that are complete with these bytes, and the bytes of all other frames.
+    def split(self, view: memoryview, pieces: int) -> tuple[bytes, bytes, memoryview]:
+        """The PING frames that are complete with these bytes, the bytes of all other frames, and what is still to do.
 
+        A frame's head is a piece, and so is what follows it: after so many pieces the rest is left for the next call.
         The first bytes of a frame are kept until there are enough of them to tell.
         """
         pings, others = bytearray(), bytearray()
-        view = memoryview(data)
-        while view:
+        while view and pieces > 0:
+            pieces -= 1
             if self._left:
                 others += view[: self._left]
                 came = min(self._left, len(view))
@@ -44,4 +45,4 @@ class PingFilter:
                 others += self._begun
                 self._left = int.from_bytes(self._begun[5:])
                 self._begun.clear()
-        return bytes(pings), bytes(others)
+        return bytes(pings), bytes(others), view

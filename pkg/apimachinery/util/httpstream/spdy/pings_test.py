@@ -21,11 +21,26 @@ def _conversation() -> tuple[bytes, bytes, bytes]:
     return sent, b"".join(pings), b"".join(others)
 
 
+@pytest.mark.parametrize("pieces", [1, 2, 1000])
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 11, 12, 13, 50, 1000])
-def test_pings_are_taken_out_whatever_the_pieces(size: int) -> None:
+def test_pings_are_taken_out_whatever_the_pieces(size: int, pieces: int) -> None:
     sent, pings, others = _conversation()
-    found = spdy.PingFilter()
-    pieces = [found.split(sent[i : i + size]) for i in range(0, len(sent), size)]
-    assert b"".join(piece[0] for piece in pieces) == pings
-    assert all(len(piece[0]) % 12 == 0 for piece in pieces), "each ping is given as a whole"
-    assert b"".join(piece[1] for piece in pieces) == others
+    ping_filter = spdy.PingFilter()
+    found: list[tuple[bytes, bytes]] = []
+    for i in range(0, len(sent), size):
+        rest = memoryview(sent)[i : i + size]
+        while rest:
+            *both, rest = ping_filter.split(rest, pieces)
+            found.append((both[0], both[1]))
+    assert b"".join(each[0] for each in found) == pings
+    assert all(len(each[0]) % 12 == 0 for each in found), "each ping is given as a whole"
+    assert b"".join(each[1] for each in found) == others
+
+
+def test_so_many_pieces_are_looked_at_and_no_more() -> None:
+    empty, full = spdy.Framer.data_head(1, 0), spdy.Framer.data_head(1, 1) + b"x"
+    ping = spdy.Framer().ping(1)
+    ping_filter = spdy.PingFilter()
+    assert ping_filter.split(memoryview(empty * 3), 2) == (b"", empty * 2, memoryview(empty))
+    assert ping_filter.split(memoryview(full + empty), 2) == (b"", full, memoryview(empty))
+    assert ping_filter.split(memoryview(ping * 2), 2) == (ping, b"", memoryview(ping))

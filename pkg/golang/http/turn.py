@@ -1,5 +1,5 @@
 """Turns, for threads of which only a few are to work at the same time: those of clients that nobody knows yet, and
-those that take WebSockets apart.
+those that take WebSockets or logs apart.
 
 DIVERGES: this file has no Go counterpart: goroutines run side by side. Here, when a client closes two hundred
 connections at once, as many threads would want the interpreter at the same time, and all else in the process, the sync
@@ -9,42 +9,70 @@ loop for one, would wait for it for a quarter of a second. So those threads work
 from __future__ import annotations
 
 import contextlib
+import heapq
+import itertools
 import threading
-from collections import deque
+import time
 from collections.abc import Iterator
 
 MAX_TURNS = 4
+# Seconds of the processor by which a connection that has paused may have had less than those that have not: as much as
+# a hundred turns take that move a few bytes each.
+ALLOWANCE = 0.01
 
 
 class Turns:
-    """Turns that many threads share, of which there are MAX_TURNS. Thread-safe.
+    """Turns that many threads share, of which there are so many. Thread-safe.
 
     Each goes to the thread that has waited longest. Of a threading.Semaphore the thread that has just given its turn
     back takes the turn again before the one that waits is awake: four clients that always have more to say would keep
     everybody else waiting.
+
+    `by_use`: those go first whose connections have had least. Then who says little does not wait for all who always
+    have more to say, however many they are. Who comes for the first time counts as the one with the last turn, and what
+    he has had in his first one counts, by its part, as had by all: else there could always be somebody new to go first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = MAX_TURNS, *, by_use: bool = False) -> None:
+        self._by_use = by_use
         self._lock = threading.Lock()
-        # Guarded by _lock. What the waiting threads sleep on, each a lock that is released with a turn; while there are
-        # such threads, no turn is free.
-        self._waiting: deque[threading.Lock] = deque()
-        self._free = MAX_TURNS
+        # Guarded by _lock. What the waiting threads sleep on, each a lock that is released with a turn, in a heap: by
+        # what their connections have had, and then as they came. While there are such threads, no turn is free.
+        self._waiting: list[tuple[float, int, threading.Lock]] = []
+        self._arrivals = itertools.count()
+        self._free = count
+        self._level = 0.0  # what the connection with the last turn had had before it, or one with an earlier turn
 
-    def take(self) -> None:
+    def level(self) -> float:
+        """How many seconds a new connection counts as having had."""
         with self._lock:
+            return self._level
+
+    def take(self, had: float) -> tuple[float, bool]:
+        """For a connection that has had so many seconds; returns as how many they count, and whether to count more.
+
+        What is had while nobody waits is had by nobody else. And to ask for it takes longer than to take a turn.
+        """
+        with self._lock:
+            had = max(had, self._level - ALLOWANCE) if self._by_use else 0.0
             if self._free:
                 self._free -= 1
-                return
+                self._level = max(self._level, had)
+                return had, False
             sleep = threading.Lock()
             sleep.acquire()
-            self._waiting.append(sleep)
+            heapq.heappush(self._waiting, (had, next(self._arrivals), sleep))
         sleep.acquire()
+        return had, self._by_use
 
-    def give_back(self) -> None:
+    def give_back(self, newcomer_had: float = 0.0) -> None:
+        """`newcomer_had`: how many seconds a connection has had in its first turn."""
         with self._lock:
+            self._level += newcomer_had / (len(self._waiting) + 1)
             if self._waiting:
-                self._waiting.popleft().release()
+                had, _, sleep = heapq.heappop(self._waiting)
+                self._level = max(self._level, had)
+                sleep.release()
             else:
                 self._free += 1
 
@@ -55,14 +83,21 @@ class Turn:
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._taken = False
+        self._had = turns.level()  # seconds of the processor, as `take` counts them
+        self._began: float | None = None  # None while it is not counted
+        self._is_new = True
 
     def __enter__(self) -> None:
-        self._turns.take()
+        self._had, counts = self._turns.take(self._had)
+        self._began = time.thread_time() if counts else None
         self._taken = True
 
     def __exit__(self, *_: object) -> None:
         self._taken = False
-        self._turns.give_back()
+        seconds = 0.0 if self._began is None else time.thread_time() - self._began
+        self._had += seconds
+        self._turns.give_back(seconds if self._is_new else 0.0)
+        self._is_new = False
 
     def pass_on(self) -> None:
         """Let those that wait go first, if this connection has a turn, and take the next one."""

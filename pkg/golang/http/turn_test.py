@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from pkg import golang
-from pkg.golang.http.turn import MAX_TURNS, Turn, Turns
+from pkg.golang.http.turn import ALLOWANCE, Turn, Turns
 
 _TIMEOUT = 30.0
 
@@ -17,24 +17,74 @@ def _wait_for_line(turns: Turns, length: int) -> None:
     cancel()
 
 
-def test_a_turn_goes_to_who_has_waited_longest() -> None:
-    """And not back to a client that always has more to say."""
-    turns, order = Turns(), list[str]()
+def _order_of(turns: Turns, waiting: dict[str, Turn]) -> list[str]:
+    """How connections that come one after the other, while there is no turn, get theirs."""
+    order = list[str]()
 
     def work(name: str) -> None:
-        with Turn(turns):
+        with waiting[name]:
             order.append(name)
 
-    first, *others = [Turn(turns) for _ in range(MAX_TURNS)]
+    first, *others = [Turn(turns) for _ in range(turns._free)]
     with contextlib.ExitStack() as held:
         for each in (first, *others):
             held.enter_context(each)
         threads = []
-        for name in ("a", "b"):
+        for name in waiting:
             threads.append(golang.go(work, name, name=name))
             _wait_for_line(turns, len(threads))
+        # Somebody who always has more to say.
+        first._had = 1000.0
         with first.let_others():
             pass
-        assert order == ["a", "b"]
+        got = list(order)
     for thread in threads:
         thread.join(_TIMEOUT)
+    return got
+
+
+def _turn(turns: Turns, had: float) -> Turn:
+    turn = Turn(turns)
+    turn._had = had
+    return turn
+
+
+def test_a_turn_goes_to_who_has_waited_longest() -> None:
+    """And not back to a client that always has more to say."""
+    turns = Turns()
+    assert _order_of(turns, {"much": _turn(turns, 100.0), "little": _turn(turns, 1.0)}) == ["much", "little"]
+
+
+def test_a_turn_goes_to_who_has_had_least() -> None:
+    """Hundreds of those who always have more to say must not keep one waiting who says a word."""
+    turns = Turns(by_use=True)
+    waiting = {"much": _turn(turns, 100.0), "little": _turn(turns, 1.0), "as little": _turn(turns, 1.0)}
+    assert _order_of(turns, waiting) == ["little", "as little", "much"]
+
+
+def test_what_was_not_used_is_hardly_counted() -> None:
+    turns = Turns(by_use=True)
+    with _turn(turns, 100.0):
+        pass
+    new, paused = Turn(turns), _turn(turns, 1.0)
+    with new, paused:
+        assert new._had == 100.0
+        assert paused._had == 100.0 - ALLOWANCE
+
+
+def test_new_connections_do_not_keep_the_others_waiting_for_ever() -> None:
+    turns = Turns(1, by_use=True)
+    known = _turn(turns, 100.0)
+    for _ in range(4):
+        turns.take(turns.level())
+        turns.give_back(30.0)
+    assert turns.level() > known._had
+    new = Turn(turns)
+    assert _order_of(turns, {"new": new, "known": known}) == ["known", "new"]
+
+
+def test_what_is_had_while_others_wait_is_counted() -> None:
+    turns = Turns(by_use=True)
+    waiting = Turn(turns)
+    assert _order_of(turns, {"waiting": waiting}) == ["waiting"]
+    assert waiting._had > 0

@@ -45,7 +45,7 @@ PIECES_IN_TURN = 256
 # one thread at a time, and records or messages of one byte on thirty of them, for which slow clients are enough, would
 # keep each other thread waiting for hundreds of milliseconds, that of the sync loop too. The same goes for commands
 # that print bytes one by one, each of which becomes a message.
-TURNS = Turns()
+TURNS = Turns(by_use=True)
 
 
 class Conn(Protocol):

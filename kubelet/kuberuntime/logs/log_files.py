@@ -19,9 +19,10 @@ from types import TracebackType
 from typing import BinaryIO, Self, cast
 
 from kubelet.kuberuntime.logs.tail import find_last_lines
-from kubelet.kuberuntime.logs.turns import turn
+from kubelet.kuberuntime.logs.turns import TURNS
 from kubelet.logs import container_log_manager
 from pkg import klog
+from pkg.golang.http.turn import Turn
 from pkg.util import regularfile
 
 # So many bytes are read at once, and the rest of the line. No other thread runs while a block's lines are taken apart.
@@ -276,6 +277,7 @@ def _open_rotated(name: str) -> BinaryIO | None:
 
 def _skip_to_tail(f: gzip.GzipFile, tail: int) -> int:
     """Go to the last `tail` lines; returns how many are lacking."""
+    turn = Turn(TURNS)
     count = 0
     while block := f.read(_BLOCK_SIZE):
         with turn:

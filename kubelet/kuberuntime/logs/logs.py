@@ -20,9 +20,10 @@ from kubelet import container as kubecontainer
 from kubelet.cri import apis as internalapi
 from kubelet.kuberuntime.logs.followers import Follower
 from kubelet.kuberuntime.logs.log_files import LogFiles
-from kubelet.kuberuntime.logs.turns import turn
+from kubelet.kuberuntime.logs.turns import TURNS
 from pkg import golang, klog
 from pkg.apimachinery.runtime import codec
+from pkg.golang.http.turn import Turn
 
 _STREAMS = (b"stdout", b"stderr")
 _TAG_PARTIAL = b"P"
@@ -144,6 +145,7 @@ class _LogWriter:
             self._since = round((opts.since - _EPOCH).total_seconds() * 10**6) * 1000
         self._parse: _ParseFunc | None = None
         self._is_new_line = True
+        self._turn = Turn(TURNS)
         # What is to be written to a stream, in pieces; the same list if both go to the same place.
         out: list[bytes] = []
         err: list[bytes] = out if stderr is stdout else []
@@ -165,7 +167,7 @@ class _LogWriter:
         if self._parse is None:
             self._parse = _get_parse_func(data[: data.find(b"\n") + 1] or data)
         try:
-            with turn:
+            with self._turn:
                 self._add(data)
         finally:
             self._flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from kubelet.kuberuntime.logs import log_files, tail, turns
 from kubelet.kuberuntime.logs.logs import _LogWriter, _MaximumWriteError, parse_cri_log, parse_docker_json_log
 from pkg import golang
 from pkg.apimachinery.util import wait
+from pkg.golang.http.turn import Turn
 
 _CTX = golang.background()
 _LINES = (
@@ -50,7 +52,7 @@ class _Client:
         self.were_at_work: list[bool] = []
 
     def write(self, data: bytes, /) -> int:
-        self.were_at_work.append(turns.turn.locked())
+        self.were_at_work.append(not turns.TURNS._free)
         return len(data)
 
 
@@ -59,19 +61,42 @@ def test_a_client_that_does_not_read_holds_up_no_other(log: Path, options: dict[
     client = _Client()
     logs.read_logs(_CTX, str(log), "", logs.LogOptions(**options), testing.FakeRuntimeService(), client, client)
     assert client.were_at_work and not any(client.were_at_work)
-    assert not turns.turn.locked()
+    assert turns.TURNS._free
 
 
 def test_one_log_after_the_other_is_taken_apart(log: Path) -> None:
     """While another thread does so, a reader waits, whatever it has been asked for."""
     out = io.BytesIO()
     args = (_CTX, str(log), "", logs.LogOptions(), testing.FakeRuntimeService(), out, out)
-    with turns.turn:
+    with Turn(turns.TURNS):
         thread = golang.go(logs.read_logs, *args, name="reader")
         thread.join(0.2)
         assert thread.is_alive() and not out.getvalue()
     thread.join()
     assert out.getvalue() == b"one\ntwo\nthree\n"
+
+
+def _wait_for_line(length: int) -> None:
+    wait.poll_until_context_timeout(_CTX, 0.001, 30.0, True, lambda: len(turns.TURNS._waiting) == length)
+
+
+def test_who_reads_a_little_goes_before_who_reads_much(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of clients may read all of large logs, and what a container said at its end must not wait for them."""
+    order: list[str] = []
+    monkeypatch.setattr(_LogWriter, "_add", lambda *_: order.append(threading.current_thread().name))
+    out = io.BytesIO()
+    much = _LogWriter(str(log), out, None, logs.LogOptions())
+    much._turn._had = turns.TURNS.level() + 100.0
+    little = (_CTX, str(log), "", logs.LogOptions(), testing.FakeRuntimeService(), out, out)
+    threads = []
+    with Turn(turns.TURNS):
+        threads.append(golang.go(much.write, _LINES.encode(), name="much"))
+        _wait_for_line(1)
+        threads.append(golang.go(logs.read_logs, *little, name="little"))
+        _wait_for_line(2)
+    for thread in threads:
+        thread.join()
+    assert order == ["little", "much"]
 
 
 _SECOND = datetime(2020, 9, 27, 11, 18, 2, 200000, tzinfo=UTC)

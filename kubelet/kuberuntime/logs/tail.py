@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from typing import BinaryIO
 
-from kubelet.kuberuntime.logs.turns import turn
+from kubelet.kuberuntime.logs.turns import TURNS
+from pkg.golang.http.turn import Turn
 from pkg.util import regularfile
 
 _BLOCK_SIZE = 32 * 1024
@@ -24,6 +25,7 @@ def find_tail_line_start_index(f: BinaryIO, n: int) -> int:
 
 def find_last_lines(f: BinaryIO, n: int) -> tuple[int, int]:
     """(offset of the last n-th line, or 0 if there are fewer; how many are missing then). Raises OSError."""
+    turn = Turn(TURNS)
     left = right = f.seek(0, os.SEEK_END)
     count = 0
     block = b""

@@ -22,7 +22,7 @@ from kubelet.kuberuntime.logs.tail import find_last_lines
 from kubelet.kuberuntime.logs.turns import TURNS
 from kubelet.logs import container_log_manager
 from pkg import klog
-from pkg.golang.http.turn import Turn
+from pkg.golang.turn import Turn
 from pkg.util import regularfile
 
 # So many bytes are read at once, and the rest of the line. No other thread runs while a block's lines are taken apart.

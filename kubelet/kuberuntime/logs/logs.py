@@ -23,7 +23,7 @@ from kubelet.kuberuntime.logs.log_files import LogFiles
 from kubelet.kuberuntime.logs.turns import TURNS
 from pkg import golang, klog
 from pkg.apimachinery.runtime import codec
-from pkg.golang.http.turn import Turn
+from pkg.golang.turn import Turn
 
 _STREAMS = (b"stdout", b"stderr")
 _TAG_PARTIAL = b"P"

@@ -21,7 +21,7 @@ from kubelet.kuberuntime.logs import log_files, tail, turns
 from kubelet.kuberuntime.logs.logs import _LogWriter, _MaximumWriteError, parse_cri_log, parse_docker_json_log
 from pkg import golang
 from pkg.apimachinery.util import wait
-from pkg.golang.http.turn import Turn
+from pkg.golang.turn import Turn
 
 _CTX = golang.background()
 _LINES = (

@@ -9,7 +9,7 @@ import os
 from typing import BinaryIO
 
 from kubelet.kuberuntime.logs.turns import TURNS
-from pkg.golang.http.turn import Turn
+from pkg.golang.turn import Turn
 from pkg.util import regularfile
 
 _BLOCK_SIZE = 32 * 1024

@@ -7,7 +7,7 @@ each other thread that is ready, that of the sync loop too, has its turn after a
 
 from __future__ import annotations
 
-from pkg.golang.http.turn import Turns
+from pkg.golang.turn import Turns
 
 # Held while one block of a log is taken apart, and never while something is read or sent: that may take any time. Who
 # reads a few lines, as for what a container said at its end, does not wait for all who read megabytes.

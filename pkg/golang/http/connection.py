@@ -24,7 +24,7 @@ from pkg.golang.http.response import ClientGone, Handler, HTTPError, ResponseWri
 from pkg.golang.http.room import Room, source_of
 from pkg.golang.http.status import status_text
 from pkg.golang.http.transfer import MessageBody, ResponseFrame, Source
-from pkg.golang.http.turn import Turn, Turns
+from pkg.golang.turn import Turn, Turns
 
 if TYPE_CHECKING:
     from OpenSSL import SSL

@@ -19,8 +19,8 @@ from pkg.golang.http.hangups import HangUps
 from pkg.golang.http.head import MAX_HEAD_BYTES
 from pkg.golang.http.response import Handler
 from pkg.golang.http.room import Limits, Room, source_of
-from pkg.golang.http.turn import Turns
 from pkg.golang.net import hang_up
+from pkg.golang.turn import Turns
 
 if TYPE_CHECKING:
     from OpenSSL import SSL

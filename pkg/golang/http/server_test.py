@@ -22,7 +22,7 @@ from pkg.client_go.util.certificate.testing import Authority
 from pkg.golang import debug, http
 from pkg.golang.http import conn as httpconn
 from pkg.golang.http import connection, tlsconn, transfer
-from pkg.golang.http.turn import MAX_TURNS
+from pkg.golang.turn import MAX_TURNS
 from pkg.util.testing import open_files
 
 _TIMEOUT = 30.0

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pkg.golang.http.conn import WouldWait
-from pkg.golang.http.turn import Turn, Turns
+from pkg.golang.turn import Turn, Turns
 
 # A larger buffer costs more than the second call it saves: it comes from the system each time.
 _READ_SIZE = 1 << 16

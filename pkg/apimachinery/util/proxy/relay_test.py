@@ -18,7 +18,7 @@ import pytest
 from pkg import golang
 from pkg.apimachinery.util.proxy import relay as relaylib
 from pkg.golang.http.conn import PlainConn, WouldWait
-from pkg.golang.http.turn import MAX_TURNS, Turn
+from pkg.golang.turn import MAX_TURNS, Turn
 
 _TIMEOUT = 30.0
 

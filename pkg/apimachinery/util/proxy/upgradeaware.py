@@ -18,7 +18,7 @@ from pkg.apimachinery.util.proxy.relay import PIECES_IN_TURN, TURNS, Relay
 from pkg.golang import http, net
 from pkg.golang.http.head import HEAD_END, MalformedError, ResponseHead, parse_response_head
 from pkg.golang.http.transfer import MessageBody, Source
-from pkg.golang.http.turn import Turn
+from pkg.golang.turn import Turn
 
 SWITCHING_PROTOCOLS = 101
 # The head of an answer, with its 1xx responses.

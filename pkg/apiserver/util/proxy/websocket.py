@@ -16,7 +16,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from pkg.apimachinery.util.proxy.relay import PIECES_IN_TURN, TURNS
 from pkg.golang import http
-from pkg.golang.http.turn import Turn
+from pkg.golang.turn import Turn
 
 # What of a head opens a WebSocket. The library reads it once more, and not as fast as pkg.golang.http does.
 _OF_THE_HANDSHAKE = {

@@ -18,7 +18,7 @@ from pkg.apiserver.util.proxy.streamtranslator import _Session
 from pkg.apiserver.util.proxy.streamtunnel import _Tunnel
 from pkg.apiserver.util.proxy.websocket import WebSocket
 from pkg.golang import http
-from pkg.golang.http.turn import MAX_TURNS
+from pkg.golang.turn import MAX_TURNS
 
 _TIMEOUT = 30.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from pkg import golang
-from pkg.golang.http.turn import ALLOWANCE, Turn, Turns
+from pkg.golang.turn import ALLOWANCE, Turn, Turns
 
 _TIMEOUT = 30.0
 

@@ -45,8 +45,7 @@ class KubeletNodeCache(KubeletNodeStatus):
         try:
             node = self.kube_client.core_v1.nodes().get(limited, self.node_name)
         except golang.DeadlineExceeded as err:
-            if (done := ctx.err()) is not None:
-                raise done from err
+            ctx.raise_if_done()
             raise TimeoutError(f'get node "{self.node_name}": no answer within {SYNC_GET_TIMEOUT:g}s') from err
         finally:
             cancel()

@@ -305,8 +305,7 @@ def _output(ctx: golang.Context, process: subprocess.Popen[bytes]) -> Iterator[b
         remaining = ctx.remaining()
         ready = poll.poll(None if remaining is None else remaining * 1000)
         data = os.read(fd, _BLOCK_SIZE) if ready else b""
-        if (err := ctx.err()) is not None:
-            raise err
+        ctx.raise_if_done()
         if data:
             yield data
         elif ready:
@@ -365,7 +364,6 @@ def _copy_file(ctx: golang.Context, w: _Writer, fd: int) -> bool:
         return False
     while data:
         w.write(data)
-        if ctx.err() is not None:
-            raise ctx.err() or golang.Canceled()
+        ctx.raise_if_done()
         data = os.read(fd, _BLOCK_SIZE)
     return True

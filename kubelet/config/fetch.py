@@ -70,8 +70,7 @@ def get(ctx: golang.Context, url: str, headers: Mapping[str, str], timeout: floa
 
 def _raise_if_over(ctx: golang.Context, exchange: golang.Context, timeout: float) -> None:
     """Whatever became of the exchange, its time was over before it ended."""
-    if (ended := ctx.err()) is not None:
-        raise ended
+    ctx.raise_if_done()
     if exchange.err() is not None:
         raise TimeoutError(f"timed out: not read within {timeout:g} s")
 

@@ -145,7 +145,8 @@ class CRIStatsProvider:
             try:
                 return self._list_pod_stats_strictly_from_cri(ctx, known, collection)
             except crierror.RemoteError as err:
-                _raise_unless_unimplemented(err, "ListPodSandboxStats")
+                if not _is_unimplemented(err, "ListPodSandboxStats"):
+                    raise
         return self._list_pod_stats_partially_from_cri(ctx, known, collection)
 
     def _list_pod_stats_partially_from_cri(
@@ -220,7 +221,8 @@ class CRIStatsProvider:
                 answer = self._runtime_service.pod_sandbox_stats(ctx, sandbox.id)
                 stats.cpu, stats.memory = _pod_cpu_stats(answer.linux), _pod_memory_stats(answer.linux)
             except crierror.RemoteError as err:
-                _raise_unless_unimplemented(err, "PodSandboxStats")
+                if not _is_unimplemented(err, "PodSandboxStats"):
+                    raise
         found = self._runtime_service.list_container_stats(
             ctx, runtimeapi.ContainerStatsFilter(pod_sandbox_id=sandbox.id)
         )
@@ -243,7 +245,8 @@ class CRIStatsProvider:
             try:
                 return self._list_pod_cpu_and_memory_stats_strictly_from_cri(ctx, known)
             except crierror.RemoteError as err:
-                _raise_unless_unimplemented(err, "ListPodSandboxStats")
+                if not _is_unimplemented(err, "ListPodSandboxStats"):
+                    raise
         pods: dict[str, statsapi.PodStats] = {}
         answer = self._runtime_service.list_container_stats(ctx, runtimeapi.ContainerStatsFilter())
         containers, by_pod_cgroup = get_cri_cadvisor_stats(get_cadvisor_container_info(self._cadvisor))
@@ -490,14 +493,16 @@ def _of_one(ctx: golang.Context, container: runtimeapi.Container) -> AbstractCon
     return contain("Failed to get the figures of a container", ctx, containerID=container.id, containerName=name)
 
 
-def _raise_unless_unimplemented(err: crierror.RemoteError, what: str) -> None:
+def _is_unimplemented(err: crierror.RemoteError, what: str) -> bool:
+    """Whether the runtime cannot do this, which is logged."""
     if err.code != grpc.StatusCode.UNIMPLEMENTED:
-        raise err
+        return False
     klog.v(5).info_s(
         f"CRI implementation must be updated to support {what} if PodAndContainerStatsFromCRI feature gate is enabled. "
         "Falling back to populating with cAdvisor; this call will fail in the future.",
         err=err,
     )
+    return True
 
 
 def _value(message: Message, name: str, missing: int | None = None) -> int | None:

@@ -120,6 +120,15 @@ class Context:
             err = self._state.err
         return None if err is None else err()
 
+    def raise_if_done(self) -> None:
+        """Raises what err() returns, unless that is None."""
+        if (err := self.err()) is not None:
+            try:
+                raise err
+            finally:
+                # The error has this frame: together they would stay, with all who called, until garbage is collected.
+                del err
+
     def wait(self, seconds: float | None) -> bool:
         """Sleep `seconds` (None: for ever) or until done; returns whether the context is done."""
         self._state.recv(seconds)

@@ -10,6 +10,7 @@ import pytest
 from pkg import golang
 from pkg.golang import channel
 from pkg.golang.channel_test import wait_for_blocked
+from pkg.golang.testing import frames_kept_after
 
 WAIT = 30.0
 
@@ -18,6 +19,15 @@ def test_background_is_never_done() -> None:
     ctx = golang.background()
     assert ctx.err() is None and ctx.remaining() is None and ctx.wait(0) is False
     assert golang.select(ctx.done(), default=True).index == -1
+
+
+def test_error_of_a_done_context_keeps_nobody_who_got_it() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    ctx.raise_if_done()
+    cancel()
+    with pytest.raises(golang.Canceled):
+        ctx.raise_if_done()
+    assert frames_kept_after(ctx.raise_if_done) == []
 
 
 def test_cancel_reaches_descendants_and_not_ancestors() -> None:

@@ -40,7 +40,8 @@ class _Call(Generic[_T]):
 
     def result(self) -> _T:
         if self.err is not None:
-            raise self.err
+            # Each thread that raises it would have it grow by its frames.
+            raise self.err.with_traceback(None)
         return self.results[0]
 
     def leave_locked(self) -> None:

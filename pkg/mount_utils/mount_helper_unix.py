@@ -183,6 +183,5 @@ def wait_until(ctx: golang.Context, condition: Callable[[], bool], mount_info: s
         # From here on the kernel remembers that there was a change, so that none is missed while it is asked.
         poller.register(table, select.POLLPRI)
         while not condition():
-            if (err := ctx.err()) is not None:
-                raise err
+            ctx.raise_if_done()
             poller.poll(_RESYNC_PERIOD * 1000)

@@ -208,8 +208,7 @@ def wait_for_server(ctx: golang.Context, config: rest.Config, deadline: float) -
     finally:
         cancel()
         client.close_idle_connections()
-    if (err := ctx.err()) is not None:
-        raise err
+    ctx.raise_if_done()
     if not connected:
         raise TimeoutError("timed out waiting to connect to apiserver")
 

@@ -294,8 +294,7 @@ def _blocks(ctx: golang.Context, files: LogFiles, opts: LogOptions) -> Iterator[
             data = _first_lines(data, left)
             left -= data.count(b"\n")
         yield data
-        if (err := ctx.err()) is not None:
-            raise err
+        ctx.raise_if_done()
 
 
 def _first_lines(data: bytes, n: int) -> bytes:
@@ -310,8 +309,7 @@ def _followed_blocks(ctx: golang.Context, files: LogFiles, follower: Follower) -
     while True:
         while data := files.read(follow=True, ended=not running):
             yield data
-            if (err := ctx.err()) is not None:
-                raise err
+            ctx.raise_if_done()
         if not running:
             return
         running = follower.wait(ctx)

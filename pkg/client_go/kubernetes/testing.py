@@ -284,8 +284,7 @@ class FakeResourceClient(ResourceClient[T]):
             self._tell_locked(watch.DELETED, last, obj)
 
     def _call(self, ctx: golang.Context, action: Action, default: Callable[[], S]) -> S:
-        if (err := ctx.err()) is not None:
-            raise err
+        ctx.raise_if_done()
         with self._state.lock:
             self._state.actions.append(action)
             reactors = list(self._state.reactors)

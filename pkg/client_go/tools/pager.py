@@ -74,8 +74,7 @@ class ListPager(Generic[T]):
             pages += 1
             if pages > MAX_PAGES:
                 raise ValueError(f"the list has more than {MAX_PAGES} pages")
-            if (err := ctx.err()) is not None:
-                raise err
+            ctx.raise_if_done()
             try:
                 page = self.page_fn(ctx, msgspec.structs.replace(following, continue_=continue_))
             except apierrors.StatusError as expired:

@@ -27,8 +27,7 @@ def poll_until_context_cancel(
     try:
         while True:
             golang.select(ctx.done(), ticker.channel)
-            if (err := ctx.err()) is not None:
-                raise err
+            ctx.raise_if_done()
             if condition():
                 return
     finally:

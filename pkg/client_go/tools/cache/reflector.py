@@ -225,8 +225,7 @@ class Reflector:
             timeout_seconds=self._watch_timeout(),
             allow_watch_bookmarks=True,
         )
-        if (done := ctx.err()) is not None:
-            raise done
+        ctx.raise_if_done()
         try:
             return self._lister_watcher.watch(ctx, options)
         except Exception as err:
@@ -317,8 +316,7 @@ class Reflector:
             return watcher
 
     def _start_watch_list(self, ctx: golang.Context) -> watch.Interface[Any]:
-        if (done := ctx.err()) is not None:
-            raise done
+        ctx.raise_if_done()
         options = metav1.ListOptions(
             watch=True,
             resource_version=self._rewatch_resource_version(),
@@ -452,8 +450,7 @@ class _Events:
 
     def _finish(self, ctx: golang.Context, start: float) -> None:
         """What becomes of a watch that gives no more events."""
-        if (err := ctx.err()) is not None:
-            raise err
+        ctx.raise_if_done()
         seconds = self.reflector._clock.monotonic() - start
         if self.count == 0 and seconds < _SHORT_WATCH:
             raise VeryShortWatchError(self.reflector.name)

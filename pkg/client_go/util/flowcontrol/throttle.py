@@ -57,7 +57,7 @@ class TokenBucketRateLimiter:
         if ctx.err() is not None:
             with self._lock:
                 self._tokens += 1
-            raise ctx.err() or golang.Canceled()
+            ctx.raise_if_done()
 
     def _refill_locked(self) -> None:
         now = self._clock.monotonic()

@@ -86,9 +86,8 @@ class CachedTokenAuthenticator:
             with stats.ACTIVE_FETCH_COUNT.labels(stats.FETCH_IN_FLIGHT).track_inprogress():
                 record = _Record(self._auth.authenticate_token(limited, token))
             outcome = stats.FETCH_OK
-        except authenticator.AuthenticationError as err:
-            if ctx.err() is not None:
-                raise ctx.err() or golang.Canceled() from err
+        except authenticator.AuthenticationError:
+            ctx.raise_if_done()
             raise
         finally:
             cancel()

@@ -46,7 +46,9 @@ class _ObjectData(Generic[T]):
     # Held while the object is fetched: who asks for the same one meanwhile gets that answer.
     lock: threading.Lock = field(default_factory=threading.Lock)
     object: T | None = None
-    err: Exception | None = None
+    # What the API server has said, if there is no such object. The error itself is not kept: each time that one is
+    # raised it gets the frames that it passes, with all that those who asked have at hand, such as a volume's files.
+    missing: metav1.Status | None = None
     # By the steady clock; None before the first fetch.
     last_update_time: float | None = None
 
@@ -96,10 +98,10 @@ class ObjectStore(Generic[T]):
     def get(self, namespace: str, name: str) -> T:
         data = self._data_of(namespace, name)
         with data.lock:
-            if data.err is not None or not self._is_object_fresh(data):
+            if data.missing is not None or not self._is_object_fresh(data):
                 self._refresh(data, namespace, name)
-            if data.err is not None:
-                raise data.err.with_traceback(None)
+            if data.missing is not None:
+                raise apierrors.from_status(data.missing)
             assert data.object is not None
             return data.object
 
@@ -120,12 +122,12 @@ class ObjectStore(Generic[T]):
     def _refresh(self, data: _ObjectData[T], namespace: str, name: str) -> None:
         """Fetch the object. What is known stays if that fails; raises the error if nothing is known."""
         try:
-            data.object, data.err = self._fetch(data.object, namespace, name), None
+            data.object, data.missing = self._fetch(data.object, namespace, name), None
         except Exception as err:  # whatever it is, an older answer is better than none
             if apierrors.is_not_found(err):
-                data.object, data.err = None, err
+                data.object, data.missing = None, apierrors.status_of(err)
                 data.last_update_time = self._clock.monotonic()
-            elif data.object is None and data.err is None:
+            elif data.object is None and data.missing is None:
                 raise
             return
         data.last_update_time = self._clock.monotonic()

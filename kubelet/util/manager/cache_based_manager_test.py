@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import weakref
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 
@@ -147,6 +150,30 @@ def test_a_secret_that_was_not_found_is_asked_for_each_time(server: Server, cloc
     with pytest.raises(apierrors.StatusError, match="not found"):
         store.get("ns1", "a")
     assert [version for _, _, version in server.gets] == ["", "", ""]
+
+
+class _Large:
+    """What somebody who asks for a secret has at hand."""
+
+
+def test_nothing_is_kept_of_who_has_asked_for_a_secret_in_vain(server: Server, clock: testingclock.FakeClock) -> None:
+    store = new_store(server, clock)
+    store.add_reference("ns1", "a", "pod")
+    at_hand: list[weakref.ref[_Large]] = []
+
+    def answer(namespace: str, name: str) -> NoReturn:
+        raise apierrors.new_not_found("secrets", name)
+
+    def ask() -> None:
+        large = _Large()
+        at_hand.append(weakref.ref(large))
+        with contextlib.suppress(apierrors.StatusError):
+            store.get("ns1", "a")
+
+    server.answer = answer
+    ask()
+    ask()
+    assert [each() for each in at_hand] == [None, None]
 
 
 @pytest.mark.parametrize(("ttl", "expected"), [(0.0, 100), (60.0, 10)], ids=["always", "once"])

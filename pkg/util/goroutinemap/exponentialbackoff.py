@@ -21,9 +21,13 @@ class ExponentialBackoffError(Exception):
 
 @dataclass(slots=True)
 class ExponentialBackoff:
-    """The last failure, and how many seconds after it no retry is permitted. Not thread-safe."""
+    """The last failure, and how many seconds after it no retry is permitted. Not thread-safe.
 
-    last_error: Exception | None = None
+    Of the failure it has the text alone. The error has all that the operation worked with, such as the files of a
+    volume, and would keep it as long as the operation fails.
+    """
+
+    last_error: str = ""
     last_error_time: datetime | None = None
     duration_before_retry: float = 0.0
 
@@ -36,14 +40,14 @@ class ExponentialBackoff:
             f"Failed to create operation with name {klog.quote(operation_name)}. "
             f"An operation with that name failed at {self.last_error_time}. No retries permitted until "
             f"{until} ({self.duration_before_retry:g}s). "
-            f"Last error: {klog.quote(str(self.last_error))}."
+            f"Last error: {klog.quote(self.last_error)}."
         )
 
     def update(self, err: Exception, now: datetime) -> None:
         """The operation failed: double the wait."""
         doubled = self.duration_before_retry * 2 or INITIAL_DURATION_BEFORE_RETRY
         self.duration_before_retry = min(doubled, MAX_DURATION_BEFORE_RETRY)
-        self.last_error = err
+        self.last_error = str(err)
         self.last_error_time = now
 
     def generate_no_retries_permitted_msg(self, operation_name: str) -> str:

@@ -92,12 +92,12 @@ class GoRoutineMap:
             self._changed.wait_for(lambda: not any(op.pending for op in self._operations.values()))
 
     def _execute(self, operation_name: str, operation_func: Callable[[], object]) -> None:
-        failure: Exception | None = None
         try:
             operation_func()
         except Exception as err:  # as in Go a crash counts as the operation's failure
-            failure = err
-        self._operation_complete(operation_name, failure)
+            self._operation_complete(operation_name, err)
+        else:
+            self._operation_complete(operation_name, None)
         if self._on_complete is not None:
             with contain("Failed to tell of the end of an operation", golang.background(), operation=operation_name):
                 self._on_complete()

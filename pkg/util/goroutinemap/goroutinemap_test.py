@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import weakref
 
 import pytest
 
@@ -78,6 +79,28 @@ def test_what_completes_is_told_when_the_next_may_run() -> None:
     for operation in (lambda: None, fail):
         grm.run("op", operation)
         assert completed.recv(WAIT) == (False, True)
+
+
+class _Large:
+    """What an operation works with."""
+
+
+def test_of_what_has_failed_nothing_is_kept_but_the_text() -> None:
+    """It is freed by itself, and not only when garbage is collected."""
+    worked_with: list[weakref.ref[_Large]] = []
+
+    def work() -> None:
+        large = _Large()
+        worked_with.append(weakref.ref(large))
+        raise ValueError("bad")
+
+    grm = goroutinemap.GoRoutineMap(True, testing.FakeClock())
+    with golang.ThreadGroup() as threads:
+        grm.run("op", work)
+    assert threads.join(WAIT) == []
+    assert worked_with[0]() is None
+    with pytest.raises(exponentialbackoff.ExponentialBackoffError, match="bad"):
+        grm.run("op", work)
 
 
 def test_operation_that_cannot_be_started_may_be_tried_later() -> None:

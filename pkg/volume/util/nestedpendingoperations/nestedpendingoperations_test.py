@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -205,6 +207,36 @@ def test_crash_is_a_failure() -> None:
     operations.run(VOLUME, "", "", volumetypes.GeneratedOperations("op", crash))
     operations.wait_for_completion()
     with pytest.raises(exponentialbackoff.ExponentialBackoffError, match="crashed"):
+        operations.run(VOLUME, "", "", done())
+
+
+class _Large:
+    """What an operation works with, such as the files of a volume."""
+
+
+def test_of_what_has_failed_nothing_is_kept_but_the_text() -> None:
+    worked_with: list[weakref.ref[_Large]] = []
+
+    def work() -> None:
+        large = _Large()
+        worked_with.append(weakref.ref(large))
+        raise ValueError("bad")
+
+    def fail() -> volumetypes.OperationContext:
+        detailed = RuntimeError("the volume is bad")
+        try:
+            work()
+        except ValueError as err:
+            detailed.__cause__ = err
+        return volumetypes.OperationContext(detailed_err=detailed)
+
+    operations = NestedPendingOperations(True, clock=testing.FakeClock())
+    with golang.ThreadGroup() as threads:
+        operations.run(VOLUME, "", "", volumetypes.GeneratedOperations("op", fail))
+    assert threads.join(WAIT) == []
+    gc.collect()
+    assert worked_with[0]() is None
+    with pytest.raises(exponentialbackoff.ExponentialBackoffError, match="the volume is bad"):
         operations.run(VOLUME, "", "", done())
 
 

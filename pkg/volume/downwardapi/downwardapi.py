@@ -66,17 +66,21 @@ def collect_data(
         raise ValueError("no defaultMode used, not even the default value for it")
     errors: list[Exception] = []
     payload: Payload = {}
-    for item in items:
-        mode = default_mode if item.mode is None else item.mode
-        try:
-            payload[posixpath.normpath(item.path)] = FileProjection(_content(item, pod, host).encode(), mode)
-        except Exception as err:  # whatever it is, the other fields are tried too, as in Go
-            field = item.field_ref.field_path if item.field_ref is not None else item.path
-            klog.error_s(err, "Unable to extract field", field=field)
-            errors.append(err)
-    if aggregate := utilerrors.new_aggregate(errors):
-        raise aggregate
-    return payload
+    try:
+        for item in items:
+            mode = default_mode if item.mode is None else item.mode
+            try:
+                payload[posixpath.normpath(item.path)] = FileProjection(_content(item, pod, host).encode(), mode)
+            except Exception as err:  # whatever it is, the other fields are tried too, as in Go
+                field = item.field_ref.field_path if item.field_ref is not None else item.path
+                klog.error_s(err, "Unable to extract field", field=field)
+                errors.append(err)
+        if errors:
+            raise utilerrors.Aggregate(errors)
+        return payload
+    finally:
+        # The errors have this frame. With a way back to them, the files would stay until garbage is collected.
+        errors.clear()
 
 
 def _content(item: v1.DownwardAPIVolumeFile, pod: v1.Pod, host: VolumeHost) -> str:

@@ -14,6 +14,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api.resource import parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import errors as utilerrors
+from pkg.golang.testing import frames_kept_after
 from pkg.volume import MounterArgs, Spec
 from pkg.volume.downwardapi import downwardapi
 from pkg.volume.testing import FakeVolumeHost
@@ -99,6 +100,11 @@ def test_every_fault_is_told(tmp_path: Path) -> None:
         world.set_up()
     assert str(caught.value) == "[unsupported fieldPath: spec.nothing, container none not found]"
     assert not world.path.exists()
+
+
+def test_nothing_is_left_for_the_garbage_collector_of_files_that_are_not_all_there(tmp_path: Path) -> None:
+    items, host = [field("b", "metadata.name"), field("a", "spec.nothing")], World(tmp_path).host
+    assert frames_kept_after(lambda: downwardapi.collect_data(items, pod(), host, 0o640)) == []
 
 
 def test_mode_must_be_given(tmp_path: Path) -> None:

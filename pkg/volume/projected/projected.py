@@ -72,20 +72,29 @@ class ProjectedVolumeMounter(FileVolumeMounter):
             raise ValueError("no defaultMode used, not even the default value for it")
         errors: list[Exception] = []
         payload: Payload = {}
-        for source in self._source.sources:
-            try:
-                payload.update(self._collect(source, args, self._source.default_mode))
-            except Exception as err:  # whatever it is, the other sources are tried too, as in Go
-                errors.append(err)
-        if aggregate := utilerrors.new_aggregate(errors):
-            klog.error_s(
-                aggregate,
-                "Error preparing data for projected volume",
-                volumeName=self.vol_name,
-                pod=klog.kobj(self.pod),
-            )
-            raise aggregate
-        return payload
+        try:
+            for source in self._source.sources:
+                try:
+                    payload.update(self._collect(source, args, self._source.default_mode))
+                except Exception as err:  # whatever it is, the other sources are tried too, as in Go
+                    errors.append(err)
+            if errors:
+                raise self._failure(errors)
+            return payload
+        finally:
+            # The errors have this frame. With a way back to them, the files would stay until garbage is collected.
+            errors.clear()
+
+    def _failure(self, errors: list[Exception]) -> utilerrors.Aggregate:
+        """All errors as one, which the log is told."""
+        aggregate = utilerrors.Aggregate(errors)
+        klog.error_s(
+            aggregate,
+            "Error preparing data for projected volume",
+            volumeName=self.vol_name,
+            pod=klog.kobj(self.pod),
+        )
+        return aggregate
 
     def _collect(self, source: v1.VolumeProjection, args: MounterArgs, default_mode: int) -> Payload:
         if source.secret is not None:

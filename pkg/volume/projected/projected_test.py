@@ -14,6 +14,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import errors as utilerrors
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
+from pkg.golang.testing import frames_kept_after
 from pkg.volume import MounterArgs, Spec
 from pkg.volume.projected import projected
 from pkg.volume.testing import FakeVolumeHost
@@ -149,6 +150,10 @@ def test_all_that_is_missing_is_told(tmp_path: Path) -> None:
         world.set_up()
     assert str(caught.value) == '[secrets "none" not found, configmaps "none" not found]'
     assert not world.path.exists()
+
+
+def test_nothing_is_left_for_the_garbage_collector_of_files_that_are_not_all_there(tmp_path: Path) -> None:
+    assert frames_kept_after(World(tmp_path, of_secret(), of_config_map("none")).collect) == []
 
 
 def test_mode_must_be_given(tmp_path: Path) -> None:

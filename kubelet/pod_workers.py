@@ -196,9 +196,10 @@ class StepProgress:
 
     # When the step under way began; None between steps.
     began_at: datetime | None = None
-    # When the last step ended, whether it failed, and how many did so in a row.
+    # When the last step ended, why it failed or "", and how many did so in a row. The error itself is not kept: it has
+    # all that the step had at hand.
     ended_at: datetime | None = None
-    err: Exception | None = None
+    err: str = ""
     failures: int = 0
     steps: int = 0
     # When the next step is due if nothing happens before.
@@ -212,7 +213,7 @@ class StepProgress:
         self.steps += 1
         if err is not None and _is_canceled(err):
             return
-        self.err = err
+        self.err = "" if err is None else str(err) or type(err).__name__
         self.failures = 0 if err is None else self.failures + 1
 
 
@@ -833,31 +834,41 @@ class PodWorkers:
         goes on by itself.
         """
         last_sync_time: datetime | None = None
-        while _wait_for_update(parent_ctx, pod_updates):
-            start = outcome = None
+        done = False
+        while not done and _wait_for_update(parent_ctx, pod_updates):
+            last_sync_time, done = self._work_off_update(parent_ctx, pod_uid, life, last_sync_time)
+
+    def _work_off_update(
+        self, parent_ctx: golang.Context, pod_uid: str, life: PodSyncStatus, last_sync_time: datetime | None
+    ) -> tuple[datetime | None, bool]:
+        """One step of the pod, if it may have one: when its last step ended, and whether the worker is done."""
+        start = outcome = None
+        with self._or_sync_later(parent_ctx, pod_uid):
+            start = self.start_pod_sync(parent_ctx, pod_uid, life)
+        if start is None:
+            return last_sync_time, False
+        try:
+            if not start.can_ever_start:
+                return last_sync_time, True
+            if not start.can_start:
+                return last_sync_time, False
             with self._or_sync_later(parent_ctx, pod_uid):
-                start = self.start_pod_sync(parent_ctx, pod_uid, life)
-            if start is None:
-                continue
-            try:
-                if not start.can_ever_start:
-                    return
-                if not start.can_start:
-                    continue
-                with self._or_sync_later(parent_ctx, pod_uid):
-                    with self.pod_lock:
-                        life.progress.began_at = self.clock.now()
-                    outcome = self._sync(start.ctx, start.update, last_sync_time)
-                    with self.pod_lock:
-                        life.progress.ended(self.clock.now(), outcome.err)
-            finally:
-                start.cancel()
-            if outcome is None:
-                continue
-            last_sync_time = outcome.last_sync_time
-            with self._or_sync_later(parent_ctx, pod_uid):
-                if self._complete(start.update, outcome):
-                    return
+                with self.pod_lock:
+                    life.progress.began_at = self.clock.now()
+                outcome = self._sync(start.ctx, start.update, last_sync_time)
+                with self.pod_lock:
+                    life.progress.ended(self.clock.now(), outcome.err)
+        finally:
+            start.cancel()
+        if outcome is None:
+            return last_sync_time, False
+        done = False
+        with self._or_sync_later(parent_ctx, pod_uid):
+            done = self._complete(start.update, outcome)
+        # The error has the frame of _sync, which has the outcome: together they would stay, with all that the step had
+        # at hand, until garbage is collected.
+        outcome.err = None
+        return outcome.last_sync_time, done
 
     @contextmanager
     def _or_sync_later(self, ctx: golang.Context, pod_uid: str) -> Iterator[None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -643,20 +644,38 @@ def test_progress_counts_failures_in_a_row(harness: Harness) -> None:
     harness.drain()
 
     progress = harness.status("1").progress
-    assert progress.err is not None and progress.failures > 0
+    assert progress.err and progress.failures > 0
     assert progress.began_at is None and progress.ended_at is not None and progress.next_at is not None
     failures = progress.failures
     harness.sync(pod)
     assert harness.status("1").progress.failures == failures + 1
     harness.syncer.on_terminating = lambda ctx, pod, fn: None
     harness.sync(pod)
-    assert (harness.status("1").progress.err, harness.status("1").progress.failures) == (None, 0)
+    assert (harness.status("1").progress.err, harness.status("1").progress.failures) == ("", 0)
+
+
+class _Large:
+    """What a step has at hand, such as a container's environment."""
+
+
+def test_of_a_step_that_failed_nothing_is_kept_but_the_text(harness: Harness) -> None:
+    at_hand: list[weakref.ref[_Large]] = []
+
+    def fail(*_: object) -> bool:
+        large = _Large()
+        at_hand.append(weakref.ref(large))
+        raise ValueError("bad")
+
+    harness.syncer.on_sync = fail
+    assert golangtesting.frames_kept_after(lambda: harness.sync(_running(), CREATE)) == []
+    assert [each() for each in at_hand] == [None]
+    assert harness.status("1").progress.err == "bad"
 
 
 def test_step_that_is_cancelled_has_not_failed() -> None:
     progress = pod_workers.StepProgress(failures=1)
     progress.ended(at(1), golang.Canceled())
-    assert (progress.steps, progress.failures, progress.err) == (1, 1, None)
+    assert (progress.steps, progress.failures, progress.err) == (1, 1, "")
 
 
 def test_a_kill_of_a_finished_pod_is_completed_at_once(harness: Harness) -> None:
@@ -1955,7 +1974,7 @@ def test_sync_whose_follow_up_fails_has_been_done(err: Exception) -> None:
         harness.syncer.post_sync = raising(err)
         harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=CREATE, pod=_running()))
         drain()
-        assert harness.status("1").progress.err is None
+        assert not harness.status("1").progress.err
 
 
 @pytest.mark.parametrize("static", [False, True])

@@ -292,7 +292,7 @@ class _Look:
             next_step=progress.next_at,
             steps=progress.steps,
             failures=progress.failures,
-            err="" if progress.err is None else history.shortened(str(progress.err)),
+            err=history.shortened(progress.err),
             activity=self.activities.get(uid),
         )
 

@@ -933,8 +933,7 @@ class Kubelet(KubeletPods, KubeletStats):
         )
         self.reason_cache.update(pod.metadata.uid, result)
         self._note_resize_errors(pod, result)
-        if err := result.error():
-            raise err
+        result.raise_if_failed()
         if restarting and any(done.action is kubecontainer.REMOVE_CONTAINER for done in result.sync_results):
             # All are gone: start them now. The next sync finds none to remove, so this does not go on for ever.
             again = UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_UPDATE)

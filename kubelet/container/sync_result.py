@@ -184,7 +184,17 @@ class PodSyncResult:
         self.sync_error = result.sync_error
 
     def fail(self, err: Exception) -> None:
-        self.sync_error = err
+        """The sync failed as a whole. The frames of the error, which have all that the sync had, are not kept."""
+        self.sync_error = err.with_traceback(None)
+
+    def raise_if_failed(self) -> None:
+        """Raises all errors as one, SyncErrors, unless nothing failed."""
+        if (errors := self.error()) is not None:
+            try:
+                raise errors
+            finally:
+                # The errors have this frame: together they would stay, with all who called, until garbage is collected.
+                del errors
 
     def error(self) -> SyncErrors | None:
         """All errors as one, or None if nothing failed."""

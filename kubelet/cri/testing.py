@@ -91,12 +91,13 @@ class _Recorder:
         call = Call(method, tuple(_copy(arg) for arg in args))
         with self.lock:
             self.calls.append(call)
-            errors = self.errors.get(method)
-            err = errors.pop(0) if errors else None
+            injected = self.errors.get(method)
+            raised = [injected.pop(0)] if injected else []
         if self.on_call is not None:
             self.on_call(call)
-        if err is not None:
-            raise err
+        if raised:
+            # In no variable, where it would keep the frames of the test's subject.
+            raise raised.pop()
 
 
 @dataclass(slots=True)

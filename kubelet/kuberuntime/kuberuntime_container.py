@@ -370,34 +370,43 @@ class ContainerMethods(LogMethods):
         hook_ctx = lifecycle.hook_context(ctx)
         try:
             self.runner.run(hook_ctx, kube_container_id, pod, container, handler)
-            return
         except Exception as err:  # A hook fails in as many ways as there are commands and servers.
-            failure = err
-        who = _who(pod, container, kube_container_id)
-        klog.error_s(failure, "Failed to execute PostStartHook", **who)
-        message = str(getattr(failure, "message", failure))
+            self._post_start_hook_failed(ctx, hook_ctx, pod, container, kube_container_id, err)
+            raise StartContainerError(ErrPostStartHook(), str(getattr(err, "message", err))) from err
+
+    def _post_start_hook_failed(
+        self,
+        ctx: golang.Context,
+        hook_ctx: golang.Context,
+        pod: v1.Pod,
+        container: v1.Container,
+        container_id: kubecontainer.ContainerID,
+        err: Exception,
+    ) -> None:
+        """Kill the container, unless its pod is to end anyway."""
+        who = _who(pod, container, container_id)
+        klog.error_s(err, "Failed to execute PostStartHook", **who)
         if hook_ctx.err() is not None:
             if self.pod_state_provider.is_pod_termination_requested(pod.metadata.uid):
                 fault = "PostStartHook failed: not completed when the pod was to end"
-                self._record_failed(pod, container, container_id, fault, events.FAILED_POST_START_HOOK)
+                self._record_failed(pod, container, container_id.id, fault, events.FAILED_POST_START_HOOK)
             # Whoever ends the pod stops the container too, with its preStop hook.
-            raise StartContainerError(ErrPostStartHook(), message) from failure
+            return
         # The hook's output may hold secrets: it is not for events.
-        self._record_failed(pod, container, container_id, "PostStartHook failed", events.FAILED_POST_START_HOOK)
+        self._record_failed(pod, container, container_id.id, "PostStartHook failed", events.FAILED_POST_START_HOOK)
         try:
             self.kill_container(
                 ctx,
                 pod,
-                kube_container_id,
+                container_id,
                 container.name,
                 "FailedPostStartHook",
                 REASON_FAILED_POST_START_HOOK,
                 None,
                 None,
             )
-        except Exception as err:  # The next sync finds it running and its hook not run; the failure counts already.
-            klog.error_s(err, "Failed to kill container", **who)
-        raise StartContainerError(ErrPostStartHook(), message) from failure
+        except Exception as kill_err:  # The next sync finds it running, and its hook not run.
+            klog.error_s(kill_err, "Failed to kill container", **who)
 
     def generate_container_config(
         self,
@@ -881,9 +890,7 @@ class ContainerMethods(LogMethods):
             runs = pod_status.get_container_statuses_by_name(container.name)
             self._remove_containers(ctx, pod, "init container", runs)
 
-    def purge_unstarted_containers(
-        self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
-    ) -> None:
+    def purge_unstarted_containers(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
         """Removes the regular containers that were created and no more, whose sandbox is gone.
 
         DIVERGES: in Go such a container of the last sandbox says that the next one is initialized, and the regular

@@ -627,9 +627,7 @@ class KubeGenericRuntimeManager(ResizeMethods):
             )
         return pod_sandbox_id, pod_ips
 
-    def _prepare_dynamic_resources(
-        self, ctx: golang.Context, pod: v1.Pod, result: kubecontainer.PodSyncResult
-    ) -> bool:
+    def _prepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod, result: kubecontainer.PodSyncResult) -> bool:
         if not features.feature_gate.enabled(features.DYNAMIC_RESOURCE_ALLOCATION):
             return True
         try:
@@ -726,7 +724,8 @@ class KubeGenericRuntimeManager(ResizeMethods):
             except Exception as err:  # Told by the containers that mount it, when they fail to start.
                 klog.error_s(err, "Failed to ensure image", pod=klog.kobj(pod))
                 message = err.message if isinstance(err, kubeimages.ImageError) else str(err)
-                pulls[volume.name] = _ImageVolumePull(err=err, message=message)
+                # Without the frames, of which this one has the pulls.
+                pulls[volume.name] = _ImageVolumePull(err=err.with_traceback(None), message=message)
                 continue
             klog.v(4).info_s("Pulled image", ref=ref, pod=klog.kobj(pod))
             pulls[volume.name] = _ImageVolumePull(
@@ -789,9 +788,7 @@ class KubeGenericRuntimeManager(ResizeMethods):
 
         grace_period_override, in seconds, is for hard kills alone: it can cost the user's data.
         """
-        err = self.kill_pod_with_sync_result(ctx, pod, running_pod, grace_period_override).error()
-        if err is not None:
-            raise err
+        self.kill_pod_with_sync_result(ctx, pod, running_pod, grace_period_override).raise_if_failed()
 
     def kill_pod_with_sync_result(
         self,
@@ -1067,26 +1064,40 @@ class _Starter:
             return False
         metrics.STARTED_CONTAINERS_TOTAL.labels(metric_label).inc()
         klog.v(4).info_s("Creating container in pod", **log)
-        failure: StartContainerError | None = None
         image_volumes: kubecontainer.ImageVolumes = {}
         try:
             image_volumes = self._to_kube_container_image_volumes(container)
             self.manager.start_container(self.ctx, self.context, spec, image_volumes)
         except StartContainerError as err:
-            failure = err
-        _increment_image_volume_metrics(failure, container, image_volumes)
-        if failure is None:
-            return True
+            _increment_image_volume_metrics(err, container, image_volumes)
+            self._start_failed(type_name, metric_label, container, err, start_result)
+            return False
+        _increment_image_volume_metrics(None, container, image_volumes)
+        return True
+
+    def _start_failed(
+        self,
+        type_name: str,
+        metric_label: str,
+        container: v1.Container,
+        failure: StartContainerError,
+        start_result: kubecontainer.SyncResult,
+    ) -> None:
+        pod = self.context.pod
         metrics.STARTED_CONTAINERS_ERRORS_TOTAL.labels(metric_label, str(failure.reason)).inc()
         start_result.fail(failure.reason, failure.message)
         if isinstance(failure.reason, kubeimages.ErrImagePullBackOff):
             klog.v(3).info_s(
-                "Container start failed in pod", **log, containerMessage=failure.message, err=failure.reason
+                "Container start failed in pod",
+                containerType=type_name,
+                container=container.name,
+                pod=klog.kobj(pod),
+                containerMessage=failure.message,
+                err=failure.reason,
             )
         else:
             where = f"{type_name} {container.name} start failed in pod {format.pod(pod)}"
             klog.error_s(RuntimeError(f"{where}: {failure}"), "Unhandled Error", logger="UnhandledError")
-        return False
 
     def _to_kube_container_image_volumes(self, container: v1.Container) -> kubecontainer.ImageVolumes:
         """The images of the volumes that the container mounts.

@@ -25,6 +25,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.client_go.util import flowcontrol
+from pkg.golang.testing import frames_kept_after
 
 _CTX = golang.background()
 _UID = "12345678"
@@ -459,6 +460,35 @@ def test_post_start_hook_failure_kills_the_container(fake: testing.TestRuntime) 
         "Warning FailedPostStartHook PostStartHook failed",
         "Normal Killing FailedPostStartHook",
     ]
+
+
+@pytest.mark.parametrize("step", ["configuration", "hook", "image volume", "claims", "kill"])
+def test_failed_sync_leaves_nothing_for_the_garbage_collector(fake: testing.TestRuntime, step: str) -> None:
+    """Neither do its errors, as long as the result is kept: environments and commands may be megabytes."""
+    handler = v1.LifecycleHandler(exec=v1.ExecAction(command=["false"]))
+    pod = _pod(_container("foo1", "busybox", lifecycle=v1.Lifecycle(post_start=handler)))
+
+    def fail(*args: object) -> None:
+        raise LookupError("not found")
+
+    match step:
+        case "configuration":
+            fake.helper.generate_run_container_options = fail  # type: ignore[method-assign, assignment]
+        case "hook":
+            fake.manager.runner = testing.FakeCommandRunner(HookError(RuntimeError("exit 1"), "hook said no"))
+        case "image volume":
+            image = v1.ImageVolumeSource(reference="data:1", pull_policy="Never")
+            pod.spec.volumes = [v1.Volume(name="model", image=image)]
+            pod.spec.containers[0].volume_mounts = [v1.VolumeMount(name="model", mount_path="/m")]
+        case "claims":
+            fake.helper.prepare_dynamic_resources = fail  # type: ignore[method-assign, assignment]
+        case "kill":
+            _sync(fake, pod)
+            pod.spec.containers[0].image = "other"
+            fake.runtime.inject_error("StopContainer", _down())
+    results: list[kubecontainer.PodSyncResult] = []
+    assert frames_kept_after(lambda: results.append(_sync(fake, pod))) == []
+    assert results[0].error() is not None
 
 
 @pytest.mark.parametrize("pod_ends", [True, False], ids=["the pod ends", "the kubelet ends"])

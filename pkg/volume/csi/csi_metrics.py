@@ -80,3 +80,5 @@ class MetricsManager:
         finally:
             duration = time.monotonic() - start
             volumeutil.record_csi_operation_latency_metrics(self._driver_name, method, failure, duration, "false")
+            # It has this frame: together they would stay, with the request, until garbage is collected.
+            failure = None

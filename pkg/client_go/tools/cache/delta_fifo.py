@@ -145,8 +145,8 @@ class DeltaFIFO:
             if self._closed:
                 raise FIFOClosedError
             golang.select(self._wake, done)
-            if ctx is not None and (err := ctx.err()) is not None:
-                raise err
+            if ctx is not None:
+                ctx.raise_if_done()
 
     def replace(self, objs: Iterable[Any], resource_version: str) -> None:
         """Queue all objects of a list, and the deletion of those queued or known that it lacks."""

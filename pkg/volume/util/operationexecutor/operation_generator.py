@@ -487,8 +487,9 @@ class OperationGenerator:
             except Exception as err:
                 self.check_for_failed_mount(volume, err)
                 plugin_dir = self._volume_plugin_mgr.host.get_plugin_dir(plugin.get_plugin_name())
-                outcome = self._uncertain_if_mounted(err, path, plugin_dir)
-                self.mark_device_error_state(volume, device_path, path, outcome, state)
+                self.mark_device_error_state(
+                    volume, device_path, path, self._uncertain_if_mounted(err, path, plugin_dir), state
+                )
                 raise
         done = volume.generate_msg_detailed("MountVolume.MountDevice succeeded", f'device mount path "{path}"')
         klog.info_s(done, pod=klog.kobj(volume.pod))
@@ -521,10 +522,14 @@ class OperationGenerator:
                 mounter.set_up(args)
             except Exception as err:
                 self.check_for_failed_mount(volume, err)
-                outcome = self._uncertain_if_mounted(
-                    err, mounter.get_path(), self._volume_plugin_mgr.host.get_pods_dir()
+                pods_dir = self._volume_plugin_mgr.host.get_pods_dir()
+                self.mark_volume_error_state(
+                    volume,
+                    mark_opts,
+                    self._uncertain_if_mounted(err, mounter.get_path(), pods_dir),
+                    state,
+                    reconstructed,
                 )
-                self.mark_volume_error_state(volume, mark_opts, outcome, state, reconstructed)
                 raise
         done = volume.generate_msg_detailed("MountVolume.SetUp succeeded", "")
         klog.v(4 if is_remount else 1).info_s(done, pod=klog.kobj(volume.pod))
@@ -1158,9 +1163,13 @@ def _failing(volume: VolumeLogger, prefix: str) -> Iterator[None]:
     except OperationError:
         raise
     except Exception as err:  # plugins raise whatever their tools and servers do
-        simple, detailed = volume.generate_error(prefix, err)
-        detailed.__cause__ = err
-        raise OperationError(simple, detailed) from err
+        raise _operation_error(volume, prefix, err) from err
+
+
+def _operation_error(volume: VolumeLogger, prefix: str, err: Exception) -> OperationError:
+    simple, detailed = volume.generate_error(prefix, err)
+    detailed.__cause__ = err
+    return OperationError(simple, detailed)
 
 
 @contextlib.contextmanager

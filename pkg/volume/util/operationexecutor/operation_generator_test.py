@@ -17,6 +17,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime.testing import raising
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
+from pkg.golang.testing import frames_kept_after
 from pkg.volume.plugins import NodeResizeOptions, Spec, VolumePluginMgr
 from pkg.volume.testing import FakeVolumeHost
 from pkg.volume.util import types as volumetypes
@@ -201,6 +202,13 @@ def test_failed_step_of_mounting_is_an_event_of_the_pod(world: World, step: str)
     assert str(context.detailed_err) == message + '(UniqueName: "fake/plugin/pv") pod "p" (UID: "u") : broken'
     assert world.recorder.drain() == [f"Warning FailedMount {message}: broken"]
     assert "mark_volume_as_mounted" not in world.state.calls
+
+
+@pytest.mark.parametrize("step", ["new_mounter", "wait_for_attach", "mount_device", "set_up"])
+def test_failed_step_leaves_nothing_for_the_garbage_collector(world: World, step: str) -> None:
+    """Among it would be all files of the volume."""
+    world.plugin.errors[step] = OSError("broken")
+    assert frames_kept_after(lambda: world.mount(wanted())) == []
 
 
 FINAL, UNCERTAIN, TRANSIENT = (

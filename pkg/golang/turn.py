@@ -17,8 +17,9 @@ from collections.abc import Iterator
 
 MAX_TURNS = 4
 # Seconds of the processor by which a connection that has paused may have had less than those that have not: as much as
-# a hundred turns take that move a few bytes each.
-ALLOWANCE = 0.01
+# a few turns take that move some bytes each. Hundreds of connections may pause together, and whoever is new waits until
+# each of them has had that.
+ALLOWANCE = 0.0005
 
 
 class Turns:
@@ -31,6 +32,8 @@ class Turns:
     `by_use`: those go first whose connections have had least. Then who says little does not wait for all who always
     have more to say, however many they are. Who comes for the first time counts as the one with the last turn, and what
     he has had in his first one counts, by its part, as had by all: else there could always be somebody new to go first.
+    Hundreds may come together for the first time, each with much to do, so that a turn is to be short: half a
+    millisecond. Who has more to do passes it on.
     """
 
     def __init__(self, count: int = MAX_TURNS, *, by_use: bool = False) -> None:

@@ -72,6 +72,15 @@ def test_what_was_not_used_is_hardly_counted() -> None:
         assert paused._had == 100.0 - ALLOWANCE
 
 
+def test_who_has_paused_goes_before_who_is_new_for_one_turn() -> None:
+    """Hundreds may pause together: what each of them may have had less is what a new connection waits for."""
+    turns = Turns(by_use=True)
+    with _turn(turns, 100.0):
+        had, _ = turns.take(1.0)
+    one_turn = 0.001
+    assert turns.level() - one_turn < had < turns.level()
+
+
 def test_new_connections_do_not_keep_the_others_waiting_for_ever() -> None:
     turns = Turns(1, by_use=True)
     known = _turn(turns, 100.0)

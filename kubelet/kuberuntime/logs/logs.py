@@ -38,6 +38,9 @@ _USUAL_LINES = re.compile(rb"^(" + _USUAL_TIME + rb")Z (stdout|stderr) F (.*\n)"
 _TIMESTAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 10**9  # nanoseconds
+# Lines that are looked at one by one in one turn: half a millisecond. A block may have 1600, and hundreds of clients
+# one block each.
+LINES_IN_TURN = 128
 _TIME_LENGTH = len("2006-01-02T15:04:05.000000000")
 
 
@@ -174,8 +177,10 @@ class _LogWriter:
 
     def _add(self, data: bytes) -> None:
         if not self._add_usual_lines(data):
-            for line in io.BytesIO(data):
+            for count, line in enumerate(io.BytesIO(data), 1):
                 self._add_line(line)
+                if count % LINES_IN_TURN == 0:
+                    self._turn.pass_on()
 
     def _flush(self) -> None:
         for stream, pieces in self._outputs:

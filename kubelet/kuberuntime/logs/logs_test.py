@@ -18,7 +18,13 @@ from hypothesis import strategies as st
 from kubelet.cri import testing
 from kubelet.kuberuntime import logs
 from kubelet.kuberuntime.logs import log_files, tail, turns
-from kubelet.kuberuntime.logs.logs import _LogWriter, _MaximumWriteError, parse_cri_log, parse_docker_json_log
+from kubelet.kuberuntime.logs.logs import (
+    LINES_IN_TURN,
+    _LogWriter,
+    _MaximumWriteError,
+    parse_cri_log,
+    parse_docker_json_log,
+)
 from pkg import golang
 from pkg.apimachinery.util import wait
 from pkg.golang.turn import Turn
@@ -97,6 +103,27 @@ def test_who_reads_a_little_goes_before_who_reads_much(log: Path, monkeypatch: p
     for thread in threads:
         thread.join()
     assert order == ["little", "much"]
+
+
+def test_a_long_block_leaves_the_turn_to_others(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of clients may come at the same time, each for a block of lines that are looked at one by one."""
+    order: list[str] = []
+    monkeypatch.setattr(_LogWriter, "_add_usual_lines", lambda *_: False)
+    monkeypatch.setattr(_LogWriter, "_add_line", lambda *_: order.append(threading.current_thread().name))
+    out = io.BytesIO()
+    many = _LogWriter(str(log), out, None, logs.LogOptions())
+    few = _LogWriter(str(log), out, None, logs.LogOptions())
+    few_lines, many_lines = _LINES.encode(), _LINES.encode() * LINES_IN_TURN
+    threads = []
+    with Turn(turns.TURNS):
+        threads.append(golang.go(many.write, many_lines, name="many"))
+        _wait_for_line(1)
+        threads.append(golang.go(few.write, few_lines, name="few"))
+        _wait_for_line(2)
+    for thread in threads:
+        thread.join()
+    assert order.index("few") == LINES_IN_TURN
+    assert order.count("many") == many_lines.count(b"\n")
 
 
 _SECOND = datetime(2020, 9, 27, 11, 18, 2, 200000, tzinfo=UTC)

@@ -39,8 +39,8 @@ _NEWS = 1 << 16
 # How long, in seconds, nothing may move after one direction has ended. A client that has yet to take what the backend
 # said before its end may pause for longer.
 LINGER = 10.0
-# Records of TLS that are read in one turn, or frames that are taken apart: a few milliseconds, if they are of one byte.
-PIECES_IN_TURN = 256
+# Records of TLS that are read in one turn, or frames that are taken apart: half a millisecond, if they are of one byte.
+PIECES_IN_TURN = 64
 # DIVERGES: Go reads from all connections at the same time, and takes apart what has come on all WebSockets. Python runs
 # one thread at a time, and records or messages of one byte on thirty of them, for which slow clients are enough, would
 # keep each other thread waiting for hundreds of milliseconds, that of the sync loop too. The same goes for commands

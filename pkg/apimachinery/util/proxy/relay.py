@@ -126,8 +126,13 @@ class End:
 
     def abandon(self) -> None:
         """Neither read from it nor write to it any more."""
-        self.read_ended = True
+        self._end_reads()
         self._stop_writing()
+
+    def _end_reads(self) -> None:
+        """Nothing more is read, nor waited for: an end that gathers is looked at all the time."""
+        self.read_ended = True
+        self.gathering = False
 
     def hang_up(self, *, failed: bool) -> None:
         """Take note that no bytes move any more at the other side, because it failed or because both have ended."""
@@ -237,7 +242,8 @@ class End:
                 self.abandon()
                 data = b""
             if not data:
-                self.read_ended, more = True, False
+                self._end_reads()
+                more = False
             parts.append(data)
             size += len(data)
         return parts[0] if len(parts) == 1 else b"".join(parts), more

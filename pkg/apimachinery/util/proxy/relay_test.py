@@ -335,6 +335,28 @@ def test_a_client_that_is_cut_off_here_ends_it_at_once(between: Between) -> None
 
 
 @pytest.mark.parametrize("between", [{"linger": 0.05}], indirect=True)
+@pytest.mark.parametrize("which", ["client", "backend"])
+def test_an_end_whose_pieces_were_gathered_does_not_keep_the_relay(between: Between, which: str) -> None:
+    """Else a client that stays after a command's fast output has the relay look every two milliseconds, for ever."""
+    end = getattr(between.relay, which)
+    end.gathering = True
+    sock = between.near if which == "client" else between.far
+    sock.sendall(b"last words")
+    sock.shutdown(socket.SHUT_WR)
+    assert between.over()
+    assert not end.gathering
+
+
+def test_who_was_left_gathers_no_more() -> None:
+    near, client = socket.socketpair()
+    with near, client:
+        end = relaylib.End(PlainConn(client))
+        end.gathering = True
+        end.abandon()
+        assert not end.gathering
+
+
+@pytest.mark.parametrize("between", [{"linger": 0.05}], indirect=True)
 def test_a_backend_that_does_not_answer_the_end_is_left(between: Between) -> None:
     between.near.shutdown(socket.SHUT_WR)
     assert between.over()

@@ -22,6 +22,9 @@ MAX_WAITING_BYTES = 1 << 18
 _SMALL = 4 << 10
 # So many bytes may wait for the backend to be drained. What comes beyond does not wait.
 MAX_HELD_BYTES = 1 << 10
+# The backend counts as drained when nothing comes from it for so long: its kernel may have more to send, and has to
+# hear first that there is room again, which takes some milliseconds on a busy machine. A ping comes every few seconds.
+_QUIET_MILLISECONDS = 50
 # So many bytes are read from one end before the other has its turn.
 _TURN = 1 << 20
 # After so many small pieces from one side alone, each so soon after the one before, in seconds, there is more to come:
@@ -73,7 +76,6 @@ class End:
     def __init__(self, conn: Conn) -> None:
         self.conn = conn
         self.read_ended = False
-        self.drained = True  # all was read that had come when it was last read from
         # Nothing can be sent any more, be it that the connection broke or that it is not wanted. What the other side
         # said before it went may still be there to be read.
         self.broken = False
@@ -185,7 +187,6 @@ class End:
         while total < _TURN and self._may_read(sink):
             with self._turn:
                 data, more = self._take()
-            self.drained = not more
             total += len(data)
             if data:
                 self.on_data(data)
@@ -254,6 +255,15 @@ class End:
         if self._may_read(sink):
             events |= self._to_read
         return events
+
+    def has_more(self) -> bool:
+        """Whether there is something to read, now or in a moment, or the connection has failed."""
+        if self.gathering:
+            # The kernel does not tell of a little.
+            return True
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(_QUIET_MILLISECONDS))
 
     def has_to_send(self) -> bool:
         """Bytes, or the end of this direction."""
@@ -361,7 +371,7 @@ class Relay:
 
     def _all_was_passed_on(self) -> bool:
         """Of what the backend has sent, and it may send more."""
-        return self.backend.drained and not self.backend.read_ended and not self.client.waiting
+        return not (self.client.waiting or self.backend.read_ended or self.backend.has_more())
 
     def _over(self) -> bool:
         ends = (self.client, self.backend)

@@ -298,6 +298,20 @@ def test_what_can_wait_costs_nothing_of_what_a_backend_says_that_closes(between:
     assert len(read_all(between.near)) == sent
 
 
+def test_what_can_wait_comes_though_the_last_read_ended_where_the_backend_did() -> None:
+    """That the backend has no more is asked when it matters: no read may tell, nor need it be true for long."""
+    (near, client), (far, backend) = socket.socketpair(), socket.socketpair()
+    with near, client, far, backend:
+        relay = relaylib.Relay(PlainConn(client), PlainConn(backend))
+        assert relay._all_was_passed_on()
+        far.sendall(b"x")
+        assert not relay._all_was_passed_on()
+        backend.recv(1)
+        assert relay._all_was_passed_on()
+        relay.client.waiting = 1
+        assert not relay._all_was_passed_on()
+
+
 def test_what_can_wait_has_a_bound(between: Between) -> None:
     between.relay.client.on_data = between.relay.write_once_drained
     sent = fill(between.far)

@@ -45,8 +45,7 @@ def probe_grpc(ctx: golang.Context, host: str, service: str, port: int, timeout:
     try:
         status = _check(ctx, host, service, port, timeout)
     except (grpcclient.ConnectionTimeoutError, StatusError) as err:
-        if (done := ctx.err()) is not None:
-            raise done from err
+        ctx.raise_if_done()
         message = _failure(err, join_host_port(host, port), format_duration(timeout))
         klog.v(4).info_s("gRPC probe failed", host=host, port=port, service=service, message=message)
         return Result.FAILURE, message

@@ -47,15 +47,14 @@ def probe_http(ctx: golang.Context, url: str, headers: httpclient.Headers, timeo
     try:
         response = httpclient.get(limited, url, headers, httpclient.PROTOCOLS)
     except httpclient.HTTPRequestError as err:
-        if isinstance(failure := ctx.err(), golang.Canceled):
-            raise failure from err
+        if isinstance(ctx.err(), golang.Canceled):
+            raise golang.Canceled from err
         return Result.FAILURE, f"{err} (Client.Timeout exceeded while awaiting headers)" if err.timeout else str(err)
     finally:
         cancel()
-    if isinstance(response.fault, TimeoutError):
-        raise BrokenAnswerError(f"{response.fault} (Client.Timeout or context cancellation while reading body)")
     if response.fault is not None:
-        raise BrokenAnswerError(str(response.fault) or type(response.fault).__name__)
+        reason = " (Client.Timeout or context cancellation while reading body)" if response.fault.timeout else ""
+        raise BrokenAnswerError(f"{response.fault.text}{reason}")
     return _verdict(response.status, response.body.decode(errors="replace"))
 
 

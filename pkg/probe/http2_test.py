@@ -18,6 +18,7 @@ from h2.settings import SettingCodes
 
 from kubelet.lifecycle import HTTPClient
 from pkg import golang
+from pkg.golang.testing import frames_kept_after
 from pkg.probe import BrokenAnswerError, Result, dialer, http2, httpclient, probe_http
 from pkg.probe.testing import HOST, listening
 
@@ -146,8 +147,10 @@ def test_body_that_breaks_off_says_nothing_of_the_container() -> None:
         server.send_data(1, b"x")
         server.reset_stream(1, 2)
 
-    with serving(answer) as url, pytest.raises(BrokenAnswerError, match="stream error: INTERNAL_ERROR"):
-        probe_http(CTX, url, [], TIMEOUT)
+    with serving(answer) as url:
+        with pytest.raises(BrokenAnswerError, match="stream error: INTERNAL_ERROR"):
+            probe_http(CTX, url, [], TIMEOUT)
+        assert not frames_kept_after(lambda: probe_http(CTX, url, [], TIMEOUT))
 
 
 def test_server_that_does_not_answer_in_time() -> None:

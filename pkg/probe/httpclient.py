@@ -101,6 +101,17 @@ class HTTPResponseError(HTTPRequestError):
         super().__init__(url, "http: server gave HTTP response to HTTPS client")
 
 
+class Fault(NamedTuple):
+    """What broke off a body: the text of the error, and whether it was a time-out.
+
+    The error itself has the frames that it has passed, and the one that reads the body would have the error. The two,
+    the connection and what TLS has of the server's certificates would stay until garbage is collected.
+    """
+
+    text: str
+    timeout: bool
+
+
 class Response(NamedTuple):
     """An answer, with the beginning of its body."""
 
@@ -109,7 +120,7 @@ class Response(NamedTuple):
     location: str
     body: bytes
     # What broke off the body; None when the body is complete, or as long as it may be.
-    fault: Exception | None
+    fault: Fault | None
 
 
 def get(ctx: golang.Context, url: str, headers: Headers, protocols: tuple[str, ...] = ()) -> Response:
@@ -322,7 +333,7 @@ def _round_trip_http2(connection: dialer.Connection, headers: Headers) -> Respon
     if not _STATUS.fullmatch(status):
         raise ValueError("malformed response from server: malformed non-numeric status pseudo header")
     body = bytearray()
-    fault: Exception | None = None
+    fault: Fault | None = None
     try:
         for event in events:
             if isinstance(event, DataReceived):
@@ -332,7 +343,7 @@ def _round_trip_http2(connection: dialer.Connection, headers: Headers) -> Respon
     except http2.TooMuchError:
         pass  # The rest is not read.
     except (OSError, EOFError, ValueError, H2Error) as err:
-        fault = err
+        fault = _fault_of(err)
     return _response(int(status), fields.get("location", ""), body, fault)
 
 
@@ -345,9 +356,13 @@ def _events(conn: http2.ClientConn) -> Iterator[Event]:
             yield event
 
 
-def _response(status: int, location: str, body: bytearray, fault: Exception | None) -> Response:
+def _response(status: int, location: str, body: bytearray, fault: Fault | None) -> Response:
     to_follow = location if status in _REDIRECTS else ""
     return Response(status, to_follow, bytes(body[:MAX_RESPONSE_BODY_LENGTH]), fault)
+
+
+def _fault_of(err: Exception) -> Fault:
+    return Fault(str(err) or type(err).__name__, isinstance(err, TimeoutError))
 
 
 class _Head(NamedTuple):
@@ -362,12 +377,12 @@ def _read_response(reader: io.BufferedReader) -> Response:
     head = _read_head(reader)
     pieces = _body(reader, head)
     body = bytearray()
-    fault: Exception | None = None
+    fault: Fault | None = None
     try:
         while len(body) < MAX_RESPONSE_BODY_LENGTH and (piece := next(pieces, b"")):
             body += piece
     except (OSError, EOFError, ValueError) as err:
-        fault = err
+        fault = _fault_of(err)
     return _response(head.status, head.headers.get("location", [""])[0], body, fault)
 
 

@@ -17,6 +17,7 @@ from framework import memory
 from kubelet.lifecycle import HTTPClient
 from pkg import golang
 from pkg.golang import net
+from pkg.golang.testing import frames_kept_after
 from pkg.probe import BrokenAnswerError, Result, httpclient, probe_http
 from pkg.probe.testing import HOST, listening
 
@@ -103,6 +104,14 @@ def test_answer_of_a_hostile_server_stays_under_16_mib(name: str) -> None:
 def test_body_that_breaks_off(answer: bytes, fault: str) -> None:
     with serving(lambda: [answer]) as url, pytest.raises(BrokenAnswerError, match=fault):
         probe_http(CTX, url, [], TIMEOUT)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_nothing_stays_of_a_body_that_breaks_off(tls: bool) -> None:
+    answer = CHUNKED + b"5\r\nab"
+    with serving(lambda: [answer], server_context() if tls else None) as url:
+        assert not frames_kept_after(lambda: probe_http(CTX, url, [], TIMEOUT))
+        assert not frames_kept_after(lambda: HTTPClient().do(CTX, url, []))
 
 
 @pytest.mark.parametrize(

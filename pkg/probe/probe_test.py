@@ -16,7 +16,8 @@ import pytest
 from pkg import golang
 from pkg.api.core import v1
 from pkg.component_base import version
-from pkg.probe import Result, httpclient, probe_exec, probe_http, probe_tcp, resolve_container_port
+from pkg.golang.testing import frames_kept_after
+from pkg.probe import Result, httpclient, probe_exec, probe_grpc, probe_http, probe_tcp, resolve_container_port
 from pkg.probe import http as httpprobe
 from pkg.util import exec as utilexec
 
@@ -304,6 +305,23 @@ def test_tcp_time_out() -> None:
             # The queue holds one connection; the next must wait for room that never comes.
             result, output = probe_tcp(CTX, address[0], address[1], 0.2)
     assert (result, output) == (Result.FAILURE, f"dial tcp 127.0.0.1:{address[1]}: i/o timeout")
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        lambda ctx, port: probe_http(ctx, f"http://127.0.0.1:{port}", [], TIMEOUT),
+        lambda ctx, port: probe_tcp(ctx, "127.0.0.1", port, TIMEOUT),
+        lambda ctx, port: probe_grpc(ctx, "127.0.0.1", "", port, TIMEOUT),
+    ],
+)
+def test_nothing_stays_of_a_probe_that_is_cancelled(probe: Callable[[golang.Context, int], object]) -> None:
+    ctx, cancel = golang.with_cancel(CTX)
+    cancel()
+    with unused_port() as port:
+        with pytest.raises(golang.Canceled):
+            probe(ctx, port)
+        assert not frames_kept_after(lambda: probe(ctx, port))
 
 
 def fail(err: Exception) -> Callable[[], bytes]:

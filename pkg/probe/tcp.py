@@ -19,8 +19,8 @@ def probe_tcp(ctx: golang.Context, host: str, port: int, timeout: float) -> tupl
     try:
         dial(limited, host, port).close()
     except (OSError, ValueError) as err:
-        if isinstance(failure := ctx.err(), golang.Canceled):
-            raise failure from err
+        if isinstance(ctx.err(), golang.Canceled):
+            raise golang.Canceled from err
         return Result.FAILURE, str(err)
     finally:
         cancel()

@@ -21,37 +21,42 @@ MAX_FILE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class EnvFile:
-    """The assignments of a file up to its first fault; of equal names the first counts."""
+    """The assignments of a file up to its first fault; of equal names the first counts.
+
+    Of the fault it has the text alone. The error has the frames that it has passed, with the values of this file and of
+    all that their callers have read, and would keep them until garbage is collected.
+    """
 
     values: dict[str, str]
-    fault: ValueError | None
+    # "" if there is none.
+    fault: str
     # Bytes that were read.
     size: int
 
     def get(self, key: str) -> str:
         """The value of key, "" if the file does not have it. Raises the fault if that comes before it."""
         value = self.values.get(key)
-        if value is None and self.fault is not None:
-            raise self.fault
+        if value is None and self.fault:
+            raise ValueError(self.fault)
         return value or ""
 
 
 def parse_env(env_file_path: str) -> EnvFile:
     """Read the assignments of a file.
 
-    A value stands in single quotes and may go over several lines; blank lines and comments are left out. The fault is
-    a ValueError that names the line. Raises OSError.
+    A value stands in single quotes and may go over several lines; blank lines and comments are left out. The fault
+    names the line. Raises OSError.
     DIVERGES: Go reads up to the one variable that is asked for, and so the file anew for each of thousands.
     """
     values: dict[str, str] = {}
-    fault: ValueError | None = None
+    fault = ""
     with _open(env_file_path) as file:
         lines = _Lines(file)
         try:
             for name, value in _assignments(lines):
                 values.setdefault(name, value)
         except ValueError as err:
-            fault = err
+            fault = str(err)
         return EnvFile(values, fault, lines.size)
 
 

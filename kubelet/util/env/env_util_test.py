@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubelet.util import env
+from pkg.golang.testing import frames_kept_after
 
 VALUES = {
     "leading blanks": ("   A='1'\n\t\tKEY='v'\nB='2'\n", "v"),
@@ -36,6 +37,12 @@ def test_values(tmp_path: Path, text: str, value: str) -> None:
     path = tmp_path / "env"
     path.write_text(text)
     assert env.parse_env(str(path)).get("KEY") == value
+
+
+def test_nothing_stays_of_reading_a_file_with_a_fault(tmp_path: Path) -> None:
+    path = tmp_path / "env"
+    path.write_text("KEY='v'\nnonsense\n")
+    assert not frames_kept_after(lambda: env.parse_env(str(path)))
 
 
 # What a shell makes of the rest of these, a file of variables does not want to say.

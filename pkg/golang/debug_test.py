@@ -9,6 +9,8 @@ import threading
 import weakref
 from pathlib import Path
 
+import pytest
+
 from pkg import golang
 from pkg.golang import debug
 
@@ -107,6 +109,22 @@ def test_what_is_there_is_left_out_of_collections() -> None:
         debug.spare_what_stays()
         assert seen() is None, "what was garbage before is collected first"
         assert len(gc.get_objects()) < gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python puts no full collection off")
+def test_what_is_left_out_of_collections_does_not_put_them_off() -> None:
+    kept: list[list[object]] = []
+    try:
+        debug.spare_what_stays()
+        before = gc.get_stats()[2]["collections"]
+        for _ in range(2 * gc.get_threshold()[2]):
+            kept += [[] for _ in range(100)]
+            gc.collect(1)
+        # Enough for the youngest to be collected, and with them those whose turn it is.
+        kept += [[] for _ in range(2 * gc.get_threshold()[0])]
+        assert gc.get_stats()[2]["collections"] > before
     finally:
         gc.unfreeze()
 

@@ -122,6 +122,8 @@ def end(call: Any) -> None:
 
 def drain(call: Any) -> None:
     """Read to the end, in the thread that reads, a call that was cancelled or whose channel was closed."""
-    with contextlib.suppress(grpc.RpcError):
+    try:
         for _ in call:
             pass
+    except grpc.RpcError as err:
+        grpcstatus.leave_frames(err)

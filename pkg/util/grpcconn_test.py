@@ -11,7 +11,8 @@ import grpc
 import pytest
 
 from pkg import golang
-from pkg.util import grpcconn
+from pkg.golang.testing import frames_kept_after
+from pkg.util import grpcconn, grpcstatus
 
 _DEADLINE = 30.0
 
@@ -125,6 +126,27 @@ def test_call_that_is_left_is_ended(silent: _Silent, method: grpc.UnaryStreamMul
     with grpcconn.started(golang.background(), method, b""):
         assert silent.asked.wait(_DEADLINE)
     assert silent.ended.wait(_DEADLINE)
+
+
+def test_nothing_stays_of_a_call_that_is_left(
+    silent: _Silent, method: grpc.UnaryStreamMultiCallable[bytes, bytes]
+) -> None:
+    def leave() -> None:
+        with grpcconn.started(golang.background(), method, b""):
+            assert silent.asked.wait(_DEADLINE)
+
+    assert "started" not in frames_kept_after(leave)
+
+
+def test_nothing_stays_of_a_call_that_fails(method: grpc.UnaryStreamMultiCallable[bytes, bytes]) -> None:
+    def fail() -> None:
+        with grpcconn.started(golang.background(), method, b"") as call:
+            try:
+                grpcconn.response(call)
+            except grpc.RpcError as err:
+                raise grpcstatus.from_call(err, "addr") from err
+
+    assert "fail" not in frames_kept_after(fail)
 
 
 def test_call_without_a_response(silent: _Silent, method: grpc.UnaryStreamMultiCallable[bytes, bytes]) -> None:

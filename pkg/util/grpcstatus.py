@@ -59,8 +59,18 @@ def client_conn_closing() -> StatusError:
     return StatusError(grpc.StatusCode.CANCELLED, CLIENT_CONN_CLOSING)
 
 
+def leave_frames(err: BaseException) -> None:
+    """Have an error of gRPC that was caught forget the frames that it has passed.
+
+    It is the call itself, which those frames have at hand. Together they would stay, with the request and all that the
+    callers have, until garbage is collected.
+    """
+    err.with_traceback(None)
+
+
 def from_call(err: Any, addr: str) -> StatusError:
     """The failure of a call of the socket at addr, in the words of Go's gRPC where this one has its own."""
+    leave_frames(err)
     code, details = err.code(), err.details() or ""
     if code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details:
         reason = "connection refused" if Path(addr).exists() else "no such file or directory"

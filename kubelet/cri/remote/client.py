@@ -246,6 +246,7 @@ class GRPCClient:
         self._channels.close()
 
     def _translate(self, ctx: golang.Context, err: Any) -> errors.RemoteError:
+        grpcstatus.leave_frames(err)
         if isinstance(ctx.err(), golang.Canceled):
             return errors.RemoteCanceledError()
         if isinstance(ctx.err(), golang.DeadlineExceeded) and err.code() is grpc.StatusCode.CANCELLED:

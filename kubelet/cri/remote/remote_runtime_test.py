@@ -21,6 +21,7 @@ from framework import memory
 from kubelet.cri import errors, remote
 from kubelet.cri.remote import client, fake
 from pkg import golang, klog
+from pkg.golang.testing import frames_kept_after
 from pkg.util import exec as utilexec
 
 CTX = golang.background()
@@ -469,6 +470,22 @@ def test_exec_sync_carries_code_and_output(server: fake.FakeServer, service: rem
     with pytest.raises(utilexec.CodeExitError, match="command 'a b' exited with 2: err") as raised:
         service.exec_sync(CTX, container_id, ["a", "b"], 1)
     assert (raised.value.code, raised.value.output) == (2, b"outerr")
+
+
+def test_nothing_stays_of_a_call_that_fails(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
+    assert "exec_sync" not in frames_kept_after(lambda: service.exec_sync(CTX, "none", ["a"], 1))
+    server.runtime.faults.hang("ExecSync")
+    ctx, cancel = golang.with_timeout(CTX, 0.2)
+    assert "exec_sync" not in frames_kept_after(lambda: service.exec_sync(ctx, "none", ["a"], 1))
+    cancel()
+
+
+def test_nothing_stays_of_a_stream_that_is_left(service: remote.RemoteRuntimeService) -> None:
+    def leave() -> None:
+        with service._client.stream(CTX, "GetContainerEvents", runtimeapi.GetEventsRequest()):
+            pass
+
+    assert "_started" not in frames_kept_after(leave)
 
 
 def test_exec_sync_shows_the_beginning_of_endless_complaints(

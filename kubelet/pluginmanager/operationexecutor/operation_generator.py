@@ -15,7 +15,7 @@ from kubelet.apis.pluginregistration.v1 import api_pb2 as registerapi
 from kubelet.apis.pluginregistration.v1 import api_pb2_grpc
 from kubelet.pluginmanager import cache
 from pkg import golang, klog
-from pkg.util import grpcconn
+from pkg.util import grpcconn, grpcstatus
 
 if TYPE_CHECKING:
     from kubelet.pluginmanager.operationexecutor.operation_executor import ActualStateOfWorldUpdater
@@ -130,6 +130,7 @@ def _get_info(ctx: golang.Context, channel: grpc.Channel, socket_path: str) -> r
         with grpcconn.started(ctx, method, registerapi.InfoRequest(), timeout, wait_for_ready=True) as call:
             return registerapi.PluginInfo.FromString(grpcconn.response(call))
     except (grpc.RpcError, DecodeError, EOFError) as err:
+        grpcstatus.leave_frames(err)
         reason = ctx.err() or (_text(err) if isinstance(err, grpc.RpcError) else err)
         raise RegisterPluginError(
             f"failed to get plugin info using RPC GetInfo at socket {socket_path}, err: {reason}"

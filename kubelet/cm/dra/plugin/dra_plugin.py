@@ -126,6 +126,7 @@ class DRAPlugin:
         try:
             yield
         except grpc.RpcError as err:
+            grpcstatus.leave_frames(err)
             if isinstance(ctx.err(), golang.Canceled):
                 raise grpcstatus.StatusError(grpc.StatusCode.CANCELLED, str(ctx.err())) from err
             raise grpcstatus.from_call(err, self.endpoint) from err

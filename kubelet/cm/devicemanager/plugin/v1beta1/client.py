@@ -80,6 +80,7 @@ def call(
 
 
 def _status(err: grpc.RpcError, timeout: float, resource: str) -> grpcstatus.StatusError:
+    grpcstatus.leave_frames(err)
     assert isinstance(err, grpc.Call)
     code = err.code()
     late = f"the device plugin of {resource} has not answered within {timeout:g} s"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -654,21 +653,16 @@ def test_progress_counts_failures_in_a_row(harness: Harness) -> None:
     assert (harness.status("1").progress.err, harness.status("1").progress.failures) == ("", 0)
 
 
-class _Large:
-    """What a step has at hand, such as a container's environment."""
-
-
 def test_of_a_step_that_failed_nothing_is_kept_but_the_text(harness: Harness) -> None:
-    at_hand: list[weakref.ref[_Large]] = []
+    held = golangtesting.Held()
 
     def fail(*_: object) -> bool:
-        large = _Large()
-        at_hand.append(weakref.ref(large))
+        _large = held.new()
         raise ValueError("bad")
 
     harness.syncer.on_sync = fail
     assert golangtesting.frames_kept_after(lambda: harness.sync(_running(), CREATE)) == []
-    assert [each() for each in at_hand] == [None]
+    assert held.freed() == [True]
     assert harness.status("1").progress.err == "bad"
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from pkg import golang
 from pkg.golang import debug
+from pkg.golang.testing import Held
 
 ROOT = Path(__file__).resolve().parents[2]
 # Garbage lets other threads run when it is collected, and there is always some.
@@ -60,18 +61,13 @@ def test_garbage_is_collected_afterwards_if_it_was_before() -> None:
         gc.enable()
 
 
-class _Large:
-    """What a thread has at hand."""
-
-
 def test_what_threads_had_at_hand_is_freed() -> None:
     """By itself, and not only when garbage is collected."""
-    found: list[weakref.ref[_Large]] = []
+    held = Held()
     ready, ending = threading.Event(), threading.Event()
 
     def work() -> None:
-        large = _Large()
-        found.append(weakref.ref(large))
+        _large = held.new()
         ready.set()
         ending.wait()
 
@@ -86,7 +82,7 @@ def test_what_threads_had_at_hand_is_freed() -> None:
         look()
         ending.set()
         thread.join()
-        assert found[0]() is None
+        assert held.freed() == [True]
     finally:
         gc.enable()
 

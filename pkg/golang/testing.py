@@ -10,6 +10,7 @@ import datetime
 import gc
 import resource
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -67,6 +68,24 @@ def frames_kept_after(call: Callable[[], object]) -> list[str]:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
+
+
+class Held:
+    """Makes objects that functions hold in variables, and tells which of them were freed."""
+
+    class _Object: ...
+
+    def __init__(self) -> None:
+        self._references: list[weakref.ref[Held._Object]] = []
+
+    def new(self) -> object:
+        made = self._Object()
+        self._references.append(weakref.ref(made))
+        return made
+
+    def freed(self) -> list[bool]:
+        """For each object, in the order in which they were made."""
+        return [reference() is None for reference in self._references]
 
 
 class Gate:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -17,6 +16,7 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.client_go.kubernetes.testing import FakeClientset
+from pkg.golang.testing import Held
 
 
 def secret(name: str, version: str = "1", namespace: str = "ns1") -> v1.Secret:
@@ -152,28 +152,23 @@ def test_a_secret_that_was_not_found_is_asked_for_each_time(server: Server, cloc
     assert [version for _, _, version in server.gets] == ["", "", ""]
 
 
-class _Large:
-    """What somebody who asks for a secret has at hand."""
-
-
 def test_nothing_is_kept_of_who_has_asked_for_a_secret_in_vain(server: Server, clock: testingclock.FakeClock) -> None:
     store = new_store(server, clock)
     store.add_reference("ns1", "a", "pod")
-    at_hand: list[weakref.ref[_Large]] = []
+    held = Held()
 
     def answer(namespace: str, name: str) -> NoReturn:
         raise apierrors.new_not_found("secrets", name)
 
     def ask() -> None:
-        large = _Large()
-        at_hand.append(weakref.ref(large))
+        _large = held.new()
         with contextlib.suppress(apierrors.StatusError):
             store.get("ns1", "a")
 
     server.answer = answer
     ask()
     ask()
-    assert [each() for each in at_hand] == [None, None]
+    assert held.freed() == [True, True]
 
 
 @pytest.mark.parametrize(("ttl", "expected"), [(0.0, 100), (60.0, 10)], ids=["always", "once"])

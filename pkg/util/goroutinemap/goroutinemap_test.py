@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime
 import io
-import weakref
 
 import pytest
 
 from pkg import golang
 from pkg.apimachinery.clock import testing
-from pkg.golang.testing import out_of_threads
+from pkg.golang.testing import Held, out_of_threads
 from pkg.util import goroutinemap
 from pkg.util.goroutinemap import exponentialbackoff
 
@@ -81,24 +80,19 @@ def test_what_completes_is_told_when_the_next_may_run() -> None:
         assert completed.recv(WAIT) == (False, True)
 
 
-class _Large:
-    """What an operation works with."""
-
-
 def test_of_what_has_failed_nothing_is_kept_but_the_text() -> None:
     """It is freed by itself, and not only when garbage is collected."""
-    worked_with: list[weakref.ref[_Large]] = []
+    held = Held()
 
     def work() -> None:
-        large = _Large()
-        worked_with.append(weakref.ref(large))
+        _large = held.new()
         raise ValueError("bad")
 
     grm = goroutinemap.GoRoutineMap(True, testing.FakeClock())
     with golang.ThreadGroup() as threads:
         grm.run("op", work)
     assert threads.join(WAIT) == []
-    assert worked_with[0]() is None
+    assert held.freed() == [True]
     with pytest.raises(exponentialbackoff.ExponentialBackoffError, match="bad"):
         grm.run("op", work)
 

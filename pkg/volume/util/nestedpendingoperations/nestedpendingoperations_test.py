@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import io
-import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from pkg import golang
 from pkg.apimachinery.clock import testing
-from pkg.golang.testing import out_of_threads
+from pkg.golang.testing import Held, out_of_threads
 from pkg.util.goroutinemap import exponentialbackoff
 from pkg.volume.util import types as volumetypes
 from pkg.volume.util.nestedpendingoperations import AlreadyExistsError, NestedPendingOperations
@@ -210,16 +209,11 @@ def test_crash_is_a_failure() -> None:
         operations.run(VOLUME, "", "", done())
 
 
-class _Large:
-    """What an operation works with, such as the files of a volume."""
-
-
 def test_of_what_has_failed_nothing_is_kept_but_the_text() -> None:
-    worked_with: list[weakref.ref[_Large]] = []
+    held = Held()
 
     def work() -> None:
-        large = _Large()
-        worked_with.append(weakref.ref(large))
+        _large = held.new()
         raise ValueError("bad")
 
     def fail() -> volumetypes.OperationContext:
@@ -235,7 +229,7 @@ def test_of_what_has_failed_nothing_is_kept_but_the_text() -> None:
         operations.run(VOLUME, "", "", volumetypes.GeneratedOperations("op", fail))
     assert threads.join(WAIT) == []
     gc.collect()
-    assert worked_with[0]() is None
+    assert held.freed() == [True]
     with pytest.raises(exponentialbackoff.ExponentialBackoffError, match="the volume is bad"):
         operations.run(VOLUME, "", "", done())
 

@@ -64,9 +64,8 @@ def collect_data(
     """The files by path. Raises ValueError, or several of them together when several fields are not to be had."""
     if default_mode is None:
         raise ValueError("no defaultMode used, not even the default value for it")
-    errors: list[Exception] = []
     payload: Payload = {}
-    try:
+    with utilerrors.collecting() as errors:
         for item in items:
             mode = default_mode if item.mode is None else item.mode
             try:
@@ -77,10 +76,7 @@ def collect_data(
                 errors.append(err)
         if errors:
             raise utilerrors.Aggregate(errors)
-        return payload
-    finally:
-        # The errors have this frame. With a way back to them, the files would stay until garbage is collected.
-        errors.clear()
+    return payload
 
 
 def _content(item: v1.DownwardAPIVolumeFile, pod: v1.Pod, host: VolumeHost) -> str:

@@ -70,9 +70,8 @@ class ProjectedVolumeMounter(FileVolumeMounter):
         """The files of all sources; of two with one path the later one's. Raises all that went wrong together."""
         if self._source.default_mode is None:
             raise ValueError("no defaultMode used, not even the default value for it")
-        errors: list[Exception] = []
         payload: Payload = {}
-        try:
+        with utilerrors.collecting() as errors:
             for source in self._source.sources:
                 try:
                     payload.update(self._collect(source, args, self._source.default_mode))
@@ -80,10 +79,7 @@ class ProjectedVolumeMounter(FileVolumeMounter):
                     errors.append(err)
             if errors:
                 raise self._failure(errors)
-            return payload
-        finally:
-            # The errors have this frame. With a way back to them, the files would stay until garbage is collected.
-            errors.clear()
+        return payload
 
     def _failure(self, errors: list[Exception]) -> utilerrors.Aggregate:
         """All errors as one, which the log is told."""

@@ -1398,7 +1398,7 @@ class Kubelet(KubeletPods, KubeletStats):
                     cancel()
                     klog.error_s(err, "Failed to start ContainerManager")
                     return
-                except Exception as err:  # whatever it is, the process ends, and whoever started it sees why
+                except Exception as err:  # any other failure ends the process, so that the service manager sees it
                     klog.error_s(err, "Failed to start ContainerManager")
                     self.failed.try_send(err)
                     return

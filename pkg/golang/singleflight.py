@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
 from pkg import golang
@@ -36,23 +37,31 @@ class _Call(Generic[_T]):
     def wait(self, ctx: golang.Context) -> None:
         """Raises golang.ContextError when ctx ends first."""
         if golang.select(self.done, ctx.done()).index == 1:
-            raise ctx.err() or golang.Canceled()
+            ctx.raise_if_done()
 
     def result(self) -> _T:
         if self.err is not None:
-            # Each thread that raises it would have it grow by its frames.
+            # Otherwise the traceback would grow by the frames of each thread that raises the error.
             raise self.err.with_traceback(None)
         return self.results[0]
 
-    def leave_locked(self) -> None:
-        """Somebody has what he asked for, or does without.
+    def shared(self, lock: threading.Lock, lead: Callable[[], None] | None, ctx: golang.Context) -> _T:
+        """The result for one asker, whom `askers` counts: `lead` makes the call, for the asker that is the first.
 
-        An error that is raised has the frames of all who got it, with all that they had at hand, and each frame has the
-        call. If the call kept the error, all of it would stay until garbage is collected.
+        The error of a call has the frames of all threads that raised it, and each of these frames has the call. So the
+        call drops the error with the last asker: otherwise all of them would stay until garbage is collected.
         """
-        self.askers -= 1
-        if not self.askers:
-            self.err = None
+        try:
+            if lead is not None:
+                lead()
+            else:
+                self.wait(ctx)
+            return self.result()
+        finally:
+            with lock:
+                self.askers -= 1
+                if not self.askers:
+                    self.err = None
 
 
 @dataclass(slots=True)
@@ -74,15 +83,7 @@ class Group(Generic[_T]):
             if call is None:
                 call = self._calls[key] = _Call()
             call.askers += 1
-        try:
-            if first:
-                self._run(key, call, fn)
-            else:
-                call.wait(ctx)
-            return call.result()
-        finally:
-            with self._lock:
-                call.leave_locked()
+        return call.shared(self._lock, partial(self._run, key, call, fn) if first else None, ctx)
 
     def _run(self, key: Hashable, call: _Call[_T], fn: Callable[[], _T]) -> None:
         call.run(fn)
@@ -119,15 +120,7 @@ class Rounds(Generic[_T]):
             if call is None:
                 call = self._next = _Call()
             call.askers += 1
-        try:
-            if first:
-                self._run(call)
-            else:
-                call.wait(ctx)
-            return call.result()
-        finally:
-            with self._lock:
-                call.leave_locked()
+        return call.shared(self._lock, partial(self._run, call) if first else None, ctx)
 
     def _run(self, call: _Call[_T]) -> None:
         with self._turn:

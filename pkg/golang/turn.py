@@ -16,9 +16,8 @@ import time
 from collections.abc import Iterator
 
 MAX_TURNS = 4
-# Seconds of the processor by which a connection that has paused may have had less than those that have not: as much as
-# a few turns take that move some bytes each. Hundreds of connections may pause together, and whoever is new waits until
-# each of them has had that.
+# Seconds of processor time that a connection keeps as an advantage after a pause: a few short turns take as much. If
+# hundreds of connections pause at the same time, a new connection waits until each of them has used its advantage.
 ALLOWANCE = 0.0005
 
 
@@ -54,7 +53,8 @@ class Turns:
     def take(self, had: float) -> tuple[float, bool]:
         """For a connection that has had so many seconds; returns as how many they count, and whether to count more.
 
-        What is had while nobody waits is had by nobody else. And to ask for it takes longer than to take a turn.
+        Processor time counts only while other connections wait, because only then do they lose it. To read the thread's
+        clock takes longer than to take a free turn.
         """
         with self._lock:
             had = max(had, self._level - ALLOWANCE) if self._by_use else 0.0

@@ -9,7 +9,7 @@ from framework.pods import pod, sleeper
 
 
 def test_runtime_that_is_not_there(new_kubelet: Callable[..., HollowKubelet]) -> None:
-    """The kubelet ends, for whoever has started it to start it again."""
+    """The kubelet exits, so that the service manager starts it again."""
     kubelet = new_kubelet("missing", runtime_up=False)
     kubelet.spawn()
     assert kubelet.wait_for_exit(60) == 1

@@ -650,15 +650,15 @@ def _runtime_config(
 
     from kubelet.cri.errors import RemoteError
 
-    for tries_left in reversed(range(_RUNTIME_CONFIG_TRIES)):
+    for _ in range(_RUNTIME_CONFIG_TRIES - 1):
         try:
             return runtime_service.runtime_config(ctx)
         except RemoteError as err:
-            if err.code is grpc.StatusCode.UNIMPLEMENTED or not tries_left:
+            if err.code is grpc.StatusCode.UNIMPLEMENTED:
                 raise
         if ctx.wait(_RUNTIME_CONFIG_PAUSE):
             raise golang.Canceled
-    raise AssertionError("unreachable: the last try returns or raises")
+    return runtime_service.runtime_config(ctx)
 
 
 def _node_config(server: options.KubeletServer) -> cm.NodeConfig:

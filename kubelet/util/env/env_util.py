@@ -28,7 +28,7 @@ class EnvFile:
     """
 
     values: dict[str, str]
-    # "" if there is none.
+    # The text of the first fault; "" for a file without a fault.
     fault: str
     # Bytes that were read.
     size: int

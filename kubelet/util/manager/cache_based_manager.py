@@ -46,8 +46,8 @@ class _ObjectData(Generic[T]):
     # Held while the object is fetched: who asks for the same one meanwhile gets that answer.
     lock: threading.Lock = field(default_factory=threading.Lock)
     object: T | None = None
-    # What the API server has said, if there is no such object. The error itself is not kept: each time that one is
-    # raised it gets the frames that it passes, with all that those who asked have at hand, such as a volume's files.
+    # The API server's answer for an object that does not exist. The error itself is not kept: an error that is raised
+    # holds the frames of its callers, and those hold data such as a volume's files.
     missing: metav1.Status | None = None
     # By the steady clock; None before the first fetch.
     last_update_time: float | None = None

@@ -23,7 +23,7 @@ _process_started_at = int(time.time())
 
 
 def handler_for(registry: KubeRegistry) -> Handler:
-    """Serves the registry's metrics in the text format, compressed for whoever accepts gzip.
+    """Make a handler that serves the registry's metrics in the text format, compressed for clients that accept gzip.
 
     DIVERGES: all who ask while a page is being made share the next one. A page about hundreds of containers takes the
     interpreter a tenth of a second. Of a client with hundreds of connections as many threads would make pages at the

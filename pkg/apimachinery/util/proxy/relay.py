@@ -259,7 +259,7 @@ class End:
     def has_more(self) -> bool:
         """Whether there is something to read, now or in a moment, or the connection has failed."""
         if self.gathering:
-            # The kernel does not tell of a little.
+            # The kernel reports no data below the low-water mark, so there may be some.
             return True
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)

@@ -50,6 +50,10 @@ class Backend:
     body: bytes = b""
     """What came after the head: of an upgraded connection, the first bytes."""
 
+    def speaks_spdy(self) -> bool:
+        """Whether the connection was upgraded to SPDY."""
+        return spdy.HEADER_SPDY_31.lower() in self.headers.get(httpstream.HEADER_UPGRADE).lower()
+
     def response_head(self) -> bytes:
         """What the client is to be told of the upgrade."""
         lines = [f"HTTP/1.1 {self.status} {self.reason}", *(f"{name}: {value}" for name, value in self.headers.items())]
@@ -80,7 +84,7 @@ class UpgradeAwareHandler:
                 return
             client, first = w.hijack()
             relay = Relay(client, backend.conn)
-            if spdy.HEADER_SPDY_31.lower() in backend.headers.get(httpstream.HEADER_UPGRADE).lower():
+            if backend.speaks_spdy():
                 relay.client.on_data = _PingsLast(relay).from_client
             relay.client.write(backend.response_head() + backend.body)
             relay.run(first)

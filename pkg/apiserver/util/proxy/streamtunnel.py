@@ -59,7 +59,7 @@ class TunnelingHandler:
             backend.conn.close()
 
     def _tunnel(self, w: http.ResponseWriter, websocket: WebSocket, backend: Backend, protocols: list[str]) -> None:
-        if spdy.HEADER_SPDY_31.lower() not in backend.headers.get(httpstream.HEADER_UPGRADE).lower():
+        if not backend.speaks_spdy():
             raise http.HTTPError(500, "unable to upgrade: missing upgrade headers in response")
         chosen = backend.headers.get(httpstream.HEADER_PROTOCOL_VERSION)
         accepted = websocket.accept(TUNNELING_PREFIX + chosen if chosen in protocols else None)

@@ -1,4 +1,4 @@
-"""PING frames among those that one side of a connection sends. No counterpart in Go."""
+"""Finds the PING frames in one direction of a SPDY connection. Go has no counterpart."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from pkg.golang.context import (
     with_value,
     without_cancel,
 )
+from pkg.golang.frames import without_frames
 from pkg.golang.mutex import Mutex
 from pkg.golang.thread import Thread, ThreadError, ThreadGroup, go, install_crash_handler
 from pkg.golang.ticker import Ticker, Timer, TimerChannel, TimerSource, after
@@ -58,4 +59,5 @@ __all__ = [
     "with_timeout",
     "with_value",
     "without_cancel",
+    "without_frames",
 ]

@@ -108,7 +108,13 @@ class NestedPendingOperations:
                 return True
             if previous.pending:
                 return False
-            return previous.operation_name != operation_name or self._back_off_error(previous, key) is None
+            if previous.operation_name != operation_name:
+                return True
+            try:
+                self._check_back_off(previous, key)
+            except exponentialbackoff.ExponentialBackoffError:
+                return False
+            return True
 
     def is_operation_pending(self, volume_name: str, pod_name: str, node_name: str) -> bool:
         """Whether one that would be in the way is running."""
@@ -152,9 +158,11 @@ class NestedPendingOperations:
     def _take_over_locked(self, previous: _Operation, key: OperationKey, operation_name: str) -> None:
         if previous.pending:
             raise AlreadyExistsError(key)
-        if (error := self._back_off_error(previous, key)) is not None:
+        try:
+            self._check_back_off(previous, key)
+        except exponentialbackoff.ExponentialBackoffError:
             if previous.operation_name == operation_name:
-                raise error
+                raise
             previous.operation_name = operation_name
             previous.exp_backoff = exponentialbackoff.ExponentialBackoff()
         previous.pending = True
@@ -197,12 +205,8 @@ class NestedPendingOperations:
                 found = operation
         return found
 
-    def _back_off_error(self, operation: _Operation, key: OperationKey) -> Exception | None:
-        try:
-            operation.exp_backoff.safe_to_retry(str(key), self._clock.steady())
-        except exponentialbackoff.ExponentialBackoffError as err:
-            return err
-        return None
+    def _check_back_off(self, operation: _Operation, key: OperationKey) -> None:
+        operation.exp_backoff.safe_to_retry(str(key), self._clock.steady())
 
     def _operation_complete(self, key: OperationKey, err: Exception | None) -> None:
         with self._changed:

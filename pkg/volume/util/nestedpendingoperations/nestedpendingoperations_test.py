@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import io
 from collections.abc import Callable, Iterator
 
@@ -10,7 +9,7 @@ import pytest
 
 from pkg import golang
 from pkg.apimachinery.clock import testing
-from pkg.golang.testing import Held, out_of_threads
+from pkg.golang.testing import Held, frames_kept_after, out_of_threads
 from pkg.util.goroutinemap import exponentialbackoff
 from pkg.volume.util import types as volumetypes
 from pkg.volume.util.nestedpendingoperations import AlreadyExistsError, NestedPendingOperations
@@ -130,6 +129,15 @@ def test_failure_is_forgotten_when_asked_to() -> None:
     operations.wait()
 
 
+def test_who_has_to_wait_leaves_nothing_for_the_garbage_collector() -> None:
+    operations = NestedPendingOperations(True, clock=testing.FakeClock())
+    operations.run(VOLUME, "", "", failing())
+    operations.wait_for_completion()
+    assert not operations.is_operation_safe_to_retry(VOLUME, "", "", "op")
+    assert frames_kept_after(lambda: operations.is_operation_safe_to_retry(VOLUME, "", "", "op")) == []
+    assert frames_kept_after(lambda: operations.run(VOLUME, "", "", failing())) == []
+
+
 def test_failure_of_what_nobody_wants_any_more_is_forgotten() -> None:
     clock = testing.FakeClock()
     operations = NestedPendingOperations(True, clock=clock)
@@ -210,6 +218,7 @@ def test_crash_is_a_failure() -> None:
 
 
 def test_of_what_has_failed_nothing_is_kept_but_the_text() -> None:
+    """It is freed by itself, and not only when garbage is collected."""
     held = Held()
 
     def work() -> None:
@@ -228,7 +237,6 @@ def test_of_what_has_failed_nothing_is_kept_but_the_text() -> None:
     with golang.ThreadGroup() as threads:
         operations.run(VOLUME, "", "", volumetypes.GeneratedOperations("op", fail))
     assert threads.join(WAIT) == []
-    gc.collect()
     assert held.freed() == [True]
     with pytest.raises(exponentialbackoff.ExponentialBackoffError, match="the volume is bad"):
         operations.run(VOLUME, "", "", done())

@@ -44,12 +44,18 @@ class GeneratedOperations:
     complete_func: Callable[[CompleteFuncParam], None] | None = None
 
     def run(self) -> OperationContext:
-        """Run it and tell everybody. Never raises: a crash is logged and becomes the detailed error."""
+        """Run it and tell everybody. Never raises: a crash is logged and becomes the detailed error.
+
+        The errors have no frames: who runs the operation has them in a variable.
+        """
         try:
             context = self.operation_func()
         except Exception as err:  # as in Go a crash counts as the operation's failure
             klog.error_s(err, "Volume operation crashed", operation=self.operation_name)
             context = OperationContext(detailed_err=err)
+        for each in (context.event_err, context.detailed_err):
+            if each is not None:
+                golang.without_frames(each)
         if self.event_recorder_func is not None:
             with contain("Failed to tell of a volume operation", golang.background(), operation=self.operation_name):
                 self.event_recorder_func(context.event_err)

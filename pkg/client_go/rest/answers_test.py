@@ -17,6 +17,7 @@ from pkg.client_go import rest
 from pkg.client_go.rest import client as client_
 from pkg.client_go.rest import testing, warnings, with_retry
 from pkg.client_go.tools import pager
+from pkg.golang.testing import frames_kept_after
 
 _WAIT = 30.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -292,6 +293,19 @@ def test_cut_during_the_handshake_is_tried_again(tmp_path: Path) -> None:
 
     with testing.serve_raw(handle) as url:
         assert get(url.replace("http", "https")) == b"{}"
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST"])
+def test_cut_leaves_nothing_for_the_garbage_collector(verb: str) -> None:
+    """Among it would be all that the caller has, such as the files of a volume of which one is asked for."""
+
+    def handle(connection: socket.socket, number: int) -> None:
+        testing.read_head(connection)
+        if number > 0:
+            connection.sendall(OK)
+
+    with testing.serve_raw(handle) as url:
+        assert frames_kept_after(lambda: get(url, verb)) == []
 
 
 def test_connection_that_was_closed_by_us_is_tried_again() -> None:

@@ -10,6 +10,7 @@ import ssl
 from dataclasses import dataclass
 from typing import Protocol
 
+from pkg import golang
 from pkg.apimachinery.util.net import util as utilnet
 from pkg.client_go import transport
 
@@ -53,7 +54,8 @@ class WithRetry:
         self.attempts += 1
         if self.attempts > self.max_retries or verb != "GET" or not is_cut(err):
             return None
-        self.previous = err
+        # Without its frames, one of which has this object.
+        self.previous = golang.without_frames(err)
         return _AFTER_CUT
 
     def after_response(self, code: int, headers: Headers) -> int | None:

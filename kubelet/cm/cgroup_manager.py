@@ -268,7 +268,12 @@ class CgroupCommon(ABC):
                         # What stays in one hierarchy is no reason to leave the others.
                         error = error or err
             if error is not None:
-                raise error
+                try:
+                    raise error
+                finally:
+                    # The error has this frame: together they would stay, with all who called, until garbage is
+                    # collected.
+                    del error
 
     def pids(self, name: CgroupName) -> list[int]:
         found: set[int] = set()
@@ -374,7 +379,11 @@ class Settings:
         self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None
     ) -> None:
         if err is None and self._error is not None:
-            raise self._error
+            try:
+                raise self._error
+            finally:
+                # As in destroy.
+                self._error = None
 
     def attempt(self, write: Callable[..., None], *args: object) -> None:
         try:

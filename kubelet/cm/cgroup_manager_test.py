@@ -18,7 +18,7 @@ from kubelet.cm.cgroup_v2_manager import cpu_shares_to_weight
 from kubelet.cm.testing import FakeCgroupfs
 from kubelet.cm.types import CgroupName, ResourceConfig, cgroup_name
 from pkg.apimachinery.util.runtime.testing import failing_once
-from pkg.golang.testing import out_of_files
+from pkg.golang.testing import frames_kept_after, out_of_files
 
 ROOT = CgroupName(())
 POD = cgroup_name(ROOT, "kubepods", "burstable", "pod-6c1a4e95")
@@ -325,9 +325,14 @@ def test_lack_of_files_counts_more_than_a_refusal() -> None:
     def fail(code: int) -> None:
         raise OSError(code, os.strerror(code))
 
-    with pytest.raises(OSError, match="Too many open files"), cgroup_manager.Settings() as setter:
-        for code in (errno.EINVAL, errno.EMFILE, errno.EBUSY):
-            setter.attempt(fail, code)
+    def set_all() -> None:
+        with cgroup_manager.Settings() as setter:
+            for code in (errno.EINVAL, errno.EMFILE, errno.EBUSY):
+                setter.attempt(fail, code)
+
+    with pytest.raises(OSError, match="Too many open files"):
+        set_all()
+    assert frames_kept_after(set_all) == []
 
 
 def test_v2_cgroup_without_a_controller_counts_as_missing(v2: FakeCgroupfs) -> None:

@@ -130,7 +130,11 @@ def ensure_system_cgroups(name: CgroupName, cgroups: CgroupManager, proc: str = 
             except OSError as err:
                 error = OSError(f'failed to move PID {pid} into the system container "/{"/".join(name)}": {err}')
     if error is not None:
-        raise error
+        try:
+            raise error
+        finally:
+            # The error has this frame: together they would stay until garbage is collected.
+            del error
 
 
 def _is_kernel_pid(pid: int, proc: str) -> bool:

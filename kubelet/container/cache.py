@@ -42,9 +42,7 @@ class ROCache(Protocol):
 class Cache(ROCache, Protocol):
     """Filling the cache, which is the PLEG's part. Safe from any thread."""
 
-    def set(
-        self, id: str, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime
-    ) -> bool:
+    def set(self, id: str, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime) -> bool:
         """Store what inspecting the pod gave at `timestamp`; returns False if something newer is stored."""
         ...
 
@@ -136,16 +134,15 @@ class CacheImpl:
         found: _Data = selected.value
         return found.result()
 
-    def set(
-        self, id: str, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime
-    ) -> bool:
+    def set(self, id: str, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime) -> bool:
         with self._lock:
             if features.feature_gate.enabled(features.EVENTED_PLEG):
                 # Two writers then race, each with the time at which it took the status.
                 cached = self._pods.get(id)
                 if cached is not None and cached.modified is not None and cached.modified > timestamp:
                     return False
-            self._pods[id] = _Data(status, err, timestamp, timestamp)
+            kept = golang.without_frames(err) if err is not None else None
+            self._pods[id] = _Data(status, kept, timestamp, timestamp)
             self._notify_locked(id, timestamp)
             return True
 

@@ -11,6 +11,7 @@ from kubelet.container.cache import CacheImpl, _Data
 from kubelet.container.runtime import PodStatus
 from pkg import features, golang
 from pkg.component_base.featuregate import testing as featuregatetesting
+from pkg.golang.testing import Held
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 DEADLINE = 30.0
@@ -198,3 +199,19 @@ def test_held_pods_are_not_covered_by_the_global_time() -> None:
     wait_for_subscribers(cache, 1)
     cache.update_time(at(3), ())
     assert result.recv(DEADLINE) == (PodStatus(id="held"), True)
+
+
+def test_of_what_an_inspection_had_at_hand_nothing_is_kept_with_its_error() -> None:
+    cache, held = CacheImpl(), Held()
+
+    def inspect() -> None:
+        _statuses = held.new()
+        raise RuntimeError("unable to get status")
+
+    try:
+        inspect()
+    except RuntimeError as err:
+        cache.set("p", None, err, NOW)
+    assert held.freed() == [True]
+    with pytest.raises(RuntimeError, match="unable to get status"):
+        cache.get("p")

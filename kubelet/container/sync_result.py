@@ -10,6 +10,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
+from pkg import golang
+
 
 class BackoffError(Exception):
     """An error after which nothing should be tried before `backoff_time`. Its text is the wrapped error's."""
@@ -130,7 +132,8 @@ class SyncResult:
     message: str = ""
 
     def fail(self, err: Exception, msg: str) -> None:
-        self.error, self.message = err, msg
+        """The step failed. Of the error no frames are kept: the result is in a variable of who has called."""
+        self.error, self.message = golang.without_frames(err), msg
 
 
 class SyncActionError(Exception):
@@ -185,7 +188,7 @@ class PodSyncResult:
 
     def fail(self, err: Exception) -> None:
         """The sync failed as a whole. The frames of the error, which have all that the sync had, are not kept."""
-        self.sync_error = err.with_traceback(None)
+        self.sync_error = golang.without_frames(err)
 
     def raise_if_failed(self) -> None:
         """Raises all errors as one, SyncErrors, unless nothing failed."""

@@ -21,7 +21,7 @@ from pkg import credentialprovider, golang, klog
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """What came of a pull; err is None when it succeeded.
+    """What came of a pull; err, which has no frames, is None when it succeeded.
 
     pull_duration is in seconds, without the waiting.
     """
@@ -73,7 +73,7 @@ class ParallelImagePuller:
         try:
             self._turns.take(request)
         except golang.ContextError as err:
-            return PullResult(err=err)
+            return PullResult(err=golang.without_frames(err))
         try:
             return self._pull(request)
         finally:
@@ -87,7 +87,7 @@ class ParallelImagePuller:
                     request.ctx, request.spec, request.credentials, request.pod_sandbox_config
                 )
             except Exception as err:  # Whatever went wrong is the pull's result; the caller reports it.
-                return PullResult(err=err, pull_duration=time.monotonic() - start)
+                return PullResult(err=golang.without_frames(err), pull_duration=time.monotonic() - start)
         size = _image_size(self._image_service, request) if image_ref else 0
         return PullResult(image_ref, size, None, time.monotonic() - start, credentials)
 

@@ -27,6 +27,7 @@ from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.golang.testing import frames_kept_after
 from pkg.util import parsers
 
 _CTX = golang.background()
@@ -210,6 +211,14 @@ def test_pull_refused_to_all_credentials(fake: testing.TestRuntime) -> None:
             _CTX, kubecontainer.ImageSpec(image="img"), [_creds("a"), _creds("b"), _creds("c")], None
         )
     assert str(caught.value) == ("[rpc error: code = Unknown desc = no, rpc error: code = Unknown desc = never]")
+
+
+def test_refused_pull_leaves_nothing_for_the_garbage_collector(fake: testing.TestRuntime) -> None:
+    for _ in range(2):
+        fake.images.inject_error("PullImage", _refused("no"))
+    spec = kubecontainer.ImageSpec(image="img")
+    assert frames_kept_after(lambda: fake.manager.pull_image(_CTX, spec, [_creds("a"), _creds("b")], None)) == []
+    assert len(fake.images.requests("PullImage")) == 2
 
 
 def test_images(fake: testing.TestRuntime) -> None:

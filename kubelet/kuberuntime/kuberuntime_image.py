@@ -14,6 +14,7 @@ from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import convert
 from kubelet.kuberuntime.kuberuntime_sandbox import SandboxMethods
 from pkg import credentialprovider, features, golang, klog
+from pkg.apimachinery.util import errors as utilerrors
 
 _MAX_INT64 = 2**63 - 1
 
@@ -51,14 +52,14 @@ class ImageMethods(SandboxMethods):
             except crierror.RemoteError as err:
                 klog.error_s(err, "Failed to pull image", image=image.image)
                 raise
-        errors: list[Exception] = []
-        for creds in credentials:
-            try:
-                auth = _auth_config(creds.auth_config)
-                return self.image_service.pull_image(ctx, spec, auth, pod_sandbox_config), creds
-            except crierror.RemoteError as err:
-                errors.append(err)
-        raise PullErrors(errors)
+        with utilerrors.collecting() as errors:
+            for creds in credentials:
+                try:
+                    auth = _auth_config(creds.auth_config)
+                    return self.image_service.pull_image(ctx, spec, auth, pod_sandbox_config), creds
+                except crierror.RemoteError as err:
+                    errors.append(err)
+            raise PullErrors(errors)
 
     def get_image_ref(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> str:
         """The id of an image that is there, "" of one that is not."""

@@ -725,7 +725,7 @@ class KubeGenericRuntimeManager(ResizeMethods):
                 klog.error_s(err, "Failed to ensure image", pod=klog.kobj(pod))
                 message = err.message if isinstance(err, kubeimages.ImageError) else str(err)
                 # Without the frames, of which this one has the pulls.
-                pulls[volume.name] = _ImageVolumePull(err=err.with_traceback(None), message=message)
+                pulls[volume.name] = _ImageVolumePull(err=golang.without_frames(err), message=message)
                 continue
             klog.v(4).info_s("Pulled image", ref=ref, pod=klog.kobj(pod))
             pulls[volume.name] = _ImageVolumePull(

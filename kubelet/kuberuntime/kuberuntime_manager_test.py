@@ -491,6 +491,21 @@ def test_failed_sync_leaves_nothing_for_the_garbage_collector(fake: testing.Test
     assert results[0].error() is not None
 
 
+def test_image_that_cannot_be_pulled_leaves_nothing_for_the_garbage_collector(fake: testing.TestRuntime) -> None:
+    fake.images.inject_error("PullImage", _down())
+    pod = _pod(_container("foo1", "busybox"))
+    back_off = fake.back_off()
+    texts: list[str] = []
+
+    def sync() -> None:
+        texts.append(str(_sync(fake, pod, back_off).error()))
+
+    # The result is no longer kept, by which its errors would be no garbage.
+    assert frames_kept_after(sync) == []
+    assert frames_kept_after(sync) == []
+    assert "ErrImagePull" in texts[0] and "ImagePullBackOff" in texts[1]
+
+
 @pytest.mark.parametrize("pod_ends", [True, False], ids=["the pod ends", "the kubelet ends"])
 def test_post_start_hook_is_cut_when_its_pod_is_to_end(fake: testing.TestRuntime, pod_ends: bool) -> None:
     handler = v1.LifecycleHandler(sleep=v1.SleepAction(seconds=3600))

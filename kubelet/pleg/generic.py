@@ -338,9 +338,9 @@ class GenericPLEG:
             with self._calling(_Call("GetPods", "all sandboxes and containers", self._clock.steady())):
                 pods = self._runtime.get_pods(self._ctx, True)
         except Exception as err:  # any answer of the runtime: the next relist tries again
-            self._last_error = err
             if self._ctx.err() is None:
                 klog.error_s(err, "GenericPLEG: Unable to retrieve pods")
+            self._last_error = golang.without_frames(err)
             return
         self._last_error = None
         self._relist_time = timestamp
@@ -500,9 +500,7 @@ class GenericPLEG:
                 timestamp = status.time_stamp
         return self._cache.set(pod.id, status, inspection.err, timestamp)
 
-    def _deliver(
-        self, pid: str, pod: kubecontainer.Pod | None, status: kubecontainer.PodStatus | None
-    ) -> None:
+    def _deliver(self, pid: str, pod: kubecontainer.Pod | None, status: kubecontainer.PodStatus | None) -> None:
         """Send the events that lead from the record's old pod to `pod`, at least a POD_SYNC."""
         events = compute_events(pid, self.pod_records.get_old(pid), pod)
         exit_codes = {s.id.id: s.exit_code for s in status.container_statuses} if status else {}

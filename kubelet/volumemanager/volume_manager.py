@@ -261,7 +261,7 @@ class VolumeManager:
             klog.v(3).info_s("All volumes are attached and mounted for pod", pod=klog.kobj(pod))
             return
         if isinstance(err, golang.Canceled):
-            raise err
+            raise golang.Canceled
         unattached = self._get_unattached_volumes(pod_name)
         names = sorted(name for volume in unattached for name in volume.outer_volume_spec_names)
         not_in_dsw = self._get_volumes_not_in_dsw(pod_name, expected)
@@ -288,7 +288,7 @@ class VolumeManager:
         volumes = self._actual_state_of_world.get_possibly_mounted_volumes_for_pod(pod_name)
         if err is not None and volumes:
             if isinstance(err, golang.Canceled):
-                raise err
+                raise golang.Canceled
             raise TimeoutError(f"mounted volumes={_go_list(sorted(v.volume_name for v in volumes))}: {err}")
         klog.v(3).info_s("All volumes are unmounted for pod", pod=klog.kobj(pod))
 
@@ -303,7 +303,7 @@ class VolumeManager:
             try:
                 self.wait_for_unmount(ctx, pod)
             except Exception as err:  # whatever it is, the caller is told, and the other pods are waited for
-                errs.append(err)
+                errs.append(golang.without_frames(err))
 
         threads: list[golang.Thread] = []
         without_thread: list[v1.Pod] = []
@@ -317,8 +317,8 @@ class VolumeManager:
             thread.join()
         for pod in without_thread:
             wait_for(pod)
-        if (aggregate := utilerrors.new_aggregate(errs)) is not None:
-            raise aggregate
+        if errs:
+            raise utilerrors.Aggregate(errs)
 
     def _verify_volumes_mounted(self, pod_name: str, expected: list[str]) -> bool:
         """Raises RuntimeError when something is wrong with the pod's volumes."""
@@ -338,7 +338,7 @@ class VolumeManager:
                         case 2:
                             return golang.DeadlineExceeded()
             except RuntimeError as err:
-                return err
+                return golang.without_frames(err)
         return None
 
     @contextmanager

@@ -19,7 +19,7 @@ from pkg.apimachinery.clock import Clock
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
-from pkg.golang.testing import out_of_threads
+from pkg.golang.testing import frames_kept_after, out_of_threads
 from pkg.volume import VolumePluginMgr
 from pkg.volume.emptydir import probe_volume_plugins as empty_dir
 from pkg.volume.hostpath import probe_volume_plugins as host_path
@@ -296,6 +296,7 @@ def test_cancelled_wait_ends(world: World) -> None:
     world.cancel()
     with pytest.raises(golang.Canceled):
         world.manager.wait_for_attach_and_mount(world.ctx, pod)
+    assert frames_kept_after(lambda: world.manager.wait_for_attach_and_mount(world.ctx, pod)) == []
 
 
 def test_volumes_go_when_the_pod_has_ended(world: World) -> None:

@@ -205,9 +205,14 @@ def _entries(
 
 
 def _tell(err: OSError, on_error: Callable[[OSError], None] | None) -> None:
-    if on_error is None:
+    if on_error is not None:
+        on_error(err)
+        return
+    try:
         raise err
-    on_error(err)
+    finally:
+        # The error has this frame: together they would stay, with all who called, until garbage is collected.
+        del err
 
 
 def _with_path(err: OSError, directory: Directory, name: str = "") -> OSError:
@@ -271,7 +276,11 @@ class _Removal:
             else:
                 self._enter(found)
         if self._first_fault is not None:
-            raise self._first_fault
+            try:
+                raise self._first_fault
+            finally:
+                # As in _tell.
+                self._first_fault = None
 
     def _enter(self, name: str) -> None:
         try:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pkg.golang.testing import frames_kept_after
 from pkg.util import filetree, testing
 
 # Far more than Python has recursion, a process has descriptors by default, and a path has elements.
@@ -81,6 +82,21 @@ def test_fault_of_the_top_is_raised_or_told(tmp_path: Path) -> None:
     told: list[OSError] = []
     assert list(filetree.walk(str(tmp_path / "missing"), on_error=told.append)) == []
     assert [err.errno for err in told] == [errno.ENOENT]
+
+
+@pytest.mark.parametrize("step", ["walk", "remove_all"])
+def test_fault_leaves_nothing_for_the_garbage_collector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(fd: int) -> object:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    (tmp_path / "t/a").mkdir(parents=True)
+    monkeypatch.setattr(os, "scandir", fail)
+    call = {"walk": lambda path: list(filetree.walk(path)), "remove_all": filetree.remove_all}[step]
+    with pytest.raises(OSError, match="Input/output error"):
+        call(str(tmp_path / "t"))
+    assert frames_kept_after(lambda: call(str(tmp_path / "t"))) == []
 
 
 def test_deep_tree_is_walked_with_few_descriptors(deep: Path) -> None:

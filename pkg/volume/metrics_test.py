@@ -17,6 +17,7 @@ import pytest
 from kubelet.server import metrics as servermetrics
 from pkg import mount_utils, volume
 from pkg.apimachinery.api.resource import Quantity
+from pkg.golang.testing import frames_kept_after
 from pkg.util import testing
 from pkg.volume import Metrics
 from pkg.volume.util import fs
@@ -94,6 +95,7 @@ def test_no_path() -> None:
 
 
 def test_path_that_is_not_there(tmp_path: Path) -> None:
+    assert frames_kept_after(volume.MetricsDu(str(tmp_path / "none")).get_metrics) == []
     with pytest.raises(FileNotFoundError):
         volume.MetricsDu(str(tmp_path / "none")).get_metrics()
     with pytest.raises(volume.MetricsError, match="failed to get FsInfo due to error"):

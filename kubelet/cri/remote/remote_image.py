@@ -64,9 +64,9 @@ class RemoteImageService:
         what = "Get ImageStatus from image service failed"
         response: runtimeapi.ImageStatusResponse = self._call(ctx, "ImageStatus", request, what, image=image.image)
         if response.HasField("image") and (not response.image.id or not response.image.size):
-            err = errors.InvalidResponseError(f'Id or size of image "{image.image}" is not set')
-            klog.error_s(err, "ImageStatus failed", image=image.image)
-            raise err
+            message = f'Id or size of image "{image.image}" is not set'
+            klog.error_s(errors.InvalidResponseError(message), "ImageStatus failed", image=image.image)
+            raise errors.InvalidResponseError(message)
         return response
 
     def pull_image(

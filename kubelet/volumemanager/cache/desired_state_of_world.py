@@ -374,7 +374,11 @@ def _handle_selinux_metric_error(
     """Count it, and raise it if volumes of the kind are mounted with labels."""
     if selinux_supported:
         error_metric.inc()
-        raise err
+        try:
+            raise err
+        finally:
+            # The error has this frame: together they would stay, with all who called, until garbage is collected.
+            del err
     warning_metric.inc()
     klog.v(4).info_s("SELinux labels of volume would be an error if it were mounted with one", err=err)
 

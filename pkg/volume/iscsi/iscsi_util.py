@@ -104,7 +104,7 @@ class ISCSIUtil:
                     paths[portal] = self._device_of(disk, portal, transport)
                 except OSError as err:
                     klog.error_s(err, "iscsi: no path to the disk over the portal", portal=portal, iqn=disk.iqn)
-                    last_err = err
+                    last_err = golang.without_frames(err)
             klog.v(4).info_s("iscsi: tried all devices", iqn=disk.iqn, attempts=attempt, found=len(paths))
             if not paths:
                 # DIVERGES: Go deletes the interface's settings, those that the node's administrator has made, too. Then

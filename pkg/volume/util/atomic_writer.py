@@ -251,4 +251,8 @@ def _is_timestamp_dir_name(name: str) -> bool:
 
 def _raise_unless_gone(err: OSError) -> None:
     if not isinstance(err, FileNotFoundError):
-        raise err
+        try:
+            raise err
+        finally:
+            # The error has this frame: together they would stay, with all files, until garbage is collected.
+            del err

@@ -70,8 +70,8 @@ def sleep(ctx: golang.Context, seconds: float, clock: golang.TimerSource | None 
 
 def pause(ctx: golang.Context, seconds: float, clock: golang.TimerSource | None = None) -> None:
     """Wait by the clock; raises ctx.err() once ctx is done."""
-    if sleep(ctx, seconds, clock) and (err := ctx.err()) is not None:
-        raise err
+    if sleep(ctx, seconds, clock):
+        ctx.raise_if_done()
 
 
 def go(

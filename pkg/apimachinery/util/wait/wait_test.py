@@ -10,6 +10,7 @@ import pytest
 from pkg import golang
 from pkg.apimachinery.clock import testing
 from pkg.apimachinery.util import wait
+from pkg.golang.testing import frames_kept_after
 
 WAIT = 30.0
 
@@ -187,3 +188,11 @@ def test_poll_raises_what_the_condition_raises() -> None:
 
     with pytest.raises(ValueError, match="bad"):
         wait.poll_until_context_cancel(golang.background(), 1.0, True, crash)
+
+
+def test_pause_that_ends_with_the_context_leaves_nothing_for_the_garbage_collector() -> None:
+    ctx, cancel = golang.with_cancel(golang.background())
+    cancel()
+    assert frames_kept_after(lambda: wait.pause(ctx, 60)) == []
+    with pytest.raises(golang.Canceled):
+        wait.pause(ctx, 60)

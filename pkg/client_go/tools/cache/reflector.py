@@ -304,7 +304,8 @@ class Reflector:
                     self._pause(ctx)
                     continue
             except Exception as err:
-                self._recover_watch_list(ctx, err)
+                if not self._recover_watch_list(ctx, err):
+                    raise
                 continue
             self._is_last_sync_resource_version_unavailable = False
             try:
@@ -327,21 +328,22 @@ class Reflector:
         )
         return self._lister_watcher.watch(ctx, options)
 
-    def _recover_watch_list(self, ctx: golang.Context, err: Exception) -> None:
-        """Make ready for another attempt, or raise the error again if that would not help."""
+    def _recover_watch_list(self, ctx: golang.Context, err: Exception) -> bool:
+        """Make ready for another attempt; returns whether that may help."""
         if ctx.err() is not None:
-            raise err
+            return False
         if is_watch_error_retriable(err):
             about = {"reflector": self.name, "type": self.type_description}
             klog.v(2).info_s("watch-list failed - backing off", **about, err=err)
             self._pause(ctx)
-            return
+            return True
         # DIVERGES: Go asks again and again, without a pause, a server that has no version at all.
         if self._is_last_sync_resource_version_unavailable or not (
             is_expired_error(err) or apierrors.is_too_large_resource_version(err)
         ):
-            raise err
+            return False
         self._is_last_sync_resource_version_unavailable = True
+        return True
 
     def _watch_timeout(self) -> int:
         return int(random.uniform(self._min_watch_timeout, 2 * self._min_watch_timeout))

@@ -20,6 +20,7 @@ from pkg.apimachinery.util import wait
 from pkg.client_go.tools import cache, pager
 from pkg.client_go.tools.cache import reflector as reflector_
 from pkg.client_go.tools.cache import testing
+from pkg.golang.testing import frames_kept_after
 
 WAIT = 30.0
 BACKGROUND = golang.background()
@@ -697,6 +698,23 @@ def test_event_that_cannot_be_decoded(event_type: str, left: list[str]) -> None:
     events.handle(BACKGROUND, 0.0, stream, reflector_._Resync(reflector))
     assert store.list_keys() == left
     assert reflector.last_sync_resource_version == "6"
+
+
+def test_watch_list_that_fails_leaves_nothing_for_the_garbage_collector() -> None:
+    """Among it would be all objects that have come so far."""
+
+    def watch_(ctx: golang.Context, options: metav1.ListOptions) -> watch.Interface[v1.Pod]:
+        stream = testing.FakeWatch[v1.Pod]()
+        stream.send(watch.Event(watch.ADDED, pod("a", "1")))
+        stream.send(watch.Event(watch.ERROR, metav1.Status(status="Failure", code=500)))  # type: ignore[arg-type]
+        stream.stop()
+        return stream
+
+    page: pager.List[v1.Pod] = pager.List(metav1.ListMeta(resource_version="1"), [pod("a", "1")])
+    store = cache.new_store(cache.meta_namespace_key_func)
+    reflector = cache.Reflector(cache.ListWatch(lambda ctx, options: page, watch_), v1.Pod, store)
+    assert "_watch_list" not in frames_kept_after(lambda: reflector.list_and_watch(BACKGROUND))
+    assert store.list_keys() == ["a"]
 
 
 def _unreadable(name: str, uid: str, version: str, deleted: bool = False, phase: str = "") -> watch.Undecodable:

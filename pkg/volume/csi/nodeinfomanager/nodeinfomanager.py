@@ -293,7 +293,7 @@ class NodeInfoManager:
             except Exception as err:
                 # Whatever it was: the node may not be registered yet, or somebody else was faster.
                 klog.v(2).info_s("Failed to publish CSINode", err=err)
-                failures.append(err)
+                failures.append(golang.without_frames(err))
         causes = list(dict.fromkeys(str(err) for err in failures))
         cause = causes[0] if len(causes) == 1 else f"[{', '.join(causes)}]"
         message = f"{what}: timed out waiting for the condition; caused by: {cause}"

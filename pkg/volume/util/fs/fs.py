@@ -161,7 +161,7 @@ def _answer(path: str, ask: Callable[[str], T]) -> T:
         try:
             result.send((ask(path), None))
         except Exception as err:  # raised for the one who asked
-            result.send((None, err))
+            result.send((None, golang.without_frames(err)))
 
     _wait_for_others(path)
     with _lock:
@@ -174,9 +174,13 @@ def _answer(path: str, ask: Callable[[str], T]) -> T:
     with _lock:
         if path in _asked and _asked[path][0] is thread:
             del _asked[path]
-    value, err = answer
-    if err is not None:
-        raise err
+    value, fault = answer
+    if fault is not None:
+        try:
+            raise fault
+        finally:
+            # The error has this frame: together they would stay, with all who called, until garbage is collected.
+            del answer, fault
     return value  # type: ignore[return-value]
 
 

@@ -201,8 +201,8 @@ def _stream() -> TextIO:
     return _Settings.output or sys.stderr
 
 
-# Characters of one value that are logged. Names, commands and messages of pods have up to millions of them, which are
-# escaped in one piece, and no other thread runs Python meanwhile. DIVERGES: Go logs all of them.
+# Characters of one value, and of the message, that are logged. Names, commands and messages of pods have up to millions
+# of them, which are escaped in one piece, and no other thread runs Python meanwhile. DIVERGES: Go logs all of them.
 MAX_VALUE = 64 << 10
 
 # What is raised if the code is wrong, and not the world.
@@ -229,6 +229,8 @@ def _log(severity: str, level: int, frame: FrameType, msg: str, err: BaseExcepti
 
 def _write(severity: str, level: int, path: str, line: int, msg: str, err: BaseException | None, kv: _Values) -> None:
     layout = _json_line if _Settings.json else _text_line
+    # Some messages have the text of an error in them, and those of libraries what a client has sent.
+    msg = msg[:MAX_VALUE]
     try:
         fault = None if err is None else _Room().cut(err)
         values = {key: _Room().cut(value) for key, value in kv.items()}

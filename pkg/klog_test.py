@@ -228,6 +228,14 @@ def test_of_an_error_without_end_the_beginning_is_logged(out: io.StringIO) -> No
     assert 0 < out.getvalue().count("e") < 2 * klog.MAX_VALUE
 
 
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_of_a_message_without_end_the_beginning_is_logged(out: io.StringIO, log_format: str) -> None:
+    klog.set_format(log_format)
+    klog.info_s("\x01" * 1_000_000, a="after")
+    assert len(out.getvalue()) < 7 * klog.MAX_VALUE
+    assert "after" in out.getvalue()
+
+
 def test_a_log_that_is_gone_does_no_harm(out: io.StringIO) -> None:
     out.close()
     klog.info_s("nobody reads this")

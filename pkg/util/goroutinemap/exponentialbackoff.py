@@ -5,7 +5,7 @@ Go: pkg/util/goroutinemap/exponentialbackoff/exponential_backoff.go
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pkg import klog
@@ -13,10 +13,31 @@ from pkg import klog
 INITIAL_DURATION_BEFORE_RETRY = 0.5
 # A little more than two minutes, so that a timeout of this origin can be recognized.
 MAX_DURATION_BEFORE_RETRY = 122.0
+# Characters of a failure's text that are kept. It may have a path of a mebibyte in it, and is shown again and again.
+# DIVERGES: Go keeps all of it.
+MAX_ERROR_LENGTH = 10 << 10
 
 
 class ExponentialBackoffError(Exception):
-    """The operation failed and must wait."""
+    """The operation failed and must wait.
+
+    The text is made when somebody asks: what takes care of all volumes, or plugins, meets the error for each one that
+    waits, in each of its rounds, and hardly ever tells.
+    """
+
+    def __init__(self, operation_name: str, backoff: ExponentialBackoff) -> None:
+        super().__init__(operation_name)
+        self._operation_name = operation_name
+        self._backoff = backoff
+
+    def __str__(self) -> str:
+        backoff = self._backoff
+        return (
+            f"Failed to create operation with name {klog.quote(self._operation_name)}. "
+            f"An operation with that name failed at {backoff.last_error_time}. No retries permitted until "
+            f"{backoff.until()} ({backoff.duration_before_retry:g}s). "
+            f"Last error: {klog.quote(backoff.last_error)}."
+        )
 
 
 @dataclass(slots=True)
@@ -33,21 +54,19 @@ class ExponentialBackoff:
 
     def safe_to_retry(self, operation_name: str, now: datetime) -> None:
         """Raises ExponentialBackoffError if it is too early."""
+        if self.must_wait(now):
+            raise ExponentialBackoffError(operation_name, replace(self))
+
+    def must_wait(self, now: datetime) -> bool:
+        """Whether it is too early."""
         until = self.until()
-        if until is None or now > until:
-            return
-        raise ExponentialBackoffError(
-            f"Failed to create operation with name {klog.quote(operation_name)}. "
-            f"An operation with that name failed at {self.last_error_time}. No retries permitted until "
-            f"{until} ({self.duration_before_retry:g}s). "
-            f"Last error: {klog.quote(self.last_error)}."
-        )
+        return until is not None and now <= until
 
     def update(self, err: Exception, now: datetime) -> None:
         """The operation failed: double the wait."""
         doubled = self.duration_before_retry * 2 or INITIAL_DURATION_BEFORE_RETRY
         self.duration_before_retry = min(doubled, MAX_DURATION_BEFORE_RETRY)
-        self.last_error = str(err)
+        self.last_error = str(err)[:MAX_ERROR_LENGTH]
         self.last_error_time = now
 
     def generate_no_retries_permitted_msg(self, operation_name: str) -> str:

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from pkg import golang
+from pkg import golang, klog
 from pkg.apimachinery.clock import testing
 from pkg.golang.testing import Held, out_of_threads
 from pkg.util import goroutinemap
@@ -95,6 +95,30 @@ def test_of_what_has_failed_nothing_is_kept_but_the_text() -> None:
     assert held.freed() == [True]
     with pytest.raises(exponentialbackoff.ExponentialBackoffError, match="bad"):
         grm.run("op", work)
+
+
+def test_of_a_failure_without_end_the_beginning_is_kept() -> None:
+    backoff = exponentialbackoff.ExponentialBackoff()
+    now = testing.FakeClock().now()
+    backoff.update(ValueError("\x01" * 1_000_000), now)
+    assert backoff.must_wait(now)
+    with pytest.raises(exponentialbackoff.ExponentialBackoffError) as caught:
+        backoff.safe_to_retry("op", now)
+    # Each character is escaped by four.
+    assert len(str(caught.value)) < 5 * exponentialbackoff.MAX_ERROR_LENGTH
+    assert len(backoff.generate_no_retries_permitted_msg("op")) < 2 * exponentialbackoff.MAX_ERROR_LENGTH
+
+
+def test_who_has_to_wait_quotes_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that starts all operations meets each one that waits again and again."""
+    backoff = exponentialbackoff.ExponentialBackoff()
+    now = testing.FakeClock().now()
+    backoff.update(ValueError("bad"), now)
+    monkeypatch.setattr(klog, "quote", None)
+    with pytest.raises(exponentialbackoff.ExponentialBackoffError) as caught:
+        backoff.safe_to_retry("op", now)
+    monkeypatch.undo()
+    assert str(caught.value).endswith('Last error: "bad".')
 
 
 def test_operation_that_cannot_be_started_may_be_tried_later() -> None:

@@ -108,13 +108,7 @@ class NestedPendingOperations:
                 return True
             if previous.pending:
                 return False
-            if previous.operation_name != operation_name:
-                return True
-            try:
-                self._check_back_off(previous, key)
-            except exponentialbackoff.ExponentialBackoffError:
-                return False
-            return True
+            return previous.operation_name != operation_name or not previous.exp_backoff.must_wait(self._clock.steady())
 
     def is_operation_pending(self, volume_name: str, pod_name: str, node_name: str) -> bool:
         """Whether one that would be in the way is running."""
@@ -158,11 +152,10 @@ class NestedPendingOperations:
     def _take_over_locked(self, previous: _Operation, key: OperationKey, operation_name: str) -> None:
         if previous.pending:
             raise AlreadyExistsError(key)
-        try:
-            self._check_back_off(previous, key)
-        except exponentialbackoff.ExponentialBackoffError:
-            if previous.operation_name == operation_name:
-                raise
+        now = self._clock.steady()
+        if previous.operation_name == operation_name:
+            previous.exp_backoff.safe_to_retry(str(key), now)
+        elif previous.exp_backoff.must_wait(now):
             previous.operation_name = operation_name
             previous.exp_backoff = exponentialbackoff.ExponentialBackoff()
         previous.pending = True
@@ -204,9 +197,6 @@ class NestedPendingOperations:
             if found is None or operation.key == key:
                 found = operation
         return found
-
-    def _check_back_off(self, operation: _Operation, key: OperationKey) -> None:
-        operation.exp_backoff.safe_to_retry(str(key), self._clock.steady())
 
     def _operation_complete(self, key: OperationKey, err: Exception | None) -> None:
         with self._changed:

@@ -108,6 +108,7 @@ def test_failure_delays_the_same_operation_only(log: io.StringIO) -> None:
         assert not operations.is_operation_safe_to_retry(VOLUME, "", "", "op")
         with pytest.raises(exponentialbackoff.ExponentialBackoffError, match=rf'\({pause:g}s\)\. Last error: "bad"'):
             operations.run(VOLUME, "", "", done())
+        assert not frames_kept_after(lambda: operations.run(VOLUME, "", "", done()))
         clock.step(pause + 0.001)
         assert operations.next_retry() is None
     operations.run(VOLUME, "", "", failing())

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 # 4 KiB, as nearly everywhere; and of all together, however large the stack may be.
 MAX_ARGUMENT_LENGTH = 32 * mmap.PAGESIZE
 MAX_ARGUMENTS_LENGTH = 6 * 1024 * 1024
+# Arguments of a probe's command, with the dollars in them. Each takes a microsecond, for each probe anew. A pod has
+# room for 700,000 of them, and ten such pods left others hardly any of the interpreter.
+# DIVERGES: Go takes as many as there are.
+MAX_PROBE_ARGUMENTS = 1_000
 # What the kernel takes of a path.
 MAX_PATH_LENGTH = 4096
 
@@ -202,7 +206,15 @@ def _env_vars_to_map(envs: Iterable[EnvVar | v1.EnvVar]) -> dict[str, str]:
 
 
 def expand_container_command_only_static(container_command: Sequence[str], envs: Iterable[v1.EnvVar]) -> list[str]:
-    """The command with references to plain values of the spec expanded; others stay as they are."""
+    """The command with references to plain values of the spec expanded; others stay as they are.
+
+    Raises ValueError for more than MAX_PROBE_ARGUMENTS, and for more than the kernel takes.
+    """
+    count = len(container_command)
+    if count <= MAX_PROBE_ARGUMENTS:
+        count += sum(text.count("$") for text in container_command)
+    if count > MAX_PROBE_ARGUMENTS:
+        raise ValueError(f"command has more than {MAX_PROBE_ARGUMENTS} arguments and references")
     return _expand_all(container_command, _env_vars_to_map(envs))
 
 

@@ -64,9 +64,7 @@ def test_no_long_name_of_an_image_is_kept_with_its_hash() -> None:
         (["$(B)--$(A)", "foo"], ["$$(A)", "$(C)"], (["boo--zoo", "foo"], ["$(A)", "$(C)"])),
     ],
 )
-def test_expand_command_and_args(
-    command: list[str], args: list[str], expected: tuple[list[str], list[str]]
-) -> None:
+def test_expand_command_and_args(command: list[str], args: list[str], expected: tuple[list[str], list[str]]) -> None:
     container = v1.Container(command=command, args=args)
     envs = [kubecontainer.EnvVar("A", "zoo"), kubecontainer.EnvVar("B", "boo")]
     assert kubecontainer.expand_container_command_and_args(container, envs) == expected
@@ -77,6 +75,14 @@ def test_expand_container_command_only_static() -> None:
     command = ["$(A)", "$(A)-$(MISSING)"]
     assert kubecontainer.expand_container_command_only_static(command, envs) == ["x", "x-$(MISSING)"]
     assert kubecontainer.expand_container_command_only_static([], envs) == []
+
+
+@pytest.mark.parametrize("command", [[""] * 1001, ["a", "$(A)" * 1000], ["$$" * 501]])
+def test_a_probe_has_no_command_without_end(command: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"^command has more than 1000 arguments and references"):
+        kubecontainer.expand_container_command_only_static(command, [])
+    container = v1.Container(command=command)
+    assert len(kubecontainer.expand_container_command_and_args(container, [])[0]) == len(command)
 
 
 @pytest.mark.parametrize(
@@ -136,9 +142,7 @@ def test_should_container_be_restarted(policy: str, restarted: set[str], rules: 
     gate = features.CONTAINER_RESTART_RULES
     with featuregatetesting.set_feature_gate_during_test(features.feature_gate, gate, rules):
         found = {
-            c.name
-            for c in pod.spec.containers
-            if kubecontainer.should_container_be_restarted(c, pod, runtime_status())
+            c.name for c in pod.spec.containers if kubecontainer.should_container_be_restarted(c, pod, runtime_status())
         }
     assert found == restarted
 
@@ -193,9 +197,7 @@ def test_has_privileged_container() -> None:
     assert not kubecontainer.has_privileged_container(pod(containers=[v1.Container()]))
     plain = v1.Container(security_context=v1.SecurityContext(privileged=False))
     assert not kubecontainer.has_privileged_container(pod(containers=[plain]))
-    assert kubecontainer.has_privileged_container(
-        pod(init_containers=[v1.Container(security_context=privileged)])
-    )
+    assert kubecontainer.has_privileged_container(pod(init_containers=[v1.Container(security_context=privileged)]))
     ephemeral = v1.EphemeralContainer(security_context=privileged)
     assert kubecontainer.has_privileged_container(pod(containers=[plain], ephemeral_containers=[ephemeral]))
 
@@ -293,9 +295,7 @@ def test_convert_pod_status_to_running_pod() -> None:
     )
     pod = kubecontainer.convert_pod_status_to_running_pod("containerd", status)
     assert (pod.id, pod.name, pod.namespace) == ("uid", "n", "ns")
-    assert pod.containers == [
-        kubecontainer.Container(id=ids[0], name="a", state=RUNNING, hash=7, image="i")
-    ]
+    assert pod.containers == [kubecontainer.Container(id=ids[0], name="a", state=RUNNING, hash=7, image="i")]
     assert [(str(s.id), s.state) for s in pod.sandboxes] == [
         ("containerd://s1", RUNNING),
         ("containerd://s2", EXITED),
@@ -336,9 +336,7 @@ def test_has_any_regular_container_started() -> None:
 )
 def test_generate_container_ref(spec: v1.PodSpec, name: str, expected: str) -> None:
     metadata = metav1.ObjectMeta(name="p", namespace="ns", uid="u", resource_version="7")
-    ref = kubecontainer.generate_container_ref(
-        v1.Pod(metadata=metadata, spec=spec), v1.Container(name=name)
-    )
+    ref = kubecontainer.generate_container_ref(v1.Pod(metadata=metadata, spec=spec), v1.Container(name=name))
     assert ref == v1.ObjectReference(
         kind="Pod",
         api_version="v1",

@@ -257,6 +257,22 @@ def test_request_url(action: dict[str, str | int], url: str) -> None:
     assert httpprobe.new_request_url(made, container, "10.0.0.1") == url
 
 
+def test_request_has_no_path_without_end() -> None:
+    made = v1.HTTPGetAction(port=93, path="/" * httpprobe.MAX_REQUEST_LENGTH)
+    assert httpprobe.new_request_url(made, v1.Container(), "10.0.0.1").endswith(made.path)
+    made.path += "/"
+    with pytest.raises(ValueError, match=r"^path has 65537 characters, more than 65536"):
+        httpprobe.new_request_url(made, v1.Container(), "10.0.0.1")
+
+
+def test_request_has_no_headers_without_end() -> None:
+    assert len(headers(*[("a", "")] * httpprobe.MAX_REQUEST_HEADERS)) > httpprobe.MAX_REQUEST_HEADERS
+    with pytest.raises(ValueError, match=r"^there are 257 headers, more than 256"):
+        headers(*[("a", "")] * (httpprobe.MAX_REQUEST_HEADERS + 1))
+    with pytest.raises(ValueError, match=r"^headers have 65537 characters, more than 65536"):
+        headers(("a", "v" * httpprobe.MAX_REQUEST_LENGTH))
+
+
 @pytest.mark.parametrize(
     ("port", "expected"),
     [

@@ -1,59 +1,114 @@
-"""Where this kubelet differs from Go's on purpose: collects the `DIVERGES:` comments and docstrings of the code."""
+"""Where this kubelet differs from Go's on purpose: collects the records of it from the comments and docstrings.
+
+A record is a paragraph of five parts, of which the first three labels begin a line:
+
+    # DIVERGES (safer): what this kubelet does.
+    # Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).Relist: what Go's does.
+    # Why: the reason that whoever operates a cluster would accept.
+    # Test: generic_test.py:test_that_shows_it
+
+The kind in the brackets is one of KINDS. A preference names the setting that turns it on: `(preference: --flag)`. A
+file of Go's is one in Kubernetes' tree, or an import path and a file. A test's file is looked for beside the code,
+then from the root; there may be several, with commas between them.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs/divergences.md"
+DECLARATIONS = ROOT / "hack/go-map/v1.36.2.tsv"
 SOURCES = ("kubelet", "cmd", "pkg")
+# What each kind says of itself in the document.
+KINDS = {
+    "platform": "Python, or the machines that this kubelet runs on, leave no other way.",
+    "fault of Go": "Go's kubelet does what it does not mean to do.",
+    "safer": "What differs is seen only when something fails, hangs or asks for too much.",
+    "preference": "A setting, which is off unless somebody chooses it.",
+}
 # What stands above this line in the document is written by hand.
 MARKER = "<!-- From here on written by hack/update-divergences. -->"
-_SIGN = "DIVERGES:"
 _TITLES = {"kubelet": "The kubelet", "cmd": "The programs", "pkg": "What the kubelet imports"}
+_SIGN = re.compile(r"\bDIVERGES\b")
+_RECORD = re.compile(
+    r"DIVERGES \((?P<kind>[^:)]*)(?:: (?P<setting>[^)]+))?\): (?P<here>.+?)"
+    r" Go: (?P<go_file>\S+\.go), (?P<go_symbol>[^:]+): (?P<go>.+?)"
+    r" Why: (?P<why>.+?)"
+    r" Test: (?P<tests>.+)"
+)
 
 
-class Divergence(NamedTuple):
-    """One of them: the file, from the root, what it is about ("Class.method", or empty), and why."""
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """One record: where it stands, what it is about ("Class.method", or empty for a file), and its parts."""
+
+    path: str
+    name: str
+    kind: str
+    setting: str
+    here: str
+    go_file: str
+    go_symbol: str
+    go: str
+    why: str
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A text that has the sign of a record and is none."""
 
     path: str
     name: str
     text: str
 
 
-def collect(root: Path = ROOT) -> list[Divergence]:
+def collect(root: Path = ROOT) -> list[Divergence | Malformed]:
     """All divergences, in the order of the files and of the lines in them."""
     files = [path for source in SOURCES for path in sorted((root / source).rglob("*.py"))]
     return [
-        Divergence(str(path.relative_to(root)), name, text)
+        parse(str(path.relative_to(root)), name, text)
         for path in files
         if not path.name.endswith("_test.py")
         for name, text in in_source(path.read_text())
     ]
 
 
+def parse(path: str, name: str, text: str) -> Divergence | Malformed:
+    found = _RECORD.fullmatch(text)
+    if found is None:
+        return Malformed(path, name, text)
+    parts = found.groupdict(default="")
+    tests = tuple(parts.pop("tests").rstrip(".").split(", "))
+    return Divergence(path, name, **parts, tests=tests)
+
+
 def in_source(source: str) -> Iterator[tuple[str, str]]:
     """Name and text of each divergence in one file."""
-    if _SIGN not in source:
+    if not _SIGN.search(source):
         return
     lines, tree = source.splitlines(), ast.parse(source)
     for number, line in enumerate(lines):
-        if _SIGN in line:
+        if _SIGN.search(line):
             yield _name_at(tree, number + 1), _text_from(lines, number)
 
 
 def _text_from(lines: list[str], number: int) -> str:
-    """What follows the sign, up to the end of the comment, or of the paragraph in a docstring."""
-    words = [lines[number].split(_SIGN, 1)[1]]
-    in_comment = "#" in lines[number].split(_SIGN)[0]
-    ended = not in_comment and '"""' in words[0]
+    """The sign and what follows it, up to the end of the comment, or of the paragraph in a docstring."""
+    before, sign, after = lines[number].partition("DIVERGES")
+    in_comment = "#" in before
+    words = [sign + after]
+    ended = not in_comment and '"""' in after
     for line in lines[number + 1 :]:
         text = line.strip()
-        if ended or (not text.startswith("#") if in_comment else not text):
+        if ended or (not text.startswith("#") if in_comment else not text) or _SIGN.search(text):
             break
         words.append(text.lstrip("# ") if in_comment else text)
         ended = not in_comment and '"""' in text
@@ -89,20 +144,113 @@ def _first(node: ast.FunctionDef | ast.ClassDef) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
-def render(divergences: list[Divergence]) -> str:
+# ---- What is wrong with a record ----
+
+
+def faulty(divergences: list[Divergence | Malformed], below: tuple[str, ...] = ()) -> list[str]:
+    """What is wrong with the records of the files below some folders, of all files if none is given."""
+    return [
+        f"{each.path} {each.name}: {fault}"
+        for each in divergences
+        if not below or each.path.startswith(below)
+        for fault in faults(each)
+    ]
+
+
+def faults(divergence: Divergence | Malformed, root: Path = ROOT) -> Iterator[str]:
+    match divergence:
+        case Malformed(text=text):
+            yield f"want `DIVERGES (kind): … Go: file.go, function: … Why: … Test: …`, not: {text}"
+        case Divergence():
+            yield from _faults_of_kind(divergence)
+            yield from _faults_of_go(divergence)
+            for test in divergence.tests:
+                if _test_path(divergence, test, root) is None:
+                    yield f"there is no test {test}"
+
+
+def _faults_of_kind(divergence: Divergence) -> Iterator[str]:
+    if divergence.kind not in KINDS:
+        yield f"{divergence.kind!r} is no kind; there are {', '.join(KINDS)}"
+    elif (divergence.kind == "preference") != bool(divergence.setting):
+        yield "a preference, and nothing else, names the setting that turns it on"
+
+
+def _faults_of_go(divergence: Divergence) -> Iterator[str]:
+    declared = go_symbols()
+    if divergence.go_file in declared:
+        if divergence.go_symbol not in declared[divergence.go_file]:
+            yield f"{divergence.go_file} of Go does not declare {divergence.go_symbol}"
+    elif divergence.go_file.startswith(("pkg/kubelet/", "cmd/kubelet/", "pkg/probe/", "pkg/volume/", "pkg/util/")):
+        yield f"Go has no file {divergence.go_file}"
+
+
+@cache
+def go_symbols() -> dict[str, set[str]]:
+    """What each of Go's files declares, as Go itself would name it: `(*GenericPLEG).Relist`."""
+    declared: dict[str, set[str]] = {}
+    for row in DECLARATIONS.read_text().splitlines()[1:]:
+        package, file, kind, receiver, name, *_ = row.split("\t")
+        names = name.split(",") if kind.endswith("-group") else [_written(receiver, name)]
+        declared.setdefault(f"{package}/{file}", set()).update(names)
+    return declared
+
+
+def _written(receiver: str, name: str) -> str:
+    receiver = re.sub(r"\[.*", "", receiver)
+    if not receiver:
+        return name
+    return f"({receiver}).{name}" if receiver.startswith("*") else f"{receiver}.{name}"
+
+
+def _test_path(divergence: Divergence, test: str, root: Path) -> str | None:
+    """The file, from the root, that has the test; None if there is none."""
+    file, _, name = test.partition(":")
+    for path in ((root / divergence.path).parent / file, root / file):
+        if path.is_file() and re.search(rf"^\s*def {re.escape(name.rpartition('.')[2])}\(", path.read_text(), re.M):
+            return str(path.relative_to(root))
+    return None
+
+
+# ---- The document ----
+
+
+def render(divergences: list[Divergence | Malformed]) -> str:
     """The generated part of the document."""
-    lines = [MARKER, ""]
+    lines = [MARKER, "", *_counts(divergences), ""]
     for source in SOURCES:
         lines += [f"## {_TITLES[source]}", ""]
         for each in divergences:
             if each.path.startswith(source + "/"):
-                name = f" `{each.name}`" if each.name else ""
-                lines.append(f"- [{each.path}](../{each.path}){name}: {each.text}")
+                lines += _rendered(each)
         lines.append("")
     return "\n".join(lines)
 
 
-def updated(document: str, divergences: list[Divergence]) -> str:
+def _counts(divergences: list[Divergence | Malformed]) -> Iterator[str]:
+    numbers = Counter(each.kind for each in divergences if isinstance(each, Divergence))
+    yield "| kind | records | what it means |"
+    yield "| --- | ---: | --- |"
+    for kind, meaning in KINDS.items():
+        yield f"| {kind} | {numbers[kind]} | {meaning} |"
+
+
+def _rendered(divergence: Divergence | Malformed) -> Iterator[str]:
+    name = f" `{divergence.name}`" if divergence.name else ""
+    place = f"[{divergence.path}](../{divergence.path}){name}"
+    match divergence:
+        case Malformed(text=text):
+            yield f"- {place}: {text}"
+        case Divergence():
+            setting = f", with `{divergence.setting}`" if divergence.setting else ""
+            tests = (f"`{test.partition(':')[2]}` in {test.partition(':')[0]}" for test in divergence.tests)
+            yield f"- {place}, **{divergence.kind}**{setting}: {divergence.here}"
+            yield f"  - Go, `{divergence.go_symbol}` in {divergence.go_file}: {divergence.go}"
+            yield f"  - Why: {divergence.why}"
+            yield f"  - Test: {', '.join(tests)}"
+
+
+def updated(document: str, divergences: list[Divergence | Malformed]) -> str:
     """The document with its generated part made anew. Raises ValueError if that part has no beginning."""
     by_hand, marker, _ = document.partition(MARKER)
     if not marker:

@@ -32,7 +32,11 @@ MAX_FILES = 16 << 20
 class Variables:
     """The environment of one container, which is no larger than the kernel lets a program have.
 
-    DIVERGES: in Go whatever the variables come to goes to the runtime, whose start of the container then fails.
+    DIVERGES (safer): a larger environment is refused, and the container's status names the variable.
+    Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).makeEnvironmentVariables: an environment of any size is built and sent.
+    Why: small references expand to gigabytes of memory, and the kernel's refusal comes only when the container starts.
+    Test: environment_test.py:test_variable_that_the_kernel_just_takes,
+    environment_test.py:test_environment_without_end_stays_under_96_mib
     """
 
     def __init__(self) -> None:
@@ -147,7 +151,15 @@ class APIObjects:
         return self._secrets[name]
 
     def _text(self, name: str, key: str, value: bytes) -> str:
-        """DIVERGES: Go fails at the call of the runtime, and does not say which variable cannot be sent to it."""
+        """The value of a key of a secret as text. Raises ValueError if it is none.
+
+        DIVERGES (safer): a value that is not UTF-8 stops the container before the runtime is called, with the key's
+        name in the container's status.
+        Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).makeEnvironmentVariables: any bytes become a variable, and the call
+        of the runtime fails.
+        Why: gRPC sends only UTF-8, and its error does not tell which variable is at fault.
+        Test: environment_test.py:test_missing
+        """
         try:
             return value.decode()
         except UnicodeDecodeError as err:
@@ -204,8 +216,11 @@ class Files:
 def _parse_env_in_root(root: str, path: str) -> envutil.EnvFile:
     """The file is whatever a container has put there, and may be another one at any moment.
 
-    DIVERGES: Go resolves the path and then opens the result. A container that replaces a directory by a link between
-    the two steps makes the Go kubelet read a file of the node.
+    DIVERGES (safer): the path is resolved by opening it, and the file that was opened is the one that is read.
+    Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).makeEnvironmentVariables: the path is resolved first, and the resulting
+    name is opened afterwards.
+    Why: a container that replaces a directory by a link between the two steps would be shown a file of the node.
+    Test: environment_test.py:test_directory_that_becomes_a_link_leads_to_no_file_of_the_node
     """
     handle = securejoin.open_joined(root, path)
     try:

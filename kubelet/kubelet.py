@@ -327,7 +327,11 @@ class Kubelet(KubeletPods, KubeletStats):
     def _report_volumes_in_use(self, ctx: golang.Context) -> None:
         """Report the node's status whenever other volumes are in use.
 
-        DIVERGES: Go's volumes wait for the next regular report before they can be attached, or detached.
+        DIVERGES (fault of Go): a change of the volumes in use is reported at once.
+        Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).syncNodeStatus: the next regular report tells it.
+        Why: a volume is attached or detached only after that report, up to ten seconds later; kubernetes#28141 asks
+        for reports on demand.
+        Test: kubelet_faults_test.py:test_volumes_in_use_are_reported_after_a_report_that_failed
         """
         while golang.select(self.volumes_in_use_changed, ctx.done()).index == 0:
             try:
@@ -405,9 +409,12 @@ class Kubelet(KubeletPods, KubeletStats):
     ) -> None:
         """With each tick, have the sync loop clean up after pods, once it is known which there are.
 
-        DIVERGES: in Go the sync loop looks itself, and nothing else happens meanwhile: 400 ms where pods keep all
-        processors busy, two minutes where the runtime hangs. What it then cleans up with is as new as its workers; here
-        it is older by the time that the look took.
+        What the loop cleans up with is older than its workers by the time that the look took.
+
+        DIVERGES (safer): a separate thread asks the runtime which pods run, and the sync loop handles pods meanwhile.
+        Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoopIteration: the sync loop itself asks the runtime.
+        Why: a runtime that hangs would keep all pods from starting and ending for two minutes.
+        Test: kubelet_test.py:test_loop_goes_on_while_the_runtime_does_not_tell_its_pods
         """
         while golang.select(ticks, ctx.done()).index == 0:
             try:
@@ -421,8 +428,11 @@ class Kubelet(KubeletPods, KubeletStats):
     def _sync_obstacle(self) -> Exception | None:
         """Why no pod can be synced now.
 
-        DIVERGES: Go syncs pods while the first relist inspects them. One whose phase is terminal then counts as ended
-        although its containers run, and its volumes are taken away from them.
+        DIVERGES (fault of Go): after a start no pod is synced until the first relist has inspected all pods.
+        Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoop: pods are synced while the first relist goes on.
+        Why: a pod that is not inspected yet has an empty status. If its phase is terminal, it counts as ended, and its
+        containers lose their volumes while they run.
+        Test: kubelet_test.py:test_loop_waits_until_all_pods_have_been_looked_at
         """
         if err := self.runtime_state.runtime_errors():
             return err
@@ -515,7 +525,7 @@ class Kubelet(KubeletPods, KubeletStats):
                         klog.v(4).info_s("SyncLoop (housekeeping, skipped): sources aren't ready yet")
 
                 case LoopCase.STOP:
-                    # DIVERGES: Go's kubelet only ends with its process; this one ends with its context.
+                    # Go's kubelet ends with its process alone; this one also ends with its context, as in tests.
                     return False
         return True
 
@@ -543,7 +553,11 @@ class Kubelet(KubeletPods, KubeletStats):
         if not was_ready and self.sources_ready.all_ready():
             self.volume_manager.sources_changed()
             self.all_sources_seen.close()
-            # DIVERGES: Go looks at the resizes that waited before its start only half a minute later.
+            # DIVERGES (fault of Go): pending resizes are tried again as soon as all sources of pods have been heard.
+            # Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoopIteration: a retry is asked for when the pods are added,
+            # but is skipped, because their source counts as heard only afterwards. The next one is 30 seconds later.
+            # Why: resizes that waited when the kubelet ended are to be decided when it has the pods again.
+            # Test: kubelet_test.py:test_pending_resizes_are_tried_again_when_the_last_source_has_spoken
             self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_PODS_ADDED)
 
     def _sync_due_pods(self, ctx: golang.Context, handler: SyncHandler) -> None:
@@ -587,7 +601,7 @@ class Kubelet(KubeletPods, KubeletStats):
         klog.v(1).info_s("SyncLoop (probe)", probe=probe, status=status, pod=klog.kobj(pod))
         handler.handle_pod_syncs(ctx, [pod])
         if probe != "readiness":
-            # DIVERGES: in Go the pod's worker, which wants to know what runs now, waits for the next relist.
+            # The pod's worker waits for a look at the pod that is newer than its last sync; in Go for the next relist.
             self.pleg.request_relist(update.pod_uid)
 
     # ---- SyncHandler ----
@@ -619,7 +633,10 @@ class Kubelet(KubeletPods, KubeletStats):
         """Admit pods that are new, oldest first, and start their workers; or refuse them for good."""
         start = self.clock.steady()
         pending_resizes: list[str] = []
-        # DIVERGES: Go does this last, and a worker that is quicker takes the conditions away for a moment.
+        # DIVERGES (fault of Go): conditions of resizes are taken over from the pods' statuses before any worker begins.
+        # Go: pkg/kubelet/kubelet.go, (*Kubelet).HandlePodAdditions: they are taken over after the workers have begun.
+        # Why: a worker that is quicker sends a status without the conditions, and clients see them vanish and return.
+        # Test: kubelet_test.py:test_resize_conditions_are_known_before_a_worker_begins
         with contain("Failed to take over the resize conditions of pods", ctx, total=len(pods)):
             self.status_manager.backfill_pod_resize_conditions(pods)
         for added in sliceutils.pods_by_creation_time(pods):
@@ -790,7 +807,11 @@ class Kubelet(KubeletPods, KubeletStats):
         self.waiting_pods.discard(removed.metadata.uid)
         pod, _, was_mirror = self.pod_manager.get_pod_and_mirror_pod(removed)
         if was_mirror:
-            # DIVERGES: Go passes on the mirror pod that is gone, and makes another only with a later sync.
+            # DIVERGES (fault of Go): when a mirror pod was deleted, the static pod's worker creates another at once.
+            # Go: pkg/kubelet/kubelet.go, (*Kubelet).HandlePodRemoves: the worker is given the deleted mirror pod, takes
+            # it for one that exists, and creates none before its next regular sync.
+            # Why: the worker is woken to create it, and until then the API server does not know the static pod.
+            # Test: kubelet_test.py:test_change_of_a_mirror_pod_is_work_for_its_static_pod
             self._update_mirror(ctx, pod, self.pod_manager.get_mirror_pod_by_pod(removed), start)
         else:
             self.delete_pod(ctx, removed)
@@ -992,7 +1013,10 @@ class Kubelet(KubeletPods, KubeletStats):
         if self.container_runtime.is_pod_resize_in_progress(pod, pod_status):
             self.status_manager.set_pod_resize_in_progress_condition(uid, "", "", pod.metadata.generation)
             return
-        # DIVERGES: Go takes as done what was granted since this sync began, too.
+        # DIVERGES (fault of Go): a resize that was granted after this sync began does not count as completed.
+        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: it does, for the condition is cleared whatever its generation.
+        # Why: the condition would vanish, and an event tell of the end, before the containers have been resized.
+        # Test: kubelet_test.py:test_sync_shows_how_far_a_resize_is
         generation, cleared = self.status_manager.clear_pod_resize_in_progress_condition(uid, pod.metadata.generation)
         if cleared:
             message = events.pod_resize_completed_msg(pod, generation)
@@ -1026,7 +1050,10 @@ class Kubelet(KubeletPods, KubeletStats):
         api_status: v1.PodStatus,
     ) -> None:
         """Make the pod's cgroup. Containers found running outside of it are stopped, to be started again inside."""
-        # DIVERGES: Go starts containers in the cgroup that an earlier pod with this uid had, and kills them with it.
+        # DIVERGES (fault of Go): a pod waits while the cgroup of an earlier pod with the same uid is being removed.
+        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: the cgroup still exists, so containers are started in it.
+        # Why: the removal kills all processes in the cgroup, those of the new containers among them.
+        # Test: kubelet_test.py:test_pod_is_not_started_in_a_cgroup_that_is_being_removed
         cleanup = self.cgroup_cleanups.get(pod.metadata.uid)
         if cleanup is not None and cleanup.is_alive():
             message = "the cgroup of an earlier pod with the same uid is being removed"
@@ -1123,7 +1150,11 @@ class Kubelet(KubeletPods, KubeletStats):
             self.reject_pod(pod, volumemanager.VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON, str(err))
             return False
         except Exception as err:
-            # DIVERGES: Go tells of no timeout, so users hear nothing of volumes that nobody attaches.
+            # DIVERGES (fault of Go): if the wait for volumes takes too long, an event of the pod tells so.
+            # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: wait.Interrupted, which is to leave out cancelled syncs,
+            # leaves out timeouts as well.
+            # Why: the pod's user would not hear of volumes that nobody attaches.
+            # Test: kubelet_test.py:test_mount_that_takes_too_long_is_an_event
             message = f"Unable to attach or mount volumes: {err}"
             self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_MOUNT_VOLUME, message)
             klog.error_s(err, "Unable to attach or mount volumes for pod; skipping pod", pod=klog.kobj(pod))
@@ -1203,8 +1234,11 @@ class Kubelet(KubeletPods, KubeletStats):
     def _kill_pod_or_tell(
         self, ctx: golang.Context, pod: v1.Pod, running: kubecontainer.Pod, grace_period: int | None
     ) -> None:
-        # DIVERGES: Go does not let a cancelled context reach the runtime here, so a grace period that shrinks
-        # only counts after the longer one has passed. Here it ends the call, and the next one is shorter.
+        # DIVERGES (fault of Go): a grace period that is shortened ends the call that stops the containers, and the next
+        # call has the shorter one.
+        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncTerminatingPod: a context that is never cancelled is passed on.
+        # Why: the shorter period would count only after the longer one has passed.
+        # Test: kubelet_test.py:test_kill_ends_with_the_context_of_its_sync
         try:
             self.kill_pod(ctx, pod, running, grace_period)
         except Exception as err:
@@ -1275,8 +1309,11 @@ class Kubelet(KubeletPods, KubeletStats):
     def delete_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """Have the pod's worker end it. Volumes and directories are left to housekeeping.
 
-        DIVERGES: static pods end at once, though the API server may not have been heard since the start: no other
-        source can want them. Go leaves them running.
+        DIVERGES (safer): a static pod whose manifest was removed ends, even if the API server has not been heard since
+        the start.
+        Go: pkg/kubelet/kubelet.go, (*Kubelet).deletePod: no pod ends before all sources have been heard.
+        Why: no other source can want a static pod. It would run on for as long as the API server is away.
+        Test: kubelet_test.py:test_removed_static_pod_is_ended_before_the_api_server_has_spoken
         """
         if not (kubetypes.is_static_pod(pod) or self.sources_ready.all_ready()):
             # A source that has not spoken yet may well want this pod: housekeeping decides later.
@@ -1321,7 +1358,10 @@ class Kubelet(KubeletPods, KubeletStats):
     def sync_pod_now(self, pod: v1.Pod) -> None:
         """Have the pod synced, and the PLEG look at what came of it; from any thread.
 
-        DIVERGES: in Go that may give a worker to a pod that has not been admitted yet. The sync loop alone does so.
+        DIVERGES (fault of Go): a pod without a worker is left alone, for the sync loop has not admitted it yet.
+        Go: pkg/kubelet/kubelet.go, (*Kubelet).syncPodNow: the pod is given a worker.
+        Why: a pod that admission would refuse could be started.
+        Test: kubelet_test.py:test_pod_is_synced_out_of_turn_only_once_the_sync_loop_has_admitted_it
         """
         if not self.pod_workers.has_worker(pod.metadata.uid):
             return
@@ -1416,7 +1456,7 @@ class Kubelet(KubeletPods, KubeletStats):
     ) -> None:
         """Bind the server's port, and serve in a thread of its own until ctx ends.
 
-        Raises OSError. DIVERGES: Go binds in the goroutine, which ends the process when the port is taken.
+        Raises OSError, which ends the start. Go binds in the goroutine, which ends the process itself.
         """
         checkers = self.container_manager.get_health_checkers()
         handler = server.Server(self, self.resource_analyzer, checkers, flagz, auth, kube_cfg)
@@ -1453,8 +1493,16 @@ class Kubelet(KubeletPods, KubeletStats):
     def listen_and_serve_pod_resources(self, ctx: golang.Context) -> None:
         """Tell local agents what containers were given, until ctx ends. Without the socket the kubelet does its work.
 
-        DIVERGES: Go ends the process when the socket cannot be made. And it listens at once, when the pods of the API
-        server are not known yet: who asks a kubelet that has just been started is told of too few.
+        DIVERGES (safer): if the socket cannot be made, the kubelet runs on, and tries again later.
+        Go: pkg/kubelet/server/server.go, ListenAndServePodResources: the process ends.
+        Why: pods run without that socket; only agents on the node, such as those for monitoring, need it.
+        Test: kubelet_faults_test.py:test_local_agents_are_served_once_that_can_be
+
+        DIVERGES (fault of Go): the socket is made once the pods of all sources are known, or after five seconds.
+        Go: pkg/kubelet/kubelet.go, (*Kubelet).ListenAndServePodResources: it is made as soon as the kubelet starts.
+        Why: an agent that asks right after a restart is told of no pods, although they run.
+        Test: kubelet_test.py:test_local_agents_wait_for_the_last_source,
+        kubelet_test.py:test_local_agents_are_not_served_before
         """
         self._wait_for_sources(ctx, POD_RESOURCES_PATIENCE)
 
@@ -1508,8 +1556,9 @@ class Kubelet(KubeletPods, KubeletStats):
         container = self.find_container(ctx, pod_full_name, pod_uid, container_name)
         if container is None:
             raise LookupError(f"container {container_name} not found")
-        # DIVERGES: the time is UTC; Go's is that of the node's zone, and may not sort.
-        archive = f"checkpoint-{pod_full_name}-{container_name}-{self.clock.now():%Y-%m-%dT%H:%M:%SZ}.tar"
+        # As Go's time.RFC3339 writes it, in the zone of the node.
+        now = self.clock.now().astimezone().isoformat(timespec="seconds").replace("+00:00", "Z")
+        archive = f"checkpoint-{pod_full_name}-{container_name}-{now}.tar"
         options.location = os.path.join(self.get_checkpoints_dir(), archive)
         options.container_id = container.id.id
         self.container_runtime.checkpoint_container(ctx, options)

@@ -126,6 +126,8 @@ class KubeletOptions:
     cert_directory: str = ""
     image_credential_provider_config_path: str = ""
     image_credential_provider_bin_dir: str = ""
+    pull_critical_images_first: bool = False
+    read_rotated_logs: bool = False
 
 
 def new_main_kubelet(
@@ -526,6 +528,7 @@ def _runtime_manager_options(
         image_back_off=kubelet.image_back_off,
         serialize_image_pulls=kube_cfg.serialize_image_pulls,
         max_parallel_image_pulls=kube_cfg.max_parallel_image_pulls,
+        pull_critical_images_first=options.pull_critical_images_first,
         image_pull_qps=kube_cfg.registry_pull_qps,
         image_pull_burst=kube_cfg.registry_burst,
         image_pulls_credential_verification_policy=kube_cfg.image_pull_credentials_verification_policy,
@@ -540,6 +543,7 @@ def _runtime_manager_options(
         log_manager=kubelet.container_log_manager,
         runtime_class_manager=kubelet.runtime_class_manager,
         seccomp_default=options.seccomp_default,
+        read_rotated_logs=options.read_rotated_logs,
         memory_swap_behavior=kube_cfg.memory_swap.swap_behavior,
         get_node_allocatable=lambda: kubelet.get_node_any_way(ctx).status.allocatable,
         memory_throttling_factor=kube_cfg.memory_throttling_factor or 0.0,
@@ -557,7 +561,7 @@ def _register_credential_providers(
 ) -> images.ExternalCredentials | None:
     """What the node's credential providers have for pods, if there are any. Raises ValueError and OSError.
 
-    DIVERGES: in Go the runtime manager registers them, and ends the process where that fails.
+    In Go the runtime manager registers them.
     """
     path, bin_dir = options.image_credential_provider_config_path, options.image_credential_provider_bin_dir
     if not path and not bin_dir:
@@ -682,7 +686,10 @@ def _build_volume_manager(
     elif objects is not None:
         claims = standalone.Volumes(objects, kubelet.root_directory)
     kubelet.volume_manager = VolumeManager(
-        # DIVERGES: Go waits for a controller to attach volumes even where there is no cluster that could have one.
+        # DIVERGES (fault of Go): without an API server the kubelet attaches volumes itself, whatever is configured.
+        # Go: pkg/kubelet/kubelet.go, NewMainKubelet: enableControllerAttachDetach counts, which is on by default.
+        # Why: the controller that attaches volumes is part of a cluster, so pods would wait for it in vain.
+        # Test: kubelet_build_test.py:test_kubelet_without_an_api_server_attaches_volumes_itself
         kubelet.kubelet_configuration.enable_controller_attach_detach and kubelet.kube_client is not None,
         kubelet.node_name,
         kubelet.pod_manager,

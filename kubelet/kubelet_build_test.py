@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from kubelet import eviction, kubelet_build, preemption, standalone, util
+from kubelet import eviction, kubelet_build, preemption, standalone, stats, util
 from kubelet.apis import config as kubeletconfig
 from kubelet.kubelet_build import (
     CRASH_LOOP_BACK_OFF_EXPIRY,
@@ -20,6 +21,7 @@ from pkg import features
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing
+from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 
@@ -85,6 +87,26 @@ def test_pods_follow_objects_of_the_manifest_folder(tmp_path: Path) -> None:
     assert world.kubelet.secret_manager is not None
     assert world.kubelet.secret_manager.get_secret("ns", "pull") is secret
     world.close()
+
+
+def test_kubelet_without_an_api_server_attaches_volumes_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, manager = TestKubelet(tmp_path), mock.Mock()
+    monkeypatch.setattr(kubelet_build, "VolumeManager", manager)
+    world.kubelet.kubelet_configuration.enable_controller_attach_detach = True
+    for client in (FakeClientset(), None):
+        world.kubelet.kube_client = client
+        kubelet_build._build_volume_manager(world.ctx, world.kubelet, mock.Mock(), None)
+    world.close()
+    assert [call.args[0] for call in manager.call_args_list] == [True, False]
+
+
+@pytest.mark.parametrize("endpoint", ["unix:///run/containerd/containerd.sock", "unix:///var/run/crio/crio.sock"])
+def test_every_runtime_is_asked_by_cri(tmp_path: Path, endpoint: str) -> None:
+    world = TestKubelet(tmp_path)
+    world.kubelet.kubelet_configuration.container_runtime_endpoint = endpoint
+    kubelet_build._build_stats(world.kubelet, mock.Mock())
+    world.close()
+    assert isinstance(world.kubelet.stats_provider._containers, stats.CRIStatsProvider)
 
 
 def test_a_node_under_pressure_admits_no_pod(tmp_path: Path) -> None:

@@ -177,7 +177,10 @@ def _what_the_user_may_know(err: OSError) -> str:
     """Why a sub-path is refused, as far as that tells nothing about the host's files: whether a link out of the volume
     leads to something, for instance.
 
-    DIVERGES: Go tells nothing at all.
+    DIVERGES (safer): the container's status says that the sub-path leads out of the volume.
+    Go: pkg/kubelet/kubelet_pods.go, makeMounts: the status gives no reason.
+    Why: the user, who cannot read the kubelet's log, can mend the link in the volume.
+    Test: kubelet_mounts_test.py:test_sub_path_that_is_a_link_out_of_the_volume_tells_nothing_of_the_host
     """
     return ": it leads out of the volume" if isinstance(err, subpath.NotWithinVolumeError) else ""
 
@@ -274,8 +277,10 @@ def ensure_hosts_file(
 def node_hosts_file_content(path: str, host_aliases: list[v1.HostAlias]) -> bytes:
     """The node's own hosts file with the pod's aliases added.
 
-    DIVERGES: a node without such a file, as small installations are, has no names of its own; in Go no container of a
-    pod in its network can start there.
+    DIVERGES (safer): a node without a hosts file counts as one without names of its own.
+    Go: pkg/kubelet/kubelet_pods.go, nodeHostsFileContent: fails without the file.
+    Why: no container of a pod in the host's network would start on such a node.
+    Test: kubelet_mounts_test.py:test_node_without_a_hosts_file_has_no_names_of_its_own
     """
     try:
         own = Path(path).read_bytes()

@@ -94,7 +94,14 @@ class KubeletNodeStatus(KubeletNetwork):
         return self._standalone_node(ctx)
 
     def _standalone_node(self, ctx: golang.Context) -> v1.Node:
-        """DIVERGES: Go makes the node up whenever it is asked for; here it is brought up to date now and then."""
+        """Made up once, and then brought up to date now and then.
+
+        DIVERGES (fault of Go): the node is asked about its condition every nodeStatusUpdateFrequency, or when the
+        runtime can do something else than before.
+        Go: pkg/kubelet/kubelet_getters.go, (*Kubelet).GetNode: makes up a new node whenever somebody asks for it.
+        Why: the conditions of a new node are news each time, and the log tells all of them for each pod.
+        Test: kubelet_node_status_test.py:test_node_of_standalone_mode_is_brought_up_to_date_by_one_thread
+        """
         known = self.standalone_node
         runtime = (self.runtime_state.runtime_features(), self.runtime_state.runtime_handlers())
         if known is not None and self._is_current(known, runtime):
@@ -182,7 +189,11 @@ class KubeletNodeStatus(KubeletNetwork):
             raise
         except Exception as err:
             message = "Unable to register node with API server, error getting existing node"
-            # DIVERGES: in Go nobody learns that the node is not there because it may not be created.
+            # DIVERGES (fault of Go): if the node is missing because it may not be created, the log tells the refusal.
+            # Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).tryRegisterWithAPIServer: the log tells only that the
+            # node was not found; the refusal is overwritten.
+            # Why: nobody would learn that the kubelet lacks the right to create its node.
+            # Test: kubelet_node_status_test.py:test_node_that_may_not_be_created_is_told_of
             told = refusal if apierrors.is_forbidden(refusal) and apierrors.is_not_found(err) else err
             klog.error_s(told, message, node=klog.kobj(node))
             return False
@@ -299,7 +310,11 @@ class KubeletNodeStatus(KubeletNetwork):
         try:
             original = self.get_node(ctx)
         except apierrors.StatusError as err:
-            # DIVERGES: Go logs an error, ten times a second, until the node is registered.
+            # DIVERGES (fault of Go): a node that is not registered yet is no error, and is logged at level 4.
+            # Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).fastNodeStatusUpdate: an error is logged ten times a
+            # second until the node is registered.
+            # Why: every first start comes through this state, and the lines hide real errors.
+            # Test: kubelet_node_status_test.py:test_node_that_is_not_registered_yet_is_no_error
             klog.v(4).info_s("Error getting the current node from lister", err=err)
             return _FastUpdate.AGAIN
         _, ready = nodeutil.get_node_condition(original.status, v1.NODE_READY)
@@ -358,8 +373,11 @@ class KubeletNodeStatus(KubeletNetwork):
     def _wait_for_storage(self, ctx: golang.Context) -> None:
         """Before the first report on a node that may be known as ready, let storage start, which needs the API server.
 
-        DIVERGES: Go's kubelet that is restarted while the API server is away reports that it is not ready, for which
-        all its pods are taken as not ready.
+        DIVERGES (fault of Go): after a restart the first report waits until storage plugins are set up, for some time.
+        Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).syncNodeStatus: the first report is sent at once. If the
+        kubelet was restarted while the API server was away, it says that the node is not ready.
+        Why: the cluster marks all pods of such a node as not ready, although they run.
+        Test: kubelet_node_status_test.py:test_first_report_after_a_restart_waits_for_storage
         """
         end = self.clock.monotonic() + STORAGE_START_PERIOD
         while self.runtime_state.storage_errors() is not None and self.clock.monotonic() < end:
@@ -656,7 +674,10 @@ def validate_node_ip(node_ip: utilnet.IPAddress) -> None:
     ):
         if wrong:
             raise ValueError(f"nodeIP can't be {what} address")
-    # DIVERGES: Go goes through the addresses of all interfaces; the kernel only lets one bind to one of them.
+    # DIVERGES (platform): an address is taken for one of this machine if a socket can be bound to it.
+    # Go: pkg/kubelet/kubelet_node_status.go, validateNodeIP: the addresses of all interfaces are listed.
+    # Why: Python's standard library cannot list them.
+    # Test: kubelet_node_status_test.py:test_validate_node_ip_of_this_machine
     family = socket.AF_INET if node_ip.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

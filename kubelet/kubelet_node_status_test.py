@@ -684,6 +684,30 @@ def test_register_with_api_server(node_kubelet: NodeKubelet) -> None:
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7.0, 7.0, 7.0]
 
 
+def test_node_that_is_not_registered_yet_is_no_error(node_kubelet: NodeKubelet, log: io.StringIO) -> None:
+    assert not node_kubelet.kubelet.fast_node_status_update(CTX, False)
+    assert log.getvalue() == ""
+
+
+def test_first_report_after_a_restart_waits_for_storage(
+    node_kubelet: NodeKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet = node_kubelet.kubelet
+    registered(node_kubelet)
+    state = kubelet.runtime_state
+    state.set_storage_state(RuntimeError("CSINode is not yet initialized"))
+
+    def pause(ctx: golang.Context, seconds: float, clock: object) -> None:
+        node_kubelet.step(seconds)
+        if kubelet.registration_completed:
+            state.set_storage_state(None)
+
+    monkeypatch.setattr("kubelet.kubelet_node_status.wait.pause", pause)
+    kubelet.sync_node_status(CTX)
+    (ready,) = (c for c in server_node(node_kubelet).status.conditions if c.type == v1.NODE_READY)
+    assert ready.status == v1.CONDITION_TRUE
+
+
 def test_end_of_the_kubelet_ends_its_registration(node_kubelet: NodeKubelet) -> None:
     ctx, cancel = golang.with_cancel(CTX)
     cancel()

@@ -53,8 +53,12 @@ class KubeletNodeCache(KubeletNodeStatus):
         return node
 
     def _patch_node_status(self, ctx: golang.Context, original: v1.Node, node: v1.Node) -> v1.Node:
-        """DIVERGES: Go waits for its informer to see what it has written itself, and meanwhile turns away a pod that
-        was placed by it: one of whose resources the node had none before.
+        """Report the status, and keep the node as the API server answers it.
+
+        DIVERGES (fault of Go): what the kubelet has just reported of its node counts at once when pods are admitted.
+        Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).patchNodeStatus: it counts once the informer has seen it.
+        Why: a pod that was scheduled by the report would be refused for want of a resource that the node has.
+        Test: kubelet_node_status_test.py:test_what_was_reported_is_known_before_the_informer_sees_it
         """
         updated = super()._patch_node_status(ctx, original, node)
         self._take_over(updated)

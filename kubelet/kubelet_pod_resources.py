@@ -46,7 +46,11 @@ def convert_to_api_pod_level_resources_status(
         klog.error_s(err, "failed to read cgroup config for the pod", podName=allocated_pod.metadata.name)
         return _as_before(allocated_pod, old)
     if cpu is None or memory is None:
-        # DIVERGES: Go has nothing to show where pods have no cgroups.
+        # DIVERGES (fault of Go): where pods have no cgroups, the status shows what the pod was given.
+        # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).convertToAPIPodLevelResourcesStatus: the status of a pod without
+        # resources of its own has no CPU and no limits.
+        # Why: the containers' sum, which the status showed until the pod ran, vanishes.
+        # Test: kubelet_pod_resources_test.py:test_convert_to_api_pod_level_resources_status
         return get_effective_allocated_resources(allocated_pod)
     resources = _own_resources(allocated_pod)
     if not _same_weight(resources.requests, cpu):
@@ -60,7 +64,11 @@ def _own_resources(allocated_pod: v1.Pod) -> v1.ResourceRequirements:
     """The pod's own resources, and its request for memory, which stands in no cgroup."""
     own = allocated_pod.spec.resources
     resources = v1.deepcopy(own) if own is not None else v1.ResourceRequirements()
-    # DIVERGES: Go shows the request for memory as it was before a resize.
+    # DIVERGES (fault of Go): a running pod's status shows the request for memory that it has now.
+    # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).convertToAPIPodLevelResourcesStatus: the request of the earlier status
+    # is kept as long as the pod runs.
+    # Why: after a resize the status would never show the new request.
+    # Test: kubelet_pod_resources_test.py:test_convert_to_api_pod_level_resources_status
     if v1.RESOURCE_MEMORY not in resources.requests:
         requests = resourcehelper.pod_requests(allocated_pod, _options())
         if v1.RESOURCE_MEMORY in requests:
@@ -71,7 +79,11 @@ def _own_resources(allocated_pod: v1.Pod) -> v1.ResourceRequirements:
 def _as_before(allocated_pod: v1.Pod, old: v1.PodStatus) -> v1.ResourceRequirements:
     """What was last known to be in force, for a cgroup that cannot be read."""
     resources = _own_resources(allocated_pod)
-    # DIVERGES: Go forgets what was in force when the pod ends, should its cgroup be gone by then.
+    # DIVERGES (fault of Go): resources stay in the status when the pod ends and its cgroup is gone.
+    # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).convertToAPIPodLevelResourcesStatus: they stay only if the earlier
+    # status says Running.
+    # Why: what was in force would vanish from the status of a pod that has ended.
+    # Test: kubelet_pod_resources_test.py:test_convert_to_api_pod_level_resources_status
     if old.phase in (v1.POD_RUNNING, v1.POD_SUCCEEDED, v1.POD_FAILED) and old.resources is not None:
         for name in (v1.RESOURCE_CPU, v1.RESOURCE_MEMORY):
             _keep_before(resources, old.resources, name)
@@ -86,7 +98,11 @@ def _keep_before(resources: v1.ResourceRequirements, before: v1.ResourceRequirem
 
 def _same_weight(requests: dict[str, resource.Quantity], config: cm.ResourceConfig) -> bool:
     """Whether the pod has what it requests, as far as cgroups of version 2 tell: a weight covers many requests."""
-    # DIVERGES: Go shows one of them, so that 100m become 79m.
+    # DIVERGES (fault of Go): if the cgroup has the CPU weight of the pod's request, the status shows the request.
+    # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).convertToAPIPodLevelResourcesStatus: the weight is turned back into a
+    # request, so that 100m become 79m.
+    # Why: one weight stands for many requests, and clients would see a resize that never happened.
+    # Test: kubelet_pod_resources_test.py:test_weight_that_covers_the_request
     request = requests.get(v1.RESOURCE_CPU)
     if request is None or config.cpu_shares is None or not cm.is_cgroup2_unified_mode():
         return False
@@ -95,7 +111,10 @@ def _same_weight(requests: dict[str, resource.Quantity], config: cm.ResourceConf
 
 
 def _memory_limit(config: cm.ResourceConfig | None) -> resource.Quantity | None:
-    # DIVERGES: Go shows no limit as one of 8 EiB.
+    # DIVERGES (fault of Go): with cgroups of version 1 a pod without a limit for memory has none in its status.
+    # Go: pkg/kubelet/cm/helpers_linux.go, MemoryLimitsFromConfig: the kernel's number for no limit becomes 8 EiB.
+    # Why: nobody has set such a limit.
+    # Test: kubelet_pod_resources_test.py:test_convert_to_api_pod_level_resources_status
     if config is not None and config.memory is not None and config.memory > _UNLIMITED:
         return None
     return cm.memory_limits_from_config(config)

@@ -42,6 +42,7 @@ BEFORE = v1.PodStatus(
     phase=v1.POD_RUNNING,
     resources=v1.ResourceRequirements(requests=amounts(cpu="7m", memory="7Mi"), limits=amounts(cpu="8m", memory="8Mi")),
 )
+ENDED = v1.PodStatus(phase=v1.POD_SUCCEEDED, resources=BEFORE.resources)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,7 @@ BEFORE = v1.PodStatus(
         (OWN, "Running", None, BEFORE, {"cpu": "200m", "memory": "30Mi"}, {"cpu": "1", "memory": "1Gi"}),
         (None, "Running", None, BEFORE, {"cpu": "100m", "memory": "10Mi"}, {"memory": "20Mi"}),
         (OWN, "Running", OSError("gone"), BEFORE, {"cpu": "7m", "memory": "7Mi"}, {"cpu": "8m", "memory": "8Mi"}),
+        (OWN, "Running", OSError("gone"), ENDED, {"cpu": "7m", "memory": "7Mi"}, {"cpu": "8m", "memory": "8Mi"}),
         (None, "Running", OSError("gone"), v1.PodStatus(), {"memory": "10Mi"}, {}),
     ],
 )

@@ -410,8 +410,13 @@ class KubeletPods(KubeletLogs):
         _record_pod_counts(all_pods, active_pods, mirror_pods, working_pods)
         if self.cgroups_per_qos:
             klog.v(3).info_s("Clean up orphaned pod cgroups")
-            # DIVERGES: Go may destroy the cgroup of the next life of a pod that is restarted, having found the last
-            # one's about to go; and that of an orphan, whose containers have just been told to end.
+            # DIVERGES (fault of Go): a pod that this housekeeping has started or told to end keeps its cgroup.
+            # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups: which pods may run is found out before the
+            # pods are started or told to end, so the cgroups of these count as orphaned.
+            # Why: all processes in the cgroup are killed: those of a pod that starts with an earlier one's uid, and
+            # those of a pod that has a second left to end.
+            # Test: kubelet_pods_test.py:test_pod_that_is_started_again_keeps_its_cgroup,
+            # kubelet_pods_test.py:test_orphan_that_is_told_to_end_keeps_its_cgroup_until_it_has
             possibly_running |= _possibly_running(working_pods) | {pod.id for pod in running_runtime_pods}
             self._cleanup_orphaned_pod_cgroups(ctx, found.cgroups, possibly_running)
         self.crash_loop_back_off.gc()
@@ -419,9 +424,18 @@ class KubeletPods(KubeletLogs):
     def _delete_orphaned_mirror_pods(
         self, ctx: golang.Context, mirror_pods: list[v1.Pod], full_names: list[str]
     ) -> None:
-        """DIVERGES: Go waits for the API server here, and no pod starts while that does not answer.
+        """Have mirror pods deleted whose static pod is gone, unless it is still ending.
 
-        And it deletes whatever has such a name: a pod that somebody has just created, if the mirror is gone already.
+        DIVERGES (safer): a separate thread sends the deletions to the API server.
+        Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups: the sync loop sends them, and waits.
+        Why: no pod would start while the API server does not answer.
+        Test: pod/pod_manager_test.py:test_deletion_in_the_background_waits_for_nobody_and_is_asked_for_once
+
+        DIVERGES (fault of Go): only the mirror pod with the known uid is deleted.
+        Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups: any pod with the mirror pod's name is deleted.
+        Why: if the mirror pod is gone already, somebody else's new pod may have its name.
+        Test: kubelet_test.py:test_mirror_whose_static_pod_is_gone_is_deleted_and_no_other_pod_of_its_name,
+        pod/mirror_client_test.py:test_pod_that_has_the_name_of_a_mirror_by_now_stays
         """
         terminating = self.pod_workers.is_pod_for_mirror_pod_terminating_by_full_name
         uids = {kubecontainer.get_pod_full_name(pod): pod.metadata.uid for pod in mirror_pods}
@@ -508,13 +522,23 @@ class KubeletPods(KubeletLogs):
     ) -> None:
         """Remove the cgroups of pods that cannot be running any more, off this thread: the kernel may take long.
 
-        DIVERGES: Go looks here for volumes that are still mounted, and the sync loop waits for the disk.
+        DIVERGES (safer): the thread that removes a cgroup also looks whether the pod's volumes are still mounted.
+        Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).cleanupOrphanedPodCgroups: the sync loop looks.
+        Why: all pods would wait for a disk that does not answer.
+        Test: kubelet_pods_test.py:test_housekeeping_does_not_wait_for_the_volumes_of_an_orphaned_cgroup
         """
         self.cgroup_cleanups = {uid: thread for uid, thread in self.cgroup_cleanups.items() if thread.is_alive()}
-        # DIVERGES: a slice has "-" where the uid of a manifest has "_", and Go kills such a pod every two seconds.
+        # DIVERGES (fault of Go): the cgroup of a pod with "_" in its uid, for which systemd's slice has "-", is kept.
+        # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).cleanupOrphanedPodCgroups: it counts as orphaned.
+        # Why: a manifest may set such a uid, and its pod would be killed every two seconds.
+        # Test: kubelet_pods_test.py:test_slice_of_a_uid_with_an_underscore_is_no_orphan_s
         possibly_running = possibly_running | {uid.replace("_", "-") for uid in possibly_running}
         for uid, name in cgroup_pods.items():
-            # DIVERGES: Go begins another removal every two seconds while the first one hangs.
+            # DIVERGES (safer): a cgroup whose removal is still under way is not removed a second time.
+            # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).cleanupOrphanedPodCgroups: another removal begins every two
+            # seconds.
+            # Why: while a removal hangs, threads would pile up.
+            # Test: kubelet_pods_test.py:test_cgroup_that_cannot_be_removed_has_one_thread_and_others_go
             if uid not in possibly_running and uid not in self.cgroup_cleanups:
                 with contain("Failed to clean up an orphaned pod cgroup", ctx, podUID=uid):
                     cleanup = golang.go(self._cleanup_orphaned_pod_cgroup, uid, name, name=f"cgroup-cleanup-{uid}")
@@ -672,8 +696,10 @@ class KubeletPods(KubeletLogs):
             return found
         if any(sandbox.state == runtimeapi.SANDBOX_READY for sandbox in pod_status.sandbox_statuses):
             return []
-        # DIVERGES: Go's cache keeps what a pod had while its sandbox ran, but a restart of the kubelet takes the
-        # addresses from the status of every pod that has ended.
+        # DIVERGES (fault of Go): a pod without a ready sandbox keeps the addresses that its status has.
+        # Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).getPodIPs: it keeps those that this process has seen.
+        # Why: a restart of the kubelet would take the addresses from all pods that have ended.
+        # Test: kubelet_pods_status_test.py:test_pod_without_a_ready_sandbox_keeps_its_address
         return list(old.pod_ips)
 
     def _convert_to_api_container_statuses(
@@ -775,7 +801,11 @@ class KubeletPods(KubeletLogs):
         running = runtime_status.state is kubecontainer.State.RUNNING
         if running and old is not None and old.started is not None and old.container_id == new.container_id:
             # A restart of the kubelet must not make a started container look as if it were starting.
-            # DIVERGES: Go has this for the container that comes after it too, which is probed as if it had started.
+            # DIVERGES (fault of Go): a container that replaces one that had started does not count as started.
+            # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).convertToAPIContainerStatuses: a new container of that name
+            # counts as started, too, until its startup probe has begun.
+            # Why: it would be shown as started, and could be probed for liveness, while it starts.
+            # Test: kubelet_pods_status_test.py:test_only_the_same_container_stays_started
             new.started = old.started
         new.resources = _container_status_resources(spec, new, runtime_status, old)
         new.allocated_resources = dict(spec.resources.requests)
@@ -1158,7 +1188,10 @@ def _container_status_resources(
 def _still_waiting(before: v1.ContainerStatus | None, now: v1.ContainerStatus) -> v1.ContainerStateWaiting | None:
     """Why a container waited, if nothing has become of it since and it is not just that it has to.
 
-    DIVERGES: Go knows only of starts that failed since it was started itself.
+    DIVERGES (fault of Go): a container that waits keeps its reason and message when the kubelet is restarted.
+    Go: pkg/kubelet/reason_cache.go, (*ReasonCache).Get: only starts that failed since the kubelet's start are known.
+    Why: the status would not tell what is wrong until the next start has failed.
+    Test: kubelet_pods_status_test.py:test_reason_outlives_the_kubelet_that_gave_it
     """
     if before is None or before.state.waiting is None:
         return None

@@ -268,7 +268,11 @@ def get_logging_cmd(query: NodeLogQuery, services: Sequence[str]) -> list[str]:
     if query.since_time is not None:
         command.append(f"--since={_journal_time(query.since_time)}")
     if query.until_time is not None:
-        # DIVERGES: Go prints the time of --since here.
+        # DIVERGES (fault of Go): entries end at the time that the client gave as untilTime.
+        # Go: pkg/kubelet/kubelet_server_journal_linux.go, getLoggingCmd: they end at sinceTime. Without a sinceTime the
+        # function panics.
+        # Why: the client gets no entries, or no answer.
+        # Test: kubelet_server_journal_test.py:test_get_logging_cmd
         command.append(f"--until={_journal_time(query.until_time)}")
     if query.tail_lines is not None:
         command += ["--pager-end", f"--lines={query.tail_lines}"]
@@ -281,7 +285,13 @@ def get_logging_cmd(query: NodeLogQuery, services: Sequence[str]) -> list[str]:
 
 
 def _journal_time(moment: datetime) -> str:
-    """DIVERGES: Go leaves the zone out, and journalctl takes the time for one of the node's own zone."""
+    """A time as journalctl reads it.
+
+    DIVERGES (fault of Go): the time is given in UTC, and says so.
+    Go: pkg/kubelet/kubelet_server_journal_linux.go, getLoggingCmd: the time is given without its zone.
+    Why: journalctl takes such a time for one of the node's zone, and shows other hours than the client asked for.
+    Test: kubelet_server_journal_test.py:test_get_logging_cmd
+    """
     return moment.astimezone(UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00") + " UTC"
 
 

@@ -31,7 +31,7 @@ class KubeletStats(KubeletStruct):
     def list_pod_storage_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
         """What containers' logs and pods' volumes take, and nothing else.
 
-        DIVERGES: for the metrics of these Go finds out all that list_pod_stats tells.
+        For the metrics of these Go takes them from what list_pod_stats tells.
         """
         root_fs = self.cadvisor.root_fs_info()
         return [self._storage_stats(pod, root_fs) for pod in self.pod_manager.get_pods()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from kubelet import container as kubecontainer
 from kubelet import kubelet as kubelet_module
 from kubelet import kubelet_resize, lifecycle, metrics, nodeshutdown, pleg, volumemanager
 from kubelet import types as kubetypes
+from kubelet.apis.podresources import server as podresources_server
 from kubelet.cm import resourceupdates
 from kubelet.kubelet_pods import PodsOnNode
 from kubelet.prober import results as proberesults
@@ -159,6 +161,22 @@ def test_volumes_are_looked_at_when_the_last_source_has_spoken(
         test_kubelet.kubelet._dispatch_config_update(test_kubelet.ctx, update, test_kubelet.kubelet)
     assert test_kubelet.volumes.changes == ["sources"]
     assert test_kubelet.kubelet.all_sources_seen.try_recv() == (None, False, True)
+
+
+def test_pending_resizes_are_tried_again_when_the_last_source_has_spoken(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet = test_kubelet.kubelet
+    kubelet.sources_ready = sources = Sources(False)
+    monkeypatch.setattr(sources, "add_source", lambda source: setattr(sources, "ready", True))
+    ready: list[bool] = []
+    monkeypatch.setattr(
+        kubelet.allocation_manager, "retry_pending_resizes", lambda trigger: ready.append(sources.all_ready())
+    )
+    update = kubetypes.PodUpdate(pods=[], op=kubetypes.ADD, source="api")
+    for _ in range(2):
+        kubelet._dispatch_config_update(test_kubelet.ctx, update, FakeHandler())
+    assert ready == [True]
 
 
 def test_loop_ends_with_its_config_channel(loop: Loop) -> None:
@@ -308,6 +326,20 @@ def test_local_agents_wait_for_the_last_source(test_kubelet: TestKubelet, event:
     waiting.join(30)
     assert not waiting.is_alive()
     cancel()
+
+
+def test_local_agents_are_not_served_before(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx, cancel = golang.with_cancel(test_kubelet.ctx)
+    done: list[str] = []
+
+    def serve(*args: object) -> None:
+        done.append("served")
+        cancel()
+
+    monkeypatch.setattr(test_kubelet.kubelet, "_wait_for_sources", lambda ctx, patience: done.append("waited"))
+    monkeypatch.setattr(podresources_server, "listen_and_serve_pod_resources", serve)
+    test_kubelet.kubelet.listen_and_serve_pod_resources(ctx)
+    assert done == ["waited", "served"]
 
 
 class Sources:
@@ -662,6 +694,14 @@ def test_removed_pod_is_ended_once_all_sources_have_spoken(test_kubelet: TestKub
     assert test_kubelet.workers.update_types() == ([("KILL", "p")] if ready else [])
 
 
+def test_removed_static_pod_is_ended_before_the_api_server_has_spoken(test_kubelet: TestKubelet) -> None:
+    test_kubelet.kubelet.sources_ready = Sources(False)
+    static, _ = static_and_mirror()
+    test_kubelet.kubelet.pod_manager.add_pod(static)
+    test_kubelet.kubelet.handle_pod_removes(test_kubelet.ctx, [static])
+    assert test_kubelet.workers.update_types() == [("KILL", "p")]
+
+
 def test_reconcile(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     deleted: list[tuple[Any, ...]] = []
     monkeypatch.setattr(
@@ -959,6 +999,15 @@ def test_failed_mount_is_an_event(test_kubelet: TestKubelet) -> None:
     assert test_kubelet.runtime.started_pods == []
 
 
+def test_mount_that_takes_too_long_is_an_event(test_kubelet: TestKubelet) -> None:
+    test_kubelet.volumes.err = TimeoutError("unmounted volumes=[v]: timed out")
+    with pytest.raises(TimeoutError):
+        sync(test_kubelet, new_pod("p"))
+    assert test_kubelet.events() == [
+        "Warning FailedMount Unable to attach or mount volumes: unmounted volumes=[v]: timed out"
+    ]
+
+
 def test_pod_whose_volumes_are_too_many_for_the_node_is_refused(test_kubelet: TestKubelet) -> None:
     test_kubelet.volumes.err = volumemanager.VolumeAttachLimitExceededError("unmounted volumes=[v]")
     pod = new_pod("p")
@@ -1188,6 +1237,20 @@ def test_cancelled_kill_is_no_event(test_kubelet: TestKubelet, monkeypatch: pyte
     assert test_kubelet.events() == []
 
 
+def test_kill_ends_with_the_context_of_its_sync(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The context is cancelled when the grace period becomes shorter."""
+    ctx, cancel = golang.with_cancel(test_kubelet.ctx)
+    seen: list[Exception | None] = []
+
+    def kill_pod(ctx: golang.Context, *args: object) -> None:
+        cancel()
+        seen.append(ctx.err())
+
+    monkeypatch.setattr(test_kubelet.runtime, "kill_pod", kill_pod)
+    test_kubelet.kubelet.sync_terminating_pod(ctx, new_pod("p"), kubecontainer.PodStatus(), None, None)
+    assert [type(err) for err in seen] == [golang.Canceled]
+
+
 def test_orphan_of_the_runtime_is_killed_within_a_second(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1354,6 +1417,19 @@ def test_resize_of_a_pod_that_could_not_be_read_in_full(test_kubelet: TestKubele
     assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"]
 
 
+def test_resize_conditions_are_known_before_a_worker_begins(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = sized_pod("p", "100m")
+    pod.status.conditions = [v1.PodCondition(type=v1.POD_RESIZE_PENDING, status=v1.CONDITION_TRUE, reason="Deferred")]
+    known: list[list[str]] = []
+    monkeypatch.setattr(
+        test_kubelet.workers, "update_pod", lambda *args: known.append(resize_conditions(test_kubelet, "p"))
+    )
+    test_kubelet.kubelet.handle_pod_additions(test_kubelet.ctx, [pod])
+    assert known == [["PodResizePending"]]
+
+
 def test_sync_shows_how_far_a_resize_is(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     kubelet, runtime = test_kubelet.kubelet, test_kubelet.runtime
     pod = sized_pod("p", "200m", 2)
@@ -1392,13 +1468,28 @@ def test_resize_operation_for_resources(old: str, new: str, expected: str) -> No
     assert got == expected
 
 
-def test_checkpoint_container(test_kubelet: TestKubelet) -> None:
+@pytest.fixture
+def set_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    def set_to(zone: str) -> None:
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+
+    yield set_to
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(("zone", "offset"), [("UTC0", "Z"), ("JST-9", "+09:00")])
+def test_checkpoint_container(
+    test_kubelet: TestKubelet, set_zone: Callable[[str], None], zone: str, offset: str
+) -> None:
+    set_zone(zone)
     pod = new_pod("p")
     running = kubecontainer.Container(id=kubecontainer.ContainerID("test", "id-of-c"), name="c")
     test_kubelet.runtime.pod_list = [runtime_pod(pod, running)]
     kubelet, options = test_kubelet.kubelet, runtimeapi.CheckpointContainerRequest(timeout=7)
     kubelet.checkpoint_container(test_kubelet.ctx, pod.metadata.uid, "p_ns", "c", options)
-    made = f"{kubelet.clock.now():%Y-%m-%dT%H:%M:%SZ}"
+    made = f"{kubelet.clock.now().astimezone():%Y-%m-%dT%H:%M:%S}{offset}"
     assert options.location == f"{kubelet.get_checkpoints_dir()}/checkpoint-p_ns-c-{made}.tar"
     assert (options.container_id, options.timeout) == ("id-of-c", 7)
     assert "checkpoint_container" in test_kubelet.runtime.called_functions

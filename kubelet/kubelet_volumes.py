@@ -37,8 +37,11 @@ class KubeletVolumes(KubeletGetters):
     def pod_volumes_exist(self, pod_uid: str) -> bool:
         """Whether the pod may still have something mounted. When in doubt, yes: its directory must then stay.
 
-        DIVERGES: after a restart Go may remove the directory before the volume manager has come to it. Devices, of
-        which nothing is mounted there, are then never freed.
+        DIVERGES (fault of Go): an orphan's directory stays until the volumes of an earlier kubelet have been found.
+        Go: pkg/kubelet/kubelet_volumes.go, (*Kubelet).podVolumesExist: until then only mounts keep the directory.
+        Why: an orphan's block devices are not mounted in its directory. If that is removed before they have been found,
+        they are never freed.
+        Test: kubelet_volumes_test.py:test_directory_stays_until_the_volumes_of_an_earlier_kubelet_are_known
         """
         if not self.volume_manager.volumes_have_been_reconstructed():
             return True
@@ -86,7 +89,11 @@ class KubeletVolumes(KubeletGetters):
     def tell_of_orphan(self, uid: str, reason: str) -> None:
         """Record an event of the node: the directory of the orphaned pod stays, for that reason or a better one.
 
-        DIVERGES: Go logs each time that there are some that stay; here each is an event of the node, once.
+        DIVERGES (safer): a directory that cannot be removed has one event of the node, which names what holds it.
+        Go: pkg/kubelet/kubelet_volumes.go, (*Kubelet).cleanupOrphanedPodDirs: every two seconds a line of the log tells
+        how many such errors there are.
+        Why: somebody has to remove it by hand, and learns which one it is and whether it holds data.
+        Test: kubelet_volumes_test.py:test_orphan_that_stays_is_one_event_of_the_node
         """
         path = self.get_pod_dir(uid)
         try:

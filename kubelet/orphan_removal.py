@@ -33,7 +33,10 @@ class _Stuck:
 class OrphanRemoval:
     """Has what housekeeping hands over removed, by one thread at most for each pod. Thread-safe.
 
-    DIVERGES: Go removes directories on the sync loop's goroutine, and no pod starts while that takes long.
+    DIVERGES (safer): threads remove the directories of orphaned pods, and the sync loop does not wait for them.
+    Go: pkg/kubelet/kubelet_volumes.go, (*Kubelet).cleanupOrphanedPodDirs: the sync loop removes them.
+    Why: no pod would start while a slow disk removes many files.
+    Test: orphan_removal_test.py:test_housekeeping_does_not_wait_for_the_disk
     """
 
     def __init__(

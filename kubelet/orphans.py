@@ -1,6 +1,6 @@
 """Directories of pods that nobody knows any more: what is in them, and why they are still there.
 
-DIVERGES: Go only logs that some of them could not be removed.
+Go has no counterpart.
 """
 
 from __future__ import annotations

@@ -453,7 +453,11 @@ class PodWorkers:
             status = self.pod_sync_statuses.get(uid)
             if status is None:
                 return self.pods_synced
-            # DIVERGES: that of an evicted pod goes in Go while it is being ended, and how its containers ended is lost.
+            # DIVERGES (fault of Go): what an evicted pod left behind stays until all its containers have ended.
+            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).ShouldPodContentBeRemoved: it goes while the pod is being
+            # ended.
+            # Why: a container that is removed so early has no exit code in the pod's status.
+            # Test: pod_workers_test.py:test_content_stays_until_it_is_known_how_the_containers_ended
             return (status.evicted or status.deleted) and status.is_terminated()
 
     def is_pod_for_mirror_pod_terminating_by_full_name(self, pod_full_name: str) -> bool:
@@ -558,8 +562,11 @@ class PodWorkers:
         if not first_time and status.is_termination_requested() and options.update_type == kubetypes.SYNC_POD_CREATE:
             # The uid is in use again, as happens with static pods. This life must end before the next begins.
             status.restart_requested = True
-            # DIVERGES: in Go a retry that came up while no source had the pod was for nobody. If its end has failed
-            # then, it is not tried again.
+            # DIVERGES (fault of Go): the ending of a pod that was removed and comes back with its uid is tried again.
+            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).UpdatePod: the ending is not queued again. If it failed, and
+            # its retry came up while no source had the pod, the retry is lost.
+            # Why: the earlier pod would never end, and the new one never start.
+            # Test: pod_workers_test.py:test_the_end_of_a_pod_that_comes_back_is_tried_again
             self._sync_later(target.uid)
             _log(
                 4,
@@ -569,7 +576,10 @@ class PodWorkers:
             )
             return True
         if status.finished:
-            # DIVERGES: Go leaves who waits for this kill waiting until it times out.
+            # DIVERGES (fault of Go): the kill of a pod that has finished is answered at once.
+            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).UpdatePod: it is never answered.
+            # Why: eviction and preemption would wait for it until they time out.
+            # Test: pod_workers_test.py:test_a_kill_of_a_finished_pod_is_completed_at_once
             _complete_kill(options)
             _log(4, "Pod is finished processing, no further updates", target, options)
             return True
@@ -671,8 +681,12 @@ class PodWorkers:
             )
             return False, False
         if status.is_termination_requested():
-            # DIVERGES: in Go a pod counts as ended though it runs since before a restart. Its volumes are taken away
-            # from its containers, and the next one of its name starts beside them.
+            # DIVERGES (fault of Go): a static pod that is told to end right after a restart of the kubelet is ended if
+            # it may be running.
+            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).allowPodStart: a pod that this process has not started
+            # counts as ended.
+            # Why: its containers would lose their volumes while they run, and the next pod of its name start beside it.
+            # Test: pod_workers_test.py:test_static_pod_that_runs_since_before_a_restart_is_ended_in_order
             may_run = self._may_run_locked(uid)
             if may_run:
                 self.started_static_pods_by_fullname.setdefault(status.fullname, uid)
@@ -722,7 +736,7 @@ class PodWorkers:
         if self.started_static_pods_by_fullname.get(fullname) != uid:
             return
         del self.started_static_pods_by_fullname[fullname]
-        # DIVERGES: Go lets the next one wait for its retry, ten seconds or more.
+        # In Go the next one waits for its retry.
         for waiting_uid in self.waiting_to_start_static_pods_by_fullname.get(fullname, []):
             if self._can_still_start_locked(waiting_uid):
                 self.work_queue.enqueue(waiting_uid, 0.0)
@@ -747,7 +761,10 @@ class PodWorkers:
         status.finished = True
         status.working = False
         status.terminated_at = self.clock.now()
-        # DIVERGES: Go leaves who waits for the kill waiting until it times out.
+        # DIVERGES (fault of Go): the kill of a pod that was never started is answered.
+        # Go: pkg/kubelet/pod_workers.go, (*podWorkers).cleanupUnstartedPod: it is never answered.
+        # Why: eviction and preemption would wait for it until they time out.
+        # Test: pod_workers_test.py:test_a_kill_of_a_pod_that_waits_to_start_is_completed
         _notify_post_terminating_locked(status)
         self._release_static_pod_locked(uid, status.fullname)
 
@@ -761,8 +778,10 @@ class PodWorkers:
         """
         with self.pod_lock:
             status = self.pod_sync_statuses.get(pod_uid)
-            # DIVERGES: Go only asks whether there is a status. If the pod was forgotten and is back, its old
-            # worker can find a message left over, and then works on the pod beside the new one.
+            # DIVERGES (fault of Go): the worker of a pod that was forgotten leaves a later pod with the same uid alone.
+            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).startPodSync: it asks only whether the uid is known.
+            # Why: if it has a message left over, two workers would work on one pod at the same time.
+            # Test: pod_workers_test.py:test_a_worker_works_for_one_life_of_a_pod_only
             if status is not life:
                 return None
             if not status.working:
@@ -1121,7 +1140,10 @@ class PodWorkers:
                     has_config=pod is not None,
                     static=pod is not None and kubetypes.is_static_pod(pod),
                 )
-        # DIVERGES: in Go the sync of such a pod goes on, and so does a hook without end that it runs.
+        # DIVERGES (fault of Go): the sync of a pod that no source wants any more is cancelled.
+        # Go: pkg/kubelet/pod_workers.go, (*podWorkers).SyncKnownPods: the sync goes on to its end.
+        # Why: a hook that it waits for may run for ever, and the pod would never end.
+        # Test: pod_workers_test.py:test_the_sync_that_runs_for_an_orphan_is_cancelled
         for cancel in cancels:
             cancel()
         return workers
@@ -1129,8 +1151,11 @@ class PodWorkers:
     def mark_pods_synced(self) -> None:
         """From now on, what nobody has given to update_pod does not run.
 
-        DIVERGES: Go's sync_known_pods takes that for granted, before orphans from the runtime are given to update_pod.
-        Meanwhile their volumes count as unused, and are unmounted.
+        DIVERGES (fault of Go): after a start a pod that has no worker counts as possibly running, until all pods that
+        only the runtime knows have been given to workers.
+        Go: pkg/kubelet/pod_workers.go, (*podWorkers).SyncKnownPods: it counts as not running before that.
+        Why: in between, the volumes of these pods would be unmounted while the containers run.
+        Test: kubelet_pods_test.py:test_nothing_counts_as_unused_before_what_runs_is_given_to_workers
         """
         with self.pod_lock:
             self.pods_synced = True
@@ -1184,12 +1209,16 @@ class PodWorkers:
     def _forget_locked(self, uid: str, status: PodSyncStatus) -> None:
         del self.pod_sync_statuses[uid]
         self._cleanup_pod_updates_locked(uid)
-        # DIVERGES: Go leaves the uid waiting until another pod of that name starts, and its kill unanswered.
+        # Go leaves the uid waiting until another pod of that name starts.
         waiting = self.waiting_to_start_static_pods_by_fullname.get(status.fullname, [])
         if uid in waiting:
             waiting.remove(uid)
             if not waiting:
                 del self.waiting_to_start_static_pods_by_fullname[status.fullname]
+        # DIVERGES (fault of Go): the kill of a pod that is forgotten before its worker began is answered.
+        # Go: pkg/kubelet/pod_workers.go, (*podWorkers).removeTerminatedWorker: it is never answered.
+        # Why: eviction and preemption would wait for it until they time out.
+        # Test: pod_workers_test.py:test_a_kill_is_completed_if_the_pod_is_forgotten_first
         _notify_post_terminating_locked(status)
         self._release_static_pod_locked(uid, status.fullname)
 
@@ -1202,7 +1231,10 @@ class PodWorkers:
     def _requeue_last_pod_update_locked(self, pod_uid: str, status: PodSyncStatus) -> None:
         """Gives the worker its last update again, unless it has a newer one waiting or never had one.
 
-        DIVERGES: one that waits is brought to mind again, too: a worker that failed to take it is not told otherwise.
+        DIVERGES (safer): the worker is told again of an update that it has not taken yet.
+        Go: pkg/kubelet/pod_workers.go, (*podWorkers).requeueLastPodUpdate: it is told once.
+        Why: a worker that fails to take an update, as for want of memory, would never end its pod.
+        Test: pod_workers_test.py:test_orphan_whose_worker_fails_between_steps_is_ended_by_housekeeping
         """
         if status.pending_update is None:
             if status.active_update is None:
@@ -1280,7 +1312,11 @@ def calculate_effective_grace_period(
     overrides = [pod.metadata.deletion_grace_period_seconds]
     if options is not None:
         overrides.append(options.pod_termination_grace_period_seconds_override)
-    # DIVERGES: Go takes 0 for "not set yet", so that after a deletion with 0 a kill can bring back more.
+    # DIVERGES (fault of Go): a kill does not make the grace period of a pod that is deleted with 0 longer.
+    # Go: pkg/kubelet/pod_workers.go, calculateEffectiveGracePeriod: 0 stands for "not set yet", too, so that the kill's
+    # period counts.
+    # Why: a grace period can only become shorter.
+    # Test: pod_workers_test.py:test_calculate_effective_grace_period
     grace_period = status.grace_period or None
     for override in overrides:
         if override is not None and (grace_period is None or override < grace_period):

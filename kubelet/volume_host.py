@@ -29,7 +29,7 @@ def new_initialized_volume_plugin_mgr(
 ) -> tuple[volume.VolumePluginMgr, KubeletVolumeHost]:
     """The plugins, told of their host. Raises ValueError when two have one name.
 
-    CSIDriver objects are followed until ctx ends.  # DIVERGES: Go starts that with the volume manager.
+    CSIDriver objects are followed until ctx ends; Go begins that with the volume manager.
     """
     host = KubeletVolumeHost(kubelet, _follow_csi_drivers(ctx, kubelet.kube_client))
     host.plugin_mgr.init_plugins(plugins, host)

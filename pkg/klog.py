@@ -202,7 +202,11 @@ def _stream() -> TextIO:
 
 
 # Characters of one value, and of the message, that are logged. Names, commands and messages of pods have up to millions
-# of them, which are escaped in one piece, and no other thread runs Python meanwhile. DIVERGES: Go logs all of them.
+# of them, which are escaped in one piece, and no other thread runs Python meanwhile.
+# DIVERGES (safer): of a longer value or message the beginning is logged.
+# Go: k8s.io/klog/v2/internal/serialize/keyvalues_slog.go, Formatter.KVFormat: has no bound.
+# Why: one pod could keep all threads waiting, and fill the disk with its own text.
+# Test: klog_test.py:test_of_a_value_without_end_the_beginning_is_logged
 MAX_VALUE = 64 << 10
 
 # What is raised if the code is wrong, and not the world.

@@ -301,7 +301,12 @@ class Manager:
             try:
                 self.set_allocated_resources(pod)
             except OSError:
-                # DIVERGES: in Go the pod then has it, until the kubelet ends, and nobody is told.
+                # DIVERGES (fault of Go): a resize that could not be written down is taken back.
+                # Go: pkg/kubelet/allocation/allocation_manager.go, (*manager).handlePodResourcesResize: it stays in
+                # memory.
+                # Why: containers would be resized while the pod's status does not say so, and the next kubelet would
+                # know nothing of it.
+                # Test: allocation_manager_test.py:test_what_could_not_be_written_is_not_given
                 with contextlib.suppress(OSError):
                     self.set_allocated_resources(allocated_pod)
                 raise

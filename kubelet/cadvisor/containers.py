@@ -71,7 +71,11 @@ class NoContainers:
 class RuntimeContainers:
     """Asks by CRI, and only when there is an id that is not known yet: what belongs to an id never changes.
 
-    DIVERGES: Go asks containerd's own interface, at the place where containerd usually listens.
+    DIVERGES (fault of Go): the runtime that runs the pods is asked, whichever it is, and wherever it listens.
+    Go: github.com/google/cadvisor/container/containerd/factory.go, Register: asks containerd by its own interface, at
+    the address where it usually listens.
+    Why: the metrics of containers of a runtime that listens elsewhere would have no labels.
+    Test: containers_test.py:test_containers_and_sandboxes
     """
 
     def __init__(

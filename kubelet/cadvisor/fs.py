@@ -17,10 +17,10 @@ from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
 from kubelet.cadvisor.info import v2 as infov2
 from pkg import klog, mount_utils
+from pkg.apimachinery import clock as clocklib
 from pkg.util import procfs
+from pkg.volume.util import fs as volumefs
 
-# DIVERGES: file systems of the network are not asked. A server that is gone would hold up everybody who asks about
-# the machine; Go asks NFS too.
 _TYPES = frozenset(
     {
         *("xfs", "squashfs", "f2fs", "jfs", "reiserfs", "hfs", "hfsplus", "btrfs", "zfs", "tmpfs", "overlay"),
@@ -30,6 +30,10 @@ _TYPES = frozenset(
 # Devices of /proc/diskstats that file systems are on.
 _PARTITION = re.compile(r"(?:s|v|xv)d[a-z]+\d*|dm-\d+")
 _BTRFS = "btrfs"
+# Those of other machines: nfs, nfs3, nfs4.
+_NFS = "nfs"
+# Seconds for which a server that has not answered is not asked again.
+SILENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,9 @@ class Mount:
 class FileSystems:
     """Those that were mounted when somebody asked first. Safe from any thread."""
 
-    def __init__(self, proc: str = "/proc") -> None:
+    def __init__(self, proc: str = "/proc", clock: clocklib.Clock | None = None) -> None:
         self._proc = proc
+        self._servers = _Servers(clock or clocklib.RealClock())
 
     @cached_property
     def partitions(self) -> dict[str, Mount]:
@@ -57,7 +62,7 @@ class FileSystems:
         """
         found: dict[str, Mount] = {}
         for mount in map(_with_disk, self._mounts()):
-            if mount.type in _TYPES or mount.type.startswith("ext"):
+            if mount.type in _TYPES or mount.type.startswith(("ext", _NFS)):
                 # The first one counts: the others are binds of it.
                 found.setdefault(_device_of(mount), mount)
             if mount.mountpoint == "/":
@@ -77,22 +82,27 @@ class FileSystems:
         found: list[info.FsStats] = []
         for device, mount in self.partitions.items():
             try:
-                room = os.statvfs(mount.mountpoint)
-            except OSError:
-                continue  # Unmounted since.
+                room = self._room(mount)
+            except OSError as err:  # Unmounted since, or the server is away.
+                klog.v(4).info_s("Unable to tell how full a file system is", mountpoint=mount.mountpoint, err=err)
+                continue
             stats = info.FsStats(
                 device=device,
                 type="vfs",
-                limit=room.f_blocks * room.f_frsize,
-                usage=(room.f_blocks - room.f_bfree) * room.f_frsize,
-                available=room.f_bavail * room.f_frsize,
+                limit=room.capacity,
+                usage=room.usage,
+                available=room.available,
                 has_inodes=True,
-                inodes=room.f_files,
-                inodes_free=room.f_ffree,
+                inodes=room.inodes,
+                inodes_free=room.inodes_free,
             )
             _add_disk(stats, disks.get((mount.major, mount.minor)))
             found.append(stats)
         return found
+
+    def _room(self, mount: Mount) -> volumefs.FsInfo:
+        """Raises OSError, TimeoutError among them."""
+        return self._servers.room(mount) if mount.type.startswith(_NFS) else volumefs.info(mount.mountpoint)
 
     def dir_info(self, path: str) -> infov2.FsInfo:
         """The file system that a path is on, as it is now. Raises OSError."""
@@ -164,6 +174,34 @@ def _device_of(mount: Mount) -> str:
             return f"{mount.source}_{mount.major}-{mount.minor}"
         case _:
             return mount.source
+
+
+class _Servers:
+    """Asks other machines how full their file systems are. Thread-safe.
+
+    DIVERGES (safer): a process asks a server, and after three seconds without an answer the server is left for
+    SILENCE.
+    Go: github.com/google/cadvisor/fs/vfs/stats.go, GetVfsStats: each look at each mount of a dead server takes two
+    seconds, and leaves a thread behind that waits for the server.
+    Why: the threads keep the mounts in use, and grow in number for as long as the server is away.
+    Test: fs_test.py:test_server_that_does_not_answer_is_left_for_a_while
+    """
+
+    def __init__(self, clock: clocklib.Clock) -> None:
+        self._clock = clock
+        # When a server that has not answered may be asked again.
+        self._next_try: dict[str, float] = {}
+
+    def room(self, mount: Mount) -> volumefs.FsInfo:
+        """Raises OSError, TimeoutError among them."""
+        server = mount.source.partition(":/")[0]
+        if self._clock.monotonic() < self._next_try.get(server, 0.0):
+            raise TimeoutError(f"{server} has not answered lately")
+        try:
+            return volumefs.info_of_server(mount.mountpoint)
+        except TimeoutError:
+            self._next_try[server] = self._clock.monotonic() + SILENCE
+            raise
 
 
 def _add_disk(stats: info.FsStats, figures: list[int] | None) -> None:

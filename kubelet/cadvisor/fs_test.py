@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from kubelet.cadvisor import fs
 from kubelet.cadvisor.fs import FileSystems, Mount
 from pkg import mount_utils
+from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util.runtime.testing import raising
+from pkg.volume.util import fs as volumefs
 
 MOUNTS = """\
 22 1 253:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -44,6 +47,7 @@ def test_partitions(proc: Path) -> None:
         "/sys/fs/cgroup": Mount("tmpfs", "/sys/fs/cgroup", "tmpfs", 0, 22),
         "/dev/vdb": Mount("/dev/vdb", "/var/lib/my data", "xfs", 253, 16),
         "overlay_0-50": Mount("overlay", "/run/rootfs", "overlay", 0, 50),
+        "server:/share": Mount("server:/share", "/net", "nfs4", 0, 51),
         "/run/lock": Mount("tmpfs", "/run/lock", "tmpfs", 0, 52),
     }
 
@@ -115,3 +119,30 @@ def test_this_machine() -> None:
     found = FileSystems().dir_info("/")
     assert found.device in {fs.device for fs in FileSystems().global_stats()}
     assert found.mountpoint == "/"
+
+
+def test_server_that_does_not_answer_is_left_for_a_while(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (proc / "self/mountinfo").write_text(
+        "23 1 0:50 / /net/a rw - nfs4 dead:/a rw\n24 1 0:51 / /net/b rw - nfs4 dead:/b rw\n"
+        "25 1 0:52 / /net/c rw - nfs server:/c rw\n"
+    )
+    asked: list[str] = []
+    dead = {"/net/a", "/net/b"}
+
+    def info_of_server(path: str) -> volumefs.FsInfo:
+        asked.append(path)
+        if path in dead:
+            raise TimeoutError(f"{path}: the server did not answer")
+        return volumefs.FsInfo(available=1, capacity=4, usage=2, inodes=9, inodes_free=8, inodes_used=1)
+
+    monkeypatch.setattr(volumefs, "info_of_server", info_of_server)
+    clock = FakeClock()
+    filesystems = FileSystems(str(proc), clock)
+    for _ in range(2):
+        [stats] = filesystems.global_stats()
+        assert (stats.device, stats.limit, stats.usage, stats.available) == ("server:/c", 4, 2, 1)
+        assert (stats.inodes, stats.inodes_free) == (9, 8)
+    assert asked == ["/net/a", "/net/c", "/net/c"]
+    clock.step(fs.SILENCE)
+    dead.clear()
+    assert [each.device for each in filesystems.global_stats()] == ["dead:/a", "dead:/b", "server:/c"]

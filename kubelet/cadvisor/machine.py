@@ -81,8 +81,12 @@ class Machine:
     def _topology(self) -> tuple[tuple[info.Node, ...], int]:
         """How the processors lie to one another, and how many there are.
 
-        DIVERGES: on a machine that does not tell, the processors of this process count; Go's node would have none.
         Without a free descriptor or memory the machine is asked again later: what is found once stays for good.
+
+        DIVERGES (safer): on a machine whose files make no sense, the processors that this process may use count.
+        Go: github.com/google/cadvisor/machine/info.go, Info: the machine has none.
+        Why: no pod could run on the node.
+        Test: sysinfo_test.py:test_files_that_make_no_sense
         """
         try:
             return sysinfo.get_nodes_info(self._root)

@@ -1,8 +1,11 @@
 """The containers of the machine and their figures, read when somebody asks.
 
-DIVERGES: Go reads every container each ten seconds or so, whether anybody asks or not, and answers with what it read
-last. Here figures are read when they are asked for and kept for a second; a rate is that since the sample of ten to
-twenty seconds ago, or since whatever there is.
+DIVERGES (platform): figures are read when somebody asks, and are kept for a second. A rate is that since the sample of
+ten to twenty seconds ago, or since whatever sample there is.
+Go: github.com/google/cadvisor/manager/container.go, (*containerData).housekeeping: reads each container every ten
+seconds or so, and answers with what it read last.
+Why: Python has one thread at a time for all work, and would read hundreds of containers for nobody.
+Test: manager_test.py:test_figures_are_kept_for_a_second, manager_test.py:test_rates_are_of_ten_to_twenty_seconds
 
 Go: github.com/google/cadvisor/manager (manager.go, container.go)
 """
@@ -98,8 +101,10 @@ class Manager:
             return self._all_below(name, names, options)
         if id := container_id(name):
             self._containers.learn([id])
-        # DIVERGES: any cgroup can be asked for; Go knows those alone that it lists, and says that it has never heard
-        # of the runtime's when nobody told the kubelet which one that is.
+        # DIVERGES (fault of Go): any cgroup can be asked for, also one that is not listed.
+        # Go: github.com/google/cadvisor/manager/manager.go, (*manager).getContainer: knows those alone that it lists.
+        # Why: the stats summary would lack the figures of the runtime, unless a setting names its cgroup.
+        # Test: manager_test.py:test_cgroup_that_is_not_listed_can_be_asked_for
         if not self._cgroups.exists(name):
             raise LookupError(f'unknown container "{name}"')
         return {name: self._info(name, self._container(name), options)}
@@ -107,8 +112,11 @@ class Manager:
     def _all_below(self, name: str, names: list[str], options: infov2.RequestOptions) -> dict[str, info.ContainerInfo]:
         """What is listed, of the cgroup itself and all below it.
 
-        DIVERGES: Go lists what containers have made in their own cgroups, too, and by its name alone takes it for
-        another pod's, or another container: with such figures a tenant could have somebody else's pods evicted.
+        DIVERGES (safer): cgroups that a container has made below its own are not listed.
+        Go: github.com/google/cadvisor/container/raw/factory.go, (*rawFactory).CanHandleAndAccept: they are, and count
+        as another container, or as another pod, if they have its name.
+        Why: with figures that it makes up, a tenant could have somebody else's pods evicted.
+        Test: manager_test.py:test_cgroups_that_a_container_has_made_are_nobodys
         """
         found: dict[str, info.ContainerInfo] = {}
         prefix = name.rstrip("/") + "/"

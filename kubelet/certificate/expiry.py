@@ -1,6 +1,10 @@
 """Warn, in an event on the node, while there is still time to approve the request for the next certificate.
 
-DIVERGES: Go only logs that a request was not signed; the node is lost when its certificate ends.
+DIVERGES (safer): warning events tell that the node's certificate is about to end and a new one is not in sight.
+Go: k8s.io/client-go/util/certificate/certificate_manager.go, (*manager).rotateCerts: only logs that a request was not
+signed.
+Why: a node whose certificate has ended is lost to the cluster, and nobody reads the log of a node that works.
+Test: expiry_test.py:test_what_the_warning_says, expiry_test.py:test_failures_count_as_well
 """
 
 from __future__ import annotations

@@ -46,8 +46,12 @@ def update_transport(
     exit_after above 0 (seconds) the process ends when there has been no valid certificate for that long and the
     API server answers: whoever starts it again, or the bootstrap kubeconfig, may have better credentials.
     Raises ValueError if the config has its own source of certificates.
-    DIVERGES: when the certificate changes Go closes all connections, and with them all watches. Here requests
-    that come after it open new ones, which close the idle ones, and what runs goes on to its end.
+
+    DIVERGES (fault of Go): requests and watches that run when the client certificate changes go on to their end; only
+    later requests have new connections.
+    Go: pkg/kubelet/certificate/transport.go, addCertRotation: closes all connections, whatever runs on them.
+    Why: a request that is cut off counts as failed although the server may have carried it out.
+    Test: transport_test.py:test_rotation_while_a_watch_runs
     """
     from pkg.client_go import rest
 

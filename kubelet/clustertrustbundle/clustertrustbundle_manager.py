@@ -55,8 +55,12 @@ class InformerManager:
     ) -> None:
         self._informer = informer
         self._lister = lister
-        # DIVERGES: Go shuffles the anchors and remembers the result for a while; here their order is that of salted
-        # hashes: another one in each run, and the same one all through it.
+        # The order of the anchors is that of salted hashes.
+        # DIVERGES (fault of Go): trust anchors in a projected volume keep their order for as long as the kubelet runs.
+        # Go: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go, (*InformerManager).normalizeTrustAnchors:
+        # shuffles them anew when the result is five minutes old, or any bundle of the signer has changed.
+        # Why: pods see their file of anchors change although the anchors have not.
+        # Test: clustertrustbundle_manager_test.py:test_order_of_anchors_stays_when_another_bundle_changes
         self._salt = os.urandom(16)
 
     def get_trust_anchors_by_name(self, name: str, allow_missing: bool) -> bytes:
@@ -125,7 +129,7 @@ class NoopManager:
 class LazyInformerManager:
     """Looks for the API when a pod needs it for the first time: the API server may be a pod of this kubelet.
 
-    Bundles are followed until ctx ends. DIVERGES: Go also knows the alpha version of the API.
+    Bundles are followed until ctx ends. The alpha version of the API, which API servers before 1.33 have, is not known.
     """
 
     def __init__(self, ctx: golang.Context, kube_client: kubernetes.Interface) -> None:

@@ -5,6 +5,7 @@ Go: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager_test.go
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator
 from time import monotonic
 
@@ -115,6 +116,20 @@ def test_by_signer(ctx: golang.Context, signer: str, selector: dict[str, str] | 
     if not expected:
         with pytest.raises(LookupError, match="matched zero ClusterTrustBundles"):
             manager.get_trust_anchors_by_signer(signer, wanted, False)
+
+
+def test_order_of_anchors_stays_when_another_bundle_changes(ctx: golang.Context) -> None:
+    anchors = [base64.b64encode(f"root {number}".encode()).decode() for number in range(20)]
+    client, manager = lazy(ctx, bundle("s:a", pem(*anchors), "s", label="a"), bundle("s:b", pem(ROOT1), "s", label="b"))
+
+    def labelled(value: str) -> bytes:
+        return manager.get_trust_anchors_by_signer("s", metav1.LabelSelector(match_labels={"label": value}), False)
+
+    before = labelled("a")
+    assert blocks(before) == set(anchors)
+    client.add(bundle("s:b", pem(ROOT2), "s", label="b"))
+    eventually(lambda: blocks(labelled("b")) == {ROOT2})
+    assert labelled("a") == before
 
 
 def test_selectors_that_make_no_sense(ctx: golang.Context) -> None:

@@ -69,7 +69,10 @@ class CgroupManager(Protocol):
     def exists(self, name: CgroupName) -> bool:
         """Raises OSError when that cannot be told.
 
-        DIVERGES: in Go the cgroup is missing then, and so a want of file descriptors ends containers that run.
+        DIVERGES (safer): a cgroup that cannot be looked at, for want of a file descriptor, does not count as missing.
+        Go: pkg/kubelet/cm/cgroup_v2_manager_linux.go, (*cgroupV2impl).Exists: it does, whatever the error was.
+        Why: the containers of a pod whose cgroup is missing are ended.
+        Test: cgroup_manager_test.py:test_cgroup_is_not_missing_when_no_file_can_be_opened
         """
         ...
 
@@ -201,7 +204,10 @@ class CgroupCommon(ABC):
                 self._create_directories(name)
                 self._set_first_limits(name, self._rounded(config))
             except BaseException:
-                # DIVERGES: Go takes a cgroup that is half made for a whole one, and its pod runs without limits.
+                # DIVERGES (safer): a cgroup that could not be made as a whole is removed again.
+                # Go: pkg/kubelet/cm/cgroup_manager_linux.go, (*cgroupCommon).Create: it stays.
+                # Why: the next try takes it for a whole one, and its pod runs without limits.
+                # Test: cgroup_manager_test.py:test_cgroup_that_is_half_made_is_made_anew
                 for path in self.paths(name):
                     with contextlib.suppress(OSError):
                         os.rmdir(path)
@@ -210,7 +216,10 @@ class CgroupCommon(ABC):
     def _set_first_limits(self, name: CgroupName, config: ResourceConfig) -> None:
         """Raises OSError for a lack of files or memory, which says nothing of the limits.
 
-        DIVERGES: in Go the kernel is told nothing when systemd refuses one of the limits.
+        DIVERGES (safer): the kernel is told all limits, also when systemd has refused one of them.
+        Go: pkg/kubelet/cm/cgroup_manager_linux.go, (*cgroupCommon).Create: the kernel is told nothing then.
+        Why: a pod without one of its limits is better than a pod without any.
+        Test: cgroup_manager_test.py:test_limits_are_set_in_the_order_of_go_and_all_of_them
         """
         for set_limits in (self._tell_systemd, self._write):
             try:
@@ -366,7 +375,11 @@ class Settings:
     """Writes settings one by one, and goes on after one that the kernel refuses: `with` raises the first at its end.
 
     A lack of files or memory counts more than a refusal, for who knows of it tries again.
-    DIVERGES: Go stops at the first, and so a pod may run without limits that the kernel would have taken.
+
+    DIVERGES (safer): what comes after a setting that the kernel refuses is written all the same.
+    Go: github.com/opencontainers/cgroups/fs2/fs2.go, (*Manager).Set: the first refusal is the end of it.
+    Why: a pod would run without limits that the kernel would have taken.
+    Test: cgroup_manager_test.py:test_limits_are_set_in_the_order_of_go_and_all_of_them
     """
 
     def __init__(self) -> None:

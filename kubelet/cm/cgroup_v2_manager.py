@@ -152,6 +152,9 @@ def cpu_shares_to_weight(shares: int) -> int:
 def cpu_weight_to_cpu_shares(weight: int) -> int:
     """From version 2's range 1…10000 to version 1's 2…262144.
 
-    DIVERGES: rounded up, so that the same weight comes out again; Go's is one less.
+    DIVERGES (fault of Go): the shares are rounded up, so that they are turned into the same weight again.
+    Go: pkg/kubelet/cm/cgroup_v2_manager_linux.go, cpuWeightToCPUShares: rounds down, and the weight is then one less.
+    Why: the weight that a pod's cgroup has could not be compared with the weight that its request stands for.
+    Test: cgroup_manager_test.py:test_cpu_weight_to_cpu_shares
     """
     return -(-(weight - 1) * 262142 // 9999) + 2

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kubelet import container as kubecontainer
 from kubelet import lifecycle
+from kubelet.apis.deviceplugin import v1beta1 as deviceplugin
 from kubelet.cm.pod_container_manager import PodContainerManager
 from kubelet.cm.resourceupdates import Update
 from kubelet.cm.types import QOSContainersInfo
@@ -79,6 +80,8 @@ class NodeConfig:
     pod_pids_limit: int = -1
     enforce_cpu_limits: bool = True
     cpu_cfs_quota_period: float = 0.1  # seconds
+    # The kubelet's socket for device plugins, and theirs, are there, and what containers were given.
+    device_plugin_directory: str = deviceplugin.DEVICE_PLUGIN_PATH
     # Whether pods wait for device plugins that have gone, or are not back yet after a restart.
     await_device_plugins: bool = False
     # 0 until the container manager is made.

@@ -183,7 +183,7 @@ class ContainerManagerImpl:
         self._device_manager = devicemanager.ManagerImpl(
             machine_info.topology,
             self._topology_manager,
-            root_directory=config.kubelet_root_dir,
+            directory=config.device_plugin_directory,
             await_plugins=config.await_device_plugins,
         )
         self._topology_manager.add_hint_provider(self._device_manager)
@@ -212,7 +212,13 @@ class ContainerManagerImpl:
         self._admission = _ResourceAdmission(self._topology_manager, managers)
 
     def _new_dra_manager(self) -> dra.Manager | None:
-        """DIVERGES: none where there is no API server, for there are no claims. Go makes one that can do nothing."""
+        """None where there is no API server.
+
+        DIVERGES (platform): a DRA driver cannot register on a node without an API server.
+        Go: pkg/kubelet/cm/container_manager_linux.go, NewContainerManager: it registers, and is never asked.
+        Why: there are no claims without an API server, and Python would load the manager's modules for nothing.
+        Test: container_manager_test.py:test_claims_are_refused_where_there_is_no_api_server
+        """
         if self._kube_client is None:
             return None
         from kubelet.cm import dra
@@ -324,7 +330,13 @@ class ContainerManagerImpl:
             self._node_config = replace(self._node_config, kubelet_cgroups_name=found)
 
     def _tell_once(self, message: str, err: Exception, **details: str) -> None:
-        """DIVERGES: Go says the same every time."""
+        """Log a fault; the same one again with --v=4 alone.
+
+        DIVERGES (safer): a fault of the kubelet's own cgroup that lasts is logged when it begins.
+        Go: pkg/kubelet/cm/container_manager_linux.go, (*containerManagerImpl).setupNode: it is logged every 5 minutes.
+        Why: the log of a node whose kubelet lacks a right for good would be full of it.
+        Test: container_manager_test.py:test_fault_that_lasts_is_told_once
+        """
         key = f"{message} {details}"
         level = 4 if self._told.get(key) == str(err) else 0
         self._told[key] = str(err)
@@ -516,7 +528,11 @@ class _ResourceManager(Protocol):
 class _ResourceAdmission:
     """Admits pods as the topology manager does, but has those wait that lack what an ending pod still has.
 
-    DIVERGES: in Go a pod that is not active any more holds nothing: a new pod gets what containers of it still use.
+    DIVERGES (fault of Go): a new pod waits for processors, memory or devices that an ending pod still has.
+    Go: pkg/kubelet/cm/container_manager_linux.go, (*containerManagerImpl).GetAllocateResourcesPodAdmitHandler: the
+    topology manager alone admits, and the new pod shares them with the ending one.
+    Why: both were promised them alone; and a pod that is turned away instead has failed for good.
+    Test: container_manager_test.py:test_pod_waits_for_what_one_that_is_ending_still_has
     """
 
     def __init__(self, topology_manager: topologymanager.Manager, managers: Sequence[_ResourceManager]) -> None:
@@ -569,7 +585,11 @@ def _validate_host(config: NodeConfig, subsystems: CgroupSubsystems, host: Host)
     except ValueError as err:
         if config.cgroups_per_qos:
             raise
-        # DIVERGES: Go's kubelet does not start. A node whose pods get no cgroups has no need of them.
+        # DIVERGES (preference: cgroupsPerQOS: false): the kubelet starts on a machine that lacks cgroup hierarchies.
+        # Go: pkg/kubelet/cm/container_manager_linux.go, (*containerManagerImpl).setupNode: it does not start.
+        # Why: a kubelet that makes no cgroups for pods has no need of the hierarchies.
+        # Test: container_manager_test.py:test_controller_without_a_mount_is_refused,
+        # container_manager_test.py:test_read_only_hierarchies_are_refused
         klog.warning_s("Pods are not limited", err=err)
         return Status(err)
 
@@ -619,7 +639,14 @@ def _container_memory(blocks: Sequence[memorymanagerstate.Block]) -> list[podres
 
 
 def _dynamic_resource(claim: claiminfo.ClaimInfo) -> podresourcesapi.DynamicResource:
-    """DIVERGES: each device shows its own CDI names; Go's shows those of the devices before it as well."""
+    """A claim as the pod resources API shows it.
+
+    DIVERGES (fault of Go): each device of a claim shows its own CDI names.
+    Go: pkg/kubelet/cm/container_manager_linux.go, (*containerManagerImpl).GetDynamicResources: it shows those of the
+    driver's devices before it as well, for all devices share one list.
+    Why: a monitoring agent would take the devices of a claim for each other.
+    Test: container_manager_test.py:test_devices_of_a_claim_show_their_own_cdi_names
+    """
     from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
 
     message = podresourcesapi.DynamicResource(claim_name=claim.claim_name, claim_namespace=claim.namespace)

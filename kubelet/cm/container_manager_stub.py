@@ -74,7 +74,10 @@ class ContainerManagerStub:
         return {}
 
     def get_capacity(self, local_storage_capacity_isolation: bool) -> dict[str, Quantity]:
-        # DIVERGES: Go's stub has no storage, and so no pod that asks for some could run on a hollow node.
+        # DIVERGES (fault of Go): a hollow node has the storage of the machine that it is on.
+        # Go: pkg/kubelet/cm/container_manager_stub.go, (*containerManagerStub).GetCapacity: it has 0 bytes.
+        # Why: no pod that asks for ephemeral storage could run on a hollow node.
+        # Test: container_manager_test.py:test_storage_of_a_hollow_node
         if not local_storage_capacity_isolation:
             return {}
         return cadvisor.ephemeral_storage_capacity_from_fs_info(cadvisor.Cadvisor().root_fs_info())
@@ -115,7 +118,11 @@ class ContainerManagerStub:
         return {}
 
     def prepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        # DIVERGES: Go's stub lets such a pod run without what it claims.
+        # DIVERGES (fault of Go): a pod with resource claims does not start on a hollow node.
+        # Go: pkg/kubelet/cm/container_manager_stub.go, (*containerManagerStub).PrepareDynamicResources: it runs without
+        # what it claims.
+        # Why: nothing has prepared its devices.
+        # Test: container_manager_test.py:test_claims_are_refused_where_there_is_no_api_server
         if pod.spec.resource_claims:
             raise ValueError("resource claims are not supported by this node")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import tempfile
@@ -20,6 +21,8 @@ from kubelet.cm import node_container_manager, topologymanager
 from kubelet.cm.cgroup_v1_manager import CgroupV1Manager
 from kubelet.cm.container_manager import parse_qos_reserved
 from kubelet.cm.container_manager_linux import ContainerManagerImpl, Host
+from kubelet.cm.dra import state
+from kubelet.cm.dra.claiminfo import ClaimInfo
 from kubelet.cm.resourceupdates import Update
 from kubelet.cm.testing import FakeCgroupfs, FakeSystemd
 from kubelet.cri.testing import FakeRuntimeService
@@ -75,7 +78,10 @@ class World:
 
     def manager(self, client: FakeClientset | None = None, **settings: Any) -> ContainerManagerImpl:
         host = Host(str(self.fake.root), str(self.proc), self.systemd)
-        node = cm.NodeConfig(node_name="n", kubelet_root_dir=self.root_dir, **settings)
+        plugins = f"{self.root_dir}/device-plugins"
+        node = cm.NodeConfig(
+            node_name="n", kubelet_root_dir=self.root_dir, device_plugin_directory=plugins, **settings
+        )
         return ContainerManagerImpl(mount_utils.Mounter(), self.cadvisor, node, self.recorder, client, host)
 
     def started(self, **settings: Any) -> ContainerManagerImpl:
@@ -346,10 +352,26 @@ def test_kernel_defaults_are_protected(world: World) -> None:
     assert (world.proc / "sys" / sysctl.VM_OVERCOMMIT_MEMORY).read_text() == "0"
 
 
+def test_kernel_settings_that_cannot_be_changed_are_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world.proc / "sys" / sysctl.ROOT_MAX_KEYS).unlink()
+    monkeypatch.setattr(sysctl, "set_sysctl", refuse)
+    world.manager()
+    assert (world.proc / "sys" / sysctl.VM_OVERCOMMIT_MEMORY).read_text() == "0"
+
+
+def test_fault_that_lasts_is_told_once(world: World, log: io.StringIO) -> None:
+    manager = world.manager()
+    for _ in range(2):
+        manager._watch_own_cgroup()  # there is no process 1 whose namespace could be looked at
+    assert log.getvalue().count("Failed to ensure process in container with oom score") == 1
+
+
 def test_systemd_driver_needs_systemd(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubelet.cm.systemd.is_running_systemd", lambda: False)
     host = Host(str(world.fake.root), str(world.proc))
-    node = cm.NodeConfig(cgroup_driver="systemd", kubelet_root_dir=world.root_dir)
+    node = cm.NodeConfig(
+        cgroup_driver="systemd", kubelet_root_dir=world.root_dir, device_plugin_directory=world.root_dir
+    )
     with pytest.raises(ValueError, match="systemd not running on this host, cannot use systemd cgroups manager"):
         ContainerManagerImpl(mount_utils.Mounter(), world.cadvisor, node, world.recorder, None, host)
 
@@ -463,6 +485,16 @@ def test_devices_are_shown_by_numa_node(world: World, monkeypatch: pytest.Monkey
     assert found == [("a.com/dev", ["x"], []), ("a.com/dev", ["y"], [0]), ("a.com/dev", ["y"], [1])]
 
 
+def test_devices_of_a_claim_show_their_own_cdi_names(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = world.manager(FakeClientset())
+    devices = [state.Device("pool", name, cdi_device_ids=(f"a.com/dev={name}",)) for name in ("x", "y")]
+    claim = ClaimInfo(claim_name="claim", driver_state={"a.com": state.DriverState(devices)})
+    monkeypatch.setattr(manager._dra_manager, "get_container_claim_infos", lambda pod, container: [claim])
+    (shown,) = manager.get_dynamic_resources(POD, POD.spec.containers[0])
+    found = [(device.device_name, [cdi.name for cdi in device.cdi_devices]) for device in shown.claim_resources]
+    assert found == [("x", ["a.com/dev=x"]), ("y", ["a.com/dev=y"])]
+
+
 def test_claims_are_refused_where_there_is_no_api_server(world: World) -> None:
     pod = v1.Pod(spec=v1.PodSpec(resource_claims=[v1.PodResourceClaim(name="c")]))
     for manager in (world.manager(), cm.ContainerManagerStub()):
@@ -480,6 +512,12 @@ def test_stub(world: World) -> None:
     assert stub.new_pod_container_manager().get_pod_container_name(POD) == ((), "")
     assert stub.get_node_allocatable_reservation() == {}
     assert stub.updates().try_recv()[2] is False
+
+
+def test_storage_of_a_hollow_node() -> None:
+    stub = cm.ContainerManagerStub()
+    assert stub.get_capacity(True)[v1.RESOURCE_EPHEMERAL_STORAGE].value() > 0
+    assert stub.get_capacity(False) == {}
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,11 @@ class ContainerMap(dict[str, ContainerRef]):
     def replace(self, pod_uid: str, container_name: str, container_id: str) -> None:
         """Add an id that the container has in place of all that it had before.
 
-        DIVERGES: Go keeps those, too, until the pod is gone; a crash loop makes ever more.
+        DIVERGES (fault of Go): when a container gets a new id, its older ids are forgotten.
+        Go: pkg/kubelet/cm/containermap/container_map.go, ContainerMap.Add: they stay until the pod is gone.
+        Why: a container that crashes again and again leaves one more id in memory each time.
+        Test: cpumanager/cpu_manager_test.py:test_container_that_starts_again_and_again_is_known_once,
+        memorymanager/memory_manager_test.py:test_container_that_starts_again_and_again_is_known_once
         """
         replaced = [known for known, ref in self.items() if ref == (pod_uid, container_name)]
         for known in replaced:
@@ -79,10 +83,14 @@ def stale_containers(
 ) -> list[ContainerRef]:
     """The containers that are of no active pod, in order. A pod that cannot be read in full may have any.
 
-    DIVERGES: Go also counts those that still run of a pod that was deleted by force, or while the kubelet was down,
-    and gives to new pods what they use.
+    In Go, removeStaleState of the CPU manager and that of the memory manager each do this.
 
-    Go: removeStaleState of the CPU manager and of the memory manager
+    DIVERGES (fault of Go): a pod keeps its processors and its memory as long as its containers could run.
+    Go: pkg/kubelet/cm/cpumanager/cpu_manager.go, (*manager).removeStaleState: a pod that is deleted by force, or while
+    the kubelet is down, loses them at once.
+    Why: a new pod would be promised alone what containers of the old one still use.
+    Test: cpumanager/cpu_manager_test.py:test_pod_that_is_ending_keeps_its_processors,
+    memorymanager/memory_manager_test.py:test_pod_that_is_ending_keeps_its_memory
     """
     pods = {pod.metadata.uid: pod for pod in active_pods}
     active = {
@@ -101,8 +109,7 @@ def stale_containers(
 def is_first_container(pod: v1.Pod, container: v1.Container) -> bool:
     """Whether the pod begins with this container, which is the first that managers are asked about at an admission.
 
-    DIVERGES: Go looks for stale containers at each container of a pod that is admitted, so that a pod of a thousand
-    has all containers of the node looked at a thousand times. Here that is done once for a pod.
+    Only then do they look for stale containers; Go's managers look at each container of the pod.
     """
     containers = pod.spec.init_containers or pod.spec.containers
     return bool(containers) and containers[0].name == container.name

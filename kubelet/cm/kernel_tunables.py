@@ -34,8 +34,11 @@ def setup_kernel_tunables(option: KernelTunableBehavior, root: str = sysctl.SYSC
     """See that the kernel is set as a node needs it.
 
     Raises ValueError that names all settings which are wrong, if they must not be changed.
-    DIVERGES: a setting that cannot be read or changed is told of and left; Go's kubelet does not start then. A kernel
-    may be built without it, and who may not write to /proc/sys cannot help it. protectKernelDefaults insists.
+
+    DIVERGES (safer): without protectKernelDefaults, a kernel setting that cannot be read or changed is logged and left.
+    Go: pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables: the kubelet does not start.
+    Why: a kernel may be built without a setting, and /proc/sys may be read-only; pods can run all the same.
+    Test: container_manager_test.py:test_kernel_settings_that_cannot_be_changed_are_left
     """
     faults: list[str] = []
     for name, expected in _DESIRED.items():

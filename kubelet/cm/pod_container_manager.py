@@ -112,8 +112,11 @@ class PodContainerManagerImpl:
         )
         if self._pod_pids_limit > 0:
             config.pids_limit = self._pod_pids_limit
-        # DIVERGES: Go takes away pages that are not named with every change of any cgroup, and so all of a pod's when
-        # it is resized, and those of the daemons in a reserved cgroup.
+        # DIVERGES (fault of Go): huge pages that a pod does not ask for are forbidden once, when its cgroup is made.
+        # Go: pkg/kubelet/cm/cgroup_manager_linux.go, (*cgroupCommon).maybeSetHugetlb: every change of a cgroup forbids
+        # all huge pages that the change does not name.
+        # Why: a pod whose CPU is resized would lose its huge pages, and so would the daemons in a reserved cgroup.
+        # Test: pod_container_manager_test.py:test_pod_that_is_resized_keeps_its_huge_pages
         for size in huge_page_sizes():
             config.huge_page_limit.setdefault(size, 0)
         self._cgroup_manager.create(name, config)
@@ -191,8 +194,10 @@ def _kill_one_pid(pid: int) -> None:
 class PodContainerManagerNoop:
     """For nodes without pod cgroups: all pods stand right below the cgroup root.
 
-    DIVERGES: Go tells the runtime nothing of a root that was configured, although its documentation says that the
-    runtime gets it.
+    DIVERGES (fault of Go): with cgroupsPerQOS: false, the runtime is told the cgroupRoot that was configured.
+    Go: pkg/kubelet/cm/pod_container_manager_linux.go, (*podContainerManagerNoop).GetPodContainerName: it is told "".
+    Why: cgroupRoot is documented to be handled by the runtime.
+    Test: pod_container_manager_test.py:test_without_cgroups_all_pods_stand_at_the_root
     """
 
     def __init__(self, cgroup_root: CgroupName) -> None:

@@ -103,6 +103,18 @@ def test_pod_cgroup_lives(world: World) -> None:
     world.pods.destroy(name)
 
 
+def test_pod_that_is_resized_keeps_its_huge_pages(world: World) -> None:
+    made = pod("u-1", "guaranteed")
+    resources = made.spec.containers[0].resources
+    for amounts in (resources.requests, resources.limits):
+        amounts["hugepages-2Mi"] = resource.parse_quantity("4Mi")
+    world.pods.ensure_exists(made)
+    world.pods.set_pod_cgroup_config(made, cm.ResourceConfig(cpu_shares=7))
+    _, literal = world.pods.get_pod_container_name(made)
+    assert world.fake.read(f"cpu{literal}/cpu.shares") == "7"
+    assert world.fake.read(f"hugetlb{literal}/hugetlb.2MB.limit_in_bytes") == str(4 << 20)
+
+
 def test_cgroup_that_exists_is_left_alone(world: World) -> None:
     made = pod("u-1", "guaranteed")
     world.pods.ensure_exists(made)

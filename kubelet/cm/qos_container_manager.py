@@ -69,8 +69,10 @@ class QOSContainerManager:
         is_new = [self._ensure_exists(name) for name in (info.burstable, info.best_effort)]
         self._active_pods = active_pods
         self._get_node_allocatable = get_node_allocatable
-        # DIVERGES: Go does so in any case. After a restart no pod is known yet, and all that run would have as good
-        # as no shares and no protection for a minute.
+        # DIVERGES (fault of Go): cgroups that an earlier kubelet left keep their shares and protection at the start.
+        # Go: pkg/kubelet/cm/qos_container_manager_linux.go, (*qosContainerManagerImpl).Start: both are computed anew.
+        # Why: no pod is known yet, and all that run would have next to no CPU shares for up to a minute.
+        # Test: pod_container_manager_test.py:test_start_mends_what_an_earlier_kubelet_left
         if any(is_new):
             self._try_update()
         golang.go(self._update_periodically, ctx, name="qos-cgroups")

@@ -69,7 +69,14 @@ def validate_system_requirements(subsystems: CgroupSubsystems, root: str = CGROU
 
 
 def _validate_v2(root: str, subsystems: CgroupSubsystems) -> None:
-    """DIVERGES: Go's kubelet starts without cpu or memory, and its pods are not limited."""
+    """Raises ValueError where pods cannot be limited.
+
+    DIVERGES (safer): where cgroups of version 2 lack the controller cpu or memory, the kubelet does not start.
+    Go: pkg/kubelet/cm/container_manager_linux.go, validateSystemRequirements: looks at no controllers of version 2, and
+    the kubelet starts.
+    Why: the limits of pods would silently not be enforced.
+    Test: container_manager_test.py:test_v2_without_memory_is_refused
+    """
     controllers = cgroup_v2_manager.read_unified_controllers(root)
     if missing := _REQUIRED_V2 - controllers:
         raise ValueError(

@@ -58,8 +58,11 @@ def _cgroup(name: str) -> CgroupName:
 def is_process_running_in_host(pid: int, proc: str = "/proc") -> bool:
     """Whether the process sees all others. Raises OSError.
 
-    DIVERGES: who may not look at the first process takes the namespace that the kernel starts with for that of the
-    host; Go's kubelet is then not moved.
+    DIVERGES (safer): process 1, if it may not be looked at, counts as being in the PID namespace Linux boots with.
+    Go: pkg/kubelet/cm/container_manager_linux.go, isProcessRunningInHost: fails, and the kubelet gets no cgroup of its
+    own.
+    Why: that namespace has a fixed number, and a kubelet with few rights is to have its cgroup, too.
+    Test: system_containers_test.py:test_who_may_not_look_at_the_first_process_knows_the_hosts_namespace
     """
     try:
         init = os.readlink(f"{proc}/1/ns/pid")

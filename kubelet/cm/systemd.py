@@ -168,7 +168,10 @@ class DBusManager:
             try:
                 self._version = _parse_version(self._get_manager_property("Version"))
             except (SystemdError, ValueError) as err:
-                # DIVERGES: Go asks only once, and then takes systemd for older than all that it can do.
+                # DIVERGES (fault of Go): a version of systemd that could not be learnt is asked for again.
+                # Go: github.com/opencontainers/cgroups/systemd/common.go, systemdVersion: it counts as -1 from then on.
+                # Why: systemd would not be told of settings that it has, such as which cores a pod may use.
+                # Test: systemd_test.py:test_version_that_could_not_be_learnt_is_asked_for_again
                 klog.error_s(err, "unable to get systemd version")
                 return -1
         return self._version

@@ -22,6 +22,7 @@ from kubelet.cm.cgroup_manager import new_cgroup_manager
 from kubelet.cm.testing import FakeCgroupfs, FakeSystemd
 from kubelet.cm.types import CgroupName, ResourceConfig
 from pkg import golang
+from pkg.apimachinery.util.runtime.testing import raising
 from pkg.util import dbus
 
 MANAGER = jeepney.DBusAddress("/org/freedesktop/systemd1", interface="org.freedesktop.systemd1.Manager")
@@ -166,6 +167,15 @@ def test_a_slice_lives(bus: BusSystemd, manager: systemd.DBusManager) -> None:
     manager.stop_unit(UNIT)
     assert bus.reset == [UNIT, UNIT]
     assert bus.subscribed == 1
+
+
+def test_version_that_could_not_be_learnt_is_asked_for_again(
+    bus: BusSystemd, manager: systemd.DBusManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(manager, "_get_manager_property", raising(systemd.SystemdError("no answer")))
+        assert manager.version() == -1
+    assert manager.version() == 252
 
 
 def test_a_slice_that_cannot_be_made(bus: BusSystemd, manager: systemd.DBusManager) -> None:

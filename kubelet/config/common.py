@@ -264,7 +264,10 @@ def _complete_and_validate(pod: v1.Pod, default_fn: DefaultFunc, standalone: boo
 def _refuse_bad_uid(uid: str) -> None:
     """Raise InvalidPodError for a uid that cannot be the name of a directory, or leads to another one.
 
-    DIVERGES: Go takes any, and makes the pod's directory wherever it leads.
+    DIVERGES (safer): a static pod whose uid cannot be the name of a directory is refused.
+    Go: pkg/kubelet/config/common.go, tryDecodeSinglePod: takes any uid.
+    Why: the kubelet would make and remove the pod's directory wherever a uid such as `../../x` leads.
+    Test: common_test.py:test_uid_that_is_no_name_of_a_directory
     """
     if uid and (len(uid) > MAX_UID_LENGTH or not _UID.fullmatch(uid)):
         quoted = uid[:MAX_UID_LENGTH]

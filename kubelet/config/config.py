@@ -353,7 +353,11 @@ def filter_invalid_pods(pods: Sequence[v1.Pod], source: str, recorder: record.Ev
     """Leave out, with an event, pods whose full name or uid an earlier pod of the list has.
 
     Sources have validated each pod by itself; only the conflict between two of them is found here.
-    DIVERGES: Go takes in two pods with one uid, of which the latter has the worker, and both the directory.
+
+    DIVERGES (fault of Go): of two pods of one source with the same uid the second is left out.
+    Go: pkg/kubelet/config/config.go, filterInvalidPods: compares the names alone, and takes both in.
+    Why: both would have the same worker and the same directory, where each undoes what the other needs.
+    Test: config_test.py:test_duplicate_filtered_with_event
     """
     names: set[str] = set()
     uids: set[str] = set()

@@ -128,8 +128,11 @@ class SourceFile:
         self._period = period
         self._updates = updates
         self._recorder = recorder
-        # DIVERGES: keyed by file and not by the pod's name as Go's store, where the last of two files with
-        # one pod name silently wins; so both reach PodConfig, which keeps the first and says so in an event.
+        # By file, so that of two pods with one name both reach PodConfig, which keeps the first.
+        # DIVERGES (fault of Go): of two files whose pods have one name the first counts, and an event names the other.
+        # Go: pkg/kubelet/config/file.go, newSourceFile: keeps pods by their names, so that the last one read counts.
+        # Why: filterInvalidPods is meant to keep the first and to tell of the other, but never gets both.
+        # Test: file_test.py:test_two_files_with_one_pod_name_are_both_sent
         self._store: dict[str, _Manifest] = {}
         # What is wrong with files as they are now: they are parsed again when they change. As text, for an exception
         # that is kept holds the frames that it has left, and each time that it is raised again more of them.
@@ -243,7 +246,10 @@ class SourceFile:
 
         Returns whether that is known, or the file is not worth waiting for.
 
-        DIVERGES: Go ends the pods of such a file, as when the kubelet has too many files open, or the disk an error.
+        DIVERGES (safer): the pods of a manifest file that cannot be read go on to run.
+        Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: leaves the file out, and its pods are ended.
+        Why: too many open files, or an error of the disk, say nothing of what the file wants.
+        Test: file_test.py:test_pods_of_a_file_that_cannot_be_read_for_a_while_stay
         """
         klog.error_s(err, message, path=path)
         self._report(path, str(err))
@@ -288,6 +294,7 @@ class SourceFile:
 
     def _decode(self, filename: str, data: bytes) -> objects.Documents:
         """Raises OSError for want of memory."""
+
         def complete(pod: v1.Pod) -> None:
             self._apply_defaults(pod, filename)
 
@@ -308,7 +315,10 @@ class SourceFile:
     def _report(self, path: str, *faults: str) -> None:
         """Tell of what is wrong with a file in events at the node, one for each fault that is new.
 
-        DIVERGES: Go only logs it, where nobody looks who waits for the pod.
+        DIVERGES (safer): an event at the node tells of a manifest file that cannot be used.
+        Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: only logs it.
+        Why: whoever waits for the pod looks at the node's events first.
+        Test: file_test.py:test_bad_file_is_reported_and_the_others_go_on
         """
         messages = [fault if path in fault else f"{path}: {fault}" for fault in faults]
         told = self._reported.pop(path, set())
@@ -343,8 +353,11 @@ class SourceFile:
             self._object_store.replace(seen.firsts)
         # PodConfig itself leaves out pods whose name another has.
         pods = [pod for _, manifest in manifests for pod in manifest.pods]
-        # DIVERGES: Go sends from the start that there are no other pods, and those of a file that cannot be read just
-        # then are ended in a second as nobody's.
+        # DIVERGES (safer): until each file has been read once, for five minutes at most, no pod is ended for want of a
+        # manifest.
+        # Go: pkg/kubelet/config/file.go, (*sourceFile).replaceStore: whatever could be read counts as all there is.
+        # Why: a file that cannot be read just when the kubelet starts may belong to a pod that runs.
+        # Test: file_test.py:test_pods_are_not_all_there_while_a_file_was_never_read
         op = kubetypes.SET if self._is_complete else kubetypes.ADD
         self._updates.send(kubetypes.PodUpdate(pods, op, kubetypes.FILE_SOURCE), ctx)
 
@@ -378,14 +391,21 @@ class SourceFile:
         try:
             is_dir = stat.S_ISDIR(Path(self._path).stat().st_mode)
         except FileNotFoundError as err:
-            # DIVERGES: Go sends from here that there are no pods, maybe after those of a path that has just been made.
+            # DIVERGES (fault of Go): a manifest path that was missing is looked at again before its pods count as gone.
+            # Go: pkg/kubelet/config/file_linux.go, (*sourceFile).doWatch: sends at once that there are no pods, beside
+            # the goroutine that lists the path.
+            # Why: that may come after the pods of a path that has just been made, and would end them.
+            # Test: file_test.py:test_path_that_is_made_while_it_is_missed_keeps_its_pods
             if not self._told_missing:
                 self._watch_events.send(WatchEvent(self._path, PodEventType.LIST), ctx)
                 self._told_missing = True
             raise RetryableError("path does not exist, ignoring") from err
         self._told_missing = False
-        # DIVERGES: of a single file the directory is watched. Go watches the file itself, and when another is
-        # renamed onto it ends the pod, follows the dead inode, and sees the new file with the next list.
+        # DIVERGES (fault of Go): the pod of a single manifest file stays when another file is renamed onto that file.
+        # Go: pkg/kubelet/config/file_linux.go, (*sourceFile).doWatch: watches the inode of the file, ends the pod when
+        # that inode is gone, and sees the new file with the next list.
+        # Why: editors and tools replace files by renaming; the pod would be away for up to 20 seconds.
+        # Test: file_test.py:test_replaced_by_rename_is_never_gone
         watched = self._path if is_dir else str(Path(self._path).parent)
         lost: golang.Channel[str] = golang.Channel(1)
         watching = inotify.start("config-file-inotify")
@@ -439,8 +459,12 @@ class SourceFile:
                     raise ManifestError(f'can\'t process config file "{event.file_name}": {err}') from err
                 self._send(ctx)
             case PodEventType.POD_DELETE:
-                # DIVERGES: Go ends the pods of a file that is in its place again, as after the directory has been
-                # replaced by a link to another one, and the old directory is removed.
+                # DIVERGES (fault of Go): a manifest counts as removed only when nothing is at its path any more.
+                # Go: pkg/kubelet/config/file_linux.go, (*sourceFile).consumeWatchEvent: ends the pod at each event of a
+                # removal.
+                # Why: when a link to the directory is pointed elsewhere and the old directory is removed, the events of
+                # the old files have the paths of the new ones.
+                # Test: file_test.py:test_directory_behind_a_link_that_is_replaced_and_then_removed
                 if not _is_there(event.file_name) and self._store.pop(event.file_name, None) is not None:
                     self._send(ctx)
 
@@ -476,8 +500,11 @@ def _fault(err: ValueError) -> str:
     return str(err)
 
 
-# DIVERGES: Go also listens to each write and so reads files half written. Ours waits for the writer to close;
-# one who writes without ever closing is seen with the next list.
+# What a writer writes without ever closing the file is seen with the next list.
+# DIVERGES (fault of Go): a manifest file is read when its writer closes it.
+# Go: pkg/kubelet/config/file_linux.go, (*sourceFile).produceWatchEvent: has it read after each write.
+# Why: half a file may be a valid pod, which would then be started.
+# Test: file_test.py:test_file_is_read_when_its_writer_closes_it
 _MASK = inotify_c.Mask(
     inotify_c.InotifyConstants.IN_CREATE
     | inotify_c.InotifyConstants.IN_CLOSE_WRITE

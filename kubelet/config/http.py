@@ -131,7 +131,13 @@ class SourceURL:
         return answer.body
 
     def _report(self, err: SourceURLError) -> None:
-        """Tell of unusable pods in an event at the node. DIVERGES: Go only logs it."""
+        """Tell of unusable pods in an event at the node.
+
+        DIVERGES (safer): an event at the node tells that what the manifest URL answers cannot be used.
+        Go: pkg/kubelet/config/http.go, (*sourceURL).run: only logs it.
+        Why: whoever waits for the pod looks at the node's events first.
+        Test: http_test.py:test_extract_invalid_pods
+        """
         node = v1.ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
         self._recorder.event(
             node, v1.EVENT_TYPE_WARNING, events.FAILED_VALIDATION, f"Error reading static pod manifest {err}"

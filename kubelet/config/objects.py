@@ -1,6 +1,9 @@
 """What a manifest folder holds beside pods, on a node without API server: the objects that its pods refer to.
 
-DIVERGES: Go's kubelet reads pods alone.
+DIVERGES (preference: a manifest of another kind): config maps, secrets, claims and volumes may be in the folder.
+Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromFile: tells in the log that such a file holds no pod.
+Why: a pod on a node without an API server could have no configuration but its own spec.
+Test: objects_test.py:test_all_kinds_in_one_file
 """
 
 from __future__ import annotations

@@ -24,8 +24,10 @@ class ROCache(Protocol):
     def get(self, id: str) -> PodStatus:
         """The pod's status, empty if the runtime knows nothing of it; raises what inspecting it raised.
 
-        Raises LookupError for a pod that has not been inspected since the start. DIVERGES: of such a pod Go gives an
-        empty status, by which it has ended.
+        DIVERGES (fault of Go): LookupError is raised for a pod that has not been inspected since the kubelet started.
+        Go: pkg/kubelet/container/cache.go, (*cache).Get: returns an empty status, as of a pod without containers.
+        Why: after a restart, a failed pod whose containers still run would count as ended, and lose its volumes.
+        Test: cache_test.py:test_pod_that_has_not_been_inspected_yet
         """
         ...
 
@@ -61,8 +63,7 @@ class Cache(ROCache, Protocol):
     def update_time(self, timestamp: datetime.datetime, held: Collection[str] | None = None) -> None:
         """All entries, and the absence of all others, hold as of `timestamp`, except for pods in `held`.
 
-        None keeps `held` of the last call.
-        DIVERGES: Go has no `held`; there a pod that cannot be inspected keeps the time of all from moving on.
+        None keeps `held` of the last call. Those are the pods whose inspection still goes on; see pleg/generic.py.
         """
         ...
 

@@ -88,7 +88,10 @@ class RealOS:
             os.unlink(path)
 
     def remove_all(self, path: str) -> None:
-        # DIVERGES: Go also removes what somebody has mounted in the folder.
+        # DIVERGES (safer): a directory with a mount point below it is not removed.
+        # Go: pkg/kubelet/container/os.go, RealOS.RemoveAll: removes the files of the mounted file system too.
+        # Why: a privileged container can mount a file system below the log directory of a pod that has ended.
+        # Test: runtime_test.py:test_a_folder_is_not_removed_while_something_is_mounted_in_it
         removeall.remove_all_one_filesystem(self._mounter, path)
 
     def create(self, path: str) -> IO[bytes]:

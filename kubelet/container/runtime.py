@@ -661,9 +661,11 @@ _NEVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 def creation_order(status: Status) -> tuple[int, datetime.datetime]:
     """Sorts the containers of one name, the oldest first.
 
-    DIVERGES: by how often it was restarted, as Go sorts sandboxes by attempt; Go goes by the time alone. If the
-    clock was set back, a container that ended before looks newer than the one in its place, which then is
-    forgotten and tried to be started again.
+    DIVERGES (fault of Go): containers are sorted by restart count first, then by creation time.
+    Go: pkg/kubelet/container/runtime.go, SortContainerStatusesByCreationTime.Less: compares the creation time alone.
+    Why: after the clock was set back, an ended container looks newer than the running one that replaced it, and the
+    kubelet starts a third.
+    Test: runtime_test.py:test_restarted_containers_are_newer_also_when_the_clock_was_set_back
     """
     return status.restart_count, status.created_at or _NEVER
 

@@ -20,9 +20,7 @@ class RuntimeCache(Protocol):
 
     def get_pods(self, ctx: golang.Context) -> list[Pod]: ...
 
-    def force_update_if_older(
-        self, ctx: golang.Context, min_expected_cache_time: datetime.datetime
-    ) -> list[Pod]: ...
+    def force_update_if_older(self, ctx: golang.Context, min_expected_cache_time: datetime.datetime) -> list[Pod]: ...
 
 
 class PodsGetter(Protocol):
@@ -34,9 +32,7 @@ class PodsGetter(Protocol):
 class RuntimeCacheImpl:
     """The running pods, listed again when the last list is older than `cache_period` seconds."""
 
-    def __init__(
-        self, getter: PodsGetter, cache_period: float, clock: clockpkg.Clock | None = None
-    ) -> None:
+    def __init__(self, getter: PodsGetter, cache_period: float, clock: clockpkg.Clock | None = None) -> None:
         self._getter = getter
         self._cache_period = cache_period
         self._clock = clock or clockpkg.RealClock()
@@ -55,10 +51,7 @@ class RuntimeCacheImpl:
             return self._pods
 
     def force_update_if_older(self, ctx: golang.Context, min_expected_cache_time: datetime.datetime) -> list[Pod]:
-        """The pods, as new as that time of the steady clock; raises what listing raises.
-
-        DIVERGES: Go's caller gets the pods apart, and they are listed again when listing them took long.
-        """
+        """The pods, as new as that time of the steady clock; raises what listing raises."""
         with self._lock:
             if self._cache_time is None or self._cache_time < min_expected_cache_time:
                 self._update_cache_locked(ctx)

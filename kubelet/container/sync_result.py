@@ -169,10 +169,7 @@ class SyncErrors(ExceptionGroup[Exception]):
 
 @dataclass(slots=True)
 class PodSyncResult:
-    """All steps of a sync_pod or kill_pod.
-
-    DIVERGES: Go copies it when passed by value, and loses results so.
-    """
+    """All steps of a sync_pod or kill_pod."""
 
     sync_results: list[SyncResult] = field(default_factory=list)
     # What went wrong outside the steps.

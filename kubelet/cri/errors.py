@@ -38,7 +38,7 @@ class InvalidResponseError(UncodedError, ValueError):
 class RemoteCanceledError(RemoteError, golang.Canceled):
     """The caller's context was cancelled while the call was under way.
 
-    DIVERGES: it is a `golang.Canceled` too, so that whoever waits for that need not know of gRPC.
+    It is a `golang.Canceled` too, so that whoever waits for that need not know of gRPC.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ FAILED_TO_KILL_POD = "FailedKillPod"
 FAILED_TO_CREATE_POD_CONTAINER = "FailedCreatePodContainer"
 FAILED_TO_MAKE_POD_DATA_DIRECTORIES = "Failed"
 NETWORK_NOT_READY = "NetworkNotReady"
-# DIVERGES: Go turns such pods away.
+# Not in Go, where a pod is admitted or rejected at once.
 WAITING_FOR_RESOURCES = "WaitingForResources"
 RESIZE_DEFERRED = "ResizeDeferred"
 RESIZE_INFEASIBLE = "ResizeInfeasible"
@@ -66,7 +66,7 @@ FAILED_MOUNT_ON_FILESYSTEM_MISMATCH = "FailedMountOnFilesystemMismatch"
 FAILED_PREPARE_DYNAMIC_RESOURCES = "FailedPrepareDynamicResources"
 POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk"
 CGROUP_V1 = "CgroupV1"
-# DIVERGES: Go only logs these two.
+# These two are not in Go.
 FAILED_UNMOUNT_VOLUME = "FailedUnmount"
 ORPHANED_POD_DIRECTORY = "OrphanedPodDirectory"
 

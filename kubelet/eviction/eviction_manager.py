@@ -49,11 +49,15 @@ from pkg.component_helpers.scheduling import corev1 as corev1helpers
 # Seconds.
 POD_CLEANUP_TIMEOUT = 30.0
 POD_CLEANUP_POLL_FREQ = 1.0
-# For a pod that ends in its own grace period; then it goes on ending, and the node is looked at again.
-# DIVERGES: Go waits for one and a half times that period, of whatever length it is.
+# For a pod that ends in its own grace period, see _grace_period; then it goes on ending, and the node is looked at
+# again.
 LONGEST_WAIT_FOR_POD = 60.0
 NOTIFIER_REFRESH_INTERVAL = 10.0
-# Between two looks, however often a memory threshold is crossed. DIVERGES: Go looks each time.
+# Between two looks.
+# DIVERGES (safer): the node is looked at once a second at most, however often a memory threshold is crossed.
+# Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).Start: has no bound.
+# Why: where usage moves to and fro around the threshold, the kubelet would do nothing but measure the node.
+# Test: eviction_manager_test.py:test_crossed_threshold_has_the_loop_look_and_not_too_often
 MIN_INTERVAL = 1.0
 # The grace period of pods that have to go at once.
 IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS = 1
@@ -71,8 +75,13 @@ class EvictionError(Exception):
 class ManagerImpl:
     """A Manager, and a lifecycle.PodAdmitHandler that takes no pods that the node could not bear.
 
-    Only the thread of start calls synchronize. DIVERGES: in Go a crossed memory threshold has another thread do it
-    meanwhile, and two pods may go where one would do.
+    Only the thread of start calls synchronize.
+
+    DIVERGES (fault of Go): a crossed memory threshold wakes the one thread that evicts pods.
+    Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).Start: the notifier's goroutine calls synchronize
+    itself, at the same time as the loop.
+    Why: two pods may be evicted where one would have been enough.
+    Test: eviction_manager_test.py:test_crossed_threshold_has_the_loop_look_and_not_too_often
     """
 
     def __init__(
@@ -234,7 +243,7 @@ class ManagerImpl:
         limited = self._local_storage_capacity_isolation and any(map(helpers.has_storage_limit, active_pods))
         observed = self._observe(ctx, self._summary_provider.get_disks if limited else self._summary_provider.get_node)
         if observed is not None and self._thresholds_met_now(observed[0]):
-            # DIVERGES: only now is all of pods measured. In Go that costs nothing, for cAdvisor does so all the time.
+            # Only now are the pods measured. In Go that costs nothing more, for cAdvisor does so all the time.
             observed = self._observe(ctx, self._summary_provider.get)
         if observed is None:
             return []
@@ -252,7 +261,11 @@ class ManagerImpl:
     def _detect_file_systems(self, ctx: golang.Context, disk_info_provider: DiskInfoProvider) -> None:
         """Raises EvictionError while nothing is known of them.
 
-        DIVERGES: Go does not ask again where containers' layers are, if that could not be told the first time.
+        DIVERGES (safer): the runtime is asked again where it keeps containers' layers, until it has told.
+        Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).synchronize: an error counts for good as the answer
+        that they are where images are.
+        Why: after one failed call, the thresholds would be about the wrong disk until the kubelet is restarted.
+        Test: eviction_manager_test.py:test_it_is_asked_where_layers_are_until_that_is_known
         """
         try:
             has_image_fs = disk_info_provider.has_dedicated_image_fs(ctx)
@@ -275,9 +288,7 @@ class ManagerImpl:
             raise EvictionError("KubeletSeparateDiskGC is turned off but we still have a split filesystem")
         thresholds, ignored = helpers.update_container_fs_thresholds(self._configured_thresholds, has_image_fs, split)
         for message in ignored:
-            klog.error_s(
-                ValueError(message), "eviction manager: found conflicting containerfs eviction. Ignoring."
-            )
+            klog.error_s(ValueError(message), "eviction manager: found conflicting containerfs eviction. Ignoring.")
         self._config.thresholds = thresholds
         self._signal_to_rank_func = helpers.build_signal_to_rank_func(has_image_fs, split)
         self._signal_to_node_reclaim_funcs = helpers.build_signal_to_node_reclaim_funcs(
@@ -321,9 +332,7 @@ class ManagerImpl:
                 notifier.update_threshold(ctx, summary)
             except Exception as err:
                 # The node is looked at every ten seconds without a notifier, too.
-                klog.info_s(
-                    "Eviction manager: failed to update notifier", notifier=notifier.description(), err=err
-                )
+                klog.info_s("Eviction manager: failed to update notifier", notifier=notifier.description(), err=err)
 
     def _thresholds_met_now(self, observations: SignalObservations) -> list[evictionapi.Threshold]:
         """Those of which less is left than they say, or since they were met less than they and their minimum say."""
@@ -352,9 +361,7 @@ class ManagerImpl:
             conditions_last_observed_at, self._config.pressure_transition_period, now
         )
         if conditions:
-            klog.v(3).info_s(
-                "Eviction manager: node conditions - transition period not met", nodeCondition=conditions
-            )
+            klog.v(3).info_s("Eviction manager: node conditions - transition period not met", nodeCondition=conditions)
         thresholds = helpers.thresholds_met_grace_period(first_observed_at, now)
         log("thresholds - grace periods satisfied", thresholds, observations)
         with self._lock:
@@ -383,15 +390,11 @@ class ManagerImpl:
             self._node_ref, v1.EVENT_TYPE_WARNING, "EvictionThresholdMet", "Attempting to reclaim %s", name
         )
         if self._reclaim_node_level_resources(ctx, threshold.signal, name):
-            klog.info_s(
-                "Eviction manager: able to reduce resource pressure without evicting pods.", resourceName=name
-            )
+            klog.info_s("Eviction manager: able to reduce resource pressure without evicting pods.", resourceName=name)
             return []
         klog.info_s("Eviction manager: must evict pod(s) to reclaim", resourceName=name)
         if not active_pods:
-            klog.error_s(
-                None, "Eviction manager: eviction thresholds have been met, but no pods are active to evict"
-            )
+            klog.error_s(None, "Eviction manager: eviction thresholds have been met, but no pods are active to evict")
             return []
         ranking = self._signal_to_rank_func[threshold.signal](active_pods, stats_func)
         klog.info_s("Eviction manager: pods ranked for eviction", pods=klog.kobjs(ranked.pod for ranked in ranking))
@@ -401,7 +404,13 @@ class ManagerImpl:
             # Where the first one cannot be evicted, the next one is.
             with contain("Eviction manager: failed to evict a pod", pod=klog.kobj(pod)):
                 message, annotations = helpers.eviction_message(name, pod, stats_func, thresholds, observations)
-                message += helpers.ranking_message(ranking, index)
+                klog.info_s(
+                    "Eviction manager: evicting a pod",
+                    pod=klog.kobj(pod),
+                    rank=index + 1,
+                    rankedPods=len(ranking),
+                    reason=str(ranked),
+                )
                 if self._evict_pod(pod, self._grace_period(threshold, pod), message, annotations, disrupts=True):
                     metrics.EVICTIONS.labels(threshold.signal).inc()
                     # At most one at a time: what it gives back may do.
@@ -410,7 +419,14 @@ class ManagerImpl:
         return []
 
     def _grace_period(self, threshold: evictionapi.Threshold, pod: v1.Pod) -> int | None:
-        """None for the pod's own. DIVERGES: a negative maximum means that, as documented; Go takes it for a second."""
+        """In seconds; None for the pod's own.
+
+        DIVERGES (fault of Go): with a negative evictionMaxPodGracePeriod, a pod has its own grace period.
+        Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).synchronize: the number is passed on, and the pod
+        has one second.
+        Why: --eviction-max-pod-grace-period is documented to leave it to the pod then.
+        Test: eviction_manager_test.py:test_the_grace_period_of_a_soft_threshold
+        """
         if helpers.is_hard_eviction_threshold(threshold):
             return IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS
         longest = self._config.max_pod_grace_period_seconds
@@ -419,9 +435,7 @@ class ManagerImpl:
         own = pod.spec.termination_grace_period_seconds
         return longest if own is None else min(longest, own)
 
-    def _observe_stats_age(
-        self, thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations
-    ) -> None:
+    def _observe_stats_age(self, thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations) -> None:
         """Measure how old the figures are that pods are evicted by."""
         for threshold in thresholds:
             time = observations[threshold.signal].time

@@ -5,6 +5,7 @@ Go: pkg/kubelet/eviction/eviction_manager_test.go
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,6 +23,7 @@ from kubelet.eviction.testing import amount, new_pod, resources, threshold
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.clock.testing import FakeClock
+from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.client_go.tools.record import FakeRecorder
 
@@ -63,9 +65,7 @@ def disk_summary(which: str, kind: str) -> Callable[[str, Iterable[statsapi.PodS
 
     def summary(available: str, stats: Iterable[statsapi.PodStats]) -> statsapi.Summary:
         runtime = statsapi.RuntimeStats(image_fs=fs("imagefs", available), container_fs=fs("containerfs", available))
-        return statsapi.Summary(
-            node=statsapi.NodeStats(fs=fs("nodefs", available), runtime=runtime), pods=list(stats)
-        )
+        return statsapi.Summary(node=statsapi.NodeStats(fs=fs("nodefs", available), runtime=runtime), pods=list(stats))
 
     return summary
 
@@ -323,7 +323,6 @@ def _told_disk(signal: Signal, which: str, **disks: bool) -> Callable[[], World]
 _DISK_MESSAGE = (
     "The node was low on resource: ephemeral-storage. Threshold quantity: 2Gi, available: 1536Mi. "
     "Container above-requests was using 700Mi, request is 100Mi, has larger consumption of ephemeral-storage. "
-    "Ranked 1 of 2 pods: over its request, priority 7, usage 700Mi, request 100Mi. "
 )
 
 
@@ -340,8 +339,7 @@ def _annotations(starved: str, container: str = "", usage: str = "") -> dict[str
                 "1500Mi",
                 "above-requests",
                 "The node was low on resource: memory. Threshold quantity: 2Gi, available: 1500Mi. "
-                "Container above-requests was using 700Mi, request is 100Mi, has larger consumption of memory. "
-                "Ranked 1 of 2 pods: over its request, priority 0, usage 700Mi, request 100Mi. ",
+                "Container above-requests was using 700Mi, request is 100Mi, has larger consumption of memory. ",
                 _annotations("memory", "above-requests", "700Mi"),
             ),
             id="memory",
@@ -351,8 +349,7 @@ def _annotations(starved: str, container: str = "", usage: str = "") -> dict[str
                 _told_pid,
                 "1500",
                 "pod1",
-                "The node was low on resource: pids. Threshold quantity: 1200, available: 500. "
-                "Ranked 1 of 2 pods: priority -1, usage 2. ",
+                "The node was low on resource: pids. Threshold quantity: 1200, available: 500. ",
                 _annotations("pids"),
             ),
             id="pid",
@@ -476,9 +473,7 @@ def test_node_reclaim_funcs(signal: Signal, which: str, disks: dict[str, bool], 
 
 
 def test_nothing_can_be_reclaimed_from_the_root_file_system_without_images() -> None:
-    world = World(
-        [threshold(_NODE_FS, "1Gi")], disk_pods(), disk_summary("nodefs", "bytes"), dedicated_image_fs=True
-    )
+    world = World([threshold(_NODE_FS, "1Gi")], disk_pods(), disk_summary("nodefs", "bytes"), dedicated_image_fs=True)
     # What images and layers take there does not count: only volumes and logs do.
     assert (world.synchronize("750Mi"), world.gc.calls) == (["below-requests"], [])
 
@@ -503,9 +498,6 @@ def test_critical_pods_are_not_evicted(make_critical: Callable[[v1.Pod], None]) 
     make_critical(pods["critical"][0])
     world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi")], pods, memory_summary)
     assert world.synchronize("500Mi") == ["other"]
-    if make_critical is not _priority:
-        # It would have been the first to go.
-        assert "Ranked 2 of 2 pods: " in world.recorder.drain()[1]
     del world.pods["other"]
     assert (world.synchronize("500Mi", after=MINUTE), world.under_pressure()) == ([], ["memory"])
 
@@ -841,6 +833,36 @@ def test_the_loop_looks_waits_for_victims_and_ends() -> None:
         assert looked.recv(timeout=30)[1]
     finally:
         world.cancel()
+
+
+def test_crossed_threshold_has_the_loop_look_and_not_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi")], memory_pods(), memory_summary)
+    world.manager._config.kernel_memcg_notification = True
+    world.provider.result = world.make("2Gi")
+    handlers: list[Callable[[str], object]] = []
+
+    def new_notifier(threshold: object, root: object, factory: object, handler: Callable[[str], object]) -> Notifier:
+        handlers.append(handler)
+        return Notifier()
+
+    monkeypatch.setattr(memory_threshold_notifier, "LinuxMemoryThresholdNotifier", new_notifier)
+    waited: list[float] = []
+    monkeypatch.setattr(wait, "sleep", lambda ctx, seconds, clock: waited.append(seconds))
+    looked: golang.Channel[str] = golang.Channel(100)
+
+    def pods() -> list[v1.Pod]:
+        looked.send(threading.current_thread().name)
+        return world.active_pods()
+
+    world.manager.start(world.ctx, world.disks, pods, lambda pod: True, 10)
+    try:
+        assert looked.recv(timeout=30) == ("eviction-manager", True)
+        for _ in range(2):
+            handlers[0]("crossed")
+            assert looked.recv(timeout=30) == ("eviction-manager", True)
+    finally:
+        world.cancel()
+    assert waited == pytest.approx([eviction_manager.MIN_INTERVAL] * 2)
 
 
 @pytest.mark.parametrize("err", [OSError("the runtime is away"), golang.DeadlineExceeded()])

@@ -105,7 +105,12 @@ def parse_threshold_config(
 ) -> list[evictionapi.Threshold]:
     """All thresholds; with "pods" in allocatable_config also that of the memory that pods may have together.
 
-    Raises ThresholdsError. DIVERGES: Go tells the first that it meets, and not of which field.
+    Raises ThresholdsError.
+
+    DIVERGES (safer): the error about eviction thresholds names all faults, and the field of each.
+    Go: pkg/kubelet/eviction/helpers.go, ParseThresholdConfig: it names the first one, and no field.
+    Why: a kubelet does not start with a fault, and whoever corrects a node can correct all of them at once.
+    Test: helpers_test.py:test_all_faults_are_told
     """
     faults: list[str] = []
     hard = _parse_each("evictionHard", eviction_hard, _parse_threshold_statement, faults)
@@ -373,7 +378,14 @@ def _ranked(pod: v1.Pod, name: str, usage: Quantity | None) -> RankedPod:
 
 
 def _by_request(ranked: RankedPod) -> tuple[int, ...]:
-    """DIVERGES: nobody requests inodes. Go takes bytes of requested storage from their number."""
+    """A key to sort by, so that who is to go first comes first.
+
+    DIVERGES (fault of Go): when inodes are short, pods are ranked by how many they use.
+    Go: pkg/kubelet/eviction/helpers.go, disk: from the number of inodes it takes the bytes of storage that the pod
+    requests.
+    Why: a pod with many files and a request would go after one with few files and none.
+    Test: helpers_test.py:test_ranking
+    """
     return ranked.usage is not None, not ranked.exceeds_request, ranked.priority, *_by_usage(ranked)
 
 
@@ -455,7 +467,10 @@ def make_signal_observations(summary: statsapi.Summary) -> tuple[SignalObservati
         pods = get_sys_container(node.system_containers, statsapi.SYSTEM_CONTAINER_PODS)
         observe(Signal.ALLOCATABLE_MEMORY_AVAILABLE, _observe_memory(pods.memory))
     except LookupError as err:
-        # DIVERGES: Go has an error in its log at every look, on a node on which pods have no cgroup together.
+        # DIVERGES (fault of Go): where pods have no cgroup together, no error is logged for the signal about it.
+        # Go: pkg/kubelet/eviction/helpers.go, makeSignalObservations: an error is logged every ten seconds.
+        # Why: on a node with cgroupsPerQOS: false, nothing is wrong.
+        # Test: helpers_test.py:test_node_without_a_cgroup_of_all_pods_logs_no_error
         klog.v(3).info_s(
             "Eviction manager: failed to construct signal", signal=Signal.ALLOCATABLE_MEMORY_AVAILABLE, err=err
         )
@@ -533,9 +548,7 @@ def debug_log_thresholds_with_observation(
     for threshold in thresholds:
         observed = observations.get(threshold.signal)
         if observed is None:
-            klog.v(3).info_s(
-                "Eviction manager: threshold had no observation", log=log_prefix, signal=threshold.signal
-            )
+            klog.v(3).info_s("Eviction manager: threshold had no observation", log=log_prefix, signal=threshold.signal)
             continue
         klog.v(3).info_s(
             "Eviction manager: threshold observed resource",
@@ -638,7 +651,10 @@ def node_conditions_observed_since(
 ) -> list[str]:
     """Those that were there less than so many seconds ago.
 
-    DIVERGES: those that are there now show without a transition period, too; in Go they never do then.
+    DIVERGES (fault of Go): with a transition period of 0, the node's conditions show what it is short of now.
+    Go: pkg/kubelet/eviction/helpers.go, nodeConditionsObservedSince: none shows, for 0 seconds ago is not less than 0.
+    Why: a node that is short of memory would not say so, and go on getting pods.
+    Test: helpers_test.py:test_node_conditions_last_observed_at_and_since
     """
     return [c for c, at in observed_at.items() if at == now or (now - at).total_seconds() < period]
 
@@ -699,14 +715,7 @@ def eviction_message(
     return message, annotations
 
 
-def ranking_message(ranking: Sequence[RankedPod], index: int) -> str:
-    """Why it was this pod and not another, for the end of the message. DIVERGES: Go does not say."""
-    return f"Ranked {index + 1} of {len(ranking)} pods: {ranking[index]}. "
-
-
-def _pod_message(
-    resource_to_reclaim: str, pod: v1.Pod, pod_stats: statsapi.PodStats
-) -> tuple[str, dict[str, str]]:
+def _pod_message(resource_to_reclaim: str, pod: v1.Pod, pod_stats: statsapi.PodStats) -> tuple[str, dict[str, str]]:
     """What to say of requests that the pod as a whole makes."""
     resources = pod.spec.resources
     if (

@@ -5,6 +5,7 @@ Go: pkg/kubelet/eviction/helpers_test.go
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -502,6 +503,11 @@ def test_what_cannot_be_measured_is_not_observed() -> None:
     )
     assert helpers.make_signal_observations(summary)[0] == {}
     assert helpers.make_signal_observations(statsapi.Summary())[0] == {}
+
+
+def test_node_without_a_cgroup_of_all_pods_logs_no_error(log: io.StringIO) -> None:
+    helpers.make_signal_observations(statsapi.Summary())
+    assert log.getvalue() == ""
 
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

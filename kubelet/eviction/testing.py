@@ -84,9 +84,7 @@ class FakeSummaryProvider:
 
     def get_disks(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
         """Of pods no memory and no processes."""
-        pods = [
-            msgspec.structs.replace(pod, cpu=None, memory=None, process_stats=None) for pod in self.result.pods
-        ]
+        pods = [msgspec.structs.replace(pod, cpu=None, memory=None, process_stats=None) for pod in self.result.pods]
         return statsapi.Summary(node=self.get_node(ctx, update_stats).node, pods=pods)
 
 

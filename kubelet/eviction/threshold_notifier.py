@@ -20,7 +20,12 @@ def new_cgroup_notifier(path: str, attribute: str, threshold: int) -> CgroupNoti
     """Tells whenever the figure in that file of the cgroup crosses the threshold, either way. Raises OSError.
 
     Cgroups of version 2 cannot say that: with them it tells that processes have to wait for memory, or nothing where
-    the kernel does not know that either. DIVERGES: Go's never tells anything there.
+    the kernel does not know that either.
+
+    DIVERGES (preference: kernelMemcgNotification): with cgroups of version 2, a wait for memory wakes the kubelet.
+    Go: pkg/kubelet/eviction/threshold_notifier_linux.go, NewCgroupNotifier: nothing does, whatever the setting is.
+    Why: who turns the setting on wants a lack of memory seen before the next look, up to ten seconds later.
+    Test: memory_threshold_notifier_test.py:test_a_cgroup_of_version_2_tells_of_waiting
     """
     if not is_cgroup2_unified_mode():
         return LinuxCgroupNotifier(path, attribute, threshold)
@@ -31,7 +36,7 @@ def new_cgroup_notifier(path: str, attribute: str, threshold: int) -> CgroupNoti
 
 
 class LinuxCgroupNotifier:
-    """Asks for events over a descriptor that counts them. DIVERGES: it is read, and stop wakes the reader; Go polls."""
+    """Asks for events over a descriptor that counts them. It is read, and stop wakes the reader; Go's polls."""
 
     def __init__(self, path: str, attribute: str, threshold: int) -> None:
         """Raises OSError."""

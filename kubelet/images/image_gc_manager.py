@@ -150,8 +150,12 @@ class ImageGCManager:
     def _detect_images(self, ctx: golang.Context, detect_time: datetime) -> set[str]:
         """Brings the records up to date; returns the keys of the images in use.
 
-        DIVERGES: in Go a look that takes long undoes what a later one has found, and an image that was pulled between
-        them is none of those that are left after a garbage collection.
+        DIVERGES (fault of Go): what a slow look at the images found is dropped if a later look has ended before.
+        Go: pkg/kubelet/images/image_gc_manager.go, (*realImageGCManager).detectImages: removes the record of an image
+        that was pulled since the slow look listed them.
+        Why: a garbage collection then does not report that image as left, its pull record is removed, and every pod may
+        use it.
+        Test: image_gc_manager_test.py:test_a_look_that_takes_long_undoes_no_later_one
         """
         look = next(self._looks)
         images = self._runtime.list_images(ctx)
@@ -192,7 +196,11 @@ class ImageGCManager:
         try:
             status = self._runtime.get_container_status(ctx, pod.id, container.id)
         except crierror.RemoteError as err:
-            # DIVERGES: a container that was removed since it was listed ends the collection in Go.
+            # DIVERGES (fault of Go): a container that was removed since it was listed uses no images.
+            # Go: pkg/kubelet/images/image_gc_manager.go, (*realImageGCManager).handleImageVolumes: the error ends the
+            # whole collection.
+            # Why: on a node whose containers come and go, no image would be removed.
+            # Test: image_gc_manager_test.py:test_container_removed_meanwhile_does_not_stop_the_collection
             if crierror.is_not_found(err):
                 return set()
             raise
@@ -254,8 +262,12 @@ class ImageGCManager:
     def _run_post_gc_hooks(self, ctx: golang.Context, gc_start: datetime) -> None:
         """Tells all images that are left.
 
-        DIVERGES: Go leaves out those that are in use or pinned, or that came behind the last one removed. Their
-        pull records are lost with that, and pods without the right may use them from then on.
+        DIVERGES (fault of Go): the hooks are told of every image that is left.
+        Go: pkg/kubelet/images/image_gc_manager.go, (*realImageGCManager).freeSpace: leaves out images that are in use
+        or pinned, and those that come after the last one removed.
+        Why: the hook removes the pull records of images that it is not told of, and then every pod may use them.
+        Test: image_gc_manager_test.py:test_delete_unused_images_keeps_used_pinned_and_mounted_ones,
+        image_gc_manager_test.py:test_images_behind_the_last_one_removed_are_told_as_left
         """
         with self._lock:
             remaining = [image.id for image in self._image_records.values()]
@@ -271,7 +283,11 @@ class ImageGCManager:
     ) -> list[_ImageRecord]:
         """Removes those unused for max_age; returns the rest.
 
-        DIVERGES: Go keeps the pull records of images that it removes for their age.
+        DIVERGES (fault of Go): the hooks run after images were removed for their age, too.
+        Go: pkg/kubelet/images/image_gc_manager.go, (*realImageGCManager).GarbageCollect: runs them only after it has
+        freed space.
+        Why: the pull records of the removed images would stay, and become more with time.
+        Test: image_gc_manager_test.py:test_old_image_goes_however_empty_the_disk
         """
         max_age = self._policy.max_age
         # Until it has watched for so long, the kubelet cannot know when an image was used last.

@@ -100,12 +100,23 @@ class ImageManager:
         burst: int,
         pod_pulling_time_recorder: ImagePodPullingTimeRecorder,
         external_credentials: ExternalCredentials | None = None,
+        critical_first: bool = False,
     ) -> None:
+        """Go: pkg/kubelet/images/image_manager.go, NewImageManager.
+
+        `critical_first`: whether images of critical pods are pulled before others that wait for their turn.
+
+        DIVERGES (preference: --pull-critical-images-first): images of critical pods are pulled before others that wait.
+        Go: pkg/kubelet/images/puller.go, (*serialImagePuller).processImagePullRequests: pulls in the order of asking.
+        Why: a pod that the node needs, such as that of the network, need not wait for large images of others.
+        Test: image_manager_test.py:test_critical_pods_are_first_for_who_wants_it
+        """
         imagemetrics.register_metrics()
         image_service = throttle_image_pulling(image_service, qps, burst)
         self._recorder = recorder
         self._node_keyring = node_keyring
         self._external_credentials = external_credentials
+        self._critical_first = critical_first
         self._image_service = image_service
         self._image_pull_manager = image_pull_manager
         self._back_off = image_back_off
@@ -232,7 +243,12 @@ class ImageManager:
     ) -> list[credentialprovider.TrackedAuthConfig]:
         """Those of the pod's secrets first. Raises types.ErrImagePull for a secret that cannot be read.
 
-        DIVERGES: in Go the JSON parser's error becomes the container's waiting reason, and names no secret.
+        DIVERGES (fault of Go): a container with a broken pull secret waits with ErrImagePull, and a message names
+        the secret.
+        Go: pkg/kubelet/images/image_manager.go, (*imageManager).EnsureImageExists: the JSON parser's error becomes the
+        waiting reason, and nothing names the secret.
+        Why: a reason is one word, by which programs tell one state from another.
+        Test: image_manager_test.py:test_bad_pull_secret_is_named_and_nothing_is_pulled
         """
         repo_to_pull, _, _ = parsers.parse_image_name(image)
         keyring = self._node_keyring
@@ -254,7 +270,10 @@ class ImageManager:
         try:
             self._image_pull_manager.record_pull_intent(request.image)
         except OSError as err:
-            # DIVERGES: in Go the error's text becomes the container's waiting reason.
+            # DIVERGES (fault of Go): when a pull's beginning cannot be recorded, the waiting reason is ErrImagePull.
+            # Go: pkg/kubelet/images/image_manager.go, (*imageManager).pullImage: the error's text becomes the reason.
+            # Why: a reason is one word, by which programs tell one state from another.
+            # Test: image_manager_test.py:test_pull_intent_that_cannot_be_recorded
             raise types.ErrImagePull(
                 f'Failed to record image pull intent for container image "{request.image}": {err}'
             ) from err
@@ -293,7 +312,7 @@ class ImageManager:
                 credentials,
                 request.pod_sandbox_config,
                 str(klog.kobj(request.pod)),
-                kubetypes.is_critical_pod(request.pod),
+                self._critical_first and kubetypes.is_critical_pod(request.pod),
             )
         )
         if result.err is not None:
@@ -326,7 +345,10 @@ class ImageManager:
         result = _eval_cri_pull_err(request.image, err)
         with self._lock:
             self._prev_pull_err_msg[key] = f"{result}: {result.message}"
-            # DIVERGES: Go keeps the messages of pods that were deleted before they tried again.
+            # DIVERGES (fault of Go): the message of a failed pull is forgotten once its back-off has expired.
+            # Go: pkg/kubelet/images/image_manager.go, (*imageManager).pullImage: only the pod's next try forgets it.
+            # Why: the messages of pods that were deleted before their next try would take up more and more memory.
+            # Test: image_manager_test.py:test_failures_of_pods_that_are_gone_are_forgotten
             self._prev_pull_err_msg = {k: m for k, m in self._prev_pull_err_msg.items() if self._back_off.get(k) > 0}
         return result
 

@@ -87,6 +87,7 @@ class _World:
         burst: int = 0,
         serialized: bool = False,
         limit: int | None = None,
+        critical_first: bool = False,
     ) -> None:
         self.clock = testingclock.FakeClock()
         self.images = _Images()
@@ -103,6 +104,7 @@ class _World:
             qps,
             burst,
             self.pulling,
+            critical_first=critical_first,
         )
 
     def ensure(self, image: str, policy: str, secrets: Sequence[v1.Secret] = ()) -> str:
@@ -595,21 +597,38 @@ def _eventually(look: Callable[[], bool]) -> None:
         _CTX.wait(0.01)
 
 
+@pytest.mark.parametrize("critical_first", [False, True])
+def test_critical_pods_are_first_for_who_wants_it(critical_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = _World(critical_first=critical_first)
+    asked: list[bool] = []
+    pull = world.manager._puller.pull_image
+
+    def note_and_pull(request: puller.ImagePullRequest) -> puller.PullResult:
+        asked.append(request.first)
+        return pull(request)
+
+    monkeypatch.setattr(world.manager._puller, "pull_image", note_and_pull)
+    for priority in (0, 2 * 10**9):
+        pod = v1.Pod(metadata=_POD.metadata, spec=v1.PodSpec(priority=priority))
+        world.manager.ensure_image_exists(_CTX, v1.ObjectReference(name="pod"), pod, "new", [], None, "", "Always")
+    assert asked == [False, critical_first]
+
+
 @pytest.mark.parametrize("serial", [True, False])
-def test_critical_pods_first(serial: bool) -> None:
+def test_those_that_go_first(serial: bool) -> None:
     service: Any = _Images()
     gate = service.on_pull = _Gate()
     a_puller = puller.SerialImagePuller(service) if serial else puller.ParallelImagePuller(service, 1)
     order: list[str] = []
 
-    def pull(pod: str, critical: bool) -> None:
+    def pull(pod: str, first: bool) -> None:
         spec = kubecontainer.ImageSpec(image="img")
-        a_puller.pull_image(puller.ImagePullRequest(_CTX, spec, [], None, pod, critical))
+        a_puller.pull_image(puller.ImagePullRequest(_CTX, spec, [], None, pod, first))
         order.append(pod)
 
     threads = []
-    for number, (pod, critical) in enumerate([("busy", False), ("b", False), ("a", False), ("z", True), ("y", True)]):
-        threads.append(golang.go(pull, pod, critical, name=f"pull-{pod}"))
+    for number, (pod, first) in enumerate([("busy", False), ("b", False), ("a", False), ("z", True), ("y", True)]):
+        threads.append(golang.go(pull, pod, first, name=f"pull-{pod}"))
         # They are to ask in this order; the first one has its turn at once.
         if number == 0:
             assert gate.entered.recv(timeout=30)[1]

@@ -35,14 +35,14 @@ class PullResult:
 
 @dataclass(frozen=True, slots=True)
 class ImagePullRequest:
-    """All that a pull needs. The pod, as namespace/name, is for the log."""
+    """All that a pull needs. The pod, as namespace/name, is for the log. first: before others that wait."""
 
     ctx: golang.Context
     spec: kubecontainer.ImageSpec
     credentials: Sequence[credentialprovider.TrackedAuthConfig]
     pod_sandbox_config: runtimeapi.PodSandboxConfig | None
     pod: str = ""
-    critical: bool = False
+    first: bool = False
 
 
 class ImagePuller(Protocol):
@@ -51,8 +51,7 @@ class ImagePuller(Protocol):
     def pull_image(self, request: ImagePullRequest) -> PullResult:
         """Blocks until the image was pulled or failed to be, or the request's context is done.
 
-        # DIVERGES: Go hands the result over a channel that the caller at once waits on; here the caller's own
-        # thread does the pull, which saves a thread per pull.
+        Go hands the result over a channel that the caller at once waits on; here the caller's own thread pulls.
         """
         ...
 
@@ -101,18 +100,15 @@ class SerialImagePuller(ParallelImagePuller):
 
 @dataclass(order=True, slots=True)
 class _Waiter:
-    """Sorts critical pods first, and then by the order of asking."""
+    """Sorts those that go first before the others, and then by the order of asking."""
 
-    not_critical: bool
+    not_first: bool
     number: int
     turn: golang.Channel[None] = field(default_factory=lambda: golang.Channel(1), compare=False)
 
 
 class _Turns:
-    """Whose turn it is to pull. Thread-safe.
-
-    DIVERGES: critical pods go first; in Go it is the order of asking, or, in parallel, chance.
-    """
+    """Whose turn it is to pull. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -129,7 +125,7 @@ class _Turns:
                 self._busy += 1
                 return
             self._asked += 1
-            waiter = _Waiter(not request.critical, self._asked)
+            waiter = _Waiter(not request.first, self._asked)
             ahead = bisect.bisect(self._waiting, waiter)
             self._waiting.insert(ahead, waiter)
         try:
@@ -137,7 +133,6 @@ class _Turns:
                 "Image pull waits for its turn",
                 image=request.spec.image,
                 pod=request.pod,
-                critical=request.critical,
                 waitingAhead=ahead,
                 maxParallelImagePulls=self._limit,
             )

@@ -229,7 +229,10 @@ class InstrumentedRuntimeService(_Recorder):
 class InstrumentedImageManagerService(_Recorder):
     """An `apis.ImageManagerService` that passes every call on and records it.
 
-    DIVERGES: a failed image_fs_info raises; Go counts the failure and then answers nil without an error.
+    DIVERGES (fault of Go): a failed image_fs_info raises its error.
+    Go: pkg/kubelet/kuberuntime/instrumented_services.go, instrumentedImageManagerService.ImageFsInfo: returns no error.
+    Why: the caller takes a runtime that failed for one that has no file system for images.
+    Test: instrumented_services_test.py:test_failed_image_fs_info_is_an_error
     """
 
     def __init__(self, service: internalapi.ImageManagerService, calls: history.RuntimeCalls | None = None) -> None:

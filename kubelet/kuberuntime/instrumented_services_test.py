@@ -62,6 +62,14 @@ def test_image_operations_are_counted() -> None:
     assert _value("kubelet_runtime_operations_total", operation_type="list_images") == before + 1
 
 
+def test_failed_image_fs_info_is_an_error() -> None:
+    images = testing.FakeImageService()
+    images.inject_error("ImageFsInfo", remote.RemoteError(grpc.StatusCode.UNAVAILABLE, "is away"))
+    service = instrumented_services.InstrumentedImageManagerService(images)
+    with pytest.raises(remote.RemoteError, match="is away"):
+        service.image_fs_info(CTX)
+
+
 @pytest.mark.parametrize(
     ("protocol", "implementation"),
     [

@@ -675,7 +675,11 @@ class ContainerMethods(LogMethods):
             elif ended == 1:
                 expired.set()
                 klog.v(2).info_s("PreStop hook not completed in grace period", **who, gracePeriod=grace_period)
-                # DIVERGES: Go tells of it only if the hook then fails as its container is killed.
+                # DIVERGES (safer): a preStop hook that outlasts the grace period gets an event that says so.
+                # Go: pkg/kubelet/kuberuntime/kuberuntime_container.go,
+                # (*kubeGenericRuntimeManager).executePreStopHook: only logs it.
+                # Why: whoever asks why a pod took all of its grace period finds the hook named.
+                # Test: kuberuntime_container_test.py:TestPreStop.test_is_waited_for_no_longer_than_the_grace_period
                 fault = f"PreStopHook failed: not completed in grace period of {grace_period}s"
                 self._record_failed(pod, container, container_id.id, fault, events.FAILED_PRE_STOP_HOOK)
         finally:
@@ -773,8 +777,10 @@ class ContainerMethods(LogMethods):
         if grace_period_override is not None:
             grace_period = grace_period_override
             klog.v(3).info_s("Killing container with a grace period override", **who, gracePeriod=grace_period)
-        # The hook may outlast the grace period: it goes on until its container is gone, and no longer.
-        # DIVERGES: Go leaves it running even then.
+        # DIVERGES (fault of Go): a preStop hook that outlasts the grace period ends when its container is gone.
+        # Go: pkg/kubelet/kuberuntime/kuberuntime_container.go, (*kubeGenericRuntimeManager).killContainer: it runs on.
+        # Why: hooks without end, such as HTTP requests that are never answered, would become more with each pod.
+        # Test: kuberuntime_container_test.py:TestPreStop.test_is_waited_for_no_longer_than_the_grace_period
         hook_ctx, end_hook = golang.with_cancel(ctx)
         try:
             grace_period = self._spend_grace_period(hook_ctx, pod, container_id, container, grace_period, ordering)
@@ -828,8 +834,11 @@ class ContainerMethods(LogMethods):
     ) -> list[kubecontainer.SyncResult]:
         """Kills all containers at the same time, sidecars after those that they serve.
 
-        DIVERGES: Go has a goroutine for each. Here there are so many threads at most, the caller's among them, or as
-        many as the machine has; the containers that are left follow as others end, sidecars last.
+        DIVERGES (safer): at most MAX_PARALLEL_KILLS are killed at a time; others follow as these end, sidecars last.
+        Go: pkg/kubelet/kuberuntime/kuberuntime_container.go, (*kubeGenericRuntimeManager).killContainersWithSyncResult:
+        has no bound.
+        Why: a pod with thousands of containers would take up the threads of the machine.
+        Test: kuberuntime_container_test.py:TestKillContainers.test_of_a_pod_with_many_does_not_take_all_threads
         """
         ordering = None
         if pod is not None and kubetypes.has_restartable_init_container(pod):
@@ -893,8 +902,11 @@ class ContainerMethods(LogMethods):
     def purge_unstarted_containers(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
         """Removes the regular containers that were created and no more, whose sandbox is gone.
 
-        DIVERGES: in Go such a container of the last sandbox says that the next one is initialized, and the regular
-        containers start beside the init containers.
+        DIVERGES (fault of Go): a container that was created and never started is removed when its sandbox is lost.
+        Go: pkg/kubelet/kuberuntime/kuberuntime_container.go, HasAnyRegularContainerCreated: takes the container for a
+        sign that the pod is initialized, also in the next sandbox.
+        Why: regular containers would start while the init containers run.
+        Test: kuberuntime_manager_test.py:test_sandbox_that_is_lost_before_a_container_starts_is_made_anew
         """
         for container in pod.spec.containers:
             runs = pod_status.get_container_statuses_by_name(container.name)

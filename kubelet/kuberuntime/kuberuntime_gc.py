@@ -64,8 +64,11 @@ def _num_containers(units: ContainersByEvictUnit) -> int:
 def _newest_first(infos: Iterable[_Info]) -> list[_Info]:
     """Containers of one name, or sandboxes of one pod.
 
-    DIVERGES: by attempt; Go goes by the time alone. If the clock was set back, the last one looks older than those
-    before it, and how it ended, and how often there were some, is lost with it.
+    DIVERGES (fault of Go): they are sorted by attempt first, then by creation time.
+    Go: pkg/kubelet/kuberuntime/kuberuntime_gc.go, byCreated.Less: compares the creation time alone.
+    Why: after the clock was set back the last one looks oldest and is removed, and with it how it ended and how often
+    the container was restarted.
+    Test: kuberuntime_gc_test.py:test_container_gc, kuberuntime_gc_test.py:test_sandbox_gc
     """
     return sorted(infos, key=lambda info: (info.attempt, info.create_time), reverse=True)
 
@@ -278,8 +281,11 @@ class ContainerGC:
             status = self._manager.runtime_service.container_status(ctx, container_id, False).status
         except crierror.RemoteError as err:
             klog.info_s("Error getting ContainerStatus for containerID", containerID=container_id, err=err)
-            # DIVERGES: in Go the container is dead whatever the runtime says. One that hangs while a log is rotated
-            # leaves the link dangling and says nothing, and the container would have no link any more.
+            # DIVERGES (safer): a link to a missing log stays while the runtime cannot say that the container is gone.
+            # Go: pkg/kubelet/kuberuntime/kuberuntime_gc.go, (*containerGC).evictPodLogsDirectories: removes the link.
+            # Why: the log of a living container is missing for a moment as it is rotated, for longer if the runtime
+            # hangs, and nothing makes the link again.
+            # Test: kuberuntime_gc_test.py:test_dangling_log_link_stays_when_the_runtime_does_not_answer
             return crierror.is_not_found(err)
         # During a log rotation the link of a living container dangles for a moment.
         if status.state != runtimeapi.CONTAINER_EXITED:

@@ -94,7 +94,11 @@ class ImageMethods(SandboxMethods):
             klog.v(2).info_s("WARNING: RuntimeHandler is empty", ImageID=image.id)
         return kubecontainer.Image(
             id=image.id,
-            # DIVERGES: Go takes what does not fit for a negative number. The API server would refuse the node's status.
+            # DIVERGES (safer): an image size that does not fit into the API's 64 bits counts as the largest that does.
+            # Go: pkg/kubelet/kuberuntime/kuberuntime_image.go, (*kubeGenericRuntimeManager).ListImages: it becomes
+            # negative.
+            # Why: the node's status would show a negative size, and the removal of the image would count as space lost.
+            # Test: helpers_test.py:test_size_of_an_image_is_one_that_the_api_server_takes
             size=min(image.size, _MAX_INT64),
             repo_tags=list(image.repo_tags),
             repo_digests=list(image.repo_digests),

@@ -42,5 +42,6 @@ class LogMethods(ImageMethods):
             since=since,
             follow=api_opts.follow,
             timestamp=api_opts.timestamps,
+            rotated=self.read_rotated_logs,
         )
         logs.read_logs(ctx, path, container_id, opts, self.runtime_service, stdout, stderr)

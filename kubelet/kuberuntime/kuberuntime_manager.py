@@ -158,6 +158,7 @@ class KubeGenericRuntimeManager(ResizeMethods):
             options.image_pull_burst,
             options.pod_pulling_time_recorder,
             options.external_credentials,
+            options.pull_critical_images_first,
         )
 
     def type(self) -> str:
@@ -638,7 +639,11 @@ class KubeGenericRuntimeManager(ResizeMethods):
                 _pod_reference(pod), v1.EVENT_TYPE_WARNING, events.FAILED_PREPARE_DYNAMIC_RESOURCES, message
             )
             klog.error_s(err, "Failed to prepare dynamic resources", pod=klog.kobj(pod))
-            # DIVERGES: in Go the sync has not failed, and the next one comes only after a minute or more.
+            # DIVERGES (fault of Go): a sync that cannot prepare the pod's resource claims has failed.
+            # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).SyncPod: returns a result
+            # without an error.
+            # Why: a sync that has not failed is repeated only after a minute or more.
+            # Test: kuberuntime_manager_test.py:test_claims_that_cannot_be_prepared_are_told
             result.fail(err)
             return False
         return True
@@ -696,7 +701,10 @@ class KubeGenericRuntimeManager(ResizeMethods):
             klog.error_s(err, "GeneratePodSandboxConfig for pod failed", pod=klog.kobj(pod))
             error = ValueError(f'GeneratePodSandboxConfig for pod "{format.pod(pod)}" failed: {err}')
             error.__cause__ = err
-            # DIVERGES: Go says so in its log alone, and nobody is told why no container starts.
+            # DIVERGES (safer): the pod gets an event when its sandbox configuration cannot be generated.
+            # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).SyncPod: only logs it.
+            # Why: nothing at the API server would say why no container starts in a sandbox that is there.
+            # Test: kuberuntime_manager_test.py:test_sandbox_that_is_there_and_cannot_be_configured_is_told
             self.recorder.event(_pod_reference(pod), v1.EVENT_TYPE_WARNING, events.FAILED_SYNC, str(error))
             result.fail(error)
             return None
@@ -1003,8 +1011,11 @@ class _Starter:
             ephemeral = spec.ephemeral_containers[index]
             start_spec = ephemeral_container_start_spec(ephemeral)
             self._start("ephemeral container", metrics.EPHEMERAL_CONTAINER, start_spec)
-        # DIVERGES: Go starts init containers first. Where cgroups have version 1, the kernel refuses one that is given
-        # more of the CPU than its pod's cgroup has, and the pod, which is to get more, would never come to it.
+        # DIVERGES (fault of Go): a pod is resized before its init containers are started.
+        # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).SyncPod: resizes it after.
+        # Why: with cgroups of version 1, the kernel refuses a container more CPU than its pod has: the container's
+        # start fails, that ends the sync, and the pod is never resized.
+        # Test: kuberuntime_resize_test.py:test_pod_grows_before_its_init_containers_start
         self._resize(changes)
         for index in changes.init_containers_to_start:
             if not self._start_init_container(spec.init_containers[index]):
@@ -1154,8 +1165,11 @@ def _compute_new_sandbox_actions(pod: v1.Pod, pod_status: kubecontainer.PodStatu
     containers = pod.spec.containers
     if not should_restart_on_failure(pod) and changes.attempt != 0 and pod_status.container_statuses:
         # Without any container the sandbox never came to use, and is tried again.
-        # DIVERGES: so is one that was lost between a container's creation and its start. Go's pod stays pending for
-        # ever.
+        # DIVERGES (fault of Go): a sandbox that is lost before a container in it was started is made anew, too.
+        # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).computePodActions: it is not,
+        # if the pod's containers must not be restarted and one of them was created.
+        # Why: the container was never started, and its pod would stay pending for ever.
+        # Test: kuberuntime_manager_test.py:test_sandbox_that_is_lost_before_a_container_starts_is_made_anew
         if not _has_unstarted_container(pod, pod_status):
             changes.create_sandbox = False
             return

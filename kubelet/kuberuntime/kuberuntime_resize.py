@@ -89,8 +89,12 @@ class ResizeMethods(ContainerMethods):
 
     def compute_restart_resize_action(self, pod: v1.Pod, changes: PodActions) -> None:
         """Adds to the changes what containers need that start again with other resources than they had."""
-        # DIVERGES: Go leaves the pod's cgroup as it is, so that a container which crashes for want of memory, and
-        # waits to be started as its pod is given more, crashes for ever.
+        # DIVERGES (fault of Go): a pod's cgroup is resized for a container that is about to be started, too.
+        # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).computePodResizeAction: the
+        # cgroup is resized only for containers that run.
+        # Why: a container that crashes for want of memory, and does not run when it is given more, would find the old
+        # limit in its pod's cgroup and go on crashing.
+        # Test: kuberuntime_resize_test.py:test_pod_grows_for_a_container_that_starts_again
         if not allocation.is_in_place_pod_vertical_scaling_allowed(pod).allowed:
             return
         spec = pod.spec
@@ -152,7 +156,11 @@ class ResizeMethods(ContainerMethods):
                 found[name] = pcm.get_pod_cgroup_config(pod, name)
             except (OSError, ValueError) as err:
                 raise ResizeError(f'unable to get pod cgroup {name} config for pod "{format.pod(pod)}"') from err
-        # DIVERGES: Go cannot resize where pods have no cgroups; here their containers are.
+        # DIVERGES (fault of Go): where pods have no cgroups, their containers are resized alone.
+        # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).doPodResizeAction: follows a
+        # nil pointer, and the kubelet crashes.
+        # Why: whoever turned off --cgroups-per-qos may still resize pods.
+        # Test: kuberuntime_resize_test.py:test_pods_without_cgroups_are_resized_all_the_same
         memory = found[v1.RESOURCE_MEMORY] or cm.ResourceConfig(memory=desired.memory)
         cpu = found[v1.RESOURCE_CPU] or dataclasses.replace(desired, memory=None)
         current = helpers.merge_resource_config(helpers.merge_resource_config(desired, memory), cpu)
@@ -173,7 +181,11 @@ class ResizeMethods(ContainerMethods):
         changes: PodActions,
     ) -> None:
         """Raises ResizeError when the resize would fail half-way."""
-        # DIVERGES: Go does not look when only the pod as a whole gets less, and has the kernel kill.
+        # DIVERGES (fault of Go): a resize of the pod as a whole, below the memory in use, is refused.
+        # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).validatePodResizeAction: the
+        # memory in use is looked at only when a container's memory changes, or a container is restarted.
+        # Why: the kernel kills processes of a pod that uses more than its new limit.
+        # Test: kuberuntime_resize_test.py:test_memory_of_the_pod_as_a_whole_is_not_taken_away
         if _changes_resource(changes, v1.RESOURCE_MEMORY):
             self.validate_memory_resize_action(ctx, pod, pod_status, current, desired, changes)
 
@@ -214,7 +226,11 @@ class ResizeMethods(ContainerMethods):
             if used is None:
                 faults.append(f'missing container "{name}" memory usage')
             elif used >= limit:
-                # DIVERGES: Go names the usage of the whole pod here.
+                # DIVERGES (fault of Go): the message names the memory that the container uses.
+                # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go,
+                # (*kubeGenericRuntimeManager).validateMemoryResizeAction: names what the whole pod uses.
+                # Why: the message compares the number with the container's new limit.
+                # Test: kuberuntime_resize_test.py:test_validate_pod_resize_action
                 faults.append(
                     f'attempting to set container "{name}" memory limit ({limit}) below current usage ({used})'
                 )
@@ -303,7 +319,11 @@ class ResizeMethods(ContainerMethods):
             if not allocation.is_resizable_container(container, kind):
                 continue
             status = pod_status.find_container_status_by_name(container.name)
-            # DIVERGES: Go leaves out init containers that end, and so tells of their resize as done before it is.
+            # DIVERGES (fault of Go): a resize is in progress, too, while an init container that runs awaits its part.
+            # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, isResizableContainer: leaves out init containers that
+            # are no sidecars, though they are resized.
+            # Why: the API server is told that the resize is done before it is.
+            # Test: kuberuntime_resize_test.py:test_resize_of_an_init_container_is_in_progress
             if status is None or status.state is not kubecontainer.CONTAINER_STATE_RUNNING:
                 # It will have the right size when it is started.
                 continue
@@ -502,7 +522,11 @@ def _mark_for_update(changes: PodActions, name: str, update: ContainerToUpdateIn
 
 
 def _is_memory_decreasing(current: int | None, desired: int | None) -> bool:
-    # DIVERGES: for Go, a limit where the cgroup has none (−1) is a rise.
+    # DIVERGES (fault of Go): a limit where the pod's cgroup had none, which is shown as -1, is a decrease.
+    # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).validateMemoryResizeAction: takes
+    # such a limit for an increase, and does not look at the memory in use.
+    # Why: the kernel kills processes of a pod that uses more than its new limit.
+    # Test: kuberuntime_resize_test.py:test_memory_of_the_pod_as_a_whole_is_not_taken_away
     before, after = (math.inf if limit is None or limit < 0 else limit for limit in (current, desired))
     return after < before
 

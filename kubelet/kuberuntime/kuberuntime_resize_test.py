@@ -676,6 +676,15 @@ def test_is_pod_resize_in_progress(
     assert resizes.manager.is_pod_resize_in_progress(pod, pod_status(pod, *not_running)) is expected
 
 
+def test_resize_of_an_init_container_is_in_progress(resizes: Resizes) -> None:
+    init = new_container("init", figures(200))
+    pod = new_pod(new_container("a", figures(100)), init_containers=[init])
+    resizes.actuate(pod, figures(100), figures(100))
+    assert resizes.manager.is_pod_resize_in_progress(pod, pod_status(pod))
+    resizes.actuate(pod, figures(200), figures(100))
+    assert not resizes.manager.is_pod_resize_in_progress(pod, pod_status(pod))
+
+
 def test_what_is_in_force_is_known_after_a_restart(tmp_path: Path) -> None:
     first = Resizes(tmp_path)
     pod = new_pod(new_container("a", figures(100, cpu_limit=100)))

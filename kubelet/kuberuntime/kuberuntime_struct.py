@@ -81,6 +81,7 @@ class RuntimeManagerOptions:
     image_back_off: flowcontrol.Backoff
     serialize_image_pulls: bool
     max_parallel_image_pulls: int | None
+    pull_critical_images_first: bool
     image_pull_qps: float
     image_pull_burst: int
     image_pulls_credential_verification_policy: str
@@ -99,6 +100,8 @@ class RuntimeManagerOptions:
     # None without an API server: there are no RuntimeClasses then.
     runtime_class_manager: runtimeclass.Manager | None
     seccomp_default: bool
+    # Whether who reads a container's log gets what was rotated away, too.
+    read_rotated_logs: bool
     memory_swap_behavior: str
     get_node_allocatable: Callable[[], Mapping[str, resource.Quantity]]
     memory_throttling_factor: float
@@ -146,6 +149,7 @@ class KubeRuntimeStruct:
         self.log_manager = options.log_manager
         self.runtime_class_manager = options.runtime_class_manager
         self.seccomp_default = options.seccomp_default
+        self.read_rotated_logs = options.read_rotated_logs
         self.memory_swap_behavior = options.memory_swap_behavior
         self.get_node_allocatable = options.get_node_allocatable
         self.memory_throttling_factor = options.memory_throttling_factor

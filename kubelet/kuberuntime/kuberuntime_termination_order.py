@@ -47,7 +47,10 @@ class TerminationOrdering:
 
         Returns the seconds waited.
 
-        DIVERGES: Go knows no context here, and a grace period that shrinks would not reach who waits.
+        DIVERGES (fault of Go): the wait ends when the kill is cancelled.
+        Go: pkg/kubelet/kuberuntime/kuberuntime_termination_order.go, (*terminationOrdering).waitForTurn: it does not.
+        Why: a kill is cancelled when its pod gets a shorter grace period; the old one would have to pass first.
+        Test: kuberuntime_termination_order_test.py:test_wait_ends_when_the_kill_is_cancelled
         """
         if grace_period <= 0:
             return 0.0

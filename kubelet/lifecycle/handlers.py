@@ -26,7 +26,10 @@ from pkg.probe.httpclient import HTTPRequestError, HTTPResponseError
 from pkg.security import apparmor
 from pkg.util import exec as utilexec
 
-# Of a hook, and of what its command writes, no more is shown: it becomes part of the status of its pod.
+# DIVERGES (safer): of a failed hook's command or path, its output and its error, so many bytes of each are shown.
+# Go: pkg/kubelet/lifecycle/handlers.go, (*handlerRunner).Run: has no bound.
+# Why: the text becomes part of the pod's status, which the API server refuses if it has megabytes.
+# Test: handlers_test.py:test_of_what_the_hook_is_the_beginning_is_shown
 MAX_RESP_BODY_LENGTH = 10 << 10
 # Seconds until a hook is tried again that had no socket.
 _SOCKET_RETRY_PERIOD = 1.0
@@ -43,7 +46,10 @@ _HOOK_CONTEXT = object()
 def without_cancel_but_for_hooks(ctx: golang.Context) -> golang.Context:
     """A context that is never done, under which hook_context is ctx itself.
 
-    DIVERGES: in Go a postStart hook without end holds up the end of its pod for ever.
+    DIVERGES (safer): a postStart hook that still runs is cancelled when its pod is to end.
+    Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: runs it in a context that nothing cancels.
+    Why: a hook without end keeps its pod from ending for ever.
+    Test: kubelet/kuberuntime/kuberuntime_manager_test.py:test_post_start_hook_is_cut_when_its_pod_is_to_end
     """
     return golang.with_value(golang.without_cancel(ctx), _HOOK_CONTEXT, ctx)
 
@@ -79,8 +85,10 @@ class HTTPClient:
     def do(self, ctx: golang.Context, url: str, headers: httpclient.Headers) -> None:
         """See HTTPDoer. Redirects are followed on the same host.
 
-        DIVERGES: in Go the hook has failed when there is no file descriptor left, and its container is ended. Here it
-        begins when there is one again.
+        DIVERGES (safer): a hook for which the kubelet has no file descriptor left waits until there is one.
+        Go: pkg/kubelet/lifecycle/handlers.go, (*handlerRunner).runHTTPHandler: the hook fails.
+        Why: a container is ended when its postStart hook fails, and here the fault is not the container's.
+        Test: handlers_test.py:test_client_waits_while_no_socket_is_left
         """
         while True:
             try:
@@ -139,14 +147,16 @@ class HandlerRunner:
             try:
                 self._run_http_handler(net.with_owner(ctx, pod.metadata.uid), pod, container, handler.http_get)
             except Exception as err:  # The runtime, the network or the server: all mean that the hook failed.
-                # DIVERGES: Go shows all of both. Of a pod without an address the fault is the whole of its status.
                 path, fault = _beginning(handler.http_get.path), _beginning(str(err))
                 klog.v(1).info_s("HTTP lifecycle hook for Container in Pod failed", path=path, **log, err=fault)
                 raise HookError(fault, f"HTTP lifecycle hook ({path}) {where} {fault}") from err
         elif handler.sleep is not None:
             self._run_sleep(ctx, handler.sleep.seconds, where, log)
         else:
-            # DIVERGES: Go shows the handler as its source writes it.
+            # DIVERGES (platform): a handler that says nothing known is shown as JSON.
+            # Go: pkg/kubelet/lifecycle/handlers.go, (*handlerRunner).Run: it is shown as Go prints its own structures.
+            # Why: Python has no such form; the API's own form says the same.
+            # Test: handlers_test.py:test_invalid_handler
             error = ValueError(f"invalid handler: {codec.encode_json(handler).decode()}")
             klog.error_s(error, "Cannot run handler")
             raise HookError(error, f"Cannot run handler: {error}")
@@ -164,7 +174,6 @@ class HandlerRunner:
             self._command_runner.run_in_container(ctx, container_id, action.command, 0)
         except Exception as err:  # The runtime's refusal, or the command's exit code.
             output = err.output if isinstance(err, utilexec.CodeExitError) else b""
-            # DIVERGES: Go shows all of both, be it megabytes, and the API server then refuses the pod's status.
             fault, text = _beginning(str(err)), _beginning(output)
             klog.v(1).info_s(
                 "Exec lifecycle hook for Container in Pod failed",
@@ -208,7 +217,11 @@ class HandlerRunner:
                 raise err from None
             metrics.LIFECYCLE_HANDLER_HTTP_FALLBACKS.inc()
             message = f"request to HTTPS lifecycle hook {netloc} got HTTP response, retry with HTTP succeeded"
-            # DIVERGES: Go names the pod alone, and its runtime's recorder drops what is not about a container.
+            # DIVERGES (fault of Go): the event LifecycleHTTPFallback is about the container, and is sent.
+            # Go: pkg/kubelet/lifecycle/handlers.go, (*handlerRunner).runHTTPHandler: the event is about the pod, and
+            # the runtime manager's recorder drops events that are not about a container.
+            # Why: nobody hears that a hook which asks for HTTPS was run without it.
+            # Test: handlers_test.py:test_https_falls_back_to_http_without_credentials
             ref = kubecontainer.generate_container_ref(pod, container)
             self._event_recorder.event(ref, v1.EVENT_TYPE_WARNING, "LifecycleHTTPFallback", message)
 
@@ -257,7 +270,11 @@ class DeclaredFeaturesAdmitHandler:
     def __init__(self, framework: ndf.Framework, declared: Callable[[], Iterable[str]], version: Version) -> None:
         """declared() is what the node declares at the time.
 
-        DIVERGES: Go keeps to what it declared when it started, though the runtime can come up later.
+        DIVERGES (safer): a pod is judged by the features that the runtime has when the pod comes.
+        Go: pkg/kubelet/lifecycle/handlers.go, NewDeclaredFeaturesAdmitHandler: gets those of the kubelet's start.
+        Why: when the runtime does not answer as the kubelet starts, pods that need its features would be refused until
+        the kubelet is restarted.
+        Test: handlers_test.py:test_feature_that_is_declared_later_counts
         """
         self._framework = framework
         self._declared = declared

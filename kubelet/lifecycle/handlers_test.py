@@ -77,7 +77,8 @@ class _World:
         self.ips = ips
 
     def run(self, ctx: golang.Context = _CTX, **handler: Any) -> str:
-        runner = lifecycle.HandlerRunner(self.http, self.commands, _Pods(*self.ips), self.recorder)
+        recorder = kubecontainer.filter_event_recorder(self.recorder)
+        runner = lifecycle.HandlerRunner(self.http, self.commands, _Pods(*self.ips), recorder)
         return runner.run(ctx, _ID, _POD, _CONTAINER, v1.LifecycleHandler(**handler))
 
     def fault(self, ctx: golang.Context = _CTX, **handler: Any) -> str:
@@ -471,3 +472,13 @@ def test_declared_features_admit_handler(wanted: list[str], declared: list[str],
     result = admitted(handler, pod)
     assert (result.admit, result.reason) == (not message, "PodFeatureUnsupported" if message else "")
     assert result.message == message
+
+
+def test_feature_that_is_declared_later_counts() -> None:
+    declared: list[str] = []
+    framework = ndf.Framework([needs("a")])
+    handler = lifecycle.DeclaredFeaturesAdmitHandler(framework, lambda: declared, version.parse("v1.36.2"))
+    pod = v1.Pod(metadata=metav1.ObjectMeta(labels={"a": ""}))
+    assert not admitted(handler, pod).admit
+    declared.append("a")
+    assert admitted(handler, pod).admit

@@ -46,11 +46,11 @@ class PodAdmitResult:
     admit: bool
     reason: str = ""
     message: str = ""
-    # Not now, but perhaps soon: the pod is asked about again. DIVERGES: Go knows yes and no.
+    # Not now, but perhaps soon: the pod is asked about again. Go knows yes and no.
     wait: bool = False
     # With wait: ends other pods, so that this one fits, and returns those that then count no more. It takes up to their
     # grace periods, so that nobody may call it who holds a lock, or whom others wait for.
-    # DIVERGES: Go ends them where it admits the pod, and the sync loop waits.
+    # Go ends them where it admits the pod; see preemption.py.
     make_room: Callable[[], list[v1.Pod]] | None = None
 
 

@@ -251,9 +251,9 @@ def _result_for(pod: v1.Pod, failure: PredicateFailureReason) -> PodAdmitResult:
 
 
 def reject_pod_admission_based_on_os_selector(pod: v1.Pod, node: v1.Node) -> bool:
-    """Whether the pod's label names another operating system. The node's label is put right if it is wrong.
+    """Whether the pod's label names another operating system than the node runs, whatever the node's label says.
 
-    DIVERGES: only in our view of it; Go writes into the node object that it was given.
+    Go first writes the right label into the node object that it was given.
     """
     return pod.metadata.labels.get(_LABEL_OS_STABLE, _OS) != _OS
 

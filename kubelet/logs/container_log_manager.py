@@ -139,8 +139,11 @@ class ContainerLogManagerImpl:
 
     def _remove_logs(self, container_id: str, log_path: str) -> None:
         if not os.path.isabs(log_path):
-            # DIVERGES: a container that somebody made by hand may have no log. Go then removes what is in its working
-            # directory, which is often that of the whole machine, up to the first directory there: /bin is a link.
+            # DIVERGES (fault of Go): of a container for which the runtime names no log file, nothing is removed.
+            # Go: pkg/kubelet/logs/container_log_manager.go, (*containerLogManager).Clean: removes what matches `*`, the
+            # files and links in the kubelet's working directory.
+            # Why: that is often the root directory, where /bin is a link; a container made by hand may have no log.
+            # Test: container_log_manager_test.py:test_clean_removes_nothing_for_a_container_without_a_log
             klog.v(4).info_s("Container has no log of its own to remove", containerID=container_id, path=log_path)
             return
         for path in self._os.glob(f"{glob.escape(log_path)}*"):
@@ -260,7 +263,10 @@ class ContainerLogManagerImpl:
     def _compress_log(self, log: str) -> None:
         """Compresses through a temporary file, so that a reader finds the old file or the whole new one.
 
-        So does who looks after a crash of the machine. DIVERGES: in Go that can leave neither.
+        DIVERGES (safer): the compressed log is on the disk before the one that was compressed is removed.
+        Go: pkg/kubelet/logs/container_log_manager.go, (*containerLogManager).compressLog: does not sync the new file.
+        Why: a crash of the machine can leave an empty compressed log and nothing else.
+        Test: container_log_manager_test.py:test_compressed_log_is_on_the_disk_before_the_other_goes
         """
         tmp = log + _TMP_SUFFIX
         mode = os.stat(log).st_mode & 0o777
@@ -288,8 +294,11 @@ class ContainerLogManagerImpl:
         timestamp = self._clock.now().astimezone().strftime(_TIMESTAMP_FORMAT)
         rotated = f"{log}.{timestamp}"
         if os.path.lexists(rotated) or os.path.lexists(rotated + _COMPRESS_SUFFIX):
-            # DIVERGES: somebody has set the clock back, or winter has begun. Go overwrites the older log, or takes the
-            # new one for one that is compressed already, and removes it. The next round has another name.
+            # DIVERGES (fault of Go): a log is not rotated in a second in whose name there is a rotated log already.
+            # Go: pkg/kubelet/logs/container_log_manager.go, (*containerLogManager).rotateLatestLog: replaces the older
+            # log, or the next rotation removes the new one, because a compressed log has its name.
+            # Why: names repeat, and lines are lost, when the clock is set back or summer time ends.
+            # Test: container_log_manager_test.py:test_rotated_log_of_the_same_second_is_kept
             klog.v(4).info_s("Log of this second was rotated before", path=rotated, containerID=container_id)
             return
         self._os.rename(log, rotated)
@@ -302,8 +311,10 @@ class ContainerLogManagerImpl:
     def _move_back(self, container_id: str, rotated: str, log: str) -> None:
         """The runtime still writes to the file: give it its name back, for the next round.
 
-        DIVERGES: Go does so too when the runtime has opened the new log and its answer came too late; what the
-        container writes from then on is lost with that.
+        DIVERGES (fault of Go): when the runtime has opened a new log in spite of its error, both logs stay.
+        Go: pkg/kubelet/logs/container_log_manager.go, (*containerLogManager).rotateLatestLog: the old one replaces it.
+        Why: an answer can come too late; what the container writes from then on would be lost.
+        Test: container_log_manager_test.py:test_log_that_the_runtime_has_reopened_is_kept_when_its_answer_is_lost
         """
         try:
             os.link(rotated, log)

@@ -264,7 +264,10 @@ IMAGE_VOLUME_MOUNTED_ERRORS_TOTAL = metrics.new_counter(
 )
 
 # Probes
-# DIVERGES: Go has no measure of this.
+# DIVERGES (platform): there is a measure of how late probes begin.
+# Go: pkg/kubelet/prober/worker.go, (*worker).run: has none; each worker has a goroutine, which begins on time.
+# Why: here probes share threads, and who runs thousands of them needs to see whether these are enough.
+# Test: kubelet/prober/worker_test.py:test_lateness_is_measured
 PROBER_LATENESS = metrics.new_histogram(
     "kubelet_probe_lateness_seconds",
     "Seconds from when a probe was due until it began.",

@@ -312,8 +312,10 @@ class ManagerImpl:
     def start(self, ctx: golang.Context) -> None:
         """Watch for shutdowns until ctx ends.
 
-        DIVERGES: Go leaves it at a line of log if that is not possible; who configured a graceful shutdown and
-        does not have it should see it on the node as well.
+        DIVERGES (safer): an event at the node tells that graceful shutdown is configured and does not work.
+        Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).Start: only the log tells it.
+        Why: whoever has configured it is to know before the next shutdown.
+        Test: nodeshutdown_manager_test.py:test_no_bus
         """
         try:
             events = self._start(ctx, self._acquire_inhibit_lock)
@@ -353,8 +355,12 @@ class ManagerImpl:
     def _catch_up(self, ctx: golang.Context, bus: DBusInhibiter) -> None:
         """Take a new lock, and handle what happened while the bus was away: while a shutdown goes on, there is no lock.
 
-        DIVERGES: a shutdown that begins while the bus is away does not end the pods of Go's node. One that is called
-        off then leaves that node not ready, and without new pods, until the kubelet is started again.
+        DIVERGES (fault of Go): a shutdown that began or was called off while the system bus was away is handled when
+        the bus is back.
+        Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).start: only tries to take a new lock.
+        Why: a shutdown that began would end no pods; after one that was called off, the node would stay not ready.
+        Test: nodeshutdown_manager_test.py:test_shutdown_that_begins_while_the_bus_is_away,
+        nodeshutdown_manager_test.py:test_shutdown_that_is_called_off_while_the_bus_is_away
         """
         try:
             self._acquire_inhibit_lock(bus)
@@ -368,8 +374,13 @@ class ManagerImpl:
     def _start(self, ctx: golang.Context, take_lock: Callable[[DBusInhibiter], None]) -> golang.Channel[bool]:
         """Take a lock. Returns where shutdowns are told.
 
-        DIVERGES: Go listens after it took the lock, and does not hear of a shutdown that begins in between. When the
-        listening fails, it gives the old lock back, and shutdowns are not held up until it is on the bus again.
+        DIVERGES (fault of Go): the kubelet listens for shutdowns before it takes the lock that delays them.
+        Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).start: takes the lock first, and
+        gives it back when it cannot listen.
+        Why: a shutdown that begins in between would never be heard of, and one that begins before the next try would
+        not be held up.
+        Test: nodeshutdown_manager_test.py:test_shutdown_that_begins_as_the_lock_is_taken,
+        nodeshutdown_manager_test.py:test_bus_that_cannot_be_joined_again_leaves_the_lock
         """
         self._disconnect()
         self._dbus_con = bus = self._system_dbus()
@@ -420,7 +431,11 @@ class ManagerImpl:
             with contain("Failed to handle the shutdown event", ctx):
                 self._handle_event(ctx, bool(chosen.value))
             if not chosen.value and self._inhibit_lock is None:
-                # DIVERGES: without a lock Go's node ends no pods at the next shutdown. A new connection may get one.
+                # DIVERGES (safer): if the lock that delays shutdowns cannot be taken again when a shutdown was called
+                # off, the kubelet connects to the system bus anew.
+                # Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).start: goes on without it.
+                # Why: without a lock the next shutdown does not wait for the pods to end.
+                # Test: nodeshutdown_manager_test.py:test_called_off_without_a_new_lock
                 return
 
     def _handle_event(self, ctx: golang.Context, is_shutting_down: bool) -> None:
@@ -462,7 +477,14 @@ class ManagerImpl:
         self._inhibit_lock = lock
 
     def _release_inhibit_lock(self) -> None:
-        """DIVERGES: Go closes a lock again that it has released, whatever its descriptor has become since."""
+        """Do nothing if there is none.
+
+        DIVERGES (fault of Go): the lock that delays shutdowns is released once.
+        Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).acquireInhibitLock: closes the
+        descriptor of the old lock, although the shutdown has closed it before.
+        Why: the number of the descriptor may be that of another open file by then.
+        Test: nodeshutdown_manager_test.py:test_lock_is_released_once
+        """
         lock, self._inhibit_lock = self._inhibit_lock, None
         if lock is None or self._dbus_con is None:
             return

@@ -347,9 +347,12 @@ def test_shutdown_that_begins_while_the_bus_is_away(world: World) -> None:
     assert eventually(lambda: admits(manager) and len(second.locks) == 1)
 
 
-def test_bus_that_cannot_be_joined_again_leaves_the_lock(world: World) -> None:
+@pytest.mark.parametrize("call", ["current_inhibit_delay", "monitor_shutdown"])
+def test_bus_that_cannot_be_joined_again_leaves_the_lock(
+    world: World, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     broken = testing.FakeDBus(before=world.bus)
-    broken.err = OSError("not up yet")
+    monkeypatch.setattr(broken, call, raising(OSError("not up yet")))
     world.buses.append(broken)
     world.start()
     world.bus.events.close()
@@ -358,6 +361,37 @@ def test_bus_that_cannot_be_joined_again_leaves_the_lock(world: World) -> None:
     assert eventually(lambda: broken.closed)
     assert eventually(world.clock.has_waiters)
     assert world.bus.locks == {1}
+
+
+def test_shutdown_that_begins_as_the_lock_is_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    listening = threading.Event()
+
+    def monitor() -> golang.Channel[bool]:
+        listening.set()
+        return world.bus.events
+
+    def inhibit() -> int | None:
+        if listening.is_set():
+            world.bus.shut_down()  # the bus tells those who listen
+        return 1
+
+    monkeypatch.setattr(world.bus, "monitor_shutdown", monitor)
+    monkeypatch.setattr(world.bus, "inhibit_shutdown", inhibit)
+    manager = world.start()
+    assert eventually(lambda: not admits(manager))
+
+
+def test_lock_is_released_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    released: list[int] = []
+    monkeypatch.setattr(world.bus, "release_inhibit_lock", released.append)
+    manager = world.start()
+    world.bus.shut_down()
+    assert eventually(lambda: not admits(manager) and released == [1])
+    world.bus.call_off()
+    assert eventually(lambda: admits(manager) and world.bus.taken == 2)
+    world.cancel()
+    assert eventually(lambda: world.bus.closed)
+    assert released == [1, 2]
 
 
 def test_start_during_a_shutdown(world: World) -> None:

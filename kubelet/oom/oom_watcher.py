@@ -37,8 +37,10 @@ class Streamer(Protocol):
 class OomWatcher:
     """See Watcher.  Go: realWatcher
 
-    DIVERGES: Go announces with every start of the kubelet again what the kernel's log still holds, were it a month
-    old. Here what is so old that its event would be gone by now stays in the log.
+    DIVERGES (fault of Go): after a start the kernel's log is read too, but only what is less than an hour old is told.
+    Go: pkg/kubelet/oom/oom_watcher_linux.go, (*realWatcher).Start: tells all that the log holds, however old.
+    Why: each restart of the kubelet would tell of the same old events as if they happened now.
+    Test: oom_watcher_test.py:test_events
     """
 
     def __init__(

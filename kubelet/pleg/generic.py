@@ -7,10 +7,14 @@ How a relist goes. One call lists all sandboxes and containers. A pod whose cont
 of the last list is done with: that is every pod of an idle node, and costs a comparison of two dicts. A pod
 that changed is inspected, its status goes into the cache, and its events are sent.
 
-DIVERGES: Go inspects on the relisting thread, so that one sandbox which the runtime does not answer for keeps
-all pods waiting, and the node turns NotReady. Here another thread inspects, one pod after the other. If a pod
-takes longer than `inspect_limit`, the relist goes on without it: the pod is held back in the cache, so that
-only its own worker waits, that thread is left to it, and the first relist after the result came uses it.
+Another thread inspects, one pod after the other. If a pod takes longer than `inspect_limit`, the pod is held back in
+the cache, so that only its own worker waits, that thread is left to it, and the first relist after the result came
+uses it.
+
+DIVERGES (safer): a relist goes on without a pod that the runtime does not answer for within two seconds.
+Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).Relist: a relist waits for all pods that have changed.
+Why: one sandbox that hangs would keep all pods waiting, and the node would turn NotReady.
+Test: generic_test.py:test_hanging_pod_stalls_only_itself
 
 Go: pkg/kubelet/pleg/generic.go
 """
@@ -279,7 +283,14 @@ class GenericPLEG:
             self._relist_pod(request.pod_uid)
 
     def _was_served(self, request: _RelistRequest) -> bool:
-        """DIVERGES: Go lists the pod for each request, of which one of a thousand containers may make as many."""
+        """Whether the pod has been listed since it was asked for.
+
+        DIVERGES (safer): one look at a pod serves all requests for it that were made before.
+        Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).workerLoopIteration: each request has a look of its own, unless
+        all pods have been listed since.
+        Why: a pod of a thousand containers may make a thousand requests, and the runtime would list it for each.
+        Test: generic_test.py:test_one_relist_of_a_pod_serves_all_requests_that_were_made_before
+        """
         pod = self.pod_records.get_current(request.pod_uid)
         times = (self._relist_time, None if pod is None else pod.timestamp)
         return any(time is not None and request.timestamp <= time for time in times)
@@ -512,7 +523,11 @@ class GenericPLEG:
                 metrics.PLEG_DISCARD_EVENTS.inc()
                 klog.error_s(None, "Event channel is full, discard this relist() cycle event")
                 if pod is not None:
-                    # DIVERGES: one pod's events can fill the channel. In Go another pod then waits for its next resync.
+                    # DIVERGES (safer): a pod whose event finds the channel full is looked at again by the next relist.
+                    # Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).reconcilePodRecord: the event is lost.
+                    # Why: a pod of many containers can fill the channel, and other pods would wait for their next sync,
+                    # a minute or more.
+                    # Test: generic_test.py:test_pod_that_was_not_told_of_is_synced_with_the_next_relist
                     self.request_reinspect(pid)
             if event.type is CONTAINER_DIED and event.data in exit_codes:
                 klog.v(2).info_s(
@@ -546,7 +561,10 @@ class GenericPLEG:
                 sandbox.state is kubecontainer.CONTAINER_STATE_RUNNING for sandbox in pod.sandboxes
             )
         self._states_seen.update(container_states)
-        # DIVERGES: a state that no container is in any more goes to 0; in Go it stays as it was.
+        # DIVERGES (fault of Go): kubelet_running_containers becomes 0 for a state that no container is in any more.
+        # Go: pkg/kubelet/pleg/generic.go, updateRunningPodAndContainerMetrics: it keeps its last value.
+        # Why: the metric would count containers that are gone.
+        # Test: generic_test.py:test_running_pod_and_container_count
         for state in self._states_seen:
             metrics.RUNNING_CONTAINER_COUNT.labels(state).set(container_states[state])
         metrics.RUNNING_POD_COUNT.set(running_sandboxes)

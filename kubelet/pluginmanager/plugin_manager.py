@@ -50,7 +50,10 @@ class PluginManager:
     def _start_watcher(self, ctx: golang.Context) -> bool:
         """Whether the sockets are watched, which is tried until ctx ends.
 
-        DIVERGES: Go tries once. A pod of root may for a while have all of root's inotify instances, or all threads.
+        DIVERGES (safer): if plugins' sockets cannot be watched at the start, that is tried again every ten seconds.
+        Go: pkg/kubelet/pluginmanager/plugin_manager.go, (*pluginManager).Run: tries once.
+        Why: if a pod of root has all of root's inotify instances for a while, no plugin would ever register.
+        Test: plugin_manager_test.py:test_sockets_are_watched_once_that_is_possible
         """
         while ctx.err() is None:
             try:

@@ -15,6 +15,7 @@ from watchdog.observers import inotify_c
 
 from kubelet.apis.pluginregistration import v1 as registration
 from kubelet.pluginmanager import PluginManager, cache, metrics
+from kubelet.pluginmanager.operationexecutor import operation_generator
 from kubelet.pluginmanager.operationexecutor.operation_generator import OperationGenerator
 from kubelet.pluginmanager.pluginwatcher import plugin_watcher
 from kubelet.pluginmanager.testing import DEADLINE, ExamplePlugin, FakePluginHandler
@@ -202,6 +203,15 @@ def test_plugin_that_is_started_anew_need_not_wait(world: World) -> None:
     old.stop()
     world.handler.validate_err = None
     # Time stands still.
+    assert world.plugin("example").expect_status().plugin_registered
+
+
+def test_plugin_that_answers_late_has_the_time_left_of_connecting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation_generator, "GET_INFO_TIMEOUT_DURATION", 0.0)
+    world.sock_dir.mkdir()
+    world.start()
     assert world.plugin("example").expect_status().plugin_registered
 
 

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 # Seconds that the API server has for each of its answers.
-# DIVERGES: Go waits for as long as the connection lives, and the static pod's containers with it.
+# DIVERGES (safer): a request that takes longer is given up, and made again with the static pod's next sync.
+# Go: pkg/kubelet/pod/mirror_client.go, (*basicMirrorClient).CreateMirrorPod: has no time limit of its own.
+# Why: the containers of a static pod would not start while the API server does not answer.
+# Test: pod_manager_test.py:test_mirror_client_gives_up_on_an_api_server_that_does_not_answer
 TIMEOUT = 5.0
 
 

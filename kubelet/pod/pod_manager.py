@@ -142,9 +142,12 @@ class BasicManager:
                 self._forget_full_name_locked(full_name)
 
     def _forget_full_name_locked(self, full_name: str) -> None:
-        """DIVERGES: Go forgets the name, also if a static pod has it that somebody gave a pod of the API server.
+        """The name goes to another pod that has it, if there is one.
 
-        That one's mirrors then are orphans, and are created and deleted for ever.
+        DIVERGES (fault of Go): a static pod keeps its name when a pod of the API server with the same name is removed.
+        Go: pkg/kubelet/pod/pod_manager.go, (*basicManager).RemovePod: the name is forgotten, whoever else has it.
+        Why: the static pod's mirror pod would count as orphaned, and be deleted and created again for ever.
+        Test: pod_manager_test.py:test_removed_pod_leaves_its_name_to_the_static_pod_that_has_it
         """
         for pod in self._pod_by_uid.values():
             if kubecontainer.get_pod_full_name(pod) == full_name:
@@ -162,7 +165,7 @@ class BasicManager:
             return list(self._pod_by_uid.values()), list(self._mirror_pod_by_uid.values()), list(orphaned)
 
     def get_static_pod_to_mirror_pod_map(self) -> list[tuple[v1.Pod, v1.Pod | None]]:
-        """DIVERGES: pairs instead of a map, because our pods are no keys."""
+        """Pairs, where Go has a map: our pods are no keys."""
         with self._lock:
             return [
                 (pod, self._mirror_pod_by_full_name.get(kubecontainer.get_pod_full_name(pod)))

@@ -17,8 +17,12 @@ from pkg.api.v1 import resource
 from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.client_go.tools import record
 
-# Seconds that a critical pod waits for one that ends in its own grace period, which may be years; then that counts as
-# gone. DIVERGES: Go waits for one and a half grace periods, and with it the sync loop.
+# Seconds that a critical pod waits for one that ends in its own grace period, which may be years.
+# DIVERGES (safer): a preempted pod that takes more than an hour to end counts as gone.
+# Go: pkg/kubelet/pod_workers.go, killPodNow: has no bound but one and a half of the pod's grace periods.
+# Why: any user could hold up critical pods with a grace period of years.
+# Test: kubelet/pod_workers_test.py:test_kill_pod_now_waits_not_for_ever_for_a_pod_that_has_chosen_how_long,
+# kubelet/kubelet_build_test.py:test_pods_that_choose_their_grace_period_are_not_waited_for_without_end
 LONGEST_WAIT_FOR_VICTIM = 3600.0
 _MESSAGE = "Preempted in order to admit critical pod"
 _CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
@@ -34,8 +38,12 @@ class CriticalPodAdmissionHandler:
     If resources are all that a critical pod lacks, pods that may be preempted are to be ended: no guaranteed one that
     can be spared, then no burstable one, and of each kind few rather than small ones.
 
-    DIVERGES: Go ends them at once, and waits for that with the lock held that admission takes. The sync loop then
-    waits for their grace periods, and so does the worker of a victim that is being admitted itself.
+    DIVERGES (fault of Go): the critical pod alone waits for the pods that are ended for it.
+    Go: pkg/kubelet/preemption/preemption.go, (*CriticalPodAdmissionHandler).evictPodsToFreeRequests: the sync loop
+    waits, with the lock of admissions held.
+    Why: for as long as their grace periods last, no pod of the node would be started, changed or ended.
+    Test: preemption_test.py:test_handle_admission_failure,
+    kubelet/kubelet_admission_test.py:test_nobody_waits_for_the_victims_of_preemption_but_the_pod_that_they_make_room_for
     """
 
     def __init__(self, kill_pod_func: pod_workers.KillPodFunc, recorder: record.EventRecorder) -> None:

@@ -233,8 +233,11 @@ class Manager:
     def probe_unready(self, pod: v1.Pod, pod_status: v1.PodStatus) -> None:
         """Have those probed now that could be ready and are not; the status manager must have the status by now.
 
-        DIVERGES: Go does this while it makes the status. A worker that is quicker than the one who makes it finds no
-        container that runs, and the pod gets ready a period later.
+        DIVERGES (fault of Go): a container that may be ready is probed as soon as its status is known to the workers.
+        Go: pkg/kubelet/prober/prober_manager.go, (*manager).UpdatePodStatus: has it probed while its status is made.
+        Why: a worker that is quicker finds no running container in the old status, and the pod gets ready a period
+        later.
+        Test: prober_manager_test.py:test_container_that_is_not_ready_is_probed_at_once
         """
         for status in (*pod_status.container_statuses, *pod_status.init_container_statuses):
             if status.state.running is None or not status.started or status.ready:
@@ -250,7 +253,13 @@ class Manager:
     def started_before_the_kubelet(self, pod_uid: str, status: v1.ContainerStatus) -> bool:
         """Whether the running container was there, and may have been ready, before the kubelet (re)started.
 
-        DIVERGES: Go takes those that started in the 10 s before the kubelet for new ones, and has them not ready.
+        DIVERGES (fault of Go): a container that started before the kubelet, however shortly, stays as ready as it was
+        until it is probed.
+        Go: pkg/kubelet/prober/prober_manager.go, kubeletRestartGracePeriod: only if it started more than 10 seconds
+        before the kubelet; else it counts as not ready.
+        Why: a container that was ready would lose its traffic because the kubelet was restarted.
+        Test: prober_manager_test.py:test_restart_of_the_kubelet_leaves_containers_ready,
+        worker_test.py:test_restart_of_the_kubelet_flips_no_result
         """
         with self._lock:
             if status.container_id in self._inherited.get(pod_uid, {}):
@@ -265,7 +274,12 @@ class Manager:
         """Take what the kubelet before this one told of a static pod; its mirror has the status, the pod has none.
 
         Returns those containers, by their ids, that were taken now.
-        DIVERGES: Go probes static pods anew, and they are not ready until then.
+
+        DIVERGES (fault of Go): after a restart of the kubelet, containers of static pods stay as ready as they were.
+        Go: pkg/kubelet/prober/prober_manager.go, (*manager).setReadyStateOnKubeletRestart: looks at the conditions in
+        the pod's status, which a manifest does not have, and so takes the containers for not ready.
+        Why: static pods, such as those of the control plane, would lose their traffic at each restart.
+        Test: prober_manager_test.py:test_restart_of_the_kubelet_leaves_static_pods_as_their_mirrors_tell
         """
         known = _known_containers(status)
         before = {key: each for key, each in known.items() if self._started_earlier(each)}
@@ -288,8 +302,12 @@ class Manager:
     def _was_ready(self, pod: v1.Pod, status: v1.ContainerStatus) -> bool:
         """Whether the kubelet before this one had the container ready.
 
-        DIVERGES: Go asks for the pod's condition, which one container of several makes false for all, and which says
-        nothing of a container that was started shortly before that kubelet ended.
+        DIVERGES (fault of Go): after a restart of the kubelet, each container of a pod stays as ready as it was itself.
+        Go: pkg/kubelet/prober/prober_manager.go, (*manager).setReadyStateOnKubeletRestart: as ready as the pod was.
+        Why: one container that was not ready would make all of the pod not ready, and a container that was started
+        after the pod's last status would count as ready.
+        Test: prober_manager_test.py:test_restart_of_the_kubelet_leaves_each_container_as_it_was,
+        prober_manager_test.py:test_container_that_the_kubelet_before_started_last_is_not_ready_for_another_that_was
         """
         known = self._inherited_status(pod, status)
         return known is not None and known.ready

@@ -1,9 +1,13 @@
 """Runs the probe workers of all pods on a bounded number of threads.
 
-DIVERGES: this file has no Go counterpart. In Go each worker has a goroutine, which costs next to nothing while it
-waits. Here it would be a thread: a manifest with thousands of probes would take all threads that the process may have,
-and a thread that cannot be started would end the process. So workers share threads. A worker runs when its time has
-come, or when somebody triggers it, and never twice at the same time.
+This file has no Go counterpart. In Go each worker has a goroutine; here workers share threads. A worker runs when its
+time has come, or when somebody triggers it, and never twice at the same time.
+
+DIVERGES (platform): probes beyond MAX_PROBES_PER_POD of a pod, or MAX_THREADS of a node, wait for others to end.
+Go: pkg/kubelet/prober/worker.go, (*worker).run: has no bound.
+Why: each probe that runs needs a thread, and a manifest with thousands of probes would take all that there may be.
+Test: scheduler_test.py:test_pod_whose_probes_hang_holds_up_no_other,
+scheduler_test.py:test_pods_whose_probes_hang_take_no_more_threads_than_there_are
 """
 
 from __future__ import annotations
@@ -159,8 +163,10 @@ class Scheduler:
     def stop(self, worker: Worker) -> None:
         """Do not run the worker any more; one that runs is cancelled.
 
-        DIVERGES: in Go a probe that runs goes on until its time is over, which may be years after its pod has gone.
-        Here it would keep a thread from others, and a new pod of the same uid from being probed.
+        DIVERGES (safer): a probe that runs ends with its pod.
+        Go: pkg/kubelet/prober/worker.go, (*worker).stop: it goes on until its timeout, which a pod may set to years.
+        Why: until then no new pod with the same uid would be probed, and a thread would be lost to other probes.
+        Test: prober_manager_test.py:test_probe_that_hangs_ends_with_its_pod_and_the_next_of_that_uid_is_probed
         """
         with self._lock:
             task = self._tasks.get(worker)

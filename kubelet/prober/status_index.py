@@ -1,6 +1,6 @@
 """What the workers of one pod look up in its status, found once for each status.
 
-DIVERGES: Go has each worker search the whole status, which takes the square of the number of the pod's containers.
+In Go each worker searches the whole status, which takes the square of the number of the pod's containers.
 """
 
 from __future__ import annotations

@@ -65,9 +65,11 @@ class Worker:
         # A period that is not positive passes no validation; with one the worker would run without a pause.
         self._period = float(max(spec.period_seconds or 10, 1))
         # When the next tick comes, on the clock's monotonic time.
-        # DIVERGES: Go probes at once, and only for one period after a restart of the kubelet at a time drawn at
-        # random. A hash spreads as well, can be foretold, and does so too for pods that come at once. On average
-        # nobody waits longer: at once there is no container yet, and one that has to get ready is a reason to trigger.
+        # DIVERGES (platform): at which moment of its period a probe begins is a hash of its pod and container.
+        # Go: pkg/kubelet/prober/worker.go, (*worker).run: only for one period after the kubelet's start it begins at
+        # a random moment; later it begins at once, before there is a container, and again a period after that.
+        # Why: probes of many pods that come at the same time would have to share one interpreter lock.
+        # Test: worker_test.py:test_probes_are_spread_over_the_period
         self._due = manager.clock.monotonic() + self._share_of_period() * self._period
 
     @property
@@ -214,7 +216,11 @@ class Worker:
         if running is not None and running.started_at is not None:
             # time of day: the runtime says when the container started.
             age = self._manager.clock.since(running.started_at)
-            # DIVERGES: a start that lies ahead was before the clock was set back; Go does not probe until then.
+            # DIVERGES (fault of Go): a container whose start lies in the future, as after the clock has been set back,
+            # is probed.
+            # Go: pkg/kubelet/prober/worker.go, (*worker).doProbe: it is not probed before that moment.
+            # Why: a container that hangs would not be restarted for as long as the clock was set back.
+            # Test: worker_test.py:test_initial_delay_when_the_clock_is_set_back
             if 0 <= age < self._spec.initial_delay_seconds:
                 return False
         return bool(status.started) != (self.probe_type is ProbeType.STARTUP)

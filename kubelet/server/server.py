@@ -354,7 +354,11 @@ class Server:
     def _install_profiling_handler(self, enabled: bool) -> None:
         self._metrics_buckets.add("debug")
         if enabled:
-            # DIVERGES: with the index, which Go has too, but at a path where its router finds nothing.
+            # DIVERGES (fault of Go): /debug/pprof/ shows an index of the profiles.
+            # Go: pkg/kubelet/server/server.go, (*Server).InstallProfilingHandler: has the same index, but its router
+            # finds no route for the path without the name of a profile, and answers 404.
+            # Why: the index is where people look for the names.
+            # Test: server_test.py:test_answers
             self._mux.handle(PPROF_BASE_PATH, profiling_handler(), _GET)
         else:
             self._mux.handle(PPROF_BASE_PATH, _disabled_endpoint("profiling endpoint is disabled."))
@@ -362,10 +366,13 @@ class Server:
     # ---- Pods ----
 
     def _get_pods(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """DIVERGES: all who ask while a list is being made share the next one.
+        """Answer with the pods that this node is to run.
 
-        For each static pod a list takes the lock that the pods' workers want. Of a client with hundreds of connections
-        as many threads would stand in line for the lock, and the workers behind them.
+        DIVERGES (safer): all who ask for /pods while a list is being made share the next one.
+        Go: pkg/kubelet/server/server.go, (*Server).getPods: makes a list for each request.
+        Why: each list takes a lock that the pods' workers need. A client with hundreds of connections would keep them
+        waiting.
+        Test: server_test.py:test_who_asks_while_pods_are_listed_shares_the_next_list
         """
         _write_json(w, self._pods.get(r.ctx))
 

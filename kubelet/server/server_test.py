@@ -140,6 +140,7 @@ def test_who_asks_while_pods_are_listed_shares_the_next_list() -> None:
         ("GET", "/runningpods", 307, None),
         ("GET", "/exec", 404, "404: Page Not Found"),
         ("GET", "/healthz/", 404, "404 page not found\n"),
+        ("GET", "/debug/pprof/", 200, None),
         ("GET", "/debug/pprof/none", 404, None),
         ("GET", "/debug/flags/v", 406, None),
         ("GET", "/debug/syncloop", 200, "page"),

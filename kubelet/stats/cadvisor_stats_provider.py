@@ -29,8 +29,11 @@ _POD_INFRA_CONTAINER_NAME = "POD"
 class CadvisorStatsProvider:
     """Asks cAdvisor at each call; safe from any thread.
 
-    DIVERGES: in Go it can also take the whole place of the provider that asks the runtime, for one runtime that did
-    not know figures once.
+    DIVERGES (platform): every runtime, CRI-O too, is asked by CRI for the sizes of its containers' layers.
+    Go: pkg/kubelet/cadvisor/util.go, UsingLegacyCadvisorStats: CRI-O's figures come from cAdvisor alone, which asks
+    CRI-O's own interface.
+    Why: this kubelet's cAdvisor reads what the kernel has, and knows no runtime's own interface.
+    Test: kubelet/kubelet_build_test.py:test_every_runtime_is_asked_by_cri
     """
 
     def __init__(self, cadvisor: kubecadvisor.Interface, container_manager: cm.ContainerManager) -> None:
@@ -135,8 +138,10 @@ def has_memory_and_cpu_inst_usage(info: cadvisorapiv2.ContainerInfo) -> bool:
 def _is_in_use(cstat: cadvisorapiv2.ContainerStats) -> bool:
     """Both processors and memory.
 
-    DIVERGES: Go always has two samples, taken in the background; here the first one of a container is taken when
-    somebody asks for the first time, and the container counts as running although its rate is not known yet.
+    DIVERGES (fault of Go): a container counts as running while there is one sample of it, and so no rate yet.
+    Go: pkg/kubelet/stats/cadvisor_stats_provider.go, hasMemoryAndCPUInstUsage: it counts as ended.
+    Why: a container that was just started anew would be missing, or the one before it be shown in its place.
+    Test: cadvisor_stats_provider_test.py:test_container_that_was_just_started_anew
     """
     if cstat.memory is None or cstat.memory.rss == 0:
         return False

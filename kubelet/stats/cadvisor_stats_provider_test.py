@@ -66,6 +66,15 @@ def test_of_two_made_at_once_the_one_in_use() -> None:
     assert set(running) == {"/a/used"}
 
 
+def test_container_that_was_just_started_anew() -> None:
+    names = ("pod0", "ns", "c1")
+    before, now = testing.container_info(1, *names), testing.container_info(2, *names)
+    now.spec.creation_time += timedelta(seconds=1)
+    now.stats[0].cpu_inst = None
+    running, _ = filter_terminated_container_info_and_assemble_by_pod_cgroup_key({"/a/before": before, "/a/now": now})
+    assert set(running) == {"/a/now"}
+
+
 def quiet(**usage: int) -> cadvisorapiv2.ContainerInfo:
     """A container that uses nothing but this."""
     info = testing.container_info(1, "pod", "ns", "c")

@@ -307,7 +307,10 @@ class CRIStatsProvider:
         usage = response.image_filesystems[0]
         image = self._fs_stats(usage)
         for of_containers in response.container_filesystems[:1]:
-            # DIVERGES: Go says of containers' layers what it says of images, wherever the runtime keeps them.
+            # DIVERGES (fault of Go): containers' layers that are elsewhere than images have figures of their own.
+            # Go: pkg/kubelet/stats/cri_stats_provider.go, (*criStatsProvider).ImageFsStats: gives those of images.
+            # Why: no pod would be evicted when the disk of layers fills up.
+            # Test: cri_stats_provider_test.py:test_containers_on_a_file_system_of_their_own
             if of_containers.fs_id.mountpoint != usage.fs_id.mountpoint:
                 return image, self._fs_stats(of_containers)
         return image, image
@@ -420,7 +423,10 @@ class CRIStatsProvider:
     def _layer_fs_info(self, layer: runtimeapi.FilesystemUsage) -> cadvisorapiv2.FsInfo | None:
         """The whole file system of a container's layer; None when it cannot be looked at.
 
-        DIVERGES: Go then has no figures of any pod, and evicts nobody, for one container whose mount point is gone.
+        DIVERGES (safer): a container whose layer's file system cannot be looked at is shown without that one's figures.
+        Go: pkg/kubelet/stats/cri_stats_provider.go, (*criStatsProvider).makeContainerStats: no pod has figures then.
+        Why: one container whose mount point is gone would keep the kubelet from evicting anybody.
+        Test: cri_stats_provider_test.py:test_file_system_that_cannot_be_looked_at_is_left_out
         """
         try:
             return self._get_fs_info(layer)
@@ -478,7 +484,14 @@ class CRIStatsProvider:
         return None
 
     def _cleanup_outdated_caches(self) -> None:
-        """DIVERGES: Go forgets nothing of a runtime that tells the figures of pods, or of a time yet to come."""
+        """Forget what containers had used that nobody has told of for a while.
+
+        DIVERGES (fault of Go): what a container had used is forgotten also if the runtime tells the figures of pods, or
+        if it dates them in the future.
+        Go: pkg/kubelet/stats/cri_stats_provider.go, (*criStatsProvider).cleanupOutdatedCaches: not in these two cases.
+        Why: a record of each container that there ever was would stay.
+        Test: cri_stats_provider_test.py:test_nothing_is_remembered_of_another_time
+        """
         # time of day: the runtime says when it took the figures.
         now, period = self._clock.now().timestamp() * 1e9, DEFAULT_CACHE_PERIOD * 1e9
         with self._lock:
@@ -696,7 +709,10 @@ def _add_cadvisor_container_stats(stats: statsapi.ContainerStats, info: cadvisor
     latest = helper.latest_container_stats(info)
     cpu, memory = helper.cadvisor_info_to_cpu_and_memory_stats(info)
     if cpu is not None and latest is not None and latest.cpu_inst is None and stats.cpu is not None:
-        # DIVERGES: a first sample has no rate, of which Go says 0; the runtime may know better.
+        # DIVERGES (fault of Go): while cAdvisor has one sample, and so no rate, the rate that the runtime tells stays.
+        # Go: pkg/kubelet/stats/cri_stats_provider.go, (*criStatsProvider).addCadvisorContainerStats: it becomes 0.
+        # Why: a container that was just started would seem to use no processor.
+        # Test: cri_stats_provider_test.py:test_rate_that_cadvisor_does_not_know_yet
         cpu.usage_nano_cores = stats.cpu.usage_nano_cores
     stats.cpu = cpu or stats.cpu
     stats.memory = memory or stats.memory

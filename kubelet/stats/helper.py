@@ -141,7 +141,13 @@ def is_memory_unlimited(limit: int) -> bool:
 
 
 def _left(limit: int, used: int) -> int:
-    """DIVERGES: never below 0, where Go's unsigned number would be near 2**64."""
+    """What is left of a limit.
+
+    DIVERGES (fault of Go): if more memory is used than the limit allows, 0 bytes are available.
+    Go: pkg/kubelet/stats/helper.go, cadvisorInfoToCPUandMemoryStats: says nearly 2**64, for the number has no sign.
+    Why: a pod whose limit was just lowered would seem to have all the memory there can be.
+    Test: helper_test.py:test_what_the_limit_leaves
+    """
     return max(limit - used, 0)
 
 

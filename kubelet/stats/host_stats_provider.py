@@ -48,8 +48,8 @@ class HostStatsProvider(Protocol):
 class HostStatsProviderImpl:
     """Looks at each call.
 
-    DIVERGES: Go walks each file as it would a volume and asks for its file system besides, whose figures it then does
-    not use; here a file is looked at once.
+    A file is looked at once. Go walks it as it would a volume, and asks for its file system besides, whose figures it
+    then does not use.
     """
 
     def __init__(

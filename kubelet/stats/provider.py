@@ -112,7 +112,10 @@ class Provider:
     def has_dedicated_image_fs(self, ctx: golang.Context) -> bool:
         """Whether images, or containers' layers, are elsewhere than the kubelet's root directory.
 
-        DIVERGES: of layers Go compares how full their file system is, which may change between two looks at one.
+        DIVERGES (fault of Go): containers' layers count as elsewhere if they are on another device.
+        Go: pkg/kubelet/stats/provider.go, (*Provider).HasDedicatedImageFs: compares how full the two file systems are.
+        Why: one file system would count as two if somebody writes to it between two looks.
+        Test: provider_test.py:test_dedicated_file_systems
         """
         root = self._cadvisor.root_fs_info().device
         return self._containers.image_fs_device(ctx) != root or self._containers.container_fs_device(ctx) != root
@@ -120,6 +123,10 @@ class Provider:
     def has_dedicated_container_fs(self, ctx: golang.Context) -> bool:
         """Whether containers' layers are elsewhere than images.
 
-        DIVERGES: Go asks cAdvisor, which knows of CRI-O alone; here the runtime says where they are.
+        DIVERGES (fault of Go): the runtime says on which devices it keeps images and containers' layers.
+        Go: pkg/kubelet/stats/provider.go, (*Provider).HasDedicatedContainerFs: cAdvisor does, of CRI-O alone; of any
+        other runtime that is an error, and nothing counts as elsewhere.
+        Why: when the disk of layers fills up, pods would be chosen for eviction by what they use of another disk.
+        Test: provider_test.py:test_dedicated_file_systems
         """
         return self._containers.container_fs_device(ctx) != self._containers.image_fs_device(ctx)

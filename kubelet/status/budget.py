@@ -1,7 +1,10 @@
 """A bound for the texts of a pod's status, so that the API server and etcd take it.
 
-DIVERGES: Go bounds only the termination messages. With many containers that wait with long messages a status is
-larger than what the API server takes; it is then never written, and the pod is never deleted.
+DIVERGES (safer): the longest reasons and messages of a status are cut until all of them fit together.
+Go: pkg/kubelet/status/status_manager.go, normalizeStatus: only termination messages have a bound.
+Why: the API server takes no larger status, so the one of many containers that wait with long messages would never be
+written, and the pod never be deleted.
+Test: status_manager_test.py:test_status_of_many_containers_that_wait_with_long_messages
 """
 
 from __future__ import annotations

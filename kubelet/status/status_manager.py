@@ -233,7 +233,11 @@ class Manager:
             before = known.pod_resize_pending
             now = updated_pod_resize_condition(v1.POD_RESIZE_PENDING, before, reason, message, observed_generation)
             self._pod_resize_conditions[pod_uid] = replace(known, pod_resize_pending=now)
-            # DIVERGES: Go counts only new conditions, so that one that turns infeasible stays counted as deferred.
+            # DIVERGES (fault of Go): the metric of pending resizes changes also if a resize turns infeasible.
+            # Go: pkg/kubelet/status/status_manager.go, (*manager).SetPodResizePendingCondition: it changes only for a
+            # new condition.
+            # Why: the resize would stay counted as deferred.
+            # Test: resize_conditions_test.py:test_counts
             self._record_pending_resize_count_locked()
         return before is None or (before.reason, before.observed_generation) != (reason, observed_generation)
 
@@ -291,7 +295,11 @@ class Manager:
                     if c.type not in (v1.POD_RESIZE_PENDING, v1.POD_RESIZE_IN_PROGRESS):
                         continue
                     known = self._pod_resize_conditions.get(pod.metadata.uid, _NO_RESIZE)
-                    # DIVERGES: Go lets the condition begin anew, so that a restart makes a waiting resize the youngest.
+                    # DIVERGES (fault of Go): a condition of a resize keeps its time when the kubelet is restarted.
+                    # Go: pkg/kubelet/status/status_manager.go, (*manager).BackfillPodResizeConditions: it gets the time
+                    # of the restart.
+                    # Why: that time orders the resizes that wait, and a restart would change their order.
+                    # Test: resize_conditions_test.py:test_transition_is_that_of_the_reason
                     now = updated_pod_resize_condition(c.type, c, c.reason, c.message, c.observed_generation)
                     if c.type == v1.POD_RESIZE_PENDING:
                         self._pod_resize_conditions[pod.metadata.uid] = replace(known, pod_resize_pending=now)
@@ -490,7 +498,11 @@ class Manager:
     def inherit(self, pod_uid: str, status: v1.PodStatus) -> None:
         """Go on with the times of what a static pod's mirror says, before the pod manager knows the mirror.
 
-        DIVERGES: in Go a static pod whose status is found before the API server is heard has been started anew.
+        DIVERGES (fault of Go): a static pod keeps its start time and transition times when the kubelet is restarted.
+        Go: pkg/kubelet/status/status_manager.go, (*manager).updateStatusInternal: they are lost if the pod's first
+        status is made before the API server has told of the mirror pod.
+        Why: the pod would look as if it had been started anew.
+        Test: status_manager_test.py:test_static_pod_goes_on_with_the_times_of_its_mirror
         """
         if status.start_time is None:
             return
@@ -531,8 +543,11 @@ class Manager:
     def remove_orphaned_statuses(self, pod_uids: Collection[str]) -> None:
         """Forgets the pods that are not among pod_uids.
 
-        DIVERGES: Go remembers for ever when a pod started that was deleted before it had ended, and a resize that was
-        noted after its pod had gone.
+        DIVERGES (fault of Go): what is known of a pod's start and of its resizes is forgotten, whatever pod it was.
+        Go: pkg/kubelet/status/status_manager.go, (*manager).RemoveOrphanedStatuses: the start of a pod that was deleted
+        before it had ended stays, and so does a resize that was noted after its pod had gone.
+        Why: memory would be lost with each such pod, and the metrics of resizes count pods that are gone.
+        Test: status_manager_test.py:test_remove_orphaned_statuses
         """
         with self._pod_statuses_lock:
             orphaned = (self._pod_statuses.keys() | self._pod_resize_conditions.keys()) - set(pod_uids)
@@ -573,7 +588,11 @@ class Manager:
             with contain("Failed to find out whether a status is to be sent", ctx, podUID=uid):
                 if self._should_sync(uid, status_uid, status, all):
                     updates.append(_PodSync(uid, status_uid, status))
-        # DIVERGES: Go sends one after the other. The pods that have ended go first: others wait for what they held.
+        # The pods that have ended go first: others wait for what they held. Go's order is that of a map.
+        # DIVERGES (safer): statuses of several pods are sent at the same time.
+        # Go: pkg/kubelet/status/status_manager.go, (*manager).syncBatch: they are sent one after the other.
+        # Why: a request that the API server does not answer would hold up the statuses of all other pods.
+        # Test: status_manager_test.py:test_a_request_that_is_never_answered_holds_up_no_status_for_ever
         updates.sort(key=lambda update: not update.status.pod_is_finished)
         workqueue.parallelize_until(
             ctx, MAX_PARALLEL_SYNCS, len(updates), lambda i: self._sync_one(ctx, updates[i]), name="status-sync"
@@ -582,7 +601,10 @@ class Manager:
 
     def _sync_one(self, ctx: golang.Context, update: _PodSync) -> None:
         with self._pod_statuses_lock:
-            # DIVERGES: Go sends what it found when the batch began, which is old by now if calls had to wait.
+            # DIVERGES (safer): the status that is sent is the pod's latest.
+            # Go: pkg/kubelet/status/status_manager.go, (*manager).syncBatch: it is the latest when the batch began.
+            # Why: if earlier requests were slow, it is out of date, and has to be sent again.
+            # Test: status_manager_test.py:test_status_that_changes_while_others_are_sent
             status = self._pod_statuses.get(update.pod_uid, update.status)
         klog.v(5).info_s(
             "Sync pod status",
@@ -590,8 +612,10 @@ class Manager:
             statusUID=update.status_uid,
             version=status.version,
         )
-        # DIVERGES: Go waits for as long as it takes, and no other pod's status is sent meanwhile. A read that gets no
-        # answer is tried again and again, for a quarter of an hour.
+        # DIVERGES (safer): a status that cannot be sent within SYNC_TIMEOUT is left to the next batch.
+        # Go: pkg/kubelet/status/status_manager.go, (*manager).syncPod: has no time limit of its own.
+        # Why: a read without an answer is tried again for a quarter of an hour, and the batch would wait for it.
+        # Test: status_manager_test.py:test_pod_that_the_api_server_does_not_answer_about
         limited, cancel = golang.with_timeout(ctx, SYNC_TIMEOUT)
         try:
             self.sync_pod(limited, update.pod_uid, status)
@@ -654,7 +678,10 @@ class Manager:
             )
             return
         metrics.POD_STATUS_SYNC_DURATION.observe((clock.RealClock().steady() - status.at).total_seconds())
-        # DIVERGES: Go counts all later statuses from the pod's first one.
+        # DIVERGES (fault of Go): pod_status_sync_duration_seconds counts from the first status that was not sent yet.
+        # Go: pkg/kubelet/status/status_manager.go, (*manager).syncPod: it counts from the pod's first status of all.
+        # Why: the metric would show the age of pods.
+        # Test: status_manager_test.py:test_the_time_to_send_is_counted_from_the_first_status_not_sent
         with self._pod_statuses_lock:
             if self._pod_statuses.get(uid) is status:
                 self._pod_statuses[uid] = replace(status, at=None)
@@ -986,8 +1013,13 @@ def merge_pod_status(
     new.conditions = conditions
     for name in _CLAIM_FIELDS:
         setattr(new, name, getattr(old, name))
-    # DIVERGES: Go writes over a terminal phase of another's until the pod's worker has seen it. A static pod that
-    # has ended may run again, as itself.
+    # DIVERGES (fault of Go): a terminal phase that somebody else has set stays. Only a static pod that has ended may
+    # run again, as itself.
+    # Go: pkg/kubelet/status/status_manager.go, mergePodStatus: the kubelet's phase replaces it until the pod's worker
+    # has seen it.
+    # Why: a pod that controllers take for ended, and have replaced, would run again.
+    # Test: status_manager_test.py:test_merge_pod_status,
+    # status_manager_test.py:test_merge_pod_status_lets_static_pods_run_again
     has_ended = podutil.is_pod_phase_terminal(old.phase) and not kubetypes.is_mirror_pod(pod)
     if (becomes_terminal and could_have_running_containers) or (has_ended and new.phase != old.phase):
         new.phase, new.reason, new.message = old.phase, old.reason, old.message

@@ -14,7 +14,7 @@ def convert_pod_sysctls_variable_to_dots_separator(
 ) -> dict[str, str]:
     """The pod's sysctls by dotted name.
 
-    DIVERGES: Go rewrites the names in the pod itself; pods are shared here and never changed in place.
+    Go rewrites the names in the pod itself; pods are shared here and never changed in place.
     """
     if security_context is None:
         return {}

@@ -29,8 +29,8 @@ class TokenError(Exception):
 class Manager:
     """Thread-safe; the calling thread makes the request.
 
-    DIVERGES: Go drops expired tokens once a minute in a goroutine; here whoever asks for a token does it, so that
-    nothing wakes up where nobody asks.
+    Go drops expired tokens once a minute in a goroutine; here whoever asks for a token does it, so that nothing wakes
+    up where nobody asks.
     """
 
     def __init__(self, client: kubernetes.Interface | None, clock: clock.Clock) -> None:
@@ -101,9 +101,12 @@ def _token_getter(client: kubernetes.Interface | None) -> _GetToken:
     def get_token(name: str, namespace: str, request: authenticationv1.TokenRequest) -> authenticationv1.TokenRequest:
         if client is None:
             raise TokenError("cannot use TokenManager when kubelet is in standalone mode")
-        # DIVERGES: for what is not found Go asks whether the API server gives tokens at all; all of today's do.
+        # For what is not found Go asks whether the API server gives tokens at all; all of today's do.
         answer = client.core_v1.service_accounts(namespace).create_token(golang.background(), name, request)
-        # DIVERGES: Go gives the pod an empty token, and never asks again if no time is said either.
+        # DIVERGES (safer): an answer without a service account token, or the time of its end, is a failure.
+        # Go: pkg/kubelet/token/token_manager.go, (*Manager).GetServiceAccountToken: keeps it, and the pod gets it.
+        # Why: the pod would have an empty token in place of the one before, which may still be good.
+        # Test: token_manager_test.py:test_answer_without_a_token
         if not answer.status.token or answer.status.expiration_timestamp is None:
             raise TokenError("the API server has answered without a token or without the time of its end")
         return answer

@@ -25,7 +25,10 @@ _ZERO_TIME = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 class Timestamp:
     """A moment that is written into annotations with nine digits of a second.
 
-    DIVERGES: nanoseconds below a microsecond are dropped; datetime does not hold them.
+    DIVERGES (platform): times that the kubelet writes into annotations of pods end with a microsecond, and three zeros.
+    Go: pkg/kubelet/types/types.go, (*Timestamp).GetString: writes nanoseconds.
+    Why: Python's datetime holds microseconds.
+    Test: types_test.py:test_timestamp
     """
 
     __slots__ = ("_time",)

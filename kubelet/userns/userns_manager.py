@@ -76,9 +76,12 @@ class UsernsManager:
         self._record_pods_from_disk()
 
     def _record_pods_from_disk(self) -> None:
-        """DIVERGES: where a record makes no sense, Go's kubelet does not start. Here its pod alone is in trouble.
+        """Ids that a pod may have whose record makes no sense are given to nobody else as long as it is there.
 
-        Ids that such a pod may have are given to nobody else as long as it is there.
+        DIVERGES (safer): a broken record of a pod's user namespace is a fault of that pod alone.
+        Go: pkg/kubelet/userns/userns_manager.go, MakeUserNsManager: returns an error, and the kubelet does not start.
+        Why: one broken file in one pod's directory would take the whole node out of the cluster.
+        Test: userns_manager_test.py:test_a_record_that_cannot_be_read_is_the_trouble_of_its_pod
         """
         try:
             found = self._kl.list_pods_from_disk()
@@ -309,7 +312,12 @@ class UsernsManager:
         """Takes back the ranges of pods that are neither known nor running, or have no directory any more.
 
         Raises OSError.
-        DIVERGES: Go frees the range of a pod that is deleted by force while its sandbox is being made.
+
+        DIVERGES (fault of Go): a pod keeps the ids of its user namespace for as long as it has a worker.
+        Go: pkg/kubelet/userns/userns_manager.go, (*UsernsManager).CleanupOrphanedPodUsernsAllocations: a pod that was
+        deleted by force loses them while its sandbox is being made, for it is not running yet.
+        Why: another pod would get the same ids, and either could reach the files and processes of the other.
+        Test: userns_manager_test.py:test_cleanup_orphaned_pod_userns_allocations
         """
         all_pods = {pod.metadata.uid for pod in pods} | {pod.id for pod in running_pods} | with_worker
         with self._lock:

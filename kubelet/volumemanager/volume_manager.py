@@ -64,8 +64,8 @@ class VolumeManager:
 
     Two threads of its own keep them: the populator notes what pods want and may have to ask the API server for that,
     the reconciler starts what is to be done and waits for nothing. Each operation runs on one more thread.
-    DIVERGES: Go looks at everything ten times a second; here each thread is woken when there is something to do: a
-    pod waits for its volumes, an operation has ended, sources are ready, the node's status was reported or changed.
+    Go looks at everything ten times a second; here each thread is woken when there is something to do: a pod waits for
+    its volumes, an operation has ended, sources are ready, the node's status was reported or changed.
     """
 
     def __init__(
@@ -277,7 +277,12 @@ class VolumeManager:
         """Return when none of the pod's volumes is set up any more.
 
         Raises TimeoutError, which names those that are, after about two minutes, and golang.Canceled.
-        DIVERGES: Go does not wait for those that only may be set up.
+
+        DIVERGES (fault of Go): a volume that may be set up, such as one whose unmount has failed, is waited for too.
+        Go: pkg/kubelet/volumemanager/volume_manager.go, (*volumeManager).verifyVolumesUnmountedFunc: only volumes that
+        surely are set up are waited for.
+        Why: at its shutdown the node would go down with such a volume mounted.
+        Test: volume_manager_test.py:test_uncertain_mount_is_unmounted_and_a_failed_one_is_not
         """
         klog.v(3).info_s("Waiting for volumes to unmount for pod", pod=klog.kobj(pod))
         pod_name = volumeutil.get_unique_pod_name(pod)

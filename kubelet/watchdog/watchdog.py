@@ -21,7 +21,8 @@ def start(ctx: golang.Context, check: Callable[[], object]) -> None:
     """Tell systemd while `check` raises nothing, on a thread that ends with ctx. Nothing to do without a watchdog.
 
     Raises ValueError when systemd's settings cannot be read.
-    DIVERGES: Go also checks whether the log takes what is written. If it does not, the sync loop soon stands still.
+
+    Go also checks whether the log takes what is written. If it does not, the sync loop soon stands still.
     """
     try:
         timeout = sdnotify.watchdog_timeout()

@@ -50,12 +50,16 @@ def translate_in_tree_pv_to_csi(pv: v1.PersistentVolume) -> v1.PersistentVolume:
 def translate_in_tree_inline_volume_to_csi(volume: v1.Volume, pod_namespace: str) -> v1.PersistentVolume:
     """A persistent volume for a volume that stands in a pod itself. Raises ValueError.
 
-    DIVERGES: Go leaves slashes in the name, which is made of what the pod says and becomes the name of directories.
+    DIVERGES (safer): a volume is refused if the name that is made for it is empty, "." or "..".
+    Go: k8s.io/csi-translation-lib/translate.go, CSITranslator.TranslateInTreeInlineVolumeToCSI: any name is taken.
+    Why: a directory gets this name, and ".." would be the directory of all the pod's volumes.
+    Test: translate_test.py:test_name_of_an_inline_volume_leads_nowhere_else
     """
     plugin = _find(None, volume)
     if plugin is None:
         raise ValueError(f'could not find in-tree plugin translation logic for "{volume.name}"')
     pv = plugin.translate_in_tree_inline_volume_to_csi(volume, pod_namespace)
+    # Go's CSI plugin does so for the names of directories.
     pv.metadata.name = pv.metadata.name.replace("/", "~")
     if pv.metadata.name in ("", ".", ".."):
         raise ValueError(f'volume "{volume.name}" has no usable name for its CSI driver: "{pv.metadata.name}"')

@@ -188,8 +188,8 @@ def after_func(ctx: Context, fn: Callable[[], object]) -> Callable[[], bool]:
 
     Returns a function that takes the callback back; that returns whether it did so before `fn` was called.
     `fn` must be short: it is meant for things like cancelling a call in flight. What it raises is logged.
-    DIVERGES: a deadline that passes does not call `fn` (no thread watches it), only cancelling does. A
-    call that should end at the deadline gets `ctx.remaining()` as its timeout.
+    A deadline that passes does not call `fn` (no thread watches it), unlike Go's. A call that should end at the
+    deadline gets `ctx.remaining()` as its timeout.
     """
     state, handle = ctx._state, object()
 

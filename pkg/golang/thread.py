@@ -42,7 +42,7 @@ class Thread(threading.Thread):
 class ThreadGroup:
     """All threads that its `with` block starts, that these start, and so on: one owner for what has many parts.
 
-    DIVERGES: nothing in Go waits for goroutines that it does not know; who embeds a kubelet wants to see its end.
+    Nothing in Go waits for goroutines that it does not know; who embeds a kubelet wants to see its end.
     """
 
     def __enter__(self) -> Self:

@@ -1,9 +1,9 @@
 """Turns, for threads of which only a few are to work at the same time: those of clients that nobody knows yet, and
 those that take WebSockets or logs apart.
 
-DIVERGES: this file has no Go counterpart: goroutines run side by side. Here, when a client closes two hundred
-connections at once, as many threads would want the interpreter at the same time, and all else in the process, the sync
-loop for one, would wait for it for a quarter of a second. So those threads work a few at a time, and the others sleep.
+This file has no Go counterpart: goroutines run side by side. Here, when a client closes two hundred connections at
+once, as many threads would want the interpreter at the same time, and all else in the process, the sync loop for one,
+would wait for it for a quarter of a second. So those threads work a few at a time, and the others sleep.
 """
 
 from __future__ import annotations

@@ -3,12 +3,17 @@
 Go: crypto/x509/verify.go
 
 Chains are built and checked by the `cryptography` library: signatures, validity, basic constraints, path lengths and
-name constraints. DIVERGES: it takes no authorities with Ed25519 keys or with RSA keys below 2048 bits, and no
-certificates of version 1, as `openssl x509 -req` makes them without extensions; Go takes all of these.
+name constraints.
 
-DIVERGES: the library sees only what an authority has signed. It begins with the client's certificate, and before it
-finds that no authority is behind it, it tries a hundred signatures with keys that the client has chosen, and compares a
-million names with constraints of the client's. That takes seconds, in which no other thread runs Python.
+DIVERGES (platform): authorities with Ed25519 keys or with RSA keys below 2048 bits are refused, and so are certificates
+of version 1, as `openssl x509 -req` makes them without extensions.
+Go: crypto/x509/verify.go, (*Certificate).Verify: all of these are taken.
+Why: the `cryptography` library, which checks the chains, refuses them.
+Test: x509_test.py:test_what_the_library_refuses
+
+The library sees only what an authority has signed. It begins with the client's certificate, and before it finds that no
+authority is behind it, it tries a hundred signatures with keys that the client has chosen, and compares a million names
+with constraints of the client's. That takes seconds, in which no other thread runs Python.
 """
 
 from __future__ import annotations

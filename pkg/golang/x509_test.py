@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from pkg.golang import x509 as golangx509
 from pkg.golang.testing import ANY_USAGE, CLIENT_AUTH, HOUR, SERVER_AUTH, Issuer, key_usage, subject
@@ -74,6 +77,52 @@ def test_verify_refuses(cert: x509.Certificate, root: Issuer, intermediates: lis
     options = golangx509.VerifyOptions([root.cert])
     with pytest.raises(golangx509.CertificateError, match=r"^x509: "):
         options.verify(cert, [each.cert for each in intermediates])
+
+
+def signed_by(key: ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey) -> tuple[x509.Certificate, x509.Certificate]:
+    """A client's certificate, and that of its authority with this key."""
+    hash_ = None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
+
+    def make(name: x509.Name, public: Any, extension: x509.ExtensionType) -> x509.Certificate:
+        builder = x509.CertificateBuilder(ROOT.name, name, public, 7).add_extension(extension, critical=True)
+        builder = builder.not_valid_before(ROOT.cert.not_valid_before_utc)
+        return builder.not_valid_after(ROOT.cert.not_valid_after_utc).sign(key, hash_)
+
+    authority = make(ROOT.name, key.public_key(), x509.BasicConstraints(ca=True, path_length=None))
+    return make(JOE, ROOT.key.public_key(), x509.ExtendedKeyUsage([CLIENT_AUTH])), authority
+
+
+def of_version_1() -> tuple[x509.Certificate, x509.Certificate]:
+    """As signed_by. The library makes none: the version is taken out of one without extensions, signed anew."""
+
+    def der(tag: int, content: bytes) -> bytes:
+        size = len(content)
+        length = bytes([size]) if size < 128 else bytes([129, size]) if size < 256 else b"\x82" + size.to_bytes(2)
+        return bytes([tag]) + length + content
+
+    version, ecdsa_with_sha256 = b"\xa0\x03\x02\x01\x02", bytes.fromhex("300a06082a8648ce3d040302")
+    tbs = der(0x30, ROOT.issue(JOE, usages=())[0].tbs_certificate_bytes.partition(version)[2])
+    signature = der(0x03, b"\0" + ROOT.key.sign(tbs, ec.ECDSA(hashes.SHA256())))
+    return x509.load_der_x509_certificate(der(0x30, tbs + ecdsa_with_sha256 + signature)), ROOT.cert
+
+
+@pytest.mark.parametrize(
+    ("pair", "taken"),
+    [
+        pytest.param(signed_by(rsa.generate_private_key(65537, 2048)), True, id="RSA"),
+        pytest.param(signed_by(rsa.generate_private_key(65537, 1024)), False, id="short RSA"),
+        pytest.param(signed_by(ed25519.Ed25519PrivateKey.generate()), False, id="Ed25519"),
+        pytest.param(of_version_1(), False, id="version 1"),
+    ],
+)
+def test_what_the_library_refuses(pair: tuple[x509.Certificate, x509.Certificate], taken: bool) -> None:
+    cert, authority = pair
+    options = golangx509.VerifyOptions([authority])
+    if taken:
+        assert options.verify(cert)[0] == cert
+        return
+    with pytest.raises(golangx509.CertificateError, match=r"^x509: (?!certificate signed by unknown)"):
+        options.verify(cert)
 
 
 def with_constraint(issuer: Issuer) -> x509.Certificate:

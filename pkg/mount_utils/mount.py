@@ -205,7 +205,7 @@ class Mounter:
             self.do_mount(source, target, fstype, options, sensitive_options, mount_flags, systemd)
             return
         self.do_mount(source, target, fstype, bind_options, [], mount_flags, False)
-        # DIVERGES: A bind mount with no options of its own already has all of its source's: nothing to do over.
+        # A bind mount with no options of its own already has all of its source's: nothing to do over.
         if remount_options != ["bind", "remount"] or remount_sensitive:
             remount_options += get_bind_mount_options(source)
             self.do_mount(source, target, fstype, remount_options, remount_sensitive, mount_flags, False)
@@ -225,7 +225,7 @@ class Mounter:
         arguments, for_log = make_mount_args_sensitive_with_mount_flags(
             source, target, fstype, options, sensitive_options, mount_flags
         )
-        # DIVERGES: Go asks systemd for a scope for each mount; only helpers that leave a daemon need one.
+        # Go asks systemd for a scope for each mount; only helpers that leave a daemon need one.
         if systemd and fstype not in _NEVER_A_DAEMON and self.has_systemd():
             command, arguments, for_log = add_systemd_scope_sensitive(
                 "systemd-run", target, command, arguments, for_log
@@ -347,8 +347,11 @@ def make_mount_args_sensitive_with_mount_flags(
 ) -> tuple[list[str], str]:
     """The arguments of mount(8), and how they may be logged. mount_flags are no mount options.
 
-    DIVERGES: in Go a source that begins with a dash is an option. "--fstab=FILE:/FILE", as the server and the path of
-    an NFS volume, has mount(8) take the true source, and the options, from a file that the pod has written.
+    DIVERGES (safer): a source that begins with a dash is no option of mount(8).
+    Go: k8s.io/mount-utils/mount_linux.go, MakeMountArgsSensitiveWithMountFlags: such a source is taken for an option.
+    Why: "--fstab=FILE:/FILE", as the server and the path of an NFS volume, would have mount(8) take source and options
+    from a file that the pod has written.
+    Test: mount_test.py:test_source_is_never_an_option_of_mount
     """
     before = [*mount_flags, *(["-t", fstype] if fstype else [])]
     after = ["--", source, target] if source else ["--", target]
@@ -420,7 +423,10 @@ def _umount(target: str, flags: list[str], timeout: float | None, safe_not_mount
     path = without_links_above(target)
     if path in mount_points(MOUNT_INFO):
         # The umount of busybox does not know the flag's long name, --no-canonicalize.
-        # DIVERGES: Go has umount(8) look at the path first, to see whether it is a link, and wait for its server.
+        # DIVERGES (safer): umount(8) does not look at the mount before it unmounts.
+        # Go: k8s.io/mount-utils/mount_linux.go, (*Mounter).Unmount: umount(8) looks whether the path is a link.
+        # Why: the look waits for the server of the mount, for ever if that is gone.
+        # Test: mount_test.py:test_mounts_are_unmounted_without_looking_at_them
         target, flags = path, [*flags, "-c"]
     try:
         utilexec.Executor().run(["umount", *flags, target], timeout)
@@ -529,8 +535,12 @@ class SafeFormatAndMount:
         options = [*options, "defaults"]
         fstype = fstype or "ext4"
         if not is_for_disks(fstype):
-            # DIVERGES: Go asks for any. With "fuse.sh" mount.fuse(8) has a shell run the disk, which a pod may have
-            # filled; with "proc" the pod gets that of the node; and mount(8) takes a list of types too.
+            # DIVERGES (safer): a disk is not mounted with a type that is not one of file systems on disks.
+            # Go: k8s.io/mount-utils/mount_linux.go, (*SafeFormatAndMount).formatAndMountSensitive: mount(8) is asked
+            # for any type.
+            # Why: with "fuse.sh", mount.fuse(8) has a shell run the disk, which a pod may have written; with "proc",
+            # the pod gets that of the node; a list of types could hide both.
+            # Test: mount_test.py:test_file_system_that_is_none_is_not_mounted
             message = f"cannot mount disk {source}: {fstype!r} is not a file system type of disks"
             raise MountError(MountErrorType.UNKNOWN_MOUNT_ERROR, message)
         try:
@@ -621,8 +631,14 @@ def get_disk_format(executor: utilexec.Interface, disk: str) -> str:
     """The kind of file system on the device, "" for none, a few words for a table of partitions.
 
     Raises CodeExitError, and OSError for what cannot be understood, or a device that cannot be read.
-    DIVERGES: Go believes blkid when it finds nothing. It says the same of a device that it could not open or read, for
-    the network or the node's descriptors were away for a moment, and then all on it is lost when it is formatted.
+
+    DIVERGES (safer): a device on which blkid(8) finds nothing counts as empty only if it can be read and blkid(8) finds
+    nothing again.
+    Go: k8s.io/mount-utils/mount_linux.go, getDiskFormat: it counts as empty when blkid(8) finds nothing.
+    Why: blkid(8) says the same of a device that it cannot open or read, as when the network fails for a moment, and all
+    that is on the device would be lost when it is formatted.
+    Test: mount_test.py:test_disk_that_blkid_could_not_read_for_a_moment_is_not_formatted,
+    mount_test.py:test_disk_that_cannot_be_read_is_not_taken_for_an_empty_one
     """
     if found := _ask_blkid(executor, disk):
         return found

@@ -175,8 +175,7 @@ def path_exists(path: str) -> bool:
 def wait_until(ctx: golang.Context, condition: Callable[[], bool], mount_info: str = MOUNT_INFO) -> None:
     """Return once the condition is true, which is asked when mounts come or go, and every second.
 
-    Raises ctx.err() once ctx is done, and OSError.
-    DIVERGES: Go asks ten times a second.
+    Raises ctx.err() once ctx is done, and OSError. Go asks ten times a second.
     """
     with Path(mount_info).open("rb") as table:
         poller = select.poll()

@@ -39,8 +39,11 @@ def dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
     """A connection, not blocking, to an address of the host. The look-up and the attempts end with ctx.
 
     Raises OSError in the words of Go's dialer, UnicodeError for what can be no name, and NoSocketError.
-    DIVERGES: in Go the server has failed then, and a want of file descriptors ends all containers with such a liveness
-    probe.
+
+    DIVERGES (safer): a probe for which there is no file descriptor, memory or thread says nothing of its container.
+    Go: pkg/probe/tcp/tcp.go, DoTCPProbe: the probe has failed, as have those by HTTP and gRPC.
+    Why: a want of file descriptors in the kubelet would end all containers that have such a liveness probe.
+    Test: dialer_test.py:test_container_has_not_failed_when_no_socket_is_left
     """
     left = ctx.remaining()
     limited, cancel = golang.with_timeout(ctx, _CONNECT_TIMEOUT if left is None else left)

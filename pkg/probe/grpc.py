@@ -40,7 +40,6 @@ def probe_grpc(ctx: golang.Context, host: str, service: str, port: int, timeout:
 
     All within timeout seconds. A server that is not there yet may come up meanwhile. Raises ctx.err() once ctx is
     done, and NoSocketError.
-    DIVERGES: in Go the question outlives its pod.
     """
     try:
         status = _check(ctx, host, service, port, timeout)

@@ -29,14 +29,22 @@ from pkg.probe import dialer
 # The client reads no more than this from one connection. It counts _FRAME_COST bytes more for each frame, since even an
 # empty frame takes a tenth of a millisecond of processor time, and _HEADER_COST bytes more for each header. One byte
 # may stand for a header, and 64 KiB of these took twenty times as long as 64 KiB of frames.
-# DIVERGES: Go reads a message of gRPC of up to 4 MiB, and what comes beside it without an end.
+# DIVERGES (safer): what a probe's server sends by HTTP/2 beyond MAX_RECEIVED_BYTES is not read; a gRPC probe fails.
+# Go: pkg/probe/grpc/grpc.go, grpcProber.Probe: takes a message of 4 MiB, and has no bound for what comes beside it.
+# Why: a container that sends without an end would keep a processor busy and fill the memory.
+# Test: grpc_test.py:test_server_that_sends_without_an_end,
+# http2_test.py:test_header_costs_more_than_the_byte_that_stands_for_it
 MAX_RECEIVED_BYTES = 64 * 1024
 _FRAME_COST = 256
 _HEADER_COST = 32
 # How often a server may change the size of the table that it keeps headers in. One byte asks for a change, which takes
 # a microsecond, and before the first header of an answer there may be as many as there are bytes. No answer needs more
 # than two.
-# DIVERGES: Go takes as many as there are.
+# DIVERGES (safer): a probe by HTTP/2 fails when its server changes the size of its table of headers more than
+# MAX_TABLE_CHANGES times.
+# Go: golang.org/x/net/http2/hpack/hpack.go, (*Decoder).parseDynamicTableSizeUpdate: has no bound.
+# Why: each byte of such an answer would cost a microsecond of the one interpreter lock.
+# Test: http2_test.py:test_server_changes_the_size_of_its_table_of_headers_no_more_often_than_it_may
 MAX_TABLE_CHANGES = 100
 
 _READ_SIZE = 4096

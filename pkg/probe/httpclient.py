@@ -33,17 +33,26 @@ from pkg.probe import dialer, http2
 MAX_RESPONSE_BODY_LENGTH = 10 * 1024
 # The status line and the headers of an answer, those of its 1xx responses included. _LINE_COST bytes more are counted
 # for each line, which takes a microsecond however short it is.
-# DIVERGES: Go takes 10 MiB. Some hundred probes run at the same time, and no server needs more than this.
+# DIVERGES (safer): a probe or hook fails when its server sends more than MAX_RESPONSE_HEADER_BYTES of headers.
+# Go: net/http/transport.go, (*persistConn).maxHeaderResponseSize: takes 10 MiB.
+# Why: some hundred probes run at the same time and would fill the memory; no server needs more.
+# Test: httpclient_test.py:test_head_that_makes_no_sense
 MAX_RESPONSE_HEADER_BYTES = 64 * 1024
 _LINE_COST = 32
 # Of a body that comes in chunks no more of these are read, since each takes some microseconds, even of one byte.
-# DIVERGES: Go reads as many as there are.
+# DIVERGES (safer): chunks beyond MAX_CHUNKS of the answer to a probe or hook are not read.
+# Go: net/http/internal/chunked.go, (*chunkedReader).Read: has no bound.
+# Why: a container that sends chunks of a byte would keep a processor busy.
+# Test: httpclient_test.py:test_no_more_chunks_are_read_than_may_be
 MAX_CHUNKS = 2048
 # All that comes of one connection with TLS, a head and a body several times over. _RECEIVE_COST bytes more are counted
 # each time that some of it is taken, and that some of what it holds is. What holds no data, requests of a hello for
 # example, would else keep a processor busy as long as the probe lasts, and costs its server hardly anything. Until the
 # server has said hello its records are taken one by one, and _HELLO_RECORD_COST bytes more are counted for each.
-# DIVERGES: Go counts records instead, and takes 16 in a row that hold no data.
+# DIVERGES (safer): a probe or hook by TLS fails when its server sends more than MAX_TLS_BYTES.
+# Go: crypto/tls/conn.go, (*Conn).retryReadRecord: counts records instead, and takes 16 in a row that hold no data.
+# Why: OpenSSL does not tell of such records, and would read them as long as they come.
+# Test: httpclient_test.py:test_server_that_sends_tickets_without_end_is_not_read_on
 MAX_TLS_BYTES = 1 << 20
 _RECEIVE_COST = 256
 _HELLO_RECORD_COST = 4 * 1024

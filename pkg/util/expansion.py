@@ -30,8 +30,12 @@ def mapping_func_for(*context: Mapping[str, str]) -> Callable[[str], str]:
 def expand(text: str, mapping: Callable[[str], str], limit: int) -> str:
     """Replace each $(NAME) by mapping(NAME) and each $$ by $; anything else stays, an unclosed $( too.
 
-    Raises TooLongError for a result of more than `limit` bytes. DIVERGES: Go has no limit. Eight variables of which
-    each refers ten times to the one before it make 100 MiB.
+    Raises TooLongError for a result of more than `limit` bytes.
+
+    DIVERGES (safer): a result of more than `limit` bytes is an error.
+    Go: third_party/forked/golang/expansion/expand.go, Expand: has no bound.
+    Why: eight variables of which each refers ten times to the one before it make 100 MiB.
+    Test: expansion_test.py:test_limit_counts_bytes
     """
     pieces: list[str] = []
     length = 0

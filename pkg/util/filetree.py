@@ -224,7 +224,11 @@ def remove_all(path: str) -> None:
     """Remove path with all below it, as far as that can be done, and then raise the first fault as OSError.
 
     Fine if path is not there. Links are removed, not followed.
-    DIVERGES: what is mounted at or below path is never entered, and is a fault; Go empties it before it fails.
+
+    DIVERGES (safer): what is mounted at or below the path is never entered, and is a fault.
+    Go: os/removeall_at.go, removeAllFrom: it is emptied, and then the removal of the mount point fails.
+    Why: the data of a volume whose unmount has failed would be lost.
+    Test: filetree_test.py:test_what_is_mounted_below_stays_whole
     """
     _remove(path, os.unlink)
 

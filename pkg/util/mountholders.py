@@ -2,7 +2,7 @@
 
 No path below the mount is ever looked at, so a server that does not answer hangs nobody here.
 
-DIVERGES: Go has nothing of the kind; who wants to know must log in and run fuser.
+Go has nothing of the kind; who wants to know must log in and run fuser.
 """
 
 from __future__ import annotations

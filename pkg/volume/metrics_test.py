@@ -57,6 +57,15 @@ def test_du_of_files_with_several_names(tmp_path: Path) -> None:
     assert fs.disk_usage(str(tmp_path)) == fs.UsageInfo(size, 4)
 
 
+def test_du_counts_each_name_as_a_part_of_its_file(tmp_path: Path) -> None:
+    """So that no file need be remembered: a pod may make millions of names."""
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "volume/inside").write_bytes(b"x" * 10_000)
+    os.link(tmp_path / "volume/inside", tmp_path / "outside")
+    directory, file = (tmp_path / "volume").stat().st_blocks, (tmp_path / "outside").stat().st_blocks
+    assert fs.disk_usage(str(tmp_path / "volume")) == fs.UsageInfo((directory + file // 2) * 512, 1)
+
+
 @pytest.mark.parametrize(
     ("source", "provider", "good"),
     [("du", volume.MetricsDu, "."), ("statfs", volume.MetricsStatFS, "."), ("block", volume.MetricsBlock, "device")],

@@ -108,7 +108,7 @@ class VolumeOwnership:
             self._monitor_progress()
 
     def _monitor_progress(self) -> None:
-        """DIVERGES: in Go a goroutine tells; here who changes the files does, between two of them."""
+        """In Go a goroutine tells; here who changes the files does, between two of them."""
         now = self._clock.monotonic()
         if now < self._next_report:
             return
@@ -198,11 +198,26 @@ class _Level:
 
 
 def walk_deep(root: str) -> Iterator[Entry]:
-    """All below root and root itself, directories after what is in them; links are not followed.
+    """All below root and root itself, directories after what is in them; links are not followed. Raises OSError.
 
-    DIVERGES: Go names each file by its path twice, and so may follow a link that a container put there in between; it
-    also fails for a file that is gone by then, and for one whose path is too long, which here is left out; and has the
-    names of all files of a directory in memory, which a pod may have made by the million. Raises OSError.
+    DIVERGES (safer): a link that a container puts in the place of a file while the volume is walked is not followed.
+    Go: pkg/volume/volume_linux.go, changeFilePermission: the file is named by its path again after it was looked at,
+    and the new link is followed.
+    Why: a pod could have the mode and the group of files of the node changed.
+    Test: volume_linux_test.py:test_link_put_in_the_place_of_a_file_is_not_followed
+
+    DIVERGES (fault of Go): a file that is removed while the volume is walked is left out.
+    Go: pkg/volume/volume_linux.go, walk: the volume fails.
+    Why: a container of another pod may remove a file of the volume at any time.
+    Test: volume_linux_test.py:test_walk_leaves_out_what_is_gone_meanwhile
+
+    DIVERGES (safer): a file whose path is longer than the system takes is left out, and the names of the files in a
+    directory are read a few at a time.
+    Go: pkg/volume/volume_linux.go, walk: such a path makes the volume fail, and all names in a directory are in memory
+    at one time.
+    Why: a pod may make directories of any depth, and files by the million.
+    Test: volume_linux_test.py:test_walk_leaves_out_what_has_too_long_a_path,
+    volume_linux_test.py:test_walk_does_not_remember_the_names_of_files
     """
     stack: list[_Level] = []
     told = False

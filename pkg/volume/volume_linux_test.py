@@ -172,6 +172,16 @@ def test_walk_of_a_deep_tree(tmp_path: Path) -> None:
             os.rmdir(entry.name, dir_fd=entry.dir_fd)
 
 
+def test_walk_leaves_out_what_is_gone_meanwhile(tmp_path: Path) -> None:
+    """A container of another pod may have the volume, too."""
+    for name in ("a", "b"):
+        (tmp_path / name).touch()
+    walk = volume_linux.walk_deep(str(tmp_path))
+    first = next(walk)
+    (tmp_path / ("b" if first.name == "a" else "a")).unlink()
+    assert [entry.path for entry in walk] == [str(tmp_path)]
+
+
 def test_walk_leaves_out_what_has_too_long_a_path(tmp_path: Path) -> None:
     """Otherwise the paths of a pod's directories, each in the one before, would fill the memory.
 

@@ -67,6 +67,7 @@ class HollowKubelet:
         flags = [
             f"--container-runtime-endpoint={self.endpoint}",
             f"--root-dir={self.directory}/root",
+            f"--device-plugin-directory={self.directory}/root/device-plugins",
             f"--pod-manifest-path={self.manifests}",
             f"--read-only-port={self.read_only_port}",
             f"--healthz-port={self.healthz_port}",

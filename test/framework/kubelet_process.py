@@ -80,6 +80,7 @@ class KubeletProcess:
         self._flags = {
             "config": self._config_file,
             "root-dir": self.root_dir,
+            "device-plugin-directory": f"{self.root_dir}/device-plugins",
             "cert-dir": folder / f"{node}-pki",
             "hostname-override": node,
             "v": 4,

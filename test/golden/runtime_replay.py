@@ -163,6 +163,7 @@ class Replay:
             image_back_off=flowcontrol.Backoff(10, 300, clock=self.clock),
             serialize_image_pulls=True,
             max_parallel_image_pulls=None,
+            pull_critical_images_first=False,
             image_pull_qps=0,
             image_pull_burst=0,
             image_pulls_credential_verification_policy="NeverVerifyPreloadedImages",

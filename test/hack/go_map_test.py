@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import go_map
@@ -174,6 +175,8 @@ def test_reads_functions_for_linux_that_are_no_fakes(tmp_path: Path) -> None:
         ("cmd/kubelet/app", "cmd/kubelet/app"),
         ("k8s.io/client-go/tools/cache", "pkg/client_go/tools/cache"),
         ("k8s.io/apimachinery/pkg/watch", "pkg/apimachinery/watch"),
+        ("k8s.io/cri-client/pkg/util", "kubelet/cri/remote/util"),
+        ("k8s.io/cri-client/pkg/logs", "kubelet/kuberuntime/logs"),
     ],
 )
 def test_folder_of_a_go_package(tree: go_map.PythonTree, package: str, folder: str) -> None:
@@ -211,3 +214,35 @@ def test_one_place_is_not_two_functions(tree: go_map.PythonTree) -> None:
     result = go_map.build(both, [decision("renamed", "helper", "kubelet/worker_pool/elsewhere.py:helper")], tree)
     assert not result.faults
     assert [row.state for row in result.rows] == ["present", "renamed"]
+
+
+def test_functions_of_two_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that moved, alone or with its package, is the same; one that is gone has a row, and may share a place."""
+    tables = {
+        "now": [
+            "pkg/kubelet\ta.go\tfunc\t\tstays",
+            "pkg/kubelet\ta.go\tfunc\t\tisNew",
+            "k8s.io/cri-client/pkg\tb.go\tfunc\t\tMoves",
+        ],
+        "before": [
+            "pkg/kubelet\tb.go\tfunc\t\tstays",
+            "pkg/kubelet\ta.go\tfunc\t\tisGone",
+            "pkg/kubelet/cri/remote\tb.go\tfunc\t\tMoves",
+        ],
+    }
+    for name, rows in tables.items():
+        (tmp_path / name).write_text("\n".join(["header", *(f"{row}\t3\t\t" for row in rows)]))
+    monkeypatch.setattr(go_map, "DECLARATIONS", (tmp_path / "now",))
+    monkeypatch.setattr(go_map, "DECLARATIONS_BEFORE", (tmp_path / "before",))
+    assert [(each.path, each.name, each.only_in) for each in go_map.read_both_releases()] == [
+        ("k8s.io/cri-client/pkg/b.go", "Moves", ""),
+        ("pkg/kubelet/a.go", "isGone", "1.27"),
+        ("pkg/kubelet/a.go", "isNew", "1.36"),
+        ("pkg/kubelet/a.go", "stays", ""),
+    ]
+
+
+def test_place_of_a_function_that_is_gone(tree: go_map.PythonTree) -> None:
+    result = go_map.build([function("Helper"), replace(function("helper"), only_in="1.27")], [], tree)
+    assert not result.faults
+    assert [row.function.name for row in result.current()] == ["Helper"]

@@ -6,13 +6,15 @@ Go: cmd/kubelet/app/server_test.go, server_linux.go
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet_cmd.kubelet.app import lockfile, options, server
 
-from kubelet import oom
+from kubelet import kubelet_struct, oom
 from kubelet.cadvisor.info import v1 as cadvisorapi
 from kubelet.cri.errors import RemoteError
 from pkg import golang
@@ -109,6 +111,19 @@ def test_a_question_that_the_end_of_the_start_cut_short_is_no_fault() -> None:
     cancel()
     with pytest.raises(golang.Canceled):
         server.validate_runtime(ctx, _Service(ConnectionError("context canceled")))
+
+
+def test_without_a_server_nobody_has_to_be_asked_who_he_is(tmp_path: Path) -> None:
+    kubelet_server = _server()
+    kubelet_server.kubelet_flags.cert_directory = str(tmp_path)
+    kc = kubelet_server.kubelet_configuration
+    kc.authentication.webhook.enabled = True
+    with pytest.raises(ValueError, match="no client provided, cannot use webhook authentication"):
+        server.connect_to_api_server(golang.background(), kubelet_server)
+    kc.enable_server = False
+    dependencies = SimpleNamespace()
+    server.connect_to_api_server(golang.background(), kubelet_server)(cast(kubelet_struct.Dependencies, dependencies))
+    assert (dependencies.auth, dependencies.tls_options) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,10 @@ def _use_self_signed_certificate(
     try:
         certutil.write_cert(kc.tls_cert_file, cert_pem)
     except OSError:
-        # DIVERGES: one without the other, as Go leaves them on a full disk, keeps every later kubelet from starting.
+        # DIVERGES (fault of Go): when the self-signed certificate cannot be written, its key is removed again.
+        # Go: cmd/kubelet/app/server.go, InitializeTLS: leaves the one of the two files that could be written.
+        # Why: one file without the other, as after a full disk, keeps every later kubelet from starting.
+        # Test: test/programs/clients_test.py:test_full_disk_leaves_no_half_of_a_certificate_of_its_own
         Path(kc.tls_private_key_file).unlink()
         raise
     klog.v(4).info_s("Using self-signed cert", TLSCertFile=kc.tls_cert_file, TLSPrivateKeyFile=kc.tls_private_key_file)

@@ -163,8 +163,11 @@ def merge_kubelet_configurations(
 
     A drop-in is a JSON merge patch: maps are merged, lists replaced, null gives a field back to its default.
 
-    DIVERGES: an explicit empty list survives; in Go it is lost when the base goes through JSON, and a default
-    takes its place.
+    DIVERGES (fault of Go): an empty list that the configuration file sets stays empty when there are drop-ins.
+    Go: cmd/kubelet/app/server.go, mergeKubeletConfigurations: loses it when the file goes through JSON, and puts the
+    default in its place.
+    Why: a drop-in that does not name the field would change its value.
+    Test: test/programs/configuration_test.py:test_merging
     """
     document = scheme.to_versioned(kc)
     patches: list[tuple[str, scheme.Document]] = []

@@ -1,6 +1,9 @@
 """`kubelet config explain`: every value in force and where it came from.
 
-DIVERGES: the Go kubelet has no such command.
+DIVERGES (preference: kubelet config explain): a command shows the configuration in force.
+Go: cmd/kubelet/app/server.go, NewKubeletCommand: has no such command.
+Why: files, drop-ins, flags and defaults add up to one configuration, which Go shows only in its log or when it runs.
+Test: test/programs/kubelet_test.py:test_explain
 """
 
 from __future__ import annotations

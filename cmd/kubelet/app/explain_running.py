@@ -3,7 +3,11 @@ runs on this machine.
 
 Not to be mixed up with `kubelet config explain` (explain.py), which reads the configuration and needs no kubelet.
 
-DIVERGES: the Go kubelet has no such command.
+DIVERGES (preference: kubelet explain): a command tells how the node and its pods are, and what would be evicted.
+Go: cmd/kubelet/app/server.go, NewKubeletCommand: has no such command.
+Why: whoever is on the machine learns why a pod does not run without reading the log.
+Test: test/programs/explain_running_test.py:test_pod, test/programs/explain_running_test.py:test_node,
+test/programs/explain_running_test.py:test_evictions
 """
 
 from __future__ import annotations

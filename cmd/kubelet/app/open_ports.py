@@ -14,7 +14,10 @@ from pkg import klog
 def warn_of_open_ports(kc: kubeletconfig.KubeletConfiguration) -> None:
     """Log one line, which names the settings, if anybody may run commands or look at pods from another machine.
 
-    DIVERGES: Go says nothing of its old defaults, which flags without a configuration file still have.
+    DIVERGES (safer): the log warns at the start if anybody may run commands or see pods from another machine.
+    Go: cmd/kubelet/app/server.go, NewKubeletCommand: says nothing.
+    Why: without a configuration file the old defaults hold, which let anybody run commands in all containers.
+    Test: test/programs/kubelet_test.py:test_who_starts_a_kubelet_that_is_open_to_everybody_is_told
     """
     if settings := settings_of_open_ports(kc):
         klog.warning_s(

@@ -3,7 +3,11 @@
 It asks those whom the kubelet itself asks for its pods, and the container runtime, so it says the same whether a
 kubelet is running or not.
 
-DIVERGES: the Go kubelet has no such command.
+DIVERGES (preference: kubelet orphans): a command lists the directories of pods that are gone, and removes them.
+Go: cmd/kubelet/app/server.go, NewKubeletCommand: has no such command.
+Why: somebody has to remove by hand what the kubelet leaves, and must not remove the data of a mounted volume.
+Test: test/programs/orphans_test.py:test_directories_of_nobody_are_listed_and_explained,
+test/programs/orphans_test.py:test_asked_to_it_removes_them
 """
 
 from __future__ import annotations

@@ -265,10 +265,8 @@ def _log_configuration(loaded: Loaded) -> None:
         klog.v(4).info_s("Skipped file in drop-in directory (does not have .conf extension)", file=name)
     for fault, source in loaded.passed_over:
         klog.warning_s("Passed over a part of the configuration", source=source, fault=fault)
-    # DIVERGES: Go logs all flags, hundreds of lines that `config explain` shows better.
     for flag in loaded.flag_set:
-        if flag.changed:
-            klog.v(1).info_s(f"FLAG: --{flag.name}={_shown(flag)}")
+        klog.v(1).info_s(f"FLAG: --{flag.name}={_shown(flag)}")
     if klog.v(5).enabled:
         for row in explain.explain(loaded):
             klog.v(5).info_s("KubeletConfiguration", field=row.field, value=row.value, source=row.source)
@@ -326,7 +324,10 @@ def exit_process(code: int) -> NoReturn:
 def lock_root_directory(root: str) -> None:
     """Make sure that the directory can be used, and by this kubelet alone. Raises ValueError or OSError.
 
-    DIVERGES: Go has only --lock-file; two kubelets on one directory would fight over every pod.
+    DIVERGES (safer): a kubelet does not start while another one uses its root directory.
+    Go: cmd/kubelet/app/server.go, run: looks only at the file that --lock-file names, if it does.
+    Why: two kubelets with one directory would undo each other's work on every pod.
+    Test: test/programs/kubelet_test.py:test_a_second_kubelet_names_the_first
     """
     try:
         filesystem.mkdir_all(root, 0o750)
@@ -406,7 +407,10 @@ def connect_to_api_server(
         klog.info_s("Standalone mode, no API client")
     tls_options = clients.initialize_tls(flags, kc, name) if kc.enable_server or api_clients is not None else None
     server_auth = None
-    # DIVERGES: where there is no server, nobody is asked who he is. Go insists on its being possible.
+    # DIVERGES (fault of Go): a kubelet without a server starts, however the clients of its server are to be judged.
+    # Go: cmd/kubelet/app/server.go, run: does not start if a webhook is to be asked and there is no API server.
+    # Why: nobody would ever be asked who he is.
+    # Test: test/programs/server_test.py:test_without_a_server_nobody_has_to_be_asked_who_he_is
     if kc.enable_server:
         from . import auth
 
@@ -512,7 +516,14 @@ def unsecured_dependencies(
 
 
 def _new_oom_watcher(recorder: record.EventRecorder) -> oomwatcher.Watcher | None:
-    """DIVERGES: Go does not start where the kernel's log may not be read, unless its gate for user namespaces is on."""
+    """None where the kernel's log may not be read.
+
+    DIVERGES (safer): the kubelet also starts where it may not read the kernel's log, and logs that there will be no
+    SystemOOM events.
+    Go: pkg/kubelet/kubelet.go, NewMainKubelet: does not start, unless in a user namespace and with the gate for it.
+    Why: those events are for people to read, and the kubelet does all its work without them.
+    Test: test/programs/server_test.py:test_kernel_log_that_may_not_be_read
+    """
     from kubelet import oom
 
     try:
@@ -671,6 +682,7 @@ def _node_config(server: options.KubeletServer) -> cm.NodeConfig:
         kc.cgroup_root = "/"
     return cm.NodeConfig(
         kubelet_root_dir=str(Path(server.kubelet_flags.root_directory).absolute()),
+        device_plugin_directory=os.path.abspath(server.kubelet_flags.device_plugin_directory),
         await_device_plugins=server.kubelet_flags.await_device_plugins,
         node_name=nodeutil.get_hostname(server.kubelet_flags.hostname_override),
         cgroups_per_qos=kc.cgroups_per_qos,
@@ -799,6 +811,8 @@ def create_and_init_kubelet(
             cert_directory=str(Path(flags.cert_directory).absolute()),
             image_credential_provider_config_path=flags.container_runtime_options.image_credential_provider_config_path,
             image_credential_provider_bin_dir=flags.container_runtime_options.image_credential_provider_bin_dir,
+            pull_critical_images_first=flags.pull_critical_images_first,
+            read_rotated_logs=flags.read_rotated_logs,
         ),
     )
     kubelet.birth_cry()

@@ -40,7 +40,13 @@ def init_configz(kc: kubeletconfig.KubeletConfiguration) -> None:
 
 
 def set_configz(config: configz.Config, kc: kubeletconfig.KubeletConfiguration) -> None:
-    """DIVERGES: Go shows the headers of the manifest URL, which may hold credentials, to whoever may see the page."""
+    """Show the configuration that is in force.
+
+    DIVERGES (fault of Go): the page /configz masks the headers of the manifest URL.
+    Go: cmd/kubelet/app/server.go, setConfigz: shows them, although the log has them masked.
+    Why: they may hold credentials, and more people may see the page than the configuration file.
+    Test: test/programs/zpages_test.py:test_credentials_are_hidden
+    """
     document = _as_published(scheme.to_versioned(kc))
     if "staticPodURLHeader" in document:
         document["staticPodURLHeader"] = {name: ["<masked>"] for name in document["staticPodURLHeader"]}

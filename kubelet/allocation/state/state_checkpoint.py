@@ -29,8 +29,13 @@ class StateCheckpoint:
         try:
             resources, self._last_data = restore_state(self._checkpoint_manager, checkpoint_name)
         except ValueError as err:
-            # DIVERGES: Go does not start until somebody has drained the node and deleted the file. Here pods have
-            # what they want, unless the node has not so much, and containers are told once more what they have.
+            # Pods have what they want, unless the node has not so much, and containers are told once more what they
+            # have.
+            # DIVERGES (safer): a damaged checkpoint is set aside, and the kubelet starts without what it says.
+            # Go: pkg/kubelet/allocation/state/state_checkpoint.go, NewStateCheckpoint: the kubelet does not start until
+            # somebody has drained the node and deleted the file.
+            # Why: one bad file would take the whole node away.
+            # Test: state_checkpoint_test.py:test_broken_file_is_set_aside
             self._checkpoint_manager.set_aside(checkpoint_name, err)
             resources, self._last_data = {}, ""
         self._cache: State = StateMemory(resources)

@@ -11,7 +11,10 @@ from grpc import _server
 from pkg import golang
 
 # Threads of one server. A call has one for as long as it waits: for its request, or for the plugin that it is about.
-# DIVERGES: Go has any number of goroutines.
+# DIVERGES (platform): a gRPC call to the kubelet beyond MAX_THREADS others waits until one of them ends.
+# Go: google.golang.org/grpc/server.go, (*Server).serveStreams: has a goroutine for each call, without a bound.
+# Why: in Python each call needs a thread, and the process may only have so many.
+# Test: pool_test.py:test_no_more_calls_run_than_there_may_be_threads
 MAX_THREADS = 100
 
 

@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from kubelet.apis import grpc as apisgrpc
+from kubelet.apis.grpc import pool as grpcpool
 from pkg import golang
 from pkg.golang.testing import out_of_threads_here
 
@@ -53,6 +54,16 @@ def test_pool_that_finds_no_threads_leaves_none(monkeypatch: pytest.MonkeyPatch)
 def test_more_calls_than_threads_get_more_threads() -> None:
     pool, meeting = apisgrpc.new_thread_pool(2, "test-pool"), threading.Barrier(5)
     assert sorted(call.result(30) for call in [pool.submit(meeting.wait, 30) for _ in range(5)]) == list(range(5))
+    pool.shutdown()
+
+
+def test_no_more_calls_run_than_there_may_be_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpcpool, "MAX_THREADS", 2)
+    pool, may_go_on = apisgrpc.new_thread_pool(1, "test-pool"), threading.Event()
+    calls = [pool.submit(may_go_on.wait, 30) for _ in range(5)]
+    assert len(_threads()) == 2
+    may_go_on.set()
+    assert [call.result(30) for call in calls] == [True] * 5
     pool.shutdown()
 
 

@@ -14,7 +14,10 @@ from pkg import golang, klog
 from pkg.apimachinery.util.runtime import contain
 
 # Seconds in which the request of a call has to come, once a thread waits for it.
-# DIVERGES: Go waits for as long as the client does.
+# DIVERGES (safer): a gRPC call to the kubelet whose request does not come within REQUEST_TIMEOUT is cancelled.
+# Go: google.golang.org/grpc/server.go, (*Server).processUnaryRPC: has no bound.
+# Why: a client that begins calls and sends nothing would take all threads of the server.
+# Test: requests_test.py:test_calls_without_a_request_keep_no_thread_from_others
 REQUEST_TIMEOUT = 5.0
 
 

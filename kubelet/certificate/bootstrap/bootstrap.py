@@ -128,7 +128,11 @@ def _write_kubeconfig_from_bootstrapping(
         insecure_skip_tls_verify=tls.insecure,
         certificate_authority=tls.ca_file,
         certificate_authority_data=b"" if tls.ca_file else tls.ca_data,
-        # DIVERGES: Go forgets how the server is called and reached, and the new kubeconfig cannot be used.
+        # DIVERGES (fault of Go): the kubeconfig that is written after a bootstrap has the proxy, and the server's name
+        # for TLS, of the bootstrap kubeconfig.
+        # Go: pkg/kubelet/certificate/bootstrap/bootstrap.go, writeKubeconfigFromBootstrapping: leaves both out.
+        # Why: an API server that can only be reached with these could not be reached any more after the bootstrap.
+        # Test: bootstrap_test.py:test_load_client_cert
         tls_server_name=tls.server_name,
         proxy_url=bootstrap_client_config.proxy_url,
     )

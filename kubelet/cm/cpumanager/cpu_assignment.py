@@ -92,7 +92,7 @@ class CPUAccumulator:
         return self.details.cpus_in_numa_nodes(numa_id) == self.topo.cpu_details.cpus_in_numa_nodes(numa_id)
 
     def _is_socket_free(self, socket_id: int) -> bool:
-        """DIVERGES: Go compares with the mean of all sockets, see _is_core_free."""
+        """Whether all of the socket's own processors are free; what _is_core_free says of Go is true of this, too."""
         return self.details.cpus_in_sockets(socket_id) == self.topo.cpu_details.cpus_in_sockets(socket_id)
 
     def _is_uncore_cache_free(self, uncore_id: int) -> bool:
@@ -101,8 +101,11 @@ class CPUAccumulator:
     def _is_core_free(self, core_id: int) -> bool:
         """Whether all of the core's own processors are free.
 
-        DIVERGES: Go compares with the mean of all cores. Where cores differ, or some processors are offline, it takes
-        a core for free of which another container has one processor, or the system, and gives that away again.
+        DIVERGES (fault of Go): a core is free when as many processors are free as this core has.
+        Go: pkg/kubelet/cm/cpumanager/cpu_assignment.go, (*cpuAccumulator).isCoreFree: when as many are free as cores
+        have on average.
+        Why: where cores differ, or processors are offline, one that another container has would be given away again.
+        Test: cpu_assignment_test.py:test_only_what_is_available_is_taken_where_cores_and_sockets_differ
         """
         return self.details.cpus_in_cores(core_id) == self.topo.cpu_details.cpus_in_cores(core_id)
 
@@ -254,8 +257,11 @@ class CPUAccumulator:
 def _distinct(groups: Iterable[Iterable[int]]) -> list[int]:
     """What is in the groups, each number once.
 
-    DIVERGES: on a virtual machine a socket may have parts of several NUMA nodes, or a node parts of several sockets.
-    Go counts the processors of such a one several times, and a container gets fewer than it asks for.
+    DIVERGES (fault of Go): a processor counts once where a socket is part of several NUMA nodes, or the other way.
+    Go: pkg/kubelet/cm/cpumanager/cpu_assignment.go, (*numaFirst).sortAvailableSockets: a socket is listed once for
+    each of its nodes, and its processors likewise.
+    Why: on such virtual machines a container would get fewer processors than it asks for.
+    Test: cpu_assignment_test.py:test_sockets_and_nodes_that_overlap
     """
     return list(dict.fromkeys(itertools.chain.from_iterable(groups)))
 
@@ -337,7 +343,11 @@ def _best_distribution(
 ) -> _Distribution | None:
     """Of all sets of so many nodes; the first of those that are equally good.
 
-    DIVERGES: Go keeps the best set in a slice that sets tried later may overwrite, with 4 nodes or more in it.
+    DIVERGES (fault of Go): the set of NUMA nodes that was found best is the one that is taken.
+    Go: pkg/kubelet/cm/cpumanager/cpu_assignment.go, (*cpuAccumulator).iterateCombinations: two sets of 4 nodes may be
+    slices of one array, and the one that is tried later overwrites the last node of the best.
+    Why: processors would come from a node that was found worse, or that has too few.
+    Test: cpu_assignment_test.py:test_best_set_of_nodes_is_the_one_that_is_taken
     """
     best: _Distribution | None = None
     for combo in itertools.combinations(available, size):
@@ -384,7 +394,10 @@ def _after_remainder(
 ) -> dict[int, int] | None:
     """What the nodes have when the rest came from these, one group each in turn; None if they have not enough.
 
-    DIVERGES: Go counts processors here and not groups, and may then search for the last group for ever.
+    DIVERGES (fault of Go): NUMA nodes have enough for the rest of a request if they have as many whole groups.
+    Go: pkg/kubelet/cm/cpumanager/cpu_assignment.go, takeByTopologyNUMADistributed: if they have as many processors.
+    Why: two nodes with one processor each have no group of two, for which Go would search for ever.
+    Test: cpu_assignment_test.py:test_what_is_left_is_divided_in_groups
     """
     if sum(after[numa] // cpu_group_size for numa in subset) * cpu_group_size < remainder:
         return None

@@ -299,6 +299,14 @@ def test_what_is_left_is_divided_in_groups() -> None:
     assert len(taken) == 22 and taken <= free
 
 
+def test_best_set_of_nodes_is_the_one_that_is_taken() -> None:
+    """All sets of four out of five nodes are equally good; the first of them is taken."""
+    machine = topology("dual_socket_multi_numa_per_socket_ht_large")
+    free = cpuset.parse("0-2,16-18,32-34,48-50,64-66")
+    taken = take_by_topology_numa_distributed(machine, free, 12, 1, _PACKED)
+    assert str(taken) == "0-2,16-18,32-34,64-66"
+
+
 @pytest.mark.parametrize("distributed", [False, True])
 def test_too_few(distributed: bool) -> None:
     machine, free = topology("single_socket_ht"), cpuset.parse("0,2,4,6")

@@ -134,7 +134,10 @@ class Manager:
     def _run(self, ctx: golang.Context) -> None:
         """Reconciles once in a period, and when containers were given processors.
 
-        DIVERGES: Go does so once in a period only, and so long a container's own processors may be shared.
+        DIVERGES (fault of Go): containers are told at once when the pool of processors that they share has changed.
+        Go: pkg/kubelet/cm/cpumanager/cpu_manager.go, (*manager).Start: they are told once in a period.
+        Why: they would run on another container's own processors until then, by default for up to 10 seconds.
+        Test: cpu_manager_test.py:test_who_shares_is_told_as_soon_as_somebody_gets_or_leaves_processors
         """
         while ctx.err() is None:
             try:

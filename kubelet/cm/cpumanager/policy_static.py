@@ -137,8 +137,10 @@ class StaticPolicy:
     def _validate_state(self, s: State) -> None:
         """Raises ValueError when the state does not fit this machine and these reservations.
 
-        DIVERGES: Go refuses a state in which pods have all CPUs that are not strictly reserved, and does not start
-        until somebody removes the file, though it has given those CPUs out itself.
+        DIVERGES (fault of Go): with strict-cpu-reservation, pods may have all CPUs that are not reserved.
+        Go: pkg/kubelet/cm/cpumanager/policy_static.go, (*staticPolicy).validateState: an empty shared pool is refused.
+        Why: a kubelet that has given out all of them would not start again until somebody removes the file.
+        Test: policy_static_test.py:test_start_again
         """
         assignments, default = s.get_cpu_assignments(), s.get_default_cpu_set()
         all_cpus = self.topology.cpu_details.cpus()
@@ -235,8 +237,11 @@ class StaticPolicy:
 
     def _allocate(self, s: State, pod: v1.Pod, container: v1.Container, num_cpus: int) -> None:
         uid, name = pod.metadata.uid, container.name
-        # DIVERGES: Go first asks whether there are as many cores free, and so rejects a pod that has its cores already
-        # when the kubelet is restarted on a full node.
+        # DIVERGES (fault of Go): a container that has its cores already needs no free ones.
+        # Go: pkg/kubelet/cm/cpumanager/policy_static.go, (*staticPolicy).Allocate: with full-pcpus-only, as many cores
+        # as the container has must be free once more.
+        # Why: on a full node, pods that run would be turned away when the kubelet is restarted.
+        # Test: policy_static_test.py:test_whole_cores_on_a_full_node_stay_with_their_container
         if (present := s.get_cpu_set(uid, name)) is not None:
             self._update_cpus_to_reuse(pod, container, present)
             klog.info_s(
@@ -451,7 +456,14 @@ class StaticPolicy:
         self._update_allocation_per_numa_metric(s)
 
     def _update_allocation_per_numa_metric(self, s: State) -> None:
-        """DIVERGES: Go never sets a node back to 0."""
+        """Tells of each NUMA node how many of its processors are given out.
+
+        DIVERGES (fault of Go): the metric of a NUMA node whose processors have all come back shows 0.
+        Go: pkg/kubelet/cm/cpumanager/policy_static.go, updateAllocationPerNUMAMetric: it shows the last number that was
+        not 0.
+        Why: whoever reads the metric would think that the node is in use.
+        Test: policy_static_test.py:test_figures
+        """
         assigned = _total_assigned_exclusive_cpus(s)
         for node in self.topology.cpu_details.numa_nodes():
             count = len(assigned & self.topology.cpu_details.cpus_in_numa_nodes(node))

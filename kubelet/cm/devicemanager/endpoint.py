@@ -18,7 +18,12 @@ from kubelet.cm.devicemanager.types import ENDPOINT_STOP_GRACE_PERIOD
 if TYPE_CHECKING:
     from pkg.apimachinery import clock as clocklib
 
-# Seconds that a plugin may take. DIVERGES: Go waits for ever, and the whole node with it.
+# Seconds that a plugin may take.
+# DIVERGES (safer): a pod fails if its plugin does not allocate within 120 seconds, or say within ten which devices it
+# prefers.
+# Go: pkg/kubelet/cm/devicemanager/endpoint.go, (*endpointImpl).allocate: has no bound.
+# Why: no pod at all would be admitted any more.
+# Test: plugin/v1beta1/server_test.py:test_plugin_that_hangs_in_allocate
 PREFERRED_ALLOCATION_TIMEOUT = 10.0
 ALLOCATE_TIMEOUT = 120.0
 

@@ -49,9 +49,12 @@ if TYPE_CHECKING:
     from pkg.scheduler import framework
 
 _UPDATES_CAPACITY = 100
-_DEVICE_PLUGINS_DIR = "device-plugins"
-# Resources that have a plugin, or had one in the last minutes: each takes two threads and a connection, and has a list
-# of devices. Plugins that register at the same moment may be a few more. DIVERGES: Go takes any number.
+# Resources that have a plugin, or had one in the last minutes. Plugins that register at the same moment may be a few
+# more.
+# DIVERGES (safer): beyond MAX_PLUGINS, a device plugin of one more resource cannot register.
+# Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).PluginConnected: has no bound.
+# Why: each plugin takes two threads, a connection and the memory for its list of devices.
+# Test: manager_test.py:test_more_plugins_than_there_can_be
 MAX_PLUGINS = 500
 # Seconds that a plugin which registers may take to say what it can.
 _OPTIONS_TIMEOUT = 10.0
@@ -77,7 +80,10 @@ class DevicesAwaitedError(admission.Error):
 class CheckpointWriteError(admission.Error):
     """What a container was given could not be written down.
 
-    DIVERGES: in Go a want of disk space or file descriptors turns the pod away for good.
+    DIVERGES (safer): the pod waits, and is admitted once the checkpoint can be written.
+    Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).allocateContainerResources: the pod fails for good.
+    Why: a lack of disk space or file descriptors may be over in a moment.
+    Test: manager_test.py:test_pod_waits_while_the_checkpoint_cannot_be_written
     """
 
     wait = True
@@ -115,17 +121,15 @@ class ManagerImpl:
         topology: Sequence[cadvisor.Node],
         topology_affinity_store: topologymanager.Store,
         *,
-        root_directory: str,
+        directory: str,
         await_plugins: bool = False,
         clock: clocklib.Clock | None = None,
     ) -> None:
-        """Makes the directory for plugins below the root directory. Raises OSError.
+        """Makes the directory. Raises OSError.
 
+        `directory`: where the sockets are, and what containers were given.
         `await_plugins`: whether a pod waits for a plugin that has gone, or is not back yet after a restart, or fails.
-
-        DIVERGES: Go's plugins are in /var/lib/kubelet, whatever the root directory.
         """
-        directory = os.path.join(os.path.abspath(root_directory), _DEVICE_PLUGINS_DIR)
         socket_path = os.path.join(directory, api.KUBELET_SOCKET_NAME)
         klog.v(2).info_s("Creating Device Plugin manager", path=socket_path)
         self._clock = clock or clocklib.RealClock()
@@ -137,7 +141,13 @@ class ManagerImpl:
         self._stopper: golang.Thread | None = None
         self._checkpoint_dir = directory
         self._checkpoint_manager = checkpointmanager.CheckpointManager(directory)
-        # DIVERGES: Go looks when it is asked, and finds its own socket.
+        # DIVERGES (fault of Go): a node that has no checkpoint when the kubelet starts counts as new until the kubelet
+        # ends.
+        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).ShouldResetExtendedResourceCapacity: looks for
+        # files each time; once the socket for registrations is there, the node does not count as new any more.
+        # Why: a Node object that is registered after that would keep the devices of the machine that had its name
+        # before.
+        # Test: manager_test.py:test_node_that_was_made_anew
         self._node_recreated = not self._checkpoint_manager.list_checkpoints()
         self._updates: golang.Channel[Update] = golang.Channel(_UPDATES_CAPACITY)
 
@@ -260,7 +270,10 @@ class ManagerImpl:
     def plugin_disconnected(self, resource_name: str, device_plugin: plugin.DevicePlugin) -> None:
         """For the server: all the resource's devices count as unhealthy.
 
-        DIVERGES: Go takes it for the end of a plugin that has connected in the meantime, too.
+        DIVERGES (fault of Go): devices stay healthy if another plugin of their resource has connected in the meantime.
+        Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).PluginDisconnected: does not ask which plugin ended.
+        Why: a plugin that was updated would have no devices to give, and after five minutes no resource.
+        Test: manager_test.py:test_plugin_that_ends_when_another_has_come
         """
         with self._lock:
             info = self._endpoints.get(resource_name)
@@ -283,7 +296,10 @@ class ManagerImpl:
         """These are all devices of the resource: note them, and name the pods that this is news for."""
         now = {device.ID: device for device in devices}
         if now.pop("", None) is not None:
-            # DIVERGES: Go counts it as a device.
+            # DIVERGES (safer): a device without an ID does not count.
+            # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).genericDeviceUpdateCallback: it does.
+            # Why: no plugin can tell which device a container is to get if there is no ID to name it by.
+            # Test: manager_test.py:test_devices_that_are_garbage
             klog.error_s(ValueError("device has no ID"), "Ignoring device", resourceName=resource_name)
         with self._lock:
             before = self._all_devices.get(resource_name, {})
@@ -320,7 +336,11 @@ class ManagerImpl:
             for name in gone:
                 for by_resource in (self._endpoints, self._healthy_devices, self._unhealthy_devices, self._awaited):
                     by_resource.pop(name, None)
-            # DIVERGES: Go keeps for ever what the devices were. Pods that have some still show how these are.
+            # Pods that have some of the devices still show how these are.
+            # DIVERGES (fault of Go): the list of devices of a resource that is gone is forgotten unless a pod has some.
+            # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).GetCapacity: the list stays for ever.
+            # Why: a plugin that registers under another name each time would leave a list each time.
+            # Test: manager_test.py:test_devices_of_a_resource_that_is_gone
             for name in gone - self._pod_devices.devices().keys():
                 self._all_devices.pop(name, None)
             in_vain = set[str]().union(*(self._waiting_pods.get(name, ()) for name in gone))
@@ -399,7 +419,12 @@ class ManagerImpl:
         """Take over what was given before, and expect the plugins to come back.
 
         Raises ValueError for a file that is of no use, and OSError for one that cannot be looked at now.
-        DIVERGES: Go then goes on without, and gives the devices of containers that run to others.
+
+        DIVERGES (safer): if the checkpoint cannot be opened, say for want of a descriptor, nobody is given a device
+        until it can.
+        Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).Start: goes on as if there were no checkpoint.
+        Why: devices of containers that run would be given to others as well.
+        Test: manager_test.py:test_nothing_is_given_before_the_checkpoint_can_be_looked_at
         """
         data = checkpoint.Data()
         try:
@@ -428,9 +453,16 @@ class ManagerImpl:
         with self._lock:
             known = {key.pod_uid for key in (*self._allocations, *self._preferences)}
             known |= self._pod_devices.pods().union(*self._waiting_pods.values())
-        # DIVERGES: Go asks first who is active, and takes the devices of a pod that is admitted at that moment. It
-        # also takes those that containers still use of a pod that was deleted by force, or while the kubelet was down.
+        # DIVERGES (fault of Go): which pods are active is asked after it is known which pods have devices.
+        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).UpdateAllocatedDevices: the other way round.
+        # Why: a pod that is admitted between the two would lose its devices at once.
+        # Test: manager_test.py:test_pod_that_is_admitted_while_others_are_looked_for_that_have_ended
         inactive = known - {pod.metadata.uid for pod in self._active_pods()}
+        # DIVERGES (fault of Go): a pod keeps its devices as long as one of its containers may run.
+        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).UpdateAllocatedDevices: takes them from any pod
+        # that is not active, also one that was deleted by force, or while the kubelet was down.
+        # Why: two containers would use the same device until the older one has been killed.
+        # Test: manager_test.py:test_devices_of_a_pod_that_is_ending
         gone = {uid for uid in inactive if not self._could_run(uid)}
         if not gone or not self._sources_ready():
             return
@@ -575,7 +607,10 @@ class ManagerImpl:
     def _result(self, key: _Container, call: Future[_Answer], patience: float, what: str) -> _Answer:
         """The plugin's answer. Raises DevicesAwaitedError if that takes longer, and has the pod synced then.
 
-        DIVERGES: Go, and all pods of the node with it, waits for the plugin.
+        DIVERGES (safer): a pod whose plugin does not answer within a second waits, and others are admitted meanwhile.
+        Go: pkg/kubelet/cm/devicemanager/endpoint.go, (*endpointImpl).allocate: no other pod is admitted until then.
+        Why: one slow plugin would hold up every pod of the node.
+        Test: manager_test.py:test_plugin_that_takes_its_time
         """
         try:
             return call.result(patience)
@@ -756,7 +791,11 @@ class ManagerImpl:
     def _has_got_its_devices(self, pod: v1.Pod, container_name: str) -> bool:
         """Whether the container ran when the kubelet started, or had already initialized its pod.
 
-        DIVERGES: Go refuses a pod that runs when it does not find a plugin whose devices an init container once had.
+        DIVERGES (fault of Go): an init container of a pod that runs needs no plugin when the kubelet is restarted.
+        Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).devicesToAllocate: it does, unless the init
+        container itself runs.
+        Why: the pod, which runs and has all its devices, would be refused because its plugin is not back yet.
+        Test: manager_test.py:test_init_container_of_a_pod_that_runs
         """
         uid = pod.metadata.uid
         if self._is_container_already_running(uid, container_name):

@@ -132,7 +132,10 @@ class PodDevices:
     def get_pods_for_devices(self, resource: str, device_ids: set[str]) -> set[str]:
         """The uids of pods that have any of the devices.
 
-        DIVERGES: Go, whose getPodAndContainerForDevice knows no resource, takes a device of the same id for it.
+        DIVERGES (fault of Go): a device is looked up by its resource and its id.
+        Go: pkg/kubelet/cm/devicemanager/pod_devices.go, (*podDevices).getPodAndContainerForDevice: by its id alone.
+        Why: when a device fails, a pod that has one of the same id of another resource may be synced in its place.
+        Test: pod_devices_test.py:test_whose_a_device_is
         """
         with self._lock:
             return {

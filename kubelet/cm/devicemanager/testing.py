@@ -169,7 +169,7 @@ class World:
         manager = ManagerImpl(
             nodes,
             self.topology_manager,
-            root_directory=str(self.directory),
+            directory=str(self.directory / "device-plugins"),
             await_plugins=self.await_plugins,
             clock=self.clock,
         )

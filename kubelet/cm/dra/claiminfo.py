@@ -54,7 +54,10 @@ class ClaimInfo(state.ClaimInfoState):
     def set_devices(self, driver_name: str, devices: list[state.Device]) -> None:
         """What the driver has prepared, in place of what it had before.
 
-        DIVERGES: Go adds to what was there, so that a container gets a device twice when preparing was tried twice.
+        DIVERGES (fault of Go): devices that a driver has prepared take the place of those that it prepared before.
+        Go: pkg/kubelet/cm/dra/claiminfo.go, (*ClaimInfo).addDevice: adds them to those.
+        Why: if preparing is tried again because another driver failed, the claim would have its devices twice.
+        Test: manager_test.py:test_two_drivers_of_which_one_fails_at_first
         """
         self.driver_state[driver_name] = state.DriverState(devices)
 

@@ -21,7 +21,11 @@ from pkg.apimachinery.runtime import codec
 
 # Seconds for which a device's health holds, where its driver does not say.
 DEFAULT_HEALTH_TIMEOUT = 30.0
-# Devices of a driver whose health is known. DIVERGES: Go never forgets a device that a driver has once told of.
+# Devices of a driver whose health is known.
+# DIVERGES (safer): beyond MAX_DEVICES, devices that the driver has not told of for the longest time are forgotten.
+# Go: pkg/kubelet/cm/dra/healthinfo.go, (*healthInfoCache).updateHealthInfo: has no bound.
+# Why: a driver may name other devices each time.
+# Test: healthinfo_test.py:test_a_driver_with_ever_new_devices
 MAX_DEVICES = 10_000
 # Characters of the names of a pool and of a device: none in a ResourceSlice is longer.
 MAX_NAME_LENGTH = 253
@@ -88,7 +92,7 @@ class HealthInfoCache:
         return changed
 
     def clear_driver(self, driver_name: str) -> list[state.DeviceHealth]:
-        """Forget the driver's devices; returns them. DIVERGES: in Go pods show for a minute how they were."""
+        """Forget the driver's devices; returns them."""
         with self._lock:
             devices = self._health_info.pop(driver_name, {})
             if devices:

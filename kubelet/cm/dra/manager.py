@@ -54,7 +54,10 @@ MAX_HEALTH_REPORTS = 100
 MAX_HEALTH_REPORTS_PER_SECOND = 10.0
 # Devices that are read and written in a second because of one driver: those of each report, and with a report that has
 # something new all that are known.
-# DIVERGES: Go reads as fast as a driver sends.
+# DIVERGES (safer): a driver that tells of more devices than MAX_HEALTH_DEVICES_PER_SECOND is read more slowly.
+# Go: pkg/kubelet/cm/dra/manager.go, (*Manager).HandleWatchResourcesStream: has no bound.
+# Why: a driver that sends as fast as it can would keep a processor and the disk busy.
+# Test: manager_test.py:test_each_report_costs_what_is_read_and_written
 MAX_HEALTH_DEVICES_PER_SECOND = 5000.0
 
 ActivePodsFunc = Callable[[], list[v1.Pod]]
@@ -126,7 +129,14 @@ class Manager:
         golang.go(self._reconcile, ctx, name="dra-manager")
 
     def _reconcile(self, ctx: golang.Context) -> None:
-        """DIVERGES: Go looks once a minute, and so first a minute after a restart; here also soon after a failure."""
+        """Look for claims of pods that are no more, until ctx ends.
+
+        DIVERGES (safer): claims that could not be given back, or not yet because not all pods are known, are tried
+        again after a second, then after two, and so on.
+        Go: pkg/kubelet/cm/dra/manager.go, (*Manager).Start: they are tried again once a minute.
+        Why: another pod may be waiting for the devices.
+        Test: manager_test.py:test_reconciliation_that_fails_is_tried_again
+        """
         backoff = _reconcile_backoff()
         while ctx.err() is None:
             done = False
@@ -163,7 +173,10 @@ class Manager:
             return False
         with self._cache.rlock():
             claims = [(uid, info.namespace, info.claim_name) for info in self._cache.values() for uid in info.pod_uids]
-        # DIVERGES: Go asks first who is active, and takes the claims of a pod that gets them at that moment.
+        # DIVERGES (fault of Go): which pods are active is asked after it is known which pods have claims.
+        # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).reconcileLoop: the other way round.
+        # Why: the claims of a pod that comes between the two would be taken from it at once.
+        # Test: manager_test.py:test_claim_of_a_pod_that_comes_at_that_moment_is_left_to_it
         active_pods = {pod.metadata.uid for pod in self._active_pods()}
         inactive: dict[tuple[str, str], list[str]] = {}
         for pod_uid, namespace, claim_name in claims:
@@ -171,8 +184,11 @@ class Manager:
                 inactive.setdefault((pod_uid, namespace), []).append(claim_name)
         done = True
         for (pod_uid, namespace), claim_names in inactive.items():
-            # DIVERGES: Go takes claims from the containers that still run of a pod that was deleted by force, or while
-            # the kubelet was down.
+            # DIVERGES (fault of Go): a pod keeps its claims as long as one of its containers may run.
+            # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).reconcileLoop: takes them from any pod that is not active,
+            # also one that was deleted by force, or while the kubelet was down.
+            # Why: a driver would take devices away that a container still uses.
+            # Test: manager_test.py:test_claims_of_a_pod_that_is_ending_are_left_to_it
             if self._could_run(pod_uid):
                 done = False
                 continue
@@ -207,7 +223,11 @@ class Manager:
                     "No need to prepare resources, no claim generated", pod=klog.kobj(pod), podClaim=pod_claim.name
                 )
                 continue
-            # DIVERGES: Go asks the API server, and the driver, as often as the pod names the claim.
+            # DIVERGES (fault of Go): a claim that a pod names twice is prepared once.
+            # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).prepareResources: asks the driver for it twice in one call,
+            # gets one answer for both, and takes the other for skipped.
+            # Why: the pod would never start.
+            # Test: manager_test.py:test_a_claim_that_a_pod_names_twice_is_asked_for_once
             if (known := looked_up.get(claim_name)) is not None:
                 if must_check_owner:
                     resourceclaim.is_for_pod(pod, known)
@@ -239,7 +259,13 @@ class Manager:
         return plugin
 
     def _announce_driver(self, driver_name: str) -> None:
-        """DIVERGES: in Go pods that wait for a driver come to know of it when they happen to be synced."""
+        """Have the pods synced that wait for the driver.
+
+        DIVERGES (safer): a pod whose driver was not there is synced as soon as the driver has registered.
+        Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, (*DRAPluginManager).RegisterPlugin: tells no pod.
+        Why: a pod would otherwise start up to a minute after its driver is back.
+        Test: manager_test.py:test_pods_that_wait_for_a_driver_are_told_when_it_comes
+        """
         with self._waiting_lock:
             pod_uids = self._waiting.pop(driver_name, set())
         if pod_uids:
@@ -267,10 +293,17 @@ class Manager:
                         "still exists (previous pod force-deleted?!)"
                     )
                 elif info.unpreparing:
-                    # DIVERGES: in Go this pod would go on without what its claim is about to lose.
+                    # DIVERGES (fault of Go): a pod whose claim is just being unprepared has it prepared after that.
+                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).prepareResources: takes the claim for prepared.
+                    # Why: the pod would start with devices that the driver has taken back.
+                    # Test: manager_test.py:test_no_pod_gets_a_claim_that_is_being_given_back
                     raise ValueError(f"ResourceClaim {claim.metadata.name} is being unprepared")
                 elif info.was_allocated_anew(entry.claim_info) and info.pod_uids - {pod.metadata.uid}:
-                    # DIVERGES: in Go the pod gets the devices of the allocation before, which may be others' by now.
+                    # DIVERGES (fault of Go): a pod waits while an earlier one has what its claim was allocated before.
+                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).prepareResources: compares the UID of the claim, and
+                    # not what it was allocated.
+                    # Why: the pod would get the devices of the earlier allocation, which may be another pod's by now.
+                    # Test: manager_test.py:test_a_claim_that_is_allocated_anew_before_a_pod_has_ended
                     raise ValueError(
                         f"ResourceClaim {claim.metadata.name} was allocated anew, and an earlier pod still has what it "
                         "was allocated before (previous pod force-deleted?!)"
@@ -330,7 +363,10 @@ class Manager:
     def get_resources(self, pod: v1.Pod, container: v1.Container) -> ContainerInfo:
         """What was prepared for the container. Raises LookupError when its claims were not.
 
-        DIVERGES: Go names a device as often as claims and requests have it, and after a second preparation twice.
+        DIVERGES (fault of Go): each device is named once, however many of the container's requests it belongs to.
+        Go: pkg/kubelet/cm/dra/manager.go, (*Manager).GetResources: names it once for each of them.
+        Why: a runtime that does not look for duplicates would set such a device up several times.
+        Test: manager_test.py:test_devices_of_requests
         """
         cdi_devices: list[kubecontainer.CDIDevice] = []
         for claim_name, request_names in _claim_requests(pod, container).items():
@@ -379,7 +415,10 @@ class Manager:
             try:
                 name = resourceclaim.name(pod, pod_claim).name
             except (resourceclaim.ErrClaimNotFound, resourceclaim.ErrAPIUnsupported) as err:
-                # DIVERGES: in Go a pod for which a claim has never been made does not end either.
+                # DIVERGES (fault of Go): a pod for which a claim has never been made can end.
+                # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResourcesForPod: fails each time.
+                # Why: nothing was prepared, and the claim is not made any more for a pod that is to end.
+                # Test: manager_test.py:test_claim_without_a_name
                 klog.v(4).info_s("Nothing to give back of a claim", pod=klog.kobj(pod), err=err)
                 continue
             if name is not None:
@@ -423,13 +462,20 @@ class Manager:
                 if info is None:
                     continue
                 if info.pod_uids - {pod_uid}:
-                    # DIVERGES: Go takes the claim from the one pod that has it when another pod goes that never got it.
+                    # DIVERGES (fault of Go): a pod that never got the claim leaves it to the pod that has it.
+                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: if one pod has the claim, does
+                    # not ask whether it is this one.
+                    # Why: any pod that names the claim and is refused would take it from the pod that uses it.
+                    # Test: manager_test.py:test_pod_that_never_got_the_claim_does_not_take_it_along
                     info.delete_pod_reference(pod_uid)
                     continue
                 infos.append(info)
             # The pod's worker and the reconciliation may both be at it when a pod was deleted by force.
             if busy := [info.claim_name for info in infos if info.unpreparing]:
-                # DIVERGES: in Go the one that is later takes the claim from a pod that has got it in the meantime.
+                # DIVERGES (fault of Go): the pod's worker and the reconciliation do not both unprepare a claim.
+                # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: both may, one after the other.
+                # Why: the second one may take the claim from a pod that has got it in the meantime.
+                # Test: manager_test.py:test_only_one_at_a_time_gives_a_claim_back
                 raise ValueError(f"ResourceClaim {busy[0]} is being unprepared")
             for info in infos:
                 info.unpreparing = True
@@ -444,7 +490,10 @@ class Manager:
             plugin = self._plugin_for(pod_uid, driver_name)
             with self._cache.lock():
                 for info in infos:
-                    # DIVERGES: in Go the next pod that has the claim goes on without what drivers may have taken back.
+                    # DIVERGES (fault of Go): the next pod has a claim prepared again that could not be unprepared.
+                    # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: it still counts as prepared.
+                    # Why: the driver may have taken the devices back before its answer was lost.
+                    # Test: manager_test.py:test_a_claim_that_a_driver_may_have_taken_back_is_prepared_again
                     info.may_be_taken_back |= driver_name in info.driver_state
             with _named("NodeUnprepareResources"):
                 response = plugin.node_unprepare_resources(ctx, drapb.NodeUnprepareResourcesRequest(claims=claims))
@@ -517,6 +566,11 @@ class Manager:
                 ctx.wait((len(response.devices) + written) / MAX_HEALTH_DEVICES_PER_SECOND)
         finally:
             klog.v(4).info_s("Clearing health cache for driver upon stream exit", pluginName=plugin_name)
+            # DIVERGES (safer): pods that have a device of a driver that is gone are synced at once.
+            # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).HandleWatchResourcesStream: forgets the devices, and tells
+            # no pod.
+            # Why: for up to a minute their status would say that a device is healthy of which nobody knows.
+            # Test: manager_test.py:test_health_is_forgotten_with_the_plugin
             self._announce(plugin_name, self._health_info_cache.clear_driver(plugin_name))
 
     def _reports(
@@ -525,7 +579,12 @@ class Manager:
         """Raises HealthStreamError for a driver that sends faster than its reports are taken, however long that takes.
 
         What waits in the stream by then is old, and is given up with it.
-        DIVERGES: Go listens to all that a driver says, and keeps it.
+
+        DIVERGES (safer): the stream of a driver that reports without a pause, or more than MAX_DEVICES at once, ends.
+        Go: pkg/kubelet/cm/dra/manager.go, (*Manager).HandleWatchResourcesStream: has no bound.
+        Why: the kubelet would be busy with reports that are out of date, and keep devices that cannot exist.
+        Test: manager_test.py:test_driver_that_tells_without_a_pause,
+        manager_test.py:test_driver_that_tells_of_too_many_devices
         """
         left, since = float(MAX_HEALTH_REPORTS), self._clock.monotonic()
         for response in stream:
@@ -684,7 +743,13 @@ class HealthStreamError(Exception):
 
 
 def _can_be_claimed(device: drahealthv1alpha1.DeviceIdentifier) -> bool:
-    """DIVERGES: Go keeps names of any length."""
+    """Whether a claim can have the device.
+
+    DIVERGES (safer): a device is passed over if its name, or that of its pool, is longer than any in a ResourceSlice.
+    Go: pkg/kubelet/cm/dra/manager.go, (*Manager).HandleWatchResourcesStream: has no bound.
+    Why: no claim can have it, and it would take memory, and space on the disk.
+    Test: manager_test.py:test_devices_with_names_that_no_device_can_have_are_not_kept
+    """
     if max(len(device.pool_name), len(device.device_name)) <= MAX_NAME_LENGTH:
         return True
     klog.v(4).info_s("Ignoring device with a name that is too long", deviceName=device.device_name[:MAX_NAME_LENGTH])

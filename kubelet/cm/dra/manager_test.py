@@ -843,7 +843,9 @@ def test_health_is_forgotten_with_the_plugin(node: Node) -> None:
     node.driver.report(health("dev-0", drahealth.HEALTHY))
     node.manager.updates().recv(30)
     node.manager.get_watcher_handler().deregister_plugin(DRIVER, node.driver.endpoint)
-    wait_until(lambda: shown(node, pod) == [("claim:my-claim", [("example.com/gpu=dev-0", "Unknown", None)])])
+    update, _ = node.manager.updates().recv(30)
+    assert update is not None and update.pod_uids == (POD_UID,)
+    assert shown(node, pod) == [("claim:my-claim", [("example.com/gpu=dev-0", "Unknown", None)])]
 
 
 def reports(count: int, devices: int = 1) -> Iterator[drahealth.NodeWatchResourcesResponse]:
@@ -999,6 +1001,6 @@ def test_reconciliation_that_fails_is_tried_again(node: Node, log: Any, err: Exc
     node.manager.start(node.ctx, active_pods, lambda uid: False, lambda ctx: v1.Node(), sources)
     node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
     wait_until(node.clock.has_waiters)
-    node.clock.step(dramanager.DEFAULT_RECONCILE_PERIOD)
+    node.clock.step(1)
     wait_until(lambda: len(asked) == 2)
     assert "Failed to reconcile resource claims" in log.getvalue()

@@ -119,9 +119,7 @@ class Manager:
             self._remove_stale_state()
         with self._lock:
             try:
-                # DIVERGES: Go writes the checkpoint twice for each container. A pod may have thousands of containers,
-                # and the sync loop waits for the disk each time. None of them starts before the last one has its
-                # memory, so one write after that allocation is enough.
+                # No container of the pod starts before the last one has its memory: one write after that is enough.
                 with self._state.together(is_last_container(pod, container)):
                     self._policy.allocate(self._state, pod, container)
             except ValueError as err:

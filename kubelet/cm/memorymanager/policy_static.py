@@ -45,7 +45,11 @@ class PolicyStatic:
     def __init__(self, machine_info: MachineInfo, reserved: SystemReservedMemory, affinity: Store) -> None:
         """Raises ValueError unless some memory is kept for the system, and for NUMA nodes that bit masks cannot hold.
 
-        DIVERGES: Go crashes with the first guaranteed pod where there are such nodes, as those of GPUs are.
+        DIVERGES (fault of Go): with the policy Static, the kubelet does not start if a NUMA node has a number over 63.
+        Go: pkg/kubelet/cm/topologymanager/bitmask/bitmask.go, IterateBitMasks: a mask that could not be made is used,
+        and the kubelet crashes with the first guaranteed pod.
+        Why: GPUs may have their memory in such nodes; whoever sets the machine up learns of it at once.
+        Test: policy_static_test.py:test_nodes_that_are_memory_of_gpus
         """
         if not any(node.get(v1.RESOURCE_MEMORY, 0) for node in reserved.values()):
             raise ValueError("[memorymanager] you should specify the system reserved memory")
@@ -257,7 +261,11 @@ class PolicyStatic:
     def _memory_table(self, node: int, resource_name: str, total: int, used_otherwise: int = 0) -> state.MemoryTable:
         """Raises ValueError if more is reserved than there is.
 
-        DIVERGES: Go's numbers wrap around, and pods are given what is not there.
+        DIVERGES (fault of Go): the kubelet does not start when more is reserved of a NUMA node than it has.
+        Go: pkg/kubelet/cm/memorymanager/policy_static.go, (*staticPolicy).getDefaultMachineState: the subtraction of
+        unsigned numbers wraps around, and nearly 2^64 bytes can be given out.
+        Why: pods would be promised memory that is not there.
+        Test: policy_static_test.py:test_more_is_reserved_than_there_is
         """
         reserved = self._system_reserved.get(node, {}).get(resource_name, 0)
         allocatable = total - reserved - used_otherwise
@@ -290,7 +298,13 @@ def _is_managed(pod: v1.Pod) -> bool:
 def _reusable_memory(s: state.State, pod: v1.Pod) -> Reusable:
     """What the pod's init containers leave to their successors. A sidecar keeps its own.
 
-    DIVERGES: Go keeps count of it beside the blocks, and counts wrong when it comes to a pod a second time.
+    DIVERGES (fault of Go): what init containers leave is counted anew each time, from the blocks that they have.
+    Go: pkg/kubelet/cm/memorymanager/policy_static.go, (*staticPolicy).updatePodReusableMemory: a count beside the
+    blocks outlives the pod, and is lowered again when a container that has its memory is admitted again.
+    Why: a static pod that comes back with its uid would take too little from the machine, and the next kubelet would
+    refuse a state that does not add up.
+    Test: memory_manager_test.py:test_pod_that_comes_back_counts_on_nothing_that_it_had,
+    memory_manager_test.py:test_restart_after_a_pod_was_asked_about_again
     """
     found: Reusable = Counter()
     for container in pod.spec.init_containers:
@@ -308,8 +322,10 @@ def _is_regular_init_container(pod: v1.Pod, container: v1.Container) -> bool:
 def _has_given_back(s: state.State, pod: v1.Pod, container: v1.Container) -> bool:
     """Whether it is an init container that has ended, and a container after it has been started.
 
-    DIVERGES: when the kubelet is started again, Go gives it memory a second time, which nobody uses, or rejects a pod
-    that runs where there is not as much free.
+    DIVERGES (fault of Go): when a pod is admitted again after a restart, init containers that have ended get no memory.
+    Go: pkg/kubelet/cm/memorymanager/policy_static.go, (*staticPolicy).Allocate: they get memory a second time.
+    Why: nobody uses that memory; where so much is not free, a pod that runs would be turned away.
+    Test: memory_manager_test.py:test_restart_after_init_containers_have_ended
     """
     if not _is_regular_init_container(pod, container):
         return False
@@ -330,7 +346,11 @@ def _get_container_requested_resources(container: v1.Container) -> Amounts:
 def as_int64(quantity: resource.Quantity) -> int:
     """The exact number. Raises ValueError when it has a fraction.
 
-    DIVERGES: Go refuses also "1.5Gi", which only a static pod can say: the API server writes 1536Mi.
+    DIVERGES (fault of Go): every whole number of bytes is taken, also one that is written as "1.5Gi".
+    Go: pkg/kubelet/cm/memorymanager/policy_static.go, getContainerRequestedResources: AsInt64 says that it could not
+    convert such a text the fast way, which counts as a number that is not whole.
+    Why: static pods and the reservedMemory of the configuration may say so; the API server would write 1536Mi.
+    Test: policy_static_test.py:test_whole_number_of_bytes_that_is_written_with_a_point
     """
     if quantity.cmp(resource.new_quantity(quantity.value())):
         raise ValueError(f"[memorymanager] failed to represent quantity {quantity} as int64")
@@ -445,7 +465,15 @@ def _regenerate_hints(pod: v1.Pod, container: v1.Container, blocks: list[state.B
 
 
 def _sum_of(machine_state: state.NUMANodeMap, nodes: Sequence[int], field: str, names: Iterable[str]) -> Amounts:
-    """What the nodes have together; nothing of a size of huge pages that they do not know."""
+    """What the nodes have together.
+
+    DIVERGES (fault of Go): of a size of huge pages that the machine does not have, a NUMA node has 0 bytes.
+    Go: pkg/kubelet/cm/memorymanager/policy_static.go, (*staticPolicy).calculateHints: follows a nil pointer, and the
+    kubelet crashes.
+    Why: a guaranteed pod that names such a size, be it an amount of 0, would crash the kubelet.
+    Test: policy_static_test.py:test_a_size_of_huge_pages_that_the_machine_has_not,
+    policy_static_test.py:test_nothing_of_huge_pages_that_the_machine_has_not
+    """
     tables = [machine_state[node].memory_map for node in nodes]
     return {name: sum(getattr(table[name], field) for table in tables if name in table) for name in names}
 
@@ -496,11 +524,7 @@ def _find_best_hint(hints: Sequence[TopologyHint]) -> TopologyHint:
 def _update_expected_machine_state(
     expected: state.NUMANodeMap, blocks: list[state.Block], pod_uid: str, container_name: str
 ) -> None:
-    """Raises ValueError for a block of what the machine has not.
-
-    DIVERGES: Go refuses nothing of what the machine has not, too, although it gave that to a container that asked for
-    "hugepages-4Mi: 0", and does not start again.
-    """
+    """Raises ValueError for a block of what the machine has not."""
     for block in blocks:
         for node in block.numa_affinity:
             where = f"[memorymanager] (pod: {pod_uid}, container: {container_name}) the memory assignment uses"

@@ -307,6 +307,14 @@ def test_an_amount_that_is_no_number_of_bytes(amount: str) -> None:
     assert made.get_pod_topology_hints(s, asking) == {}
 
 
+def test_whole_number_of_bytes_that_is_written_with_a_point() -> None:
+    made = policy(machine(4))
+    asking = pod("p", container("c", "1.5Gi"))
+    s = started(made)
+    made.allocate(s, asking, asking.spec.containers[0])
+    assert sizes(s, "p") == {"c": [("memory", (0,), 1.5)]}
+
+
 def _not_managed() -> list[v1.Pod]:
     burstable = container("c", "1Gi")
     burstable.resources.limits = {}

@@ -65,8 +65,8 @@ def merged_hints(default_affinity: BitMask, all_hints: Iterable[Sequence[Topolog
 
     The nodes are those that all of them have. It is preferred if all are and name the same nodes.
 
-    DIVERGES: Go goes through all combinations, which on a machine of many nodes are millions. As results of
-    combinations that begin alike differ little, what can come of the resources so far is kept instead.
+    Go goes through all combinations, which on a machine of many nodes are millions. As results of combinations that
+    begin alike differ little, what can come of the resources so far is kept instead.
     """
     # Of each beginning: the nodes in common, and, while it is preferred, those that the hints to come must name too.
     states: dict[tuple[BitMask, BitMask | None, bool], None] = {(default_affinity, None, True): None}

@@ -55,7 +55,12 @@ class Scope:
     def forget_all_but(self, pod_uids: Set[str]) -> None:
         """Forget what was decided for other pods, and their containers.
 
-        DIVERGES: Go keeps for ever what it decided for a pod none of whose containers was ever made.
+        DIVERGES (fault of Go): the NUMA nodes decided on for a pod are forgotten with it, or when it is turned away.
+        Go: pkg/kubelet/cm/topologymanager/scope.go, (*scope).RemoveContainer: only the end of a container makes Go
+        forget.
+        Why: every pod that is turned away, or ends before it has containers, would stay in memory for good.
+        Test: topology_manager_test.py:test_what_was_decided_is_forgotten_with_the_pod,
+        topology_manager_test.py:test_what_was_decided_for_a_pod_that_is_turned_away_is_forgotten
         """
         with self._lock:
             for uid in self._pod_topology_hints.keys() - pod_uids:
@@ -116,7 +121,7 @@ class Scope:
                 provider.allocate(pod, container)
         # Whatever a provider raises is the answer to this pod, and no reason to fail others.
         except Exception as err:
-            # DIVERGES: Go keeps the hints of pods that are turned away, of which there may be many, for ever.
+            # The pod is turned away; see forget_all_but.
             with self._lock:
                 self._pod_topology_hints.pop(pod.metadata.uid, None)
             if isinstance(err, lifecycle.ACCIDENTS):

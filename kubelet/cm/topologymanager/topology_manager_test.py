@@ -253,6 +253,19 @@ def test_pod_that_is_gone_before_it_has_all_its_resources_is_forgotten() -> None
     assert not manager.admit(lifecycle.PodAdmitAttributes(pod=_pod())).admit
 
 
+def test_figures_of_alignment_are_there_before_the_first_pod() -> None:
+    metrics.register()
+    counters = metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES, metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES_FAILURE
+    for counter in counters:
+        counter.clear()
+    Manager(_TWO, "restricted", "pod", {})
+    for name in ("", "_failure"):
+        for scope in ("container", "pod"):
+            labels = {"scope": scope, "boundary": "numa_node"}
+            shown = f"kubelet_container_aligned_compute_resources{name}_count"
+            assert legacyregistry.DEFAULT_GATHERER.get_sample_value(shown, labels) == 0
+
+
 @pytest.mark.parametrize("scope", ["container", "pod"])
 def test_guaranteed_alignment_is_counted(scope: str) -> None:
     labels = {"scope": scope, "boundary": "numa_node"}

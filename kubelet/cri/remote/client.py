@@ -27,8 +27,10 @@ from pkg.util import grpcconn, grpcstatus
 _OPTIONS = [
     ("grpc.default_authority", "localhost"),
     ("grpc.max_receive_message_length", utils.MAX_MSG_SIZE),
-    # A runtime that comes back is noticed within a second.
-    # DIVERGES: Go waits up to 3 s between attempts; on a local socket an attempt costs nothing.
+    # DIVERGES (safer): two attempts to connect to a runtime that is away are at most a second apart.
+    # Go: k8s.io/cri-client/pkg/remote_runtime.go, NewRemoteRuntimeService: they are up to 3 s apart.
+    # Why: a runtime that comes back is noticed sooner, and an attempt on a local socket costs little.
+    # Test: remote_runtime_test.py:test_attempts_to_connect_are_at_most_a_second_apart
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt may take, in spite of its name
@@ -62,9 +64,9 @@ class _Use:
 class _Channels:
     """Channels to one endpoint, of which each serves one call at a time. Safe from any thread.
 
-    DIVERGES: Go makes all calls on one ClientConn. A channel of Python's gRPC has one lock, and a thread that holds it
-    may have to wait for the interpreter. While clients of the kubelet's server made hundreds of calls, the sync loop
-    waited seconds for its own. All channels use the same connection, which gRPC shares by itself.
+    Go makes all calls on one ClientConn. A channel of Python's gRPC has one lock, and a thread that holds it may have
+    to wait for the interpreter: on one channel, the sync loop would wait seconds for its calls while clients of the
+    kubelet's server make hundreds of theirs. All channels use the same connection, which gRPC shares by itself.
     """
 
     def __init__(self, target: str) -> None:

@@ -2,8 +2,11 @@
 
 Go: pkg/kubelet/cri/remote/remote_runtime.go, k8s.io/cri-client/pkg/remote_runtime.go
 
-DIVERGES: lists are asked for with the unary calls only. The streaming ones are behind a gate that is off,
-and not part of the published messages yet.
+DIVERGES (platform): lists are asked for with unary calls, also where the gate CRIListStreaming is on.
+Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).ListContainers: streams a list where the gate is
+on, which it is not by default, and the runtime knows the streaming calls.
+Why: the Python package that has the CRI's messages, cri-api, lacks the streaming calls.
+Test: remote_runtime_test.py:test_lists_are_not_streamed
 """
 
 from __future__ import annotations
@@ -23,7 +26,10 @@ from pkg.component_base import tracing
 from pkg.component_base.logs import logreduction
 from pkg.util import exec as utilexec
 
-# Of what a command that failed has written to stderr, so much stands in the error. Its whole output stands beside it.
+# DIVERGES (safer): the error of a command that failed holds so many bytes of its stderr, and not the rest.
+# Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).execSyncV1: has no bound.
+# Why: the error becomes part of the log and of events.
+# Test: remote_runtime_test.py:test_exec_sync_shows_the_beginning_of_endless_complaints
 MAX_STDERR_LENGTH = 10 * 1024
 # How often to report the same error, in seconds.
 _IDENTICAL_ERROR_DELAY = 60.0
@@ -168,7 +174,12 @@ class RemoteRuntimeService:
         self._call(ctx, "StartContainer", request, what, containerID=container_id)
 
     def stop_container(self, ctx: golang.Context, container_id: str, timeout: int) -> None:
-        # DIVERGES: Go's own call fails, for a grace period of more, before it is sent. The container never ends.
+        # DIVERGES (fault of Go): a grace period of more than 292 years is told to the runtime as 292 years.
+        # Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).StopContainer: the call's own time limit
+        # overflows, mostly to a time that has passed, and then the call is not sent.
+        # Why: a container whose pod was deleted gets no signal, and runs on.
+        # Test: remote_runtime_test.py:test_grace_period_that_is_too_long_for_the_runtime,
+        # remote_runtime_test.py:test_grace_period_that_is_too_long_for_grpc_is_not_over_at_once
         request = runtimeapi.StopContainerRequest(container_id=container_id, timeout=min(timeout, _MAX_DURATION))
         self._log_reduction.clear_id(container_id)
         limit = self._timeout + timeout  # what the container is given, and time to kill it after
@@ -226,7 +237,6 @@ class RemoteRuntimeService:
                 raise utilexec.CommandTimedOutError(cmd, timeout) from err
             raise
         if response.exit_code != 0:
-            # DIVERGES: Go shows all of it, which may be 16 MiB, in the error, in the log and in messages.
             stderr = response.stderr[:MAX_STDERR_LENGTH].decode(errors="replace")
             text = f"command '{utilexec.shown(cmd)}' exited with {response.exit_code}: {stderr}"
             raise utilexec.CodeExitError(ValueError(text), response.exit_code, response.stdout + response.stderr)
@@ -372,8 +382,10 @@ class RemoteRuntimeService:
     def _call_reduced(self, ctx: golang.Context, method: str, request: Any, what: str, **kv: Any) -> Any:
         """As _call, but the same failure of the same object is logged once a minute only.
 
-        DIVERGES: Go does this for statuses and stats; here it covers lists and the runtime's own status too,
-        which are asked for every second and all fail when the runtime is down.
+        DIVERGES (safer): the same failure of a list, or of the runtime's own status, is logged once a minute.
+        Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).listPodSandboxV1: logs it each time.
+        Why: the kubelet asks for these every second, and all such calls fail while the runtime is down.
+        Test: remote_runtime_test.py:test_repeated_failures_are_logged_once
         """
         parent_id = kv.get("containerID") or kv.get("podSandboxID") or method
         klog.v(10).info_s(f"[RemoteRuntimeService] {method}", **kv, timeout=self._timeout)

@@ -20,7 +20,8 @@ from framework import memory
 
 from kubelet.cri import errors, remote
 from kubelet.cri.remote import client, fake
-from pkg import golang, klog
+from pkg import features, golang, klog
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.golang.testing import frames_kept_after
 from pkg.util import exec as utilexec
 
@@ -464,6 +465,21 @@ def test_runtime_that_comes_back_is_found(server: fake.FakeServer, service: remo
     wait_for(answers)
 
 
+def test_attempts_to_connect_are_at_most_a_second_apart(
+    service: remote.RemoteRuntimeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    insecure_channel = grpc.insecure_channel
+
+    def note(target: str, options: list[tuple[str, Any]]) -> Any:
+        given.update(options)
+        return insecure_channel(target, options=options)
+
+    monkeypatch.setattr(grpc, "insecure_channel", note)
+    service.version(CTX, "")
+    assert given["grpc.max_reconnect_backoff_ms"] == 1000
+
+
 def test_exec_sync_carries_code_and_output(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
     server.runtime.behaviours.add(fake.Behaviour(exec_exit_code=2, exec_stdout="out", exec_stderr="err"))
     _, container_id = run_container(service)
@@ -536,6 +552,28 @@ def test_list_larger_than_grpc_allows_by_default(server: fake.FakeServer, servic
         config.metadata.attempt = attempt
         service.run_pod_sandbox(CTX, config, "")
     assert len(service.list_pod_sandbox(CTX, None)) == 3
+
+
+def test_lists_are_not_streamed(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:
+    with set_feature_gate_during_test(features.feature_gate, features.CRI_LIST_STREAMING, True):
+        assert not service.list_containers(CTX, None)
+    assert server.runtime.recorder.counts == {"ListContainers": 1}
+
+
+def test_status_of_another_container_or_sandbox_is_refused(
+    server: fake.FakeServer, service: remote.RemoteRuntimeService
+) -> None:
+    def rename(answer: Any) -> Any:
+        answer.status.id = "other"
+        return answer
+
+    sandbox_id, container_id = run_container(service)
+    server.runtime.faults.lie("ContainerStatus", rename)
+    server.runtime.faults.lie("PodSandboxStatus", rename)
+    with pytest.raises(errors.InvalidResponseError, match="is 'other', and not the"):
+        service.container_status(CTX, container_id, False)
+    with pytest.raises(errors.InvalidResponseError, match="is 'other', and not the"):
+        service.pod_sandbox_status(CTX, sandbox_id, False)
 
 
 def test_repeated_failures_are_logged_once(

@@ -45,8 +45,10 @@ def verify_container_status(status: runtimeapi.ContainerStatus, container_id: st
 def _verify_id(found: str, asked: str) -> None:
     """Raises errors.InvalidResponseError.
 
-    DIVERGES: Go takes the status of another sandbox or container for that of this one, and the pod keeps it until its
-    next change.
+    DIVERGES (safer): a status that has another id than the one asked for is refused.
+    Go: k8s.io/cri-client/pkg/utils.go, verifyContainerStatus: accepts any id that is not empty.
+    Why: the pod would keep the status of another container, or sandbox, until its next change.
+    Test: remote_runtime_test.py:test_status_of_another_container_or_sandbox_is_refused
     """
     if not found:
         raise errors.InvalidResponseError("status.Id is not set")

@@ -89,8 +89,11 @@ def _cache_filename(image: str) -> str:
 def _write_file(target: Path, content: bytes) -> None:
     """Replaces the file whole, so that neither a reader nor a crash of the machine finds half of it, or none.
 
-    DIVERGES: a crash can undo what Go writes. An image without its intent is then one that was there before, which
-    everybody may use, and nobody may use one whose record is empty, if it must not be pulled.
+    DIVERGES (safer): the file and its directory are on the disk before the kubelet goes on.
+    Go: pkg/kubelet/images/pullmanager/fs_pullrecords.go, writeFile: syncs neither.
+    Why: a crash of the machine can lose the record of a pull's beginning; its image then counts as one that was there
+    before the kubelet, which every pod may use.
+    Test: image_pull_manager_test.py:test_intent_outlasts_a_crash_of_the_machine
     """
     filesystem.mkdir_all(target.parent, 0o700)
     atomicfile.write(target, content)

@@ -2,8 +2,8 @@
 
 Go: pkg/kubelet/images/pullmanager/image_pull_manager.go
 
-DIVERGES: Go keeps a cache of the records in memory and locks by image; records are small files that are read
-once a container start, so one lock and no cache do here.
+Go keeps a cache of the records in memory and locks by image; records are small files that are read once a container
+start, so one lock and no cache do here.
 """
 
 from __future__ import annotations
@@ -64,9 +64,12 @@ class PullManager:
     ) -> None:
         try:
             with self._lock:
-                # DIVERGES: Go leaves alone a record to which a pull adds nothing. When an image is pulled again while
-                # the garbage collection goes on that has removed it, its record is taken for that of the removed one,
-                # and goes too: everybody may use the image from then on.
+                # DIVERGES (fault of Go): each pull refreshes the time of the image's record.
+                # Go: pkg/kubelet/images/pullmanager/image_pull_manager.go, (*PullManager).RecordImagePulled: a record
+                # to which the pull adds nothing keeps its old time.
+                # Why: if a garbage collection has just removed the image, it takes the record for that of the removed
+                # one, removes it too, and every pod may use the image.
+                # Test: image_pull_manager_test.py:test_image_that_is_pulled_again_while_garbage_is_collected
                 self._write_pulled_record_locked(image, image_ref, credentials, refresh=True)
                 self._left_intents.discard(image)
         except _RECORD_ERRORS as err:
@@ -108,7 +111,10 @@ class PullManager:
     def prune_unknown_records(self, ctx: golang.Context, image_list: Iterable[str], until: datetime) -> None:
         in_use = set(image_list)
         if not in_use:
-            # DIVERGES: Go forgets all, and when the runtime shows its images again, everybody may use them.
+            # DIVERGES (safer): no record is removed while the runtime shows no images at all.
+            # Go: pkg/kubelet/images/pullmanager/image_pull_manager.go, (*PullManager).PruneUnknownRecords: removes all.
+            # Why: a runtime that has just started may show none, and every pod may use them once it shows them again.
+            # Test: image_pull_manager_test.py:test_records_outlast_a_runtime_that_shows_no_images
             klog.info_s("Keeping the image pull records, for the runtime shows no images at all")
             return
         with self._lock:
@@ -172,8 +178,12 @@ class PullManager:
                 self._intent_counters[image] = count - 1
                 return
             try:
-                # DIVERGES: Go forgets with a pull that fails that a kubelet before this one may have pulled the image.
-                # Everybody may use the image from then on.
+                # DIVERGES (fault of Go): a pull that fails leaves the note of a pull that an earlier kubelet began.
+                # Go: pkg/kubelet/images/pullmanager/image_pull_manager.go, (*PullManager).decrementImagePullIntent:
+                # removes it.
+                # Why: the earlier pull may have brought the image, which then counts as one that was there before the
+                # kubelet, and every pod may use it.
+                # Test: image_pull_manager_test.py:test_intent_of_a_dead_kubelet_outlasts_a_pull_that_fails
                 if image not in self._left_intents:
                     self._records.delete_image_pull_intent(image)
             except OSError as err:
@@ -187,7 +197,12 @@ class PullManager:
         """No credentials: the image counts as pulled by the kubelet, and everyone must prove their right.
 
         A record that says all of this already is written again only to refresh its time. Raises one of _RECORD_ERRORS.
-        DIVERGES: a record that cannot be read at the moment stays; Go replaces it, and forgets all other credentials.
+
+        DIVERGES (safer): a record whose file cannot be opened or read stays as it is.
+        Go: pkg/kubelet/images/pullmanager/image_pull_manager.go, (*PullManager).writePulledRecordIfChanged: replaces
+        it.
+        Why: pods that have proved their right before would have to prove it again, for want of a file descriptor.
+        Test: image_pull_manager_test.py:test_record_that_cannot_be_read_at_the_moment_stays
         """
         name = trim_image_tag_digest(image)
         now = self._clock.now()

@@ -1,7 +1,12 @@
 """Wakes those who follow logs when there is something to read, or when the container has ended.
 
-DIVERGES: this file has no Go counterpart. Go makes an inotify instance for each follower, of which a user may have 128
-on most machines, and then refuses to follow; and each follower asks the runtime after its container at each change.
+This file has no Go counterpart. In Go each follower asks the runtime after its container at each change.
+
+DIVERGES (safer): all who follow logs share one inotify instance; without one, logs are looked at once a second.
+Go: k8s.io/cri-client/pkg/logs/logs.go, ReadLogs: makes one for each, and fails if there is none to be had.
+Why: on most machines a user may have 128.
+Test: followers_test.py:test_two_hundred_followers_share_one_inotify_instance,
+followers_test.py:test_log_is_followed_without_inotify
 """
 
 from __future__ import annotations
@@ -199,7 +204,10 @@ def is_container_running(ctx: golang.Context, container_id: str, runtime_service
     except crierror.RemoteError as err:
         if err.code is grpc.StatusCode.UNAVAILABLE:
             return True
-        # DIVERGES: in Go the end of a log shows this error. The container was removed: nothing more will come.
+        # DIVERGES (fault of Go): the log of a container that is removed while it is followed ends without an error.
+        # Go: k8s.io/cri-client/pkg/logs/logs.go, isContainerRunning: returns the runtime's error.
+        # Why: the client would find an error at the end of a log that is complete.
+        # Test: followers_test.py:test_container_of_which_the_runtime_does_not_tell
         if err.code is grpc.StatusCode.NOT_FOUND:
             return False
         raise

@@ -3,8 +3,13 @@
 The kubelet moves the log to `0.log.20060102-150405`, and later compresses that to `0.log.20060102-150405.gz`; the
 runtime goes on in a new `0.log`.
 
-DIVERGES: this file has no Go counterpart. Go reads the newest file alone: what was rotated away is not shown, and a
-follower who is slow, or just reads the end of the file that is being moved, misses lines.
+This file has no Go counterpart; for what it shows beside the newest file, see read_logs.
+
+DIVERGES (fault of Go): who follows a log gets all lines, also when it is rotated meanwhile.
+Go: k8s.io/cri-client/pkg/logs/logs.go, ReadLogs: opens the new file at once, and does not read the old one to its end.
+Why: lines that a slow client has yet to get, or that the runtime writes to the old file last, would be lost.
+Test: log_files_test.py:test_slow_follower_misses_nothing,
+log_files_test.py:test_file_is_followed_until_nobody_writes_to_it
 """
 
 from __future__ import annotations
@@ -45,8 +50,12 @@ class LogFiles:
     A context manager. At no time more than one file is open. Not for several threads.
     """
 
-    def __init__(self, path: str, tail: int | None, since: float) -> None:
-        """tail: lines from the end, None for all; since: what was last written before this Unix time is left out."""
+    def __init__(self, path: str, tail: int | None, since: float, rotated: bool = True) -> None:
+        """tail: lines from the end, None for all; since: what was last written before this Unix time is left out;
+        rotated: whether files are read that were rotated away before.
+
+        Raises OSError, FileNotFoundError if there is no such log.
+        """
         self._path = path
         # Rotated files, without their ".gz", that were read, are just being read, or are not wanted.
         self._seen: set[str] = set()
@@ -57,10 +66,20 @@ class LogFiles:
         self._newest = False
         # Whether nobody writes to it any more.
         self._finished = False
-        self._start(tail, since)
+        if rotated:
+            self._start(tail, since)
+        else:
+            self._start_at_newest(tail)
+
+    def _start_at_newest(self, tail: int | None) -> None:
+        newest = os.fdopen(regularfile.open_regular(self._path), "rb")
+        self._use(newest, newest=True)
+        self._seen.update(self._rotated(other_than=newest))
+        if tail is not None:
+            start, _ = find_last_lines(newest, tail)
+            newest.seek(start)
 
     def _start(self, tail: int | None, since: float) -> None:
-        """Raises OSError, FileNotFoundError if there is no such log."""
         rotated = self._rotated()
         if not rotated:
             # A log that is not there is an error; one that is just being rotated has its older files.

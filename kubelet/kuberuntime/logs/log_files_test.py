@@ -30,8 +30,8 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def _read(path: Path, tail: int | None = None, since: float = 0.0, follow: bool = False) -> bytes:
-    with LogFiles(str(path), tail, since) as files:
+def _read(path: Path, tail: int | None = None, since: float = 0.0, follow: bool = False, rotated: bool = True) -> bytes:
+    with LogFiles(str(path), tail, since, rotated) as files:
         return b"".join(iter(lambda: files.read(follow), b""))
 
 
@@ -66,11 +66,29 @@ def test_broken_archive_ends_early(log: Path, content: bytes, tail: int | None) 
     assert _read(log, tail).endswith(_lines(4, 5, 6, 7, 8))
 
 
-def test_missing_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize(("tail", "first"), [(None, 6), (0, 9), (1, 8), (3, 6), (4, 6)])
+def test_newest_file_alone(log: Path, tail: int | None, first: int, follow: bool) -> None:
+    assert _read(log, tail, follow=follow, rotated=False) == _lines(*range(first, 9))
+
+
+def test_follower_of_the_newest_file_misses_nothing(log: Path) -> None:
+    with LogFiles(str(log), 1, 0.0, rotated=False) as files:
+        assert files.read(True) == _lines(8)
+        with log.open("ab") as f:
+            f.write(_lines(9))
+        log.rename(f"{log}.20260102-050607")
+        log.write_bytes(_lines(10))
+        log.rename(f"{log}.20260102-060708")
+        log.write_bytes(_lines(11))
+        assert b"".join(iter(lambda: files.read(True), b"")) == _lines(9, 10, 11)
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+@pytest.mark.parametrize("tail", [None, 5])
+def test_missing_log(tmp_path: Path, tail: int | None, rotated: bool) -> None:
     with pytest.raises(FileNotFoundError):
-        LogFiles(str(tmp_path / "0.log"), None, 0.0)
-    with pytest.raises(FileNotFoundError):
-        LogFiles(str(tmp_path / "0.log"), 5, 0.0)
+        LogFiles(str(tmp_path / "0.log"), tail, 0.0, rotated)
 
 
 @pytest.mark.parametrize("tail", [None, 2])

@@ -46,13 +46,17 @@ _TIME_LENGTH = len("2006-01-02T15:04:05.000000000")
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What to read of a log; None means no limit. since is exclusive of older lines."""
+    """What to read of a log; None means no limit. since is exclusive of older lines.
+
+    rotated: also what was rotated away before.
+    """
 
     tail_lines: int | None = None
     limit_bytes: int | None = None
     since: datetime | None = None
     follow: bool = False
     timestamp: bool = False
+    rotated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +264,10 @@ def read_logs(
     container_id is needed for follow alone. Raises OSError, ValueError for a log in no known format,
     golang.ContextError, and what the streams raise.
 
-    DIVERGES: what was rotated away is read too, as long as it is there.
+    DIVERGES (preference: --read-rotated-logs): what was rotated away is read too, as long as it is there.
+    Go: k8s.io/cri-client/pkg/logs/logs.go, ReadLogs: reads the newest file alone.
+    Why: a container that writes much would lose the log of its last minutes with each rotation.
+    Test: logs_test.py:test_what_was_rotated_away_is_read_by_who_wants_it
     """
     path = os.path.realpath(path)
     writer = _LogWriter(path, stdout, stderr, opts)
@@ -283,7 +290,7 @@ def _open(path: str, opts: LogOptions) -> LogFiles:
     """Raises OSError, in words for who asked for the log."""
     since = opts.since.timestamp() if opts.since is not None else 0.0
     try:
-        return LogFiles(path, opts.tail_lines, since)
+        return LogFiles(path, opts.tail_lines, since, opts.rotated)
     except FileNotFoundError as err:
         why = f"lstat {path}: no such file or directory"
         raise FileNotFoundError(f'failed to try resolving symlinks in path "{path}": {why}') from err

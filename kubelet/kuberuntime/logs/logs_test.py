@@ -292,6 +292,14 @@ def test_follow_goes_on_in_the_new_file_after_a_rotation(log: Path) -> None:
     follower.stop()
 
 
+@pytest.mark.parametrize("rotated", [False, True])
+def test_what_was_rotated_away_is_read_by_who_wants_it(log: Path, rotated: bool) -> None:
+    os.rename(log, f"{log}.20200927-111804")
+    log.write_text("2020-09-27T11:18:05Z stdout F five\n")
+    stdout, _ = _read(log, rotated=rotated)
+    assert stdout == (b"one\nthree\nfive\n" if rotated else b"five\n")
+
+
 def test_follow_ends_with_its_context(log: Path) -> None:
     ctx, cancel = golang.with_cancel(_CTX)
     follower = _Follower(log, ctx, tail_lines=1)

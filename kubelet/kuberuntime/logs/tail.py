@@ -46,8 +46,11 @@ def read_at_most(path: str, limit: int) -> tuple[bytes, bool]:
     """(the last `limit` bytes of the file or fewer, whether it has more).
 
     Raises OSError, NotRegularFileError among them.
-    DIVERGES: Go waits for ever for somebody to write to a pipe that stands there, and reads a device such as /dev/zero
-    without end.
+
+    DIVERGES (safer): only a regular file is opened.
+    Go: pkg/util/tail/tail.go, ReadAtMost: opens whatever there is, and waits until somebody writes to a pipe.
+    Why: a container whose termination message path is a pipe would keep its pod's status waiting for ever.
+    Test: kubelet/kuberuntime/kuberuntime_container_test.py:test_termination_message_is_read_from_files_alone
     """
     with os.fdopen(regularfile.open_regular(path), "rb") as f:
         size = os.fstat(f.fileno()).st_size

@@ -1,6 +1,6 @@
 """Lets one reader of a log after the other take apart what it has read.
 
-DIVERGES: this file has no Go counterpart. Go runs as many goroutines at once as there are processors, and takes each
+This file has no Go counterpart. Go runs as many goroutines at once as there are processors, and takes each
 off its processor after a while. Python runs one thread at a time: where hundreds of clients have megabytes taken apart,
 each other thread that is ready, that of the sync loop too, has its turn after all of theirs, which takes seconds.
 """

@@ -87,7 +87,7 @@ _FAMILIES: dict[str, tuple[str, str, metrics.StabilityLevel]] = {
 class ResourceMetricsCollector:
     """A collector of prometheus_client: asks for a summary at each scrape, and shows the containers that are in it.
 
-    DIVERGES: without scrape_error, which Go has hidden since its 1.29 was three releases old.
+    Go's scrape_error, which is hidden because it was deprecated in 1.29, is left out.
     """
 
     def __init__(self, provider: stats.SummaryProvider) -> None:

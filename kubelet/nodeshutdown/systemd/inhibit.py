@@ -95,8 +95,15 @@ class DBusCon:
     def monitor_shutdown(self) -> golang.Channel[bool]:
         """Tells True when a shutdown begins and False when it is called off; closed when the bus or logind goes away.
 
-        DIVERGES: Go hears the signal from whoever is on the bus, and hears nothing more of a shutdown that a new logind
-        does not know of.
+        DIVERGES (safer): only a signal that logind itself has sent tells of a shutdown.
+        Go: pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go, (*DBusCon).MonitorShutdown: takes it from any sender.
+        Why: any process of the node that may use the bus could have all pods ended.
+        Test: inhibit_test.py:test_signal_of_somebody_else_is_no_shutdown
+
+        DIVERGES (safer): when logind has ended, the kubelet connects anew and finds out whether a shutdown goes on.
+        Go: pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go, (*DBusCon).MonitorShutdown: waits for further signals.
+        Why: a new logind does not know of the shutdown that the old one has begun, and never calls it off.
+        Test: inhibit_test.py:test_logind_goes_away_while_the_bus_stays
         """
         # A connection of its own, as the thread that waits for signals would take answers to calls away.
         signals = _connect()
@@ -134,9 +141,7 @@ class DBusCon:
         with self._lock:
             return _reply_of(self._calls, what, message)
 
-    def _read_signals(
-        self, connection: _Connection, rule: jeepney.MatchRule, events: golang.Channel[bool]
-    ) -> None:
+    def _read_signals(self, connection: _Connection, rule: jeepney.MatchRule, events: golang.Channel[bool]) -> None:
         try:
             while True:
                 message = connection.receive()

@@ -14,10 +14,7 @@ from pkg.apimachinery import clock as clock_
 
 
 class DesiredStateOfWorld:
-    """Filled by the watcher. Safe from any thread.
-
-    DIVERGES: it says on a channel that it has changed; Go's reconciler looks once a second.
-    """
+    """Filled by the watcher. Safe from any thread."""
 
     def __init__(self, clock: clock_.Clock | None = None) -> None:
         self._clock = clock or clock_.RealClock()

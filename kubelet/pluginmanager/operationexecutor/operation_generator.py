@@ -120,7 +120,11 @@ def _refuse(client: api_pb2_grpc.RegistrationStub, socket_path: str, err: Regist
 def _get_info(ctx: golang.Context, channel: grpc.Channel, socket_path: str) -> registerapi.PluginInfo:
     """What the plugin says it is; waits for one that does not listen yet.
 
-    DIVERGES: Go has a time limit for connecting and another, of a second, for the answer.
+    DIVERGES (safer): a plugin may take eleven seconds to listen and to answer, however it divides them.
+    Go: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go,
+    (*operationGenerator).GenerateRegisterPluginFunc: ten to listen and one to answer.
+    Why: a plugin that has just been started on a busy machine may need more than a second to answer.
+    Test: kubelet/pluginmanager/plugin_manager_test.py:test_plugin_that_answers_late_has_the_time_left_of_connecting
     """
     timeout = DIAL_TIMEOUT_DURATION + GET_INFO_TIMEOUT_DURATION
     method: grpc.UnaryStreamMultiCallable[Any, bytes] = channel.unary_stream(
@@ -149,8 +153,7 @@ def _register(
     try:
         handler.register_plugin(plugin.name, plugin.endpoint, versions, None)
     except Exception as err:
-        # As for validation; and a plugin that is not taken must not stay in the cache. DIVERGES: in Go this is no
-        # failure, and the plugin is bothered again each second.
+        # As for validation; and a plugin that is not taken must not stay in the cache.
         actual_state_of_world_updater.remove_plugin(plugin.socket_path)
         refused = RegisterPluginError(f"plugin registration failed with err: {err}")
         try:

@@ -25,7 +25,10 @@ from pkg.util import filesystem, filetree, inotify
 WATCH_RETRY_PERIOD = 10.0
 # What is said of a path at which there is nothing any more, or a link that leads nowhere.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-# DIVERGES: Go takes no notice of a socket that is moved away.
+# DIVERGES (fault of Go): a socket that is moved away, or whose directory is, counts as removed.
+# Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: its plugin stays registered.
+# Why: the kubelet would go on to call a plugin whose socket is gone.
+# Test: plugin_watcher_test.py:test_moved_directory_takes_its_sockets_along
 _MASK = inotify_c.Mask(
     inotify_c.InotifyConstants.IN_CREATE
     | inotify_c.InotifyConstants.IN_MOVED_TO
@@ -78,8 +81,10 @@ class Watcher:
     def _retry_until_done(self, ctx: golang.Context, fs_watcher: inotify.Inotify) -> None:
         """Look at everything again after a failure; when ctx has ended, stop to watch.
 
-        DIVERGES: Go tries once. A directory that could not be watched, say because all of root's watches were in use,
-        never tells Go of a plugin.
+        DIVERGES (safer): a directory that could not be watched or looked at is tried again every ten seconds.
+        Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).traversePluginDir: tries once.
+        Why: if all of root's inotify watches are in use for a while, no plugin below the directory would register.
+        Test: plugin_watcher_test.py:test_directory_that_could_not_be_watched_is_tried_again
         """
         while golang.select(ctx.done(), self._failed).index != 0 and not ctx.wait(WATCH_RETRY_PERIOD):
             with self._lock, self._trying(self.path):
@@ -95,7 +100,13 @@ class Watcher:
             raise OSError(err.errno, f"error (re-)creating root {self.path}: {err.strerror}") from err
 
     def _watch_above(self) -> None:
-        """DIVERGES: Go never hears of a plugin again when somebody has removed or moved the directory."""
+        """Have it known when somebody removes or moves the directory.
+
+        DIVERGES (safer): a directory of plugins that was removed or moved away is made and watched anew.
+        Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: does not learn that it is gone.
+        Why: no plugin would register any more until the kubelet is restarted.
+        Test: plugin_watcher_test.py:test_directory_that_was_taken_away_is_made_and_watched_anew
+        """
         above = os.path.dirname(self.path)
         with self._trying(above):
             self._watch(above)
@@ -163,7 +174,10 @@ class Watcher:
         elif stat.S_ISDIR(info.st_mode):
             self.traverse_plugin_dir(path)
         elif stat.S_ISSOCK(info.st_mode):
-            # DIVERGES: Go registers a plugin twice whose socket is found in a new directory and has an event as well.
+            # DIVERGES (fault of Go): a socket that is found in a new directory and has an event as well is one plugin.
+            # Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).handleCreateEvent: it is two.
+            # Why: the plugin would be registered, deregistered at once, and registered again.
+            # Test: plugin_watcher_test.py:test_socket_that_is_found_twice_is_one
             if self._noted.get(path) != (info.st_dev, info.st_ino):
                 self.handle_plugin_registration(path)
                 self._noted[path] = info.st_dev, info.st_ino
@@ -190,7 +204,13 @@ class Watcher:
                 self._desired_state_of_world.remove_plugin(plugin.socket_path)
 
     def handle_lost_events(self) -> None:
-        """Take what is there for new, and what is not for gone. DIVERGES: Go only logs that events were lost."""
+        """Take what is there for new, and what is not for gone.
+
+        DIVERGES (safer): when the kernel has dropped events of inotify, all sockets are looked at again.
+        Go: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go, (*Watcher).Start: logs that they were lost.
+        Why: plugins would stay unknown, or registered without a socket.
+        Test: plugin_watcher_test.py:test_lost_events_are_made_up_for
+        """
         klog.error_s(None, "FsWatcher received error", path=self.path)
         self._noted.clear()
         self._look_at_all()

@@ -39,8 +39,8 @@ class Reconciler:
     def run(self, ctx: golang.Context) -> None:
         """Reconcile until ctx ends.
 
-        DIVERGES: a round starts when a socket came or went, an operation has ended, or a handler was added; Go's
-        starts every second, ours only while something is left to do.
+        A round starts when a socket came or went, an operation has ended, or a handler was added, and every second
+        while something is left to do. Go's starts every second.
         """
         while ctx.err() is None:
             left = True
@@ -122,7 +122,13 @@ class Reconciler:
                 self._operation_executor.forget_failure(path)
 
     def _forget_failure_of_another(self, plugin: cache.PluginInfo) -> None:
-        """DIVERGES: in Go a plugin that was started anew waits as long as the one before it would have to."""
+        """A plugin that was started anew is another one.
+
+        DIVERGES (safer): a plugin that was started anew does not wait because the one before it could not register.
+        Go: pkg/kubelet/pluginmanager/reconciler/reconciler.go, (*reconciler).reconcile: it waits for up to two minutes.
+        Why: whoever has repaired a plugin and started it anew expects to see whether it registers.
+        Test: kubelet/pluginmanager/plugin_manager_test.py:test_plugin_that_is_started_anew_need_not_wait
+        """
         if self._tried.get(plugin.socket_path) != plugin.uuid:
             self._operation_executor.forget_failure(plugin.socket_path)
 

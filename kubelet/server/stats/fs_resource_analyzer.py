@@ -43,9 +43,8 @@ class _Entry:
 class FsResourceAnalyzer:
     """Measures every pod's volumes every one to two periods; safe from any thread.
 
-    DIVERGES: in Go all pods are measured at the same time, each on a goroutine of its own. Here they take turns, so
-    that the disk is not searched for all of them at once. A turn has a thread of its own, and no pod waits long for
-    another.
+    In Go each pod has a goroutine for it. Here pods take turns, so that the disk is not searched for all of them at
+    once. A turn has a thread of its own, and no pod waits long for another.
     """
 
     def __init__(

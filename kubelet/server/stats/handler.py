@@ -101,9 +101,10 @@ class Provider(Protocol):
 def create_handlers(root_path: str, summary_provider: SummaryProvider) -> dict[str, http.Handler]:
     """What to serve below root_path, by path; for GET and POST.
 
-    DIVERGES: all who ask while a summary is being made share the next one. Of a client with hundreds of connections as
-    many threads would make summaries at the same time, and the eviction manager, which needs the same figures, would
-    wait for all of them.
+    DIVERGES (safer): all who ask for /stats/summary while one is being made share the next one.
+    Go: pkg/kubelet/server/stats/handler.go, (*handler).handleSummary: makes a summary for each request.
+    Why: a client with hundreds of connections would keep the eviction manager, which needs the same figures, waiting.
+    Test: summary_test.py:test_who_asks_while_a_summary_is_made_shares_the_next_one
     """
     # The client that asked first may go while others wait for the same, so no request's context counts here.
     ctx = golang.background()

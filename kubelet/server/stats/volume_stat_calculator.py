@@ -53,8 +53,11 @@ class PodVolumeStats:
 class VolumeStatCalculator:
     """Measures the volumes of a pod: `calc_and_store_stats` from one thread at a time, `get_latest` from any.
 
-    DIVERGES: in Go each pod has a goroutine, which a volume on a dead server stops for ever. Here each volume is
-    measured on a thread that ends with the measurement, so that one without an answer costs nobody but itself.
+    DIVERGES (safer): a volume that does not answer does not keep the pod's other volumes from being measured.
+    Go: pkg/kubelet/server/stats/volume_stat_calculator.go, (*volumeStatCalculator).calcAndStoreStats: waits for each
+    volume, without a bound.
+    Why: the server of one volume may be dead, and evictions for local storage go by the figures of the others.
+    Test: volume_stat_calculator_test.py:test_dead_server_costs_nobody_but_itself
     """
 
     def __init__(
@@ -208,6 +211,10 @@ def parse_pod_volume_stats(name: str, pvc_ref: stats.PVCReference | None, metric
 def _value(quantity: Quantity | None) -> int:
     """Clients refuse the whole summary for a number below 0, or one that has more than 64 bits.
 
-    DIVERGES: a figure below 0 or above 2**64-1 is cut to that bound; Go's conversion wraps around.
+    DIVERGES (fault of Go): a figure of a volume below 0 or above 2**64-1 is cut to that bound.
+    Go: pkg/kubelet/server/stats/volume_stat_calculator.go, (*volumeStatCalculator).parsePodVolumeStats: the conversion
+    wraps around.
+    Why: a volume that says -1 would be shown with 16 exbibytes.
+    Test: volume_stat_calculator_test.py:test_absurd_figures_are_cut_to_what_a_summary_can_hold
     """
     return 0 if quantity is None else min(max(quantity.value(), 0), _LARGEST)

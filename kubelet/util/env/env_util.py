@@ -15,7 +15,10 @@ from pkg.util import regularfile
 _BLANKS = " \t"
 # Bytes that a line may have, as many as Go's scanner takes.
 MAX_LINE = 64 * 1024
-# DIVERGES: Go reads on for as long as a container writes.
+# DIVERGES (safer): a container's file of variables is read up to MAX_FILE bytes; what comes then is a fault.
+# Go: pkg/kubelet/util/env/env_util.go, ParseEnv: has no bound.
+# Why: a container could keep the kubelet reading for as long as it writes.
+# Test: env_util_test.py:test_size_is_limited
 MAX_FILE = 1 << 20
 
 
@@ -46,7 +49,8 @@ def parse_env(env_file_path: str) -> EnvFile:
 
     A value stands in single quotes and may go over several lines; blank lines and comments are left out. The fault
     names the line. Raises OSError.
-    DIVERGES: Go reads up to the one variable that is asked for, and so the file anew for each of thousands.
+
+    Go reads up to the one variable that is asked for, and so the file anew for each of thousands.
     """
     values: dict[str, str] = {}
     fault = ""
@@ -71,7 +75,13 @@ def _assignments(lines: _Lines) -> Iterator[tuple[str, str]]:
 
 
 def _open(path: str) -> BinaryIO:
-    """DIVERGES: Go waits for ever for somebody to write to a pipe, which a container may have put there."""
+    """Raises OSError for what is not a regular file.
+
+    DIVERGES (safer): a pipe in the place of a container's file of variables is refused.
+    Go: pkg/kubelet/util/env/env_util.go, ParseEnv: waits until somebody writes to it.
+    Why: a container may have put it there, and its pod's worker would wait for ever.
+    Test: env_util_test.py:test_what_is_no_file
+    """
     file: BinaryIO = os.fdopen(regularfile.open_regular(path), "rb")
     return file
 

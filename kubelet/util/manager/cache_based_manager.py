@@ -140,8 +140,11 @@ class ObjectStore(Generic[T]):
         fetched = self._get_object(namespace, name, util.from_apiserver_cache(options))
         if not _is_object_older(fetched, known):
             return fetched
-        # DIVERGES: Go keeps what it knows until there is a later version. One API server of several may be behind; but
-        # the storage may also have been given back an older state.
+        # DIVERGES (fault of Go): if the API server's cache has an older version of a config map or secret than the
+        # kubelet, the storage behind the cache is asked.
+        # Go: pkg/kubelet/util/manager/cache_based_manager.go, (*objectStore).Get: keeps the version that is known.
+        # Why: after a backup has been restored, pods would get objects that do not exist any more.
+        # Test: cache_based_manager_test.py:test_an_older_state_that_the_storage_was_given_back_is_taken
         return self._get_object(namespace, name, options)
 
 

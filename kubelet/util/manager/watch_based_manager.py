@@ -147,7 +147,10 @@ class ObjectCacheItem(Generic[T]):
     def close(self) -> None:
         """Watch the object never again.
 
-        DIVERGES: in Go a get that found the object before it went begins a watch that nobody ends.
+        DIVERGES (fault of Go): a read of a config map or secret that the last pod just lets go of begins no watch.
+        Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCache).Get: it may begin one.
+        Why: nobody would end that watch.
+        Test: watch_based_manager_test.py:test_who_asked_before_the_last_reference_went_begins_no_watch
         """
         with self._lock:
             self._closed = True
@@ -185,8 +188,12 @@ class ObjectCacheItem(Generic[T]):
         with self._lock:
             if self._immutable or self._closed or self._cancel is not None or self._ctx.err() is not None:
                 return
-            # What an earlier watch has left may be old. DIVERGES: Go marks it when that watch is stopped, and what
-            # the watch writes at that very moment passes for new.
+            # DIVERGES (fault of Go): what an earlier watch of a config map or secret has left counts as old from when
+            # the next watch begins.
+            # Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCacheItem).stopThreadUnsafe: from when the
+            # earlier one is told to stop.
+            # Why: what the earlier watch still writes as it stops would count as new.
+            # Test: watch_based_manager_test.py:test_what_a_watch_writes_as_it_ends_is_old
             self.store.unset_initialized()
             ctx, cancel = golang.with_cancel(self._ctx)
             try:
@@ -205,8 +212,12 @@ class ObjectCacheItem(Generic[T]):
 class ObjectCache(Generic[T]):
     """A Store that watches each object by itself: the node may read no others than those that its pods refer to.
 
-    DIVERGES: Go watches them all. Here a pod that refers to thousands would take all threads of the process, so that
-    beyond MAX_WATCHED_PER_POD and MAX_WATCHED the API server is asked when the object is, as in an ObjectStore.
+    DIVERGES (platform): config maps and secrets beyond MAX_WATCHED_PER_POD or MAX_WATCHED are not watched, but read
+    when a pod needs them, and kept for a minute.
+    Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCache).AddReference: all are watched.
+    Why: each watch needs a thread, and a pod that refers to thousands of them would take all that there may be.
+    Test: watch_based_manager_test.py:test_what_a_pod_refers_to_beyond_a_number_is_not_watched,
+    watch_based_manager_test.py:test_what_all_pods_refer_to_beyond_a_number_is_not_watched
     """
 
     def __init__(
@@ -225,7 +236,11 @@ class ObjectCache(Generic[T]):
 
         What has not been asked for in max_idle_time seconds (a minute at least) is not watched until it is. When there
         is an object that was asked for in vain before, on_appear gets the uids of the pods that refer to it.
-        DIVERGES: in Go such a pod finds out when it tries again by itself.
+
+        DIVERGES (safer): pods that wait for a missing config map or secret are synced as soon as it is there.
+        Go: pkg/kubelet/util/manager/watch_based_manager.go, (*objectCache).Get: they are not told.
+        Why: such a pod would otherwise start up to two minutes later, when it tries again by itself.
+        Test: watch_based_manager_test.py:test_who_has_asked_in_vain_is_told_once
         """
         self._ctx = ctx
         self._client = client

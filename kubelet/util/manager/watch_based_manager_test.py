@@ -274,6 +274,22 @@ def test_what_nobody_asks_for_is_not_watched_until_somebody_does(world: World) -
     eventually(lambda: len(world.reflectors()) == 1)
 
 
+def test_what_a_watch_writes_as_it_ends_is_old(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.source.add(secret("1"))
+    world.cache.add_reference("ns", "name", "pod")
+    assert world.get() == "1"
+    item = world.cache.item("ns", "name")
+    assert item is not None and item.stop()
+    item.store.replace([secret("1")], "1")
+    monkeypatch.setattr(watch_based_manager, "_SYNC_TIMEOUT", 0.01)
+    world.source.watch_errors.extend([apierrors.new_too_many_requests("later", 1)] * 1000)
+    with pytest.raises(TimeoutError):
+        world.get()
+    world.source.watch_errors.clear()
+    eventually(item.store.has_synced)
+    assert world.get() == "1"
+
+
 def test_a_watch_that_has_not_begun_is_not_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_based_manager, "_SYNC_TIMEOUT", 0.01)
     failing = [apierrors.new_too_many_requests("later", 1)] * 1000

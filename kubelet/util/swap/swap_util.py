@@ -66,7 +66,7 @@ def _try_tmpfs_noswap_option(mounter: mount_utils.Interface, mount_path: str) ->
         # What has a number did not come from mount(8): it could not be run.
         return False if err.errno is None else None
     finally:
-        # DIVERGES: Go fails to remove what it could not unmount. Here no volume has to fail for that.
+        # Whatever cannot be undone is left: no volume has to fail for that.
         mount_utils.clean_after_failed_mount(directory, mounter)
     return True
 

@@ -350,7 +350,12 @@ class ActualStateOfWorld:
     def mark_remount_begun(self, pod_name: str, volume_name: str) -> None:
         """What was asked so far is met when the operation ends that begins now.
 
-        DIVERGES: Go forgets what is asked while one runs, which may have looked at the old content.
+        DIVERGES (fault of Go): a set-up that is asked for while another one runs follows it.
+        Go: pkg/kubelet/volumemanager/cache/actual_state_of_world.go, (*actualStateOfWorld).AddPodToVolume: the end of
+        the one that runs also counts as the one asked for meanwhile.
+        Why: the one that runs may have read a secret or config map before it changed; the pod then keeps the old files
+        until its next sync.
+        Test: actual_state_of_world_test.py:test_remount_that_is_required_while_one_runs_is_not_forgotten
         """
         with self._lock:
             volume = self._attached_volumes.get(volume_name)
@@ -512,8 +517,13 @@ class ActualStateOfWorld:
     def volume_exists_with_spec_name(self, pod_name: str, plugin_name: str, volume_spec_name: str) -> bool:
         """Whether the pod has, or may have, a volume of the plugin whose directory has this name.
 
-        DIVERGES: Go does not ask for the plugin. What a pod calls one volume may be the name of the persistent volume
-        that is another one, which after a restart is then taken for known, and never unmounted.
+        DIVERGES (fault of Go): a volume found on disk is the same as a known one if both the plugin and the name match.
+        Go: pkg/kubelet/volumemanager/cache/actual_state_of_world.go, (*actualStateOfWorld).VolumeExistsWithSpecName:
+        the plugin is not compared.
+        Why: a pod may give an inline volume the name of the persistent volume that it also has; after a restart one of
+        the two counts as known already, and is never unmounted.
+        Test:
+        kubelet/volumemanager/reconciler/reconciler_test.py:test_unknown_volume_is_not_taken_for_another_one_that_has_its_name
         """
         with self._lock:
             volumes = [volume for volume in self._attached_volumes.values() if volume.plugin_name == plugin_name]

@@ -95,8 +95,13 @@ class APIServerClaims:
 def _get_when_allowed(ctx: golang.Context, get: Callable[[golang.Context], T]) -> T:
     """What get returns; when it is forbidden, ask some more times.
 
-    DIVERGES: a node may read what its pods need as soon as the API server's authorizer, too, has heard of the pod.
-    Go looks at its pods every now and then, so late that it as a rule has; this kubelet may be quicker.
+    DIVERGES (safer): a claim, or its volume, that the API server forbids the node to read is asked for again, five
+    times within two seconds.
+    Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
+    (*desiredStateOfWorldPopulator).getPVCExtractPV: the first such answer is an error of the pod.
+    Why: the API server's authorizer may hear of a pod later than its node does, and forbids the node to read the pod's
+    claims until then.
+    Test: desired_state_of_world_populator_test.py:test_asks_again_for_what_the_node_may_not_read_yet
     """
     backoff = wait.Backoff(FORBIDDEN_PERIOD, factor=2, steps=FORBIDDEN_RETRIES)
     while True:
@@ -162,10 +167,7 @@ class DesiredStateOfWorldPopulator:
         self._awaits_operations = False
 
     def run(self, ctx: golang.Context, sources_ready: config.SourcesReady) -> None:
-        """Look at the pods when somebody asks for it, and every ten seconds, until ctx ends.
-
-        DIVERGES: Go looks ten times a second.
-        """
+        """Look at the pods when somebody asks for it, and every ten seconds, until ctx ends."""
         klog.info_s("Desired state populator starts to run")
         while ctx.err() is None:
             with contain("Failed to populate the desired state of volumes", ctx):
@@ -205,8 +207,13 @@ class DesiredStateOfWorldPopulator:
     def has_begun(self, pod_name: str) -> bool:
         """Whether the pod's worker has come to need its volumes.
 
-        DIVERGES: Go mounts them as soon as it hears of the pod. Then the pod may yet be turned away, and the secrets
-        and config maps it refers to are not at hand, which is told as events though nothing is wrong.
+        DIVERGES (fault of Go): no volume is mounted for a pod before the pod's worker waits for its volumes.
+        Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
+        (*desiredStateOfWorldPopulator).findAndAddNewPods: volumes are mounted as soon as the pod's worker exists,
+        before its first sync.
+        Why: until its first sync a pod may yet be rejected, and its secrets and config maps are not registered, so that
+        the pod gets a FailedMount event although nothing is wrong.
+        Test: kubelet/volumemanager/volume_manager_test.py:test_nothing_is_mounted_before_the_pods_worker_needs_it
         """
         with self._lock:
             return pod_name in self._begun_pods
@@ -214,8 +221,12 @@ class DesiredStateOfWorldPopulator:
     def may_run_unwanted(self, pod_name: str) -> bool:
         """Whether nobody wants the pod, and containers of it may yet run, as after a restart.
 
-        DIVERGES: Go unmounts what such a pod has as soon as all sources are ready, two seconds before housekeeping
-        finds its containers and ends them. A disk is then taken away under them.
+        DIVERGES (fault of Go): volumes of a pod that was deleted while the kubelet was down stay mounted until its
+        containers have ended.
+        Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).unmountVolumes: they are unmounted
+        as soon as all sources of pods are ready, up to two seconds before housekeeping ends the containers.
+        Why: a disk is taken away from containers that write to it.
+        Test: kubelet/volumemanager/volume_manager_test.py:test_volume_of_an_unwanted_pod_stays_until_the_pod_has_ended
         """
         wanted = self._pod_manager.get_pod_by_uid(pod_name) is not None
         return not wanted and not self._pod_state_provider.should_pod_runtime_be_removed(pod_name)
@@ -261,8 +272,13 @@ class DesiredStateOfWorldPopulator:
     def _keep_volumes(self, pods: list[v1.Pod]) -> None:
         """Have pods keep all volumes that they have, as long as it is not known which of them they want.
 
-        DIVERGES: after a restart, Go unmounts what a running pod has if the API server does not tell of its claim when
-        the pod is looked at for the first time. The driver then takes the disk away under the pod's containers.
+        DIVERGES (fault of Go): after a restart, a running pod keeps all volumes that it has until each of its claims
+        could be read.
+        Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
+        (*desiredStateOfWorldPopulator).Run: the first look at all pods counts as complete even if the API server did
+        not answer for a claim, and the claim's volume is then unmounted.
+        Why: a moment's failure of the API server takes a disk away from running containers.
+        Test: kubelet/volumemanager/volume_manager_test.py:test_pod_keeps_what_it_has_while_its_claim_cannot_be_read
         """
         uids = {pod.metadata.uid for pod in pods}
         partial = {pod.metadata.uid for pod in pods if isinstance(pod, v1.PartialPod)}
@@ -320,9 +336,16 @@ class DesiredStateOfWorldPopulator:
     def _may_come_up(self, volume: VolumeToMount) -> bool:
         """Whether the pod does not have the volume, and an operation may yet give it to the pod.
 
-        DIVERGES: Go keeps the volume in the desired state, and so in volumesInUse, as long as the pod object exists
-        and the volume is not mounted. There a mount always comes, sooner or later, because Go also mounts for pods
-        whose worker does not need volumes. A mount that ends after this question is undone: it is not desired.
+        A mount that ends after this question is undone: it is not desired.
+
+        DIVERGES (fault of Go): a volume that an ended pod never got is no longer wanted once no operation on it runs
+        for the pod.
+        Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
+        (*desiredStateOfWorldPopulator).findAndRemoveDeletedPods: it stays wanted, and in the node's volumesInUse, until
+        it is mounted or the pod object is gone.
+        Why: a volume that only one node may have cannot go to the pod's replacement while its mount keeps failing here.
+        Test:
+        kubelet/volumemanager/volume_manager_test.py:test_volume_of_a_pod_that_ended_is_no_longer_in_use_though_the_pod_object_exists
         """
         if self._pod_manager.get_pod_by_uid(volume.pod_name) is None:
             return False
@@ -405,7 +428,12 @@ class DesiredStateOfWorldPopulator:
     def _process_pod_with_claims(self, pod: v1.Pod) -> None:
         """As above, without waiting for it.
 
-        DIVERGES: in Go all pods wait while the API server takes its time to tell of the claims of one.
+        DIVERGES (safer): while the API server is slow to answer about the claims of one pod, other pods get their
+        volumes.
+        Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
+        (*desiredStateOfWorldPopulator).processPodVolumes: all pods wait for the answer, one after another.
+        Why: an API server that hangs must not keep pods waiting that need nothing of it.
+        Test: desired_state_of_world_populator_test.py:test_pods_do_not_wait_for_claims_of_another
         """
         pod_name = volumeutil.get_unique_pod_name(pod)
         with self._lock:

@@ -23,10 +23,7 @@ class Reconciler(ReconstructMethods):
     """run() starts what is needed and never waits for it; everything else is safe from any thread."""
 
     def run(self, ctx: golang.Context) -> None:
-        """Reconcile when something has changed or what failed may be tried again, until ctx ends.
-
-        DIVERGES: Go reconciles ten times a second.
-        """
+        """Reconcile when something has changed or what failed may be tried again, until ctx ends."""
         reconstructed = self._try_to_reconstruct(ctx)
         tried = _CLOCK.monotonic()
         klog.info_s("Reconciler: start to sync state")
@@ -69,8 +66,7 @@ class Reconciler(ReconstructMethods):
             self.unmount_volumes()
         self.mount_or_attach_volumes()
         if ready_to_unmount:
-            # Before devices: one is not unmounted while an unknown pod may have it. DIVERGES: Go has it the other way
-            # round.
+            # Before devices, other than in Go: one is not unmounted while an unknown pod may have it.
             self._clean_orphan_volumes()
             self.unmount_detach_devices()
         self._update_last_sync_time()

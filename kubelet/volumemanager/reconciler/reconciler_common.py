@@ -36,8 +36,10 @@ MAX_OPERATIONS_PER_POD = 64
 class _Turns:
     """How many operations run for each pod.
 
-    DIVERGES: Go starts all at once. One pod may have many thousand volumes, and here each operation takes a thread, and
-    some of them a process.
+    DIVERGES (safer): of operations for one pod, 64 run at one time; the others start when one of these ends.
+    Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).mountOrAttachVolumes: has no bound.
+    Why: a pod with many thousand volumes would take all threads and processes of the node.
+    Test: reconciler_test.py:test_pod_with_very_many_volumes_has_few_operations_at_one_time
     """
 
     def __init__(self, running: Iterable[str]) -> None:
@@ -135,7 +137,12 @@ class ReconcilerCommon:
             return
         if self._operation_executor.is_operation_pending(mounted.volume_name, mounted.pod_name, EMPTY_NODE_NAME):
             return
-        # DIVERGES: Go may take it away twice, when an operation has done so between its look and its question.
+        # DIVERGES (fault of Go): a volume whose unmount has ended since the mounted volumes were listed is not
+        # unmounted again.
+        # Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).unmountVolumes: the volume is
+        # unmounted again, as no operation on it is pending any more.
+        # Why: a second unmount may fail where the first one has succeeded, and the volume would count as mounted again.
+        # Test: reconciler_test.py:test_volume_whose_unmount_ends_just_now_is_not_unmounted_again
         if self._actual_state_of_world.pod_removed_from_volume(mounted.pod_name, mounted.volume_name):
             return
         if not turns.may_start(mounted.pod_name):
@@ -176,7 +183,7 @@ class ReconcilerCommon:
         mounted, path, err = self._pod_exists_in_volume(volume)
         inline = volume.volume_spec.volume is not None and not volume.plugin_is_attachable
         if isinstance(err, cache.VolumeNotAttachedError) and inline:
-            # DIVERGES: Go starts an operation for this, which does no more, and waits for its end.
+            # Go starts an operation for this, which does no more.
             self._actual_state_of_world.mark_volume_as_attached(
                 volume.volume_name, volume.volume_spec, self._node_name, ""
             )
@@ -192,7 +199,11 @@ class ReconcilerCommon:
             case cache.RemountRequiredError():
                 self._mount_attached_volumes(volume, is_remount=True)
             case cache.FsResizeRequiredError(current_size=current_size) if not volume.volume_spec.read_only:
-                # DIVERGES: Go tries it with one that is mounted read-only too, again and again, and each time in vain.
+                # DIVERGES (fault of Go): a volume that its pod mounts read-only is not expanded for that pod.
+                # Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).expandVolume: an
+                # operation starts ten times a second, and each ends with a FileSystemResizeFailed event.
+                # Why: a read-only file system cannot grow; a pod that may write to the volume expands it.
+                # Test: reconciler_test.py:test_volume_that_is_mounted_read_only_is_not_expanded
                 self._expand_volume(volume, current_size)
             case _ if not mounted and self._pod_has_begun(volume.pod_name):
                 self._mount_attached_volumes(volume, is_remount=False)
@@ -243,7 +254,12 @@ class ReconcilerCommon:
             if self._operation_executor.is_operation_pending(name, EMPTY_UNIQUE_POD_NAME, EMPTY_NODE_NAME):
                 continue
             # Looked at again, for a mount may have ended just before. None can begin: only this thread begins them.
-            # DIVERGES: Go takes the device away under a pod that has got it since the volumes were listed.
+            # DIVERGES (fault of Go): a device stays if a mount of it for a pod has ended since the devices without pods
+            # were listed.
+            # Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).unmountDetachDevices: the
+            # unmount of the device starts; only the plugin's look at the mounts of the device can stop it.
+            # Why: the volume of a pod that has just got it may be unstaged.
+            # Test: reconciler_test.py:test_device_is_not_unmounted_under_a_pod_whose_mount_ends_just_now
             if self._actual_state_of_world.is_volume_mounted_elsewhere(name, EMPTY_UNIQUE_POD_NAME):
                 continue
             attached = self._actual_state_of_world.get_attached_volume(name)
@@ -254,8 +270,14 @@ class ReconcilerCommon:
     def _may_have_unknown_pods(self, volume: cache.AttachedVolume) -> bool:
         """Whether a pod may have the volume whose directory cannot be read, or does not tell what it is of.
 
-        DIVERGES: Go only looks what is mounted. A driver may be asked to unstage a volume only when no pod has it, and
-        not every one shows by its mounts who does.
+        DIVERGES (safer): a device stays mounted while a pod's directory that may be of its volume cannot be read or
+        understood.
+        Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).unmountDetachDevices: such a
+        directory does not count; the plugin looks for other mounts of the device.
+        Why: a CSI volume may be unstaged only when no pod has it, and not every driver shows by its mounts which pods
+        do.
+        Test: reconciler_test.py:test_staged_volume_is_left_while_it_is_not_known_which_pods_have_it,
+        reconciler_test.py:test_staged_volume_of_another_name_is_left_while_a_pod_may_have_it
         """
         spec_name = volume.volume_spec.name()
         # A staged volume's data may give the volume another name than its pods' directories do.
@@ -303,7 +325,11 @@ class ReconcilerCommon:
             )
             klog.error_s(err, str(volume.generate_error_detailed(message, err)))
             if isinstance(volume, VolumeToMount):
-                # DIVERGES: Go only logs it, and the pod is told after two minutes that its volume is not mounted.
+                # DIVERGES (safer): a pod is told at once why an operation on its volume could not start.
+                # Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).mountAttachedVolumes: the
+                # reason is logged; the pod is told after two minutes that its volume is not mounted.
+                # Why: the owner of the pod cannot read the log.
+                # Test: reconciler_test.py:test_what_is_wrong_with_one_volume_is_told_its_pod_alone
                 self._desired_state_of_world.add_error_to_pod(volume.pod_name, str(err))
             return
         if klog.v(level).enabled:

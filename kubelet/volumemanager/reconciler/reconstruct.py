@@ -58,7 +58,13 @@ class ReconstructMethods(ReconstructCommonMethods):
 
         What cannot be told from its directory is kept until it is known whether a pod wants it. What is known already
         stays as it is. Whether everything could be read; if not, call it again later.
-        DIVERGES: Go tries once. What it cannot read then stays mounted, and is never unmounted.
+
+        DIVERGES (safer): directories of volumes that could not be read at the start of the kubelet are read again
+        later.
+        Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, (*reconciler).reconstructVolumes: they are read once.
+        Why: a volume that was overlooked stays mounted, and is never unmounted.
+        Test: reconciler_test.py:test_directory_that_could_not_be_read_is_read_later,
+        reconciler_test.py:test_reconstruction_that_failed_is_tried_again
         """
         self._all_could_be_read, self._met_accident = True, False
         pod_volumes = self._get_volumes_from_pod_dir()
@@ -215,8 +221,13 @@ class ReconstructMethods(ReconstructCommonMethods):
     def _rename_reconstructed_volumes(self) -> None:
         """Give volumes the names by which their pods want them, where their directories told others.
 
-        DIVERGES: a directory of iSCSI tells the portal with its port, which the volume itself need not. Go takes the
-        two for different volumes, and after a restart takes the disk away under the pod's containers.
+        DIVERGES (fault of Go): a volume that is found on disk by another name than its pod has for it is known to be
+        that volume.
+        Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, (*reconciler).reconstructVolumes: the two names are two
+        volumes: the one that the directory tells is unmounted under the pod's containers.
+        Why: an iSCSI volume's directory names the portal with its port, which the pod's volume need not name, and every
+        restart of the kubelet takes such a disk away.
+        Test: reconciler_test.py:test_volume_whose_directory_tells_another_name_is_left_to_its_pod
         """
         for found in self._actual_state_of_world.get_all_mounted_volumes():
             if self._actual_state_of_world.is_volume_reconstructed(found.volume_name, found.pod_name):
@@ -270,8 +281,13 @@ class ReconstructMethods(ReconstructCommonMethods):
     def _clean_orphan_volumes(self) -> None:
         """Unmount what could not be told from its directory and no pod wants.
 
-        DIVERGES: Go tries that once, and leaves to the mount for a pod what the pod wants. There that mount always
-        comes; here a pod that was ending when the kubelet started never mounts, and could not end with its old mount.
+        What a pod wants is left to the mount for that pod. If none comes, as for a pod that was ending when the kubelet
+        started, the volume is unmounted when the pod no longer wants it.
+
+        DIVERGES (safer): the unmount of a volume that cannot be told from its directory is tried again if it fails.
+        Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, (*reconciler).cleanOrphanVolumes: each is tried once.
+        Why: the mount would stay until the next start of the kubelet.
+        Test: reconciler_test.py:test_volume_that_cannot_be_reconstructed_is_unmounted_again_after_a_failure
         """
         left: list[PodVolume] = []
         for volume in self._volumes_failed_reconstruction:

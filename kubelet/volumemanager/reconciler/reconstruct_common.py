@@ -95,8 +95,12 @@ class ReconstructCommonMethods(ReconcilerCommon):
     def _update_last_sync_time(self) -> None:
         """Note that all is known of what there is, if it is.
 
-        DIVERGES: in Go it is also if there was no descriptor to read it. Node status then says of volumes that are
-        mounted that they are not in use, and they are detached.
+        DIVERGES (safer): volumes on disk that could not be read for want of a file descriptor or memory are not yet
+        known.
+        Go: pkg/kubelet/volumemanager/reconciler/reconciler.go, (*reconciler).reconcile: they count as known, however
+        much of them could be read.
+        Why: node status would leave mounted volumes out of volumesInUse, and they would be detached.
+        Test: reconciler_test.py:test_nobody_relies_on_a_look_that_there_was_no_descriptor_for
         """
         with self._lock:
             if self._has_reconstructed and not self._volumes_need_update_from_node_status:

@@ -1,7 +1,5 @@
 """What a pod refers to, and which of the newer rules it is validated by.
 
-DIVERGES: Go's package walks the internal types, as pkg/api/v1/pod walks v1's; here there are only v1's.
-
 Go: pkg/api/pod/util.go
 """
 
@@ -149,7 +147,7 @@ def get_validation_options_from_pod_spec_and_meta(
 ) -> validation.PodValidationOptions:
     """The rules for a new pod, as the feature gates have them.
 
-    DIVERGES: Go also takes the pod's former state, whose faults an update may keep; ours have none.
+    Go also takes the pod's former state, which the kubelet never gives it.
     """
     enabled = features.feature_gate.enabled
     return validation.PodValidationOptions(

@@ -44,7 +44,12 @@ class Undecodable:
 
     `partial` is the object without those fields that cannot be decoded, None if nothing can be.
 
-    DIVERGES: Go's clients fail the whole list or watch because of one object.
+    DIVERGES (safer): an object that cannot be decoded is left out of a list or watch, and those who use it are told
+    which one it is.
+    Go: k8s.io/apimachinery/pkg/watch/streamwatcher.go, (*StreamWatcher).receive: the watch ends with an error, and so
+    does each new list with this object in it.
+    Why: one bad object must not hide the changes of all others.
+    Test: pkg/client_go/kubernetes/typed_test.py:test_watch
     """
 
     namespace: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -65,6 +66,7 @@ def test_structured(media_type: str, load: Callable[[bytes], Any], version: str,
     assert {key: status[key] for key in metadata} == metadata
     assert (status["kind"], status["paths"]) == ("Statusz", ["/debug", "/flagz", "/pods"])
     assert (status["binaryVersion"], status["emulationVersion"]) == ("1.36.2", "1.36")
+    assert status["goVersion"] == f"{platform.python_implementation()} {platform.python_version()}"
     assert status["uptimeSeconds"] >= 0 and status["startTime"].endswith("Z")
 
 

@@ -233,8 +233,10 @@ class ResourceClient(Generic[T]):
 
         Raises watch.UndecodableError, and apierrors.StatusError for a refusal in place of the object.
 
-        DIVERGES: Go takes any object for the one asked for, an empty one too, from which callers conclude that the
-        node has no uid, that the pod has no containers, or that another node owns what is this node's.
+        DIVERGES (safer): an answer that is another object than the one asked for is an error.
+        Go: k8s.io/client-go/rest/request.go, Result.Into: any object is taken, an empty one too.
+        Why: the kubelet would conclude that the node has no uid, or that a pod has no containers.
+        Test: typed_test.py:test_answer_that_is_not_the_object
         """
         partial = None
         try:
@@ -254,7 +256,10 @@ class ResourceClient(Generic[T]):
     def _decode_list(self, data: bytes) -> _RawList:
         """Raises codec.DecodeError, and apierrors.StatusError for a refusal in place of the list.
 
-        DIVERGES: Go takes an answer without items for an empty list, upon which all pods would be ended.
+        DIVERGES (safer): an answer that is no list, or has no items, is an error.
+        Go: k8s.io/client-go/rest/request.go, Result.Into: it is taken for an empty list.
+        Why: an empty list of pods would end all pods of the node.
+        Test: typed_test.py:test_answer_that_is_no_list
         """
         raw = _decode_json(data, _RawList)
         if raw.kind not in ("", f"{self._resource.kind}List") or raw.items is msgspec.UNSET:

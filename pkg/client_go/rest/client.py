@@ -425,9 +425,13 @@ class RESTClient:
     def _throttle(self, ctx: golang.Context, call: _Call, reason: str = "") -> None:
         """Wait until the limiter lets the request through.
 
-        DIVERGES: in Go all requests wait in one line. Here those for one resource have a line of their own, of which
-        the first alone waits for the limiter. The API server is asked for each of a pod's many secrets, and of each
-        wrong token that a client shows: all else would wait for longer than its time limits, of which Go has fewer.
+        DIVERGES (safer): requests for one resource have a line of their own, of which the first alone waits for the
+        limiter.
+        Go: k8s.io/client-go/rest/request.go, (*Request).tryThrottleWithInfo: all requests wait for the limiter in one
+        line.
+        Why: the API server is asked for each of a pod's many secrets and each wrong token that a client shows; all
+        other requests would wait for longer than their time limits.
+        Test: client_test.py:test_requests_for_one_resource_hold_up_those_for_no_other
         """
         if self._rate_limiter is None:
             return
@@ -472,7 +476,12 @@ class RESTClient:
             call.verb, call.resource, call.name, response.status, content_type, body, retry_after
         )
         if response.status == 401:
-            # DIVERGES: Go passes on what the server says, and that is no more than "Unauthorized".
+            # DIVERGES (safer): the error for a 401 names the request, and the credentials that it was sent with.
+            # Go: k8s.io/client-go/rest/request.go, (*Request).transformResponse: the error is what the server says,
+            # which is no more than "Unauthorized".
+            # Why: the operator learns which file or certificate to replace.
+            # Test: client_test.py:test_who_is_not_known_to_the_server_is_told_with_what,
+            # client_test.py:test_whose_certificate_is_not_known_to_the_server_is_told
             where = f'{call.verb.capitalize()} "{self._full_url(call)}"'
             message = f"{err.status.message}: {where}: the server does not accept {self._credentials(call)}"
             return apierrors.from_status(msgspec.structs.replace(err.status, message=message))

@@ -95,6 +95,27 @@ def test_connection_is_used_again() -> None:
     assert len(set(peers)) == 1
 
 
+def test_requests_at_the_same_time_have_connections_of_their_own() -> None:
+    peers: list[Any] = []
+    release = threading.Event()
+
+    def answer(request: testing.Request) -> None:
+        peers.append(request.handler.client_address)
+        request.begin_stream()
+        if "watch" in request.uri:
+            release.wait(_WAIT)
+        request.send_chunk(b"")
+
+    with testing.serve(answer) as server:
+        one = client(server)
+        stream = one.stream(golang.background(), "GET", "/watch", watch=True)
+        one.request(golang.background(), "GET", "/")
+        release.set()
+        stream.close()
+        one.close_idle_connections()
+    assert len(set(peers)) == 2
+
+
 def test_closed_idle_connection_is_replaced() -> None:
     def answer(request: testing.Request) -> None:
         request.handler.close_connection = True
@@ -302,6 +323,30 @@ def test_close_all_ends_watches() -> None:
     assert all(isinstance(err, OSError) for err in errors)
 
 
+def test_server_that_refuses_keeps_its_watches() -> None:
+    release = threading.Event()
+
+    def answer(request: testing.Request) -> None:
+        if "watch" not in request.uri:
+            request.answer(403)
+            return
+        request.begin_stream()
+        release.wait(_WAIT)
+        request.send_chunk(b"event\n")
+
+    tracker = rest.ConnectionTracker()
+    with testing.serve(answer) as server:
+        one = client(server, connections=tracker)
+        stream = one.stream(golang.background(), "GET", "/watch", watch=True)
+        with pytest.raises(apierrors.StatusError):
+            one.request(golang.background(), "GET", "/")
+        tracker.close_all_if_failing()
+        release.set()
+        assert stream.readline() == b"event"
+        stream.close()
+        one.close_idle_connections()
+
+
 def test_token_file_is_read_again_when_refused(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("old\n")
@@ -336,8 +381,12 @@ def test_password_in_the_url_of_the_server_is_not_told() -> None:
         one.request(golang.background(), "GET", "/")
     assert str(caught.value) == 'Get "http://127.0.0.1:1/": dial tcp: connect: connection refused'
     assert one.host == "127.0.0.1:1"
+
+
+@pytest.mark.parametrize("scheme", ["https", "socks5"])
+def test_proxy_of_another_kind_is_refused(scheme: str) -> None:
     with pytest.raises(ValueError, match="only http:// proxies") as refused:
-        rest.RESTClient(rest.Config(host="http://127.0.0.1:1", proxy_url="socks5://ann:secret@proxy"))
+        rest.RESTClient(rest.Config(host="http://127.0.0.1:1", proxy_url=f"{scheme}://ann:secret@proxy"))
     assert "secret" not in str(refused.value)
 
 

@@ -36,6 +36,9 @@ def proxy(config: Config, url: urllib.parse.SplitResult) -> urllib.parse.SplitRe
         return None
     parsed = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
     if parsed.scheme != "http" or not parsed.hostname:
-        # DIVERGES: https and socks5 proxies are not supported.
+        # DIVERGES (platform): a proxy is reached by plain HTTP.
+        # Go: net/http/transport.go, (*Transport).dialConn: it may be reached by TLS or SOCKS5, too.
+        # Why: Python's standard library has no SOCKS, and no TLS within TLS.
+        # Test: client_test.py:test_proxy_of_another_kind_is_refused
         raise ValueError(f'proxy-url "{net.redacted(text)}": only http:// proxies are supported')
     return parsed

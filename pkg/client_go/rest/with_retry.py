@@ -69,7 +69,10 @@ class WithRetry:
 def retry_after_seconds(headers: Headers) -> int | None:
     """None without the header, or if it holds no number of seconds; never more than MAX_RETRY_AFTER.
 
-    DIVERGES: Go waits for as long as the server says, be it a year.
+    DIVERGES (safer): a server that asks for a longer pause is asked again after MAX_RETRY_AFTER.
+    Go: k8s.io/client-go/rest/with_retry.go, (*withRetry).IsNextRetry: has no bound.
+    Why: a proxy or a server with a fault could keep the kubelet from its API server for a year.
+    Test: answers_test.py:test_retry_after
     """
     value = headers.get("Retry-After") or ""
     if not (value.isascii() and value.isdigit()):

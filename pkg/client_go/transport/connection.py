@@ -2,10 +2,13 @@
 
 Go: net/http.Transport as k8s.io/client-go/transport/cache.go sets it up, k8s.io/client-go/util/connrotation
 
-DIVERGES: Go multiplexes all requests over one HTTP/2 connection, and closes that when a ping is not answered: after
-30 s of silence and 15 s of waiting. Here every request that runs has a connection of its own. The kernel finds out
-whether the other end of the connection is alive, and the caller says how long it may be silent: a proxy may go on
-although the server behind it does not.
+DIVERGES (platform): each request that runs has a connection of its own, and the caller says how long the server may be
+silent.
+Go: k8s.io/apimachinery/pkg/util/net/http.go, SetTransportDefaults: all requests share one HTTP/2 connection, which is
+closed when a ping is not answered.
+Why: Python's library speaks HTTP/1.1 only. A ping would tell of the next proxy, and not of the server behind it.
+Test: pkg/client_go/rest/client_test.py:test_requests_at_the_same_time_have_connections_of_their_own,
+pkg/client_go/rest/answers_test.py:test_silent_watch_ends
 """
 
 from __future__ import annotations
@@ -88,9 +91,13 @@ class ConnectionTracker:
     def close_all_if_failing(self) -> None:
         """close_all, if a request has got no answer since the last time.
 
-        DIVERGES: Go closes all whatever the heartbeats failed of (and with HTTP/2, which finds out by itself which
-        connections are dead, only the idle ones). An API server that answers, be it with a refusal, is reached; and
-        a kubelet that may not write its lease would begin all its watches anew some times in ten seconds.
+        DIVERGES (safer): repeated failures of heartbeats end all connections, but only if a request has got no answer.
+        Go: cmd/kubelet/app/server.go, buildKubeletClientConfig: they end the idle connections, or with DISABLE_HTTP2
+        all of them, whatever the reason is.
+        Why: with HTTP/1.1 only a new connection gets past a dead one; but a server that refuses is alive, and its
+        watches need not begin anew.
+        Test: kubelet/certificate/transport_test.py:test_close_all_ends_a_watch_of_a_client_of_a_copy,
+        pkg/client_go/rest/client_test.py:test_server_that_refuses_keeps_its_watches
         """
         with self._lock:
             failed = self._failed

@@ -25,9 +25,11 @@ _process_started_at = int(time.time())
 def handler_for(registry: KubeRegistry) -> Handler:
     """Make a handler that serves the registry's metrics in the text format, compressed for clients that accept gzip.
 
-    DIVERGES: all who ask while a page is being made share the next one. A page about hundreds of containers takes the
-    interpreter a tenth of a second. Of a client with hundreds of connections as many threads would make pages at the
-    same time, and each step of all else in the process, the sync loop for one, would wait for all of them.
+    DIVERGES (platform): all who ask while a page is being made share the next page.
+    Go: k8s.io/component-base/metrics/http.go, HandlerFor: each request makes a page of its own, side by side.
+    Why: a page takes the one interpreter a tenth of a second, and a client with hundreds of connections would stop the
+    sync loop.
+    Test: registry_test.py:test_who_asks_while_a_page_is_made_shares_the_next_one
     """
     plain = singleflight.Rounds(registry.expose)
     zipped = singleflight.Rounds(lambda: gzip.compress(registry.expose(), _GZIP_LEVEL))
@@ -35,7 +37,10 @@ def handler_for(registry: KubeRegistry) -> Handler:
     def serve(w: ResponseWriter, r: Request) -> None:
         compressed = accepts_gzip(r.headers.get_all("Accept-Encoding"))
         page = (zipped if compressed else plain).get(r.ctx)
-        # DIVERGES: a scraper that asks for protobuf gets text, as one that asks for OpenMetrics does from upstream too.
+        # DIVERGES (platform): a scraper that asks for protobuf gets text, which it understands as well.
+        # Go: k8s.io/component-base/metrics/http.go, HandlerFor: a page can also be had as protobuf.
+        # Why: prometheus_client, which makes the pages, writes text alone.
+        # Test: registry_test.py:test_scraper_that_asks_for_protobuf_gets_text
         w.headers.set("Content-Type", f"{CONTENT_TYPE}; escaping=underscores")
         w.headers.set("Process-Start-Time-Unix", str(_process_started_at))
         if compressed:

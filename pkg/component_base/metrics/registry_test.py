@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from prometheus_client.metrics_core import Metric
 
 from pkg.component_base import metrics
-from pkg.component_base.metrics import http, legacyregistry, processstarttime, registry
+from pkg.component_base.metrics import http, legacyregistry, processstarttime, registry, version
 from pkg.component_base.metrics.prometheus import slis
 from pkg.golang import testing as golangtesting
 from pkg.golang.http import testing as httptesting
@@ -167,6 +168,14 @@ def test_process_start_time(tmp_path: Path) -> None:
     assert 1700000000 < started <= 1700000000 + ticks
 
 
+def test_build_info_is_of_python() -> None:
+    page = metrics.KubeRegistry()
+    version.register_build_info(page)
+    [info] = [line for line in page.expose().decode().splitlines() if not line.startswith("#")]
+    assert f'go_version="python{platform.python_version()}"' in info
+    assert 'git_commit=""' in info and 'build_date=""' in info
+
+
 def test_pages_of_the_process() -> None:
     body = legacyregistry.expose().decode()
     for name in (
@@ -181,3 +190,12 @@ def test_pages_of_the_process() -> None:
         "hidden_metrics_total",
     ):
         assert f"\n# TYPE {name} " in f"\n{body}"
+
+
+def test_scraper_that_asks_for_protobuf_gets_text() -> None:
+    page = metrics.KubeRegistry()
+    page.must_register(metrics.new_counter("c", "C."))
+    accept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
+    answer = httptesting.record(http.handler_for(page), "GET", "/metrics", headers={"Accept": accept})
+    assert answer.headers.get("Content-Type").startswith("text/plain; version=0.0.4;")
+    assert b"# TYPE c counter" in answer.body

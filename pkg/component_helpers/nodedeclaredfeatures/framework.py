@@ -1,6 +1,6 @@
 """Which features a node has, which a pod needs, and whether the one has what the other needs.
 
-DIVERGES: sets of features are frozensets of names; Go has bitmaps, for a scheduler with thousands of nodes.
+Sets of features are frozensets of names. Go has bitmaps, for a scheduler with thousands of nodes.
 
 Go: staging/src/k8s.io/component-helpers/nodedeclaredfeatures/framework.go
 """

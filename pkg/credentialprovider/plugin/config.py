@@ -91,7 +91,11 @@ def validate_credential_provider_config(
 ) -> field.ErrorList:
     """All faults. The flag says whether plugins may be given service account tokens.
 
-    DIVERGES: Go's paths do not say which of the providers it is.
+    DIVERGES (fault of Go): the path of a fault says which provider it is in.
+    Go: pkg/credentialprovider/plugin/config.go, validateCredentialProviderConfig: the paths lack the index of the
+    provider.
+    Why: of several providers nobody would know which one is meant.
+    Test: config_test.py:test_validate_all_providers
     """
     providers = field.Path("providers")
     errors = field.ErrorList()
@@ -120,7 +124,11 @@ def _validate_name(path: field.Path, name: str, seen: set[str]) -> Iterator[fiel
     if name in (".", ".."):
         yield field.invalid(path, name, f"provider name cannot be '{name}'")
     if not name:
-        # DIVERGES: Go takes the directory of the plugins for a plugin without a name.
+        # DIVERGES (fault of Go): a provider without a name is refused as such.
+        # Go: pkg/credentialprovider/plugin/config.go, validateCredentialProviderConfig: an empty name is valid, and the
+        # kubelet then fails because the directory of the plugins is no program.
+        # Why: that message does not tell which field is missing.
+        # Test: config_test.py:test_validate
         yield field.required(path)
     if name in seen:
         yield field.duplicate(path, name)

@@ -22,7 +22,11 @@ from pkg.util import exec as utilexec
 
 # A plugin may try again what failed, and must end some time.
 TIMEOUT = 60.0
-# Bytes of what it prints. DIVERGES: Go reads without limit.
+# Bytes of what it prints.
+# DIVERGES (safer): a plugin that prints more is killed, and its answer does not count.
+# Go: pkg/credentialprovider/plugin/plugin.go, (*execPlugin).runPlugin: has no bound.
+# Why: a plugin that prints without end would take all memory.
+# Test: plugin_test.py:test_failing_plugin
 MAX_OUTPUT = 1 << 20
 # Bytes of what it says of its failure that are told.
 MAX_STDERR = 4 << 10

@@ -25,7 +25,7 @@ class DockerConfigProviderWithCoordinates(Protocol):
 class Providers:
     """The plugins that a kubelet registered, in the order of its configuration.
 
-    DIVERGES: in Go they are global; several kubelets may run in this process.
+    In Go they are global; several kubelets may run in this process.
     """
 
     providers: Sequence[PluginProvider] = ()

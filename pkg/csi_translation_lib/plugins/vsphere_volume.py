@@ -41,7 +41,13 @@ class VSphereCSITranslator:
         return pv
 
     def translate_in_tree_inline_volume_to_csi(self, volume: v1.Volume, pod_namespace: str) -> v1.PersistentVolume:
-        """DIVERGES: Go crashes on a volume with a storage policy."""
+        """DIVERGES (fault of Go): the storage policy of a volume that stands in a pod is passed on to the driver.
+        Go: k8s.io/csi-translation-lib/plugins/vsphere_volume.go,
+        (*vSphereCSITranslator).TranslateInTreeInlineVolumeToCSI: it looks for the policy in an in-tree source that the
+        new object lacks, and crashes.
+        Why: one pod must not end the kubelet.
+        Test: pkg/csi_translation_lib/translate_test.py:test_translate_in_tree_inline_volume_to_csi
+        """
         assert volume.vsphere_volume is not None
         name = f"{VSPHERE_DRIVER_NAME}-{volume.vsphere_volume.volume_path}"
         return inline_volume(name, _translate(volume.vsphere_volume), v1.READ_WRITE_ONCE)

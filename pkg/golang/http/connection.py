@@ -156,8 +156,10 @@ class Connection:
         if head is None:
             return False
         if head.method == "CONNECT":
-            # DIVERGES: Go's handlers answer CONNECT like any other method. A client takes a success as the opening of a
-            # tunnel, and this server has no tunnels.
+            # DIVERGES (safer): CONNECT is answered with 405.
+            # Go: net/http/server.go, (*ServeMux).findHandler: the handlers answer CONNECT as any other method.
+            # Why: a client takes a success as the opening of a tunnel, and this server has no tunnels.
+            # Test: server_test.py:test_bad_requests
             self._refuse(405)
             return False
         with self._turn.let_others():

@@ -33,8 +33,15 @@ _UNQUOTED = "/$&+,:;=@-_.~"
 class FileServer:
     """Answers with the file or directory below `root` that a path names.
 
-    DIVERGES: no link leads out of root. Go follows all, and so shows every file of the machine to who can make a
-    link there. Of several ranges none counts: the whole file is sent, as it may be.
+    DIVERGES (safer): no link leads out of the root.
+    Go: net/http/fs.go, Dir.Open: all links are followed.
+    Why: whoever can make a link in the directory of logs could show every file of the machine.
+    Test: fs_test.py:test_files
+
+    DIVERGES (safer): a request for several ranges gets the whole file, as HTTP allows.
+    Go: net/http/fs.go, serveContent: each range becomes a part of the answer.
+    Why: a short head could ask for thousands of parts.
+    Test: fs_test.py:test_ranges
     """
 
     root: str
@@ -100,7 +107,10 @@ def _open(root: str, path: str) -> _Opened:
     except PermissionError as err:
         raise HTTPError(403, "403 Forbidden") from err
     except OSError as err:
-        # DIVERGES: for Go a name that nothing can have is a fault of the server's.
+        # DIVERGES (fault of Go): a name that no file can have is answered with 404.
+        # Go: net/http/fs.go, toHTTPError: the answer is 500.
+        # Why: the client made the mistake, and a count of server errors would blame the kubelet.
+        # Test: fs_test.py:test_files
         if err.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
             raise HTTPError(404, "404 page not found") from err
         # A disk that fails, or no more descriptors: what exactly is not for the client.

@@ -61,7 +61,12 @@ class Head:
 def parse_head(data: bytes | bytearray) -> Head:
     """Parse what comes up to the blank line, and with it. Raises MalformedError.
 
-    DIVERGES: a field that goes on in the next line is refused, as RFC 9112 has it. Methods have 64 letters at most.
+    DIVERGES (safer): a head with a field that goes on in the next line, or with a method of more than 64 letters, is
+    refused.
+    Go: net/textproto/reader.go, (*Reader).ReadMIMEHeader: such a field is joined, and a method may have any length.
+    Why: proxies read such fields in different ways (RFC 9112 has them refused), which lets a client hide one request in
+    another.
+    Test: head_test.py:test_heads_that_go_takes_are_refused
     """
     first, headers = _parse(data)
     method, target, version = _request_line(first)
@@ -95,7 +100,7 @@ class ResponseHead:
 def parse_response_head(data: bytes | bytearray) -> ResponseHead:
     """Parse what comes up to the blank line, and with it. Raises MalformedError.
 
-    DIVERGES: a field that goes on in the next line is refused, as in a request.
+    A field that goes on in the next line is refused, as in a request.
     """
     first, headers = _parse(data)
     match = _STATUS_LINE.fullmatch(first)

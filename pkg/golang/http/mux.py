@@ -61,7 +61,12 @@ class ServeMux:
     With methods a pattern is one of go-restful's, to which "/pods/" is "/pods"; without it is one of Go's own.
     Paths that are not clean (`//`, `..`) are answered with a redirect to what they mean, so that no handler sees one,
     and so are those that lack but the last slash.
-    DIVERGES: slashes and dots that were sent encoded count as well; Go hands such paths on as they are.
+
+    DIVERGES (safer): a path whose slashes or dots were sent encoded (`%2e%2e`) is answered with a redirect to the path
+    that it means.
+    Go: net/http/server.go, (*ServeMux).findHandler: such a path is handed on to the handler as it is.
+    Why: a handler that makes a file's path of it might leave its directory.
+    Test: mux_test.py:test_unclean_paths_are_redirected
     """
 
     def __init__(self) -> None:
@@ -94,8 +99,13 @@ class ServeMux:
     def filter(self, added: Filter) -> None:
         """Put it around all that is answered but 404; what is added first is the outermost.
 
-        It sees requests with a wrong method too. DIVERGES: and those that are answered with a redirect, which repeats
-        what the client sent. Go answers those before its filters, and with that before it knows who asks.
+        It sees requests with a wrong method too.
+
+        DIVERGES (safer): requests that are answered with a redirect pass the filters first.
+        Go: net/http/server.go, (*ServeMux).findHandler: they are answered before the filters of go-restful, which find
+        out who asks.
+        Why: the answer repeats what the client sent, and a client without credentials is to get no answer.
+        Test: mux_test.py:test_filters_see_all_of_registered_paths_and_redirects
         """
         self._filters.append(added)
 

@@ -155,7 +155,11 @@ class ResponseWriter:
 
 
 def _content_type(body: bytes) -> str:
-    # DIVERGES: never a guess that would make a browser run what a container has printed.
+    # DIVERGES (safer): a body of unknown type is plain text, or bytes if it is not text.
+    # Go: net/http/server.go, (*chunkWriter).writeHeader: the type is guessed by what the body begins with, and may be
+    # HTML.
+    # Why: a browser must not run what a container has printed.
+    # Test: response_test.py:test_responses
     return "application/octet-stream" if _BINARY.search(body[:_SNIFFED]) else "text/plain; charset=utf-8"
 
 

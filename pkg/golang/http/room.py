@@ -1,7 +1,10 @@
 """Who of a server's clients may stay when there is not room for all of them.
 
-DIVERGES: Go's server has none of these limits; a goroutine costs less than a thread, and still a client without
-credentials can take all memory there.
+DIVERGES (safer): a server has a bounded number of connections, of which one client can have only a part.
+Go: pkg/kubelet/server/server.go, ListenAndServeKubeletServer: has no bound.
+Why: each connection takes a thread, and a client without credentials could take all memory.
+Test: server_test.py:test_an_idle_connection_makes_way_at_the_limit,
+server_test.py:test_one_user_cannot_hold_all_connections, room_test.py:test_a_crowd_from_one_source
 """
 
 from __future__ import annotations

@@ -78,8 +78,13 @@ class Server:
         `authenticates`: the handler calls `Request.admit` once it knows who asks, and until then the connection may
         have to make way for others. Without, a client is who has its address.
         When there are too many connections, the one that has waited longest makes way for a new one; if none waits,
-        the new one is closed. DIVERGES: Go's server has no such limit, and gives a head as long as a whole request. It
-        also keeps an answer for as long for a client that takes nothing of it.
+        the new one is closed.
+
+        DIVERGES (safer): a client has READ_HEADER_TIMEOUT for the head, and STALL_TIMEOUT to take some of an answer.
+        Go: pkg/kubelet/server/server.go, ListenAndServeKubeletServer: it has four hours for each.
+        Why: clients without credentials could hold all connections.
+        Test: server_test.py:test_a_head_that_drips_is_not_waited_for,
+        server_test.py:test_answer_of_which_nothing_is_taken_is_given_up_unless_it_is_a_stream
         """
         self._handler = handler
         self._name = name

@@ -142,6 +142,7 @@ def test_old_client() -> None:
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\n\r\n", 400),
         (b"GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"GET /a%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (b"GET / HTTP/9.9\r\nHost: a\r\n\r\n", 505),
         (b"GET / HTTP/1.1\r\nHost: a\r\nBad Header: 1\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400),

@@ -18,7 +18,11 @@ def is_required(pod: v1.Pod) -> bool:
         profile = None if context is None else context.app_armor_profile
         if profile is not None and profile.type != v1.APP_ARMOR_PROFILE_TYPE_UNCONFINED:
             return True
-    # DIVERGES: Go goes by whichever of several annotations it happens to meet first.
+    # DIVERGES (fault of Go): any annotation that asks for a profile counts.
+    # Go: pkg/security/apparmor/helpers.go, isRequired: the first annotation that it meets decides, in the random order
+    # of a map.
+    # Why: chance would decide whether a node without AppArmor takes a pod with one unconfined container.
+    # Test: validate_test.py:test_bad_host
     return any(
         key.startswith(v1.DEPRECATED_APP_ARMOR_BETA_CONTAINER_ANNOTATION_KEY_PREFIX)
         and value != v1.DEPRECATED_APP_ARMOR_BETA_PROFILE_NAME_UNCONFINED

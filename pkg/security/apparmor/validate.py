@@ -34,7 +34,11 @@ class Validator:
             if profile is None or profile.type != v1.APP_ARMOR_PROFILE_TYPE_LOCALHOST:
                 continue
             if not (profile.localhost_profile or "").strip():
-                # DIVERGES: Go prints its struct with a pointer in it, and does not name the container.
+                # DIVERGES (fault of Go): the message for an empty profile name has that name and the container's.
+                # Go: pkg/security/apparmor/validate.go, (*validator).Validate: it has the fields of a struct, with the
+                # address of a pointer, and no container.
+                # Why: the address tells the user nothing, and differs each time.
+                # Test: validate_test.py:test_validate
                 raise ValueError(
                     f'invalid empty AppArmor profile name: "{profile.localhost_profile or ""}" of container'
                     f' "{container.name}"'

@@ -40,9 +40,12 @@ def with_field(kind: str, name: str | None = None, where: str = "containers") ->
     return pod
 
 
-def with_annotation(value: str) -> v1.Pod:
+def with_annotation(value: str, **others: str) -> v1.Pod:
+    """Of the container "c", and of others."""
+    annotations = {PREFIX + "c": value, "other": "runtime/default"}
+    annotations |= {PREFIX + name: other for name, other in others.items()}
     return v1.Pod(
-        metadata=metav1.ObjectMeta(annotations={PREFIX + "c": value, "other": "runtime/default"}),
+        metadata=metav1.ObjectMeta(annotations=annotations),
         spec=v1.PodSpec(containers=[v1.Container(name="c")]),
     )
 
@@ -82,6 +85,7 @@ def test_validate(pod: v1.Pod, fault: str, tmp_path: Path) -> None:
         (with_field("RuntimeDefault", where="pod"), True),
         (with_field("RuntimeDefault", where="init"), True),
         (with_field("RuntimeDefault", where="ephemeral"), True),
+        (with_annotation("unconfined", another="runtime/default"), True),
         (with_annotation("runtime/default"), True),
     ],
 )

@@ -62,7 +62,6 @@ class Mux(Generic[T]):
             return dict(self._sources)
 
     def _listen(self, ctx: golang.Context, source: str, listen_channel: golang.Channel[T]) -> None:
-        # DIVERGES: Go's listener outlives its context until the channel is closed; ours ends with it.
         unmerged: list[T] = []  # the last update, unless it was merged
         while True:
             selected = golang.select(listen_channel, ctx.done(), timeout=_RETRY_PERIOD if unmerged else None)

@@ -14,7 +14,10 @@ INITIAL_DURATION_BEFORE_RETRY = 0.5
 # A little more than two minutes, so that a timeout of this origin can be recognized.
 MAX_DURATION_BEFORE_RETRY = 122.0
 # Characters of a failure's text that are kept. It may have a path of a mebibyte in it, and is shown again and again.
-# DIVERGES: Go keeps all of it.
+# DIVERGES (safer): of a failure's text the beginning is kept.
+# Go: pkg/util/goroutinemap/exponentialbackoff/exponential_backoff.go, (*ExponentialBackoff).Update: has no bound.
+# Why: a pod could fill the log, and keep the thread that serves all volumes busy, with a path of its own.
+# Test: goroutinemap_test.py:test_of_a_failure_without_end_the_beginning_is_kept
 MAX_ERROR_LENGTH = 10 << 10
 
 

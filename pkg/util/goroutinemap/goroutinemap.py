@@ -74,7 +74,15 @@ class GoRoutineMap:
             return operation is not None and operation.pending
 
     def forget_failure(self, operation_name: str) -> None:
-        """What failed may be started again at once. DIVERGES: Go keeps all that has ever failed."""
+        """What failed may be started again at once.
+
+        DIVERGES (fault of Go): the failure of something that is gone is forgotten.
+        Go: pkg/util/goroutinemap/goroutinemap.go, (*goRoutineMap).operationComplete: whatever has failed stays in the
+        map until it succeeds.
+        Why: each name that never comes back would stay for ever, and one that does come back would wait for its
+        predecessor's pause.
+        Test: goroutinemap_test.py:test_failure_that_is_forgotten_delays_nothing
+        """
         with self._changed:
             operation = self._operations.get(operation_name)
             if operation is not None and not operation.pending:

@@ -53,6 +53,17 @@ def test_a_failure_delays_the_next_run(log: io.StringIO) -> None:
     assert "No retries permitted until 2020-01-01 00:00:00.500000" in log.getvalue()
 
 
+def test_failure_that_is_forgotten_delays_nothing() -> None:
+    grm = goroutinemap.GoRoutineMap(True, testing.FakeClock())
+    grm.run("op", fail)
+    grm.wait_for_completion()
+    grm.forget_failure("op")
+    done: golang.Channel[str] = golang.Channel(1)
+    grm.run("op", lambda: done.send("again"))
+    assert done.recv(WAIT) == ("again", True)
+    grm.wait()
+
+
 def test_without_back_off_a_failure_is_only_logged(log: io.StringIO) -> None:
     grm = goroutinemap.GoRoutineMap(False)
     grm.run("op", fail)

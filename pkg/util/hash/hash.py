@@ -58,8 +58,11 @@ def fnv32a(data: bytes) -> int:
 def deep_hash_object(hasher: Hash, obj: object) -> None:
     """Reset the hasher and feed it all of an API object; the order of maps does not matter.
 
-    DIVERGES: Go feeds a dump of its internal types, which exist nowhere else. So a static pod that a Go kubelet
-    started has another uid here, and is started anew when a node is handed over.
+    DIVERGES (platform): the uid of a static pod is a hash of its JSON.
+    Go: pkg/util/hash/hash.go, DeepHashObject: it is a hash of a dump of the internal Go types.
+    Why: those types exist in Go only. A static pod gets another uid than from Go's kubelet, and starts anew when a node
+    is handed over.
+    Test: hash_test.py:test_deep_hash_object_is_of_json
     """
     hasher.reset()
     text = json.dumps(codec.to_builtins(obj), sort_keys=True, separators=(",", ":"))

@@ -45,3 +45,9 @@ def test_deep_hash_object() -> None:
 
     assert _hash(pod(a="1", b="2")) == _hash(pod(b="2", a="1"))
     assert _hash(pod(a="1")) != _hash(pod(a="2"))
+
+
+def test_deep_hash_object_is_of_json() -> None:
+    hasher = hash.FNV128a()
+    hasher.write(b'{"metadata":{"name":"a"},"spec":{"containers":[]},"status":{}}')
+    assert _hash(v1.Pod(metadata=metav1.ObjectMeta(name="a"))) == hasher.sum()

@@ -47,8 +47,10 @@ def patch_pod_status(
 def get_pod(ctx: golang.Context, client: kubernetes.Interface, namespace: str, name: str) -> v1.Pod:
     """The pod as the server has it, without what cannot be decoded. Raises what the client raises.
 
-    DIVERGES: Go fails for a pod that has anything that it cannot decode. Its status would never be written, and the
-    pod never go.
+    DIVERGES (safer): a pod that cannot be decoded as a whole is used as far as it can be.
+    Go: pkg/kubelet/status/status_manager.go, (*manager).syncPod: it fails for such a pod.
+    Why: the status of the pod would never be written, and the pod never be deleted.
+    Test: kubelet/status/status_manager_test.py:test_delete_pod_that_cannot_be_decoded
     """
     return _readable(lambda: client.core_v1.pods(namespace).get(ctx, name))
 

@@ -40,7 +40,12 @@ def remove_dirs_one_filesystem(mounter: mount_utils.Interface, path: str) -> Non
 
 
 def _remove_unmounted(mounter: mount_utils.Interface, path: str, remove_tree: Callable[[str], None]) -> None:
-    """DIVERGES: Go removes everything that it finds before it comes to a mount point."""
+    """DIVERGES (safer): nothing is removed while something is mounted at or below the path.
+    Go: pkg/util/removeall/removeall.go, RemoveAllOneFilesystemCommon: everything is removed but the mount points and
+    the directories above them.
+    Why: a volume that is still mounted needs the files that were written beside the mount point.
+    Test: removeall_test.py:test_nothing_goes_while_something_is_mounted
+    """
     root = mount_utils.without_links_above(path)
     for point in sorted(point.path for point in mounter.list()):
         if point == root or point.startswith(f"{root}/"):

@@ -147,8 +147,11 @@ class CSIAttacher:
             secrets = self._stage_secrets(source) if stages else {}
             mount_options, selinux_mount = self._mount_options(spec, args.selinux_label)
             try:
-                # DIVERGES: Go looks at what is mounted there, and fails as long as its server, or its daemon, is gone.
-                # Only the driver can mount it anew.
+                # DIVERGES (safer): a staging directory that something is mounted on is left to the driver as it is.
+                # Go: pkg/volume/csi/csi_attacher.go, (*csiAttacher).MountDevice: the kubelet looks into it, and fails
+                # while the server or daemon of that mount is gone.
+                # Why: only the driver can mount the volume again.
+                # Test: csi_attacher_test.py:test_mount_that_is_broken_is_left_to_the_driver
                 if not csi_mounter.is_dir_mounted(self._plugin, device_mount_path):
                     filesystem.mkdir_all_with_path_check(device_mount_path, 0o750)
             except OSError as err:
@@ -183,8 +186,14 @@ class CSIAttacher:
                 fs_group,
             )
         except Exception as err:
-            # DIVERGES: Go also removes what is known of a volume that was staged before the kubelet started. It is
-            # detached later without having been unstaged.
+            # DIVERGES (fault of Go): the data of a volume that was staged before the kubelet started is kept if staging
+            # it again fails.
+            # Go: pkg/volume/csi/csi_attacher.go, (*csiAttacher).MountDevice: the data is removed after a final error,
+            # unless something is mounted at the staging path.
+            # Why: without the data the volume is detached later without having been unstaged; a driver may stage it
+            # without a mount.
+            # Test:
+            # csi_attacher_test.py:test_volume_staged_before_a_restart_is_unstaged_although_staging_it_again_fails
             if volumetypes.is_operation_finished_error(err) and not args.reconstructed_volume:
                 klog.error_s(err, log("attacher.MountDevice failed"))
                 self._clean_up(device_mount_path)
@@ -269,7 +278,11 @@ class CSIAttacher:
         except FileNotFoundError:
             what = f"attacher.UnmountDevice skipped because volume data file [{data_dir}] does not exist"
             klog.v(4).info_s(log(what))
-            # DIVERGES: Go leaves the empty directory of a driver that stages nothing.
+            # DIVERGES (fault of Go): the empty directory of a volume whose driver stages nothing is removed.
+            # Go: pkg/volume/csi/csi_attacher.go, (*csiAttacher).UnmountDevice: a volume without data is skipped, and
+            # its directory stays for ever.
+            # Why: each volume that the node ever had would leave a directory.
+            # Test: csi_attacher_test.py:test_driver_that_stages_nothing
             csi_mounter.remove_staging_dir(self._plugin, device_mount_path)
             return
         except (OSError, ValueError) as err:

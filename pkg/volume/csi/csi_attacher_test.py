@@ -332,7 +332,7 @@ def test_unmount_device_fails(tmp_path: Path) -> None:
         assert (path.parent / "vol_data.json").exists()
 
 
-def test_volume_that_was_staged_before_a_restart_is_unstaged_although_staging_it_again_fails(tmp_path: Path) -> None:
+def test_volume_staged_before_a_restart_is_unstaged_although_staging_it_again_fails(tmp_path: Path) -> None:
     with TestPlugin(tmp_path) as world:
         world.attach()
         path = str(tmp_path / "driver/hash/globalmount")

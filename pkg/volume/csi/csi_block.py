@@ -230,8 +230,12 @@ class CSIBlockMapper:
         try:
             return self._stage_volume_for_block(ctx, client, access_mode, source, publish_context)
         except Exception as err:
-            # DIVERGES: Go also removes what is known of a device that was staged before the kubelet started. It is
-            # detached later without having been unstaged.
+            # DIVERGES (fault of Go): the files of a device that was staged before the kubelet started are kept if
+            # staging it again fails.
+            # Go: pkg/volume/csi/csi_block.go, (*csiBlockMapper).SetUpDevice: its files are removed after a final error,
+            # as far as its directories are empty.
+            # Why: without its files the device is detached later without having been unstaged.
+            # Test: csi_block_test.py:test_device_that_was_staged_before_a_restart_is_unstaged_whatever_the_driver_says
             if volumetypes.is_operation_finished_error(err) and not reconstructed_volume:
                 self._try_cleanup()
             raise
@@ -314,7 +318,11 @@ class CSIBlockMapper:
             raise RuntimeError(log(f"blockMapper.unstageVolumeForBlock failed: {err}")) from err
         klog.v(4).info_s(log(f"blockMapper.unstageVolumeForBlock NodeUnstageVolume successfully [{staging_path}]"))
         try:
-            # DIVERGES: Go would empty what a faulty driver has left mounted there.
+            # DIVERGES (safer): nothing is removed if the driver has left something mounted in the staging directory.
+            # Go: pkg/volume/csi/csi_block.go, (*csiBlockMapper).unstageVolumeForBlock: the directory is removed with
+            # all that is in it, mounts included.
+            # Why: a faulty driver would have the kubelet empty the volume.
+            # Test: csi_block_test.py:test_what_a_driver_has_left_mounted_is_not_emptied
             removeall.remove_all_one_filesystem(self._plugin.host.get_mounter(), staging_path)
         except OSError as err:
             raise OSError(
@@ -361,8 +369,12 @@ class CSIBlockMapper:
                 pass
             except OSError as err:
                 raise OSError(log(f"failed to {what} [{path}]: {err}")) from err
-        # DIVERGES: Go removes the volume's directory with all that is in it. For a persistent volume that is called
-        # "staging" or "publish", that is the directory of all other volumes.
+        # DIVERGES (fault of Go): of the directory of a block volume, only the files of that volume are removed.
+        # Go: pkg/volume/csi/csi_block.go, (*csiBlockMapper).cleanupOrphanDeviceFiles: the directory is removed with all
+        # that is in it.
+        # Why: the directory of a persistent volume with the name "staging" or "publish" holds the files of all other
+        # volumes.
+        # Test: csi_block_test.py:test_volume_with_the_name_of_a_directory_leaves_the_files_of_others
         host = self._plugin.host
         for directory in (
             csi_util.get_volume_device_plugin_dir(self._spec_name, host),

@@ -127,6 +127,22 @@ def test_volume_with_the_name_of_a_directory_leaves_the_files_of_others(tmp_path
         assert other.exists() and not (devices(tmp_path) / name / "data").exists() and world.node.staged == {}
 
 
+def test_what_a_driver_has_left_mounted_is_not_emptied(tmp_path: Path) -> None:
+    with TestPlugin(tmp_path, None, driver(attach_required=False)) as world:
+        mapper = world.plugin.new_block_volume_mapper(spec(), POD)
+        mounted = Path(mapper.set_up_device(), "mounted")
+        mounted.mkdir()
+        (mounted / "file").touch()
+        world.host.mounter.mount("/dev/x", str(mounted), "ext4", [])
+        unmapper = world.plugin.new_block_volume_unmapper("test-pv", "")
+        with pytest.raises(OSError, match=f"{mounted} is a mount point"):
+            unmapper.tear_down_device("", "")
+        assert (mounted / "file").exists()
+        world.host.mounter.unmount(str(mounted))
+        unmapper.tear_down_device("", "")
+        assert not mounted.exists()
+
+
 def test_driver_that_stages_nothing(tmp_path: Path) -> None:
     with TestPlugin(tmp_path, FakeNode(), driver(attach_required=False)) as world:
         mapper = world.plugin.new_block_volume_mapper(spec(), POD)

@@ -326,8 +326,12 @@ def is_final_error(err: Exception) -> bool:
 class CSIClientGetter:
     """The client of a driver that need not have registered yet, and may come back on another socket. Thread-safe.
 
-    DIVERGES: Go keeps the first client. A volume that is in use has its figures asked for on the driver's old socket as
-    long as its pod lives.
+    DIVERGES (fault of Go): each question about a volume goes to the socket that its driver has now.
+    Go: pkg/volume/csi/csi_client.go, (*csiClientGetter).Get: the first client is kept, with the socket that the driver
+    had then.
+    Why: a driver that comes back on another socket is never again asked for the usage of a volume as long as the
+    volume's pod lives.
+    Test: csi_client_test.py:test_metrics_of_a_driver_that_comes_back_on_another_socket
     """
 
     def __init__(self, csi_drivers: csi_drivers_store.DriversStore, driver_name: str) -> None:

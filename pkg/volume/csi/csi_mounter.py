@@ -270,8 +270,15 @@ class CSIMountMgr:
             publication.selinux_mount = True
 
     def _make_directory(self, path: str) -> None:
-        """DIVERGES: Go makes it before what may fail. Without the volume's data, nobody can tell after a restart which
-        volume the directory is of, and volumes that it may be of are not unstaged.
+        """Make the directory of the volume in the pod's. Raises OSError.
+
+        DIVERGES (fault of Go): the directory of a volume is made when everything is known that the driver is to be
+        told.
+        Go: pkg/volume/csi/csi_mounter.go, (*csiMountMgr).SetUpAt: the directory is made before secrets, tokens and the
+        driver's capabilities are asked for.
+        Why: if one of these fails, a directory without the volume's data stays, and after a restart nobody can tell
+        which volume it is of.
+        Test: csi_mounter_test.py:test_volume_whose_driver_has_not_been_asked_has_no_directory
         """
         try:
             filesystem.mkdir_all(path, 0o750)
@@ -486,7 +493,12 @@ def is_dir_mounted(plugin: CSIPlugin, directory: str) -> bool:
 def check_unmounted(plugin: CSIPlugin, mount_path: str) -> None:
     """Raises OSError if something is mounted where a driver says to have unmounted.
 
-    DIVERGES: Go believes the driver. What it has mounted twice, and unmounted once, is detached while it is mounted.
+    DIVERGES (fault of Go): an unmount fails, and is tried again, if something is still mounted at the path.
+    Go: pkg/volume/csi/csi_mounter.go, removeMountDir: the directory is left as it is, and the volume counts as
+    unmounted.
+    Why: a volume that its driver has mounted twice, and unmounted once, is detached while it is mounted.
+    Test: csi_attacher_test.py:test_volume_that_was_staged_twice_is_unstaged_twice,
+    csi_mounter_test.py:test_tear_down_leaves_what_is_mounted
     """
     if is_dir_mounted(plugin, mount_path):
         raise OSError(log(f"the driver has left something mounted at [{mount_path}]"))
@@ -505,7 +517,11 @@ def remove_mount_dir(plugin: CSIPlugin, mount_path: str) -> None:
 def remove_staging_dir(plugin: CSIPlugin, mount_path: str) -> None:
     """As remove_mount_dir, of a volume that is not staged any more: what its driver has left beside it stays.
 
-    DIVERGES: Go fails once when something stays. The next time there is no data, and Go takes the volume for unstaged.
+    DIVERGES (safer): a file that the driver has left in the directory of the volume does not make the unmount fail.
+    Go: pkg/volume/csi/csi_mounter.go, removeMountDir: the unmount fails once, and succeeds the next time, as the data
+    of the volume is gone by then.
+    Why: the volume is unstaged, and another node may wait for it.
+    Test: csi_attacher_test.py:test_what_a_driver_leaves_beside_a_volume_does_not_keep_it_attached
     """
     if not _remove_unless_mounted(plugin, mount_path):
         return
@@ -539,8 +555,10 @@ def _remove_unless_mounted(plugin: CSIPlugin, mount_path: str) -> bool:
 def _check_nothing_else_is_in(volume_path: str) -> None:
     """Raises OSError when the directory cannot be removed with the volume's data.
 
-    DIVERGES: Go removes the data first. If the directory then cannot be removed, nobody can take the volume from its
-    pod any more, which never ends.
+    DIVERGES (fault of Go): the data of a volume is removed only if its directory can then be removed too.
+    Go: pkg/volume/csi/csi_mounter.go, removeMountDir: the data is removed first, whatever else is in the directory.
+    Why: without the data the unmount cannot be tried again, and the pod never ends.
+    Test: csi_mounter_test.py:test_volume_can_be_taken_away_once_its_directory_can_be_removed
     """
     try:
         names = set(os.listdir(volume_path))

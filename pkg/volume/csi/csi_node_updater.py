@@ -77,7 +77,11 @@ class CSINodeUpdater:
     def sync_driver_updater(self, driver_name: str) -> None:
         """Start, restart or end the driver's thread, as its registration and its object say.
 
-        DIVERGES: in Go what a registration has read of the object can overwrite what an event has set since.
+        DIVERGES (fault of Go): registrations and changes of the driver's object take effect one after the other.
+        Go: pkg/volume/csi/csi_node_updater.go, (*csiNodeUpdater).syncDriverUpdater: they may run at the same time, and
+        one that has read the old object may take effect last.
+        Why: the driver would be asked with the old period until its object changes again.
+        Test: csi_node_updater_test.py:test_registration_during_a_change_of_the_object
         """
         with self._lock:
             self._sync_driver_updater_locked(driver_name)

@@ -78,8 +78,12 @@ class RegistrationHandler:
         Raises ValueError as validate_plugin, and what keeps the driver from being asked or the cluster from being
         told; then it is not used.
 
-        DIVERGES: Go takes the driver before it has answered, and lets go of both when it fails, the one that it was to
-        replace too. Nobody would register that driver again, and its volumes could not even be unmounted.
+        DIVERGES (fault of Go): a driver takes the place of an older one when it has answered; if that fails, the older
+        one stays in use.
+        Go: pkg/volume/csi/csi_plugin.go, (*RegistrationHandler).RegisterPlugin: a driver takes that place before it has
+        answered, and if it fails, none of the two is used.
+        Why: nobody registers the older driver again, and its volumes could not even be unmounted.
+        Test: csi_plugin_test.py:test_newer_driver_that_fails_leaves_the_older_one_in_use
         """
         klog.info_s(log(f"Register new plugin with name: {plugin_name} at endpoint: {endpoint}"))
         highest_supported_version = self._validate_versions("RegisterPlugin", plugin_name, versions)
@@ -151,8 +155,13 @@ class RegistrationHandler:
     def deregister_plugin(self, plugin_name: str, endpoint: str) -> None:
         """The driver's socket is gone.
 
-        DIVERGES: Go lets go of a newer driver, too, that has taken the place of the one that is gone. Nobody would
-        register that driver again.
+        DIVERGES (fault of Go): a driver at another socket that has taken the place of the one that is gone stays in
+        use.
+        Go: pkg/volume/csi/csi_plugin.go, (*RegistrationHandler).DeRegisterPlugin: whichever driver has the name is not
+        used any more.
+        Why: nobody registers the newer driver again.
+        Test: csi_plugin_test.py:test_newer_driver_stays_when_the_older_one_goes,
+        csi_plugin_test.py:test_older_driver_is_used_again_when_the_newer_one_goes
         """
         klog.info_s(log(f"registrationHandler.DeRegisterPlugin request for plugin {plugin_name}, endpoint {endpoint}"))
         self._let_go(plugin_name, endpoint)
@@ -174,7 +183,7 @@ def _node_get_info(plugin_name: str, driver: Driver, timeout: float | None) -> t
 class CSIPlugin(Expander):
     """Makes volumes of drivers. Safe from any thread.
 
-    DIVERGES: what Go keeps in variables of the package is in the plugin, so that one process can have several.
+    What Go keeps in variables of the package is in the plugin, so that one process can have several.
     """
 
     host: VolumeHost
@@ -203,7 +212,11 @@ class CSIPlugin(Expander):
     def _remove_what_a_kill_left(self) -> None:
         """Directories of volumes whose data files were removed already, or not written yet; and what was to be one.
 
-        DIVERGES: Go leaves them for ever: without its data nobody asks for a volume.
+        DIVERGES (fault of Go): directories of volumes that have no data file are removed when the kubelet starts.
+        Go: pkg/volume/csi/csi_plugin.go, (*csiPlugin).Init: such directories stay for ever, as nobody asks for a volume
+        without its data.
+        Why: each kubelet that is killed at the wrong moment would leave one.
+        Test: csi_plugin_test.py:test_directories_of_volumes_that_are_lost_to_a_kill_go
         """
         plugin_dir = Path(self.host.get_plugin_dir(CSI_PLUGIN_NAME))
         devices = Path(self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME))
@@ -233,7 +246,7 @@ class CSIPlugin(Expander):
     def start(self, ctx: golang.Context, clock: clocklib.Clock | None = None) -> None:
         """Tell the cluster of this node's drivers until ctx ends. To be called once, after init.
 
-        DIVERGES: Go starts this in init, and never ends it.
+        Go starts this in init, and never ends it.
         """
         client = self.host.get_kube_client()
         if client is None:
@@ -495,8 +508,11 @@ class CSIPlugin(Expander):
         except (OSError, ValueError) as err:
             if not isinstance(err, FileNotFoundError) or pod_uid or self._is_device_staged(name):
                 raise type(err)(log(f"unmapper failed to load volume data file [{data_dir}]: {err}")) from err
-            # DIVERGES: Go fails here for ever when the device was torn down, and a step after that failed, for somebody
-            # still had it open. The volume is never detached.
+            # DIVERGES (fault of Go): a device that is neither staged nor has data counts as torn down.
+            # Go: pkg/volume/csi/csi_plugin.go, (*csiPlugin).NewBlockVolumeUnmapper: a device without data is an error.
+            # Why: if a step after the tear-down fails, as when somebody still has the device open, every later attempt
+            # would fail, and the volume is never detached.
+            # Test: csi_block_test.py:test_device_is_torn_down_again_when_a_step_after_that_failed
             data = {}
         driver_name = data.get(VolDataKey.DRIVER_NAME, "")
         getter = csi_client.CSIClientGetter(self.csi_drivers, driver_name)
@@ -526,8 +542,13 @@ class CSIPlugin(Expander):
         """All volumes of which there are data files, those of pods apart. What is no such file is passed over.
 
         Raises OSError also when there is no descriptor for one of them.
-        DIVERGES: Go knows the volumes of pods' directories alone. A kubelet that was killed when these were gone
-        already leaves staged for ever what it was about to unstage.
+
+        DIVERGES (fault of Go): after a restart, a staged volume that no pod has is unstaged.
+        Go: pkg/kubelet/volumemanager/reconciler/reconstruct_common.go, getVolumesFromPodDir: only volumes with a
+        directory in that of a pod are found.
+        Why: a kubelet that is killed after the last such directory is gone leaves the volume staged for ever.
+        Test: csi_plugin_test.py:test_what_is_staged_and_published_is_found_by_its_records,
+        kubelet/volumemanager/reconciler/reconciler_test.py:test_staged_volume_that_no_directory_tells_of_is_unstaged
         """
         plugin_dir = Path(self.host.get_plugin_dir(CSI_PLUGIN_NAME))
         devices = Path(self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME))
@@ -555,7 +576,13 @@ class CSIPlugin(Expander):
     def list_published_devices(self) -> list[tuple[str, str]]:
         """By the files that the driver made for pods.
 
-        DIVERGES: as above; Go has removed the pod's link when it asks the driver to take the device away.
+        DIVERGES (fault of Go): after a restart, a device is found that the driver has published for a pod and that no
+        link in the pod's directory leads to.
+        Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).GenerateUnmapVolumeFunc: the
+        link is removed before the driver is asked to unpublish the device.
+        Why: a kubelet that is killed between the two would leave the device published for ever.
+        Test: csi_plugin_test.py:test_what_is_staged_and_published_is_found_by_its_records,
+        kubelet/volumemanager/reconciler/reconciler_test.py:test_published_device_that_no_link_tells_of_is_unmapped
         """
         devices = Path(self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME))
         return [(path.name, name.name) for name in _paths_in(devices / PUBLISH_DIR) for path in _paths_in(name)]
@@ -572,9 +599,14 @@ class CSIPlugin(Expander):
     def get_csi_driver(self, driver: str) -> storagev1.CSIDriver:
         """The driver's object. Raises what says that there is none, and TimeoutError when no objects are known yet.
 
-        DIVERGES: Go waits for ever for the objects, and with it all volumes of the node; here it is tried again. All
-        who ask share one wait: with a pause for each question about each volume, an API server that is away would keep
-        pods from their volumes for minutes.
+        All who ask share one wait: with a pause for each question about each volume, an API server that is away would
+        keep pods from their volumes for minutes.
+
+        DIVERGES (safer): a question about a driver fails, and is tried again, if no drivers' objects are known five
+        seconds after the first question.
+        Go: pkg/kubelet/volume_host.go, (*kubeletVolumeHost).WaitForCacheSync: it waits for ever.
+        Why: all volumes of the node would wait with it, those too that need nothing of the API server.
+        Test: csi_plugin_test.py:test_objects_are_waited_for_once_by_all
         """
         if self.csi_driver_lister is None:
             raise RuntimeError("CSIDriver lister does not exist")
@@ -647,7 +679,11 @@ def initialize_csi_node(
     """Keep the node from being ready until its CSINode exists, which is made on a thread that ends with ctx.
 
     The host is told why the node is not ready, and None when it is.
-    DIVERGES: Go's kubelet ends after six failures, for whoever watches it to start it again; this one goes on trying.
+
+    DIVERGES (safer): failures to make the CSINode are tried again without end.
+    Go: pkg/volume/csi/csi_plugin.go, initializeCSINode: the kubelet ends after six failures.
+    Why: a kubelet that runs serves its pods, and a restart does not bring the API server back.
+    Test: csi_plugin_test.py:test_making_the_csi_node_is_not_given_up
     """
     host.set_kubelet_error(RuntimeError("CSINode is not yet initialized"))
 

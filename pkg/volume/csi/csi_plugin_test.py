@@ -424,6 +424,25 @@ def test_making_the_csi_node_is_tried_again_whatever_went_wrong(err: Exception) 
     thread.join(30)
 
 
+def test_making_the_csi_node_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = FakeClientset(NODE)
+    host = Host(client)
+    manager = nodeinfomanager.NodeInfoManager("node", host, csi.MIGRATED_PLUGINS, eager_clock())
+    errs = [OSError("away")] * 7
+
+    def initialize(ctx: golang.Context) -> None:
+        if errs:
+            raise errs.pop()
+
+    monkeypatch.setattr(manager, "initialize_csi_node_with_annotation", initialize)
+    thread = csi_plugin.initialize_csi_node(CTX, client, host, manager, eager_clock())
+    assert next_error(host) == "CSINode is not yet initialized"
+    for _ in range(7):
+        assert next_error(host) == "failed to initialize CSINode: away"
+    assert next_error(host) is None
+    thread.join(30)
+
+
 @pytest.mark.parametrize("step", ["waiting for the API server", "making the CSINode"])
 def test_failure_at_the_end_of_the_kubelet_ends_the_thread_alone(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ctx, cancel = golang.with_cancel(golang.background())

@@ -59,8 +59,15 @@ def before_the_driver_acts() -> Iterator[None]:
     """What goes wrong inside says nothing of the volume, which stays as it was: mounted, not mounted or uncertain.
 
     Raises types.TransientOperationFailure for whatever does not say itself how far it came.
-    DIVERGES: Go takes a full disk, or an API server that is away, for the end of an earlier attempt whose answer never
-    came. The volume then counts as not mounted, and nobody ever has the driver take it back.
+
+    DIVERGES (fault of Go): a failure before the driver is asked leaves a volume uncertain that an earlier attempt may
+    have mounted.
+    Go: pkg/volume/csi/csi_mounter.go, (*csiMountMgr).SetUpAt: such a failure, as of a full disk, counts as final, and
+    makes the volume count as not mounted.
+    Why: the driver may have carried out the earlier attempt, whose answer was lost, and nobody would have it take the
+    volume back.
+    Test: csi_mounter_test.py:test_driver_that_dies_after_it_was_asked_to_publish,
+    csi_attacher_test.py:test_driver_that_dies_after_it_was_asked_to_stage
     """
     try:
         yield
@@ -73,8 +80,12 @@ def before_the_driver_acts() -> Iterator[None]:
 def save_volume_data(directory: str, file_name: str, data: dict[str, str]) -> None:
     """Keep the data in a file of JSON, whole or not at all, even if the machine crashes. Raises OSError.
 
-    DIVERGES: Go writes again what is kept already. After a restart with a full disk it cannot tell what a device is
-    that was staged before, and the device is detached without having been unstaged.
+    DIVERGES (safer): the data file of a volume is not written again with the same content, and is replaced when new
+    content is on disk as a whole.
+    Go: pkg/volume/csi/csi_util.go, saveVolumeData: the file is made empty, and then written.
+    Why: a full disk or a crash would leave no data, and the volume would be detached without having been unstaged.
+    Test: csi_block_test.py:test_device_is_known_after_a_restart_though_nothing_can_be_written,
+    csi_mounter_test.py:test_volume_data_is_on_disk_before_it_has_its_name
     """
     path = os.path.join(directory, file_name)
     klog.v(4).info_s(log(f"saving volume data file [{path}]"))
@@ -116,8 +127,14 @@ def has_volume_data(directory: str, file_name: str) -> bool:
     """Whether save_volume_data has kept something before.
 
     Raises OSError when that cannot be told.
-    DIVERGES: Go removes that when new data cannot be saved. After a restart with a full disk, nobody would have the
-    driver take back a volume that is in use, if there is no mount to tell that it is.
+
+    DIVERGES (safer): the data file of a volume stays when new data cannot be saved.
+    Go: pkg/volume/csi/csi_mounter.go, (*csiMountMgr).SetUpAt: the directory and the data are removed then, unless
+    something is mounted there.
+    Why: after a restart with a full disk, nobody would have the driver take back a volume that is in use without a
+    mount.
+    Test: csi_mounter_test.py:test_volume_that_is_published_is_not_forgotten_when_the_disk_is_full,
+    csi_attacher_test.py:test_volume_that_is_staged_is_not_forgotten_when_the_disk_is_full
     """
     return filesystem.exists(os.path.join(directory, file_name))
 

@@ -64,7 +64,15 @@ class EmptyDirPlugin:
         return spec.volume is not None and spec.volume.empty_dir is not None
 
     def requires_remount(self, spec: Spec) -> bool:
-        """DIVERGES: never in Go, where a volume in memory keeps its first size however the pod is resized."""
+        """Whether the size of the volume follows that of the pod.
+
+        DIVERGES (fault of Go): a volume in memory gets another size when the pod that has it is resized.
+        Go: pkg/volume/emptydir/empty_dir.go, (*emptyDirPlugin).RequiresRemount: the volume keeps its first size, which
+        is made of the memory limit of the pod at that time.
+        Why: a pod that is given more memory could not use it for files, and one that is left with less could fill its
+        volume until it is killed.
+        Test: empty_dir_test.py:test_memory_follows_its_limit
+        """
         source = spec.volume.empty_dir if spec.volume is not None else None
         return source is not None and source.medium == v1.STORAGE_MEDIUM_MEMORY
 
@@ -134,10 +142,7 @@ class MountDetector(Protocol):
 
 
 class RealMountDetector:
-    """Asks the mount table.
-
-    DIVERGES: Go asks the file system, which may take a while to answer.
-    """
+    """Asks the mount table. Go asks the file system, which may take a while to answer."""
 
     def __init__(self, mounter: mount_utils.Interface) -> None:
         self._mounter = mounter
@@ -229,7 +234,11 @@ class EmptyDir:
             self._set_up_hugepages(directory)
         else:
             raise ValueError(f'unknown storage medium "{self._medium}"')
-        # DIVERGES: Go goes on when this fails, and the pod gets a volume that its group may not write to.
+        # DIVERGES (fault of Go): the set-up of an emptyDir fails, and is tried again, if the volume cannot be given to
+        # the group of the pod.
+        # Go: pkg/volume/emptydir/empty_dir.go, (*emptyDir).SetUpAt: such a failure is ignored.
+        # Why: the pod would get a volume that its group may not write to.
+        # Test: empty_dir_test.py:test_volume_that_cannot_be_given_to_the_group_is_set_up_again
         complete = metrics.fs_group_complete_hook(self._plugin, None)
         VolumeOwnership(self, directory, args.fs_group, None, complete).change_permissions()
         volumeutil.set_ready(self._get_meta_dir())
@@ -324,8 +333,12 @@ class EmptyDir:
         found = self._mount_detector.get_mount_medium(directory, v1.STORAGE_MEDIUM_HUGE_PAGES)
         if found.is_mount_point and found.medium in (v1.STORAGE_MEDIUM_MEMORY, v1.STORAGE_MEDIUM_HUGE_PAGES):
             self._mounter.unmount(directory)
-        # DIVERGES: Go also removes what is in a mount that a container has left on the directory or below it, be it
-        # another machine's. Such a mount may also show only now that the volume's own one is gone.
+        # A mount of a container may show only now that the volume's own one is gone.
+        # DIVERGES (safer): nothing of an emptyDir is removed while something is mounted on it or below it.
+        # Go: pkg/volume/emptydir/empty_dir.go, (*emptyDir).teardownDefault: what is in such a mount is removed too.
+        # Why: a container with bidirectional mount propagation may have left another machine's files mounted there.
+        # Test: empty_dir_test.py:test_what_is_mounted_below_is_left_alone,
+        # empty_dir_test.py:test_what_is_mounted_on_it_is_left_alone
         removeall.remove_all_one_filesystem(self._mounter, directory)
 
 

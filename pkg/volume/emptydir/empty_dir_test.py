@@ -5,6 +5,7 @@ Go: pkg/volume/emptydir/empty_dir_test.go
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,10 @@ from pkg import mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity, parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.apimachinery.util.runtime.testing import raising
 from pkg.mount_utils.testing import FakeMounter
 from pkg.util import testing
-from pkg.volume import MounterArgs, Spec, VolumePluginMgr
+from pkg.volume import MounterArgs, Spec, VolumeOwnership, VolumePluginMgr
 from pkg.volume.emptydir import empty_dir
 from pkg.volume.testing import FakeVolumeHost
 
@@ -428,3 +430,15 @@ def test_group_owns_the_directory_and_what_is_made_in_it(tmp_path: Path) -> None
     world.set_up(fs_group=group)
     info = os.stat(world.path)
     assert info.st_gid == group and info.st_mode & 0o2000
+
+
+def test_volume_that_cannot_be_given_to_the_group_is_set_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, group = World(tmp_path), os.getgid()
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Too many open files"):
+        shortage = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        patch.setattr(VolumeOwnership, "change_permissions", raising(shortage))
+        world.set_up(fs_group=group)
+    world.set_up(fs_group=group)
+    assert os.stat(world.path).st_mode & 0o2000

@@ -70,8 +70,13 @@ class ISCSIAttacher:
             with contextlib.suppress(OSError):
                 os.rmdir(device_mount_path)
             if os.path.lexists(device_mount_path):
-                # DIVERGES: Go says that it is over. Nobody ever logs out, not even when other disks of the target are
-                # detached, for this one counts as one that uses the session.
+                # DIVERGES (fault of Go): a disk that is attached and cannot be mounted is detached when its pod is
+                # gone.
+                # Go: pkg/volume/iscsi/attacher.go, (*iscsiAttacher).MountDevice: the failure is final, and the disk
+                # counts as not mounted.
+                # Why: nobody would ever log out of the target, not even for its other disks: the directory of this one
+                # counts as a use of the session.
+                # Test: iscsi_test.py:test_disk_that_cannot_be_mounted_is_detached_in_the_end
                 raise volumetypes.UncertainProgressError(str(err) or type(err).__name__) from err
             raise
 

@@ -123,8 +123,12 @@ class ISCSIPlugin:
     def list_staged_volumes(self) -> list[Spec]:
         """All disks that have a directory on the node.
 
-        DIVERGES: Go knows the volumes of pods' directories alone. A kubelet that was killed when these were gone
-        already leaves the disk mounted for ever, while another node may get it.
+        DIVERGES (fault of Go): after a restart, a disk that no pod has is unmounted and detached.
+        Go: pkg/kubelet/volumemanager/reconciler/reconstruct_common.go, getVolumesFromPodDir: only volumes with a
+        directory in that of a pod are found.
+        Why: a kubelet that is killed after the last such directory is gone leaves the disk mounted for ever, while
+        another node may get it.
+        Test: iscsi_test.py:test_disks_are_found_that_no_directory_of_a_pod_tells_of
         """
         specs = []
         for path in iscsi_util.disks_in(self.host.get_plugin_dir(ISCSI_PLUGIN_NAME)):
@@ -214,9 +218,14 @@ class ISCSIDisk:
         """The name of the settings for a volume in a pod with an initiator of its own; the same for all pods' volumes
         on the disk, which the node mounts once.
 
-        DIVERGES: Go names them like those of a persistent volume, after a name that the pod chooses. The pod could
-        change the settings of a persistent volume, or have them deleted. No name of a persistent volume has an @, and
-        iscsiadm takes names of 64 characters at most.
+        No name of a persistent volume has an @, and iscsiadm takes names of 64 characters at most.
+
+        DIVERGES (safer): iscsiadm's settings for a volume in a pod are named after the target and the number of the
+        disk.
+        Go: pkg/volume/iscsi/iscsi.go, createISCSIDisk: the settings are named after the volume, as those for a
+        persistent volume are, and the pod chooses that name.
+        Why: a pod could change the settings for a persistent volume, or have them deleted.
+        Test: iscsi_test.py:test_settings_of_a_pods_volume_are_not_those_of_a_persistent_volume
         """
         disk = hashlib.sha256(f"{self.iqn}-lun-{self.lun}".encode()).hexdigest()[:16]
         return f"{self.portals[0]}:@{disk}"
@@ -334,8 +343,12 @@ def get_iscsi_secret_name_and_namespace(spec: Spec, default_secret_namespace: st
 def create_iscsi_disk(spec: Spec, pod_uid: str, plugin: ISCSIPlugin, secret: dict[str, str]) -> ISCSIDisk:
     """Raises ValueError for another volume, and for names that cannot be right.
 
-    DIVERGES: Go takes any, and the API server nearly any. The names become names of files and directories, and lines in
-    them, for iscsiadm and for the kubelet: a pod could have files of its choice written outside of their directories.
+    DIVERGES (safer): a volume is refused if the name of a portal, target, initiator or interface has a slash, a space
+    or a control character in it.
+    Go: pkg/volume/iscsi/iscsi.go, createISCSIDisk: any name is taken; the API server refuses few.
+    Why: such names become names of files, and lines in files, of iscsiadm and the kubelet: a pod could have files of
+    its choice written anywhere on the node.
+    Test: iscsi_test.py:test_names_do_not_lead_out_of_the_directories_of_iscsiadm
     """
     source, _ = get_source(spec)
     portals = [portal_mounter(portal) for portal in (source.target_portal, *source.portals)]

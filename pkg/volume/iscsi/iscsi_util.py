@@ -79,7 +79,11 @@ class ISCSIUtil:
         transport = extract_transportname(self._iscsiadm(["-m", "iface", "-I", disk.init_iface, "-o", "show"]))
         # A disk of the target that is detached meanwhile counts who still uses the session.
         with self._plugin.target_locks.locked(disk.iqn):
-            # DIVERGES: Go writes it down last. When that fails, or the disk does not appear, nobody ever logs out.
+            # DIVERGES (fault of Go): how to log out is written to the directory of the disk before the first log-in.
+            # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).AttachDisk: it is written when the disk has appeared.
+            # Why: if the disk does not appear, or nothing can be written, nobody ever logs out of the target.
+            # Test: iscsi_test.py:test_disk_that_does_not_appear_is_detached_in_the_end,
+            # iscsi_test.py:test_disk_whose_settings_cannot_be_written_is_not_attached
             self.persist_iscsi(disk, volume_mode)
             try:
                 if disk.initiator_name:
@@ -107,8 +111,11 @@ class ISCSIUtil:
                     last_err = golang.without_frames(err)
             klog.v(4).info_s("iscsi: tried all devices", iqn=disk.iqn, attempts=attempt, found=len(paths))
             if not paths:
-                # DIVERGES: Go deletes the interface's settings, those that the node's administrator has made, too. Then
-                # no other disk can be attached with them, and nobody can log out with those of this disk.
+                # DIVERGES (fault of Go): the interface's settings stay when no portal can be reached.
+                # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).AttachDisk: they are deleted, also those that the
+                # node's administrator has made.
+                # Why: no other disk could be attached with them, and nobody could log out with those of this disk.
+                # Test: iscsi_test.py:test_disk_of_a_target_that_refuses_is_detached_in_the_end
                 raise OSError(f"failed to get any path for iscsi disk, last err seen:\n{last_err}")
             if len(paths) == len(disk.portals):
                 break
@@ -154,8 +161,11 @@ class ISCSIUtil:
         except OSError as err:
             raise OSError(f"iscsi: failed to update iscsi node to portal {portal} error: {err}") from err
         try:
-            # DIVERGES: Go takes a session that is there, and was overlooked, for a failure, and deletes the record,
-            # without which nobody can ever log out of it.
+            # DIVERGES (fault of Go): a log-in succeeds if there is a session already.
+            # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).AttachDisk: it is a failure, and the record of the target
+            # is deleted.
+            # Why: without the record, nobody can ever log out of the session.
+            # Test: iscsi_test.py:test_session_that_was_overlooked_keeps_its_record
             self._iscsiadm([*node, "--login"], _SESSION_EXISTS)
         except OSError as err:
             self._try([*node, "-o", "delete"])
@@ -192,7 +202,7 @@ class ISCSIUtil:
             for key in sorted(params):
                 self._iscsiadm(["-m", "iface", "-I", disk.iface, "-o", "update", "-n", key, "-v", params[key]])
         except OSError as err:
-            # DIVERGES: Go deletes them, as above.
+            # They stay, as in _log_in_to_all; Go deletes them.
             raise OSError(
                 f"iscsi: failed to update iface records: {err}. iface({disk.init_iface}) will be used"
             ) from err
@@ -232,8 +242,13 @@ class ISCSIUtil:
         if is_mounted:
             mounter.unmount(mount_path)
             if mounter.is_mount_point(mount_path):
-                # DIVERGES: Go takes a file of the disk, which a pod may have written, for what it wrote itself. Two
-                # volumes that name the portal with and without its port may mount one disk twice at the same place.
+                # DIVERGES (safer): a disk that is still mounted after it was unmounted is an error, and is unmounted
+                # again later.
+                # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).DetachDisk: the file iscsi.json is then read from the
+                # disk itself.
+                # Why: a pod may have written that file, and have the kubelet log out of another target; two volumes
+                # that name one portal with and without its port may mount a disk twice.
+                # Test: iscsi_test.py:test_file_of_a_disk_that_is_still_mounted_is_not_taken_for_its_settings
                 raise OSError(f"{mount_path} is still mounted after it was unmounted")
         self._detach(mount_path, self._try_to_delete_devices)
 
@@ -242,15 +257,24 @@ class ISCSIUtil:
         if not filesystem.exists(map_path):
             klog.warning_s("Warning: Unmap skipped because path does not exist", path=map_path)
             return
-        # DIVERGES: Go looks for the device first, over the first portal, and never logs out when it is not there: when
-        # another portal had to be used, when that one has an address of IPv6, or when the target is gone.
+        # DIVERGES (fault of Go): the target of a block volume is logged out of whether its device is there or not.
+        # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).DetachBlockISCSIDisk: without a device over the first portal,
+        # the detachment fails.
+        # Why: there is none if another portal had to be used, if that portal has an IPv6 address, or if the target is
+        # gone: nobody would ever log out.
+        # Test: iscsi_test.py:test_block_volume
         self._detach(map_path)
 
     def _load(self, path: str) -> ISCSIDisk:
         """The disk of the directory, from its file or, if that is gone or broken, from its name.
 
-        Raises ValueError, and OSError for a file that cannot be read now. DIVERGES: Go then logs out of the one portal
-        in the name and, for all others, never.
+        Raises ValueError, and OSError for a file that cannot be read now.
+
+        DIVERGES (safer): the file that tells how to log out is read again later if it cannot be read now, as for want
+        of a file descriptor.
+        Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).DetachDisk: what the name of the directory tells is used then.
+        Why: the name tells one portal, and nobody would ever log out over the others.
+        Test: iscsi_test.py:test_settings_that_cannot_be_read_now_are_waited_for
         """
         disk = iscsi.ISCSIDisk(self._plugin, "")
         try:
@@ -269,8 +293,12 @@ class ISCSIUtil:
     def _detach(self, path: str, delete_devices: Callable[[ISCSIDisk], None] | None = None) -> None:
         """Log out, unless another disk of the target uses the session, and remove the disk's directory.
 
-        DIVERGES: Go removes the directory when the target is no longer locked. Of two disks that are detached at the
-        same time each sees the directory of the other one, and nobody ever logs out.
+        DIVERGES (fault of Go): the directory of the disk is removed while the target is locked.
+        Go: pkg/volume/iscsi/attacher.go, (*iscsiDetacher).UnmountDevice: it is removed when the target is no longer
+        locked.
+        Why: of two disks that are detached at the same time, each finds the directory of the other one, and nobody ever
+        logs out.
+        Test: iscsi_test.py:test_disk_that_is_detached_counts_until_its_directory_is_gone
         """
         disk = self._load(path)
         with self._plugin.target_locks.locked(disk.iqn):
@@ -283,8 +311,11 @@ class ISCSIUtil:
     def _try_to_delete_devices(self, disk: ISCSIDisk) -> None:
         """Have the kernel forget the disk, unless another volume has it too.
 
-        DIVERGES: Go does so in any case. Two volumes that name different portals may have the same disk, and what one
-        has mounted would be gone when the other one is detached.
+        DIVERGES (fault of Go): the kernel keeps a disk that another volume has too.
+        Go: pkg/volume/iscsi/iscsi_util.go, deleteDevices: the kernel forgets the disk in any case.
+        Why: two volumes that name different portals may have the same disk, and what one has mounted would be gone when
+        the other one is detached.
+        Test: iscsi_test.py:test_disk_of_two_volumes_stays_until_both_are_detached
         """
         try:
             if get_vol_count(self._plugin.host, disk.iqn, disk.lun) <= 1:
@@ -346,7 +377,10 @@ class ISCSIUtil:
                 return output
             raise OSError(f"{output.strip()} ({err})") from err
         except FileNotFoundError as err:
-            # DIVERGES: Go only says that the executable is not there.
+            # DIVERGES (safer): an error names the package that the node lacks if there is no iscsiadm.
+            # Go: pkg/volume/iscsi/iscsi_util.go, execWithLog: the error says only that the executable is not there.
+            # Why: whoever has made the volume is told so, and need not know what attaches it.
+            # Test: iscsi_test.py:test_node_without_the_tools_says_so
             raise OSError(
                 "this node cannot attach iscsi volumes: iscsiadm is not installed (it comes with the package "
                 "open-iscsi or iscsi-initiator-utils)",
@@ -470,8 +504,12 @@ def extract_iface(path: str) -> str | None:
 def extract_portal_and_iqn(device: str) -> tuple[str, str]:
     """Of the last part of a disk's directory. Raises ValueError.
 
-    DIVERGES: in Go a portal ends at its first dash, which names of hosts may have, and no target's name begins with
-    "naa.". After a restart nobody finds what of such a disk is mounted on the node, and it is never unmounted.
+    DIVERGES (fault of Go): a portal ends where the name of a target begins, with "iqn.", "eui." or "naa.".
+    Go: pkg/volume/iscsi/iscsi_util.go, extractPortalAndIqn: a portal ends at its first dash, and a name that begins
+    with "naa." is an error.
+    Why: names of hosts may have dashes; after a restart, nobody would find the mount of such a disk, which is never
+    unmounted.
+    Test: iscsi_test.py:test_names_of_directories
     """
     portal, *target = _BEFORE_TARGET.split(device, maxsplit=1)
     if not target:
@@ -521,9 +559,13 @@ def is_session_busy(host: VolumeHost, iqn: str) -> bool:
 def get_vol_count(host: VolumeHost, iqn: str, lun: str | None = None) -> int:
     """How many directories there are of disks of the target, or of one of them, mounted or mapped. Raises OSError.
 
-    DIVERGES: Go counts those whose first portal is the same, and logs out of all portals, one of which may be the first
-    one of another disk that is in use. Go also takes the disks of a target for those of another one whose name begins
-    alike.
+    DIVERGES (fault of Go): disks of the same target count, whatever their portals.
+    Go: pkg/volume/iscsi/iscsi_util.go, getVolCount: disks count whose first portal is the same and whose target has a
+    name that begins alike.
+    Why: the session of a disk in use that names the portals in another order would end, and a session that nobody uses
+    would stay.
+    Test: iscsi_test.py:test_session_stays_while_another_disk_uses_it_over_portals_in_another_order,
+    iscsi_test.py:test_disk_of_another_target_keeps_no_session
     """
     directories = (host.get_plugin_dir(_PLUGIN_NAME), host.get_volume_device_plugin_dir(_PLUGIN_NAME))
     disks = (path.rpartition("-lun-") for directory in directories for path in disks_in(directory))

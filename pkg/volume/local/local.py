@@ -288,8 +288,13 @@ class LocalVolumeMounter(LocalVolume):
                 self._change_ownership(directory, args)
             except Exception as err:
                 # The next attempt takes what is mounted for a volume that is whole. With a fault of the disk, the pod
-                # could not start otherwise. DIVERGES: in Go the pod also gets a volume that its group may not write to
-                # when there was no descriptor or no memory just now.
+                # could not start otherwise.
+                # DIVERGES (safer): a volume that could not be given to the group, for want of a file descriptor or
+                # memory, is unmounted and set up again.
+                # Go: pkg/volume/local/local.go, (*localVolumeMounter).SetUpAt: it stays mounted, and the next attempt
+                # takes it for whole.
+                # Why: the pod would get a volume that its group may not write to.
+                # Test: local_test.py:test_change_of_ownership_that_fails_is_done_again
                 if procfs.is_accident(err):
                     mount_utils.clean_after_failed_mount(directory, mounter)
                 raise

@@ -128,7 +128,11 @@ class NFSMounter(NFS):
         except OSError as err:
             mount_utils.clean_after_failed_mount(directory, mounter)
             if not _has_mount_helper():
-                # DIVERGES: Go leaves it to mount(8), which speaks of bad options and bad superblocks.
+                # DIVERGES (safer): an error names the package that the node lacks if there is no mount.nfs.
+                # Go: pkg/volume/nfs/nfs.go, (*nfsMounter).SetUpAt: the error is that of mount(8), which speaks of bad
+                # options and superblocks.
+                # Why: whoever has made the volume would look for a mistake in it.
+                # Test: nfs_test.py:test_node_without_the_tools_says_so
                 raise OSError(
                     "this node cannot mount nfs volumes: mount.nfs is not installed (it comes with the package "
                     f"nfs-common or nfs-utils): {err}"

@@ -59,7 +59,10 @@ class ProjectedVolumeUnmounter(FileVolume):
 class ProjectedVolumeMounter(FileVolumeMounter):
     """Writes several sources for one pod.
 
-    DIVERGES: Go makes none without an API server; here only the sources that need one are refused.
+    DIVERGES (fault of Go): without an API server, only the sources that need one are refused.
+    Go: pkg/volume/projected/projected.go, (*projectedVolumeMounter).collectData: the whole volume is refused.
+    Why: a static pod can have a downwardAPI volume on such a node, but not the same as a source of a projected one.
+    Test: projected_test.py:test_standalone_has_what_needs_no_api_server
     """
 
     def __init__(self, plugin: FileVolumePlugin, vol_name: str, pod: v1.Pod, source: v1.ProjectedVolumeSource) -> None:

@@ -88,7 +88,12 @@ class AtomicWriter:
     def _old_timestamp_dir(self) -> str:
         """The name of the directory that readers see; "" if there is none.
 
-        DIVERGES: Go follows the link wherever it leads, and removes what is there when there is something new.
+        DIVERGES (safer): a link `..data` that leads out of the volume is made anew, and nothing is removed where it
+        leads.
+        Go: pkg/volume/util/atomic_writer.go, (*AtomicWriter).Write: the directory that the link leads to is removed
+        when the files change.
+        Why: a container that may write to its volume could have directories of the node removed.
+        Test: atomic_writer_test.py:test_data_link_that_leads_elsewhere_is_not_followed
         """
         try:
             old = os.readlink(self._path(DATA_DIR_NAME))
@@ -102,8 +107,14 @@ class AtomicWriter:
     def _publish(self, payload: Mapping[str, FileProjection], set_perms: Callable[[str], None] | None) -> None:
         """Write the files to a directory of their own, and have ..data lead there.
 
-        DIVERGES: what could not be published is removed, where Go leaves it and fills the disk with each attempt; and
-        a link that is left from a kubelet that was killed does not keep this one from writing.
+        DIVERGES (fault of Go): files that could not be published are removed, and a link `..data_tmp` that a killed
+        kubelet has left is replaced.
+        Go: pkg/volume/util/atomic_writer.go, (*AtomicWriter).Write: files stay that could not be written as a whole,
+        and every update fails while such a link is there.
+        Why: each attempt to write to a full disk would fill it further, and a pod would never see a new secret again.
+        Test: atomic_writer_test.py:test_failure_leaves_the_old_files_and_nothing_else,
+        atomic_writer_test.py:test_full_volume_names_the_file_and_keeps_the_old_ones,
+        atomic_writer_test.py:test_write_after_a_kill_in_the_middle
         """
         directory = self._new_timestamp_dir()
         new_data_dir = self._path(NEW_DATA_DIR_NAME)
@@ -161,7 +172,11 @@ class AtomicWriter:
     def _remove_user_visible_paths(self, payload: Mapping[str, FileProjection]) -> None:
         """Remove the links to ..data that lead nowhere now.
 
-        DIVERGES: Go removes only what it has just taken out of the old set, and forgets the rest when it is killed.
+        DIVERGES (fault of Go): links that lead nowhere are removed, also those that a killed kubelet has left.
+        Go: pkg/volume/util/atomic_writer.go, (*AtomicWriter).removeUserVisiblePaths: only the names are removed that
+        this update takes out of the old set.
+        Why: a kubelet that is killed between the two steps leaves dead links for as long as the pod lives.
+        Test: atomic_writer_test.py:test_write_after_a_kill_in_the_middle
         """
         names = {path.partition("/")[0] for path in payload}
         for entry in list(os.scandir(self._target_dir)):
@@ -179,7 +194,15 @@ class AtomicWriter:
                 self._remove_dir(entry.path)
 
     def _remove_dir(self, path: str) -> None:
-        """DIVERGES: Go also removes what a container with bidirectional propagation has mounted in the directory."""
+        """Remove a directory of files. Raises OSError if something is mounted in it.
+
+        DIVERGES (safer): what a container has mounted in the directory is not removed; the directory stays, and the
+        update fails.
+        Go: pkg/volume/util/atomic_writer.go, (*AtomicWriter).Write: the contents of the mount are removed with the
+        directory.
+        Why: a container with bidirectional mount propagation may have mounted another machine's files there.
+        Test: atomic_writer_test.py:test_old_files_stay_while_something_is_mounted_among_them
+        """
         removeall.remove_all_one_filesystem(self._mounter, path)
 
 

@@ -123,8 +123,12 @@ class FileVolumeMounter(FileVolume, ABC):
             volumeutil.make_nested_mountpoints(self.vol_name, directory, self.pod)
             self._write(directory, payload, args)
         except Exception:
-            # DIVERGES: Go takes the volume away from running containers too, when an update of its files fails or
-            # the first look at it after a restart of the kubelet.
+            # DIVERGES (fault of Go): a volume that containers may already use stays if an update of its files fails, or
+            # the first set-up after a restart of the kubelet.
+            # Go: pkg/volume/configmap/configmap.go, (*configMapVolumeMounter).SetUpAt: the volume is torn down after
+            # each failure; so are secrets, projected and downward API volumes.
+            # Why: running containers would lose all files because one could not be updated.
+            # Test: pkg/volume/configmap/configmap_test.py:test_failed_update_leaves_what_the_pod_has
             if not args.is_remount and not args.reconstructed_volume:
                 self._clean_up()
             raise

@@ -27,7 +27,10 @@ def get_nested_mountpoints(name: str, base_dir: str, pod: v1.Pod) -> list[str]:
         paths = ["/".join(each) for each in components]
         mine = [os.path.normpath(mount.mount_path) for mount in container.volume_mounts if mount.name == name]
         for path in mine:
-            # DIVERGES: Go forgets "..", below which a pod could have directories made anywhere on the node.
+            # DIVERGES (safer): a mount path that is just ".." is refused, as those that begin with "../" are.
+            # Go: pkg/volume/util/nested_volumes.go, getNestedMountpoints: only the latter are refused.
+            # Why: a pod with a second mount path below ".." could have directories made anywhere on the node.
+            # Test: util_test.py:test_mount_point_outside_of_the_container_is_refused
             if mount_utils.starts_with_backstep(path):
                 raise ValueError(f"invalid container mount point {path}")
             found += _nested(path + "/", paths, bisect.bisect_right(components, path.split("/")))

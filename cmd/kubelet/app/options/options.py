@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kubelet import apis as kubeletapis
 from kubelet.apis import config as kubeletconfig
 from kubelet.apis.config import scheme, v1beta1, validation
+from kubelet.apis.deviceplugin import v1beta1 as deviceplugin
 from kubelet.kubeletconfig import ContainerRuntimeOptions
 from pkg import features
 from pkg.apimachinery.api import resource
@@ -52,7 +53,10 @@ class KubeletFlags:
     # Negative: no limit.
     max_container_count: int = -1
     seccomp_default: bool = False
+    device_plugin_directory: str = deviceplugin.DEVICE_PLUGIN_PATH
     await_device_plugins: bool = False
+    pull_critical_images_first: bool = False
+    read_rotated_logs: bool = False
 
     def add_flags(self, fs: cliflag.FlagSet) -> None:
         """Add the flags that set these fields."""
@@ -334,12 +338,40 @@ _KUBELET_FLAGS: tuple[tuple[str, str, _MakeValue, str, str], ...] = (
         "",
     ),
     (
-        # DIVERGES: the Go kubelet has no such flag.
+        # DIVERGES (preference: --await-device-plugins): a pod waits for its device plugin, for five minutes at most.
+        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).devicesToAllocate: the pod fails.
+        # Why: after a restart of the node the plugins, which may be pods themselves, come later than other pods.
+        # Test: kubelet/cm/devicemanager/manager_test.py:test_plugins_are_awaited_only_if_that_is_wanted
         "await-device-plugins",
         "await_device_plugins",
         _BOOL,
         "Let a pod whose device plugin has gone, or is not back yet after a restart, wait for the plugin, for five "
         "minutes at most. Otherwise the pod fails, as with the Go kubelet, which does not have this flag.",
+        "",
+    ),
+    (
+        # Two kubelets on a machine would remove each other's sockets.
+        "device-plugin-directory",
+        "device_plugin_directory",
+        _STRING,
+        "Directory for the sockets of device plugins and the kubelet's own, and for what containers were given. The Go "
+        "kubelet does not have this flag, and uses the default whatever its root directory.",
+        "",
+    ),
+    (
+        "pull-critical-images-first",
+        "pull_critical_images_first",
+        _BOOL,
+        "Pull images of critical pods before others that wait for their turn. Otherwise they are pulled in the order "
+        "of asking, as with the Go kubelet, which does not have this flag.",
+        "",
+    ),
+    (
+        "read-rotated-logs",
+        "read_rotated_logs",
+        _BOOL,
+        "Let who reads a container's log have what was rotated away, too. Otherwise the log is the newest file alone, "
+        "as with the Go kubelet, which does not have this flag.",
         "",
     ),
     (

@@ -3,8 +3,8 @@
 The versioned form of the configuration is the document itself: plain dicts and lists with wire names and
 durations as text. It is what files hold, what drop-ins are merged into, and what `configz` shows.
 
-DIVERGES: Go has a second set of structs for the versioned form and generated conversions; the document
-serves the same end with one declaration per field.
+Go has a second set of structs for the versioned form and generated conversions; the document serves the same end
+with one declaration per field.
 
 Go: pkg/kubelet/apis/config/scheme/scheme.go, pkg/kubelet/apis/config/v1beta1/zz_generated.conversion.go
 """

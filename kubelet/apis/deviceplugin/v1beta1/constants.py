@@ -12,7 +12,7 @@ UNHEALTHY = "Unhealthy"
 VERSION = "v1beta1"
 SUPPORTED_VERSIONS = (VERSION,)
 
-# Where plugins put their sockets, and find the kubelet's, unless the kubelet has another root directory.
+# Where plugins put their sockets, and find the kubelet's, whatever the kubelet's root directory.
 DEVICE_PLUGIN_PATH = "/var/lib/kubelet/device-plugins/"
 KUBELET_SOCKET_NAME = "kubelet.sock"
 KUBELET_SOCKET = DEVICE_PLUGIN_PATH + KUBELET_SOCKET_NAME

@@ -40,8 +40,13 @@ class State(Reader, Protocol):
     def together(self) -> AbstractContextManager[None]:
         """What is changed within reaches the disk as one, for a part of it would make no sense to the next kubelet.
 
-        If an exception leaves the block, nothing is changed. One at a time changes the state. DIVERGES: Go writes each
-        part, and a kubelet that was killed in between does not start again until somebody removes the file.
+        If an exception leaves the block, nothing is changed. One at a time changes the state.
+
+        DIVERGES (fault of Go): a container's processors and what is left in the shared pool are written at once.
+        Go: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go, (*stateCheckpoint).SetCPUSet: each is written by
+        itself.
+        Why: a kubelet that is killed between the two does not start again until somebody removes the file.
+        Test: kubelet/cm/cpumanager/cpu_manager_test.py:test_a_kubelet_that_dies_at_any_moment_starts_again
         """
         ...
 

@@ -46,8 +46,11 @@ class StateCheckpoint(StateMemory):
         except _UnreadableError as err:
             if policy_name != _POLICY_NONE:
                 raise ValueError(_drain_message(err, path)) from err
-            # DIVERGES: Go does not start with the policy none either. With it nobody has processors of his own, and
-            # so nothing is lost with the file.
+            # DIVERGES (safer): with the policy none of the CPU manager, an unreadable state file is set aside.
+            # Go: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go, NewCheckpointState: the kubelet does not start
+            # until somebody removes the file.
+            # Why: with this policy no container has processors of its own, and the file tells of nothing.
+            # Test: state_checkpoint_test.py:test_without_a_policy_garbage_is_set_aside
             self._checkpoint_manager.set_aside(checkpoint_name, err)
             self._store_state()
         except ValueError as err:

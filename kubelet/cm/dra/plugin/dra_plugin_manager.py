@@ -24,7 +24,13 @@ from pkg.util import grpcconn, grpcstatus
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
-# Plugins of all drivers together: each takes two threads and a connection. DIVERGES: Go takes any number.
+# Plugins of all drivers together.
+# DIVERGES (safer): beyond MAX_PLUGINS, a plugin cannot register unless some driver has an older one that is not
+# connected, which is let go for it.
+# Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, (*DRAPluginManager).add: has no bound.
+# Why: each plugin takes two threads and a connection, and may register under another name each time.
+# Test: dra_plugin_manager_test.py:test_more_plugins_than_there_can_be,
+# dra_plugin_manager_test.py:test_plugins_that_left_their_sockets_make_room
 MAX_PLUGINS = 200
 # Seconds after which a health stream that ended is begun again.
 HEALTH_STREAM_RETRY_PERIOD = 5.0
@@ -212,7 +218,10 @@ class DRAPluginManager:
                 handler.handle_watch_resources_stream(plugin.ctx, stream, plugin.driver_name)
         except Exception as err:  # Whatever the plugin sent: only its own health is not known.
             if grpcstatus.code(err) is grpc.StatusCode.UNIMPLEMENTED:
-                # DIVERGES: Go asks such a plugin every five seconds for as long as it lives.
+                # DIVERGES (fault of Go): a plugin that cannot tell of its devices' health is asked once.
+                # Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, (*DRAPluginManager).add: asks each five seconds.
+                # Why: the call is optional, and the log of each node would have an error every five seconds.
+                # Test: dra_plugin_manager_test.py:test_plugin_without_health_is_asked_once
                 klog.v(3).info_s("DRA plugin does not tell of its devices' health", driverName=plugin.driver_name)
                 return False
             klog.v(3).info_s("WatchResources health stream has ended", driverName=plugin.driver_name, err=err)

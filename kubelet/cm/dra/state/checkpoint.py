@@ -51,7 +51,10 @@ class Checkpoint:
     def get_claim_info_state_list(self) -> list[ClaimInfoState]:
         """What the text says. Raises ValueError naming what in it is of another form or version."""
         document = _value(json.loads(self.data), dict, "Data")
-        # DIVERGES: Go takes what it finds under any kind and version.
+        # DIVERGES (safer): a checkpoint of another kind or version is refused.
+        # Go: pkg/kubelet/cm/dra/state/checkpoint.go, (*Checkpoint).GetClaimInfoStateList: looks at neither.
+        # Why: the file of a newer kubelet may mean something else, and its claims would be lost.
+        # Test: checkpointer_test.py:test_what_cannot_be_read
         for key, known in (("kind", CHECKPOINT_KIND), ("apiVersion", CHECKPOINT_API_VERSION)):
             if document.get(key, known) != known:
                 raise ValueError(f"{key} of the checkpoint is {document[key]!r}, and only {known!r} is known")

@@ -85,6 +85,13 @@ class State(Reader, Protocol):
 
         With is_last=False the change is written together with a later one. If an exception leaves the block,
         nothing is changed. One at a time changes the state.
+
+        DIVERGES (fault of Go): the memory that a pod is given, or that a container gives back, is written at once.
+        Go: pkg/kubelet/cm/memorymanager/state/state_checkpoint.go, (*stateCheckpoint).SetMachineState: the machine and
+        the blocks of each container are written one after the other.
+        Why: a kubelet that is killed between two writes does not start again until somebody removes the file.
+        Test: kubelet/cm/memorymanager/memory_manager_test.py:test_a_kubelet_that_dies_at_any_moment_starts_again,
+        kubelet/cm/memorymanager/memory_manager_test.py:test_a_pod_is_written_once
         """
         ...
 

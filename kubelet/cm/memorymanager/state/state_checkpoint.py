@@ -47,8 +47,11 @@ class StateCheckpoint:
             self._restore_state()
         except ValueError as err:
             if policy_name == _POLICY_NONE and not isinstance(err, _OtherPolicyError):
-                # DIVERGES: Go does not start with the policy None either. With it nobody has memory of his own, and
-                # so nothing is lost with the file.
+                # DIVERGES (safer): with the policy None of the memory manager, an unreadable state file is set aside.
+                # Go: pkg/kubelet/cm/memorymanager/state/state_checkpoint.go, NewCheckpointState: the kubelet does not
+                # start until somebody removes the file.
+                # Why: with this policy no container has memory of its own, and the file tells of nothing.
+                # Test: state_checkpoint_test.py:test_without_a_policy_garbage_is_set_aside
                 self._checkpoint_manager.set_aside(checkpoint_name, err)
                 self._store_state()
                 return

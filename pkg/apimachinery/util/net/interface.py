@@ -20,7 +20,13 @@ def resolve_bind_address(bind_address: IPAddress | None) -> IPAddress:
     """bind_address if it is one; for None, "any" or loopback the address that the default route starts from.
 
     Version 4 is preferred, unless bind_address is of version 6. Raises ValueError when there is no such route.
-    DIVERGES: Go reads the routing tables and the interfaces; here the kernel is asked whom it would send as.
+
+    DIVERGES (platform): the kernel is asked which address it would send from.
+    Go: k8s.io/apimachinery/pkg/util/net/interface.go, chooseHostInterface: takes the first suitable address of the
+    interface that the default route names.
+    Why: Python's standard library cannot list the addresses of an interface. Where the two differ, the route names
+    another address as its source.
+    Test: interface_test.py:test_address_of_the_default_route
     """
     if bind_address is not None and not (bind_address.is_unspecified or bind_address.is_loopback):
         return bind_address

@@ -44,10 +44,12 @@ _NEWS = 1 << 16
 LINGER = 10.0
 # Records of TLS that are read in one turn, or frames that are taken apart: half a millisecond, if they are of one byte.
 PIECES_IN_TURN = 64
-# DIVERGES: Go reads from all connections at the same time, and takes apart what has come on all WebSockets. Python runs
-# one thread at a time, and records or messages of one byte on thirty of them, for which slow clients are enough, would
-# keep each other thread waiting for hundreds of milliseconds, that of the sync loop too. The same goes for commands
-# that print bytes one by one, each of which becomes a message.
+# DIVERGES (platform): of all connections that are relayed, only a few are read from or taken apart at the same time.
+# Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: each connection has
+# goroutines of its own that read whenever bytes have come.
+# Why: Python runs one thread at a time; messages of one byte on thirty slow connections would keep every other thread,
+# such as the sync loop, waiting for hundreds of milliseconds.
+# Test: relay_test.py:test_many_small_records_leave_the_turn_to_others
 TURNS = Turns(by_use=True)
 
 
@@ -309,7 +311,12 @@ class Relay:
     The end of one direction is passed on and the other goes on. Who wants to change what is passed on puts functions
     of its own into `on_data` and `on_end` of the two ends.
 
-    DIVERGES: in Go both directions end as soon as one has, and what is under way in the other is lost.
+    DIVERGES (fault of Go): when one direction has ended, the other goes on until it ends too.
+    Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: both connections are
+    closed as soon as one direction has ended.
+    Why: bytes that are under way in the other direction are lost.
+    Test: relay_test.py:test_one_direction_ends_and_the_other_goes_on,
+    relay_test.py:test_what_the_client_said_last_arrives_although_the_backend_ended_first
     """
 
     def __init__(

@@ -27,8 +27,12 @@ MAX_HEAD_BYTES = 64 << 10
 _MAX_BODY = 1 << 20
 # What would end a line of a head early.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-# Between two servers and of no meaning behind them; nor are the client's credentials any business of the runtime.
-# DIVERGES: Go passes those on.
+# Between two servers and of no meaning behind them.
+# DIVERGES (safer): the runtime is never told the Authorization of a client.
+# Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: all fields are passed on,
+# and the kubelet has removed this one only if it took the client's token.
+# Why: a token that comes beside a client certificate is no business of the runtime's.
+# Test: upgradeaware_test.py:test_an_upgraded_connection_is_the_clients
 _NOT_FORWARDED = {"host", "content-length", "transfer-encoding", "keep-alive", "trailer", "expect", "authorization"}
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "upgrade", "trailer"}
 
@@ -69,7 +73,11 @@ class UpgradeAwareHandler:
     def serve_http(self, w: http.ResponseWriter, req: http.Request) -> None:
         """Returns when the connection has ended."""
         if not httpstream.is_upgrade_request(req):
-            # DIVERGES: Go calls what the client did wrong its own fault (500).
+            # DIVERGES (fault of Go): a request without an upgrade is answered with 400.
+            # Go: pkg/kubelet/server/server.go, (*responder).Error: the answer is 500, for every error, though the
+            # handler gives it a BadRequest.
+            # Why: the client made the mistake, and a count of server errors would blame the kubelet.
+            # Test: upgradeaware_test.py:test_a_request_without_an_upgrade
             http.error(w, "Upgrade request required", 400)
             return
         try:
@@ -95,9 +103,13 @@ class UpgradeAwareHandler:
 class _PingsLast:
     """What a client of SPDY sends, with its pings behind all that the backend has to say.
 
-    DIVERGES: Go passes pings on at once. kubectl sends one after five seconds. If the command is over by then, and the
-    client slow to read its output, the runtime has closed a connection on which megabytes are still to come, the ping
-    makes its kernel throw them away, and kubectl ends as if it had had all, with exit code 0.
+    DIVERGES (fault of Go): a ping of the client is passed on after all that the runtime has sent.
+    Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: a ping is passed on at
+    once.
+    Why: when the command is over and its output still under way, a ping to the closed connection makes the runtime's
+    kernel throw the rest away, and kubectl ends with exit code 0.
+    Test: upgradeaware_test.py:test_pings_wait_until_the_runtime_has_no_more_to_say,
+    relay_test.py:test_what_can_wait_costs_nothing_of_what_a_backend_says_that_closes
     """
 
     def __init__(self, relay: Relay) -> None:

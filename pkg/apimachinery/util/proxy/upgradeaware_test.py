@@ -167,6 +167,15 @@ class _Backend:
     write_once_drained = write
 
 
+def test_pings_wait_until_the_runtime_has_no_more_to_say() -> None:
+    held: list[bytes] = []
+    relay: Any = _Backend()
+    relay.write_once_drained = held.append
+    ping, data = spdy.Framer().ping(1), spdy.Framer.data_head(1, 1) + b"a"
+    _PingsLast(relay).from_client(ping + data)
+    assert (held, relay.written) == ([ping], [data])
+
+
 @pytest.mark.parametrize("frame", [spdy.Framer.data_head(1, 0), spdy.Framer().ping(1)], ids=["empty", "ping"])
 def test_many_small_frames_leave_the_turn_to_others(frame: bytes) -> None:
     """The turn is given back before what was found in it is written."""

@@ -32,8 +32,8 @@ _PLAIN = PatchMeta()
 def lookup(type_: type | None, key: str) -> PatchMeta:
     """What is known of the field `key` of a struct.
 
-    DIVERGES: Go refuses a map or list in a field that it does not know. Here such a field, and every field of
-    type None, is merged as plain JSON: what is newer than our types must not make a patch fail.
+    A field that the types lack, and every field of type None, is merged as plain JSON. Go refuses a map or list in such
+    a field; what the kubelet patches comes from its types and has none.
     """
     return _fields(type_).get(key, _PLAIN) if type_ is not None else _PLAIN
 

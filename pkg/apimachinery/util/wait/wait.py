@@ -38,8 +38,11 @@ def jitter_until(
     """Call fn until ctx is done; each pause is jittered if jitter_factor is above 0.
 
     `sliding` counts the pause from the end of fn, otherwise from its start.
-    DIVERGES: an exception in fn is logged and the loop goes on, where Go logs it and lets the process crash:
-    one broken input must not stop a loop that serves every pod.
+
+    DIVERGES (safer): an exception in fn is logged, and the loop goes on.
+    Go: k8s.io/apimachinery/pkg/util/wait/backoff.go, JitterUntilWithContext: the process logs the panic and ends.
+    Why: one broken input must not end a loop that serves every pod.
+    Test: wait_test.py:test_until_survives_a_crash_and_logs_it
     """
     timer = golang.Timer(0, clock)
     timer.stop()

@@ -70,7 +70,10 @@ def to_builtins(data: bytes | str, duplicates: list[tuple[str, int]] | None = No
     Keys of maps become text; of equal keys the last counts, and `duplicates` gets each with its line. Raises
     YAMLError for anything that is not YAML, for a second document, and for excessive nesting or aliasing.
 
-    DIVERGES: Go reads the first document and silently drops the others.
+    DIVERGES (fault of Go): a file of several documents is refused.
+    Go: sigs.k8s.io/yaml/yaml.go, YAMLToJSON: the first document is read, and the others are dropped without a message.
+    Why: whoever puts two pods or two configurations into one file would wait in vain for the second.
+    Test: decoder_test.py:test_faults, kubelet/config/common_test.py:test_not_parsed
     """
     found = _compose(data, duplicates)
     if len(found) > 1:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 class PodValidationOptions:
     """What the feature gates allow a pod. The defaults are those of release 1.36.
 
-    DIVERGES: left out are Go's options that keep old faults valid in an update, or whose gate is locked.
+    Go's options that keep old faults valid in an update, and those whose gate is locked, are left out.
     """
 
     allow_invalid_pod_deletion_cost: bool = False

@@ -1,6 +1,9 @@
 """Security contexts of pods and containers, and the annotations that came before them.
 
-DIVERGES: Windows options are refused for Linux pods and not looked into otherwise: such pods never run here.
+DIVERGES (platform): the contents of windowsOptions in a static pod that names no operating system are not looked into.
+Go: pkg/apis/core/validation/validation.go, validateWindowsSecurityContextOptions: refuses a pod with faulty ones.
+Why: containers never run on Windows here, and a runtime on Linux does not look at these options.
+Test: validation_test.py:test_windows_options_are_not_looked_into
 
 Go: pkg/apis/core/validation/validation.go
 """

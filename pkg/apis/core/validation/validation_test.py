@@ -130,11 +130,11 @@ BAD: list[tuple[str, str, str]] = [
     ("mount of nothing", c("volumeMounts: [{name: none, mountPath: /a}]"), 'volumeMounts[0].name: Not found: "none"'),
     ("mount nowhere", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v}]}]}", "volumeMounts[0].mountPath: Required value"),
     ("mount twice", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /a}]}]}", 'volumeMounts[1].mountPath: Invalid value: "/a": must be unique'),
-    ("sub path back", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /a, subPath: a/../b}]}]}", "subPath: Invalid value: \"a/../b\": must not contain '..'"),
+    ("sub path back", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /a, subPath: a/../b}]}]}", "volumeMounts[0].subPath: Invalid value: \"a/../b\": must not contain '..'"),
     ("sub path absolute", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /a, subPath: /b}]}]}", "subPath: Invalid value: \"/b\": must be a relative path"),
     ("both sub paths", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /a, subPath: b, subPathExpr: c}]}]}", "subPathExpr and subPath are mutually exclusive"),
-    ("propagation", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /a, mountPropagation: Bidirectional}]}]}", "mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged containers"),
-    ("recursive read only", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /a, recursiveReadOnly: Enabled}]}]}", "recursiveReadOnly: Forbidden: may only be specified when readOnly is true"),
+    ("propagation", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /a, mountPropagation: Bidirectional}]}]}", "volumeMounts[0].mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged containers"),
+    ("recursive read only", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /a, recursiveReadOnly: Enabled}]}]}", "volumeMounts[0].recursiveReadOnly: Forbidden: may only be specified when readOnly is true"),
     ("device of a directory", "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeDevices: [{name: v, devicePath: /a}]}]}", "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"),
     # probes and hooks
     ("probe of nothing", c("livenessProbe: {}"), "livenessProbe: Required value: must specify a handler type"),
@@ -168,6 +168,9 @@ BAD: list[tuple[str, str, str]] = [
     # volumes
     ("no volume name", "{volumes: [{emptyDir: {}}]}", "spec.volumes[0].name: Required value"),
     ("same volume", "{volumes: [{name: a, emptyDir: {}}, {name: a, emptyDir: {}}]}", 'spec.volumes[1].name: Duplicate value: "a"'),
+    ("disk as a second source", v("emptyDir: {}, gcePersistentDisk: {pdName: a}"), "spec.volumes[0].gcePersistentDisk: Forbidden: may not specify more than 1 volume type"),
+    ("fields as a second source", v("emptyDir: {}, downwardAPI: {}"), "spec.volumes[0].downwardAPI: Forbidden: may not specify more than 1 volume type"),
+    ("image volume of nothing", v("image: {}"), "spec.volumes[0].image.reference: Required value"),
     ("two sources", v("emptyDir: {}, hostPath: {path: /a}"), "spec.volumes[0].hostPath: Forbidden: may not specify more than 1 volume type"),
     ("negative size", v("emptyDir: {sizeLimit: -1}"), "emptyDir.sizeLimit: Forbidden"),
     ("host path", v("hostPath: {path: ''}"), "hostPath.path: Required value"),
@@ -240,6 +243,11 @@ BAD: list[tuple[str, str, str]] = [
     ("spread", "{topologySpreadConstraints: [{maxSkew: 0, topologyKey: z, whenUnsatisfiable: DoNotSchedule}]}", "topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero"),
     ("spread twice", "{topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule}, {maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule}]}", "Duplicate value"),
 ]  # fmt: skip
+
+
+def test_windows_options_are_not_looked_into() -> None:
+    options = "{gmsaCredentialSpecName: 'A b', runAsUserName: ''}"
+    assert validate(f"{{containers: [{{name: a, image: i, securityContext: {{windowsOptions: {options}}}}}]}}") == []
 
 
 @pytest.mark.parametrize(("spec", "fault"), [b[1:] for b in BAD], ids=[b[0] for b in BAD])

@@ -334,8 +334,11 @@ def _validate_ephemeral(source: v1.EphemeralVolumeSource, fld_path: field.Path) 
 
 
 def _validate_image(source: v1.ImageVolumeSource, fld_path: field.Path) -> Errors:
-    # DIVERGES: Go asks for the reference only where it is told that it validates a pod, and the kubelet does
-    # not say so; the pod then fails later.
+    # DIVERGES (fault of Go): a static pod with an image volume that has no reference is refused.
+    # Go: pkg/apis/core/validation/validation.go, validateImageVolumeSource: the reference is asked for only with
+    # ResourceIsPod, which the kubelet does not set.
+    # Why: the pod would be admitted, and then fail for ever to pull an image without a name.
+    # Test: validation_test.py:test_bad_pods
     errs = _required(source, fld_path, [("reference", "reference")])
     return errs + validate_pull_policy(source.pull_policy, fld_path.child("pullPolicy"))
 
@@ -482,7 +485,10 @@ def _validate_max_expiration(source: v1.PodCertificateProjection, fld_path: fiel
 
 _Validator = Callable[[Any, field.Path], Errors]
 # (attribute, name on the wire, validator), in Go's order, which decides what counts as the second source.
-# DIVERGES: Go's messages say persistentDisk, downwarAPI and cephFS where the field has another name.
+# DIVERGES (fault of Go): messages about volumes name the field as the manifest does.
+# Go: pkg/apis/core/validation/validation.go, validateVolumeSource: they say persistentDisk, downwarAPI and cephFS.
+# Why: no manifest has fields of these names.
+# Test: validation_test.py:test_bad_pods
 _SOURCES: tuple[tuple[str, str, _Validator], ...] = (
     ("empty_dir", "emptyDir", _validate_empty_dir),
     ("host_path", "hostPath", _validate_host_path),

@@ -77,7 +77,13 @@ def _authenticate(certificates: list[bytes], options: golangx509.VerifyOptions) 
 
 
 def certificate_identifier(cert: x509.Certificate) -> str:
-    """How the log tells certificates apart. DIVERGES: large ones have no identifiers of keys there."""
+    """How the log tells certificates apart.
+
+    DIVERGES (safer): the log tells only the serial number of a certificate with more bytes than MAX_IDENTIFIED_BYTES.
+    Go: k8s.io/apiserver/pkg/authentication/request/x509/x509.go, certificateIdentifier: has no bound.
+    Why: a client without credentials could have Python decode long lists of names.
+    Test: x509_test.py:test_certificate_identifier_of_a_large_one
+    """
     from cryptography import x509
 
     if len(cert.tbs_certificate_bytes) > MAX_IDENTIFIED_BYTES:

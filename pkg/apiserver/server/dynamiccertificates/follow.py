@@ -31,8 +31,8 @@ _MASK = inotify_c.Mask(
 def follow(ctx: golang.Context, files: Sequence[str], load: Callable[[], None], what: str) -> None:
     """Call `load` whenever something may have happened to the files, until ctx ends.
 
-    DIVERGES: their directories are watched. Go watches the files themselves, and has to start again whenever another
-    is renamed onto one of them.
+    Their directories are watched. Go watches the files themselves, and has to start again whenever another is renamed
+    onto one of them.
     """
     while ctx.err() is None:
         try:

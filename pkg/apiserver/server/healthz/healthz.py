@@ -33,7 +33,7 @@ class HealthChecker:
 class _LogCheck:
     """Fails when the log does not take what is written.
 
-    DIVERGES: the check itself flushes. In Go a goroutine does it every minute for ever, whether anybody asks or not.
+    The check itself flushes. In Go a goroutine does it every minute for ever, whether anybody asks or not.
     """
 
     def __init__(self) -> None:

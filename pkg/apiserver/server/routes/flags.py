@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pkg.golang import http
 
-# DIVERGES: Go takes a value of any length. It may come in chunks of one byte, and a mebibyte of these keeps Python busy
-# for seconds.
+# DIVERGES (safer): a value of more bytes than this is answered with 413.
+# Go: k8s.io/apiserver/pkg/server/routes/flags.go, StringFlagPutHandler: has no bound.
+# Why: a mebibyte in chunks of one byte would keep Python busy for seconds.
+# Test: pkg/apiserver/server/zpage_test.py:test_of_a_long_value_hardly_more_is_read_than_may_come
 MAX_VALUE_BYTES = 1 << 10
 
 

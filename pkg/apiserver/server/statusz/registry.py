@@ -14,7 +14,10 @@ from pkg.component_base.metrics import processstarttime
 
 
 class Registry:
-    # DIVERGES: there is no Go to have a version.
+    # DIVERGES (platform): the Go version on the page is the version of Python.
+    # Go: k8s.io/apiserver/pkg/server/statusz/registry.go, (*registry).goVersion: it is the version of Go.
+    # Why: there is no Go in this process, and who reads the page wants to know what runs it.
+    # Test: pkg/apiserver/server/zpage_test.py:test_structured
     go_version = f"{platform.python_implementation()} {platform.python_version()}"
 
     def __init__(self, listed_paths: Sequence[str] = ()) -> None:

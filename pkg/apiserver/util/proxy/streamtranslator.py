@@ -39,7 +39,11 @@ _WITH_STATUS = (STREAM_PROTOCOL_V5, "v4.channel.k8s.io")
 # How long, in seconds, a runtime may take to accept the streams, and what it may say about the command's end.
 _CREATE_TIMEOUT = 30.0
 _MAX_STATUS = 1 << 20
-# A terminal's size, and the number of a stream that is closed, each in one message. DIVERGES: Go takes 32 MiB.
+# A terminal's size, and the number of a stream that is closed, each in one message.
+# DIVERGES (safer): a longer message ends the connection.
+# Go: k8s.io/streaming/pkg/httpstream/wsstream/conn.go, (*Conn).handle: takes 32 MiB.
+# Why: a client could fill the memory with messages of which a few bytes make sense.
+# Test: hostile_test.py:test_memory_does_not_grow_with_what_a_client_sends
 MAX_CONTROL_MESSAGE_BYTES = 4 << 10
 # How long, in seconds, the client may take to read that there is no command, and a command to end with its input.
 _LINGER = 2.0
@@ -132,7 +136,12 @@ class _Session:
 
         What comes on a stream that the runtime has only just accepted, it may drop. So those that the client sends on
         come first: when the last is accepted, they have been for a while.
-        DIVERGES: Go begins with the error stream, and what a quick client says on the last one may be lost.
+
+        DIVERGES (fault of Go): the streams that the client sends on are opened first, and the error stream after them.
+        Go: k8s.io/client-go/tools/remotecommand/v2.go, (*streamProtocolV2).createStreams: the error stream comes first,
+        and stdin or the terminal's sizes later.
+        Why: what a quick client says on the stream that was accepted last may be lost.
+        Test: streamtranslator_test.py:test_terminal_sizes
         """
         conn = self._backend.conn
         try:
@@ -261,7 +270,12 @@ class _Session:
             self._finish(_translate_status(bytes(self._said), self._with_status))
 
     def _backend_ended(self) -> None:
-        # DIVERGES: Go takes this for the command's success, and a client would not know that output is missing.
+        # DIVERGES (fault of Go): the client is told that the command has failed when the runtime closes the connection
+        # early.
+        # Go: k8s.io/client-go/tools/remotecommand/errorstream.go, watchErrorStream: an error stream that ends without a
+        # message means success.
+        # Why: a client would not know that output is missing.
+        # Test: streamtranslator_test.py:test_a_runtime_that_breaks_off_is_no_success
         self._finish(_internal_error("the container runtime has closed the connection before the command's end"))
 
     # ---- The end ----

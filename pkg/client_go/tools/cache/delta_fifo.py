@@ -121,10 +121,7 @@ class DeltaFIFO:
                 self._queue_action_locked(DeltaType.DELETED, obj)
 
     def get_by_key(self, key: str) -> Any | None:
-        """The newest of an object that is queued or known; None if there is none, or its deletion is queued.
-
-        DIVERGES: Go's returns what is queued alone, with its history, and nobody asks for it.
-        """
+        """The newest of an object that is queued or known; None if there is none, or its deletion is queued."""
         with self._lock:
             if deltas := self._items.get(key):
                 return None if deltas[-1].type is DeltaType.DELETED else deltas[-1].object

@@ -82,8 +82,12 @@ class VeryShortWatchError(Exception):
 class SilentWatchError(Exception):
     """A watch has lasted for minutes, and brought neither an event nor a bookmark.
 
-    DIVERGES: Go goes on from the version that it has. A server that has lost its storage, or was given back an older
-    state of it, tells nothing to who watches from a later version, until its own version is as late.
+    DIVERGES (safer): after a watch without any event or bookmark for minutes, all objects are listed anew.
+    Go: k8s.io/client-go/tools/cache/reflector.go, (*Reflector).watch: the next watch goes on from the version that the
+    reflector has.
+    Why: a server that was given back an older state of its storage tells nothing of what is later, until its version
+    has caught up.
+    Test: reflector_test.py:test_a_server_that_was_given_back_an_older_state_is_listed
     """
 
     def __init__(self, name: str, seconds: float) -> None:
@@ -300,7 +304,11 @@ class Reflector:
                 watcher = self._start_watch_list(ctx)
                 events = _Events(self, temporary_store, remember, propagate_rv_from_start=False)
                 if not events.handle_initial(ctx, start, watcher):
-                    # DIVERGES: Go asks again at once, a server that ends each of its watches, too.
+                    # DIVERGES (safer): a watch that ends before it has sent all objects is begun again after a pause.
+                    # Go: k8s.io/client-go/tools/cache/reflector.go, (*Reflector).watchList: it is begun again at
+                    # once.
+                    # Why: a server that ends each of its watches would be asked without a pause.
+                    # Test: reflector_test.py:test_a_watch_list_that_ends_early_is_followed_by_a_pause
                     self._pause(ctx)
                     continue
             except Exception as err:
@@ -337,7 +345,11 @@ class Reflector:
             klog.v(2).info_s("watch-list failed - backing off", **about, err=err)
             self._pause(ctx)
             return True
-        # DIVERGES: Go asks again and again, without a pause, a server that has no version at all.
+        # DIVERGES (safer): if the server calls even a watch from no particular version expired, the objects are listed.
+        # Go: k8s.io/client-go/tools/cache/reflector.go, (*Reflector).watchList: it is asked again and again, without a
+        # pause.
+        # Why: the server would be flooded, and the kubelet never learn of its objects.
+        # Test: reflector_test.py:test_a_server_that_has_no_version_at_all_is_listed
         if self._is_last_sync_resource_version_unavailable or not (
             is_expired_error(err) or apierrors.is_too_large_resource_version(err)
         ):
@@ -370,7 +382,7 @@ class Reflector:
 class _Resync:
     """Asks the store to resync, each period after the last time.
 
-    DIVERGES: this is one more case of the select on the watch, where Go has a goroutine.
+    This is one more case of the select on the watch, where Go has a goroutine.
     """
 
     def __init__(self, reflector: Reflector) -> None:

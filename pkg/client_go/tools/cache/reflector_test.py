@@ -473,6 +473,25 @@ def test_a_watch_list_without_its_end_is_stopped_and_tried_again(run: Run) -> No
     run.stop()
 
 
+def test_a_watch_list_that_ends_early_is_followed_by_a_pause(
+    source: testing.FakeControllerSource[v1.Pod], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = testing.FakeWatch(watch.Event(watch.ADDED, pod("x", "3")))
+    first.end()
+    source.add(pod("a"))
+    calls: list[str] = []
+
+    def begin(ctx: golang.Context, options: metav1.ListOptions) -> watch.Interface[v1.Pod]:
+        calls.append("watch")
+        return first if len(calls) == 1 else source.watch(ctx, options)
+
+    run = Run(cache.ListWatch(source.list, begin))
+    monkeypatch.setattr(run.reflector, "_pause", lambda ctx: calls.append("pause"))
+    run.start().await_names("a")
+    assert calls == ["watch", "pause", "watch"]
+    run.stop()
+
+
 def test_warns_of_a_watch_list_that_does_not_end(log: io.StringIO) -> None:
     stream = testing.FakeWatch[v1.Pod]()
     run = Run(cache.ListWatch(lambda ctx, options: pager.List(metav1.ListMeta(), []), lambda ctx, options: stream))

@@ -397,7 +397,11 @@ class _ProcessorListener:
         self._next_resync = now + self.resync_period
 
     def _notify(self, notification: _Notification) -> None:
-        """DIVERGES: a handler that fails is logged, and hears of the next change as if it had not."""
+        """DIVERGES (safer): a handler that fails is logged, and hears of the next change at once.
+        Go: k8s.io/client-go/tools/cache/shared_informer.go, (*processorListener).run: the process ends.
+        Why: one object that a handler did not expect must not end the kubelet.
+        Test: shared_informer_test.py:test_a_handler_that_fails_hears_of_the_next
+        """
         try:
             match notification:
                 case _Update(old_obj, new_obj):

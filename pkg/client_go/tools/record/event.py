@@ -94,8 +94,10 @@ class EventBroadcaster:
 
     Recording takes no longer than a line of log. Each sink has a thread and a queue of its own.
 
-    DIVERGES: Go forgets the newest event when a sink is slow. Here the oldest goes, so that after an outage the
-    events of the present are told.
+    DIVERGES (safer): when too many events wait for a sink, the oldest is forgotten.
+    Go: k8s.io/apimachinery/pkg/watch/mux.go, (*Broadcaster).distribute: the newest event is forgotten.
+    Why: after an outage the events of the present are of more use than those of its beginning.
+    Test: event_test.py:test_full_queue_forgets_the_oldest
     """
 
     def __init__(self, ctx: golang.Context, sleep_duration: float, clock: clock_.Clock, max_queued: int) -> None:
@@ -175,9 +177,13 @@ class EventBroadcaster:
         while (failure := _record_event(self._ctx, sink, result, correlator)) is not None:
             tries += 1
             if isinstance(failure, OSError):
-                # DIVERGES: Go gives up after two minutes. Here an event is kept while the server cannot be reached, and
-                # sent once the server is back; the queue of events is bounded. But a proxy may cut each connection that
-                # brings this one event, and the events behind it must not wait for ever.
+                # DIVERGES (safer): while the server cannot be reached, an event is tried for up to MAX_RETRY_TIME.
+                # Go: k8s.io/client-go/tools/record/event.go, (*eventBroadcasterImpl).recordToSink: it is given up after
+                # 12 tries, which take two minutes.
+                # Why: the events of an outage would be lost. A proxy may cut each connection that brings this one
+                # event; those behind it must not wait for ever.
+                # Test: event_test.py:test_unreachable_server_gets_them_all_later,
+                # event_test.py:test_event_that_cuts_each_connection_is_given_up_after_an_hour
                 is_over = self._clock.monotonic() - began > MAX_RETRY_TIME
             else:
                 is_over = tries >= max_tries
@@ -320,7 +326,11 @@ def _create_or_patch(ctx: golang.Context, sink: EventSink, event: v1.Event, patc
 
 
 def _is_servers_own_trouble(err: apierrors.StatusError) -> bool:
-    """DIVERGES: Go takes every answer for a rejection; but overload and internal errors pass."""
+    """DIVERGES (safer): after an answer that tells of overload or of an internal error, the event is tried again.
+    Go: k8s.io/client-go/tools/record/event.go, recordEvent: every answer counts as a rejection, and the event is lost.
+    Why: such trouble passes.
+    Test: event_test.py:test_other_failures_end_after_twelve_tries
+    """
     return apierrors.is_too_many_requests(err) or err.code >= 500
 
 

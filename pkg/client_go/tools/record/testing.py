@@ -15,7 +15,7 @@ from pkg.client_go.tools.record import recorder
 class FakeRecorder(recorder.BaseRecorder):
     """Puts `type reason message` on `.events`, which holds `buffer_size` of them.
 
-    DIVERGES: one event too many raises, where Go's fake blocks for ever.
+    One event too many raises, where Go's fake blocks for ever.
     """
 
     def __init__(self, buffer_size: int) -> None:

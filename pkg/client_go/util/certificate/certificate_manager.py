@@ -198,8 +198,8 @@ class ManagerImpl:
     def run(self) -> None:
         """Renew until stop.
 
-        DIVERGES: Go looks at the template in a second goroutine, which interrupts the first. Here the one thread
-        does so whenever it waits.
+        Go looks at the template in a second goroutine, which interrupts the first. Here the one thread does so whenever
+        it waits.
         """
         wait.until(self._rotate, 1.0, self._ctx, self._clock)
 
@@ -217,7 +217,12 @@ class ManagerImpl:
     def _wait_for_rotation(self) -> bool:
         """Return True when it is time to renew, False once stopped.
 
-        DIVERGES: Go starts one timer, which knows nothing of a clock that is set and of a machine that sleeps.
+        DIVERGES (safer): the thread that renews a certificate looks at the time of day again and again while it waits.
+        Go: k8s.io/client-go/util/certificate/certificate_manager.go, (*manager).run: one timer runs until the renewal
+        is due.
+        Why: a timer does not count the time in which the machine slept, and knows nothing of a clock that is set: the
+        certificate would end before the renewal.
+        Test: certificate_manager_test.py:test_a_clock_that_is_set_forward_brings_the_renewal_forward
         """
         deadline = self._next_rotation_deadline()
         period = _TEMPLATE_PERIOD if self._dynamic_template else _MAX_SLEEP
@@ -416,8 +421,12 @@ class ManagerImpl:
         return template, csr_pem, key_pem, private_key
 
     def _new_key(self) -> bytes:
-        """DIVERGES: Go makes a new key and a new request every 15 minutes and at each start, and a certificate for
-        an older one is lost. Here one request waits until somebody decides on it.
+        """DIVERGES (fault of Go): one request for a certificate waits until somebody decides, also after a restart.
+        Go: k8s.io/client-go/util/certificate/certificate_manager.go, (*manager).rotateCerts: after 15 minutes, and at
+        each start, there is a new key and a new request.
+        Why: a certificate that is granted later to the older request is lost, for its key is gone.
+        Test: certificate_manager_test.py:test_a_request_is_not_replaced_because_nobody_decides,
+        certificate_manager_test.py:test_a_restart_goes_on_with_the_request_that_waits
         """
         key_pem = keyutil.make_elliptic_private_key_pem()
         try:
@@ -462,8 +471,12 @@ def _satisfies(cert: tls.Certificate, template: certutil.CertificateRequest, nam
         with certutil.long_names_allowed():
             subject = cert.leaf.subject
     except golangx509.decoding_errors() as err:
-        # Another one would most likely look the same, and be asked for again at once.
-        # DIVERGES: Go reads subjects in Latin-1 (T61String) as well, and renews for another common name.
+        # DIVERGES (platform): a certificate whose subject cannot be decoded is kept until it is due.
+        # Go: k8s.io/client-go/util/certificate/certificate_manager.go, (*manager).certSatisfiesTemplateLocked: subjects
+        # in Latin-1 (T61String) are decoded too, and another common name leads to a renewal.
+        # Why: the `cryptography` library does not decode them. The next certificate would most likely look the same,
+        # and be renewed at once.
+        # Test: certificate_manager_test.py:test_a_certificate_whose_subject_cannot_be_read_is_renewed_in_time
         klog.error_s(err, "Unable to read the subject of the current certificate", logger=name)
         return True
 

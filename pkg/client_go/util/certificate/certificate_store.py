@@ -87,7 +87,11 @@ class FileStore:
         pair = _check_pair(cert_data, key_data)
         filesystem.mkdir_all(self._cert_directory, 0o755)
         cert_path = self._path(self._clock.now().astimezone().strftime("%Y-%m-%d-%H-%M-%S"))
-        # DIVERGES: Go writes to the final name; two updates in one second would truncate the pair in use.
+        # DIVERGES (fault of Go): a pair is written to a file of another name, and renamed once it is complete.
+        # Go: k8s.io/client-go/util/certificate/certificate_store.go, (*fileStore).Update: the pair is written to the
+        # final name, in which the time has seconds only.
+        # Why: the second of two updates in one second would empty the file that is in use.
+        # Test: certificate_store_test.py:test_a_pair_takes_its_place_in_one_step
         atomicfile.write(cert_path, pair)
         self.update_symlink(str(cert_path))
         resolved = str(cert_path.resolve())
@@ -131,7 +135,12 @@ class FileStore:
             )
         # Absolute, because the directory of certificates may have been given relative to the working directory.
         updated_path.symlink_to(Path(filename).absolute())
-        # DIVERGES: Go removes the old link first; a crash in between leaves a node without certificate.
+        # DIVERGES (safer): the link to the current pair is replaced in one step.
+        # Go: k8s.io/client-go/util/certificate/certificate_store.go, (*fileStore).updateSymlink: the old link is
+        # removed, and then the new one renamed.
+        # Why: after a crash in between, and for others that read the link at that moment, there would be no
+        # certificate.
+        # Test: certificate_store_test.py:test_the_old_link_stays_until_the_new_one_takes_its_place
         updated_path.replace(current_path)
 
     def _recover(self) -> None:

@@ -65,6 +65,23 @@ def test_update_symlink_replaces_the_old_one(tmp_path: Path, leftover: bool) -> 
     assert not os.path.lexists(tmp_path / "kubelet-updated.pem")
 
 
+def refuse_renames(monkeypatch: pytest.MonkeyPatch) -> None:
+    def replace(path: Path, target: Path) -> Path:
+        raise OSError("the machine loses its power")
+
+    monkeypatch.setattr(Path, "replace", replace)
+
+
+def test_the_old_link_stays_until_the_new_one_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = new_store(tmp_path)
+    old, new = write(tmp_path, "kubelet-old.pem"), write(tmp_path, "kubelet-new.pem")
+    store.update_symlink(str(old))
+    refuse_renames(monkeypatch)
+    with pytest.raises(OSError, match="loses its power"):
+        store.update_symlink(str(new))
+    assert (tmp_path / "kubelet-current.pem").readlink() == old
+
+
 # What makes a certificate one that the library cannot read: its version, and the curve of its key.
 VERSION, OTHER_VERSION = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07"
 P256, OTHER_CURVE = b"\x2a\x86\x48\xce\x3d\x03\x01\x07", b"\x2a\x86\x48\xce\x3d\x03\x01\x63"
@@ -120,6 +137,15 @@ def test_two_updates_in_one_second(tmp_path: Path) -> None:
     store.update(*FIRST)
     store.update(*SECOND)
     assert common_name(store.current()) == "CN=second"
+
+
+def test_a_pair_takes_its_place_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = new_store(tmp_path, clock=clocktesting.FakeClock(START))
+    store.update(*FIRST)
+    refuse_renames(monkeypatch)
+    with pytest.raises(OSError, match="loses its power"):
+        store.update(*SECOND)
+    assert common_name(store.current()) == "CN=first"
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,13 @@ class Backoff:
             entry = self._per_item.get(id)
             if entry is None or self._has_expired(event_time, entry.last_update):
                 return False
-            # DIVERGES: an event that lies ahead was before the clock was set back; Go waits until it is past,
-            # and does not restart the container for as long as the clock was set back.
-            # time of day: the runtime says when the container ended.
-            return abs(self.clock.since(event_time)) < entry.backoff
+            # DIVERGES (fault of Go): an event that lies in the future by more than the pause is no reason to wait.
+            # Go: k8s.io/client-go/util/flowcontrol/backoff.go, (*Backoff).IsInBackOffSince: it waits until the event is
+            # past, however far ahead it lies.
+            # Why: when the clock is set back by a day, a container that has just ended would not be restarted for a
+            # day.
+            # Test: flowcontrol_test.py:test_a_back_off_ends_when_the_clock_is_set_back
+            return abs(self.clock.since(event_time)) < entry.backoff  # time of day: the runtime says when it ended.
 
     def is_in_back_off_since_update(self, id: str, event_time: datetime) -> bool:
         """Whether `event_time` is less than the item's pause after its last failure."""

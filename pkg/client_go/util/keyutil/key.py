@@ -36,8 +36,11 @@ def make_elliptic_private_key_pem() -> bytes:
 def write_key(key_path: str, data: bytes) -> None:
     """Write a PEM key to a file that only its owner may read (0600); directories are made as needed.
 
-    DIVERGES: Go overwrites the file in place and keeps the mode that it has. Ours replaces it by a complete
-    one: a crash in between must not lose the key of a request that somebody is about to approve.
+    DIVERGES (safer): the file is replaced by a complete one, which only its owner may read.
+    Go: k8s.io/client-go/util/keyutil/key.go, WriteKey: the file is overwritten in place, and keeps the mode that it
+    has.
+    Why: a crash in between must not lose the key of a request that somebody is about to approve.
+    Test: key_test.py:test_write_key_takes_the_file_from_others
     """
     path = Path(key_path)
     filesystem.mkdir_all(path.parent, 0o755)

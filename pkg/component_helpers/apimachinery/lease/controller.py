@@ -31,7 +31,7 @@ ProcessLeaseFunc = Callable[[coordinationv1.Lease], None]
 class Controller:
     """Keeps one lease alive. Only run's thread uses it.
 
-    DIVERGES: Go's start and stop, which delete the lease first and last, are for other components than a kubelet.
+    Go's start and stop, which delete the lease first and last, are for other components than a kubelet.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class RequiredNodeAffinity:
     node_selector: v1.NodeSelector | None
 
     def match(self, node: v1.Node | None) -> bool:
-        """DIVERGES: a senseless selector just matches nothing; Go returns an error too, which nobody uses."""
+        """A senseless selector just matches nothing. Go returns an error too, which nobody uses."""
         found = {} if node is None else node.metadata.labels
         if any(found.get(key) != value for key, value in self.label_selector.items()):
             return False

@@ -89,8 +89,12 @@ class NodeInfoManager:
     def uninstall_csi_driver(self, ctx: golang.Context, driver_name: str, is_used: Callable[[], bool]) -> None:
         """Take a driver out again, unless it is used by then. Its topology stays in the node's labels.
 
-        DIVERGES: Go may take out what a driver of the same name has just put in that registers meanwhile at another
-        socket. Nobody would ever put it in again.
+        DIVERGES (fault of Go): an entry stays that a driver of the same name, which registers meanwhile at another
+        socket, has just put in.
+        Go: pkg/volume/csi/nodeinfomanager/nodeinfomanager.go, (*nodeInfoManager).UninstallCSIDriver: whatever entry has
+        the name is taken out, also when an attempt that failed is repeated.
+        Why: nobody would ever put it in again, and no volume of the driver could be attached to the node.
+        Test: pkg/volume/csi/csi_plugin_test.py:test_driver_that_registers_while_its_namesake_goes_stays_known
         """
 
         def remove_node_id(node: v1.Node) -> bool:
@@ -144,7 +148,12 @@ class NodeInfoManager:
     ) -> None:
         with self._lock:
             if not self._node_id:
-                # DIVERGES: Go takes another node's CSINode for granted when a driver is faster than its own start.
+                # DIVERGES (fault of Go): a driver that registers before the CSINode was looked at has the node's UID
+                # asked for first.
+                # Go: pkg/volume/csi/nodeinfomanager/nodeinfomanager.go, (*nodeInfoManager).ensureNodeOwnsCSINode: the
+                # UID is still empty then, and the node's own CSINode is deleted as that of another node.
+                # Why: after a restart of the kubelet the entries of all other drivers would be lost.
+                # Test: nodeinfomanager_test.py:test_install_csi_driver
                 self._node_id = self._kube_client().core_v1.nodes().get(ctx, self._node_name).metadata.uid
             csi_node = self._get_csi_node(ctx) or self.create_csi_node(ctx)
             self._ensure_node_owns_csi_node(ctx, csi_node)

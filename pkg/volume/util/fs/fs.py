@@ -78,8 +78,12 @@ def info(path: str) -> FsInfo:
 def info_of_server(path: str) -> FsInfo:
     """Of a file system that another machine serves. Raises OSError, TimeoutError among them.
 
-    DIVERGES: asked by a process, which can be killed. A thread that waits for a server holds the mount, and nobody
-    can unmount it until the server is back.
+    DIVERGES (safer): a process asks a server for the size of its file system, and is killed if there is no answer
+    within three seconds.
+    Go: pkg/volume/util/fs/fs.go, Info: a thread of the kubelet asks, and waits for ever.
+    Why: a thread that waits for a server keeps the mount in use, so that nobody can unmount it until the server is
+    back.
+    Test: pkg/volume/metrics_test.py:test_server_is_asked_by_a_process
     """
     # Not killed by us, for the kubelet may end before: who then still waits would hold the mount.
     limit = ["timeout", "--foreground", "--signal=KILL", f"{SERVER_ANSWER_TIMEOUT:g}"]
@@ -108,8 +112,14 @@ def disk_usage(path: str) -> UsageInfo:
     """Of the directory and all below it on the same file system; files with several names count once.
 
     Raises OSError, TimeoutError among them, and ValueError without a path.
-    DIVERGES: Go remembers each file that has several names; here each name counts as its part of the file, so that a
-    pod's millions of names take no memory. A name outside of the directory, which no container can make, is missing.
+
+    DIVERGES (safer): each name of a file that has several counts as its part of the file, and a name outside of the
+    directory is not counted.
+    Go: pkg/volume/util/fs/fs.go, DiskUsage: the number of each such file is kept in memory, and the file counts as a
+    whole.
+    Why: a pod may make millions of names; none outside of the directory, as links do not cross its volume's mount in a
+    container.
+    Test: pkg/volume/metrics_test.py:test_du_counts_each_name_as_a_part_of_its_file
     """
     # Loaded when the first volume is measured.
     from kubelet.server import metrics as servermetrics
@@ -153,7 +163,11 @@ def _mounts_below(path: str) -> frozenset[str]:
 def _answer(path: str, ask: Callable[[str], T]) -> T:
     """What ask says of the path. Raises TimeoutError when it says nothing in time, and while it has still not.
 
-    DIVERGES: Go waits, be it for ever; here the caller goes on, and one thread waits.
+    DIVERGES (safer): a file system that has not answered within ten seconds is an error, also for those who ask later,
+    and one thread waits on.
+    Go: pkg/volume/util/fs/fs.go, Info: whoever asks waits, be it for ever.
+    Why: the usage of all other volumes of the node would not be measured any more.
+    Test: pkg/volume/metrics_test.py:test_dead_server_holds_up_nobody
     """
     result: golang.Channel[tuple[T | None, Exception | None]] = golang.Channel(1)
 

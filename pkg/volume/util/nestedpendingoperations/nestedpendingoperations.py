@@ -123,10 +123,7 @@ class NestedPendingOperations:
             return any(op.key == key and not op.pending for op in self._operations.get(volume_name, []))
 
     def next_retry(self) -> float | None:
-        """Seconds until the first of those that failed may run again, None when none waits.
-
-        DIVERGES: Go asks for everything ten times a second instead.
-        """
+        """Seconds until the first of those that failed may run again, None when none waits."""
         with self._changed:
             now = self._clock.steady()
             self._forget_abandoned_locked(now)
@@ -164,7 +161,11 @@ class NestedPendingOperations:
     def _forget_abandoned_locked(self, now: datetime) -> None:
         """What nobody has run again for long after it could have been, nobody wants any more.
 
-        DIVERGES: Go keeps it for ever.
+        DIVERGES (fault of Go): a failed operation is forgotten about two minutes after it could have been tried again.
+        Go: pkg/volume/util/nestedpendingoperations/nestedpendingoperations.go,
+        (*nestedPendingOperations).operationComplete: it is kept until one on the same volume succeeds.
+        Why: volumes of pods that are gone would take memory as long as the kubelet runs.
+        Test: nestedpendingoperations_test.py:test_failure_of_what_nobody_wants_any_more_is_forgotten
         """
         last = now - timedelta(seconds=exponentialbackoff.MAX_DURATION_BEFORE_RETRY)
         for volume_name, operations in list(self._operations.items()):

@@ -329,14 +329,20 @@ class OperationGenerator:
         with _generating(volume_to_mount, "NodeExpandVolume.FindPluginBySpec failed"):
             plugin = self._volume_plugin_mgr.find_plugin_by_spec(volume_to_mount.volume_spec)
 
+        # DIVERGES (fault of Go): an expansion that may not begin yet is looked into again after ever longer pauses.
+        # Go: pkg/volume/util/operationexecutor/operation_generator.go,
+        # (*operationGenerator).GenerateExpandInUseVolumeFunc: such an operation succeeds, and the next one asks the API
+        # server about the claim a tenth of a second later.
+        # Why: an expansion that was found infeasible stays so until the owner of the claim takes it back, perhaps for
+        # ever.
+        # Test:
+        # kubelet/volumemanager/reconciler/reconciler_test.py:test_infeasible_expansion_is_not_looked_into_all_the_time
         def run() -> None:
             with _failing(volume_to_mount, "NodeExpandvolume.expansion failed"):
                 if current_size.is_zero() or volume_to_mount.desired_persistent_volume_size.is_zero():
                     raise ValueError("current or new size of the volume is not set")
             options = self._resize_options_in_use(volume_to_mount, plugin, current_size)
             if not self._do_online_expansion(volume_to_mount, actual_state_of_world, options):
-                # DIVERGES: Go takes that for a success, and asks the API server about the claim again ten times a
-                # second, for as long as an expansion that is infeasible is not taken back.
                 what = "Waiting for volume to be expandable on the node"
                 raise OperationError(None, volume_to_mount.generate_error_detailed(what, None))
 
@@ -449,7 +455,14 @@ class OperationGenerator:
             try:
                 path = attacher.wait_for_attach(volume.volume_spec, path, volume.pod, timeout)
             except volumetypes.UncertainProgressError as err:
-                # DIVERGES: Go forgets what a plugin has begun itself, and nobody undoes it when the pod is gone.
+                # DIVERGES (fault of Go): what a plugin may have attached before its attempt failed is undone when the
+                # pod is gone.
+                # Go: pkg/volume/util/operationexecutor/operation_generator.go,
+                # (*operationGenerator).GenerateMountVolumeFunc: the device counts as not mounted, so that its plugin is
+                # not asked to unmount it.
+                # Why: an iSCSI session that the kubelet has logged in to would stay for ever if the disk does not
+                # appear in it.
+                # Test: operation_generator_test.py:test_device_that_may_be_attached_by_its_plugin_is_uncertain
                 self.mark_device_error_state(volume, path, global_path(), err, state)
                 raise
         klog.info_s(volume.generate_msg_detailed(f"{prefix}.WaitForAttach succeeded", f'DevicePath "{path}"'), pod=pod)
@@ -537,7 +550,13 @@ class OperationGenerator:
     def _uncertain_if_mounted(self, err: Exception, path: str, base: str) -> Exception:
         """The error as it counts: nothing is over while something is mounted at the path, if that is below the base.
 
-        DIVERGES: Go believes the plugin, and nobody ever unmounts what a set-up that failed has left.
+        DIVERGES (safer): a mount that a failed set-up has left at the path of the volume is unmounted when the pod is
+        gone.
+        Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).markVolumeErrorState: after
+        a failure that counts as final, the volume counts as not mounted.
+        Why: the mount would stay for ever, and its pod could not end.
+        Test: operation_generator_test.py:test_set_up_that_fails_and_leaves_a_mount_leaves_the_volume_uncertain,
+        operation_generator_test.py:test_failed_mount_of_a_device_that_leaves_a_mount_leaves_the_device_uncertain
         """
         if volumetypes.is_operation_finished_error(err) and self._is_mounted_below(path, base):
             return volumetypes.UncertainProgressError(str(err))
@@ -615,9 +634,8 @@ class OperationGenerator:
         """Write down what a failed mount says of the pod's volume; never that of one known to be mounted.
 
         reconstructed is whether it was found on disk, or may have been mapped, before the mount began, which then has
-        left it there.
-        DIVERGES: Go asks only when the mount has failed. Here directories may be looked at again while it runs. What
-        the mount has made and removed would be found, and could never be unmounted.
+        left it there. Go asks for that when the mount has failed. Here directories may be looked at again while the
+        mount runs: what it has made and removed would be found, and could never be unmounted.
         """
         name = volume_to_mount.volume_name
         state = actual_state_of_world.get_volume_mount_state(name, mark_opts.pod_name)
@@ -666,7 +684,14 @@ class OperationGenerator:
         try:
             return mounter.get_device_mount_path(device.volume_spec)
         except Exception as err:
-            # DIVERGES: Go fails for as long as the server of what is mounted there is gone.
+            # DIVERGES (safer): if the plugin cannot tell where a device is mounted, because a file server or daemon is
+            # gone, the path is taken that was noted at the mount.
+            # Go: pkg/volume/util/operationexecutor/operation_generator.go,
+            # (*operationGenerator).GenerateUnmountDeviceFunc: the noted path is taken only if the plugin says that
+            # something does not exist.
+            # Why: the device of a local volume in a directory of a server that never comes back would count as mounted
+            # for ever.
+            # Test: operation_generator_test.py:test_device_is_unmounted_though_what_tells_its_path_is_gone
             if not isinstance(err, FileNotFoundError) and not mount_utils.is_corrupted_mnt(err):
                 raise OperationError(*device.generate_error("GetDeviceMountPath failed", err)) from err
             # What told the path is gone, so the device cannot be mounted by it: let it be marked as unmounted.
@@ -692,8 +717,14 @@ class OperationGenerator:
                 if is_device_opened(device, host_util):
                     raise OSError(_DEVICE_IN_USE)
             except Exception:
-                # A new pod must mount the device again. DIVERGES: where Go cannot find out whether the device is in
-                # use, it goes on counting the unmounted device as mounted, and no pod can start with the volume.
+                # A new pod must mount the device again.
+                # DIVERGES (fault of Go): a device is mounted again for a new pod if nobody can tell whether it is still
+                # open after its unmount.
+                # Go: pkg/volume/util/operationexecutor/operation_generator.go,
+                # (*operationGenerator).GenerateUnmountDeviceFunc: the device goes on counting as mounted then.
+                # Why: no pod could start with the volume, whose device is not mounted.
+                # Test:
+                # operation_generator_test.py:test_device_of_which_nobody_can_tell_whether_it_is_in_use_is_mounted_again
                 with _logging(device, "UnmountDevice.MarkDeviceAsUncertain failed"):
                     context = device.selinux_mount_context
                     state.mark_device_as_uncertain(device.volume_name, device.device_path, path, context)
@@ -709,8 +740,11 @@ class OperationGenerator:
         plugin: BlockVolumePlugin,
         state: ActualStateOfWorldMounterUpdater,
     ) -> None:
-        # DIVERGES: Go makes it on the thread that begins all operations. A plugin may ask the API server for a secret,
-        # or write to a disk, and the volumes of all pods would wait with it.
+        # DIVERGES (safer): a plugin that is slow to make its block mapper holds up only its own volume.
+        # Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).GenerateMapVolumeFunc: the
+        # mapper is made on the one goroutine that starts the operations on all volumes.
+        # Why: the plugin may ask the API server for a secret, or write to a disk.
+        # Test: operation_generator_test.py:test_mapper_is_made_by_the_operation
         with _failing(volume, "MapVolume.NewBlockVolumeMapper initialization failed"):
             mapper = plugin.new_block_volume_mapper(volume.volume_spec, volume.pod)
         with _failing(volume, "MapVolume.SetUpDevice failed"):
@@ -723,20 +757,31 @@ class OperationGenerator:
         with _failing(volume, "MapVolume.MarkDeviceAsMounted failed"):
             state.mark_device_as_mounted(volume.volume_name, device_path, global_map_path, "")
         mark_opts = _mark_opts(volume, block_volume_mapper=mapper)
-        # An attempt before this one may have failed after the driver had published the device, as on a full disk. It
-        # stays to be undone, whatever the driver says of this one.
+        # DIVERGES (fault of Go): a device that an earlier attempt may have mapped stays to be unmapped, even if the
+        # driver refuses this attempt.
+        # Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).markVolumeErrorState: a
+        # final error of this attempt makes the volume count as not mapped.
+        # Why: the earlier attempt may have failed after the driver had published the device, as on a full disk; the
+        # driver would never be asked to unpublish it.
+        # Test:
+        # operation_generator_test.py:test_mapping_that_failed_is_not_forgotten_when_the_driver_refuses_the_next
         was_begun = (
             state.get_volume_mount_state(volume.volume_name, volume.pod_name) is VolumeMountState.VOLUME_MOUNT_UNCERTAIN
         )
         pod_device_path = self._map_pod_device(volume, custom, device_path, mark_opts, state, was_begun)
+        # DIVERGES (fault of Go): a device that the kubelet itself may have mapped is unmapped when the pod goes.
+        # Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).GenerateMapVolumeFunc:
+        # such a device is unmapped only if the plugin, as that of CSI, maps devices itself.
+        # Why: a device that is still bound for a pod that is gone never leaves the node.
+        # Test:
+        # operation_generator_test.py:test_mapping_without_a_driver_that_fails_half_way_leaves_the_volume_uncertain
         try:
             self._bind_and_expand(
                 volume, mapper, _Paths(pod_device_path, staging), device_path, global_map_path, mark_opts, state
             )
         except OperationError as err:
             if err.event_err is not None:
-                # It may be mapped, by the driver or by us: it must be unmapped when the pod goes. DIVERGES: Go forgets
-                # what it has done itself, and the device, bound for a pod that is gone, never leaves the node.
+                # It may be mapped, by the driver or by us: it must be unmapped when the pod goes.
                 uncertain = volumetypes.UncertainProgressError(str(err.event_err))
                 self.mark_volume_error_state(volume, mark_opts, uncertain, state, was_begun)
             raise
@@ -963,8 +1008,14 @@ class OperationGenerator:
     ) -> bool:
         """Whether it is done; if not, it is for later.
 
-        DIVERGES: Go is done with what is smaller than the persistent volume, for a driver has rounded that up or the
-        claim asks for less by now. It takes the volume for too small then, and looks into it ten times a second.
+        DIVERGES (fault of Go): an expansion to less than the size of the persistent volume is looked into again after
+        ever longer pauses.
+        Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).doOnlineExpansion: such an
+        expansion is done; as the volume is still too small, the next one asks the API server a tenth of a second later.
+        Why: the persistent volume may stay larger than its claim: the driver has rounded the size up, or the claim asks
+        for less by now.
+        Test:
+        kubelet/volumemanager/reconciler/reconciler_test.py:test_volume_that_was_rounded_up_is_not_looked_into_all_the_time
         """
         with _failing(volume, "NodeExpandVolume.NodeExpandVolume failed"):
             done, new_size = self._node_expand_volume(volume, state, options)

@@ -482,7 +482,7 @@ def test_mapping_that_fails_after_the_driver_did_its_part_leaves_the_volume_unce
     assert world.state.volume_state is VolumeMountState.VOLUME_MOUNT_UNCERTAIN
 
 
-def test_mapping_that_failed_half_way_is_not_forgotten_when_the_driver_refuses_the_next(world: World) -> None:
+def test_mapping_that_failed_is_not_forgotten_when_the_driver_refuses_the_next(world: World) -> None:
     """Nobody else would have the driver take back what it has published."""
     world.state.errors["mark_device_as_mounted /dev/mapped"] = ValueError("unknown volume")
     world.map(wanted())

@@ -1,6 +1,12 @@
 """Unmounts that fail because somebody still uses the mount: told once, and tried again as soon as that one ends.
 
-DIVERGES: Go tries again after ever longer pauses, and says only that the target is busy.
+DIVERGES (safer): an event of the pod names the processes and mounts that keep its volume from being unmounted, and the
+unmount is tried again as soon as such a process ends.
+Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).GenerateUnmountVolumeFunc: the
+unmount is tried again after ever longer pauses, and the log says only that the target is busy.
+Why: whoever operates the node can end what is in the way.
+Test: stuck_unmounts_test.py:test_holder_is_named_once_and_its_end_is_a_reason_to_try_again,
+stuck_unmounts_test.py:test_mount_on_the_mount_is_named
 """
 
 from __future__ import annotations

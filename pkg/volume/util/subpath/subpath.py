@@ -115,7 +115,11 @@ def prepare_subpath_target(mounter: mount_utils.Interface, subpath: Subpath, des
         with contextlib.suppress(FileExistsError):
             os.mkdir(target, mode=0o750)
     else:
-        # DIVERGES: Go fails from then on when a directory has been bound there before.
+        # DIVERGES (fault of Go): a file can be bound where a directory was bound before.
+        # Go: pkg/volume/util/subpath/subpath_linux.go, prepareSubpathTarget: the old directory stays at the bind
+        # target, and no file can be made in its place.
+        # Why: a container that replaces a directory of its volume with a file could never start again.
+        # Test: attack_test.py:test_file_in_the_place_of_a_directory_is_bound
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.rmdir(target)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640))
@@ -132,8 +136,11 @@ def _is_mounted(mounter: mount_utils.Interface, target: str) -> bool:
 def check_sub_path_file_equal(descriptor: int, bind_mount_target: str) -> bool:
     """Whether the same is bound to the target as was opened.
 
-    DIVERGES: Go fails for as long as the pod lives when what is bound is gone: removed on its server, say, or of a
-    daemon that has ended and mounted the volume anew since.
+    DIVERGES (safer): a sub-path is bound anew if what was bound before is gone.
+    Go: pkg/volume/util/subpath/subpath_linux.go, checkSubPathFileEqual: the sub-path fails for as long as the pod
+    lives.
+    Why: a directory may have been removed on its server, or a FUSE daemon may have ended and mounted the volume again.
+    Test: subpath_test.py:test_what_is_bound_and_gone_is_bound_anew
     """
     try:
         bound = os.lstat(bind_mount_target)
@@ -336,7 +343,10 @@ class _Walk:
             while len(self._opened) > 1:
                 self._back()
             target = os.path.relpath(target, self._base)
-        # DIVERGES: in Go it may also go out of the volume with "..", if it comes back.
+        # DIVERGES (safer): a link that leaves the volume by ".." is refused, though it comes back into the volume.
+        # Go: pkg/volume/util/subpath/subpath_linux.go, doBindSubPath: it is followed.
+        # Why: by what is bound and what is refused, its author would learn which directories the node has.
+        # Test: attack_test.py:test_link_out_of_the_volume_is_never_bound
         self.go(target, None)
 
 

@@ -68,7 +68,10 @@ def call(
 
     Raises grpcstatus.StatusError for what the plugin answers, and when it has not after so many seconds.
 
-    DIVERGES: Go waits for a plugin that hangs, and the pods of the node with it, for ever.
+    DIVERGES (safer): a plugin that registers and does not say its options within ten seconds is refused.
+    Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).PluginConnected: has no bound.
+    Why: each such plugin would keep a thread and a connection.
+    Test: server_test.py:test_plugin_that_hangs_when_it_registers
     """
     try:
         return method(request, timeout=timeout)

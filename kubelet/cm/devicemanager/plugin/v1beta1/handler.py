@@ -56,7 +56,11 @@ class PluginClients:
         klog.v(2).info_s("Deregistering plugin", plugin=plugin_name, endpoint=endpoint)
         with self._clients_lock:
             client = self._clients.get(plugin_name)
-        # DIVERGES: Go disconnects another plugin, too, that has taken the resource over in the meantime.
+        # DIVERGES (fault of Go): a plugin whose socket is gone is disconnected if it still has the resource.
+        # Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go, (*server).DeRegisterPlugin: disconnects whichever
+        # plugin has the resource by then.
+        # Why: a newer plugin that has taken the resource over at another socket would lose it.
+        # Test: server_test.py:test_a_plugin_that_is_not_there_any_more_takes_no_other_with_it
         if client is not None and client.socket_path == endpoint:
             self._disconnect_client(client)
 
@@ -76,7 +80,11 @@ class PluginClients:
                 raise
             klog.v(2).info_s("Connected to new client", resource=name)
             if before is not None:
-                # DIVERGES: Go listens to both, and disconnects the new one when the old one goes.
+                # DIVERGES (fault of Go): the plugin that had the resource before is not listened to any more.
+                # Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go, (*server).connectClient: listens to both,
+                # and disconnects the new one when the old one ends.
+                # Why: the node would show the devices of the plugin that has spoken last.
+                # Test: server_test.py:test_another_plugin_of_the_same_resource
                 before.close()
                 before.join()
             try:
@@ -91,7 +99,11 @@ class PluginClients:
 
         While one plugin is being connected, at most one registration of the resource waits. A newer registration takes
         its place: the one that has waited so far raises RuntimeError.
-        DIVERGES: in Go all connect at once, and the last one to be connected stays.
+
+        DIVERGES (safer): plugins of the same resource are connected one after the other.
+        Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go, (*server).connectClient: all at once.
+        Why: a plugin that hangs and registers again and again would take another thread each time.
+        Test: server_test.py:test_only_one_plugin_waits_for_another_of_its_resource
         """
         me = object()
         with self._turn_changed:

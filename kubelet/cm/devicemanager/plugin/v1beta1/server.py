@@ -122,7 +122,14 @@ class Server(PluginClients, api_pb2_grpc.RegistrationServicer):
         self.connect_client(request.resource_name, os.path.normpath(f"{self._socket_dir}/{request.endpoint}"))
 
     def _count(self, name: str) -> None:
-        """DIVERGES: Go never forgets a count. One plugin may register under another name each time."""
+        """Count the registrations of each resource.
+
+        DIVERGES (safer): beyond MAX_COUNTED_NAMES the count of the resource that has not registered for the longest
+        time is forgotten.
+        Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, (*server).Register: has no bound.
+        Why: a plugin may register under another name each time.
+        Test: server_test.py:test_more_names_than_are_counted
+        """
         count = metrics.DEVICE_PLUGIN_REGISTRATION_COUNT
         with self._clients_lock:
             self._counted_names.pop(name, None)

@@ -19,7 +19,11 @@ from pkg.golang import singleflight
 # Seconds that a look-up has, which may be for several who ask.
 _SHARED_LOOKUP_TIMEOUT = 30.0
 
-# DIVERGES: Go limits only how long entries live, so that whoever may connect can fill the memory with wrong tokens.
+# DIVERGES (safer): with more answers than these, the one that was used least recently is forgotten.
+# Go: k8s.io/apiserver/pkg/authentication/token/cache/cached_token_authenticator.go, newWithClock: has no bound; an
+# answer is kept for its time.
+# Why: whoever may connect could fill the memory with wrong tokens.
+# Test: cached_token_authenticator_test.py:test_answer_used_least_recently_makes_way
 _MAX_ENTRIES = 32768
 
 
@@ -31,9 +35,13 @@ class _Record:
 class CachedTokenAuthenticator:
     """Errors are not remembered. A lifetime of 0 seconds remembers nothing. Thread-safe.
 
-    DIVERGES: Go goes on with a look-up whose client has gone. Here it ends, for it has the thread of the connection: a
-    client without credentials could show wrong tokens on one connection after the other, until there are threads for
-    no one else.
+    DIVERGES (safer): a look-up ends when the client that began it has gone.
+    Go: k8s.io/apiserver/pkg/authentication/token/cache/cached_token_authenticator.go,
+    (*cachedTokenAuthenticator).doAuthenticateToken: the look-up goes on for up to 30 s.
+    Why: it has the thread of the connection: a client that shows wrong tokens on one connection after the other would
+    leave no threads for others.
+    Test: cached_token_authenticator_test.py:test_client_that_goes_is_answered_no_more_and_others_are,
+    cached_token_authenticator_test.py:test_connections_that_made_way_do_not_wait_for_their_tokens
     """
 
     def __init__(

@@ -60,6 +60,15 @@ def test_a_time_of_zero_keeps_nothing() -> None:
     assert tokens.asked == ["good", "bad", "good", "bad"]
 
 
+def test_answer_used_least_recently_makes_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cached_token_authenticator, "_MAX_ENTRIES", 2)
+    tokens = FakeToken()
+    cached = CachedTokenAuthenticator(tokens, 60.0, 60.0)
+    for token in ("a", "b", "c", "b", "a"):
+        cached.authenticate_token(CTX, token)
+    assert tokens.asked == ["a", "b", "c", "a"]
+
+
 def test_many_at_once_are_one_question() -> None:
     tokens = FakeToken({"good": JOE})
     tokens.gate = golang.Channel()

@@ -2,7 +2,7 @@
 
 Go: k8s.io/client-go/util/certificate/csr/csr.go
 
-DIVERGES: only certificates.k8s.io/v1, which every API server since 1.19 has; Go also tries v1beta1.
+Only certificates.k8s.io/v1, which every API server since 1.19 has; Go also tries v1beta1.
 """
 
 from __future__ import annotations

@@ -30,7 +30,11 @@ _EXEC_INFO_ENV = "KUBERNETES_EXEC_INFO"
 _API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 # Seconds that the program may take, and bytes that it may write.
-# DIVERGES: Go waits for ever and reads all.
+# DIVERGES (safer): a program that takes longer or writes more is killed, and gives no credentials.
+# Go: k8s.io/client-go/plugin/pkg/client/auth/exec/exec.go, (*Authenticator).refreshCredsLocked: has no bound for
+# either.
+# Why: all requests wait for the program, and a program that hangs would cut the node off.
+# Test: exec_test.py:test_program_that_does_not_end
 TIMEOUT = 60.0
 MAX_OUTPUT = 1 << 20
 # How much of what the program says of its failure goes into the error.
@@ -220,7 +224,8 @@ def _cluster(config: rest.Config) -> dict[str, Any]:
 def _tell_certificate(old: transport.KeyPair | None, new: transport.KeyPair | None, clock: clock_.Clock) -> None:
     """Tell the metrics when the certificate ends, and how old the one before it had become.
 
-    DIVERGES: of several plugins in one process the last to be run counts, not the one whose certificate ends first.
+    Of several plugins in one process the last to be run counts, not the one whose certificate ends first: a kubelet has
+    one.
     """
     from cryptography import x509  # rarely needed
 

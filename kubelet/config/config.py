@@ -16,12 +16,12 @@ from typing import NamedTuple, Protocol
 from kubelet import container as kubecontainer
 from kubelet import events
 from kubelet import types as kubetypes
+from kubelet.config.mux import Mux
 from kubelet.util import format
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.util import runtime
 from pkg.client_go.tools import record
-from pkg.util import config
 
 _UPDATES_CAPACITY = 50
 
@@ -61,7 +61,7 @@ class PodConfig:
     ) -> None:
         self._updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(_UPDATES_CAPACITY)
         self._pods = PodStorage(self._updates, mode, recorder, startup_sli_observer)
-        self._mux: config.Mux[kubetypes.PodUpdate] = config.Mux(self._pods)
+        self._mux: Mux[kubetypes.PodUpdate] = Mux(self._pods)
         self._sources_lock = threading.Lock()  # guards _sources
         self._sources: set[str] = set()
 

@@ -11,13 +11,13 @@ import pytest
 from kubelet import config
 from kubelet import types as kubetypes
 from kubelet.config import config as config_module
+from kubelet.config import mux as muxconfig
 from kubelet.config.testing import FakePodStartupSLIObserver
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.client_go.tools.record import testing as recordtesting
-from pkg.util.config import config as muxconfig
 
 TEST_SOURCE = "test"
 _DEADLINE = 30.0

@@ -1,6 +1,6 @@
 """Several streams over one HTTP connection that has been upgraded.
 
-Go: k8s.io/apimachinery/pkg/util/httpstream (release-1.27), k8s.io/streaming/pkg/httpstream (today)
+Go: k8s.io/streaming/pkg/httpstream; k8s.io/apimachinery/pkg/util/httpstream in 1.27
 """
 
 from pkg.apimachinery.util.httpstream.httpstream import (

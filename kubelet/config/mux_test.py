@@ -6,9 +6,8 @@ import threading
 
 import pytest
 
+from kubelet.config import mux as muxes
 from pkg import golang
-from pkg.util import config
-from pkg.util.config import config as config_
 
 _DEADLINE = 30.0
 
@@ -28,7 +27,7 @@ class FakeMerger:
 
 def test_configuration_channels() -> None:
     ctx, cancel = golang.with_cancel(golang.background())
-    mux: config.Mux[str] = config.Mux(FakeMerger())
+    mux: muxes.Mux[str] = muxes.Mux(FakeMerger())
     one = mux.channel_with_context(ctx, "one")
     assert mux.channel_with_context(ctx, "one") is one
     assert mux.channel_with_context(ctx, "two") is not one
@@ -39,7 +38,7 @@ def test_configuration_channels() -> None:
 def test_merge_invoked() -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     merger = FakeMerger()
-    mux: config.Mux[str] = config.Mux(merger)
+    mux: muxes.Mux[str] = muxes.Mux(merger)
     mux.channel_with_context(ctx, "one").send("test", ctx)
     assert merger.merged.recv(timeout=_DEADLINE) == (("one", "test"), True)
     mux.channel_with_context(ctx, "two").send("test2", ctx)
@@ -50,7 +49,7 @@ def test_merge_invoked() -> None:
 
 def test_sender_gives_up_with_the_context() -> None:
     ctx, cancel = golang.with_cancel(golang.background())
-    channel = config.Mux(FakeMerger()).channel_with_context(ctx, "one")
+    channel = muxes.Mux(FakeMerger()).channel_with_context(ctx, "one")
     cancel()
     with pytest.raises(golang.Canceled):
         while True:
@@ -59,7 +58,7 @@ def test_sender_gives_up_with_the_context() -> None:
 
 def test_empty_name() -> None:
     with pytest.raises(ValueError, match="empty name"):
-        config.Mux(FakeMerger()).channel_with_context(golang.background(), "")
+        muxes.Mux(FakeMerger()).channel_with_context(golang.background(), "")
 
 
 def test_update_that_cannot_be_merged_leaves_the_source_alive() -> None:
@@ -71,7 +70,7 @@ def test_update_that_cannot_be_merged_leaves_the_source_alive() -> None:
 
     ctx, cancel = golang.with_cancel(golang.background())
     merger = Failing()
-    channel = config.Mux(merger).channel_with_context(ctx, "one")
+    channel = muxes.Mux(merger).channel_with_context(ctx, "one")
     channel.send("bad", ctx)
     channel.send("good", ctx)
     assert merger.merged.recv(timeout=_DEADLINE) == (("one", "good"), True)
@@ -91,10 +90,10 @@ def test_update_that_was_not_merged_comes_again(monkeypatch: pytest.MonkeyPatch,
                 return False
             return super().merge(ctx, source, update)
 
-    monkeypatch.setattr(config_, "_RETRY_PERIOD", 0.01)
+    monkeypatch.setattr(muxes, "_RETRY_PERIOD", 0.01)
     ctx, cancel = golang.with_cancel(golang.background())
     merger = Failing()
-    channel = config.Mux(merger).channel_with_context(ctx, "one")
+    channel = muxes.Mux(merger).channel_with_context(ctx, "one")
     channel.send("once", ctx)
     assert merger.merged.recv(timeout=_DEADLINE) == (("one", "once"), True)
     channel.send("next", ctx)
@@ -109,7 +108,7 @@ def test_update_that_was_not_merged_gives_way_to_the_next() -> None:
 
     ctx, cancel = golang.with_cancel(golang.background())
     merger = Failing()
-    channel = config.Mux(merger).channel_with_context(ctx, "one")
+    channel = muxes.Mux(merger).channel_with_context(ctx, "one")
     for update in ("bad", "good"):
         channel.send(update, ctx)
         assert merger.merged.recv(timeout=_DEADLINE) == (("one", update), True)

@@ -1,6 +1,6 @@
 """A mux: one channel per source, all of them feeding one merger.
 
-Go: pkg/util/config/config.go
+Go: pkg/kubelet/config/mux.go
 """
 
 from __future__ import annotations

@@ -269,7 +269,7 @@ class Manager:
             if resizable:
                 # After a restart of the kubelet, what the pod was given counts, and not what it wants now.
                 pod, _ = self.update_pod_from_allocation(pod)
-            result = self._can_admit_pod(self._allocated_pods(active_pods), pod, lifecycle.ADD_OPERATION)
+            result = self._can_admit_pod(self._get_allocated_pods(active_pods), pod, lifecycle.ADD_OPERATION)
             if result.admit and resizable:
                 try:
                     self.set_allocated_resources(pod)
@@ -295,7 +295,7 @@ class Manager:
             return False
         active = self._get_active_pods()
         self._preempted &= {one.metadata.uid for one in active}
-        others = self._allocated_pods([one for one in active if one.metadata.uid not in self._preempted])
+        others = self._get_allocated_pods([one for one in active if one.metadata.uid not in self._preempted])
         result = self._can_admit_pod(others, pod, lifecycle.RESIZE_OPERATION)
         if result.admit:
             try:
@@ -348,7 +348,7 @@ class Manager:
                 return result
         return lifecycle.PodAdmitResult(admit=True)
 
-    def _allocated_pods(self, active_pods: list[v1.Pod]) -> list[v1.Pod]:
+    def _get_allocated_pods(self, active_pods: list[v1.Pod]) -> list[v1.Pod]:
         if not features.feature_gate.enabled(features.IN_PLACE_POD_VERTICAL_SCALING):
             return active_pods
         return [self.update_pod_from_allocation(pod)[0] for pod in active_pods]

@@ -151,7 +151,7 @@ class HandlerRunner:
                 klog.v(1).info_s("HTTP lifecycle hook for Container in Pod failed", path=path, **log, err=fault)
                 raise HookError(fault, f"HTTP lifecycle hook ({path}) {where} {fault}") from err
         elif handler.sleep is not None:
-            self._run_sleep(ctx, handler.sleep.seconds, where, log)
+            self._run_sleep_handler(ctx, handler.sleep.seconds, where, log)
         else:
             # DIVERGES (platform): a handler that says nothing known is shown as JSON.
             # Go: pkg/kubelet/lifecycle/handlers.go, (*handlerRunner).Run: it is shown as Go prints its own structures.
@@ -186,7 +186,7 @@ class HandlerRunner:
             message = f"Exec lifecycle hook ([{command}]) {where} {fault}, message: {klog.quote(text)}"
             raise HookError(fault, message) from err
 
-    def _run_sleep(self, ctx: golang.Context, seconds: int, where: str, log: Mapping[str, object]) -> None:
+    def _run_sleep_handler(self, ctx: golang.Context, seconds: int, where: str, log: Mapping[str, object]) -> None:
         if not ctx.wait(seconds):
             return
         metrics.LIFECYCLE_HANDLER_SLEEP_TERMINATED.inc()

@@ -177,11 +177,11 @@ class Manager:
         init_containers = {container.name: container for container in pod.spec.init_containers}
         for container_status in pod_status.container_statuses:
             spec = containers.get(container_status.name)
-            container_status.started = self._is_started(pod, container_status)
+            container_status.started = self._is_container_started(pod, container_status)
             if container_status.started:
                 container_status.ready = self._is_ready(pod, container_status, spec)
         for container_status in pod_status.init_container_statuses:
-            container_status.started = self._is_started(pod, container_status)
+            container_status.started = self._is_container_started(pod, container_status)
             spec = init_containers.get(container_status.name)
             if spec is None:
                 klog.v(4).info_s(
@@ -200,7 +200,7 @@ class Manager:
         with self._lock:
             return self._workers.get(_ProbeKey(pod.metadata.uid, container_name, probe_type))
 
-    def _is_started(self, pod: v1.Pod, status: v1.ContainerStatus) -> bool:
+    def _is_container_started(self, pod: v1.Pod, status: v1.ContainerStatus) -> bool:
         if status.state.running is None:
             return False
         container_id = kubecontainer.parse_container_id(status.container_id)

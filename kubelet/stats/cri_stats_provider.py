@@ -530,7 +530,7 @@ def _cpu_stats(
         time=time_from_nanoseconds(usage.timestamp),
         usage_nano_cores=usage_nano_cores,
         usage_core_nano_seconds=_value(usage, "usage_core_nano_seconds", missing),
-        psi=_psi_stats(usage),
+        psi=_make_psi_stats(usage),
     )
 
 
@@ -544,7 +544,7 @@ def memory_stats(usage: runtimeapi.MemoryUsage, missing: int | None = None) -> s
         rss_bytes=_value(usage, "rss_bytes", missing),
         page_faults=_value(usage, "page_faults", missing),
         major_page_faults=_value(usage, "major_page_faults", missing),
-        psi=_psi_stats(usage),
+        psi=_make_psi_stats(usage),
     )
 
 
@@ -561,10 +561,12 @@ def _swap_stats(entry: runtimeapi.ContainerStats, missing: int | None = None) ->
 def _io_stats(message: runtimeapi.ContainerStats | runtimeapi.LinuxPodSandboxStats) -> statsapi.IOStats | None:
     if not message.HasField("io"):
         return None
-    return statsapi.IOStats(time=time_from_nanoseconds(message.io.timestamp), psi=_psi_stats(message.io))
+    return statsapi.IOStats(time=time_from_nanoseconds(message.io.timestamp), psi=_make_psi_stats(message.io))
 
 
-def _psi_stats(usage: runtimeapi.CpuUsage | runtimeapi.MemoryUsage | runtimeapi.IoUsage) -> statsapi.PSIStats | None:
+def _make_psi_stats(
+    usage: runtimeapi.CpuUsage | runtimeapi.MemoryUsage | runtimeapi.IoUsage,
+) -> statsapi.PSIStats | None:
     if not usage.HasField("psi"):
         return None
     return statsapi.PSIStats(full=_psi_data(usage.psi.Full), some=_psi_data(usage.psi.Some))

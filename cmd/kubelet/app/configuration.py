@@ -176,7 +176,7 @@ def merge_kubelet_configurations(
             if path.suffix != _DROPIN_SUFFIX:
                 loaded.skipped_dropin_files.append(str(path))
                 continue
-            dropin, source = _load_dropin(path), f"drop-in {path}"
+            dropin, source = _load_dropin_config_file_into_json(path), f"drop-in {path}"
             _merge_patch(document, dropin.document)
             patches.append((source, dropin.document))
             loaded.passed_over += [(fault, source) for fault in dropin.faults]
@@ -201,7 +201,7 @@ def _walk(directory: str) -> list[Path]:
     return sorted(map(Path, files), key=lambda path: path.parts)
 
 
-def _load_dropin(path: Path) -> scheme.LenientDocument:
+def _load_dropin_config_file_into_json(path: Path) -> scheme.LenientDocument:
     try:
         return configfiles.FsLoader(str(path.absolute())).load_into_json()
     except (ValueError, OSError) as err:

@@ -70,12 +70,12 @@ class V1PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
             name=pod.metadata.name,
             namespace=pod.metadata.namespace,
             containers=[
-                self._container_resources(pod, container)
+                self._get_container_resources(pod, container)
                 for container in itertools.chain(sidecars, pod.spec.containers)
             ],
         )
 
-    def _container_resources(self, pod: v1.Pod, container: v1.Container) -> podresourcesapi.ContainerResources:
+    def _get_container_resources(self, pod: v1.Pod, container: v1.Container) -> podresourcesapi.ContainerResources:
         providers, uid = self._providers, pod.metadata.uid
         return podresourcesapi.ContainerResources(
             name=container.name,

@@ -440,7 +440,7 @@ class StaticPolicy:
         metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES_FAILURE.labels(*_PHYSICAL_CPU)
         metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES.labels(*_PHYSICAL_CPU)
         metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES.labels(*_UNCORE_CACHE)
-        metrics.CPU_MANAGER_EXCLUSIVE_CPUS_ALLOCATION_COUNT.set(len(_total_assigned_exclusive_cpus(s)))
+        metrics.CPU_MANAGER_EXCLUSIVE_CPUS_ALLOCATION_COUNT.set(len(_get_total_assigned_exclusive_cpus(s)))
         self._update_allocation_per_numa_metric(s)
 
     def _update_metrics_on_allocate(self, s: State, allocation: Allocation) -> None:
@@ -464,13 +464,13 @@ class StaticPolicy:
         Why: whoever reads the metric would think that the node is in use.
         Test: policy_static_test.py:test_figures
         """
-        assigned = _total_assigned_exclusive_cpus(s)
+        assigned = _get_total_assigned_exclusive_cpus(s)
         for node in self.topology.cpu_details.numa_nodes():
             count = len(assigned & self.topology.cpu_details.cpus_in_numa_nodes(node))
             metrics.CPU_MANAGER_ALLOCATION_PER_NUMA.labels(str(node)).set(count)
 
 
-def _total_assigned_exclusive_cpus(s: State) -> CPUSet:
+def _get_total_assigned_exclusive_cpus(s: State) -> CPUSet:
     return cpuset.new().union(
         *(cpus for containers in s.get_cpu_assignments().values() for cpus in containers.values())
     )

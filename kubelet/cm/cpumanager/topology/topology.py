@@ -135,7 +135,7 @@ def discover(machine_info: cadvisorapi.MachineInfo) -> CPUTopology:
     details = CPUDetails()
     for node in machine_info.topology:
         for core in node.cores:
-            info = CPUInfo(node.id, core.socket_id, _unique_core_id(core), _uncore_cache_id(core))
+            info = CPUInfo(node.id, core.socket_id, _unique_core_id(core), _get_uncore_cache_id(core))
             details.update(dict.fromkeys(core.threads, info))
     return CPUTopology(
         num_cpus=machine_info.num_cores,
@@ -158,6 +158,6 @@ def _unique_core_id(core: cadvisorapi.Core) -> int:
     return min(core.threads)
 
 
-def _uncore_cache_id(core: cadvisorapi.Core) -> int:
+def _get_uncore_cache_id(core: cadvisorapi.Core) -> int:
     """The socket stands for the cache where the machine tells of none."""
     return core.uncore_caches[0].id if core.uncore_caches else core.socket_id

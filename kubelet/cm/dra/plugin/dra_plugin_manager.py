@@ -198,11 +198,23 @@ class DRAPluginManager:
     def _chosen_service(self, driver_name: str, endpoint: str, supported_services: Sequence[str]) -> str:
         """The service to call. Raises ValueError when there is none."""
         try:
-            return choose_service(supported_services)
+            return self._validate_supported_services(supported_services)
         except ValueError as err:
             raise ValueError(
                 f"invalid supported gRPC versions of DRA driver plugin {driver_name} at endpoint {endpoint}: {err}"
             ) from err
+
+    @staticmethod
+    def _validate_supported_services(supported_services: Iterable[str]) -> str:
+        """The first of a plugin's services that the kubelet knows. Raises ValueError when it knows none."""
+        services = list(supported_services)
+        if not services:
+            raise ValueError("empty list of supported gRPC services (aka supported versions)")
+        for service in services:
+            if service in dra_plugin.SERVICES_SUPPORTED_BY_KUBELET:
+                return service
+        theirs, ours = _quoted(services), _quoted(dra_plugin.SERVICES_SUPPORTED_BY_KUBELET)
+        raise ValueError(f"none of services supported by the plugin ({theirs}) are supported by the kubelet ({ours})")
 
     # ---- Health ----
 
@@ -326,21 +338,6 @@ class DRAPluginManager:
     def _go_locked(self, fn: Callable[..., object], *args: object, name: str) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         self._threads.append(golang.go(fn, *args, name=name))
-
-
-def choose_service(supported_services: Iterable[str]) -> str:
-    """The first of a plugin's services that the kubelet knows. Raises ValueError when it knows none.
-
-    Go: validateSupportedServices
-    """
-    services = list(supported_services)
-    if not services:
-        raise ValueError("empty list of supported gRPC services (aka supported versions)")
-    for service in services:
-        if service in dra_plugin.SERVICES_SUPPORTED_BY_KUBELET:
-            return service
-    theirs, ours = _quoted(services), _quoted(dra_plugin.SERVICES_SUPPORTED_BY_KUBELET)
-    raise ValueError(f"none of services supported by the plugin ({theirs}) are supported by the kubelet ({ours})")
 
 
 def _quoted(names: Iterable[str]) -> str:

@@ -293,6 +293,9 @@ class Kubelet(KubeletPods, KubeletStats):
         self.pleg.start(ctx)
         if self.evented_pleg is not None:
             self.evented_pleg.start(ctx)
+        if self.health_checker is not None:
+            checkers = self.container_manager.get_health_checkers()
+            self.health_checker.set_health_checkers(server.sync_loop_health_check(self), checkers)
         try:
             self.sync_loop(ctx, updates, self)
         finally:

@@ -308,6 +308,7 @@ def _new_kubelet(
         node_status_report_frequency=kube_cfg.node_status_report_frequency,
         external_cloud_provider=options.cloud_provider == EXTERNAL_CLOUD_PROVIDER,
         failed=kube_deps.failed,
+        health_checker=kube_deps.health_checker,
         runtime_service=kube_deps.remote_runtime_service,
         cadvisor=kube_deps.cadvisor_interface,
         oom_watcher=kube_deps.new_oom_watcher(kube_deps.recorder) if kube_deps.new_oom_watcher is not None else None,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         token,
         userns,
         volumemanager,
+        watchdog,
     )
     from kubelet import cadvisor as kubecadvisor
     from kubelet import container as kubecontainer
@@ -118,6 +119,8 @@ class Dependencies:
     # The flags, for a page of the server.
     flagz: flagz.Reader | None = None
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER
+    # Tells systemd that the kubelet is well; None where nobody does, as of a hollow node.
+    health_checker: watchdog.HealthChecker | None = None
     # Where the kubelet leaves what it cannot run with; who started it ends then.
     failed: golang.Channel[Exception] = field(default_factory=lambda: golang.Channel(1))
 
@@ -241,6 +244,8 @@ class KubeletStruct:
     node_has_synced: Callable[[], bool] = lambda: True
     node_lease_controller: lease.Controller = field(init=False)
     shutdown_manager: nodeshutdown.Manager | None = None
+    # None where nobody tells systemd that the kubelet is well.
+    health_checker: watchdog.HealthChecker | None = None
     # Has the certificate to serve with; None if there is none, as without a server.
     server_certificate_manager: certificate.Manager | KubeletServerCertificateDynamicFileManager | None = None
     node_startup_latency_tracker: NodeStartupLatencyTracker = field(default_factory=BasicNodeStartupLatencyTracker)

@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from pkg import features, golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.util.runtime.testing import failing_once, raising
+from pkg.apiserver.server import healthz
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 State = kubecontainer.State
@@ -1294,6 +1295,35 @@ def test_run_ends_with_its_context_and_leaves_nothing_behind(test_kubelet: TestK
     test_kubelet.kubelet.run(ctx, golang.Channel(1))
     for path in ("plugins", "plugins_registry", "pod-resources", "checkpoints", "pods"):
         assert Path(test_kubelet.kubelet.get_root_dir(), path).is_dir()
+
+
+class _HealthChecker:
+    """Keeps what it is given to check."""
+
+    def __init__(self) -> None:
+        self.checks: dict[str, Callable[[], object]] = {}
+
+    def set_health_checkers(
+        self, sync_loop_health_check: Callable[[], object], checkers: Iterable[healthz.HealthChecker]
+    ) -> None:
+        self.checks = {"syncloop": sync_loop_health_check} | {checker.name: checker.check for checker in checkers}
+
+
+def test_run_has_systemd_told_of_the_sync_loop_and_of_the_container_manager(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet, health_checker = test_kubelet.kubelet, _HealthChecker()
+    monkeypatch.setattr(kubelet, "health_checker", health_checker)
+    plugins = healthz.HealthChecker("device-plugin", lambda: None)
+    monkeypatch.setattr(kubelet.container_manager, "get_health_checkers", lambda: [plugins])
+    ctx, cancel = golang.with_cancel(test_kubelet.ctx)
+    cancel()
+    kubelet.run(ctx, golang.Channel(1))
+    assert list(health_checker.checks) == ["syncloop", "device-plugin"]
+    health_checker.checks["syncloop"]()
+    kubelet.sync_loop_monitor = kubelet.clock.steady() - datetime.timedelta(hours=1)
+    with pytest.raises(RuntimeError, match="sync Loop took longer than expected"):
+        health_checker.checks["syncloop"]()
 
 
 def test_run_says_which_directory_cannot_be_made(test_kubelet: TestKubelet) -> None:

@@ -1,5 +1,5 @@
 """Telling systemd that the kubelet is well. Go: pkg/kubelet/watchdog"""
 
-from kubelet.watchdog.watchdog import start
+from kubelet.watchdog.watchdog import HealthChecker
 
-__all__ = ["start"]
+__all__ = ["HealthChecker"]

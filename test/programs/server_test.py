@@ -5,6 +5,7 @@ Go: cmd/kubelet/app/server_test.go, server_linux.go
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -18,6 +19,7 @@ from kubelet import kubelet_struct, oom
 from kubelet.cadvisor.info import v1 as cadvisorapi
 from kubelet.cri.errors import RemoteError
 from pkg import golang
+from pkg.apimachinery.util.runtime.testing import raising
 from pkg.client_go.tools import record
 from pkg.utils import cpuset
 
@@ -96,6 +98,40 @@ class _Service:
         self.asked += 1
         if self._fault is not None:
             raise self._fault
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "fault"),
+    [("1000000", "configure watchdog timeout too small: 1s"), ("often", "configure watchdog: .*often")],
+)
+def test_watchdog_that_cannot_be_told_keeps_the_kubelet_from_starting(
+    monkeypatch: pytest.MonkeyPatch, microseconds: str, fault: str
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", microseconds)
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    with pytest.raises(ValueError, match=f"create health checker: {fault}"):
+        server.run(golang.background(), _server(), raising(AssertionError("this is too late")))
+
+
+def test_systemd_is_told_before_anything_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "60000000")
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    ctx, cancel = golang.with_cancel(golang.background())
+
+    def acquire(flags: options.KubeletFlags) -> None:
+        # Another kubelet has the lock file, and this one waits until systemd has been told.
+        assert systemd.recv(100) == b"WATCHDOG=1"
+        raise OSError("enough")
+
+    monkeypatch.setattr(server, "_acquire_lock_file", acquire)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, golang.ThreadGroup() as threads:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(30)
+        with pytest.raises(OSError, match="enough"):
+            server.run(ctx, _server(), raising(AssertionError("this is too late")))
+    cancel()
+    assert threads.join(30) == []
 
 
 def test_runtime_and_image_service_have_to_answer() -> None:

@@ -35,7 +35,7 @@ from .signals import ShutdownSignal
 if TYPE_CHECKING:
     from cri_api.v1 import api_pb2 as runtimeapi
 
-    from kubelet import cm, kubelet_struct
+    from kubelet import cm, kubelet_struct, watchdog
     from kubelet import kubelet as kubelet_module
     from kubelet import oom as oomwatcher
     from kubelet.cadvisor.info import v1 as cadvisorapi
@@ -347,6 +347,7 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
     flags = server.kubelet_flags
     info = version.get()
     klog.info_s("Kubelet version", kubeletVersion=str(info), python=info.python_version, release=info.version)
+    health_checker = start_health_checker(ctx)
     done = _acquire_lock_file(flags)
     options.validate_kubelet_server(server)
     check_swap(server)
@@ -359,6 +360,7 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
         if kube_deps.container_manager is None:
             kube_deps.container_manager = new_container_manager(server, kube_deps)
         kube_deps.flagz = server.flagz
+        kube_deps.health_checker = health_checker
         zpages.init_configz(server.kubelet_configuration)
         _apply_process_limits(server)
         run_kubelet(ctx, server, kube_deps)
@@ -369,6 +371,18 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
     finally:
         zpages.delete_configz()
         tracer_provider.shutdown(_SPANS_SENT_WITHIN)
+
+
+def start_health_checker(ctx: golang.Context) -> watchdog.HealthChecker:
+    """Have systemd told before anything that takes time. Raises ValueError for settings of a watchdog that are none."""
+    from kubelet import watchdog
+
+    try:
+        health_checker = watchdog.HealthChecker()
+    except ValueError as err:
+        raise ValueError(f"create health checker: {err}") from err
+    health_checker.start(ctx)
+    return health_checker
 
 
 def new_tracer_provider(server: options.KubeletServer) -> tracing.TracerProvider:
@@ -827,9 +841,6 @@ def start_kubelet(
     kube_deps: kubelet_struct.Dependencies,
 ) -> None:
     """Start the kubelet's loop and its servers, each in a thread of its own."""
-    from kubelet import watchdog
-    from kubelet.server import sync_loop_health_check
-
     kc = server.kubelet_configuration
     if kube_deps.pod_config is None:
         raise ValueError("failed to create kubelet, pod source config was nil")
@@ -842,7 +853,6 @@ def start_kubelet(
     golang.go(kubelet.run, ctx, kube_deps.pod_config.updates(), name="kubelet-run")
     golang.go(kubelet.listen_and_serve_pod_resources, ctx, name="pod-resources")
     kubelet.listen_and_serve_debug(ctx)
-    watchdog.start(ctx, sync_loop_health_check(kubelet))
 
 
 def _start_healthz_server(ctx: golang.Context, server: options.KubeletServer) -> None:

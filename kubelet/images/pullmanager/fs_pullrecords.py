@@ -6,13 +6,14 @@ Go: pkg/kubelet/images/pullmanager/fs_pullrecords.go
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 from prometheus_client import Gauge
 
+from kubelet.apis.config import scheme
 from kubelet.images.pullmanager.interfaces import ImagePulledRecord
 from kubelet.images.pullmanager.metrics import FS_PULL_INTENTS_SIZE, FS_PULLED_RECORDS_SIZE, register_metrics
 from pkg import klog
@@ -23,16 +24,28 @@ from pkg.util import atomicfile, filesystem
 _CACHE_FILES_SHA256_PREFIX = "sha256-"
 # Of files that a Go kubelet has left.
 _TMP_FILES_SUFFIX = ".tmp"
+_UNREADABLE = "Error reading image pull record"
 
-_T = TypeVar("_T")
+# What is written, and what is read.
+_ENCODE_VERSION = scheme.API_VERSION
+_VERSIONS = (_ENCODE_VERSION, "kubelet.config.k8s.io/v1alpha1")
+
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 
-class ImagePullIntent(msgspec.Struct, frozen=True, rename="camel"):
+class ImagePullIntent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """Written before a pull, removed after it: one that is left tells of a kubelet that died in between."""
 
     image: str
     kind: str = "ImagePullIntent"
     api_version: str = "kubelet.config.k8s.io/v1beta1"
+
+
+class _TypeMeta(msgspec.Struct, rename="camel"):
+    """What a file says of itself."""
+
+    kind: str = ""
+    api_version: str = ""
 
 
 class FSPullRecordsAccessor:
@@ -45,6 +58,29 @@ class FSPullRecordsAccessor:
         self._pulled_dir = Path(kubelet_dir, "image_manager", "pulled")
         for directory in (self._pulling_dir, self._pulled_dir):
             filesystem.mkdir_all(directory, 0o700)
+        self._records_version_migration()
+
+    def _records_version_migration(self) -> None:
+        """Write what is of an older version anew; what cannot be read or written is logged and left alone."""
+
+        def migrate_intent(content: bytes) -> None:
+            intent, is_current = _decode_intent(content)
+            if not is_current:
+                self.write_image_pull_intent(intent.image)
+
+        def migrate_pulled_record(content: bytes) -> None:
+            record, is_current = _decode_pulled_record(content)
+            if not is_current:
+                self.write_image_pulled_record(record)
+
+        for directory, migrate, fault in (
+            (self._pulling_dir, migrate_intent, "Error migrating image pull intents"),
+            (self._pulled_dir, migrate_pulled_record, "Error migrating image pulled records"),
+        ):
+            try:
+                _process_dir_files(directory, migrate, fault)
+            except OSError as err:
+                klog.error_s(err, fault, path=str(directory))
 
     def write_image_pull_intent(self, image: str) -> None:
         """Raises OSError, as all methods here do."""
@@ -52,10 +88,17 @@ class FSPullRecordsAccessor:
         _tell_size(FS_PULL_INTENTS_SIZE, self._pulling_dir)
 
     def list_image_pull_intents(self) -> list[ImagePullIntent]:
-        return list(_read_all(self._pulling_dir, ImagePullIntent))
+        intents: list[ImagePullIntent] = []
+        _process_dir_files(self._pulling_dir, lambda content: intents.append(_decode_intent(content)[0]), _UNREADABLE)
+        return intents
 
     def image_pull_intent_exists(self, image: str) -> bool:
-        return (self._pulling_dir / _cache_filename(image)).exists()
+        """Raises ValueError, too, for one that cannot be decoded."""
+        try:
+            content = (self._pulling_dir / _cache_filename(image)).read_bytes()
+        except FileNotFoundError:
+            return False
+        return _decode_intent(content)[0].image == image
 
     def delete_image_pull_intent(self, image: str) -> None:
         (self._pulling_dir / _cache_filename(image)).unlink(missing_ok=True)
@@ -67,11 +110,15 @@ class FSPullRecordsAccessor:
             data = (self._pulled_dir / _cache_filename(image_ref)).read_bytes()
         except FileNotFoundError:
             return None
-        record = codec.json_decoder(ImagePulledRecord).decode(data)
+        record, _ = _decode_pulled_record(data)
         return record if record.image_ref == image_ref else None
 
     def list_image_pulled_records(self) -> list[ImagePulledRecord]:
-        return list(_read_all(self._pulled_dir, ImagePulledRecord))
+        records: list[ImagePulledRecord] = []
+        _process_dir_files(
+            self._pulled_dir, lambda content: records.append(_decode_pulled_record(content)[0]), _UNREADABLE
+        )
+        return records
 
     def write_image_pulled_record(self, record: ImagePulledRecord) -> None:
         _write_file(self._pulled_dir / _cache_filename(record.image_ref), msgspec.json.encode(record))
@@ -111,10 +158,33 @@ def _tell_size(gauge: Gauge, directory: Path) -> None:
         gauge.set(len(_record_files(directory)))
 
 
-def _read_all(directory: Path, kind: type[_T]) -> Iterator[_T]:
-    """Every record that can be read; the others are logged and left alone."""
+def _process_dir_files(directory: Path, file_action: Callable[[bytes], object], fault: str) -> None:
+    """Hand the content of each record to file_action; a file with which that fails is logged as `fault`.
+
+    Raises OSError when the directory cannot be read.
+    """
     for path in _record_files(directory):
         try:
-            yield codec.json_decoder(kind).decode(path.read_bytes())
+            file_action(path.read_bytes())
         except (OSError, ValueError) as err:
-            klog.error_s(err, "Error reading image pull record", path=str(path))
+            klog.error_s(err, fault, path=str(path))
+
+
+def _decode_intent(content: bytes) -> tuple[ImagePullIntent, bool]:
+    """The intent, and whether it is of the version that is written. Raises ValueError."""
+    return _decode(content, ImagePullIntent)
+
+
+def _decode_pulled_record(content: bytes) -> tuple[ImagePulledRecord, bool]:
+    """The record, and whether it is of the version that is written. Raises ValueError."""
+    return _decode(content, ImagePulledRecord)
+
+
+def _decode(content: bytes, type_: type[_T]) -> tuple[_T, bool]:
+    """Raises ValueError for another kind or version, for a field that the type does not have, and for nonsense."""
+    kind = type_.__name__
+    with codec.reading(kind):
+        meta = codec.json_decoder(_TypeMeta).decode(content)
+        scheme.check_kind({"kind": meta.kind, "apiVersion": meta.api_version}, kind, _VERSIONS)
+        record = codec.json_decoder(type_).decode(content)
+    return msgspec.structs.replace(record, api_version=_ENCODE_VERSION), meta.api_version == _ENCODE_VERSION

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from kubelet.images.pullmanager.interfaces import ImagePulledRecord
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once
+from pkg.util import atomicfile
 
 _CTX = golang.background()
 _IMAGE = "docker.io/testing/test"
@@ -375,8 +377,114 @@ def test_records_of_the_go_kubelet_are_read(tmp_path: Path, version: str) -> Non
     record_file = tmp_path / "image_manager" / "pulled" / _file_of("ref")
     record_file.write_text(_GO_RECORD % version)
     (tmp_path / "image_manager" / "pulling" / _file_of(_IMAGE)).write_text(_GO_INTENT % version)
-    assert _recorded(tmp_path) == {_IMAGE: _secrets(_SECRET)}
+    record = accessor.get_image_pulled_record("ref")
+    assert record is not None
+    assert record.credential_mapping == {_IMAGE: _secrets(_SECRET)}
+    assert accessor.list_image_pulled_records() == [record]
     assert [intent.image for intent in accessor.list_image_pull_intents()] == [_IMAGE]
+    assert accessor.image_pull_intent_exists(_IMAGE)
+
+
+def _put(root: Path, records: dict[str, str | bytes], intents: dict[str, str | bytes]) -> None:
+    """Files that a kubelet before this one has left, by what their names stand for."""
+    for folder, files in (("pulled", records), ("pulling", intents)):
+        directory = root / "image_manager" / folder
+        directory.mkdir(parents=True)
+        for name, content in files.items():
+            (directory / _file_of(name)).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def _kept(root: Path, folder: str, name: str) -> bytes:
+    return (root / "image_manager" / folder / _file_of(name)).read_bytes()
+
+
+_NONSENSE: dict[str, str | bytes] = {
+    "no JSON": "{",
+    "no text": b"\xff",
+    "too deep": '{"x":' + "[" * 100_000,
+    "another kind": '{"kind":"Pod","apiVersion":"v1"}',
+}
+
+
+def test_files_of_an_older_version_are_written_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _put(
+        tmp_path,
+        {"ref": _GO_RECORD % "v1alpha1", **_NONSENSE},
+        {_IMAGE: _GO_INTENT % "v1alpha1", **_NONSENSE},
+    )
+    pullmanager.FSPullRecordsAccessor(str(tmp_path))
+    logged = capsys.readouterr().err
+    for folder, name, by_go, message in (
+        ("pulled", "ref", _GO_RECORD, "Error migrating image pulled records"),
+        ("pulling", _IMAGE, _GO_INTENT, "Error migrating image pull intents"),
+    ):
+        written = msgspec.json.decode(_kept(tmp_path, folder, name))
+        assert written == msgspec.json.decode(by_go % "v1beta1")
+        for nonsense, content in _NONSENSE.items():
+            expected = content.encode() if isinstance(content, str) else content
+            assert _kept(tmp_path, folder, nonsense) == expected, "somebody may still want it"
+            assert re.search(f'"{message}" err=.*{_file_of(nonsense)}', logged)
+    assert logged.count("Error migrating") == 2 * len(_NONSENSE)
+    sizes = metrics.FS_PULL_INTENTS_SIZE._value.get(), metrics.FS_PULLED_RECORDS_SIZE._value.get()
+    assert sizes == (1 + len(_NONSENSE), 1 + len(_NONSENSE))
+
+
+def test_files_of_the_newest_version_stay_as_they_are(tmp_path: Path) -> None:
+    record, intent = f"  {_GO_RECORD}" % "v1beta1", f"  {_GO_INTENT}" % "v1beta1"
+    _put(tmp_path, {"ref": record}, {_IMAGE: intent})
+    pullmanager.FSPullRecordsAccessor(str(tmp_path))
+    assert (_kept(tmp_path, "pulled", "ref"), _kept(tmp_path, "pulling", _IMAGE)) == (record.encode(), intent.encode())
+
+
+def test_a_disk_that_takes_nothing_keeps_no_kubelet_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = _GO_INTENT % "v1alpha1"
+    _put(tmp_path, {"ref": _GO_RECORD % "v1alpha1"}, {_IMAGE: old})
+    write, full = atomicfile.write, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(atomicfile, "write", failing_once(write, full))
+    accessor = pullmanager.FSPullRecordsAccessor(str(tmp_path))
+    assert _kept(tmp_path, "pulling", _IMAGE) == old.encode()
+    assert accessor.image_pull_intent_exists(_IMAGE)
+    assert b"v1beta1" in _kept(tmp_path, "pulled", "ref")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("kubelet.config.k8s.io/", "kubelet.config.k8s.io/v2"),
+        ('"apiVersion":"kubelet.config.k8s.io/v1beta1",', ""),
+        ('"kind":"Image', '"kind":"Other'),
+        ('"kind":', '"king":'),
+        ("{", '{"newer":1,'),
+    ],
+    ids=["another version", "no version", "another kind", "no kind", "a field that there is not"],
+)
+def test_what_is_no_record_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    record, intent = (text % "v1beta1" for text in (_GO_RECORD, _GO_INTENT))
+    _put(tmp_path, {"ref": record.replace(old, new, 1)}, {_IMAGE: intent.replace(old, new, 1)})
+    accessor = pullmanager.FSPullRecordsAccessor(str(tmp_path))
+    with pytest.raises(ValueError):
+        accessor.get_image_pulled_record("ref")
+    with pytest.raises(ValueError):
+        accessor.image_pull_intent_exists(_IMAGE)
+    assert (accessor.list_image_pulled_records(), accessor.list_image_pull_intents()) == ([], [])
+
+
+@pytest.mark.parametrize("old", ['{"uid"', '{"kubernetesSecrets"'], ids=["a secret", "credentials"])
+def test_record_with_a_field_within_that_there_is_not_is_refused(tmp_path: Path, old: str) -> None:
+    record = _GO_RECORD % "v1beta1"
+    _put(tmp_path, {"ref": record.replace(old, '{"newer":1,' + old[1:])}, {})
+    with pytest.raises(ValueError, match="newer"):
+        pullmanager.FSPullRecordsAccessor(str(tmp_path)).get_image_pulled_record("ref")
+
+
+def test_an_image_whose_intent_makes_no_sense_must_be_pulled(tmp_path: Path) -> None:
+    """Else everybody might use it; other images are there for all."""
+    _put(tmp_path, {}, {_IMAGE: "{"})
+    manager = _manager(tmp_path)
+    assert manager.must_attempt_image_pull(_CTX, _IMAGE, "ref", lambda: ([], None))
+    assert not manager.must_attempt_image_pull(_CTX, "other", "other-ref", lambda: ([], None))
 
 
 @pytest.mark.parametrize(

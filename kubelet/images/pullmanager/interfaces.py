@@ -15,7 +15,13 @@ from pkg import golang
 from pkg.apimachinery.apis.meta import v1 as metav1
 
 
-class ImagePullSecret(msgspec.Struct, frozen=True, omit_defaults=True, rename={"credential_hash": "credentialHash"}):
+class ImagePullSecret(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    rename={"credential_hash": "credentialHash"},
+):
     """A secret that an image was pulled with; credential_hash tells whether its contents changed."""
 
     uid: str
@@ -24,7 +30,7 @@ class ImagePullSecret(msgspec.Struct, frozen=True, omit_defaults=True, rename={"
     credential_hash: str = ""
 
 
-class ImagePullServiceAccount(msgspec.Struct, frozen=True):
+class ImagePullServiceAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A service account that an image was pulled for."""
 
     uid: str
@@ -32,7 +38,7 @@ class ImagePullServiceAccount(msgspec.Struct, frozen=True):
     name: str
 
 
-class ImagePullCredentials(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class ImagePullCredentials(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
     """Who may use an image without asking the registry; node_pods_accessible means everyone on the node."""
 
     kubernetes_secrets: list[ImagePullSecret] = []
@@ -40,7 +46,7 @@ class ImagePullCredentials(msgspec.Struct, frozen=True, omit_defaults=True, rena
     node_pods_accessible: bool = False
 
 
-class ImagePulledRecord(msgspec.Struct, frozen=True, rename="camel"):
+class ImagePulledRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """One image that the kubelet pulled. credential_mapping goes by image name without tag and digest."""
 
     last_updated_time: metav1.Time

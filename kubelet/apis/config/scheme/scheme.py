@@ -90,7 +90,7 @@ def decode_leniently(
     document = yaml.to_builtins(data, duplicates)
     if not isinstance(document, dict):
         raise ValueError(f"expected an object of kind {kind}, got {_type_name(document)}")
-    _check_kind(document, kind, api_versions)
+    check_kind(document, kind, api_versions)
     fields = {key: value for key, value in document.items() if key not in ("apiVersion", "kind")}
     twice = [f'duplicate field "{key}" in line {line}' for key, line in duplicates]
     unknown = [f'unknown field "{path}"' for path in _prune(fields, type_, "")]
@@ -134,7 +134,8 @@ def wire_path(attribute_path: str) -> str:
     return ".".join(names)
 
 
-def _check_kind(document: Mapping[str, Any], kind: str, api_versions: Sequence[str]) -> None:
+def check_kind(document: Mapping[str, Any], kind: str, api_versions: Sequence[str]) -> None:
+    """Raises ValueError for a document of another kind or version, or without one."""
     api_version, got = document.get("apiVersion"), document.get("kind")
     if not api_version or not got:
         missing = "apiVersion" if not api_version else "kind"

@@ -870,8 +870,7 @@ class KubeletPods(KubeletLogs):
             except Exception as err:  # The class is not there: the sandbox fails for it, and says so.
                 klog.error_s(err, "failed to look up the runtime handler", runtimeClassName=name)
                 return False
-        handlers = self.runtime_state.runtime_handlers()
-        return any(h.supports_recursive_read_only_mounts for h in handlers if h.name == handler)
+        return runtime_handler_supports_recursive_read_only_mounts(handler, self.runtime_state.runtime_handlers())
 
     def find_container(
         self, ctx: golang.Context, pod_full_name: str, pod_uid: str, container_name: str
@@ -947,6 +946,19 @@ class KubeletPods(KubeletLogs):
         if container is None:
             raise LookupError(f'container not found ("{container_name}")')
         return container
+
+
+def runtime_handler_supports_recursive_read_only_mounts(
+    runtime_handler_name: str, runtime_handlers: Sequence[kubecontainer.RuntimeHandler]
+) -> bool:
+    """No handlers: the runtime does not list them, which is no fault."""
+    if not runtime_handlers:
+        return False
+    for handler in runtime_handlers:
+        if handler.name == runtime_handler_name:
+            return handler.supports_recursive_read_only_mounts
+    klog.error_s(None, "Unknown runtime handler", runtimeHandlerName=runtime_handler_name)
+    return False
 
 
 def truncate_pod_hostname_if_needed(pod_name: str, hostname: str) -> str:

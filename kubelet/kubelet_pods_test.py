@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 from collections.abc import Iterator
@@ -602,3 +603,27 @@ def test_unknown_runtime_class_mounts_nothing_read_only_all_the_way_down(
     pod.spec.runtime_class_name = "phantom"
     monkeypatch.setattr(test_kubelet.kubelet, "runtime_class_manager", _NoRuntimeClasses())
     assert not test_kubelet.kubelet.runtime_class_supports_recursive_read_only_mounts(pod)
+
+
+_HANDLERS = [
+    kubecontainer.RuntimeHandler("", supports_recursive_read_only_mounts=True),
+    kubecontainer.RuntimeHandler("kata"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "handlers", "supports", "unknown"),
+    [
+        ("", _HANDLERS, True, False),
+        ("kata", _HANDLERS, False, False),
+        ("other", _HANDLERS, False, True),
+        ("other", [], False, False),
+    ],
+    ids=["one that does", "one that does not", "none of the runtime's", "the runtime lists none"],
+)
+def test_runtime_handler_supports_recursive_read_only_mounts(
+    log: io.StringIO, name: str, handlers: list[kubecontainer.RuntimeHandler], supports: bool, unknown: bool
+) -> None:
+    found = kubelet_pods.runtime_handler_supports_recursive_read_only_mounts(name, handlers)
+    assert found is supports
+    assert ('"Unknown runtime handler" runtimeHandlerName="other"' in log.getvalue()) is unknown

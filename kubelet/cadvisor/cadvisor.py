@@ -15,7 +15,7 @@ from kubelet.cadvisor.info import v1 as cadvisorapi
 from kubelet.cadvisor.info import v2 as cadvisorapiv2
 from kubelet.cadvisor.machine import Machine
 from kubelet.cadvisor.manager import Manager
-from pkg import golang
+from pkg import features, golang, klog
 
 if TYPE_CHECKING:
     from kubelet.cadvisor.types import Interface
@@ -37,10 +37,13 @@ class Cadvisor:
     ) -> None:
         self._root_path = root_path
         root = root.rstrip("/")
+        cgroup_root = f"{root}{cgroups.CGROUP_ROOT}"
+        if features.feature_gate.enabled(features.KUBELET_PSI) and not cgroups.is_psi_enabled(cgroup_root):
+            klog.info_s("PSI support not available")
         self._filesystems = FileSystems(f"{root}/proc")
         self._machine = Machine(f"{root}/", self._filesystems)
         self._manager = Manager(
-            cgroups.new_cgroups(f"{root}{cgroups.CGROUP_ROOT}"),
+            cgroups.new_cgroups(cgroup_root),
             self._machine,
             self._filesystems,
             containers or NoContainers(),

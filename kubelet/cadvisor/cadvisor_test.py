@@ -1,6 +1,7 @@
 """Tests of machine facts."""
 
 import errno
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,14 @@ def test_machine_info_from_files(tmp_path: Path) -> None:
     assert (info.memory_capacity, info.swap_capacity, info.boot_id) == (16384 * 1024, 1024 * 1024, "the-boot")
     assert info.machine_id == ""
     assert info.huge_pages == (cadvisor.HugePagesInfo(2048, 3),)
+
+
+@pytest.mark.parametrize(("tree", "available"), [("v1.tree", False), ("v2.tree", True)])
+def test_machine_that_does_not_measure_pressure_is_told_of(
+    tmp_path: Path, log: io.StringIO, tree: str, available: bool
+) -> None:
+    cadvisor.Cadvisor(unpack_tree(tree, tmp_path))
+    assert ('"PSI support not available"' in log.getvalue()) is not available
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,17 @@ class KubeletServerCertificateDynamicFileManager:
             message = f"unable to set up dynamic certificate manager for kubelet server cert files: {err}"
             raise ValueError(message) from err
         self._ctx, self._cancel = golang.with_cancel(golang.background())
+        self._cert_file, self._key_file = cert_file, key_file
+        self._enqueue()
+        self._content.add_listener(self._enqueue)
+
+    def _enqueue(self) -> None:
+        """Called for each pair, which whoever wants it asks the content for."""
+        klog.v(4).info_s(
+            "loaded certificate and key pair in kubelet server certificate manager",
+            certFile=self._cert_file,
+            keyFile=self._key_file,
+        )
 
     def current(self) -> certificate.Certificate | None:
         """The last valid pair, even if it has ended since."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -13,7 +14,7 @@ import pytest
 from kubelet import certificate as kubeletcertificate
 from kubelet.apis import config as kubeletconfig
 from kubelet.certificate import kubelet
-from pkg import features, golang
+from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.client_go.util import cert as certutil
 from pkg.client_go.util import certificate
@@ -242,6 +243,22 @@ def test_serving_certificate_from_files_that_change(tmp_path: Path, replace: Rep
     for name in ("second", "third"):
         replace(tmp_path, *AUTHORITY.issue(name))
         await_subject(manager, f"CN={name}")
+
+
+def test_each_pair_is_logged(tmp_path: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(klog._Settings, "verbosity", 4)
+    in_place(tmp_path, *AUTHORITY.issue("first"))
+    cert_file, key_file = str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")
+    manager = kubeletcertificate.KubeletServerCertificateDynamicFileManager(cert_file, key_file)
+    line = (
+        '"loaded certificate and key pair in kubelet server certificate manager" '
+        f'certFile="{cert_file}" keyFile="{key_file}"'
+    )
+    assert log.getvalue().count(line) == 1
+    in_place(tmp_path, *AUTHORITY.issue("second"))
+    for _ in range(2):
+        manager._content.load_cert_key_pair()
+    assert log.getvalue().count(line) == 2
 
 
 def test_broken_files_leave_the_last_pair_in_use(tmp_path: Path, follow: Any) -> None:

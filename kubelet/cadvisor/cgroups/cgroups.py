@@ -15,6 +15,7 @@ from typing import Protocol
 from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
 from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
+from pkg import klog
 
 _MINUTE = 60.0
 # A directory without directories: its name, and its own ".".
@@ -58,11 +59,15 @@ def new_cgroups(root: str = CGROUP_ROOT) -> Cgroups:
 
 def is_psi_enabled(root: str = CGROUP_ROOT) -> bool:
     """Whether the kernel tells how long tasks wait for what, which it does for cgroups of version 2 alone."""
+    name = "cpu.pressure"
     # Of some kernels, to which it was not said at their start, the file is there and cannot be read.
     try:
-        return bool(files.read(root, "cpu.pressure"))
-    except OSError:
+        if not files.read(root, name):
+            raise OSError("the file is empty")
+    except OSError as err:
+        klog.v(4).info_s("PSI not available", dir=root, file=name, err=err)
         return False
+    return True
 
 
 def walk(mount_points: Sequence[str]) -> list[str]:

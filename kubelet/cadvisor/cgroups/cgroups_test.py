@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import time
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from kubelet.cadvisor.cgroups import cgroups as reader
 from kubelet.cadvisor.cgroups import files
 from kubelet.cadvisor.info import v1 as info
 from kubelet.cadvisor.testing import unpack_tree
+from pkg import klog
 from pkg.apimachinery.util.runtime.testing import raising
 from pkg.util import filetree, procfs
 
@@ -47,6 +49,17 @@ def test_version_of_the_machine(tmp_path: Path) -> None:
         # That of a kernel that was not told to measure.
         (Path(root) / "sys/fs/cgroup/cpu.pressure").write_text("")
         assert not cgroups.is_psi_enabled(f"{root}/sys/fs/cgroup")
+
+
+def test_measuring_that_there_is_not_is_logged_with_the_reason(
+    tmp_path: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not cgroups.is_psi_enabled(str(tmp_path))
+    assert log.getvalue() == ""
+    monkeypatch.setattr(klog._Settings, "verbosity", 4)
+    assert not cgroups.is_psi_enabled(str(tmp_path))
+    assert f'"PSI not available" dir="{tmp_path}" file="cpu.pressure" err=' in log.getvalue()
+    assert "No such file" in log.getvalue()
 
 
 # Version 1.

@@ -339,7 +339,7 @@ class StaticPolicy:
 
     def get_topology_hints(self, s: State, pod: v1.Pod, container: v1.Container) -> Hints:
         requested = self.guaranteed_cpus(pod, container)
-        if not requested or self._skips_hints(pod):
+        if not requested or _skips_hints("CPU Manager hint", pod, containerName=container.name):
             return {}
         # It has them already after a restart of the kubelet.
         allocated = s.get_cpu_set(pod.metadata.uid, container.name)
@@ -350,7 +350,7 @@ class StaticPolicy:
 
     def get_pod_topology_hints(self, s: State, pod: v1.Pod) -> Hints:
         requested = self._pod_guaranteed_cpus(pod)
-        if not requested or self._skips_hints(pod):
+        if not requested or _skips_hints("CPU Manager pod hint", pod):
             return {}
         assigned = cpuset.new()
         for container in itertools.chain(pod.spec.init_containers, pod.spec.containers):
@@ -365,17 +365,6 @@ class StaticPolicy:
             return self._regenerate_hints(pod, assigned, requested)
         reusable = self.cpus_to_reuse.get(pod.metadata.uid, cpuset.new()) | assigned
         return self._new_hints(s, pod, reusable, requested)
-
-    def _skips_hints(self, pod: v1.Pod) -> bool:
-        if not resourcehelper.is_pod_level_resources_set(pod):
-            return False
-        klog.v(3).info_s(
-            "CPU Manager hint generation skipped, pod is using pod-level resources but the PodLevelResourceManagers "
-            "feature gate is not enabled",
-            pod=klog.kobj(pod),
-            podUID=pod.metadata.uid,
-        )
-        return True
 
     def _regenerate_hints(self, pod: v1.Pod, allocated: CPUSet, requested: int) -> Hints:
         if len(allocated) != requested:
@@ -480,3 +469,17 @@ if TYPE_CHECKING:
 
     def _is_policy(policy: StaticPolicy) -> Policy:
         return policy
+
+
+def _skips_hints(what: str, pod: v1.Pod, **keys: object) -> bool:
+    """Whether the pod is admitted wherever there is room, for it has resources of its own."""
+    if not resourcehelper.is_pod_level_resources_set(pod):
+        return False
+    klog.v(3).info_s(
+        f"{what} generation skipped, pod is using pod-level resources but the PodLevelResourceManagers feature gate is "
+        "not enabled",
+        pod=klog.kobj(pod),
+        podUID=pod.metadata.uid,
+        **keys,
+    )
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from kubelet.cm.cpumanager.testing import pod, topology
 from kubelet.cm.topologymanager import TopologyHint
 from kubelet.cm.topologymanager.bitmask import BitMask
 from kubelet.cm.topologymanager.testing import FakeManager
-from pkg import features
+from pkg import features, klog
 from pkg.api.core import v1
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.component_base.metrics import legacyregistry
@@ -169,12 +170,19 @@ def test_what_is_near_is_taken_first(number: int, nodes: int | None, want: str) 
     assert _allocated(_policy("dual_socket_ht", hint=hint), _state("0-11"), pod(str(number))) == [want]
 
 
-def test_pods_with_amounts_of_their_own_have_nothing_alone() -> None:
+def test_pods_with_amounts_of_their_own_have_nothing_alone(log: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(klog._Settings, "verbosity", 3)
     policy, state = _policy("single_socket_ht"), _state("0-7")
     wants = pod("2", pod_level="3")
     assert _allocated(policy, state, wants) == ["None"]
-    assert policy.get_topology_hints(state, wants, wants.spec.containers[0]) == {}
-    assert policy.get_pod_topology_hints(state, wants) == {}
+    skipped = "{} generation skipped, pod is using pod-level resources but the PodLevelResourceManagers feature gate is"
+    for what, hints, keys in (
+        ("CPU Manager hint", policy.get_topology_hints(state, wants, wants.spec.containers[0]), 'containerName="c0"'),
+        ("CPU Manager pod hint", policy.get_pod_topology_hints(state, wants), ""),
+    ):
+        assert hints == {}
+        (line,) = (line for line in log.getvalue().splitlines() if skipped.format(what) in line)
+        assert 'podUID="pod"' in line and line.endswith(keys)
 
 
 def test_whole_cores_on_a_full_node_stay_with_their_container() -> None:

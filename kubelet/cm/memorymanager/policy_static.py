@@ -149,14 +149,14 @@ class PolicyStatic:
         klog.info_s("Released container-level memory", podUID=pod_uid, containerName=container_name)
 
     def get_pod_topology_hints(self, s: state.State, pod: v1.Pod) -> Hints:
-        if not _is_managed(pod):
+        if qos.get_pod_qos(pod) != v1.POD_QOS_GUARANTEED:
             return {}
         try:
             requested = _get_pod_requested_resources(pod)
         except ValueError as err:
             klog.error_s(err, "Failed to get pod requested resources", podUID=pod.metadata.uid)
             return {}
-        if not requested:
+        if not requested or _skips_hints(pod):
             return {}
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             if (blocks := s.get_memory_blocks(pod.metadata.uid, container.name)) is not None:
@@ -165,13 +165,15 @@ class PolicyStatic:
         return self._calculate_hints(s.get_machine_state(), _reusable_memory(s, pod), requested)
 
     def get_topology_hints(self, s: state.State, pod: v1.Pod, container: v1.Container) -> Hints:
-        if not _is_managed(pod):
+        if qos.get_pod_qos(pod) != v1.POD_QOS_GUARANTEED:
             return {}
         uid = pod.metadata.uid
         try:
             requested = _get_container_requested_resources(container)
         except ValueError as err:
             klog.error_s(err, "Failed to get container requested resources", podUID=uid, containerName=container.name)
+            return {}
+        if _skips_hints(pod):
             return {}
         # One that has its memory, after a restart of the kubelet for example, keeps it.
         if (blocks := s.get_memory_blocks(uid, container.name)) is not None:
@@ -292,6 +294,19 @@ def _is_managed(pod: v1.Pod) -> bool:
             podUID=pod.metadata.uid,
         )
         return False
+    return True
+
+
+def _skips_hints(pod: v1.Pod) -> bool:
+    """Whether the pod is admitted wherever there is room, for it has resources of its own."""
+    if not resourcehelper.is_pod_level_resources_set(pod):
+        return False
+    klog.v(3).info_s(
+        "Memory Manager pod hint generation skipped, pod is using pod-level resources but the PodLevelResourceManagers "
+        "feature gate is not enabled",
+        pod=klog.kobj(pod),
+        podUID=pod.metadata.uid,
+    )
     return True
 
 

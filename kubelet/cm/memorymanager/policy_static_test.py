@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import re
 
 import pytest
@@ -13,6 +14,7 @@ from kubelet.cm.memorymanager.policy_static import PolicyStatic
 from kubelet.cm.memorymanager.testing import GB, MB, PAGES, container, hint_of, machine, pod
 from kubelet.cm.topologymanager import TopologyHint
 from kubelet.cm.topologymanager.testing import FakeManager
+from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 
@@ -331,6 +333,22 @@ def test_pods_that_get_no_memory_of_their_own(asking: v1.Pod) -> None:
     assert s.get_memory_assignments() == {}
     assert made.get_topology_hints(s, asking, asking.spec.containers[0]) == {}
     assert made.get_pod_topology_hints(s, asking) == {}
+
+
+def test_hints_that_are_skipped_are_logged(log: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(klog._Settings, "verbosity", 5)
+    made = policy(machine(4))
+    s = started(made)
+    for asking in _not_managed():
+        made.get_topology_hints(s, asking, asking.spec.containers[0])
+        made.get_pod_topology_hints(s, asking)
+    lines = [line for line in log.getvalue().splitlines() if "kipped" in line]
+    assert len(lines) == 2, "not those of pods that are not guaranteed"
+    for line in lines:
+        assert (
+            '"Memory Manager pod hint generation skipped, pod is using pod-level resources but the '
+            'PodLevelResourceManagers feature gate is not enabled" pod="pod-level" podUID="pod-level"'
+        ) in line
 
 
 def _both(size: float) -> list[tuple[str, tuple[int, ...], float]]:

@@ -26,9 +26,18 @@ _tmpfs_noswap_option_supported: bool | None = None
 
 def is_swap_on(swaps: str = "/proc/swaps") -> bool:
     """Whether there is a device or file that memory can be swapped out to. Raises OSError."""
-    # The first line holds the names of the columns; a kernel without swap has no such file.
     path = Path(swaps)
-    return path.exists() and procfs.read(path).count("\n") > 1
+    # A kernel without swap has no such file.
+    return path.exists() and _is_swap_on_according_to_proc_swaps(procfs.read(path))
+
+
+def _is_swap_on_according_to_proc_swaps(proc_swaps_content: str) -> bool:
+    content = proc_swaps_content.strip()
+    # The first line holds the names of the columns.
+    swap_on = "\n" in content
+    if swap_on:
+        klog.info_s("Swap is on", **{"/proc/swaps contents": content})
+    return swap_on
 
 
 def is_tmpfs_noswap_option_supported(mounter: mount_utils.Interface, mount_path: str) -> bool:

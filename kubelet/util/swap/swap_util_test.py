@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 from pathlib import Path
 
@@ -44,6 +45,23 @@ def test_noswap(
     assert swap_util._try_tmpfs_noswap_option(mounter, str(tmp_path)) is supported
     assert bool(mounter.calls) is mounted and mounter.list() == []
     assert os.listdir(tmp_path) == []
+
+
+_NO_SWAP = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "on"),
+    [(None, False), ("", False), (_NO_SWAP, False), (f"{_NO_SWAP}/dev/vda5 partition 8388604 0 -2\n", True)],
+    ids=["none", "empty", "no device", "a device"],
+)
+def test_is_swap_on(tmp_path: Path, log: io.StringIO, content: str | None, on: bool) -> None:
+    swaps = tmp_path / "swaps"
+    if content is not None:
+        swaps.write_text(content)
+    assert swap_util.is_swap_on(str(swaps)) is on
+    assert ('"Swap is on" /proc/swaps contents=' in log.getvalue()) is on
+    assert ("/dev/vda5 partition 8388604" in log.getvalue()) is on
 
 
 def test_accident_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ Go: k8s.io/apiserver/pkg/server/dynamiccertificates/dynamic_serving_content.go
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from pkg import golang, klog
 from pkg.apiserver.server.dynamiccertificates.follow import follow
@@ -27,6 +28,11 @@ class DynamicCertKeyPairContent:
         self._key_file = key_file
         self._lock = threading.Lock()  # guards _current
         self._current = certificate.load_x509_key_pair(cert_file, key_file)
+        self._listeners: list[Callable[[], object]] = []
+
+    def add_listener(self, enqueue: Callable[[], object]) -> None:
+        """Have enqueue called after each change of the pair, by the thread that follows the files. Before run."""
+        self._listeners.append(enqueue)
 
     def current_cert_key_content(self) -> certificate.Certificate:
         with self._lock:
@@ -41,6 +47,8 @@ class DynamicCertKeyPairContent:
                 return
             self._current = new
         klog.v(2).info_s("Loaded a new cert/key pair", name=self.name)
+        for enqueue in self._listeners:
+            enqueue()
 
     def run(self, ctx: golang.Context) -> None:
         """Follow the files until ctx ends."""

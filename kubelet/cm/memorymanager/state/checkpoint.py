@@ -22,6 +22,9 @@ from kubelet.cm.memorymanager.state.state import (
 from pkg.apimachinery.runtime import codec
 from pkg.util import hash
 
+# Of Go's struct as it is written; today's has a V1 after it, and that is read too.
+_TYPE_NAME = "MemoryManagerCheckpoint"
+
 
 class _Document(msgspec.Struct):
     policy_name: str = msgspec.field(default="", name="policyName")
@@ -64,13 +67,14 @@ class MemoryManagerCheckpoint:
 
     def verify_checksum(self) -> None:
         """Raises CorruptCheckpointError. Old kubelets wrote no checksum, which is none or 0."""
-        if self.checksum and (actual := self._checksum()) != self.checksum:
+        actual = self._checksum()
+        if self.checksum not in (0, actual, self._checksum(f"{_TYPE_NAME}V1")):
             raise CorruptCheckpointError(actual, self.checksum)
 
-    def _checksum(self) -> int:
+    def _checksum(self, type_name: str = _TYPE_NAME) -> int:
         """FNV-1a (32 bits) of what Go's debug printer makes of its struct, the checksum being 0."""
         text = (
-            f"(*state.MemoryManagerCheckpoint){{PolicyName:(string){self.policy_name}"
+            f"(*state.{type_name}){{PolicyName:(string){self.policy_name}"
             f" MachineState:(state.NUMANodeMap){_map(_of_nodes(self.machine_state))}"
             f" Entries:(state.ContainerMemoryAssignments){_map(_of_pods(self.entries))}"
             " Checksum:(checksum.Checksum)0}"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubelet.cm.memorymanager import state
+from pkg.util import hash
 
 _NAME = "memory_manager_state"
 _TESTDATA = Path(__file__).parent / "testdata"
@@ -35,6 +36,18 @@ def test_checkpoint_state_restore(tmp_path: Path, changes: dict[str, object]) ->
     assert restored.get_memory_blocks("other", "container1") is None
     table = state.MemoryTable(2048, 512, 1536, 512, 1024)
     assert restored.get_machine_state() == {0: state.NUMANodeState(0, {"memory": table}, [])}
+
+
+def test_checksum_over_the_name_of_todays_struct_of_go(tmp_path: Path) -> None:
+    printed = (
+        "(*state.MemoryManagerCheckpointV1){PolicyName:(string)static MachineState:(state.NUMANodeMap)map[] "
+        "Entries:(state.ContainerMemoryAssignments)map[pod:map[c:[{NUMAAffinity:([]int)[0] "
+        "Type:(v1.ResourceName)memory Size:(uint64)512}]]] Checksum:(checksum.Checksum)0}"
+    )
+    entries = {"pod": {"c": [{"numaAffinity": [0], "type": "memory", "size": 512}]}}
+    document = {"policyName": "static", "machineState": {}, "entries": entries}
+    restored = _restore(tmp_path, json.dumps(document | {"checksum": hash.fnv32a(printed.encode())}))
+    assert restored.get_memory_assignments() == {"pod": {"c": [state.Block((0,), "memory", 512)]}}
 
 
 @pytest.mark.parametrize(

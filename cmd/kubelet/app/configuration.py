@@ -21,12 +21,14 @@ from kubelet.kubeletconfig import configfiles
 from kubelet.kubeletconfig.util import codec
 from pkg import features
 from pkg.component_base.cli import flag as cliflag
+from pkg.component_base.featuregate import ALL_ALPHA, ALL_BETA, PreRelease
 from pkg.util import filetree
 
 from . import options
 
 DEFAULT = "default"
 LEGACY_DEFAULT = "default without --config"
+FEATURE_GATES = "featureGates"
 
 _DROPIN_SUFFIX = ".conf"
 
@@ -67,6 +69,16 @@ class Sources:
                 self.record_document(value, source, f"{path}.")
             else:
                 self.record(path, DEFAULT if value is None else source)
+
+
+def gate_source(loaded: Loaded, name: str) -> str:
+    """Which file or flag a feature gate's value came from; if it was set with all of its stage, these are named."""
+    source = loaded.sources.of(f"{FEATURE_GATES}.{name}")
+    groups = {PreRelease.ALPHA: ALL_ALPHA, PreRelease.BETA: ALL_BETA}
+    group = groups.get(features.feature_gate.get_all()[name].pre_release)
+    if source == DEFAULT and group and features.feature_gate.explicitly_set(group):
+        return f"{loaded.sources.of(f'{FEATURE_GATES}.{group}')} ({group})"
+    return source
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

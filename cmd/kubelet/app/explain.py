@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 from kubelet.apis.config import scheme
 from pkg import features
-from pkg.component_base.featuregate import ALL_ALPHA, ALL_BETA, PreRelease
 
-from .configuration import DEFAULT, Loaded, leaves
+from . import supported
+from .configuration import DEFAULT, FEATURE_GATES, Loaded, gate_source, leaves
 
 TABLE, JSON = "table", "json"
 
 _MASKED = "<masked>"
-_FEATURE_GATES = "featureGates"
 _PASSED_OVER = "(passed over)"
+_NO_EFFECT = "(no effect)"
 
 
 class Row(NamedTuple):
@@ -34,8 +34,8 @@ class Row(NamedTuple):
 
 
 def explain(loaded: Loaded) -> list[Row]:
-    """What of the files was passed over, fields of the configuration, flags that are not fields, all feature gates."""
-    return [*_passed_over(loaded), *_fields(loaded), *_flags(loaded), *_gates(loaded)]
+    """What was set in vain, fields of the configuration, flags that are not fields, and all feature gates."""
+    return [*_passed_over(loaded), *_no_effect(loaded), *_fields(loaded), *_flags(loaded), *_gates(loaded)]
 
 
 def render(rows: list[Row], output: str) -> str:
@@ -54,9 +54,14 @@ def _passed_over(loaded: Loaded) -> Iterator[Row]:
         yield Row(_PASSED_OVER, fault, source)
 
 
+def _no_effect(loaded: Loaded) -> Iterator[Row]:
+    for path, source, reason in supported.set_in_vain(loaded):
+        yield Row(_NO_EFFECT, f"{path}: {reason}", source)
+
+
 def _fields(loaded: Loaded) -> Iterator[Row]:
     document = scheme.to_versioned(loaded.kubelet_configuration)
-    del document[_FEATURE_GATES]
+    del document[FEATURE_GATES]
     # May hold credentials.
     document["staticPodURLHeader"] = dict.fromkeys(document["staticPodURLHeader"], _MASKED)
     for path, value in leaves(document):
@@ -74,13 +79,8 @@ def _flags(loaded: Loaded) -> Iterator[Row]:
 
 
 def _gates(loaded: Loaded) -> Iterator[Row]:
-    groups = {PreRelease.ALPHA: ALL_ALPHA, PreRelease.BETA: ALL_BETA}
-    for name, spec in sorted(features.feature_gate.get_all().items()):
-        source = loaded.sources.of(f"{_FEATURE_GATES}.{name}")
-        group = groups.get(spec.pre_release)
-        if source == DEFAULT and group and features.feature_gate.explicitly_set(group):
-            source = f"{loaded.sources.of(f'{_FEATURE_GATES}.{group}')} ({group})"
-        yield Row(f"{_FEATURE_GATES}.{name}", features.feature_gate.enabled(name), source)
+    for name in sorted(features.feature_gate.get_all()):
+        yield Row(f"{FEATURE_GATES}.{name}", features.feature_gate.enabled(name), gate_source(loaded, name))
 
 
 def _text(value: Any) -> str:

@@ -20,6 +20,7 @@ from pkg.apimachinery.util.version import Version
 from pkg.client_go.tools import record
 from pkg.component_helpers import nodedeclaredfeatures as ndf
 from pkg.golang import net
+from pkg.golang.turn import Turn, Turns, with_turn
 from pkg.probe import NoSocketError, httpclient
 from pkg.probe import http as httpprobe
 from pkg.probe.httpclient import HTTPRequestError, HTTPResponseError
@@ -31,6 +32,9 @@ from pkg.util import exec as utilexec
 # Why: the text becomes part of the pod's status, which the API server refuses if it has megabytes.
 # Test: handlers_test.py:test_of_what_the_hook_is_the_beginning_is_shown
 MAX_RESP_BODY_LENGTH = 10 << 10
+# A pod may have 256 of its containers killed at the same time, each with a hook whose server redirects again and again.
+# As for probes, a few are worked for at a time, and let others have their turn while they wait for the server.
+_TURNS = Turns(by_use=True)
 # Seconds until a hook is tried again that had no socket.
 _SOCKET_RETRY_PERIOD = 1.0
 
@@ -90,9 +94,12 @@ class HTTPClient:
         Why: a container is ended when its postStart hook fails, and here the fault is not the container's.
         Test: handlers_test.py:test_client_waits_while_no_socket_is_left
         """
+        turn = Turn(_TURNS)
+        ctx = with_turn(ctx, turn)
         while True:
             try:
-                httpclient.get(ctx, url, headers)
+                with turn:
+                    httpclient.get(ctx, url, headers)
                 return
             except NoSocketError as err:
                 klog.info_s("No socket for a lifecycle hook, trying again", err=err)

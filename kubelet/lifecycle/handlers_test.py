@@ -19,7 +19,7 @@ import pytest
 from kubelet import container as kubecontainer
 from kubelet import lifecycle, metrics
 from kubelet.kuberuntime.testing import FakeHTTPDoer
-from kubelet.lifecycle.handlers import HookError, HTTPClient
+from kubelet.lifecycle.handlers import _TURNS, HookError, HTTPClient
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
@@ -30,7 +30,8 @@ from pkg.client_go.tools import record
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.component_helpers import nodedeclaredfeatures as ndf
 from pkg.golang import net
-from pkg.probe import NoSocketError
+from pkg.golang.turn import MAX_TURNS, let_others
+from pkg.probe import NoSocketError, httpclient
 from pkg.probe.httpclient import HTTPRequestError, HTTPResponseError
 from pkg.security import apparmor
 from pkg.util import exec as utilexec
@@ -482,3 +483,19 @@ def test_feature_that_is_declared_later_counts() -> None:
     assert not admitted(handler, pod).admit
     declared.append("a")
     assert admitted(handler, pod).admit
+
+
+def test_few_hooks_are_worked_for_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """256 containers of a pod may be killed at the same time, each with a hook whose server redirects without end."""
+    free = list[int]()
+
+    def get(ctx: golang.Context, url: str, headers: httpclient.Headers) -> None:
+        free.append(_TURNS._free)
+        with let_others(ctx):
+            free.append(_TURNS._free)
+        raise HTTPRequestError(url, "nobody is there")
+
+    monkeypatch.setattr(httpclient, "get", get)
+    with pytest.raises(HTTPRequestError):
+        HTTPClient().do(_CTX, "http://127.0.0.1:1/", [])
+    assert [*free, _TURNS._free] == [MAX_TURNS - 1, MAX_TURNS, MAX_TURNS]

@@ -15,6 +15,7 @@ from pkg import golang, klog
 from pkg import probe as probing
 from pkg.api.core import v1
 from pkg.golang import net
+from pkg.golang.turn import let_others
 from pkg.probe import http as httpprobe
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Prober:
         ctx = net.with_owner(ctx, pod.metadata.uid)
         if spec.exec is not None:
             command = kubecontainer.expand_container_command_only_static(spec.exec.command, container.env)
-            return probing.probe_exec(lambda: self._runner.run_in_container(ctx, container_id, command, timeout))
+            return probing.probe_exec(lambda: self._run_in_container(ctx, container_id, command, timeout))
         if spec.http_get is not None:
             url = httpprobe.new_request_url(spec.http_get, container, status.pod_ip)
             klog.v(4).info_s("HTTP-Probe", url=url, timeout=timeout)
@@ -129,6 +130,12 @@ class Prober:
             klog.v(4).info_s("GRPC-Probe", host=host, service=service, port=spec.grpc.port, timeout=timeout)
             return probing.probe_grpc(ctx, host, service, spec.grpc.port, timeout)
         raise ValueError(f"missing probe handler for {klog.kobj(pod)}:{container.name}")
+
+    def _run_in_container(
+        self, ctx: golang.Context, container_id: kubecontainer.ContainerID, command: list[str], timeout: float
+    ) -> bytes:
+        with let_others(ctx):
+            return self._runner.run_in_container(ctx, container_id, command, timeout)
 
     def _record(self, pod: v1.Pod, container: v1.Container, reason: str, message: str) -> None:
         try:

@@ -18,6 +18,7 @@ from kubelet.prober.status_index import StatusIndex
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.golang.turn import Turn, with_turn
 
 if TYPE_CHECKING:
     from kubelet.prober.prober_manager import Manager
@@ -55,6 +56,7 @@ class Worker:
         self._spec = spec
         self._manager = manager
         self._results = manager.results_manager(probe_type)
+        self._turn = Turn(manager.turns)
         # The container that was probed last; None before the first.
         self._container_id: kubecontainer.ContainerID | None = None
         self._last_result: results.Result | None = None
@@ -126,7 +128,8 @@ class Worker:
     def do_probe(self, ctx: golang.Context) -> bool:
         """One round. Whether there is to be another."""
         try:
-            return self._do_probe(ctx)
+            with self._turn:
+                return self._do_probe(with_turn(ctx, self._turn))
         except golang.Canceled:
             # Somebody else's context may have been cancelled.
             return ctx.err() is None

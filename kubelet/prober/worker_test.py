@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import datetime
+import threading
+from typing import Any
 
 import msgspec
 import pytest
 
+from kubelet import container as kubecontainer
 from kubelet import metrics
 from kubelet.prober import results
-from kubelet.prober.prober import ProbeType
-from kubelet.prober.testing import CONTAINER_ID, CONTAINER_NAME, ProbeWorld, new_pod, set_probe, terminated, waiting
+from kubelet.prober.prober import Prober, ProbeType
+from kubelet.prober.testing import (
+    CONTAINER_ID,
+    CONTAINER_NAME,
+    FakeRunner,
+    ProbeWorld,
+    new_pod,
+    set_probe,
+    terminated,
+    waiting,
+)
 from kubelet.prober.worker import Worker
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.component_base.featuregate import testing as featuregatetesting
+from pkg.golang.turn import MAX_TURNS
 from pkg.util.testing import lines_run
 
 CTX = golang.background()
@@ -552,3 +565,40 @@ def test_worker_that_waits_for_its_turn_can_be_stopped(world: ProbeWorld) -> Non
     world.manager.remove_pod(pod)
     assert eventually(lambda: world.manager.worker_count() == 0)
     assert world.runner.runs == 0
+
+
+def test_few_probes_work_at_a_time(world: ProbeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of threads may run probes, and what each needs of the interpreter is for its pod to choose."""
+    turns, work, go_on = world.manager.turns, list[str](), threading.Event()
+
+    def expand(command: list[str], envs: list[v1.EnvVar]) -> list[str]:
+        work.append("")
+        assert go_on.wait(30)
+        return command
+
+    monkeypatch.setattr(kubecontainer, "expand_container_command_only_static", expand)
+    world.set_status(world.running())
+    workers = [world.worker(READINESS) for _ in range(2 * MAX_TURNS)]
+    threads = [golang.go(worker.do_probe, CTX, name="prober") for worker in workers]
+    assert eventually(lambda: len(turns._waiting) == MAX_TURNS)
+    assert len(work) == MAX_TURNS
+    go_on.set()
+    for thread in threads:
+        thread.join(30)
+    assert len(work) == 2 * MAX_TURNS
+    assert turns._free == MAX_TURNS
+
+
+def test_probe_whose_command_runs_lets_others_have_their_turn(world: ProbeWorld) -> None:
+    free = list[int]()
+
+    class Runner(FakeRunner):
+        def run_in_container(self, *args: Any, **kwargs: Any) -> bytes:
+            free.append(world.manager.turns._free)
+            raise RuntimeError("runtime is away")
+
+    world.manager.prober = Prober(Runner(), world.recorder)
+    world.set_status(world.running())
+    assert world.worker(READINESS).do_probe(CTX)
+    assert set(free) == {MAX_TURNS}
+    assert world.manager.turns._free == MAX_TURNS

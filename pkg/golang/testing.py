@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pkg import golang
+from pkg.golang.turn import Turn, Turns, with_turn
 
 CLIENT_AUTH = ExtendedKeyUsageOID.CLIENT_AUTH
 SERVER_AUTH = ExtendedKeyUsageOID.SERVER_AUTH
@@ -100,6 +101,27 @@ class Gate:
         if self.rounds == 1:
             self.first_has_come.set()
             assert self.open.wait(30)
+
+
+class OnlyTurn:
+    """The only turn that there is, for what is done in `with only.turn` under `only.ctx`. Tells whether others may have
+    it meanwhile."""
+
+    def __init__(self) -> None:
+        self._turns = Turns(1)
+        self.turn = Turn(self._turns)
+        self.ctx = with_turn(golang.background(), self.turn)
+
+    def is_free(self) -> bool:
+        return self._turns._free == 1
+
+    def when_free(self, do: Callable[[], object]) -> None:
+        """Wait for that, and do this."""
+        ctx, cancel = golang.with_timeout(golang.background(), 30)
+        while not self.is_free():
+            assert not ctx.wait(0.001), "others are kept waiting"
+        cancel()
+        do()
 
 
 class _Waits(golang.Context):

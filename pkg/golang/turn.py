@@ -1,5 +1,5 @@
-"""Turns, for threads of which only a few are to work at the same time: those of clients that nobody knows yet, and
-those that take WebSockets or logs apart.
+"""Turns, for threads of which only a few are to work at the same time: those of clients that nobody knows yet, those
+that take WebSockets or logs apart, and those that run probes.
 
 This file has no Go counterpart: goroutines run side by side. Here, when a client closes two hundred connections at
 once, as many threads would want the interpreter at the same time, and all else in the process, the sync loop for one,
@@ -14,6 +14,8 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
+
+from pkg.golang.context import Context, with_value
 
 MAX_TURNS = 4
 # Seconds of processor time that a connection keeps as an advantage after a pause: a few short turns take as much. If
@@ -118,3 +120,17 @@ class Turn:
             yield
         finally:
             self.__enter__()
+
+
+_TURN = object()
+
+
+def with_turn(ctx: Context, turn: Turn) -> Context:
+    """A context for what is done under the turn, by the thread that has it."""
+    return with_value(ctx, _TURN, turn)
+
+
+def let_others(ctx: Context | None) -> contextlib.AbstractContextManager[None]:
+    """For what may wait: let others have their turn meanwhile, if ctx has one."""
+    turn: Turn | None = None if ctx is None else ctx.value(_TURN)
+    return contextlib.nullcontext() if turn is None else turn.let_others()

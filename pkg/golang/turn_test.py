@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from pkg import golang
-from pkg.golang.turn import ALLOWANCE, Turn, Turns
+from pkg.golang.testing import OnlyTurn
+from pkg.golang.turn import ALLOWANCE, Turn, Turns, let_others
 
 _TIMEOUT = 30.0
 
@@ -97,3 +98,17 @@ def test_what_is_had_while_others_wait_is_counted() -> None:
     waiting = Turn(turns)
     assert _order_of(turns, {"waiting": waiting}) == ["waiting"]
     assert waiting._had > 0
+
+
+def test_what_waits_lets_others_have_the_turn_of_its_context() -> None:
+    only = OnlyTurn()
+    with only.turn:
+        ctx, cancel = golang.with_timeout(only.ctx, _TIMEOUT)
+        with let_others(ctx):
+            assert only.is_free()
+        assert not only.is_free()
+        cancel()
+    # There is nothing to give away.
+    for without in (only.ctx, golang.background(), None):
+        with let_others(without):
+            assert only.is_free()

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from pkg import golang
 from pkg.golang import net
+from pkg.golang.turn import let_others
 
 # Seconds, where the context has no deadline. Go leaves that to the kernel, which gives up after minutes.
 _CONNECT_TIMEOUT = 30.0
@@ -56,12 +57,21 @@ def dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
 @contextlib.contextmanager
 def dialed(ctx: golang.Context, host: str, port: int) -> Iterator[socket.socket]:
     """Dial, and close the connection in the end. When ctx is cancelled, reads and writes on the connection end."""
-    with dial(ctx, host, port) as sock:
+    sock = dial(ctx, host, port)
+    try:
         take_back = golang.after_func(ctx, functools.partial(net.hang_up, sock))
         try:
             yield sock
         finally:
             take_back()
+    finally:
+        close(ctx, sock)
+
+
+def close(ctx: golang.Context, sock: socket.socket) -> None:
+    """Close a connection that `dial` has made: that may wait for the server, a second at most."""
+    with let_others(ctx):
+        sock.close()
 
 
 class Connection(io.RawIOBase):
@@ -91,7 +101,8 @@ class Connection(io.RawIOBase):
         """Have the operation end with ctx, and say so when it does."""
         self._sock.settimeout(remaining(self._ctx))
         try:
-            yield
+            with let_others(self._ctx):
+                yield
         except OSError:
             # The end of ctx is the reason for whatever became of the socket.
             remaining(self._ctx)

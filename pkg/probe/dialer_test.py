@@ -11,8 +11,9 @@ from pkg import golang
 from pkg.golang import net
 from pkg.golang.net.lookup import MAX_LOOKUPS_OF_PODS
 from pkg.golang.net.testing import Resolver, silent, stream_address
-from pkg.golang.testing import out_of_files, out_of_threads
-from pkg.probe import NoSocketError, Result, probe_grpc, probe_http, probe_tcp
+from pkg.golang.testing import OnlyTurn, out_of_files, out_of_threads
+from pkg.probe import NoSocketError, Result, dialer, httpclient, probe_grpc, probe_http, probe_tcp
+from pkg.probe.testing import HOST, listening
 
 CTX = golang.background()
 TIMEOUT = 30.0
@@ -102,3 +103,40 @@ def test_container_has_not_failed_when_other_pods_take_the_room_to_look_up_names
     with pytest.raises(NoSocketError, match="256 look-ups of pods are under way"):
         probe_tcp(net.with_owner(CTX, "pod"), "name", 80, TIMEOUT)
     names.go_on.set()
+
+
+def test_a_connection_that_waits_lets_others_have_their_turn() -> None:
+    only = OnlyTurn()
+
+    def answer(connection: socket.socket) -> None:
+        connection.recv(4096)
+        only.when_free(lambda: connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n"))
+
+    with listening(answer) as port, only.turn:
+        assert httpclient.get(only.ctx, f"http://{HOST}:{port}/", []).status == 204
+
+
+@pytest.mark.parametrize("by_tcp", [True, False])
+def test_a_connection_lets_others_have_their_turn_while_it_is_closed(
+    monkeypatch: pytest.MonkeyPatch, by_tcp: bool
+) -> None:
+    """The server has a second to take what was sent."""
+    only, free = OnlyTurn(), list[bool]()
+
+    class Socket(socket.socket):
+        def close(self) -> None:
+            free.append(only.is_free())
+            super().close()
+
+    def dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
+        return Socket()
+
+    with monkeypatch.context() as patch, only.turn:
+        patch.setattr("pkg.probe.tcp.dial", dial)
+        patch.setattr(dialer, "dial", dial)
+        if by_tcp:
+            assert probe_tcp(only.ctx, HOST, 80, TIMEOUT) == (Result.SUCCESS, "")
+        else:
+            with dialer.dialed(only.ctx, HOST, 80):
+                pass
+    assert free == [True]

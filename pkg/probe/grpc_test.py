@@ -20,7 +20,9 @@ import pytest
 from framework import memory
 
 from pkg import golang
+from pkg.apimachinery.util import wait
 from pkg.component_base import version
+from pkg.golang.testing import OnlyTurn
 from pkg.probe import Result, grpcclient, probe_grpc
 from pkg.probe.testing import HOST, listening
 
@@ -509,3 +511,19 @@ def test_no_connection_and_no_thread_is_left() -> None:
             settled.wait(0.05)
             deadline -= 1
         assert connections(port) == 0
+
+
+def test_pause_before_connecting_again_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    only, free = OnlyTurn(), list[bool]()
+    ctx, cancel = golang.with_cancel(only.ctx)
+
+    def step(backoff: wait.Backoff) -> float:
+        free.append(only.is_free())
+        cancel()
+        return TIMEOUT
+
+    monkeypatch.setattr(wait.Backoff, "step", step)
+    with socket.socket() as unused, only.turn, pytest.raises(golang.Canceled):
+        unused.bind((HOST, 0))
+        probe_grpc(ctx, HOST, "", unused.getsockname()[1], TIMEOUT)
+    assert free == [True]

@@ -35,6 +35,7 @@ from h2.exceptions import H2Error
 
 from pkg import golang, klog
 from pkg.apimachinery.util import wait
+from pkg.golang.turn import let_others
 from pkg.probe import dialer, http2
 from pkg.util.grpcstatus import StatusError
 
@@ -95,7 +96,8 @@ def connected(ctx: golang.Context, host: str, port: int) -> Iterator[ClientConn]
             else:
                 yield conn
                 return
-        ctx.wait(backoff.step())
+        with let_others(ctx):
+            ctx.wait(backoff.step())
     raise ConnectionTimeoutError(str(done)) from done
 
 

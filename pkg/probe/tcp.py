@@ -6,7 +6,7 @@ Go: pkg/probe/tcp/tcp.go
 from __future__ import annotations
 
 from pkg import golang
-from pkg.probe.dialer import dial
+from pkg.probe.dialer import close, dial
 from pkg.probe.probe import Result
 
 
@@ -17,7 +17,7 @@ def probe_tcp(ctx: golang.Context, host: str, port: int, timeout: float) -> tupl
     """
     limited, cancel = golang.with_timeout(ctx, timeout)
     try:
-        dial(limited, host, port).close()
+        close(limited, dial(limited, host, port))
     except (OSError, ValueError) as err:
         if isinstance(ctx.err(), golang.Canceled):
             raise golang.Canceled from err

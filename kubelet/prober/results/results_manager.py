@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kubelet import container as kubecontainer
 from pkg import golang
 from pkg.api.core import v1
+from pkg.golang.turn import let_others
 
 # Room for changes that the sync loop has not picked up yet. A probe worker that finds it full waits.
 _UPDATES_BUFFER = 20
@@ -67,7 +68,8 @@ class Manager:
         """
         # The send must not happen under the lock: the receiver may itself ask for a result.
         if self._set_internal(container_id, result):
-            self._updates.send(Update(container_id, result, pod.metadata.uid), ctx)
+            with let_others(ctx):
+                self._updates.send(Update(container_id, result, pod.metadata.uid), ctx)
 
     def _set_internal(self, container_id: kubecontainer.ContainerID, result: Result) -> bool:
         with self._lock:

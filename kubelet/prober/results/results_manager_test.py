@@ -9,6 +9,7 @@ from kubelet.prober import results
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.golang.testing import OnlyTurn
 
 FOO = kubecontainer.ContainerID("test", "foo")
 BAR = kubecontainer.ContainerID("test", "bar")
@@ -59,6 +60,18 @@ def test_set_on_a_full_channel_ends_with_the_context() -> None:
     cancel()
     with pytest.raises(golang.Canceled):
         m.set(FOO, results.SUCCESS, POD, ctx)
+
+
+def test_set_on_a_full_channel_lets_others_have_their_turn() -> None:
+    m, only = results.Manager(), OnlyTurn()
+    for i in range(m.updates().capacity):
+        m.set(kubecontainer.ContainerID("test", str(i)), results.SUCCESS, POD)
+    ctx, cancel = golang.with_timeout(only.ctx, 30)
+    with only.turn:
+        thread = golang.go(only.when_free, m.updates().recv, name="reader")
+        m.set(FOO, results.SUCCESS, POD, ctx)
+    thread.join()
+    cancel()
 
 
 @pytest.mark.parametrize(("result", "expected"), [(results.SUCCESS, 0), (results.FAILURE, 1), (results.UNKNOWN, -1)])

@@ -15,6 +15,7 @@ from time import monotonic
 
 from pkg import golang
 from pkg.golang.net.lookup import IO_TIMEOUT, Address, raise_if_canceled
+from pkg.golang.turn import let_others
 
 # Seconds after which the addresses of the other family (IPv4 or IPv6) are tried beside those of the first: RFC 6555.
 FALLBACK_DELAY = 0.3
@@ -60,7 +61,8 @@ def dial_parallel(ctx: golang.Context, addresses: Sequence[Address], control: Co
                 assert dials[0].error is not None
                 raise dials[0].error
             wake = min(dial.until for dial in running)
-            _wait(running, min(wake, fallback_at) if fallbacks else wake)
+            with let_others(ctx):
+                _wait(running, min(wake, fallback_at) if fallbacks else wake)
             for dial in running:
                 if (sock := dial.look()) is not None:
                     return sock

@@ -12,7 +12,7 @@ from pkg import golang
 from pkg.golang import net
 from pkg.golang.net import dial
 from pkg.golang.net.testing import silent, stream_address
-from pkg.golang.testing import frames_kept_after
+from pkg.golang.testing import OnlyTurn, frames_kept_after
 
 _WAIT = 30.0
 
@@ -114,3 +114,17 @@ def told_of_waits(monkeypatch: pytest.MonkeyPatch, waiting: golang.Channel[None]
 def test_refusal_keeps_nothing_of_the_caller() -> None:
     with refusing("127.0.0.1") as address:
         assert frames_kept_after(lambda: connected_to([address])) == []
+
+
+def test_a_dial_that_waits_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    only, free = OnlyTurn(), list[bool]()
+    wait = dial._wait
+
+    def look(dials: Sequence[dial._DialSerial], until: float) -> None:
+        free.append(only.is_free())
+        wait(dials, until)
+
+    monkeypatch.setattr(dial, "_wait", look)
+    with listening("127.0.0.1") as address, only.turn:
+        net.dial_parallel(only.ctx, [address], lambda sock: None).close()
+    assert free == [True]

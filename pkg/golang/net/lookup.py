@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pkg import golang
+from pkg.golang.turn import let_others
 
 # Names that are looked up at the same time for one owner: a pod, or the kubelet itself.
 MAX_LOOKUPS_PER_OWNER = 4
@@ -56,7 +57,9 @@ def lookup_host(ctx: golang.Context, host: str, port: int) -> Sequence[Address]:
     lookup = None
     while lookup is None:
         lookup, ends = _share_lookup(owner, host, port)
-        if golang.select(ctx.done(), *ends).index == 0:
+        with let_others(ctx):
+            selected = golang.select(ctx.done(), *ends)
+        if selected.index == 0:
             raise_if_canceled(ctx)
             raise TimeoutError(f"lookup {host}: {IO_TIMEOUT}")
     if lookup.err is not None:

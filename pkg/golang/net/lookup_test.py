@@ -9,7 +9,7 @@ import pytest
 from pkg import golang
 from pkg.golang import net
 from pkg.golang.net.testing import Resolver, stream_address
-from pkg.golang.testing import frames_kept_after, out_of_threads
+from pkg.golang.testing import OnlyTurn, frames_kept_after, out_of_threads
 
 CTX = golang.background()
 WAIT = 30.0
@@ -92,3 +92,11 @@ def test_look_up_without_a_thread_fails_and_leaves_nothing(names: Resolver) -> N
 def test_name_that_nobody_has_keeps_nothing_of_the_caller(names: Resolver) -> None:
     names.go_on.set()
     assert frames_kept_after(lambda: net.lookup_host(CTX, "slow", 80)) == []
+
+
+def test_a_look_up_that_waits_lets_others_have_their_turn(names: Resolver) -> None:
+    only = OnlyTurn()
+    with only.turn:
+        thread = golang.go(only.when_free, names.go_on.set, name="resolver")
+        assert try_look_up(only.ctx, "slow", WAIT) == "Name or service not known"
+    thread.join()

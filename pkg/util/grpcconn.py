@@ -127,3 +127,5 @@ def drain(call: Any) -> None:
             pass
     except grpc.RpcError as err:
         grpcstatus.leave_frames(err)
+        # An error that is on its way through who reads has the frames that have the call: together they would stay.
+        err.__context__ = None

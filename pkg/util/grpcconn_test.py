@@ -138,6 +138,19 @@ def test_nothing_stays_of_a_call_that_is_left(
     assert "started" not in frames_kept_after(leave)
 
 
+def test_nothing_stays_of_a_call_that_an_error_leaves(
+    silent: _Silent, method: grpc.UnaryStreamMultiCallable[bytes, bytes]
+) -> None:
+    """As for a response that cannot be decoded: the end of the call comes while the error is on its way."""
+
+    def leave() -> None:
+        with grpcconn.started(golang.background(), method, b"") as call:
+            assert silent.asked.wait(_DEADLINE) and call.is_active()
+            raise ValueError("this is no response")
+
+    assert "leave" not in frames_kept_after(leave)
+
+
 def test_nothing_stays_of_a_call_that_fails(method: grpc.UnaryStreamMultiCallable[bytes, bytes]) -> None:
     def fail() -> None:
         with grpcconn.started(golang.background(), method, b"") as call:

@@ -111,7 +111,8 @@ class DeviceLists:
                     return
         except Exception as err:
             # The plugin has gone or was let go, or sent what cannot be decoded: whoever hands on says so.
-            self._err = err
+            # Without its frames, which have the last list, and these lists, which keep the error.
+            self._err = golang.without_frames(err)
         finally:
             self._newest.close()
             self._end()

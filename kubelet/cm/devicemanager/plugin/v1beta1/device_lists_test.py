@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator
 
 import pytest
+from google.protobuf.message import DecodeError
 
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.cm.devicemanager.plugin.v1beta1 import device_lists
@@ -14,7 +15,7 @@ from kubelet.cm.dra.testing import wait_until
 from pkg import golang
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
-from pkg.golang.testing import out_of_threads
+from pkg.golang.testing import frames_kept_after, out_of_threads
 
 
 class FakeStream:
@@ -106,6 +107,21 @@ def test_stream_that_ends_is_heard_no_more(world: World) -> None:
     assert world.end == [world.stream.err]
     assert world.stream.ended
     assert world.heard == list(at_once)
+
+
+def test_of_the_lists_before_one_that_cannot_be_decoded_nothing_stays() -> None:
+    """A plugin may register again as soon as it is not listened to any more, and tell as much as before."""
+
+    class _Stream(FakeStream):
+        def __iter__(self) -> Iterator[pluginapi.ListAndWatchResponse]:
+            return map(pluginapi.ListAndWatchResponse.FromString, [b"\n\x00", b"\xff"])
+
+    def run() -> None:
+        lists = device_lists.DeviceLists(_Stream(), FakeClock())
+        lists.start("test-device-lists-reader")
+        assert isinstance(lists.hand_on(lambda response: None), DecodeError)
+
+    assert "_read" not in frames_kept_after(run)
 
 
 @failures

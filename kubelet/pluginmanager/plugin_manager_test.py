@@ -22,7 +22,7 @@ from kubelet.pluginmanager.testing import DEADLINE, ExamplePlugin, FakePluginHan
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.component_base.metrics import legacyregistry
-from pkg.golang.testing import out_of_threads, out_of_threads_here
+from pkg.golang.testing import frames_kept_after, out_of_threads, out_of_threads_here
 
 VERSIONS = "v1beta1 v1beta2"
 # More seconds than any pause after a failure has.
@@ -192,6 +192,26 @@ def test_handler_that_refuses(
     world.handler.events = []
     world.handler.validate_err = world.handler.register_err = None
     world.expect_retry(plugin)
+
+
+@pytest.mark.parametrize("step", ["", "validate_plugin", "register_plugin"])
+def test_nothing_stays_of_what_a_plugin_says_that_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def refuse(*args: object) -> None:
+        raise ValueError("not this one")
+
+    handlers: dict[str, cache.PluginHandler] = {}
+    if step:
+        monkeypatch.setattr(world.handler, step, refuse)
+        handlers = {registration.DEVICE_PLUGIN: world.handler}
+    world.sock_dir.mkdir()
+    plugin = world.plugin("example")
+    register = OperationGenerator().generate_register_plugin_func(
+        world.ctx, str(plugin.socket_path), "uuid", handlers, cache.ActualStateOfWorld()
+    )
+    assert "register_plugin_func" not in frames_kept_after(register)
+    assert not plugin.expect_status().plugin_registered
 
 
 def test_plugin_that_is_started_anew_need_not_wait(world: World) -> None:

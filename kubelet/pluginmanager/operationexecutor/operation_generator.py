@@ -54,11 +54,8 @@ class OperationGenerator:
                 info = _get_info(ctx, channel, socket_path)
                 handler = plugin_handlers.get(info.type)
                 if handler is None:
-                    err = RegisterPluginError(
-                        f"no handler registered for plugin type: {info.type} at socket {socket_path}"
-                    )
-                    _refuse(client, socket_path, err)
-                    raise err
+                    what = f"no handler registered for plugin type: {info.type} at socket {socket_path}"
+                    raise _refusal(client, socket_path, what)
                 plugin = cache.PluginInfo(
                     socket_path=socket_path,
                     uuid=uuid,
@@ -103,18 +100,22 @@ def _validate(
         handler.validate_plugin(plugin.name, plugin.endpoint, versions)
     except Exception as err:
         # Whatever the handler has against the plugin, the plugin is to know.
-        refused = RegisterPluginError(f"plugin validation failed with err: {err}")
-        _refuse(client, plugin.socket_path, refused)
-        raise refused from err
+        raise _refusal(client, plugin.socket_path, f"plugin validation failed with err: {err}") from err
 
 
-def _refuse(client: api_pb2_grpc.RegistrationStub, socket_path: str, err: RegisterPluginError) -> None:
+def _refusal(client: api_pb2_grpc.RegistrationStub, socket_path: str, what: str) -> RegisterPluginError:
+    """The error that the plugin is told, for the caller to raise.
+
+    He has it in no variable: with what the plugin has said it would stay until garbage is collected.
+    """
+    err = RegisterPluginError(what)
     try:
         _notify_plugin(client, False, str(err))
     except grpc.RpcError as failure:
         raise RegisterPluginError(
             f"failed to send error at socket {socket_path}, err: {err}: {_text(failure)}"
         ) from failure
+    return err
 
 
 def _get_info(ctx: golang.Context, channel: grpc.Channel, socket_path: str) -> registerapi.PluginInfo:
@@ -155,12 +156,13 @@ def _register(
     except Exception as err:
         # As for validation; and a plugin that is not taken must not stay in the cache.
         actual_state_of_world_updater.remove_plugin(plugin.socket_path)
-        refused = RegisterPluginError(f"plugin registration failed with err: {err}")
+        what = f"plugin registration failed with err: {err}"
+        told = str(RegisterPluginError(what))
         try:
-            _notify_plugin(client, False, str(refused))
+            _notify_plugin(client, False, told)
         except grpc.RpcError as failure:
-            raise RuntimeError(f"{refused}: {_text(failure)}") from failure
-        raise refused from err
+            raise RuntimeError(f"{told}: {_text(failure)}") from failure
+        raise RegisterPluginError(what) from err
     try:
         _notify_plugin(client, True, "")
     except grpc.RpcError as err:

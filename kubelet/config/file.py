@@ -285,9 +285,9 @@ class SourceFile:
         documents = self._decode(filename, data)
         faults = [_fault(err) for err in documents.faults]
         if faults and not (documents.pods or documents.objects):
-            failure = ManifestError(f"{filename}: {'; '.join(faults)}")
-            self._failed[filename] = signature, str(failure)
-            raise failure
+            failure = f"{filename}: {'; '.join(faults)}"
+            self._failed[filename] = signature, failure
+            raise ManifestError(failure)
         for fault in faults:
             klog.error_s(None, "Could not process a document of the manifest file", path=filename, fault=fault)
         return _Manifest(signature, documents.pods, documents.objects, faults)
@@ -303,7 +303,7 @@ class SourceFile:
                 return objects.try_decode_documents(data, complete)
             return objects.Documents(pods=[common.try_decode_single_pod(data, complete)])
         except (common.NotParsedError, common.InvalidPodError) as err:
-            return objects.Documents(faults=[err])
+            return objects.Documents(faults=[golang.without_frames(err)])
         except MemoryError as err:
             # It is no fault of the file, which is read again.
             raise OSError(errno.ENOMEM, f"MemoryError: {err}", filename) from err

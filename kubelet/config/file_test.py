@@ -22,6 +22,7 @@ from pkg.apimachinery.clock import testing as clocktesting
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.runtime.testing import raising
 from pkg.client_go.tools.record import testing as recordtesting
+from pkg.golang.testing import frames_kept_after
 from pkg.util.testing import open_inotify_instances
 
 NODE = "random-test-hostname"
@@ -395,6 +396,22 @@ def test_bad_file_is_reported_and_the_others_go_on(
     bad.unlink()
     bad.write_bytes(manifest("mended", "mended"))
     watched.expect("mended", "good")
+
+
+class _NoObjects:
+    def replace(self, objects: Sequence[config.APIObject]) -> None: ...
+
+
+@pytest.mark.parametrize("store", [None, _NoObjects()], ids=["one pod", "documents"])
+@pytest.mark.parametrize("content", [b"kind: Pod\napiVersion: v1", b"[", b"kind: Secret\napiVersion: v1\ndata: 5"])
+def test_nothing_stays_of_a_bad_file(tmp_path: Path, store: config.ObjectStore | None, content: bytes) -> None:
+    """It may have ten megabytes, and a folder many of them."""
+    (tmp_path / "bad.yaml").write_bytes(content)
+    updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(1)
+    recorder = recordtesting.FakeRecorder(100)
+    source = file.SourceFile(str(tmp_path), NODE, _NEVER, updates, recorder, store)
+    assert frames_kept_after(lambda: source.list_config(golang.background())) == []
+    assert recorder.events.try_recv()[2]
 
 
 def test_bad_file_while_watching(tmp_path: Path, watch: Watch) -> None:

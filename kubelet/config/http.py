@@ -106,7 +106,7 @@ class SourceURL:
         except common.InvalidPodError as err:
             raise SourceURLError(f"{self._shown}: {err}") from err
         except common.NotParsedError as err:
-            single_pod_err = err
+            single_pod_err = str(err)
         try:
             return common.try_decode_pod_list(data, self._apply_defaults)
         except common.InvalidPodError as err:

@@ -20,6 +20,7 @@ from pkg import golang, klog
 from pkg.apimachinery.util import wait
 from pkg.client_go.rest import testing as resttesting
 from pkg.client_go.tools.record import testing as recordtesting
+from pkg.golang.testing import frames_kept_after
 
 NODE = "different-value"
 
@@ -125,6 +126,13 @@ def test_extract_invalid_pods(server: FakeServer, body: str, message: str) -> No
     event, ok, _ = source.recorder.events.try_recv()
     assert ok and event is not None and server.url in event
     assert source.extract() is None  # the same bytes again are not even looked at
+
+
+def test_nothing_stays_of_an_answer_that_cannot_be_used(server: FakeServer) -> None:
+    server.body = b"this is no pod"
+    source = Source(server.url)
+    assert "_decode" not in frames_kept_after(source.extract)
+    assert source.sent() is None
 
 
 def test_password_in_the_url_is_told_to_nobody(server: FakeServer) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from kubelet.config import common
-from pkg import klog
+from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import yaml as utilyaml
@@ -72,7 +72,9 @@ def try_decode_documents(data: bytes, default_fn: common.DefaultFunc) -> Documen
         try:
             obj = _decode(builtins, default_fn)
         except ValueError as err:
-            documents.faults.append(err if len(found) == 1 else InvalidObjectError(f"document {number}: {err}"))
+            # Without its frames, which have the documents, and these the error.
+            fault = golang.without_frames(err)
+            documents.faults.append(fault if len(found) == 1 else InvalidObjectError(f"document {number}: {err}"))
             continue
         except MemoryError:
             raise  # it is no fault of the document

@@ -5,7 +5,7 @@ Go: k8s.io/client-go/tools/cache/reflector.go
 One round of list_and_watch: get all objects, replace the store's with them, then apply one watch after the other,
 each from the resource version at which the last one ended, until one fails in a way that asks for a new round.
 All objects come as the beginning of a watch ("watch list"), which ends with a marked bookmark and goes on as the
-first watch; or, from a server that does not do that, as a list in pages.
+first watch; or, from a server that does not do that, or with the gate WatchListClient off, as a list in pages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pkg import golang, klog
+from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery import watch
@@ -144,7 +144,9 @@ class Reflector:
         self._last_sync_resource_version = ""
         # Whether the server no longer, or not yet, knows that version.
         self._is_last_sync_resource_version_unavailable = False
-        self._use_watch_list = not watchlist.does_client_not_support_watch_list_semantics(lister_watcher)
+        self._use_watch_list = features.feature_gate.enabled(
+            features.WATCH_LIST_CLIENT
+        ) and not watchlist.does_client_not_support_watch_list_semantics(lister_watcher)
 
     @property
     def last_sync_resource_version(self) -> str:

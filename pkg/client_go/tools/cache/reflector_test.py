@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pkg import golang
+from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery import watch
 from pkg.apimachinery.api import errors as apierrors
@@ -20,6 +20,7 @@ from pkg.apimachinery.util import wait
 from pkg.client_go.tools import cache, pager
 from pkg.client_go.tools.cache import reflector as reflector_
 from pkg.client_go.tools.cache import testing
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.golang.testing import frames_kept_after
 
 WAIT = 30.0
@@ -130,6 +131,16 @@ def test_falls_back_to_list_and_watch(run: Run) -> None:
     assert watched == metav1.ListOptions(
         watch=True, allow_watch_bookmarks=True, resource_version="2", timeout_seconds=watched.timeout_seconds
     )
+
+
+def test_without_its_gate_it_begins_with_a_list(source: testing.FakeControllerSource[v1.Pod]) -> None:
+    source.add(pod("a"))
+    with set_feature_gate_during_test(features.feature_gate, features.WATCH_LIST_CLIENT, False):
+        run = Run(source)
+    run.start().await_names("a")
+    listed, watched = run.await_calls("list", "watch")
+    run.stop()
+    assert not listed.send_initial_events and not watched.send_initial_events
 
 
 def test_a_client_may_say_that_it_cannot_watch_list(source: testing.FakeControllerSource[v1.Pod]) -> None:

@@ -3,7 +3,7 @@
 Go: k8s.io/client-go/tools/cache
 
 A Reflector lists and watches one kind of object (listwatch.py, reflector.py) and writes it to a store (store.py),
-to one that hands on everything at each change (undelta_store.py), or to a queue (delta_fifo.py) behind which a
+to one that hands on everything at each change (undelta_store.py), or to a queue (the_real_fifo.py) behind which a
 SharedIndexInformer keeps a store with indices and tells its handlers (controller.py, shared_informer.py).
 """
 
@@ -16,7 +16,6 @@ from pkg.client_go.tools.cache.controller import (
 from pkg.client_go.tools.cache.delta_fifo import (
     DeletedFinalStateUnknown,
     Delta,
-    DeltaFIFO,
     Deltas,
     DeltaType,
     deletion_handling_meta_namespace_key_func,
@@ -53,12 +52,15 @@ from pkg.client_go.tools.cache.store import (
     ObjectKeyError,
     ObjectName,
     Store,
+    TransactionError,
     meta_namespace_key_func,
     new_indexer,
     new_store,
     object_to_name,
     split_meta_namespace_key,
 )
+from pkg.client_go.tools.cache.the_real_fifo import RealFIFO, ReplacedAllInfo
+from pkg.client_go.tools.cache.thread_safe_store import Transaction, TransactionType
 from pkg.client_go.tools.cache.undelta_store import UndeltaStore
 
 __all__ = [
@@ -68,7 +70,6 @@ __all__ = [
     "Controller",
     "DeletedFinalStateUnknown",
     "Delta",
-    "DeltaFIFO",
     "DeltaType",
     "Deltas",
     "DoneChecker",
@@ -84,13 +85,18 @@ __all__ = [
     "ListerWatcher",
     "ObjectKeyError",
     "ObjectName",
+    "RealFIFO",
     "Reflector",
     "ReflectorStore",
+    "ReplacedAllInfo",
     "ResourceEventHandler",
     "ResourceEventHandlerFuncs",
     "ResourceEventHandlerRegistration",
     "SharedIndexInformer",
     "Store",
+    "Transaction",
+    "TransactionError",
+    "TransactionType",
     "UndeltaStore",
     "VeryShortWatchError",
     "WatchErrorHandler",

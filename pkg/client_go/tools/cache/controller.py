@@ -5,24 +5,34 @@ Go: k8s.io/client-go/tools/cache/controller.go
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from pkg import golang, klog
+from pkg import features, golang, klog
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.util import wait
+from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.tools.cache.delta_fifo import (
     DeletedFinalStateUnknown,
-    DeltaFIFO,
+    Delta,
     Deltas,
     DeltaType,
-    PopProcessFunc,
+    deletion_handling_meta_namespace_key_func,
 )
-from pkg.client_go.tools.cache.fifo import FIFOClosedError
+from pkg.client_go.tools.cache.fifo import FIFOClosedError, PopProcessFunc, ProcessBatchFunc
 from pkg.client_go.tools.cache.listwatch import ListerWatcher
 from pkg.client_go.tools.cache.reflector import Reflector, WatchErrorHandler
-from pkg.client_go.tools.cache.store import Store
+from pkg.client_go.tools.cache.store import (
+    KeyListerGetter,
+    Store,
+    TransactionError,
+    TransactionStore,
+    meta_namespace_key_func,
+)
+from pkg.client_go.tools.cache.the_real_fifo import RealFIFO, ReplacedAllInfo, reconcile_replacement
+from pkg.client_go.tools.cache.thread_safe_store import Transaction, TransactionType
 
 T = TypeVar("T")
 
@@ -34,10 +44,12 @@ _RETRY_PERIOD = 1.0
 class Config:
     """What a controller connects."""
 
-    queue: DeltaFIFO
+    queue: RealFIFO
     lister_watcher: ListerWatcher[Any]
     process: PopProcessFunc
-    """Is called with the deltas of one object at a time, under the queue's lock."""
+    """Is called with one delta at a time."""
+    process_batch: ProcessBatchFunc | None = None
+    """Is called with several deltas, each of another object, if the gate InOrderInformersBatchProcess is on."""
     object_type: type | None = None
     full_resync_period: float = 0.0
     """Seconds between two calls of should_resync; 0: none."""
@@ -80,9 +92,15 @@ class Controller:
         return self._reflector.last_sync_resource_version
 
     def _process_loop(self, ctx: golang.Context) -> None:
+        queue, process, process_batch = self._config.queue, self._config.process, self._config.process_batch
+        if not features.feature_gate.enabled(features.IN_ORDER_INFORMERS_BATCH_PROCESS):
+            process_batch = None
         while True:
             try:
-                self._config.queue.pop(self._config.process, ctx)
+                if process_batch is not None:
+                    queue.pop_batch(process_batch, process, ctx)
+                else:
+                    queue.pop(process, ctx)
             except FIFOClosedError:
                 return
             except MemoryError as err:
@@ -133,10 +151,14 @@ class ResourceEventHandlerFuncs(Generic[T]):
 def process_deltas(
     handler: ResourceEventHandler, client_state: Store[Any], deltas: Deltas, is_in_initial_list: bool
 ) -> None:
-    """Bring the deltas of one object into the store, and tell the handler of each."""
+    """Bring the deltas into the store, one after the other, and tell the handler of each."""
     for delta in deltas:
         obj = delta.object
-        if delta.type is DeltaType.DELETED:
+        if delta.type is DeltaType.REPLACED_ALL:
+            _process_replaced_all_info(handler, obj, client_state, is_in_initial_list)
+        elif delta.type is DeltaType.SYNC_ALL:
+            _tell(partial(handler.on_update, obj, obj) for obj in client_state.list())
+        elif delta.type is DeltaType.DELETED:
             client_state.delete(obj)
             handler.on_delete(obj)
         elif (old := client_state.get(obj)) is not None:
@@ -145,3 +167,64 @@ def process_deltas(
         else:
             client_state.add(obj)
             handler.on_add(obj, is_in_initial_list)
+
+
+def process_deltas_in_batch(
+    handler: ResourceEventHandler, client_state: TransactionStore[Any], deltas: Deltas, is_in_initial_list: bool
+) -> None:
+    """Bring deltas of as many objects into the store at once, and then tell the handler of each.
+
+    Raises TransactionError for those that the store refuses, after the handler has heard of the others.
+    """
+    prepared = [_prepare(handler, client_state, delta, is_in_initial_list) for delta in deltas]
+    try:
+        client_state.transaction(*(txn for txn, _ in prepared))
+    except TransactionError as err:
+        _tell(prepared[index][1] for index in err.successful_indices)
+        raise
+    _tell(callback for _, callback in prepared)
+
+
+def _prepare(
+    handler: ResourceEventHandler, client_state: Store[Any], delta: Delta, is_in_initial_list: bool
+) -> tuple[Transaction, Callable[[], None]]:
+    """What a delta does to the store, and how the handler then hears of it."""
+    obj = delta.object
+    if delta.type is DeltaType.DELETED:
+        return Transaction(TransactionType.DELETE, obj), partial(handler.on_delete, obj)
+    if (old := client_state.get(obj)) is not None:
+        return Transaction(TransactionType.UPDATE, obj), partial(handler.on_update, old, obj)
+    return Transaction(TransactionType.ADD, obj), partial(handler.on_add, obj, is_in_initial_list)
+
+
+def _process_replaced_all_info(
+    handler: ResourceEventHandler, info: ReplacedAllInfo, client_state: Store[Any], is_in_initial_list: bool
+) -> None:
+    """Have a list take the place of all that is stored. The handler hears of deletions first.
+
+    All that the handler will hear is known before the store changes: should the memory not suffice, it can be tried
+    again.
+    """
+    deletions = reconcile_replacement([], client_state, info.objects, deletion_handling_meta_namespace_key_func)
+    callbacks: list[Callable[[], None]] = [partial(handler.on_delete, gone) for gone in deletions]
+    for obj in info.objects:
+        if (old := client_state.get(obj)) is not None:
+            callbacks.append(partial(handler.on_update, old, obj))
+        else:
+            callbacks.append(partial(handler.on_add, obj, is_in_initial_list))
+    client_state.replace(info.objects, info.resource_version)
+    _tell(callbacks)
+
+
+def _tell(callbacks: Iterable[Callable[[], None]]) -> None:
+    """The store has changed already, so each is called, whatever becomes of another."""
+    for callback in callbacks:
+        with contain("Unable to tell of a change"):
+            callback()
+
+
+def new_queue_fifo(client_state: KeyListerGetter[Any]) -> RealFIFO:
+    """The queue of an informer that stores in client_state; feature gates say how the queue works."""
+    atomic_events = features.feature_gate.enabled(features.ATOMIC_FIFO)
+    unlock = atomic_events and features.feature_gate.enabled(features.UNLOCK_WHILE_PROCESSING_FIFO)
+    return RealFIFO(client_state, meta_namespace_key_func, atomic_events, unlock)

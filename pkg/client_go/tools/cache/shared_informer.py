@@ -18,12 +18,20 @@ from typing import Any, Generic, Protocol, TypeVar
 from pkg import golang, klog
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.util import wait
-from pkg.client_go.tools.cache.controller import Config, Controller, ResourceEventHandler, process_deltas
-from pkg.client_go.tools.cache.delta_fifo import DeltaFIFO, Deltas, deletion_handling_meta_namespace_key_func
+from pkg.client_go.tools.cache.controller import (
+    Config,
+    Controller,
+    ResourceEventHandler,
+    new_queue_fifo,
+    process_deltas,
+    process_deltas_in_batch,
+)
+from pkg.client_go.tools.cache.delta_fifo import Deltas, deletion_handling_meta_namespace_key_func
 from pkg.client_go.tools.cache.index import Indexers
 from pkg.client_go.tools.cache.listwatch import ListerWatcher
 from pkg.client_go.tools.cache.reflector import WatchErrorHandler
 from pkg.client_go.tools.cache.store import Indexer, Store, new_indexer
+from pkg.client_go.tools.cache.the_real_fifo import RealFIFO
 
 T = TypeVar("T")
 
@@ -93,8 +101,9 @@ class ResourceEventHandlerRegistration(Protocol):
 class SharedIndexInformer(Generic[T]):
     """Keeps a store of the objects of a ListerWatcher, and tells handlers what changes. Safe from any thread.
 
-    The store follows the server: each object goes through states that it had there, in their order, though maybe
-    not all of them, and ends up in the last. Handlers hear of a change after it is in the store.
+    The store follows the server: what changes there changes here in the same order, across all objects, though a list
+    leaves out what was between it and what was before, and a store can go through several changes at once. Handlers
+    hear of a change after it is in the store.
     """
 
     def __init__(
@@ -110,7 +119,7 @@ class SharedIndexInformer(Generic[T]):
         self._object_type = object_type
         self._clock: clock_.Clock = clock or clock_.RealClock()
         self._indexer: Indexer[T] = new_indexer(deletion_handling_meta_namespace_key_func, indexers or {})
-        self._queue = DeltaFIFO(known_objects=self._indexer, emit_delta_type_replaced=True)
+        self._queue = new_queue_fifo(self._indexer)
         self._processor = _SharedProcessor(object_type.__name__, self._clock)
         # Guards the fields below; taken before _block_deltas.
         self._started_lock = threading.Lock()
@@ -221,6 +230,7 @@ class SharedIndexInformer(Generic[T]):
                 queue=self._queue,
                 lister_watcher=self._lister_watcher,
                 process=self._handle_deltas,
+                process_batch=self._handle_batch_deltas,
                 object_type=self._object_type,
                 full_resync_period=self._resync_check_period,
                 should_resync=self._processor.should_resync,
@@ -232,6 +242,10 @@ class SharedIndexInformer(Generic[T]):
     def _handle_deltas(self, deltas: Deltas, is_in_initial_list: bool) -> None:
         with self._block_deltas:
             process_deltas(self, self._indexer, deltas, is_in_initial_list)
+
+    def _handle_batch_deltas(self, deltas: Deltas, is_in_initial_list: bool) -> None:
+        with self._block_deltas:
+            process_deltas_in_batch(self, self._indexer, deltas, is_in_initial_list)
 
     def _new_listener_locked(self, handler: ResourceEventHandler, resync_period: float | None) -> _ProcessorListener:
         requested = self._default_resync_period if resync_period is None else resync_period
@@ -353,7 +367,7 @@ class _ProcessorListener:
         requested_resync_period: float,
         resync_period: float,
         now: float,
-        upstream: DeltaFIFO,
+        upstream: RealFIFO,
     ) -> None:
         self.requested_resync_period = requested_resync_period
         self.resync_period = resync_period

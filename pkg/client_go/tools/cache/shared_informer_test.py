@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from pkg import golang
+from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.apimachinery.util.runtime.testing import failing_once
 from pkg.client_go.tools import cache
 from pkg.client_go.tools.cache import controller, shared_informer, testing
+from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 WAIT = 30.0
 BACKGROUND = golang.background()
@@ -120,8 +121,7 @@ def test_a_missed_deletion_is_told(run: Run) -> None:
     run.source.modify(pod("b"))
     run.source.add(pod("c"))
     run.clock.step(60)
-    wait_until(lambda: len(listener.heard) == 3, listener.heard)
-    assert sorted(listener.heard) == ["+c", "?a", "~b"]
+    listener.await_heard("?a", "~b", "+c")
 
 
 def test_after_a_disruption_who_wants_no_resync_hears_only_of_changes() -> None:
@@ -215,7 +215,7 @@ def test_a_handler_that_fails_hears_of_the_next(run: Run, log: io.StringIO) -> N
 def test_what_there_is_no_memory_to_store_is_stored_and_told_later(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     indexer = run.informer.get_indexer()
     monkeypatch.setattr(controller, "_RETRY_PERIOD", 0.0)
-    monkeypatch.setattr(indexer, "add", failing_once(indexer.add, MemoryError()))
+    monkeypatch.setattr(indexer, "replace", failing_once(indexer.replace, MemoryError()))
     listener = Listener()
     registration = run.informer.add_event_handler(listener)
     run.source.add(pod("a"), pod("b"))
@@ -223,6 +223,53 @@ def test_what_there_is_no_memory_to_store_is_stored_and_told_later(run: Run, mon
     listener.await_heard("+*a", "+*b")
     wait_until(registration.has_synced)
     assert indexer.list_keys() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "off",
+    [
+        None,
+        features.IN_ORDER_INFORMERS_BATCH_PROCESS,
+        features.UNLOCK_WHILE_PROCESSING_FIFO,
+        features.ATOMIC_FIFO,
+    ],
+    ids=lambda off: f"{off} off" if off else "all on",
+)
+def test_handlers_hear_of_all_objects_in_the_order_of_the_changes(off: str | None) -> None:
+    """Also of those changes that came while others were processed, and may have gone to the store together."""
+    with set_feature_gate_during_test(features.feature_gate, off or features.ATOMIC_FIFO, off is None):
+        run = Run()
+        listener = Listener()
+        run.informer.add_event_handler(listener)
+        run.start()
+        wait_until(run.informer.has_synced)
+        with run.informer._block_deltas:
+            run.source.add(pod("first"), pod("a"), pod("b"))
+            run.source.modify(pod("a"))
+            run.source.delete(pod("b"))
+            run.source.modify(pod("a"))
+        listener.await_heard("+first", "+a", "+b", "~a", "-b", "~a")
+        run.stop()
+
+
+def test_what_there_is_no_memory_to_store_of_a_batch_is_stored_and_told_later(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "_RETRY_PERIOD", 0.0)
+    listener = Listener()
+    run.informer.add_event_handler(listener)
+    run.start()
+    wait_until(run.informer.has_synced)
+    informer: Any = run.informer
+    storage = informer.get_indexer()._storage
+    monkeypatch.setattr(storage, "_update_locked", failing_once(storage._update_locked, MemoryError(), "'a'"))
+    with informer._block_deltas:
+        run.source.add(pod("first"))
+        wait_until(lambda: informer._queue.get_by_key("first") is not None)
+        run.source.add(pod("a"), pod("b"))
+        wait_until(lambda: informer._queue.get_by_key("b") is not None)
+    listener.await_heard("+first", "+b", "+a")
+    assert sorted(informer.get_indexer().list_keys()) == ["a", "b", "first"]
 
 
 def test_an_informer_waits_for_threads(run: Run, monkeypatch: pytest.MonkeyPatch, log: io.StringIO) -> None:

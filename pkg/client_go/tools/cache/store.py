@@ -9,8 +9,9 @@ import builtins
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
+from pkg import golang
 from pkg.client_go.tools.cache import index as index_
-from pkg.client_go.tools.cache.thread_safe_store import ThreadSafeMap
+from pkg.client_go.tools.cache.thread_safe_store import ThreadSafeMap, ThreadSafeStoreTransaction, Transaction
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -24,6 +25,22 @@ class ObjectKeyError(ValueError):
     def __init__(self, obj: object, err: object) -> None:
         super().__init__(f"couldn't create key for object {obj!r}: {err}")
         self.obj = obj
+
+
+class TransactionError(Exception):
+    """Some of several transactions could not be done: `errors` says why, by the index of the transaction."""
+
+    def __init__(self, total_transactions: int, errors: dict[int, Exception]) -> None:
+        super().__init__(
+            f"failed to execute ({len(errors)}/{total_transactions}) transactions failed due to: "
+            f"[{' '.join(map(str, errors.values()))}]"
+        )
+        self.total_transactions = total_transactions
+        self.errors = errors
+
+    @property
+    def successful_indices(self) -> list[int]:
+        return [index for index in range(self.total_transactions) if index not in self.errors]
 
 
 class KeyListerGetter(Protocol[T_co]):
@@ -65,7 +82,15 @@ class Store(Protocol[T]):
         ...
 
 
-class Indexer(Store[T], Protocol[T]):
+class TransactionStore(Store[T], Protocol[T]):
+    """A store that can be changed in several places at once."""
+
+    def transaction(self, *txns: Transaction) -> None:
+        """Do all of them before anybody else reads; raises TransactionError if some could not be done."""
+        ...
+
+
+class Indexer(TransactionStore[T], Protocol[T]):
     """A store that also finds objects by what index functions say of them."""
 
     def index(self, index_name: str, obj: T) -> builtins.list[T]:
@@ -130,6 +155,19 @@ class Cache(Generic[T]):
     def __init__(self, key_func: KeyFunc, indexers: index_.Indexers | None = None) -> None:
         self._key_func = key_func
         self._storage: ThreadSafeMap[T] = ThreadSafeMap(indexers or {})
+
+    def transaction(self, *txns: Transaction) -> None:
+        errors: dict[int, Exception] = {}
+        keyed: dict[int, ThreadSafeStoreTransaction] = {}
+        for index, txn in enumerate(txns):
+            try:
+                keyed[index] = ThreadSafeStoreTransaction(txn.type, txn.object, self._key_of(txn.object))
+            except ObjectKeyError as err:
+                errors[index] = golang.without_frames(err)
+        failed = self._storage.transaction(keyed.values())
+        errors.update((index, failed[number]) for number, index in enumerate(keyed) if number in failed)
+        if errors:
+            raise TransactionError(len(txns), errors)
 
     def add(self, obj: T) -> None:
         self._storage.add(self._key_of(obj), obj)

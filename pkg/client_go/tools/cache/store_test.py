@@ -106,6 +106,46 @@ def test_index_forgets_values_that_nothing_has() -> None:
     assert made.list_index_func_values("users") == ["elmo"]
 
 
+def test_transactions_are_done_together() -> None:
+    made = indexer(pod("one", users="ernie"), pod("two", users="bert"))
+    made.transaction(
+        cache.Transaction(cache.TransactionType.ADD, pod("tre", users="elmo")),
+        cache.Transaction(cache.TransactionType.UPDATE, pod("one", users="oscar")),
+        cache.Transaction(cache.TransactionType.DELETE, pod("two")),
+        cache.Transaction(cache.TransactionType.DELETE, pod("four")),
+    )
+    assert sorted(made.list_keys()) == ["one", "tre"]
+    assert sorted(made.list_index_func_values("users")) == ["elmo", "oscar"]
+
+
+def test_a_transaction_that_fails_keeps_no_other_from_it() -> None:
+    made = cache.new_indexer(cache.meta_namespace_key_func, {"size": lambda obj: [obj.metadata.labels["size"]]})
+    what: Any = "what"
+    with pytest.raises(cache.TransactionError, match=r"failed to execute \(2/4\) transactions") as raised:
+        made.transaction(
+            *(
+                cache.Transaction(cache.TransactionType.ADD, obj)
+                for obj in (pod("one", size="1"), what, pod("bad"), pod("two", size="2"))
+            )
+        )
+    assert raised.value.successful_indices == [0, 3]
+    assert [(index, type(err)) for index, err in sorted(raised.value.errors.items())] == [
+        (1, cache.ObjectKeyError),
+        (2, KeyError),
+    ]
+    assert all(err.__traceback__ is None for err in raised.value.errors.values()), "frames are kept"
+    assert made.index_keys("size", "2") == ["two"]
+
+
+def test_a_replacement_that_fails_changes_nothing() -> None:
+    made = cache.new_indexer(cache.meta_namespace_key_func, {"size": lambda obj: [obj.metadata.labels["size"]]})
+    made.add(pod("one", size="1"))
+    with pytest.raises(KeyError):
+        made.replace([pod("two", size="2"), pod("bad")], "7")
+    assert made.list_keys() == ["one"]
+    assert made.list_index_func_values("size") == ["1"] and made.index_keys("size", "1") == ["one"]
+
+
 def test_index_that_does_not_exist() -> None:
     with pytest.raises(LookupError, match="Index with name nope does not exist"):
         indexer().by_index("nope", "x")

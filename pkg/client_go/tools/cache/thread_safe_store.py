@@ -6,10 +6,13 @@ Go: k8s.io/client-go/tools/cache/thread_safe_store.go
 from __future__ import annotations
 
 import builtins
+import enum
 import threading
 from collections.abc import Iterable
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+from pkg import golang
 from pkg.client_go.tools.cache.index import Indexers, IndexFunc
 
 T = TypeVar("T")
@@ -18,15 +21,33 @@ T = TypeVar("T")
 _Index = dict[str, dict[str, None]]
 
 
+class TransactionType(enum.StrEnum):
+    ADD = "Add"
+    UPDATE = "Update"
+    DELETE = "Delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One of several changes that are done together."""
+
+    type: TransactionType
+    object: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadSafeStoreTransaction(Transaction):
+    """A transaction and the key of its object."""
+
+    key: str
+
+
 class _StoreIndex(Generic[T]):
     """The indices of a store; its lock guards them."""
 
     def __init__(self, indexers: Indexers) -> None:
         self.indexers = dict(indexers)
         self._indices: dict[str, _Index] = {}
-
-    def reset(self) -> None:
-        self._indices = {}
 
     def get_keys_from_index(self, index_name: str, obj: T) -> list[str]:
         """The keys of the objects that share a value with `obj`."""
@@ -87,15 +108,25 @@ class ThreadSafeMap(Generic[T]):
 
     def update(self, key: str, obj: T) -> None:
         with self._lock:
-            old = self._items.get(key)
-            self._items[key] = obj
-            self._index.update_indices(old, obj, key)
+            self._update_locked(key, obj)
 
     def delete(self, key: str) -> None:
         with self._lock:
-            old = self._items.pop(key, None)
-            if old is not None:
-                self._index.update_indices(old, None, key)
+            self._delete_locked(key)
+
+    def transaction(self, txns: Iterable[ThreadSafeStoreTransaction]) -> dict[int, Exception]:
+        """Do all of them before anybody else reads; returns, by their index, why some could not be done."""
+        errors: dict[int, Exception] = {}
+        with self._lock:
+            for index, txn in enumerate(txns):
+                try:
+                    if txn.type is TransactionType.DELETE:
+                        self._delete_locked(txn.key)
+                    else:
+                        self._update_locked(txn.key, txn.object)
+                except Exception as err:  # a fault of one object must not keep the others out
+                    errors[index] = golang.without_frames(err)
+        return errors
 
     def get(self, key: str) -> T | None:
         with self._lock:
@@ -110,12 +141,12 @@ class ThreadSafeMap(Generic[T]):
             return [*self._items]
 
     def replace(self, items: dict[str, T]) -> None:
-        """Take over the map."""
+        """Take over the map. If that fails, for want of memory, all is as before."""
         with self._lock:
-            self._items = items
-            self._index.reset()
+            index: _StoreIndex[T] = _StoreIndex(self._index.indexers)
             for key, obj in items.items():
-                self._index.update_indices(None, obj, key)
+                index.update_indices(None, obj, key)
+            self._items, self._index = items, index
 
     def index(self, index_name: str, obj: T) -> builtins.list[T]:
         with self._lock:
@@ -143,3 +174,13 @@ class ThreadSafeMap(Generic[T]):
             self._index.add_indexers(new_indexers)
             for key, obj in self._items.items():
                 self._index.update_indices(None, obj, key, list(new_indexers))
+
+    def _update_locked(self, key: str, obj: T) -> None:
+        old = self._items.get(key)
+        self._items[key] = obj
+        self._index.update_indices(old, obj, key)
+
+    def _delete_locked(self, key: str) -> None:
+        old = self._items.pop(key, None)
+        if old is not None:
+            self._index.update_indices(old, None, key)

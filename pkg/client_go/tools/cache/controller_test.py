@@ -14,6 +14,7 @@ from pkg.apimachinery.util.runtime.testing import failing_once
 from pkg.client_go.tools import cache
 from pkg.client_go.tools.cache import Delta, DeltaType, controller
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.golang.testing import frames_kept_after
 
 
 def pod(name: str, version: str = "") -> v1.Pod:
@@ -154,3 +155,19 @@ def test_gates_say_how_the_queue_works(gate: str | None, expected: list[bool]) -
     found: list[bool] = []
     fifo.pop(lambda deltas, first: found.extend([deltas[0].type is DeltaType.REPLACED_ALL, fifo._lock.locked()]))
     assert found == expected
+
+
+@pytest.mark.parametrize("err", [ValueError("bad"), MemoryError()], ids=lambda err: type(err).__name__)
+def test_what_fails_of_a_batch_keeps_no_frames(err: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    store: Any = indexer()
+    handler = Handler(store)
+    monkeypatch.setattr(store._storage, "_update_locked", failing_once(store._storage._update_locked, err, "'a'"))
+    fifo = controller.new_queue_fifo(store)
+    fifo.add(pod("a"))
+    fifo.add(pod("b"))
+
+    def process(deltas: cache.Deltas, is_in_initial_list: bool) -> None:
+        controller.process_deltas_in_batch(handler, store, deltas, is_in_initial_list)
+
+    assert frames_kept_after(lambda: fifo.pop_batch(process, process)) == []
+    assert handler.heard == ["+b"]

@@ -252,23 +252,26 @@ def test_handlers_hear_of_all_objects_in_the_order_of_the_changes(off: str | Non
         run.stop()
 
 
+@pytest.mark.parametrize(("batches", "expected"), [(True, ["+b", "+a"]), (False, ["+a", "+b"])])
 def test_what_there_is_no_memory_to_store_of_a_batch_is_stored_and_told_later(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch, batches: bool, expected: list[str]
 ) -> None:
+    """Without the gate there are no batches, and so what comes after it has to wait."""
     monkeypatch.setattr(controller, "_RETRY_PERIOD", 0.0)
-    listener = Listener()
-    run.informer.add_event_handler(listener)
-    run.start()
-    wait_until(run.informer.has_synced)
     informer: Any = run.informer
     storage = informer.get_indexer()._storage
     monkeypatch.setattr(storage, "_update_locked", failing_once(storage._update_locked, MemoryError(), "'a'"))
+    listener = Listener()
+    informer.add_event_handler(listener)
+    with set_feature_gate_during_test(features.feature_gate, features.IN_ORDER_INFORMERS_BATCH_PROCESS, batches):
+        run.start()
+        wait_until(informer.has_synced)
     with informer._block_deltas:
         run.source.add(pod("first"))
         wait_until(lambda: informer._queue.get_by_key("first") is not None)
         run.source.add(pod("a"), pod("b"))
         wait_until(lambda: informer._queue.get_by_key("b") is not None)
-    listener.await_heard("+first", "+b", "+a")
+    listener.await_heard("+first", *expected)
     assert sorted(informer.get_indexer().list_keys()) == ["a", "b", "first"]
 
 

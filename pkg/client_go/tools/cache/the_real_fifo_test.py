@@ -290,6 +290,7 @@ def test_no_batch_has_more_than_the_first_list() -> None:
     fifo = new_fifo()
     fifo.replace([A, B], "0")
     fifo.add(C)
+    fifo.close()
     initial: list[bool] = []
     for _ in range(2):
         fifo.pop_batch(lambda deltas, first: initial.append(first), lambda deltas, first: initial.append(first))

@@ -119,14 +119,13 @@ def _dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
         kind = NoSocketError if err.errno in _WANTS else OSError
         raise kind(f"dial tcp: lookup {name}: {err.strerror or err}") from err
     try:
-        return net.dial_parallel(ctx, found, _set_options)
+        sock = net.dial_parallel(ctx, found, lambda sock: None)
     except OSError as err:
         kind = TimeoutError if isinstance(err, TimeoutError) else NoSocketError if err.errno in _WANTS else OSError
         raise kind(f"dial tcp {join_host_port(host, port)}: {_reason(err)}") from err
-
-
-def _set_options(sock: socket.socket) -> None:
+    # Not before: `dial_parallel` may close connections to other addresses, and would wait for their servers.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ONE_SECOND)
+    return sock
 
 
 def remaining(ctx: golang.Context) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -140,3 +141,22 @@ def test_a_connection_lets_others_have_their_turn_while_it_is_closed(
             with dialer.dialed(only.ctx, HOST, 80):
                 pass
     assert free == [True]
+
+
+def test_only_the_connection_that_is_used_may_wait_when_it_is_closed(
+    names: Resolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that another has outrun is closed while the probe has its turn."""
+    waits = list[bool]()
+
+    class Socket(socket.socket):
+        def close(self) -> None:
+            on, seconds = struct.unpack("ii", self.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))
+            waits.append(bool(on and seconds))
+            super().close()
+
+    with silent("::1") as outrun, socket.create_server(("127.0.0.1", 0)) as listener, monkeypatch.context() as patch:
+        names.addresses["two"] = [outrun, stream_address(listener)]
+        patch.setattr(socket, "socket", Socket)
+        assert probe_tcp(CTX, "two", 80, TIMEOUT) == (Result.SUCCESS, "")
+    assert waits == [False, True]

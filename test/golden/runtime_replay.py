@@ -178,6 +178,7 @@ class Replay:
             log_manager=logs.ContainerLogManagerStub(),
             runtime_class_manager=None,
             seccomp_default=False,
+            read_rotated_logs=False,
             memory_swap_behavior="",
             get_node_allocatable=dict,
             memory_throttling_factor=0.9,

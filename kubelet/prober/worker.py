@@ -97,6 +97,12 @@ class Worker:
 
     def run_once(self, ctx: golang.Context, triggered: bool) -> bool:
         """Probe, as it is time or as somebody has triggered it. Whether to go on. Go: the body of run's loop"""
+        with self._turn:
+            self._begin(triggered)
+            return self.do_probe(with_turn(ctx, self._turn))
+
+    def _begin(self, triggered: bool) -> None:
+        """Tell how late this round is, and when the next one is due."""
         now = self._manager.clock.monotonic()
         if triggered:
             self._due = now + self._period
@@ -112,7 +118,6 @@ class Worker:
             self._manager.observe_lateness(self, late)
             # Ticks that were missed are not made up for.
             self._due += self._period * (1 + late // self._period)
-        return self.do_probe(ctx)
 
     def end(self) -> None:
         """Forget the container's result, and the worker. Go: what run defers"""
@@ -128,8 +133,7 @@ class Worker:
     def do_probe(self, ctx: golang.Context) -> bool:
         """One round. Whether there is to be another."""
         try:
-            with self._turn:
-                return self._do_probe(with_turn(ctx, self._turn))
+            return self._do_probe(ctx)
         except golang.Canceled:
             # Somebody else's context may have been cancelled.
             return ctx.err() is None

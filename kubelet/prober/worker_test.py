@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import threading
 from typing import Any
@@ -27,7 +28,7 @@ from kubelet.prober.worker import Worker
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.component_base.featuregate import testing as featuregatetesting
-from pkg.golang.turn import MAX_TURNS
+from pkg.golang.turn import MAX_TURNS, Turn
 from pkg.util.testing import lines_run
 
 CTX = golang.background()
@@ -548,6 +549,21 @@ def test_lateness_is_measured(world: ProbeWorld) -> None:
     assert (late("2.5"), late("5.0")) == (before[0], before[1] + 1)
 
 
+def test_wait_for_a_turn_counts_as_late(world: ProbeWorld) -> None:
+    worker = world.worker(STARTUP, period_seconds=10)
+    world.clock.step(worker.due)
+    waits = [Turn(world.manager.turns) for _ in range(MAX_TURNS)]
+    with contextlib.ExitStack() as turns:
+        for each in waits:
+            turns.enter_context(each)
+        probe = golang.go(worker.run_once, CTX, False, name="prober")
+        assert eventually(lambda: len(world.manager.turns._waiting) == 1)
+        world.clock.step(13.0)
+        due = worker.due
+    probe.join(30)
+    assert worker.due == due + 20
+
+
 def test_worker_whose_results_nobody_reads_can_be_stopped(world: ProbeWorld) -> None:
     updates = world.manager.results_manager(READINESS).updates()
     while updates.try_send(results.Update(CONTAINER_ID, results.UNKNOWN, "other")):
@@ -579,7 +595,7 @@ def test_few_probes_work_at_a_time(world: ProbeWorld, monkeypatch: pytest.Monkey
     monkeypatch.setattr(kubecontainer, "expand_container_command_only_static", expand)
     world.set_status(world.running())
     workers = [world.worker(READINESS) for _ in range(2 * MAX_TURNS)]
-    threads = [golang.go(worker.do_probe, CTX, name="prober") for worker in workers]
+    threads = [golang.go(worker.run_once, CTX, True, name="prober") for worker in workers]
     assert eventually(lambda: len(turns._waiting) == MAX_TURNS)
     assert len(work) == MAX_TURNS
     go_on.set()
@@ -599,6 +615,6 @@ def test_probe_whose_command_runs_lets_others_have_their_turn(world: ProbeWorld)
 
     world.manager.prober = Prober(Runner(), world.recorder)
     world.set_status(world.running())
-    assert world.worker(READINESS).do_probe(CTX)
+    assert world.worker(READINESS).run_once(CTX, triggered=True)
     assert set(free) == {MAX_TURNS}
     assert world.manager.turns._free == MAX_TURNS

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 ROOT = Path(__file__).resolve().parent.parent
 DECLARATIONS = (ROOT / "hack/go-map/v1.36.2.tsv", ROOT / "hack/go-map/outside-v1.36.2.tsv")
@@ -92,16 +93,30 @@ class Row:
 
 @dataclass(slots=True)
 class Module:
-    """What one Python file defines: the names at its top, and of each class its bases and what it defines."""
+    """What one Python file defines: the names at its top, and of each class its bases and what it defines.
+
+    Functions without a body, as those of protocols, are in `declared` alone.
+    """
 
     path: str
     names: set[str] = field(default_factory=set)
     bases: dict[str, list[str]] = field(default_factory=dict)
     members: dict[str, set[str]] = field(default_factory=dict)
+    declared: dict[str, set[str]] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
+        """Whether there is such a name, be it one that is only declared."""
+        owner, _, member = name.rpartition(".")
+        return self.does(name) or member in self.declared.get(owner, set())
+
+    def does(self, name: str) -> bool:
+        """Whether there is such a name, and a body to it."""
         owner, _, member = name.rpartition(".")
         return member in self.members.get(owner, set()) if owner else name in self.names | self.bases.keys()
+
+    def classes(self) -> list[str]:
+        """All classes that do something."""
+        return [cls for cls, bases in self.bases.items() if "Protocol" not in bases]
 
 
 def read_both_releases() -> list[Function]:
@@ -167,10 +182,19 @@ def read_module(path: Path, root: Path = ROOT) -> Module:
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.ClassDef):
             module.bases[node.name] = [ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases]
-            module.members[node.name] = set(_defined(node.body))
+            module.members[node.name] = set(_defined([each for each in node.body if not _is_declaration(each)]))
+            module.declared[node.name] = {each.name for each in node.body if _is_declaration(each)}
         else:
             module.names.update(_defined([node]))
     return module
+
+
+def _is_declaration(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
+    """Whether a function does nothing but to be declared: all that it has beside a docstring is `...`."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    rest = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    return len(rest) == 1 and ast.unparse(rest[0]) == "..."
 
 
 def _defined(body: list[ast.stmt]) -> Iterator[str]:
@@ -220,7 +244,7 @@ class PythonTree:
 
     def has(self, target: str) -> bool:
         path, _, name = target.partition(":")
-        return (self.root / path).is_file() and (not name or read_module(self.root / path, self.root).has(name))
+        return (self.root / path).is_file() and (not name or read_module(self.root / path, self.root).does(name))
 
 
 def _find_function(function: Function, own: list[Module], package: list[Module]) -> str | None:
@@ -230,7 +254,7 @@ def _find_function(function: Function, own: list[Module], package: list[Module])
     for module in own + package:
         if found := _pick(module.names, {name}, function):
             return f"{module.path}:{found}"
-        for cls in module.bases:
+        for cls in module.classes():
             if made and plain(cls) in (made, made + "impl"):
                 return f"{module.path}:{cls}"
     return _member({name}, function, _all_classes(own), [])
@@ -241,7 +265,7 @@ def _find_method(function: Function, own: list[Module], package: list[Module]) -
     or a function of that file."""
     name = plain(function.name)
     receivers = {plain(function.receiver), plain(function.receiver) + "impl"}
-    classes = [(module, cls) for module in own + package for cls in module.bases if plain(cls) in receivers]
+    classes = [(module, cls) for module in own + package for cls in module.classes() if plain(cls) in receivers]
     if classes:
         found = _member({name, *_DUNDERS.get(name, ())}, function, classes, package)
     else:
@@ -250,8 +274,7 @@ def _find_method(function: Function, own: list[Module], package: list[Module]) -
 
 
 def _all_classes(modules: list[Module]) -> list[tuple[Module, str]]:
-    """All classes that do something."""
-    return [(module, cls) for module in modules for cls, bases in module.bases.items() if "Protocol" not in bases]
+    return [(module, cls) for module in modules for cls in module.classes()]
 
 
 def _member(

@@ -14,31 +14,39 @@ SOURCE = """
 class PodWorkers(Base):
     limit: int
 
-    def update_pod(self): ...
+    def update_pod(self): pass
 
-    def _forget_locked(self): ...
+    def _forget_locked(self): pass
 
 
 class Base:
-    def stop(self): ...
+    def stop(self): pass
 
 
 class State:
     SYNC_POD = 0
 
-    def __str__(self): ...
+    def __str__(self): pass
 
-    def __init__(self): ...
+    def __init__(self): pass
 
 
 class Syncer(Protocol):
     def sync(self): ...
 
 
-def kill_pod_now(): ...
+class Waiter(Protocol):
+    def wait(self): ...
 
 
-def get_pod_uid(): ...
+class SyncerImpl:
+    def sync(self): pass
+
+
+def kill_pod_now(): pass
+
+
+def get_pod_uid(): pass
 """
 
 
@@ -74,6 +82,8 @@ def decision(kind: str, function: str = "gone", target: str = "", reason: str = 
         pytest.param("podWorkers.killPodNow", "pod_workers.go", "kill_pod_now", id="method that is a function"),
         pytest.param("other.UpdatePod", "pod_workers.go", "PodWorkers.update_pod", id="receiver by another name"),
         pytest.param("State.String", "pod_workers.go", "State.__str__", id="string"),
+        pytest.param("syncer.Sync", "pod_workers.go", "SyncerImpl.sync", id="what an interface declares"),
+        pytest.param("NewSyncer", "pod_workers.go", "SyncerImpl", id="constructor of what is an interface"),
     ],
 )
 def test_finds_what_has_the_same_name(tree: go_map.PythonTree, title: str, file: str, name: str) -> None:
@@ -92,7 +102,8 @@ def test_finds_functions_in_other_files_of_the_package_and_packages_of_one_file(
         pytest.param("fake", id="only a fake"),
         pytest.param("podWorkers.String", id="special method of another class"),
         pytest.param("other.SyncPod", id="constant that sounds like it"),
-        pytest.param("other.sync", id="only declared by an interface"),
+        pytest.param("waiter.Wait", id="only declared by an interface"),
+        pytest.param("NewWaiter", id="an interface, which nothing can make"),
         pytest.param("init", id="no constructor"),
         pytest.param("Base.UpdatePod", id="only in a class that inherits"),
     ],
@@ -141,6 +152,12 @@ def test_own_row_counts_before_patterns_and_long_patterns_before_short_ones(tree
         pytest.param("killPodNow", [decision("issue", "lost", "5")], "line 1: no function needs it", id="not needed"),
         pytest.param("gone", [decision("renamed", target="kubelet/format.py:no")], "there is no", id="no such name"),
         pytest.param("gone", [decision("renamed", target="kubelet/no.py")], "there is no", id="no such file"),
+        pytest.param(
+            "gone",
+            [decision("renamed", target="kubelet/worker_pool/pod_workers.py:Waiter.wait")],
+            "there is no",
+            id="nothing but a declaration",
+        ),
         pytest.param("gone", [decision("absent")], "absent needs a reason", id="no reason"),
         pytest.param("gone", [decision("issue", target="99")], "there is no issue '99'", id="no such issue"),
         pytest.param("gone", [decision("perhaps")], "'perhaps' is none of", id="no such kind"),
@@ -202,7 +219,7 @@ def test_document_counts_by_package_and_file(tree: go_map.PythonTree) -> None:
 
 def test_what_differs_only_in_being_exported_is_told_apart(tree: go_map.PythonTree) -> None:
     module = tree.root / "kubelet/worker_pool/merge.py"
-    module.write_text("class Storage:\n    def merge(self): ...\n\n    def _merge(self): ...\n")
+    module.write_text("class Storage:\n    def merge(self): pass\n\n    def _merge(self): pass\n")
     assert tree.find(function("storage.Merge", "merge.go")) == "kubelet/worker_pool/merge.py:Storage.merge"
     assert tree.find(function("storage.merge", "merge.go")) == "kubelet/worker_pool/merge.py:Storage._merge"
 

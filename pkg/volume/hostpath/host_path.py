@@ -109,7 +109,8 @@ class HostPathMounter(HostPath):
 class HostPathUnmounter(HostPath):
     """Nothing to do: the host's files were never mounted by us."""
 
-    def tear_down(self) -> None: ...
+    def tear_down(self) -> None:
+        pass
 
     def tear_down_at(self, directory: str) -> None:
         raise ValueError("TearDownAt() does not make sense for host paths")

@@ -20,7 +20,8 @@ def probe_volume_plugins() -> list[VolumePlugin]:
 class ImagePlugin(MetricsNil):
     """Plugin, mounter and unmounter, as none of them has anything to keep."""
 
-    def init(self, host: VolumeHost) -> None: ...
+    def init(self, host: VolumeHost) -> None:
+        pass
 
     def get_plugin_name(self) -> str:
         return PLUGIN_NAME
@@ -52,9 +53,11 @@ class ImagePlugin(MetricsNil):
     def requires_remount(self, spec: Spec) -> bool:
         return False
 
-    def set_up(self, args: MounterArgs) -> None: ...
+    def set_up(self, args: MounterArgs) -> None:
+        """The runtime mounts the image."""
 
-    def set_up_at(self, directory: str, args: MounterArgs) -> None: ...
+    def set_up_at(self, directory: str, args: MounterArgs) -> None:
+        """The runtime mounts the image."""
 
     def supports_mount_option(self) -> bool:
         return False
@@ -62,9 +65,11 @@ class ImagePlugin(MetricsNil):
     def supports_selinux_context_mount(self, spec: Spec) -> bool:
         return False
 
-    def tear_down(self) -> None: ...
+    def tear_down(self) -> None:
+        """The runtime unmounts the image."""
 
-    def tear_down_at(self, directory: str) -> None: ...
+    def tear_down_at(self, directory: str) -> None:
+        """The runtime unmounts the image."""
 
 
 def get_volume_source(spec: Spec) -> v1.ImageVolumeSource | None:

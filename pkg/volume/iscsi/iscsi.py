@@ -314,7 +314,8 @@ class ISCSIDiskUnmapper(ISCSIBlockVolume, metrics_nil.MetricsNil):
     def tear_down_device(self, map_path: str, device_path: str) -> None:
         attacher.detach(map_path, self._disk.plugin.manager.detach_block_iscsi_disk)
 
-    def unmap_pod_device(self) -> None: ...
+    def unmap_pod_device(self) -> None:
+        """Nothing was mapped beyond the links of the volume's directory."""
 
 
 def portal_mounter(portal: str) -> str:

@@ -1,10 +1,10 @@
-"""Which function of the Go kubelet is where in this one.
+"""Which function, type or constant of the Go kubelet is where in this one.
 
 hack/go-map/v1.36.2.tsv and outside-v1.36.2.tsv list what Go declares, the tables of 1.27 what it declared then. A
-function is *present* when the Python package of the same path has it under the same name, in Python's spelling. What
-is not is decided in hack/go-map/decisions.tsv: it is *renamed* to a place that is given there, *absent* for a reason,
-or *to come* with an issue. Go's file and function may be patterns there; the longest that fits counts, and a
-function's own row before any pattern.
+declaration is *present* when the Python package of the same path has it under the same name, in Python's spelling.
+What is not is decided in hack/go-map/decisions.tsv: it is *renamed* to a place that is given there, *absent* for a
+reason, or *to come* with an issue. Go's file and name may be patterns there; the longest that fits counts, and a
+declaration's own row before any pattern.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DECLARATIONS = (ROOT / "hack/go-map/v1.36.2.tsv", ROOT / "hack/go-map/outside-v1
 DECLARATIONS_BEFORE = (ROOT / "hack/go-map/release-1.27.tsv", ROOT / "hack/go-map/outside-1.27.tsv")
 DECISIONS = ROOT / "hack/go-map/decisions.tsv"
 
-# The Go folders whose functions must all be accounted for, and the kinds of file that are no part of the product.
+# The Go folders whose declarations must all be accounted for, and the kinds of file that are no part of the product.
 SCOPE = ("pkg/kubelet", "pkg/probe", "pkg/volume", "cmd/kubelet", "k8s.io")
 OTHER_SYSTEMS = {"windows", "darwin", "freebsd"}
 MARKS_LEFT_OUT = {"testing", "fake", "mock", "example", "generated"}
@@ -39,21 +39,25 @@ _FOLDERS = {
     "k8s.io/streaming/pkg/httpstream": "pkg/apimachinery/util/httpstream",
     "k8s.io": "pkg",
 }
+FUNCTIONS = {"func", "method"}
+KINDS = FUNCTIONS | {"type", "interface", "const-group"}
 STATES = ("present", "renamed", "absent", "to come")
 _DUNDERS = {"string": {"__str__", "__repr__"}, "error": {"__str__", "__init__"}}
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Function:
-    """A function or method that Go declares; the receiver is its type without the asterisk.
+class Declaration:
+    """What Go declares: a function, a method, a type, an interface, or a group of constants.
 
-    Both releases have most of them: `only_in` is "1.27" or "1.36" for those that one of the two has.
+    `receiver` is the type of a method, without the asterisk; `name` has all the names of a group, with commas
+    between them. `only_in` is "1.27" or "1.36" for what one of the two releases has.
     """
 
     package: str
     file: str
     receiver: str
     name: str
+    kind: str = field(default="func", compare=False)
     only_in: str = field(default="", compare=False)
 
     @property
@@ -62,31 +66,53 @@ class Function:
 
     @property
     def title(self) -> str:
+        """What decisions call it: a group of constants has the name of its first one."""
+        if self.kind == "const-group":
+            return f"const {self.constants[0]}"
         return f"{self.receiver}.{self.name}" if self.receiver else self.name
+
+    @property
+    def whole_title(self) -> str:
+        """The title, with all the constants of a group."""
+        return f"const {', '.join(self.constants)}" if self.kind == "const-group" else self.title
+
+    @property
+    def constants(self) -> list[str]:
+        """The names in a group of constants."""
+        return [name for name in self.name.split(",") if name != "_"]
+
+    @property
+    def is_function(self) -> bool:
+        return self.kind in FUNCTIONS
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether Go has it no more."""
+        return self.only_in == "1.27"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     line: int
     path: str
-    function: str
+    title: str
     kind: str
     target: str
     reason: str
 
     @property
     def exact(self) -> bool:
-        return not any(sign in self.path + self.function for sign in "*?[")
+        return not any(sign in self.path + self.title for sign in "*?[")
 
-    def fits(self, function: Function) -> bool:
-        return fnmatchcase(function.path, self.path) and fnmatchcase(function.title, self.function)
+    def fits(self, declaration: Declaration) -> bool:
+        return fnmatchcase(declaration.path, self.path) and fnmatchcase(declaration.title, self.title)
 
 
 @dataclass(slots=True)
 class Row:
-    """What became of one Go function: one of STATES, where it is or why not."""
+    """What became of one declaration of Go's: one of STATES, where it is or why not."""
 
-    function: Function
+    declaration: Declaration
     state: str
     detail: str
 
@@ -95,7 +121,9 @@ class Row:
 class Module:
     """What one Python file defines: the names at its top, and of each class its bases and what it defines.
 
-    Functions without a body, as those of protocols, are in `declared` alone.
+    Functions without a body, as those of protocols, are in `declared` alone. `aliases` are the names at the top that
+    are spelled like a class and assigned; `constants` are what is assigned at the top, in enums, and in UPPER_CASE in
+    other classes ("Class.NAME").
     """
 
     path: str
@@ -103,6 +131,8 @@ class Module:
     bases: dict[str, list[str]] = field(default_factory=dict)
     members: dict[str, set[str]] = field(default_factory=dict)
     declared: dict[str, set[str]] = field(default_factory=dict)
+    aliases: set[str] = field(default_factory=set)
+    constants: list[str] = field(default_factory=list)
 
     def has(self, name: str) -> bool:
         """Whether there is such a name, be it one that is only declared."""
@@ -119,20 +149,39 @@ class Module:
         return [cls for cls, bases in self.bases.items() if "Protocol" not in bases]
 
 
-def read_both_releases() -> list[Function]:
+def read_both_releases() -> list[Declaration]:
     """What Go declares, and what it declared in 1.27.
 
-    A function that has moved to another file, or with its package, is the same one.
+    A declaration that has moved to another file, or with its package, is the same one. Of a group of constants that
+    has lost some, those are a row.
     """
+    now, before = read_declarations(DECLARATIONS), read_declarations(DECLARATIONS_BEFORE)
+    there_before = _names_of(before)
+    new = (each if _keys(each) & there_before else replace(each, only_in="1.36") for each in now)
+    return sorted([*new, *_left_over(before, _names_of(now), "1.27")])
 
-    def same(function: Function) -> tuple[str, str, str]:
-        return python_folder(function.package), function.receiver, function.name
 
-    now, before = read_functions(DECLARATIONS), read_functions(DECLARATIONS_BEFORE)
-    there_now, there_before = set(map(same, now)), set(map(same, before))
-    new = (each if same(each) in there_before else replace(each, only_in="1.36") for each in now)
-    gone = (replace(each, only_in="1.27") for each in before if same(each) not in there_now)
-    return sorted([*new, *gone])
+# A declaration's folder here, its receiver, and its name or that of one of its constants.
+_Key = tuple[str, str, str]
+
+
+def _keys(declaration: Declaration) -> set[_Key]:
+    names = declaration.constants if declaration.kind == "const-group" else [declaration.name]
+    return {(python_folder(declaration.package), declaration.receiver, name) for name in names}
+
+
+def _names_of(declarations: list[Declaration]) -> set[_Key]:
+    return {key for each in declarations for key in _keys(each)}
+
+
+def _left_over(declarations: list[Declaration], there: set[_Key], only_in: str) -> Iterator[Declaration]:
+    """Those that are not there any more, with such of their constants as are not."""
+    for each in declarations:
+        left = {name for *_, name in _keys(each) - there}
+        if each.kind == "const-group":
+            each = replace(each, name=",".join(name for name in each.constants if name in left))
+        if left:
+            yield replace(each, only_in=only_in)
 
 
 def python_folder(package: str) -> str:
@@ -153,13 +202,13 @@ def read_rows(paths: tuple[Path, ...] = DECLARATIONS) -> list[list[str]]:
     return [row.split("\t") for path in paths for row in path.read_text().splitlines()[1:]]
 
 
-def read_functions(paths: tuple[Path, ...] = DECLARATIONS, scope: tuple[str, ...] = SCOPE) -> list[Function]:
+def read_declarations(paths: tuple[Path, ...] = DECLARATIONS, scope: tuple[str, ...] = SCOPE) -> list[Declaration]:
     found = set()
     for package, file, kind, receiver, name, _, mark, goos in read_rows(paths):
-        if kind not in ("func", "method") or goos in OTHER_SYSTEMS or MARKS_LEFT_OUT & set(mark.split("+")):
+        if kind not in KINDS or goos in OTHER_SYSTEMS or MARKS_LEFT_OUT & set(mark.split("+")):
             continue
         if any(package == each or package.startswith(each + "/") for each in scope):
-            found.add(Function(package, file, re.sub(r"^\*|\[.*", "", receiver), name))
+            found.add(Declaration(package, file, re.sub(r"^\*|\[.*", "", receiver), name, kind))
     return sorted(found)
 
 
@@ -184,8 +233,12 @@ def read_module(path: Path, root: Path = ROOT) -> Module:
             module.bases[node.name] = [ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases]
             module.members[node.name] = set(_defined([each for each in node.body if not _is_declaration(each)]))
             module.declared[node.name] = {each.name for each in node.body if _is_declaration(each)}
+            module.constants += [f"{node.name}.{name}" for name in _constants_of(node)]
         else:
             module.names.update(_defined([node]))
+            assigned = list(_assigned([node]))
+            module.constants += assigned
+            module.aliases.update(name for name in assigned if _is_spelled_like_a_class(name))
     return module
 
 
@@ -195,6 +248,21 @@ def _is_declaration(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
         return False
     rest = node.body[1:] if ast.get_docstring(node) is not None else node.body
     return len(rest) == 1 and ast.unparse(rest[0]) == "..."
+
+
+def _constants_of(node: ast.ClassDef) -> Iterator[str]:
+    is_enum = any(re.search(r"(Enum|Flag)$", ast.unparse(base)) for base in node.bases)
+    return (name for name in _assigned(node.body) if is_enum or name.isupper())
+
+
+def _assigned(body: list[ast.stmt]) -> Iterator[str]:
+    """The names that get a value."""
+    functions = (ast.FunctionDef, ast.ClassDef)
+    return _defined([node for node in body if not isinstance(node, functions) and getattr(node, "value", True)])
+
+
+def _is_spelled_like_a_class(name: str) -> bool:
+    return name.lstrip("_")[:1].isupper() and not name.isupper()
 
 
 def _defined(body: list[ast.stmt]) -> Iterator[str]:
@@ -235,42 +303,78 @@ class PythonTree:
             if path.is_file() and path.name != "testing.py" and not path.name.endswith("_test.py")
         ]
 
-    def find(self, function: Function) -> str | None:
-        """Where the function is under its own name ("file:Class.method"), or None."""
-        own, package = self.mirrored(function.package, function.file), self.modules(function.package)
-        if function.receiver:
-            return _find_method(function, own, package)
-        return _find_function(function, own, package)
+    def find(self, declaration: Declaration) -> str | None:
+        """Where the declaration is under its own name ("file:Class.method"), or None.
+
+        Of a group of constants all must be there, and the first says where.
+        """
+        own, package = (
+            self.mirrored(declaration.package, declaration.file),
+            self.modules(declaration.package),
+        )
+        match declaration.kind:
+            case "type" | "interface":
+                return _find_type(declaration, own + package)
+            case "const-group":
+                places = [_find_constant(name, own + package) for name in declaration.constants]
+                return places[0] if all(places) else None
+        if declaration.receiver:
+            return _find_method(declaration, own, package)
+        return _find_function(declaration, own, package)
 
     def has(self, target: str) -> bool:
         path, _, name = target.partition(":")
         return (self.root / path).is_file() and (not name or read_module(self.root / path, self.root).does(name))
 
 
-def _find_function(function: Function, own: list[Module], package: list[Module]) -> str | None:
+def _find_type(declaration: Declaration, modules: list[Module]) -> str | None:
+    """The class or alias of that name.
+
+    A protocol is Go's interface before it is the struct that implements it, where Go has both.
+    """
+    name = plain(declaration.name)
+    unexported_struct = declaration.kind == "type" and declaration.name[0].islower()
+    for wanted in (name + "impl", name) if unexported_struct else (name, name + "impl"):
+        for module in modules:
+            if found := sorted(each for each in module.bases.keys() | module.aliases if plain(each) == wanted):
+                return f"{module.path}:{found[0]}"
+    return None
+
+
+def _find_constant(name: str, modules: list[Module]) -> str | None:
+    """The constant of that name, be it that of a class's member (`Continue`) or of both (`LoopControlContinue`)."""
+    wanted = plain(name)
+    for module in modules:
+        for each in module.constants:
+            if wanted in (plain(each.rpartition(".")[2]), plain(each.replace(".", ""))):
+                return f"{module.path}:{each}"
+    return None
+
+
+def _find_function(declaration: Declaration, own: list[Module], package: list[Module]) -> str | None:
     """At the top of a file, or the class that a New makes, or a method of the mirrored file."""
-    name = plain(function.name)
+    name = plain(declaration.name)
     made = name.removeprefix("new") if name.startswith("new") else None
     for module in own + package:
-        if found := _pick(module.names, {name}, function):
+        if found := _pick(module.names, {name}, declaration):
             return f"{module.path}:{found}"
         for cls in module.classes():
             if made and plain(cls) in (made, made + "impl"):
                 return f"{module.path}:{cls}"
-    return _member({name}, function, _all_classes(own), [])
+    return _member({name}, declaration, _all_classes(own), [])
 
 
-def _find_method(function: Function, own: list[Module], package: list[Module]) -> str | None:
+def _find_method(declaration: Declaration, own: list[Module], package: list[Module]) -> str | None:
     """In the class that has the receiver's name or its bases (if there is none, in any class of the mirrored file),
     or a function of that file."""
-    name = plain(function.name)
-    receivers = {plain(function.receiver), plain(function.receiver) + "impl"}
+    name = plain(declaration.name)
+    receivers = {plain(declaration.receiver), plain(declaration.receiver) + "impl"}
     classes = [(module, cls) for module in own + package for cls in module.classes() if plain(cls) in receivers]
     if classes:
-        found = _member({name, *_DUNDERS.get(name, ())}, function, classes, package)
+        found = _member({name, *_DUNDERS.get(name, ())}, declaration, classes, package)
     else:
-        found = _member({name}, function, _all_classes(own), package)
-    return found or next((f"{m.path}:{top}" for m in own if (top := _pick(m.names, {name}, function))), None)
+        found = _member({name}, declaration, _all_classes(own), package)
+    return found or next((f"{m.path}:{top}" for m in own if (top := _pick(m.names, {name}, declaration))), None)
 
 
 def _all_classes(modules: list[Module]) -> list[tuple[Module, str]]:
@@ -278,23 +382,23 @@ def _all_classes(modules: list[Module]) -> list[tuple[Module, str]]:
 
 
 def _member(
-    wanted: set[str], function: Function, classes: list[tuple[Module, str]], package: list[Module]
+    wanted: set[str], declaration: Declaration, classes: list[tuple[Module, str]], package: list[Module]
 ) -> str | None:
     """The first member with a wanted name, in the classes and then in those of their bases that the package has."""
     while classes:
         module, cls = classes[0]
-        if member := _pick(module.members[cls], wanted, function):
+        if member := _pick(module.members[cls], wanted, declaration):
             return f"{module.path}:{cls}.{member}"
         classes = classes[1:] + [(m, name) for m in package for name in m.bases if name in module.bases[cls]]
     return None
 
 
-def _pick(names: set[str], wanted: set[str], function: Function) -> str | None:
+def _pick(names: set[str], wanted: set[str], declaration: Declaration) -> str | None:
     """The name that is a wanted plain one, and no constant or special method that sounds like it.
 
     Where Go has both `Merge` and `merge`, `merge` and `_merge` are told apart.
     """
-    exported = function.name[0].isupper()
+    exported = declaration.name[0].isupper()
     found = [
         name
         for name in names
@@ -309,56 +413,54 @@ class Map:
     faults: list[str] = field(default_factory=list)
 
     def current(self) -> list[Row]:
-        """The functions that Go still has."""
-        return [row for row in self.rows if row.function.only_in != "1.27"]
-
-    def counts(self, state: str) -> Counter[str]:
-        return Counter(row.function.package for row in self.current() if row.state == state)
+        """What Go still has."""
+        return [row for row in self.rows if not row.declaration.is_gone]
 
 
-def build(functions: list[Function], decisions: list[Decision], tree: PythonTree) -> Map:
-    """Say of every function what became of it, and collect what is wrong with the decisions."""
+def build(declarations: list[Declaration], decisions: list[Decision], tree: PythonTree) -> Map:
+    """Say of every declaration what became of it, and collect what is wrong with the decisions."""
     result = Map()
     used: set[int] = set()
-    places = {function: tree.find(function) for function in functions}
-    claims = Counter(places.values())
+    places = {each: tree.find(each) for each in declarations}
+    # An interface and the type that implements it are often one class; a function is one function.
+    claims = Counter(found for each, found in places.items() if each.is_function)
     claimed: dict[str, str] = {}
-    for function, found in places.items():
-        fitting = [each for each in decisions if each.fits(function)]
+    for declaration, found in places.items():
+        fitting = [each for each in decisions if each.fits(declaration)]
         exact = [each for each in fitting if each.exact]
-        what = f"{function.path} {function.title}"
+        what = f"{declaration.path} {declaration.title}"
         if len(exact) > 1:
             result.faults.append(f"{what}: decided twice, in lines {exact[0].line} and {exact[1].line}")
         used.update(each.line for each in exact)
         # Of two functions that could be the same one, a decision says which it is not.
-        if found is not None and not (exact and claims[found] > 1):
-            result.rows.append(Row(function, "present", found))
+        if found is not None and not (exact and declaration.is_function and claims[found] > 1):
+            result.rows.append(Row(declaration, "present", found))
             result.faults += [f"{what}: line {each.line} is stale, it is in {found}" for each in exact]
             # A function that 1.27 had may have become one that has its place.
-            if function.only_in != "1.27":
+            if declaration.is_function and not declaration.is_gone:
                 if found in claimed:
                     result.faults.append(f"{what}: {found} is {claimed[found]} already, so decide what this is")
-                claimed[found] = function.title
+                claimed[found] = declaration.title
             continue
         if not fitting:
             result.faults.append(f"{what}: neither present nor decided")
-            result.rows.append(Row(function, "", "undecided"))
+            result.rows.append(Row(declaration, "", "undecided"))
             continue
-        chosen = exact[0] if exact else max(fitting, key=lambda each: len(each.path) + len(each.function))
+        chosen = exact[0] if exact else max(fitting, key=lambda each: len(each.path) + len(each.title))
         used.add(chosen.line)
-        result.rows.append(_decided(function, chosen))
-    result.faults += [f"line {each.line}: no function needs it" for each in decisions if each.line not in used]
+        result.rows.append(_decided(declaration, chosen))
+    result.faults += [f"line {each.line}: no declaration needs it" for each in decisions if each.line not in used]
     result.faults += [fault for each in decisions for fault in _faults_of(each, tree)]
     return result
 
 
-def _decided(function: Function, decision: Decision) -> Row:
+def _decided(declaration: Declaration, decision: Decision) -> Row:
     match decision.kind:
         case "renamed":
-            return Row(function, "renamed", "; ".join(filter(None, (decision.target, decision.reason))))
+            return Row(declaration, "renamed", "; ".join(filter(None, (decision.target, decision.reason))))
         case "issue":
-            return Row(function, "to come", f"issue {decision.target}")
-    return Row(function, decision.kind, decision.reason)
+            return Row(declaration, "to come", f"issue {decision.target}")
+    return Row(declaration, decision.kind, decision.reason)
 
 
 def _faults_of(decision: Decision, tree: PythonTree) -> Iterator[str]:

@@ -9,32 +9,49 @@ import go_map
 TABLE = go_map.ROOT / "docs/go-python-map.md"
 
 
+# Functions in each state, and how many of the types and of the groups of constants are here.
+COLUMNS = (*go_map.STATES, "types and constants")
+
+
 def count_table(result: go_map.Map) -> list[tuple[str, ...]]:
     """A header, a row for each Go package and a sum, all as text."""
-    counts = {state: result.counts(state) for state in go_map.STATES}
-    packages = sorted({row.function.package for row in result.current()})
-    rows = [(package, *(str(counts[state][package]) for state in go_map.STATES)) for package in packages]
-    total = ("all", *(str(sum(counts[state].values())) for state in go_map.STATES))
-    return [("Go package", *go_map.STATES), *rows, total]
+    packages: dict[str, list[go_map.Row]] = {}
+    for row in sorted(result.current(), key=lambda row: row.declaration.package):
+        packages.setdefault(row.declaration.package, []).append(row)
+    rows = [(package, *_counts(found)) for package, found in packages.items()]
+    return [("Go package", *COLUMNS), *rows, ("all", *_counts(result.current()))]
 
 
 def document(result: go_map.Map, tree: go_map.PythonTree) -> str:
     """docs/go-python-map.md: counts by package, and for each Go file with a counterpart where that is."""
     header, *rows = count_table(result)
-    lines = [_HEAD, _table_row(header), _table_row(["---"] + ["---:"] * (len(header) - 1)), *map(_table_row, rows)]
-    lines += [_FILES, _table_row(("Go file", "Python", *go_map.STATES)), _table_row(["---"] * 2 + ["---:"] * 4)]
+    lines = [_HEAD, _table_row(header), _table_row(["---"] + ["---:"] * len(COLUMNS)), *map(_table_row, rows)]
+    lines += [_FILES, _table_row(("Go file", "Python", *COLUMNS)), _table_row(["---"] * 2 + ["---:"] * len(COLUMNS))]
     files: dict[tuple[str, str], list[go_map.Row]] = {}
     for row in result.current():
-        files.setdefault((row.function.package, row.function.file), []).append(row)
+        files.setdefault((row.declaration.package, row.declaration.file), []).append(row)
     for (package, file), found in files.items():
-        states = Counter(row.state for row in found)
-        places = Counter(row.detail.split(":")[0] for row in found if row.state == "present")
-        mirrored = [module.path for module in tree.mirrored(package, file)]
-        main = [path for path, _ in places.most_common(1)] or mirrored[:1]
-        if main:
-            link = f"[{main[0]}](../{main[0]})"
-            lines.append(_table_row((f"`{package}/{file}`", link, *(str(states[state]) for state in go_map.STATES))))
+        if main := _counterpart(package, file, found, tree):
+            link = f"[{main}](../{main})"
+            lines.append(_table_row((f"`{package}/{file}`", link, *_counts(found))))
     return "\n".join(lines) + "\n"
+
+
+def _counts(rows: list[go_map.Row]) -> tuple[str, ...]:
+    """One cell for each of COLUMNS; the last is empty where Go has neither types nor constants."""
+    functions = Counter(row.state for row in rows if row.declaration.is_function)
+    others = [row for row in rows if not row.declaration.is_function]
+    here = sum(row.state in ("present", "renamed") for row in others)
+    return (*(str(functions[state]) for state in go_map.STATES), f"{here} of {len(others)}" if others else "")
+
+
+def _counterpart(package: str, file: str, rows: list[go_map.Row], tree: go_map.PythonTree) -> str | None:
+    """The Python file that has most of a Go file: of its functions, if it has some, or else of its types."""
+    present = [row for row in rows if row.state == "present"]
+    functions = [row for row in present if row.declaration.is_function]
+    places = Counter(row.detail.split(":")[0] for row in functions or present)
+    mirrored = [module.path for module in tree.mirrored(package, file)]
+    return next(iter([path for path, _ in places.most_common(1)] or mirrored), None)
 
 
 def _table_row(cells: tuple[str, ...] | list[str]) -> str:
@@ -55,8 +72,11 @@ code are left out:
 - **absent**: it is left out on purpose.
 - **to come**: an issue will bring it.
 
-`hack/verify_go_map --list WORD` prints where each function is, or why it is not, and knows those of 1.27 that are no
-more.
+The last column has the types, interfaces and groups of constants of `pkg/kubelet`, `pkg/probe`, `pkg/volume` and
+`cmd/kubelet`: how many are here under their own or another name, of how many that Go declares.
+
+`hack/verify_go_map --list WORD` prints where each of all these is, or why it is not. It knows what 1.27 had and is no
+more, too.
 
 ## Packages
 """

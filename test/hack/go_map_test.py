@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import go_map
 import go_map_document
 import pytest
-from go_map import Decision, Function
+from go_map import Decision, Declaration
 
 SOURCE = """
 class PodWorkers(Base):
@@ -25,10 +26,25 @@ class Base:
 
 class State:
     SYNC_POD = 0
+    grace = 2
+
+    empty: int
 
     def __str__(self): pass
 
     def __init__(self): pass
+
+
+class UpdateType(enum.StrEnum):
+    Create = "create"
+    KILL = "kill"
+
+
+KillFunc = Callable[[], None]
+_RETRIES = 2
+Limit = 3
+sync_target = 4
+Unset: int
 
 
 class Syncer(Protocol):
@@ -61,13 +77,17 @@ def tree(tmp_path: Path) -> go_map.PythonTree:
     return go_map.PythonTree(tmp_path)
 
 
-def function(title: str, file: str = "pod_workers.go", package: str = "pkg/kubelet/worker-pool") -> Function:
+def function(title: str, file: str = "pod_workers.go", package: str = "pkg/kubelet/worker-pool") -> Declaration:
     receiver, _, name = title.rpartition(".")
-    return Function(package, file, receiver, name)
+    return Declaration(package, file, receiver, name)
 
 
-def decision(kind: str, function: str = "gone", target: str = "", reason: str = "", line: int = 1) -> Decision:
-    return Decision(line, "pkg/kubelet/worker-pool/pod_workers.go", function, kind, target, reason)
+def declared(kind: str, name: str) -> Declaration:
+    return Declaration("pkg/kubelet/worker-pool", "pod_workers.go", "", name, kind)
+
+
+def decision(kind: str, title: str = "gone", target: str = "", reason: str = "", line: int = 1) -> Decision:
+    return Decision(line, "pkg/kubelet/worker-pool/pod_workers.go", title, kind, target, reason)
 
 
 @pytest.mark.parametrize(
@@ -113,12 +133,68 @@ def test_does_not_find(tree: go_map.PythonTree, title: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "name", "found"),
+    [
+        pytest.param("type", "PodWorkers", "PodWorkers", id="class"),
+        pytest.param("type", "podWorkers", "PodWorkers", id="unexported"),
+        pytest.param("interface", "Waiter", "Waiter", id="protocol"),
+        pytest.param("interface", "Syncer", "Syncer", id="protocol that has an implementation"),
+        pytest.param("type", "syncer", "SyncerImpl", id="implementation of a protocol"),
+        pytest.param("type", "killFunc", "KillFunc", id="alias"),
+        pytest.param("const-group", "SyncPod", "State.SYNC_POD", id="constant of a class"),
+        pytest.param("const-group", "retries", "_RETRIES", id="constant of a file"),
+        pytest.param("const-group", "Limit", "Limit", id="plain name"),
+        pytest.param("const-group", "Create", "UpdateType.Create", id="member of an enum"),
+        pytest.param("const-group", "UpdateTypeKill", "UpdateType.KILL", id="member with the name of its enum"),
+        pytest.param("const-group", "_,SyncPod,retries", "State.SYNC_POD", id="group"),
+    ],
+)
+def test_finds_types_and_constants(tree: go_map.PythonTree, kind: str, name: str, found: str) -> None:
+    assert tree.find(declared(kind, name)) == f"kubelet/worker_pool/pod_workers.py:{found}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        pytest.param("type", "gone", id="nowhere"),
+        pytest.param("type", "Retries", id="constant that sounds like a type"),
+        pytest.param("type", "syncTarget", id="variable that sounds like a type"),
+        pytest.param("type", "KillPodNow", id="function that sounds like a type"),
+        pytest.param("const-group", "SyncPod,gone", id="group that lacks one"),
+        pytest.param("const-group", "grace", id="attribute of a class"),
+        pytest.param("const-group", "empty", id="field of a class"),
+        pytest.param("const-group", "Unset", id="name without a value"),
+        pytest.param("const-group", "killPodNow", id="function that sounds like a constant"),
+    ],
+)
+def test_does_not_find_types_and_constants(tree: go_map.PythonTree, kind: str, name: str) -> None:
+    assert tree.find(declared(kind, name)) is None
+
+
+def test_group_of_constants_is_decided_by_its_first_name(tree: go_map.PythonTree) -> None:
+    group = declared("const-group", "_,first,second")
+    result = go_map.build([group], [decision("absent", "const first", reason="Windows")], tree)
+    assert not result.faults
+    assert [(row.declaration.title, row.state) for row in result.rows] == [("const first", "absent")]
+    assert group.whole_title == "const first, second"
+
+
+def test_class_that_is_an_interface_and_its_type_is_one_place(tree: go_map.PythonTree) -> None:
+    both = [declared("interface", "PodWorkers"), declared("type", "podWorkers"), function("newPodWorkers")]
+    result = go_map.build(both, [], tree)
+    assert not result.faults
+    assert {row.state for row in result.rows} == {"present"}
+    result = go_map.build(both, [decision("absent", "newPodWorkers", reason="x")], tree)
+    assert ["is stale" in fault for fault in result.faults] == [True]
+
+
+@pytest.mark.parametrize(
     ("found", "state", "detail"),
     [
         (decision("renamed", target="kubelet/format.py:pod"), "renamed", "kubelet/format.py:pod"),
         (decision("absent", reason="Windows"), "absent", "Windows"),
         (decision("issue", target="5"), "to come", "issue 5"),
-        (decision("issue", function="g*", target="5"), "to come", "issue 5"),
+        (decision("issue", title="g*", target="5"), "to come", "issue 5"),
     ],
 )
 def test_decided(tree: go_map.PythonTree, found: Decision, state: str, detail: str) -> None:
@@ -134,7 +210,11 @@ def test_own_row_counts_before_patterns_and_long_patterns_before_short_ones(tree
         decision("absent", "gone", reason="own", line=3),
     ]
     result = go_map.build([function("gone"), function("gonna"), function("lost")], decisions, tree)
-    assert {row.function.name: row.detail for row in result.rows} == {"gone": "own", "gonna": "longer", "lost": "any"}
+    assert {row.declaration.name: row.detail for row in result.rows} == {
+        "gone": "own",
+        "gonna": "longer",
+        "lost": "any",
+    }
     assert not result.faults
 
 
@@ -149,7 +229,9 @@ def test_own_row_counts_before_patterns_and_long_patterns_before_short_ones(tree
             "decided twice, in lines 1 and 2",
             id="twice",
         ),
-        pytest.param("killPodNow", [decision("issue", "lost", "5")], "line 1: no function needs it", id="not needed"),
+        pytest.param(
+            "killPodNow", [decision("issue", "lost", "5")], "line 1: no declaration needs it", id="not needed"
+        ),
         pytest.param("gone", [decision("renamed", target="kubelet/format.py:no")], "there is no", id="no such name"),
         pytest.param("gone", [decision("renamed", target="kubelet/no.py")], "there is no", id="no such file"),
         pytest.param(
@@ -169,19 +251,27 @@ def test_faults(tree: go_map.PythonTree, title: str, decisions: list[Decision], 
     assert fault in faults[0]
 
 
-def test_reads_functions_for_linux_that_are_no_fakes(tmp_path: Path) -> None:
+def test_reads_what_is_for_linux_and_no_fake(tmp_path: Path) -> None:
     rows = [
         "pkg/kubelet\ta.go\tfunc\t\tNew\t3\t\t",
         "pkg/kubelet\ta.go\tmethod\t*Kubelet\tRun\t3\t\tlinux",
         "pkg/kubelet\ta.go\tmethod\tcache[T]\tGet\t3\tstub\t",
         "pkg/kubelet\ta.go\ttype\t\tKubelet\t3\t\t",
+        "pkg/kubelet\ta.go\tconst-group\t\tperiod,limit\t3\t\t",
+        "pkg/kubelet\ta.go\tstruct\t\tUnknown\t3\t\t",
         "pkg/kubelet\ta.go\tfunc\t\tFake\t3\tfake+testing\t",
         "pkg/kubelet\ta_windows.go\tfunc\t\tService\t3\t\twindows",
         "pkg/scheduler\ta.go\tfunc\t\tNew\t3\t\t",
     ]
     path = tmp_path / "go.tsv"
     path.write_text("\n".join(["header", *rows]))
-    assert [each.title for each in go_map.read_functions((path,))] == ["New", "Kubelet.Run", "cache.Get"]
+    assert [each.title for each in go_map.read_declarations((path,))] == [
+        "Kubelet",
+        "New",
+        "const period",
+        "Kubelet.Run",
+        "cache.Get",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -211,10 +301,21 @@ def test_document_counts_by_package_and_file(tree: go_map.PythonTree) -> None:
     functions = [function("killPodNow"), function("gone"), function("lost", "unknown.go")]
     decisions = [decision("absent", reason="x"), Decision(2, "pkg/*", "lost", "issue", "5", "")]
     text = go_map_document.document(go_map.build(functions, decisions, tree), tree)
-    assert "| pkg/kubelet/worker-pool | 1 | 0 | 1 | 1 |" in text
+    assert "| pkg/kubelet/worker-pool | 1 | 0 | 1 | 1 |  |" in text
     path = "kubelet/worker_pool/pod_workers.py"
-    assert f"| `pkg/kubelet/worker-pool/pod_workers.go` | [{path}](../{path}) | 1 | 0 | 1 | 0 |" in text
+    assert f"| `pkg/kubelet/worker-pool/pod_workers.go` | [{path}](../{path}) | 1 | 0 | 1 | 0 |  |" in text
     assert "unknown.go" not in text
+
+
+def test_document_counts_types_and_constants_beside_functions(tree: go_map.PythonTree) -> None:
+    """They are not among the functions, and a file of types alone has the Python file that has these."""
+    types = [declared("type", "podWorkers"), declared("const-group", "SyncPod"), declared("interface", "lost")]
+    elsewhere = replace(declared("type", "Base"), file="types.go")
+    decisions = [decision("absent", "lost", reason="x")]
+    text = go_map_document.document(go_map.build([*types, elsewhere, function("killPodNow")], decisions, tree), tree)
+    assert "| pkg/kubelet/worker-pool | 1 | 0 | 0 | 0 | 3 of 4 |" in text
+    path = "kubelet/worker_pool/pod_workers.py"
+    assert f"| `pkg/kubelet/worker-pool/types.go` | [{path}](../{path}) | 0 | 0 | 0 | 0 | 1 of 1 |" in text
 
 
 def test_what_differs_only_in_being_exported_is_told_apart(tree: go_map.PythonTree) -> None:
@@ -233,24 +334,32 @@ def test_one_place_is_not_two_functions(tree: go_map.PythonTree) -> None:
     assert [row.state for row in result.rows] == ["present", "renamed"]
 
 
-def test_functions_of_two_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Writes the tables: rows of today's Go and of 1.27."""
+
+    def write(now: Sequence[str], before: Sequence[str]) -> None:
+        for name, rows in (("DECLARATIONS", now), ("DECLARATIONS_BEFORE", before)):
+            (tmp_path / name).write_text("\n".join(["header", *(f"{row}\t3\t\t" for row in rows)]))
+            monkeypatch.setattr(go_map, name, (tmp_path / name,))
+
+    return write
+
+
+def test_functions_of_two_releases(releases: Callable[..., None]) -> None:
     """One that moved, alone or with its package, is the same; one that is gone has a row, and may share a place."""
-    tables = {
-        "now": [
+    releases(
+        now=[
             "pkg/kubelet\ta.go\tfunc\t\tstays",
             "pkg/kubelet\ta.go\tfunc\t\tisNew",
             "k8s.io/cri-client/pkg\tb.go\tfunc\t\tMoves",
         ],
-        "before": [
+        before=[
             "pkg/kubelet\tb.go\tfunc\t\tstays",
             "pkg/kubelet\ta.go\tfunc\t\tisGone",
             "pkg/kubelet/cri/remote\tb.go\tfunc\t\tMoves",
         ],
-    }
-    for name, rows in tables.items():
-        (tmp_path / name).write_text("\n".join(["header", *(f"{row}\t3\t\t" for row in rows)]))
-    monkeypatch.setattr(go_map, "DECLARATIONS", (tmp_path / "now",))
-    monkeypatch.setattr(go_map, "DECLARATIONS_BEFORE", (tmp_path / "before",))
+    )
     assert [(each.path, each.name, each.only_in) for each in go_map.read_both_releases()] == [
         ("k8s.io/cri-client/pkg/b.go", "Moves", ""),
         ("pkg/kubelet/a.go", "isGone", "1.27"),
@@ -259,7 +368,25 @@ def test_functions_of_two_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ]
 
 
+def test_constants_of_two_releases(releases: Callable[..., None]) -> None:
+    """A group is not another one because it has grown, or was divided. Of one that has lost some these are a row."""
+    releases(
+        now=[
+            "pkg/kubelet\ta.go\tconst-group\t\tfirst,isNew",
+            "pkg/kubelet\tb.go\tconst-group\t\tsecond",
+            "pkg/kubelet\tc.go\tconst-group\t\tother",
+        ],
+        before=["pkg/kubelet\ta.go\tconst-group\t\tfirst,_,isGone,second,isLost"],
+    )
+    assert [(each.path, each.name, each.only_in) for each in go_map.read_both_releases()] == [
+        ("pkg/kubelet/a.go", "first,isNew", ""),
+        ("pkg/kubelet/a.go", "isGone,isLost", "1.27"),
+        ("pkg/kubelet/b.go", "second", ""),
+        ("pkg/kubelet/c.go", "other", "1.36"),
+    ]
+
+
 def test_place_of_a_function_that_is_gone(tree: go_map.PythonTree) -> None:
     result = go_map.build([function("Helper"), replace(function("helper"), only_in="1.27")], [], tree)
     assert not result.faults
-    assert [row.function.name for row in result.current()] == ["Helper"]
+    assert [row.declaration.name for row in result.current()] == ["Helper"]

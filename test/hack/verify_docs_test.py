@@ -45,7 +45,7 @@ def test_faults(tmp_path: Path, text: str, fault: str) -> None:
     [
         "[a](other.md) [a](other.md#a-heading-and-more) [a](https://example.org/gone) [a](code.py#L1)",
         "[`f`](code.py) [`A.m`](code.py) [`A.m()`](code.py) [words](code.py)",
-        "`kubelet/kubelet.py` `pkg/kubelet/kubelet.go` `pkg/kubelet` `hack/go_map.py:Map.counts` hack/go_map.py.",
+        "`kubelet/kubelet.py` `pkg/kubelet/kubelet.go` `pkg/kubelet` `hack/go_map.py:Map.current` hack/go_map.py.",
         "`make run` and ways to make gone things; `python -m cmd.kubelet`, `python -m pytest`",
     ],
 )

@@ -1,10 +1,10 @@
 """Which function, type or constant of the Go kubelet is where in this one.
 
-hack/go-map/v1.36.2.tsv and outside-v1.36.2.tsv list what Go declares, the tables of 1.27 what it declared then. A
-declaration is *present* when the Python package of the same path has it under the same name, in Python's spelling.
-What is not is decided in hack/go-map/decisions.tsv: it is *renamed* to a place that is given there, *absent* for a
-reason, or *to come* with an issue. Go's file and name may be patterns there; the longest that fits counts, and a
-declaration's own row before any pattern.
+hack/go-map/v1.36.2.tsv and outside-v1.36.2.tsv list what Go declares, the tables of 1.27 what it declared then, and
+older.tsv some of what was gone by 1.27. A declaration is *present* when the Python package of the same path has it
+under the same name, in Python's spelling. What is not is decided in hack/go-map/decisions.tsv: it is *renamed* to a
+place that is given there, *absent* for a reason, or *to come* with an issue. Go's file and name may be patterns there;
+the longest that fits counts, and a declaration's own row before any pattern.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TypeGuard
 ROOT = Path(__file__).resolve().parent.parent
 DECLARATIONS = (ROOT / "hack/go-map/v1.36.2.tsv", ROOT / "hack/go-map/outside-v1.36.2.tsv")
 DECLARATIONS_BEFORE = (ROOT / "hack/go-map/release-1.27.tsv", ROOT / "hack/go-map/outside-1.27.tsv")
+DECLARATIONS_OLDER = (ROOT / "hack/go-map/older.tsv",)
 DECISIONS = ROOT / "hack/go-map/decisions.tsv"
 
 # The Go folders whose declarations must all be accounted for, and the kinds of file that are no part of the product.
@@ -40,17 +41,17 @@ _FOLDERS = {
     "k8s.io": "pkg",
 }
 FUNCTIONS = {"func", "method"}
-KINDS = FUNCTIONS | {"type", "interface", "const-group"}
+KINDS = FUNCTIONS | {"type", "interface", "const-group", "field"}
 STATES = ("present", "renamed", "absent", "to come")
 _DUNDERS = {"string": {"__str__", "__repr__"}, "error": {"__str__", "__init__"}}
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Declaration:
-    """What Go declares: a function, a method, a type, an interface, or a group of constants.
+    """What Go declares: a function, a method, a type, an interface, a field, or a group of constants.
 
-    `receiver` is the type of a method, without the asterisk; `name` has all the names of a group, with commas
-    between them. `only_in` is "1.27" or "1.36" for what one of the two releases has.
+    `receiver` is the type of a method or field, without the asterisk; `name` has all the names of a group, with commas
+    between them. `only_in` is "1.27" or "1.36" for what one of the two releases has, "older" for what neither has.
     """
 
     package: str
@@ -88,7 +89,7 @@ class Declaration:
     @property
     def is_gone(self) -> bool:
         """Whether Go has it no more."""
-        return self.only_in == "1.27"
+        return self.only_in in ("1.27", "older")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +150,18 @@ class Module:
         return [cls for cls, bases in self.bases.items() if "Protocol" not in bases]
 
 
-def read_both_releases() -> list[Declaration]:
-    """What Go declares, and what it declared in 1.27.
+def read_all_releases() -> list[Declaration]:
+    """What Go declares, what it declared in 1.27, and what documents still speak of that was gone by then.
 
     A declaration that has moved to another file, or with its package, is the same one. Of a group of constants that
     has lost some, those are a row.
     """
     now, before = read_declarations(DECLARATIONS), read_declarations(DECLARATIONS_BEFORE)
-    there_before = _names_of(before)
+    older = read_declarations(DECLARATIONS_OLDER)
+    there_now, there_before = _names_of(now), _names_of(before)
     new = (each if _keys(each) & there_before else replace(each, only_in="1.36") for each in now)
-    return sorted([*new, *_left_over(before, _names_of(now), "1.27")])
+    gone = _left_over(before, there_now, "1.27")
+    return sorted([*new, *gone, *_left_over(older, there_now | there_before, "older")])
 
 
 # A declaration's folder here, its receiver, and its name or that of one of its constants.
@@ -318,6 +321,8 @@ class PythonTree:
             case "const-group":
                 places = [_find_constant(name, own + package) for name in declaration.constants]
                 return places[0] if all(places) else None
+            case "field":
+                return None
         if declaration.receiver:
             return _find_method(declaration, own, package)
         return _find_function(declaration, own, package)

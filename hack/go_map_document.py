@@ -76,7 +76,7 @@ The last column has the types, interfaces and groups of constants of `pkg/kubele
 `cmd/kubelet`: how many are here under their own or another name, of how many that Go declares.
 
 `hack/verify_go_map --list WORD` prints where each of all these is, or why it is not. It knows what 1.27 had and is no
-more, too.
+more, too, and some of what documents on older releases speak of.
 
 ## Packages
 """

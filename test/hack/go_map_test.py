@@ -165,6 +165,7 @@ def test_finds_types_and_constants(tree: go_map.PythonTree, kind: str, name: str
         pytest.param("const-group", "empty", id="field of a class"),
         pytest.param("const-group", "Unset", id="name without a value"),
         pytest.param("const-group", "killPodNow", id="function that sounds like a constant"),
+        pytest.param("field", "limit", id="field, of which nothing is looked for"),
     ],
 )
 def test_does_not_find_types_and_constants(tree: go_map.PythonTree, kind: str, name: str) -> None:
@@ -336,10 +337,11 @@ def test_one_place_is_not_two_functions(tree: go_map.PythonTree) -> None:
 
 @pytest.fixture
 def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Writes the tables: rows of today's Go and of 1.27."""
+    """Writes the tables: rows of today's Go, of 1.27, and of what is older."""
 
-    def write(now: Sequence[str], before: Sequence[str]) -> None:
-        for name, rows in (("DECLARATIONS", now), ("DECLARATIONS_BEFORE", before)):
+    def write(now: Sequence[str], before: Sequence[str], older: Sequence[str] = ()) -> None:
+        names = ("DECLARATIONS", "DECLARATIONS_BEFORE", "DECLARATIONS_OLDER")
+        for name, rows in zip(names, (now, before, older), strict=True):
             (tmp_path / name).write_text("\n".join(["header", *(f"{row}\t3\t\t" for row in rows)]))
             monkeypatch.setattr(go_map, name, (tmp_path / name,))
 
@@ -360,7 +362,7 @@ def test_functions_of_two_releases(releases: Callable[..., None]) -> None:
             "pkg/kubelet/cri/remote\tb.go\tfunc\t\tMoves",
         ],
     )
-    assert [(each.path, each.name, each.only_in) for each in go_map.read_both_releases()] == [
+    assert [(each.path, each.name, each.only_in) for each in go_map.read_all_releases()] == [
         ("k8s.io/cri-client/pkg/b.go", "Moves", ""),
         ("pkg/kubelet/a.go", "isGone", "1.27"),
         ("pkg/kubelet/a.go", "isNew", "1.36"),
@@ -378,12 +380,47 @@ def test_constants_of_two_releases(releases: Callable[..., None]) -> None:
         ],
         before=["pkg/kubelet\ta.go\tconst-group\t\tfirst,_,isGone,second,isLost"],
     )
-    assert [(each.path, each.name, each.only_in) for each in go_map.read_both_releases()] == [
+    assert [(each.path, each.name, each.only_in) for each in go_map.read_all_releases()] == [
         ("pkg/kubelet/a.go", "first,isNew", ""),
         ("pkg/kubelet/a.go", "isGone,isLost", "1.27"),
         ("pkg/kubelet/b.go", "second", ""),
         ("pkg/kubelet/c.go", "other", "1.36"),
     ]
+
+
+def test_what_is_older(releases: Callable[..., None], tree: go_map.PythonTree) -> None:
+    """It has a row unless a release has it, is decided like all others, and is not counted."""
+    releases(
+        now=["pkg/kubelet/worker-pool\tpod_workers.go\tfunc\t\tkillPodNow"],
+        before=["pkg/kubelet/worker-pool\tpod_workers.go\tfunc\t\twas127"],
+        older=[
+            "pkg/kubelet/worker-pool\tpod_workers.go\tmethod\t*Kubelet\tpodKiller",
+            "pkg/kubelet/worker-pool\tpod_workers.go\tfield\t*Kubelet\tpodKillingCh",
+            "pkg/kubelet/worker-pool\tpod_workers.go\tfunc\t\twas127",
+        ],
+    )
+    found = go_map.read_all_releases()
+    assert [(each.title, each.only_in) for each in found] == [
+        ("killPodNow", "1.36"),
+        ("was127", "1.27"),
+        ("Kubelet.podKiller", "older"),
+        ("Kubelet.podKillingCh", "older"),
+    ]
+    decisions = [
+        decision("absent", "Kubelet.podKill*", reason="workers end pods"),
+        decision("absent", "was127", reason="x", line=2),
+    ]
+    result = go_map.build(found, decisions, tree)
+    assert not result.faults
+    assert [row.declaration.title for row in result.current()] == ["killPodNow"]
+
+
+def test_older_names_lead_somewhere() -> None:
+    found = go_map.build(go_map.read_all_releases(), go_map.read_decisions(), go_map.PythonTree())
+    older = {row.declaration.whole_title: row for row in found.rows if row.declaration.only_in == "older"}
+    titles = {"Kubelet.podKiller", "Kubelet.containerRefManager", "dockerService", "const RESTORE"}
+    assert titles <= older.keys()
+    assert all(row.detail for row in older.values())
 
 
 def test_place_of_a_function_that_is_gone(tree: go_map.PythonTree) -> None:

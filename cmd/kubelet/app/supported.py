@@ -73,16 +73,9 @@ GATES_NOT_ACTED_ON: tuple[tuple[str, tuple[str, ...]], ...] = (
         (features.LOCAL_STORAGE_CAPACITY_ISOLATION_FS_QUOTA_MONITORING,),
     ),
     ("JSON is spoken with the API server", (features.CLIENTS_ALLOW_CBOR, features.CLIENTS_PREFER_CBOR)),
-    ("objects are streamed from any API server that can", (features.WATCH_LIST_CLIENT,)),
     (
-        "the client has its own caches and queues",
-        (
-            features.ATOMIC_FIFO,
-            features.CLIENTS_ALLOW_TLS_CACHE_GC,
-            features.IN_ORDER_INFORMERS_BATCH_PROCESS,
-            features.INFORMER_RESOURCE_VERSION,
-            features.UNLOCK_WHILE_PROCESSING_FIFO,
-        ),
+        "the client has its own caches",
+        (features.CLIENTS_ALLOW_TLS_CACHE_GC, features.INFORMER_RESOURCE_VERSION),
     ),
     ("each log line names what it is about", (features.CONTEXTUAL_LOGGING,)),
     ("logging has no options of that stage", (features.LOGGING_BETA_OPTIONS,)),

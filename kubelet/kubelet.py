@@ -305,6 +305,8 @@ class Kubelet(KubeletPods, KubeletStats):
         """Count the version of the node's cgroups, and tell of one that has no future."""
         if cm.is_cgroup2_unified_mode():
             metrics.CGROUP_VERSION.set(2)
+            if not os.path.exists(f"{util.CGROUP_ROOT}/cpu.stat"):
+                klog.v(2).info_s("Warning: cgroup check", error=cm.CGROUP_V2_KERNEL_WARNING)
             return
         metrics.CGROUP_VERSION.set(1)
         self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, events.CGROUP_V1, cm.CGROUP_V1_DEPRECATED_WARNING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import io
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,9 +15,9 @@ import msgspec
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
+from kubelet import cm, kubelet_resize, lifecycle, metrics, nodeshutdown, pleg, util, volumemanager
 from kubelet import container as kubecontainer
 from kubelet import kubelet as kubelet_module
-from kubelet import kubelet_resize, lifecycle, metrics, nodeshutdown, pleg, volumemanager
 from kubelet import types as kubetypes
 from kubelet.apis.podresources import server as podresources_server
 from kubelet.cm import resourceupdates
@@ -1526,3 +1527,16 @@ def test_checkpoint_container(
 
     with pytest.raises(LookupError, match="container other not found"):
         kubelet.checkpoint_container(test_kubelet.ctx, pod.metadata.uid, "p_ns", "other", options)
+
+
+@pytest.mark.parametrize("has_figures", [True, False])
+def test_root_cgroup_without_figures_is_told_of(
+    test_kubelet: TestKubelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO, has_figures: bool
+) -> None:
+    monkeypatch.setattr(cm, "is_cgroup2_unified_mode", lambda: True)
+    monkeypatch.setattr(util, "CGROUP_ROOT", str(tmp_path))
+    monkeypatch.setattr(klog._Settings, "verbosity", 2)
+    if has_figures:
+        (tmp_path / "cpu.stat").touch()
+    test_kubelet.kubelet.cgroup_version_check()
+    assert (cm.CGROUP_V2_KERNEL_WARNING in log.getvalue()) != has_figures

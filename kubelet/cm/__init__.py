@@ -16,6 +16,7 @@ from kubelet.cm.cgroup_manager import (
 from kubelet.cm.cgroup_v2_manager import cpu_shares_to_weight
 from kubelet.cm.container_manager import (
     CGROUP_V1_DEPRECATED_WARNING,
+    CGROUP_V2_KERNEL_WARNING,
     ContainerManager,
     DevicePluginResourceCapacity,
     NodeConfig,
@@ -52,6 +53,7 @@ from kubelet.util import is_cgroup2_unified_mode
 
 __all__ = [
     "CGROUP_V1_DEPRECATED_WARNING",
+    "CGROUP_V2_KERNEL_WARNING",
     "MAX_SHARES",
     "MIN_MILLI_CPU_LIMIT",
     "MIN_QUOTA_PERIOD",

@@ -37,6 +37,11 @@ CGROUP_V1_DEPRECATED_WARNING = (
     "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. Please migrate to "
     "cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1"
 )
+# Its root has had this file since Linux 5.8.
+CGROUP_V2_KERNEL_WARNING = (
+    "cgroup v2 is being used on a kernel, which doesn't support root `cpu.stat`."
+    "Kubelet will continue, but may experience instability or wrong behavior"
+)
 
 ActivePodsFunc = Callable[[], list[v1.Pod]]
 GetNodeFunc = Callable[[golang.Context], v1.Node]

@@ -87,7 +87,7 @@ def _profile(w: ResponseWriter, r: Request) -> None:
 def _seconds(r: Request) -> float:
     try:
         seconds = float(int(r.param("seconds")))
-    except ValueError:
+    except (ValueError, OverflowError):
         return _DEFAULT_SECONDS
     return seconds if seconds > 0 else _DEFAULT_SECONDS
 

@@ -153,6 +153,11 @@ def test_a_very_long_profile() -> None:
     assert page("profile?seconds=99999999999999999999").status == 400
 
 
+def test_a_profile_of_more_seconds_than_a_number_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "_DEFAULT_SECONDS", 0.01)
+    assert page("profile?seconds=" + "9" * 400).status == 200
+
+
 def test_threads() -> None:
     assert "[MainThread]:" in page("goroutine?debug=2").text
     text = page("goroutine?debug=1").text

@@ -115,7 +115,7 @@ class CSIAttacher:
         except ValueError as err:
             raise ValueError(log(f"attacher.MountDevice failed to get CSIPersistentVolumeSource: {err}")) from err
         client = self._client(source.driver, "attacher.MountDevice")
-        ctx, cancel = csi_util.create_csi_operation_context(self._watch_timeout)
+        ctx, cancel = csi_util.create_csi_operation_context(spec, self._watch_timeout)
         try:
             self._stage(ctx, client, spec, source, device_mount_path, args)
         finally:
@@ -289,7 +289,7 @@ class CSIAttacher:
             klog.error_s(err, log("attacher.UnmountDevice failed to get driver and volume name from device mount path"))
             raise
         client = self._client(data.get(csi_mounter.VolDataKey.DRIVER_NAME, ""), "attacher.UnmountDevice")
-        ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
+        ctx, cancel = csi_util.create_csi_operation_context(None, CSI_TIMEOUT)
         try:
             self._unstage(ctx, client, data.get(csi_mounter.VolDataKey.VOL_HANDLE, ""), device_mount_path)
         finally:

@@ -226,7 +226,7 @@ class CSIBlockMapper:
             source, access_mode = self._source("blockMapper.SetUpDevice")
             publish_context = self._publish_context(source, "blockMapper.SetupDevice")
         client = self.csi_client_getter.get_for("blockMapper.SetUpDevice")
-        ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
+        ctx, cancel = csi_util.create_csi_operation_context(self._spec, CSI_TIMEOUT)
         try:
             return self._stage_volume_for_block(ctx, client, access_mode, source, publish_context)
         except Exception as err:
@@ -249,7 +249,7 @@ class CSIBlockMapper:
             source, access_mode = self._source("blockMapper.MapPodDevice")
             publish_context = self._publish_context(source, "blockMapper.MapPodDevice")
         client = self.csi_client_getter.get_for("blockMapper.MapPodDevice")
-        ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
+        ctx, cancel = csi_util.create_csi_operation_context(self._spec, CSI_TIMEOUT)
         try:
             return self._publish_volume_for_block(ctx, client, access_mode, source, publish_context)
         finally:
@@ -341,7 +341,7 @@ class CSIBlockMapper:
         # Raises when it cannot be told.
         if filesystem.exists(staging_path):
             client = self.csi_client_getter.get_for("blockMapper.TearDownDevice")
-            ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
+            ctx, cancel = csi_util.create_csi_operation_context(self._spec, CSI_TIMEOUT)
             try:
                 self._unstage_volume_for_block(ctx, client, staging_path)
             finally:
@@ -389,7 +389,7 @@ class CSIBlockMapper:
         Raises types.TransientOperationFailure without the driver, and RuntimeError.
         """
         client = self.csi_client_getter.get_for("blockMapper.UnmapPodDevice")
-        ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
+        ctx, cancel = csi_util.create_csi_operation_context(self._spec, CSI_TIMEOUT)
         try:
             self._unpublish_volume_for_block(ctx, client, self._get_publish_path())
         finally:

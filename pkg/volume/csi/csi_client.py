@@ -279,7 +279,7 @@ class CSIDriverClient:
         with self._node_v1_client_creator(self._addr) as client:
             try:
                 return self._metrics_manager.record_metrics_interceptor(
-                    f"/csi.v1.Node/{method}", lambda: getattr(client, method)(request, timeout=ctx.remaining())
+                    ctx, f"/csi.v1.Node/{method}", lambda: getattr(client, method)(request, timeout=ctx.remaining())
                 )
             except grpc.RpcError as err:
                 raise grpcstatus.from_call(err, self._addr) from err

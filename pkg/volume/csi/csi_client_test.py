@@ -20,8 +20,8 @@ from pkg.apimachinery.api import resource
 from pkg.apimachinery.util import version
 from pkg.csi_spec import csi_pb2
 from pkg.util import grpcstatus
-from pkg.volume import metrics_errors
-from pkg.volume.csi import csi_client, csi_drivers_store, csi_metrics
+from pkg.volume import Spec, metrics_errors
+from pkg.volume.csi import csi_client, csi_drivers_store, csi_metrics, csi_util
 from pkg.volume.csi.csi_drivers_store import Driver, DriversStore
 from pkg.volume.csi.testing import TEST_DRIVER, FakeNode, serve
 from pkg.volume.util import metrics as volumeutil
@@ -431,20 +431,27 @@ def test_metrics_of_a_driver_that_comes_back_on_another_socket(socket: str) -> N
             assert metrics.get_metrics().capacity == resource.new_quantity(3)
 
 
-def test_calls_are_counted(socket: str) -> None:
+@pytest.mark.parametrize(
+    ("spec", "migrated"),
+    [(None, "false"), (Spec(volume=v1.Volume()), "false"), (Spec(volume=v1.Volume(), migrated=True), "true")],
+)
+def test_calls_are_counted(socket: str, spec: Spec | None, migrated: str) -> None:
     node, store = FakeNode(), DriversStore()
-    store.set("counted", Driver(socket, V1))
+    name = f"counted-{migrated}-{spec is None}"
+    store.set(name, Driver(socket, V1))
     node.errors["NodeUnstageVolume"] = (grpc.StatusCode.NOT_FOUND, "no")
+    ctx, cancel = csi_util.create_csi_operation_context(spec, 30.0)
     with serve(node, socket), pytest.raises(grpcstatus.StatusError):
-        csi_client.new_csi_driver_client(store, "counted").node_unstage_volume(CTX, "vol", "/path")
+        csi_client.new_csi_driver_client(store, name).node_unstage_volume(ctx, "vol", "/path")
+    cancel()
     counted = [
         (sample.labels, sample.value)
         for family in volumeutil.CSI_OPERATIONS_LATENCY_METRIC.collect()
         for sample in family.samples
-        if sample.name.endswith("_count") and sample.labels["driver_name"] == "counted"
+        if sample.name.endswith("_count") and sample.labels["driver_name"] == name
     ]
     method = "/csi.v1.Node/NodeUnstageVolume"
-    labels = {"driver_name": "counted", "method_name": method, "grpc_status_code": "NotFound", "migrated": "false"}
+    labels = {"driver_name": name, "method_name": method, "grpc_status_code": "NotFound", "migrated": migrated}
     assert counted == [(labels, 1.0)]
 
 

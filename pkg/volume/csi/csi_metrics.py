@@ -68,7 +68,7 @@ class MetricsManager:
     def __init__(self, driver_name: str) -> None:
         self._driver_name = driver_name
 
-    def record_metrics_interceptor(self, method: str, invoke: Callable[[], T]) -> T:
+    def record_metrics_interceptor(self, ctx: golang.Context, method: str, invoke: Callable[[], T]) -> T:
         """Make the call, and count it by its method, such as /csi.v1.Node/NodePublishVolume."""
         start = time.monotonic()
         failure: Exception | None = None
@@ -79,6 +79,7 @@ class MetricsManager:
             raise
         finally:
             duration = time.monotonic() - start
-            volumeutil.record_csi_operation_latency_metrics(self._driver_name, method, failure, duration, "false")
+            migrated = str(csi_util.is_migrated(ctx)).lower()
+            volumeutil.record_csi_operation_latency_metrics(self._driver_name, method, failure, duration, migrated)
             # It has this frame: together they would stay, with the request, until garbage is collected.
             failure = None

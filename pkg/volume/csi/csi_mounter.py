@@ -111,7 +111,7 @@ class CSIMountMgr:
         klog.v(4).info_s(log(f"Mounter.SetUpAt({directory})"))
         assert self._spec is not None and self._pod is not None, "an unmounter sets up nothing"
         client = self.csi_client_getter.get_for("mounter.SetUpAt")
-        ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
+        ctx, cancel = csi_util.create_csi_operation_context(self._spec, CSI_TIMEOUT)
         try:
             self._set_up_at(ctx, client, directory, args, self._spec, self._pod)
         finally:
@@ -400,7 +400,7 @@ class CSIMountMgr:
         """Raises types.TransientOperationFailure without the driver, RuntimeError and OSError."""
         klog.v(4).info_s(log(f"Unmounter.TearDownAt({directory})"))
         client = self.csi_client_getter.get_for("Unmounter.TearDownAt")
-        ctx, cancel = csi_util.create_csi_operation_context(CSI_TIMEOUT)
+        ctx, cancel = csi_util.create_csi_operation_context(self._spec, CSI_TIMEOUT)
         try:
             client.node_unpublish_volume(ctx, self._volume_id, directory)
         except Exception as err:

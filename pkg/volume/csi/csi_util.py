@@ -227,9 +227,21 @@ def get_csi_driver_name(spec: Spec) -> str:
     return persistent.driver
 
 
-def create_csi_operation_context(timeout: float) -> tuple[golang.Context, Callable[[], None]]:
-    """A context for the calls of one operation, which have so many seconds together; and what to call after them."""
-    return golang.with_timeout(golang.background(), timeout)
+_MIGRATED = object()
+
+
+def create_csi_operation_context(spec: Spec | None, timeout: float) -> tuple[golang.Context, Callable[[], None]]:
+    """A context for the calls of one operation, which have so many seconds together; and what to call after them.
+
+    It tells whether the volume was one of a plugin in Kubernetes' own tree; without a spec nobody knows.
+    """
+    ctx = golang.with_value(golang.background(), _MIGRATED, spec is not None and spec.migrated)
+    return golang.with_timeout(ctx, timeout)
+
+
+def is_migrated(ctx: golang.Context) -> bool:
+    """Whether the operation is on a volume that is migrated to CSI."""
+    return bool(ctx.value(_MIGRATED))
 
 
 def get_pod_info_attrs(pod: v1.Pod, volume_mode: str) -> dict[str, str]:

@@ -63,7 +63,7 @@ class Expander:
         client: csi_client.CSIDriverClient,
         fs_volume: bool,
     ) -> bool:
-        ctx, cancel = csi_util.create_csi_operation_context(csi_util.CSI_TIMEOUT)
+        ctx, cancel = csi_util.create_csi_operation_context(resize_options.volume_spec, csi_util.CSI_TIMEOUT)
         try:
             with csi_util.before_the_driver_acts():
                 try:

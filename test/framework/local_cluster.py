@@ -72,7 +72,8 @@ class ClusterKubelet(KubeletProcess):
             "enableServer": True,
             "authentication": {"x509": {"clientCAFile": str(client_ca)}},
         }
-        flags: dict[str, object] = {"kubeconfig": kubeconfig}
+        # Off unless chosen; a test has many pods wait for their images.
+        flags: dict[str, object] = {"kubeconfig": kubeconfig, "pull-critical-images-first": True}
         if bootstrap_kubeconfig is not None:
             flags["bootstrap-kubeconfig"] = bootstrap_kubeconfig
         super().__init__(folder, node, containerd.endpoint, config, flags)

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import go_map
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs/divergences.md"
-DECLARATIONS = ROOT / "hack/go-map/v1.36.2.tsv"
 SOURCES = ("kubelet", "cmd", "pkg")
 # What each kind says of itself in the document.
 KINDS = {
@@ -189,8 +190,7 @@ def _faults_of_go(divergence: Divergence) -> Iterator[str]:
 def go_symbols() -> dict[str, set[str]]:
     """What each of Go's files declares, as Go itself would name it: `(*GenericPLEG).Relist`."""
     declared: dict[str, set[str]] = {}
-    for row in DECLARATIONS.read_text().splitlines()[1:]:
-        package, file, kind, receiver, name, *_ = row.split("\t")
+    for package, file, kind, receiver, name, *_ in go_map.read_rows(go_map.DECLARATIONS[:1]):
         names = name.split(",") if kind.endswith("-group") else [_written(receiver, name)]
         declared.setdefault(f"{package}/{file}", set()).update(names)
     return declared

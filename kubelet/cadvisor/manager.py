@@ -102,7 +102,7 @@ class Manager:
         if id := container_id(name):
             self._containers.learn([id])
         # DIVERGES (fault of Go): any cgroup can be asked for, also one that is not listed.
-        # Go: github.com/google/cadvisor/manager/manager.go, (*manager).getContainer: knows those alone that it lists.
+        # Go: github.com/google/cadvisor/manager/manager.go, (*manager).getContainer: an unlisted cgroup is an error.
         # Why: the stats summary would lack the figures of the runtime, unless a setting names its cgroup.
         # Test: manager_test.py:test_cgroup_that_is_not_listed_can_be_asked_for
         if not self._cgroups.exists(name):

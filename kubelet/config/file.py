@@ -131,7 +131,7 @@ class SourceFile:
         # By file, so that of two pods with one name both reach PodConfig, which keeps the first.
         # DIVERGES (fault of Go): of two files whose pods have one name the first counts, and an event names the other.
         # Go: pkg/kubelet/config/file.go, newSourceFile: keeps pods by their names, so that the last one read counts.
-        # Why: filterInvalidPods is meant to keep the first and to tell of the other, but never gets both.
+        # Why: filterInvalidPods, which keeps the first pod and reports the second, never gets both pods.
         # Test: file_test.py:test_two_files_with_one_pod_name_are_both_sent
         self._store: dict[str, _Manifest] = {}
         # What is wrong with files as they are now: they are parsed again when they change. As text, for an exception
@@ -315,9 +315,9 @@ class SourceFile:
     def _report(self, path: str, *faults: str) -> None:
         """Tell of what is wrong with a file in events at the node, one for each fault that is new.
 
-        DIVERGES (safer): an event at the node tells of a manifest file that cannot be used.
+        DIVERGES (safer): the kubelet records an event of the node for a manifest file that it cannot use.
         Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: only logs it.
-        Why: whoever waits for the pod looks at the node's events first.
+        Why: a user who misses the pod looks at the events of the node first.
         Test: file_test.py:test_bad_file_is_reported_and_the_others_go_on
         """
         messages = [fault if path in fault else f"{path}: {fault}" for fault in faults]

@@ -135,7 +135,7 @@ class SourceURL:
 
         DIVERGES (safer): an event at the node tells that what the manifest URL answers cannot be used.
         Go: pkg/kubelet/config/http.go, (*sourceURL).run: only logs it.
-        Why: whoever waits for the pod looks at the node's events first.
+        Why: a user who misses the pod looks at the events of the node first.
         Test: http_test.py:test_extract_invalid_pods
         """
         node = v1.ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)

@@ -5,7 +5,7 @@ Not to be mixed up with `kubelet config explain` (explain.py), which reads the c
 
 DIVERGES (preference: kubelet explain): a command tells how the node and its pods are, and what would be evicted.
 Go: cmd/kubelet/app/server.go, NewKubeletCommand: has no such command.
-Why: whoever is on the machine learns why a pod does not run without reading the log.
+Why: an administrator on the node can find out, without the log, why a pod does not run.
 Test: test/programs/explain_running_test.py:test_pod, test/programs/explain_running_test.py:test_node,
 test/programs/explain_running_test.py:test_evictions
 """

@@ -450,7 +450,7 @@ class StaticPolicy:
         DIVERGES (fault of Go): the metric of a NUMA node whose processors have all come back shows 0.
         Go: pkg/kubelet/cm/cpumanager/policy_static.go, updateAllocationPerNUMAMetric: it shows the last number that was
         not 0.
-        Why: whoever reads the metric would think that the node is in use.
+        Why: the metric would show the NUMA node as in use after its last container has ended.
         Test: policy_static_test.py:test_figures
         """
         assigned = _get_total_assigned_exclusive_cpus(s)

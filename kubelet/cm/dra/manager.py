@@ -54,7 +54,7 @@ MAX_HEALTH_REPORTS = 100
 MAX_HEALTH_REPORTS_PER_SECOND = 10.0
 # Devices that are read and written in a second because of one driver: those of each report, and with a report that has
 # something new all that are known.
-# DIVERGES (safer): a driver that tells of more devices than MAX_HEALTH_DEVICES_PER_SECOND is read more slowly.
+# DIVERGES (safer): the kubelet reads the health of at most MAX_HEALTH_DEVICES_PER_SECOND devices from one driver.
 # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).HandleWatchResourcesStream: has no bound.
 # Why: a driver that sends as fast as it can would keep a processor and the disk busy.
 # Test: manager_test.py:test_each_report_costs_what_is_read_and_written

@@ -48,7 +48,7 @@ class PolicyStatic:
         DIVERGES (fault of Go): with the policy Static, the kubelet does not start if a NUMA node has a number over 63.
         Go: pkg/kubelet/cm/topologymanager/bitmask/bitmask.go, IterateBitMasks: a mask that could not be made is used,
         and the kubelet crashes with the first guaranteed pod.
-        Why: GPUs may have their memory in such nodes; whoever sets the machine up learns of it at once.
+        Why: a machine's GPUs may have such NUMA nodes, and its administrator learns of the fault at once.
         Test: policy_static_test.py:test_nodes_that_are_memory_of_gpus
         """
         if not any(node.get(v1.RESOURCE_MEMORY, 0) for node in reserved.values()):

@@ -76,7 +76,7 @@ class Manager:
         DIVERGES (fault of Go): the metrics of NUMA alignment show 0 from the start.
         Go: pkg/kubelet/cm/topologymanager/topology_manager.go, (*manager).initializeMetrics: it runs before the metrics
         are registered, and a metric that is not registered keeps no figures.
-        Why: whoever reads the metrics could not tell a node without failures from one that does not count them.
+        Why: a node without failures and a node that does not count failures would look the same.
         Test: topology_manager_test.py:test_figures_of_alignment_are_there_before_the_first_pod
         """
         for scope in (metrics.ALIGN_SCOPE_CONTAINER, metrics.ALIGN_SCOPE_POD):

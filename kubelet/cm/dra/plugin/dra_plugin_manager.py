@@ -230,7 +230,7 @@ class DRAPluginManager:
                 handler.handle_watch_resources_stream(plugin.ctx, stream, plugin.driver_name)
         except Exception as err:  # Whatever the plugin sent: only its own health is not known.
             if grpcstatus.code(err) is grpc.StatusCode.UNIMPLEMENTED:
-                # DIVERGES (fault of Go): a plugin that cannot tell of its devices' health is asked once.
+                # DIVERGES (fault of Go): the kubelet asks a plugin once that does not report the health of devices.
                 # Go: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, (*DRAPluginManager).add: asks each five seconds.
                 # Why: the call is optional, and the log of each node would have an error every five seconds.
                 # Test: dra_plugin_manager_test.py:test_plugin_without_health_is_asked_once

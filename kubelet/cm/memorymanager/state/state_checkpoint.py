@@ -50,7 +50,7 @@ class StateCheckpoint:
                 # DIVERGES (safer): with the policy None of the memory manager, an unreadable state file is set aside.
                 # Go: pkg/kubelet/cm/memorymanager/state/state_checkpoint.go, NewCheckpointState: the kubelet does not
                 # start until somebody removes the file.
-                # Why: with this policy no container has memory of its own, and the file tells of nothing.
+                # Why: no container has memory of its own with this policy, so the file holds nothing of value.
                 # Test: state_checkpoint_test.py:test_without_a_policy_garbage_is_set_aside
                 self._checkpoint_manager.set_aside(checkpoint_name, err)
                 self._store_state()

@@ -14,6 +14,7 @@ from kubelet.cadvisor.fs import FileSystems, Mount
 from pkg import mount_utils
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util.runtime.testing import raising
+from pkg.golang.testing import out_of_threads
 from pkg.volume.util import fs as volumefs
 
 MOUNTS = """\
@@ -119,6 +120,16 @@ def test_this_machine() -> None:
     found = FileSystems().dir_info("/")
     assert found.device in {fs.device for fs in FileSystems().global_stats()}
     assert found.mountpoint == "/"
+
+
+def test_file_systems_for_which_there_is_no_thread_are_left_out() -> None:
+    """Else nothing would be known of the node, and no pod be evicted for taking all threads."""
+    filesystems = FileSystems()
+    with out_of_threads() as refused:
+        local = [device for device, mount in filesystems.partitions.items() if not mount.type.startswith("nfs")]
+        assert not {each.device for each in filesystems.global_stats()}.intersection(local)
+    assert len(refused) == len(local) > 0
+    assert filesystems.global_stats()
 
 
 def test_server_that_does_not_answer_is_left_for_a_while(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:

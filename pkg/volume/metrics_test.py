@@ -17,7 +17,7 @@ import pytest
 from kubelet.server import metrics as servermetrics
 from pkg import mount_utils, volume
 from pkg.apimachinery.api.resource import Quantity
-from pkg.golang.testing import frames_kept_after
+from pkg.golang.testing import frames_kept_after, out_of_threads
 from pkg.util import testing
 from pkg.volume import Metrics
 from pkg.volume.util import fs
@@ -109,6 +109,16 @@ def test_path_that_is_not_there(tmp_path: Path) -> None:
         volume.MetricsDu(str(tmp_path / "none")).get_metrics()
     with pytest.raises(volume.MetricsError, match="failed to get FsInfo due to error"):
         volume.MetricsStatFS(str(tmp_path / "none")).get_metrics()
+
+
+def test_no_thread_to_ask_a_file_system(tmp_path: Path) -> None:
+    with out_of_threads("file-system-") as refused:
+        with pytest.raises(OSError, match=f"{tmp_path}: the file system cannot be asked: .*can't start new thread"):
+            fs.disk_usage(str(tmp_path))
+        with pytest.raises(volume.MetricsError, match="the file system cannot be asked"):
+            volume.MetricsStatFS(str(tmp_path)).get_metrics()
+    assert len(refused) == 2
+    assert volume.MetricsStatFS(str(tmp_path)).get_metrics().capacity
 
 
 def test_nil() -> None:

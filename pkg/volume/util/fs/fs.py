@@ -163,6 +163,9 @@ def _mounts_below(path: str) -> frozenset[str]:
 def _answer(path: str, ask: Callable[[str], T]) -> T:
     """What ask says of the path. Raises TimeoutError when it says nothing in time, and while it has still not.
 
+    Raises OSError, too, when there is no thread to ask: that is no reason to tell nothing of what needs none, such as
+    the node's memory and processes. Who evicts pods because there are no more threads goes by these.
+
     DIVERGES (safer): a file system that has not answered within ten seconds is an error, also for those who ask later,
     and one thread waits on.
     Go: pkg/volume/util/fs/fs.go, Info: whoever asks waits, be it for ever.
@@ -179,7 +182,10 @@ def _answer(path: str, ask: Callable[[str], T]) -> T:
 
     _wait_for_others(path)
     with _lock:
-        thread = golang.go(wait, name=f"file-system-{path}")
+        try:
+            thread = golang.go(wait, name=f"file-system-{path}")
+        except golang.ThreadError as err:
+            raise OSError(f"{path}: the file system cannot be asked: {err}") from err
         _asked[path] = thread, monotonic()
     answer, _ = result.recv(timeout=ANSWER_TIMEOUT)
     if answer is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -32,8 +33,12 @@ _PARTITION = re.compile(r"(?:s|v|xv)d[a-z]+\d*|dm-\d+")
 _BTRFS = "btrfs"
 # Those of other machines: nfs, nfs3, nfs4.
 _NFS = "nfs"
-# Seconds for which a server that has not answered is not asked again.
+# Seconds that all servers together have for their answers in one look, and for which none is asked after a look that
+# took as long.
+LOOK_TIMEOUT = 10.0
+# Seconds for which a server that has not answered is not asked again; nor one that has had so much of that time.
 SILENCE = 60.0
+_SLOW = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +85,10 @@ class FileSystems:
         """All file systems, with what their disks did so far. Raises OSError."""
         disks = self._disk_stats()
         found: list[info.FsStats] = []
+        servers = _Look(self._servers)
         for device, mount in self.partitions.items():
             try:
-                room = self._room(mount)
+                room = servers.room(mount) if mount.type.startswith(_NFS) else volumefs.info(mount.mountpoint)
             except OSError as err:  # Unmounted since, or the server is away.
                 klog.v(4).info_s("Unable to tell how full a file system is", mountpoint=mount.mountpoint, err=err)
                 continue
@@ -99,10 +105,6 @@ class FileSystems:
             _add_disk(stats, disks.get((mount.major, mount.minor)))
             found.append(stats)
         return found
-
-    def _room(self, mount: Mount) -> volumefs.FsInfo:
-        """Raises OSError, TimeoutError among them."""
-        return self._servers.room(mount) if mount.type.startswith(_NFS) else volumefs.info(mount.mountpoint)
 
     def dir_info(self, path: str) -> infov2.FsInfo:
         """The file system that a path is on, as it is now. Raises OSError."""
@@ -177,31 +179,61 @@ def _device_of(mount: Mount) -> str:
 
 
 class _Servers:
-    """Asks other machines how full their file systems are. Thread-safe.
+    """Knows which other machines are asked how full their file systems are. Thread-safe.
 
     DIVERGES (safer): a process asks a server, and after three seconds without an answer the server is left for
-    SILENCE.
+    SILENCE. All servers together have LOOK_TIMEOUT.
     Go: github.com/google/cadvisor/fs/vfs/stats.go, GetVfsStats: each look at each mount of a dead server takes two
     seconds, and leaves a thread behind that waits for the server.
-    Why: the threads keep the mounts in use, and grow in number for as long as the server is away.
-    Test: fs_test.py:test_server_that_does_not_answer_is_left_for_a_while
+    Why: the threads keep the mounts in use, and grow in number for as long as the server is away. And whoever evicts
+    pods, or shows figures of the node, waits for the look.
+    Test: fs_test.py:test_server_that_does_not_answer_is_left_for_a_while,
+    fs_test.py:test_servers_that_are_slow_are_waited_for_no_longer_than_they_have
     """
 
     def __init__(self, clock: clocklib.Clock) -> None:
-        self._clock = clock
-        # When a server that has not answered may be asked again.
-        self._next_try: dict[str, float] = {}
+        self.clock = clock
+        # When any server may be asked again, and when one may that has not answered or took too long.
+        self.next_look = 0.0
+        self.next_try: dict[str, float] = {}
+
+
+class _Look:
+    """One look at all file systems, in which each server is asked once for each of its own. For one thread."""
+
+    def __init__(self, servers: _Servers) -> None:
+        self._servers = servers
+        # Seconds that each server has had for its answers.
+        self._taken: defaultdict[str, float] = defaultdict(float)
+        # By the numbers of the device: all mounts from one file system of a server have the same.
+        self._answers: dict[tuple[int, int], volumefs.FsInfo] = {}
 
     def room(self, mount: Mount) -> volumefs.FsInfo:
         """Raises OSError, TimeoutError among them."""
-        server = mount.source.partition(":/")[0]
-        if self._clock.monotonic() < self._next_try.get(server, 0.0):
-            raise TimeoutError(f"{server} has not answered lately")
+        device = mount.major, mount.minor
+        if (known := self._answers.get(device)) is not None:
+            return known
+        servers, server = self._servers, mount.source.partition(":/")[0]
+        began = servers.clock.monotonic()
+        if began < max(servers.next_look, servers.next_try.get(server, 0.0)):
+            raise TimeoutError(f"{server} has not answered lately, or others took too long")
         try:
-            return volumefs.info_of_server(mount.mountpoint)
+            answer = self._answers[device] = volumefs.info_of_server(mount.mountpoint)
         except TimeoutError:
-            self._next_try[server] = self._clock.monotonic() + SILENCE
+            servers.next_try[server] = servers.clock.monotonic() + SILENCE
             raise
+        finally:
+            self._taken[server] += servers.clock.monotonic() - began
+            if sum(self._taken.values()) >= LOOK_TIMEOUT:
+                self._end()
+        return answer
+
+    def _end(self) -> None:
+        """The time is over: the next look, after a pause, is for other servers."""
+        now = self._servers.clock.monotonic()
+        self._servers.next_look = now + LOOK_TIMEOUT
+        slow = (server for server, seconds in self._taken.items() if seconds >= _SLOW)
+        self._servers.next_try.update(dict.fromkeys(slow, now + SILENCE))
 
 
 def _add_disk(stats: info.FsStats, figures: list[int] | None) -> None:

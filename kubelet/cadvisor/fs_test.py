@@ -157,3 +157,37 @@ def test_server_that_does_not_answer_is_left_for_a_while(proc: Path, monkeypatch
     clock.step(fs.SILENCE)
     dead.clear()
     assert [each.device for each in filesystems.global_stats()] == ["dead:/a", "dead:/b", "server:/c"]
+
+
+def test_servers_that_are_slow_are_waited_for_no_longer_than_they_have(
+    proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that is mounted often is asked once. That one has many names makes it no faster."""
+    mounts = "".join(
+        f"2 1 0:{10 + export} / /net/{export}/{path} rw - nfs4 name-{export}:/{path} rw\n"
+        for export in range(9)
+        for path in range(3)
+    )
+    (proc / "self/mountinfo").write_text(f"{mounts}3 1 0:52 / /net/quick rw - nfs quick:/c rw\n")
+    clock = FakeClock()
+    asked: list[str] = []
+
+    def info_of_server(path: str) -> volumefs.FsInfo:
+        asked.append(path)
+        clock.step(0 if path == "/net/quick" else 2.5)
+        return volumefs.FsInfo(available=1, capacity=4, usage=2, inodes=9, inodes_free=8, inodes_used=1)
+
+    def look() -> list[str]:
+        asked.clear()
+        found = filesystems.global_stats()
+        assert len(found) == sum(1 if path == "/net/quick" else 3 for path in asked)
+        return list(asked)
+
+    monkeypatch.setattr(volumefs, "info_of_server", info_of_server)
+    filesystems = FileSystems(str(proc), clock)
+    assert look() == [f"/net/{export}/0" for export in range(4)]
+    assert look() == []
+    clock.step(fs.LOOK_TIMEOUT)
+    assert look() == [f"/net/{export}/0" for export in range(4, 8)]
+    clock.step(fs.LOOK_TIMEOUT)
+    assert look() == ["/net/8/0", "/net/quick"]

@@ -5,6 +5,7 @@ Go: pkg/kubelet/nodestatus/setters_test.go
 
 from __future__ import annotations
 
+import _socket
 import datetime
 import socket
 from collections.abc import Callable
@@ -76,7 +77,7 @@ def nobody_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(host: str, port: object, **_: object) -> None:
         raise socket.gaierror("unknown")
 
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(_socket, "getaddrinfo", refuse)
 
 
 @pytest.mark.usefixtures("nobody_known")
@@ -154,7 +155,7 @@ def test_node_address_from_the_name_service(
         assert host == HOST
         return [(0, 0, kind, "", (ip, 0)) for ip in found for kind in (1, 2)]
 
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(_socket, "getaddrinfo", look_up)
     node = make_node()
     address_setter(ips, resolved=resolved)(CTX, node)
     assert addresses(node)[0] == f"InternalIP {expected}"

@@ -9,6 +9,7 @@ Go: net/lookup.go
 
 from __future__ import annotations
 
+import _socket
 import encodings.idna  # noqa: F401  # The first look-up would load it, and want a file descriptor for that.
 import errno
 import socket
@@ -26,12 +27,19 @@ MAX_LOOKUPS_PER_OWNER = 4
 MAX_LOOKUPS_OF_PODS = 256
 # Characters of a name, with the dot at its end.
 MAX_NAME_LENGTH = 254
+# Addresses of a name that are kept. An answer of a name server, whose owner may have the pod too, has room for four
+# thousand. To connect to one that nobody can reach, one of multicast for example, fails at once, and the next follows.
+# DIVERGES (safer): of the addresses of a name the first MAX_ADDRESSES are tried.
+# Go: net/dial.go, (*sysDialer).dialSerial: tries all.
+# Why: a probe would have its turn, of which there are four, for a fifth of a second, and others would come too late.
+# Test: lookup_test.py:test_of_a_name_with_addresses_without_end_the_first_are_tried
+MAX_ADDRESSES = 64
 IO_TIMEOUT = "i/o timeout"
 _OWNER = object()
 _KUBELET = ""
 
 # (family, type, protocol, canonical name, address), as getaddrinfo gives them.
-Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
+Address = tuple[int, int, int, str, Any]
 
 
 def with_owner(ctx: golang.Context, owner: str) -> golang.Context:
@@ -140,4 +148,6 @@ def _end(lookup: _Lookup, owner: str, key: tuple[str, int]) -> None:
 
 
 def _getaddrinfo(host: str, port: int, flags: int) -> Sequence[Address]:
-    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    # The function of the same name in `socket` has each address pass through some lines of Python. For thousands of
+    # addresses this takes milliseconds, and look-ups take no turns.
+    return _socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)[:MAX_ADDRESSES]

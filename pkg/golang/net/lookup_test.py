@@ -8,8 +8,11 @@ import pytest
 
 from pkg import golang
 from pkg.golang import net
+from pkg.golang.net import lookup
+from pkg.golang.net.lookup import MAX_ADDRESSES
 from pkg.golang.net.testing import Resolver, stream_address
 from pkg.golang.testing import OnlyTurn, frames_kept_after, out_of_threads
+from pkg.util.testing import lines_run
 
 CTX = golang.background()
 WAIT = 30.0
@@ -100,3 +103,14 @@ def test_a_look_up_that_waits_lets_others_have_their_turn(names: Resolver) -> No
         thread = golang.go(only.when_free, names.go_on.set, name="resolver")
         assert try_look_up(only.ctx, "slow", WAIT) == "Name or service not known"
     thread.join()
+
+
+def test_of_a_name_with_addresses_without_end_the_first_are_tried(names: Resolver) -> None:
+    """Each that cannot be reached takes time, in which a probe has its turn."""
+    names.addresses["many"] = [
+        (socket.AF_INET, socket.SOCK_STREAM, 0, "", (f"224.0.{number >> 8}.{number & 255}", 80))
+        for number in range(4000)
+    ]
+    assert net.lookup_host(CTX, "many", 80) == names.addresses["many"][:MAX_ADDRESSES]
+    # Nor is there anything to be done for each of the others.
+    assert lines_run(lambda: lookup._getaddrinfo("many", 80, 0)) < 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import socket
 import threading
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ class Resolver:
         self.go_on = threading.Event()
         self.asked: list[str] = []
         self.answered: list[str] = []
-        monkeypatch.setattr(socket, "getaddrinfo", self._getaddrinfo)
+        monkeypatch.setattr(_socket, "getaddrinfo", self._getaddrinfo)
 
     def _getaddrinfo(self, host: str, port: object, **options: int) -> list[Address]:
         if options.get("flags"):

@@ -112,6 +112,7 @@ def new_context(options: TLSOptions, pair: certificate.Certificate, ca_bundle: b
     # Only a kubelet with such a server loads OpenSSL.
     from OpenSSL import SSL
 
+    from pkg.golang.http.curves import refuse_own_curves
     from pkg.golang.http.tlsconn import MODE_PARTIAL_WRITE
 
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
@@ -130,6 +131,7 @@ def new_context(options: TLSOptions, pair: certificate.Certificate, ca_bundle: b
     context.use_privatekey(pair.private_key)  # type: ignore[arg-type, unused-ignore]
     if options.client_ca_file:
         _request_client_certificate(context, ca_bundle)
+    refuse_own_curves(context)
     return context
 
 

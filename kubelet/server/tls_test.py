@@ -27,7 +27,7 @@ from pkg.client_go.util.certificate.testing import Authority
 from pkg.component_base.cli.flag import ciphersuites_flag
 from pkg.golang import http
 from pkg.golang.http.conn import PlainConn
-from pkg.golang.testing import HOUR, Issuer, der, subject
+from pkg.golang.testing import HOUR, OWN_CURVES, Issuer, certificate_on, der, subject
 
 AUTHORITY = Authority("clients")
 
@@ -354,3 +354,20 @@ def test_a_stream_that_is_faster_than_the_client() -> None:
             while True:
                 received += connection.recv(1 << 16)
     assert received == data
+
+
+def test_nobody_has_the_server_compute_with_numbers_of_his_own() -> None:
+    """Four clients without any rights kept it from all others for half a minute."""
+    of = TLSConfig(TLSOptions(client_ca_file="ca.crt"), lambda: PAIR, dynamiccertificates.NoCAContent())
+    issuer, context = Issuer(), SSL.Context(SSL.TLS_CLIENT_METHOD)
+    context.set_cipher_list(b"DEFAULT:@SECLEVEL=0")
+    context.use_certificate(issuer.cert)
+    context.use_privatekey(issuer.key)
+    context.add_extra_chain_cert(certificate_on(OWN_CURVES["prime field"]))
+    with serving(of) as port, socket.create_connection(("127.0.0.1", port), timeout=None) as sock:
+        connection = SSL.Connection(context, sock)
+        connection.set_connect_state()
+        with pytest.raises(SSL.Error, match="alert"):
+            connection.do_handshake()
+            connection.send(b"GET / HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")
+            connection.recv(100)

@@ -253,3 +253,47 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+
+
+# Of DER.
+_INTEGER, _BIT_STRING, _OCTET_STRING, _OID, _SEQUENCE = 0x02, 0x03, 0x04, 0x06, 0x30
+_EC_PUBLIC_KEY = bytes.fromhex("2a8648ce3d0201")
+_PRIME_FIELD, _BINARY_FIELD = bytes.fromhex("2a8648ce3d0101"), bytes.fromhex("2a8648ce3d0102")
+_TRINOMIAL = bytes.fromhex("2a8648ce3d01020302")
+_ECDSA_WITH_SHA256 = bytes.fromhex("2a8648ce3d040302")
+# The field of P-256.
+_PRIME = 2**256 - 2**224 + 2**192 + 2**96 - 1
+
+
+def _element(kind: int, *content: bytes) -> bytes:
+    data = b"".join(content)
+    length = len(data).to_bytes(2).lstrip(b"\0") or b"\0"
+    return bytes([kind]) + (length if len(data) < 128 else bytes([0x80 + len(length)]) + length) + data
+
+
+def _integer(value: int) -> bytes:
+    return _element(_INTEGER, value.to_bytes(value.bit_length() // 8 + 1))
+
+
+def certificate_on(field: bytes) -> x509.Certificate:
+    """A certificate whose key is on a curve over this field, with numbers of its own. Nobody has signed it."""
+    point = b"\2" + bytes(31) + b"\1"
+    curve = _element(_SEQUENCE, _element(_OCTET_STRING, bytes(32)), _element(_OCTET_STRING, b"\1" * 32))
+    numbers = _element(_SEQUENCE, _integer(1), field, curve, _element(_OCTET_STRING, point), _integer(_PRIME - 2))
+    key_kind = _element(_SEQUENCE, _element(_OID, _EC_PUBLIC_KEY), numbers)
+    key = _element(_SEQUENCE, key_kind, _element(_BIT_STRING, b"\0", point))
+    algorithm = _element(_SEQUENCE, _element(_OID, _ECDSA_WITH_SHA256))
+    nobody, valid = _element(_SEQUENCE), _element(_SEQUENCE, *[_element(0x17, b"260101000000Z")] * 2)
+    content = _element(_SEQUENCE, _element(0xA0, _integer(2)), _integer(1), algorithm, nobody, valid, nobody, key)
+    signature = _element(_BIT_STRING, b"\0", _element(_SEQUENCE, _integer(1), _integer(1)))
+    return x509.load_der_x509_certificate(_element(_SEQUENCE, content, algorithm, signature))
+
+
+OWN_CURVES = {
+    "prime field": _element(_SEQUENCE, _element(_OID, _PRIME_FIELD), _integer(_PRIME)),
+    "binary field": _element(
+        _SEQUENCE,
+        _element(_OID, _BINARY_FIELD),
+        _element(_SEQUENCE, _integer(233), _element(_OID, _TRINOMIAL), _integer(74)),
+    ),
+}

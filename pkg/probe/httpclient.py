@@ -9,16 +9,12 @@ that has no bound. Probes speak HTTP/2 with servers of https URLs that want it: 
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
-import hashlib
 import io
 import os
 import re
-import socket
-import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -45,17 +41,6 @@ _LINE_COST = 32
 # Why: a container that sends chunks of a byte would keep a processor busy.
 # Test: httpclient_test.py:test_no_more_chunks_are_read_than_may_be
 MAX_CHUNKS = 2048
-# All that comes of one connection with TLS, a head and a body several times over. _RECEIVE_COST bytes more are counted
-# each time that some of it is taken, and that some of what it holds is. What holds no data, requests of a hello for
-# example, would else keep a processor busy as long as the probe lasts, and costs its server hardly anything. Until the
-# server has said hello its records are taken one by one, and _HELLO_RECORD_COST bytes more are counted for each.
-# DIVERGES (safer): a probe or hook by TLS fails when its server sends more than MAX_TLS_BYTES.
-# Go: crypto/tls/conn.go, (*Conn).retryReadRecord: counts records instead, and takes 16 in a row that hold no data.
-# Why: OpenSSL does not tell of such records, and would read them as long as they come.
-# Test: httpclient_test.py:test_server_that_sends_tickets_without_end_is_not_read_on
-MAX_TLS_BYTES = 1 << 20
-_RECEIVE_COST = 256
-_HELLO_RECORD_COST = 4 * 1024
 MAX_REDIRECTS = 10
 # Go's limits for the line that begins a chunk, for the trailer, and for what chunks hold beside their data.
 _MAX_CHUNK_LINE = 4096
@@ -63,18 +48,11 @@ _MAX_TRAILER = 4096
 _MAX_CHUNK_OVERHEAD = 16 * 1024
 _MAX_CHUNK_DIGITS = 16
 _READ_SIZE = 4096
-# The longest record of TLS, with what belongs to it, and what each begins with.
-_RECORD_SIZE = 17 * 1024
-_RECORD_HEADER_SIZE = 5
-_RECORD_TYPES = range(20, 25)
-_HANDSHAKE = 22
-# How a server's hello begins when it wants the client's again, and that it wants a key of a group of finite fields.
-_WANTS_FINITE_FIELD = re.compile(
-    b"\2...\3\3" + re.escape(hashlib.sha256(b"HelloRetryRequest").digest()) + b".*\0\x33\0\2\1", re.DOTALL
-)
 # Characters of what a server sends, and of a URL, in messages. They become events.
 _MAX_SHOWN = 1024
 
+# What is wrong in TLS with an answer in plain http.
+_SPEAKS_PLAIN_HTTP = ("tls: wrong version number", "tls: http request")
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HEADERS_NEEDED = ("content-length", "location", "transfer-encoding")
 _HEXADECIMAL = re.compile(rb"[0-9A-Fa-f]*")
@@ -143,11 +121,9 @@ def get(ctx: golang.Context, url: str, headers: Headers, protocols: tuple[str, .
     for _ in range(MAX_REDIRECTS):
         try:
             response = _round_trip(ctx, url, headers, protocols)
-        except ssl.SSLError as err:
-            if err.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
-                raise HTTPResponseError(url) from err
-            raise HTTPRequestError(url, err) from err
         except (OSError, EOFError, ValueError) as err:
+            if str(err) in _SPEAKS_PLAIN_HTTP:
+                raise HTTPResponseError(url) from err
             raise HTTPRequestError(url, err) from err
         if not response.location:
             return response
@@ -176,7 +152,10 @@ def _round_trip(ctx: golang.Context, url: str, headers: Headers, protocols: tupl
     with dialer.dialed(ctx, host, port) as sock:
         connection = dialer.Connection(ctx, sock)
         if parts.scheme == "https":
-            connection = tls = _TLSConnection(ctx, sock, host, protocols)
+            # Loading OpenSSL takes a while: only who has such a probe or hook does it.
+            from pkg.probe.tlsclient import TLSConnection
+
+            connection = tls = TLSConnection(ctx, sock, host, protocols)
             if tls.protocol() == _HTTP2:
                 return _round_trip_http2(tls, _http2_headers(request))
         connection.send(_encode(request))
@@ -213,119 +192,6 @@ def _http2_headers(request: _Request) -> Headers:
     pseudo = [(":method", "GET"), (":scheme", "https"), (":path", request.path), (":authority", request.host)]
     fields = [(name.lower(), value) for name, value in request.fields if name.lower() not in _NOT_SENT_BY_HTTP2]
     return [(name, value.encode(errors="replace").decode()) for name, value in [*pseudo, *fields]]
-
-
-@functools.cache
-def _unverified(protocols: tuple[str, ...] = ()) -> ssl.SSLContext:
-    """One for all requests: making it takes longer than a probe. Containers sign their certificates themselves."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    # Python's own list leaves out those with SHA-1, which Go offers: some old servers have no others. As in Go there is
-    # no DHE: the server would choose the numbers to compute with, and those of 10,000 bits take more than a second.
-    context.set_ciphers("DEFAULT:!kDHE")
-    # Nor does a server have all that computed again and again, for as long as a probe lasts.
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    if protocols:
-        context.set_alpn_protocols(list(protocols))
-    return context
-
-
-class _TLSConnection(dialer.Connection):
-    """The same over TLS.
-
-    OpenSSL reads on within one call for as long as there is something, and the server may send what holds no data, such
-    as tickets for later sessions, without a pause. Here it gets no more at a time than a record has.
-    """
-
-    def __init__(self, ctx: golang.Context, sock: socket.socket, host: str, protocols: tuple[str, ...] = ()) -> None:
-        super().__init__(ctx, sock)
-        self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = _unverified(protocols).wrap_bio(self._received, self._to_send, server_hostname=host)
-        # What has come of the server's hello; None once all of it has.
-        self._hello: bytes | None = b""
-        self._room = MAX_TLS_BYTES
-
-    def protocol(self) -> str | None:
-        """The one of the protocols that the server has chosen, after the handshake."""
-        self._until_done(self._tls.do_handshake)
-        return self._tls.selected_alpn_protocol()
-
-    def send(self, data: bytes) -> None:
-        """The same, after the handshake."""
-        self._until_done(self._tls.do_handshake)
-        self._until_done(lambda: self._tls.write(data))
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        try:
-            data = self._until_done(lambda: self._tls.read(len(buffer)))
-        except ssl.SSLEOFError:
-            return 0  # Many servers do not say that it is the end.
-        # It is of one record, of which a server may send thousands at once, each with a byte.
-        self._count(0)
-        buffer[: len(data)] = data
-        return len(data)
-
-    def _until_done(self, operation: Callable[[], T]) -> T:
-        """Go on with the operation until it wants nothing more from the server."""
-        while True:
-            try:
-                result = operation()
-            except ssl.SSLWantReadError:
-                self._exchange()
-            except ssl.SSLError:
-                # An alert that tells the server why.
-                with contextlib.suppress(OSError):
-                    self._send_what_waits()
-                raise
-            else:
-                self._send_what_waits()
-                return result
-
-    def _exchange(self) -> None:
-        self._send_what_waits()
-        if data := self._receive(_RECORD_SIZE) if self._hello is None else self._receive_hello(self._hello):
-            self._received.write(data)
-        else:
-            self._received.write_eof()
-
-    def _receive_hello(self, hello: bytes) -> bytes:
-        """A record in which the server's hello may be, less at the end. Raises ValueError if it is not to be answered.
-
-        TLS 1.3 has Diffie-Hellman's exchange with numbers of 8,000 bits too, of which Go wants none. OpenSSL offers it,
-        and Python cannot tell it not to.
-        """
-        self._room -= _HELLO_RECORD_COST
-        record, size = b"", _RECORD_HEADER_SIZE
-        while len(record) < size and (data := self._receive(size - len(record))):
-            record += data
-            if len(record) == _RECORD_HEADER_SIZE and record[0] in _RECORD_TYPES:
-                size += int.from_bytes(record[-2:])
-        if record and record[0] == _HANDSHAKE:
-            # Requests of a hello, four bytes of zero each, may come before it: OpenSSL takes no notice of them.
-            hello = (hello + record[_RECORD_HEADER_SIZE:]).lstrip(b"\0")
-            is_whole = len(hello) >= 4 and len(hello) >= 4 + int.from_bytes(hello[1:4])
-            self._hello = None if is_whole else hello
-            if _WANTS_FINITE_FIELD.match(hello):
-                raise ValueError("tls: server selected unsupported group")
-        return record
-
-    def _receive(self, size: int) -> bytes:
-        """Raises ValueError beyond MAX_TLS_BYTES."""
-        with self._limited():
-            data = self._sock.recv(size)
-        self._count(len(data))
-        return data
-
-    def _count(self, size: int) -> None:
-        """Raises ValueError beyond MAX_TLS_BYTES."""
-        self._room -= size + _RECEIVE_COST
-        if self._room < 0:
-            raise ValueError(f"tls: received more than {MAX_TLS_BYTES} bytes")
-
-    def _send_what_waits(self) -> None:
-        if self._to_send.pending:
-            super().send(self._to_send.read())
 
 
 def _round_trip_http2(connection: dialer.Connection, headers: Headers) -> Response:
@@ -545,8 +411,6 @@ def _shown(text: str) -> str:
 
 def _reason(err: Exception | str) -> str:
     """What is wrong, in the words of Go's client where they are few."""
-    if isinstance(err, ssl.SSLError) and err.reason:
-        return f"tls: {err.reason.lower().replace('_', ' ')}"  # Its number is none of the system's.
     if isinstance(err, OSError) and err.errno is not None and err.errno in errno.errorcode:
         return os.strerror(err.errno).lower()
     return str(err) or type(err).__name__

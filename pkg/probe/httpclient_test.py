@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 from framework import memory
+from OpenSSL import SSL
 
 from kubelet.lifecycle import HTTPClient
 from pkg import golang
 from pkg.golang import net
-from pkg.golang.testing import frames_kept_after
-from pkg.probe import BrokenAnswerError, Result, httpclient, probe_http
+from pkg.golang.http.tlsconn import TLSError
+from pkg.golang.testing import OWN_CURVES, certificate_on, frames_kept_after, pem
+from pkg.probe import BrokenAnswerError, Result, httpclient, probe_http, tlsclient
 from pkg.probe.testing import HOST, listening
 
 CTX = golang.background()
@@ -330,11 +332,24 @@ def test_an_old_server_is_as_well_as_a_new_one() -> None:
 
 def test_no_server_chooses_the_numbers_that_are_computed_with() -> None:
     """Those of a DHE key exchange may have 10,000 bits. A second passes then, within which no deadline holds."""
-    assert "kx-dhe" not in {cipher["kea"] for cipher in httpclient._unverified().get_ciphers()}
+    ciphers = SSL.Connection(tlsclient._unverified(), None).get_cipher_list()
+    assert "ECDHE-RSA-AES128-GCM-SHA256" in ciphers
+    assert not [each for each in ciphers if each.startswith("DHE-") and "PSK" not in each]
 
 
 def test_no_server_has_it_computed_again_and_again() -> None:
-    assert httpclient._unverified().options & ssl.OP_NO_RENEGOTIATION
+    assert tlsclient._unverified.__wrapped__().set_options(0) & SSL.OP_NO_RENEGOTIATION
+
+
+def test_no_server_has_numbers_of_its_own_computed_with(tmp_path: Path) -> None:
+    """One handshake took half a minute of a processor, in which no deadline holds, and a probe kept its turn."""
+    chain = tmp_path / "chain.pem"
+    chain.write_bytes(SELF_SIGNED.read_bytes() + pem(certificate_on(OWN_CURVES["prime field"])))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    context.load_cert_chain(chain)
+    with serving(lambda: [OK + b"\r\nabc"], context) as url:
+        assert probe_http(CTX, url, [], TIMEOUT) == (Result.FAILURE, f'Get "{url}": tls: length mismatch')
 
 
 class FiniteField:
@@ -370,7 +385,7 @@ class FiniteField:
 )
 def test_no_server_has_numbers_of_8192_bits_computed_with(before: bytes, size: int) -> None:
     """Each such handshake took 0.17 s of a processor, and a redirect to itself ten of them."""
-    connection = httpclient._TLSConnection(CTX, sock := FiniteField(before, size), "server")  # type: ignore[arg-type]
+    connection = tlsclient.TLSConnection(CTX, sock := FiniteField(before, size), "server")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unsupported group"):
         connection.send(b"GET / HTTP/1.1\r\n\r\n")
     assert len(sock.sent) == 1, "a hello with the new key"
@@ -390,7 +405,7 @@ def test_failure_of_tls_is_told_in_its_own_words() -> None:
     context.set_ciphers("AES128-CCM8")
     with serving(list, context) as url:
         found = probe_http(CTX, url, [], TIMEOUT)
-    assert found == (Result.FAILURE, f'Get "{url}": tls: sslv3 alert handshake failure')
+    assert found == (Result.FAILURE, f'Get "{url}": tls: tls alert handshake failure')
 
 
 @pytest.mark.parametrize(("requests", "is_read"), [(16, True), (1000, False)])
@@ -454,7 +469,7 @@ class Crumbs(Flood):
 
 @pytest.mark.parametrize(("length", "is_read"), [(1000, True), (5000, False)])
 def test_record_of_a_byte_costs_more_than_the_byte(length: int, is_read: bool) -> None:
-    connection = httpclient._TLSConnection(CTX, Crumbs(OK + b"\r\n" + b"x" * length), "server")  # type: ignore[arg-type]
+    connection = tlsclient.TLSConnection(CTX, Crumbs(OK + b"\r\n" + b"x" * length), "server")  # type: ignore[arg-type]
     connection.send(b"GET / HTTP/1.1\r\n\r\n")
     read = b""
     with nullcontext() if is_read else pytest.raises(ValueError, match="received more than 1048576 bytes"):
@@ -467,7 +482,7 @@ def test_probe_of_a_server_that_sends_no_data_ends_with_its_context() -> None:
     """OpenSSL reads on for as long as there is something: no deadline held, and the probe kept its thread."""
     ctx, cancel = golang.with_cancel(CTX)
     begun = False
-    connection = httpclient._TLSConnection(ctx, flood := Flood(lambda: cancel() if begun else None), "server")  # type: ignore[arg-type]
+    connection = tlsclient.TLSConnection(ctx, flood := Flood(lambda: cancel() if begun else None), "server")  # type: ignore[arg-type]
     connection.send(b"GET / HTTP/1.1\r\n\r\n")
     begun, before = True, flood.sent
 
@@ -479,7 +494,7 @@ def test_probe_of_a_server_that_sends_no_data_ends_with_its_context() -> None:
 
 def test_server_that_sends_tickets_without_end_is_not_read_on() -> None:
     flood = Flood(lambda: None, tickets=5000)
-    connection = httpclient._TLSConnection(CTX, flood, "server")  # type: ignore[arg-type]
+    connection = tlsclient.TLSConnection(CTX, flood, "server")  # type: ignore[arg-type]
     connection.send(b"GET / HTTP/1.1\r\n\r\n")
 
     with pytest.raises(ValueError, match="received more than 1048576 bytes"):
@@ -512,8 +527,8 @@ class Broken:
 
 
 def test_a_server_is_told_why_there_is_no_handshake() -> None:
-    connection = httpclient._TLSConnection(CTX, sock := Broken(), "server")  # type: ignore[arg-type]
-    with pytest.raises(ssl.SSLError):
+    connection = tlsclient.TLSConnection(CTX, sock := Broken(), "server")  # type: ignore[arg-type]
+    with pytest.raises(TLSError):
         connection.send(b"GET / HTTP/1.1\r\n\r\n")
     alert = 0x15
     assert sock.sent[-1][0] == alert

@@ -19,6 +19,7 @@ from typing import Any
 from OpenSSL import SSL, crypto
 
 from pkg.golang.http.conn import WaitingConn
+from pkg.golang.http.curves import refuse_own_curves
 
 # What one TLS record can carry: a call never reads more, and its buffer need not be larger.
 _RECORD = 1 << 14
@@ -77,7 +78,7 @@ class TLSConn(WaitingConn):
             except SSL.SysCallError as err:
                 raise TLSError("EOF in the handshake") from err
             except SSL.Error as err:
-                reason = _reason(err) + _verify_error(self._tls)
+                reason = reason_of(err) + _verify_error(self._tls)
                 raise (PlainHTTPError if reason == _HTTP_REQUEST else TLSError)(reason) from err
 
     def peer_certificates(self) -> list[bytes]:
@@ -107,7 +108,7 @@ class TLSConn(WaitingConn):
             except SSL.SysCallError as err:
                 raise ConnectionResetError("connection ended without a close_notify") from err
             except SSL.Error as err:
-                raise TLSError(_reason(err)) from err
+                raise TLSError(reason_of(err)) from err
 
     def send(self, data: bytes | memoryview) -> int:
         while True:
@@ -136,7 +137,7 @@ class TLSConn(WaitingConn):
         except (SSL.SysCallError, SSL.ZeroReturnError) as err:
             raise BrokenPipeError("connection has ended") from err
         except SSL.Error as err:
-            raise TLSError(_reason(err)) from err
+            raise TLSError(reason_of(err)) from err
 
     def shutdown_write(self) -> None:
         """Sends TLS's close_notify; TCP stays open, since the other side's alerts still come."""
@@ -149,7 +150,7 @@ class TLSConn(WaitingConn):
             except SSL.WantWriteError:
                 self._wait_if_blocking(select.POLLOUT)
             except SSL.Error as err:
-                raise TLSError(_reason(err)) from err
+                raise TLSError(reason_of(err)) from err
 
     def pending(self) -> bytes:
         count = self._tls.pending()
@@ -172,6 +173,7 @@ def client_context() -> SSL.Context:
     paths = ssl.get_default_verify_paths()
     if paths.cafile or paths.capath:
         context.load_verify_locations(paths.cafile, paths.capath)
+    refuse_own_curves(context)
     return context
 
 
@@ -204,7 +206,7 @@ def _verify_error(tls: SSL.Connection) -> str:
     return f": {text.decode()}"
 
 
-def _reason(err: SSL.Error) -> str:
+def reason_of(err: SSL.Error) -> str:
     """What OpenSSL says: its errors come as a list of (library, function, reason)."""
     reasons = [each[2] for each in err.args[0]] if err.args and isinstance(err.args[0], list) else []
     return ", ".join(reasons) or str(err) or type(err).__name__

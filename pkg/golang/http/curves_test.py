@@ -1,0 +1,65 @@
+"""Tests that no certificate has OpenSSL compute with numbers that somebody has chosen for it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from cryptography import x509
+from OpenSSL import SSL
+
+from pkg.golang.http.curves import refuse_own_curves
+from pkg.golang.testing import OWN_CURVES, Issuer, certificate_on
+
+
+def context(method: int, version: int, more: x509.Certificate | None) -> SSL.Context:
+    """Shows its own certificate, and another one with it."""
+    made = SSL.Context(method)
+    made.set_min_proto_version(version)
+    made.set_max_proto_version(version)
+    made.set_verify(SSL.VERIFY_PEER, lambda *_: True)
+    # On others OpenSSL does not even show such a certificate.
+    made.set_cipher_list(b"DEFAULT:@SECLEVEL=0")
+    issuer = Issuer()
+    made.use_certificate(issuer.cert)
+    made.use_privatekey(issuer.key)
+    if more is not None:
+        made.add_extra_chain_cert(more)
+    return made
+
+
+def shake_hands(client: SSL.Connection, server: SSL.Connection) -> None:
+    """Raises SSL.Error, the server's or the client's."""
+    client.set_connect_state()
+    server.set_accept_state()
+    for _ in range(4):
+        for one, other in ((client, server), (server, client)):
+            with contextlib.suppress(SSL.WantReadError):
+                one.do_handshake()
+            with contextlib.suppress(SSL.WantReadError):
+                other.bio_write(one.bio_read(1 << 17))
+
+
+@pytest.mark.parametrize("version", [SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION])
+@pytest.mark.parametrize("shown_by", ["server", "client"])
+@pytest.mark.parametrize("field", OWN_CURVES)
+def test_certificate_with_a_curve_of_its_own_is_not_taken_apart(field: str, shown_by: str, version: int) -> None:
+    more = certificate_on(OWN_CURVES[field])
+    of_server = context(SSL.TLS_SERVER_METHOD, version, more if shown_by == "server" else None)
+    of_client = context(SSL.TLS_CLIENT_METHOD, version, more if shown_by == "client" else None)
+    refuse_own_curves(of_client if shown_by == "server" else of_server)
+    client, server = SSL.Connection(of_client, None), SSL.Connection(of_server, None)
+    with pytest.raises(SSL.Error):
+        shake_hands(client, server)
+    assert (client if shown_by == "server" else server).get_peer_cert_chain() is None
+
+
+@pytest.mark.parametrize("version", [SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION])
+def test_certificates_with_curves_that_have_names_are_taken(version: int) -> None:
+    more = Issuer().cert
+    of_client, of_server = (context(method, version, more) for method in (SSL.TLS_CLIENT_METHOD, SSL.TLS_SERVER_METHOD))
+    for each in (of_client, of_server):
+        refuse_own_curves(each)
+    client, server = SSL.Connection(of_client, None), SSL.Connection(of_server, None)
+    shake_hands(client, server)
+    assert [len(each.get_peer_cert_chain() or []) for each in (client, server)] == [2, 1]

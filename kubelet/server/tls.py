@@ -112,8 +112,8 @@ def new_context(options: TLSOptions, pair: certificate.Certificate, ca_bundle: b
     # Only a kubelet with such a server loads OpenSSL.
     from OpenSSL import SSL
 
-    from pkg.golang.http.curves import refuse_own_curves
-    from pkg.golang.http.tlsconn import MODE_PARTIAL_WRITE
+    from pkg.golang.http.costlycerts import refuse_costly_certificates
+    from pkg.golang.http.tlsconn import MAX_PEER_CERTIFICATES, MODE_PARTIAL_WRITE
 
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.clear_mode(MODE_PARTIAL_WRITE)
@@ -131,7 +131,7 @@ def new_context(options: TLSOptions, pair: certificate.Certificate, ca_bundle: b
     context.use_privatekey(pair.private_key)  # type: ignore[arg-type, unused-ignore]
     if options.client_ca_file:
         _request_client_certificate(context, ca_bundle)
-    refuse_own_curves(context)
+    refuse_costly_certificates(context, MAX_PEER_CERTIFICATES)
     return context
 
 

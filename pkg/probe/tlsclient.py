@@ -20,7 +20,7 @@ from typing import TypeVar
 from OpenSSL import SSL
 
 from pkg import golang
-from pkg.golang.http.curves import refuse_own_curves
+from pkg.golang.http.costlycerts import refuse_costly_certificates
 from pkg.golang.http.tlsconn import MODE_PARTIAL_WRITE, TLSError, reason_of
 from pkg.probe import dialer
 
@@ -61,7 +61,7 @@ def _unverified(protocols: tuple[str, ...] = ()) -> SSL.Context:
     context.set_cipher_list(b"DEFAULT:!kDHE:@SECLEVEL=1")
     # Nor does a server have all that computed again and again, for as long as a probe lasts.
     context.set_options(SSL.OP_NO_RENEGOTIATION)
-    refuse_own_curves(context)
+    refuse_costly_certificates(context)
     if protocols:
         context.set_alpn_protos([protocol.encode() for protocol in protocols])
     return context

@@ -19,7 +19,7 @@ from typing import Any
 from OpenSSL import SSL, crypto
 
 from pkg.golang.http.conn import WaitingConn
-from pkg.golang.http.curves import refuse_own_curves
+from pkg.golang.http.costlycerts import refuse_costly_certificates
 
 # What one TLS record can carry: a call never reads more, and its buffer need not be larger.
 _RECORD = 1 << 14
@@ -173,7 +173,7 @@ def client_context() -> SSL.Context:
     paths = ssl.get_default_verify_paths()
     if paths.cafile or paths.capath:
         context.load_verify_locations(paths.cafile, paths.capath)
-    refuse_own_curves(context)
+    refuse_costly_certificates(context)
     return context
 
 

@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from OpenSSL import SSL
 
-from pkg.golang.http.curves import refuse_own_curves
+from pkg.golang.http.costlycerts import refuse_costly_certificates
 from pkg.golang.testing import OWN_CURVES, Issuer, certificate_on
 
 
@@ -47,7 +47,7 @@ def test_certificate_with_a_curve_of_its_own_is_not_taken_apart(field: str, show
     more = certificate_on(OWN_CURVES[field])
     of_server = context(SSL.TLS_SERVER_METHOD, version, more if shown_by == "server" else None)
     of_client = context(SSL.TLS_CLIENT_METHOD, version, more if shown_by == "client" else None)
-    refuse_own_curves(of_client if shown_by == "server" else of_server)
+    refuse_costly_certificates(of_client if shown_by == "server" else of_server)
     client, server = SSL.Connection(of_client, None), SSL.Connection(of_server, None)
     with pytest.raises(SSL.Error):
         shake_hands(client, server)
@@ -59,7 +59,21 @@ def test_certificates_with_curves_that_have_names_are_taken(version: int) -> Non
     more = Issuer().cert
     of_client, of_server = (context(method, version, more) for method in (SSL.TLS_CLIENT_METHOD, SSL.TLS_SERVER_METHOD))
     for each in (of_client, of_server):
-        refuse_own_curves(each)
+        refuse_costly_certificates(each)
     client, server = SSL.Connection(of_client, None), SSL.Connection(of_server, None)
     shake_hands(client, server)
     assert [len(each.get_peer_cert_chain() or []) for each in (client, server)] == [2, 1]
+
+
+@pytest.mark.parametrize("version", [SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION])
+@pytest.mark.parametrize(("most", "is_refused"), [(2, True), (3, False), (None, False)])
+def test_more_certificates_than_may_be_are_not_taken_apart(most: int | None, is_refused: bool, version: int) -> None:
+    """Two hundred take a twentieth of a second, and hundreds of clients may come with as many again and again."""
+    of_server = context(SSL.TLS_SERVER_METHOD, version, None)
+    of_client = context(SSL.TLS_CLIENT_METHOD, version, Issuer().cert)
+    of_client.add_extra_chain_cert(Issuer().cert)
+    refuse_costly_certificates(of_server, most)
+    client, server = SSL.Connection(of_client, None), SSL.Connection(of_server, None)
+    with pytest.raises(SSL.Error) if is_refused else contextlib.nullcontext():
+        shake_hands(client, server)
+    assert len(server.get_peer_cert_chain() or []) == (0 if is_refused else 2)

@@ -5,7 +5,6 @@ Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -46,6 +45,7 @@ from pkg import credentialprovider, features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clockpkg
+from pkg.apimachinery.util import version as utilversion
 from pkg.client_go.util import flowcontrol
 from pkg.component_base.cli.flag import duration
 
@@ -170,12 +170,12 @@ class KubeGenericRuntimeManager(ResizeMethods):
 
     def version(self, ctx: golang.Context) -> kubecontainer.Version:
         """The runtime's own version. Raises ValueError for one without numbers, and crierror.RemoteError."""
-        return RuntimeVersion(self._get_typed_version(ctx).runtime_version)
+        return utilversion.parse(self._get_typed_version(ctx).runtime_version)
 
     def api_version(self) -> kubecontainer.Version:
         """The version of the interface that it speaks, at most a minute old. Raises as version does."""
         machine_id = self.machine_info.machine_id
-        return RuntimeVersion(self.version_cache.get(machine_id).runtime_api_version)
+        return utilversion.parse(self.version_cache.get(machine_id).runtime_api_version)
 
     def status(self, ctx: golang.Context) -> kubecontainer.RuntimeStatus:
         """Whether runtime and network are ready.
@@ -1260,28 +1260,3 @@ def _pod_reference(pod: v1.Pod) -> v1.ObjectReference:
         uid=pod.metadata.uid,
         resource_version=pod.metadata.resource_version,
     )
-
-
-class RuntimeVersion:
-    """A version of up to three numbers, with whatever follows them. Go: newRuntimeVersion"""
-
-    def __init__(self, text: str) -> None:
-        """Raises ValueError for a text without numbers."""
-        self._text = text
-        self._numbers = _version_numbers(text)
-
-    def __str__(self) -> str:
-        return self._text
-
-    def compare(self, other: str) -> int:
-        """-1, 0 or 1. Raises ValueError if the other is no version."""
-        theirs = _version_numbers(other)
-        return (self._numbers > theirs) - (self._numbers < theirs)
-
-
-def _version_numbers(text: str) -> tuple[int, ...]:
-    match = re.match(r"\s*v?(\d+(?:\.\d+)*)", text)
-    if match is None:
-        raise ValueError(f'could not parse "{text}" as version')
-    numbers = tuple(map(int, match[1].split(".")))
-    return numbers + (0,) * (3 - len(numbers))

@@ -18,7 +18,6 @@ from kubelet.cri import errors as crierror
 from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import ErrVersionNotSupported, testing
 from kubelet.kuberuntime.kuberuntime_container import ErrCreateContainer, ErrCreateContainerConfig
-from kubelet.kuberuntime.kuberuntime_manager import RuntimeVersion
 from kubelet.lifecycle.handlers import HookError
 from pkg import golang
 from pkg.api.core import v1
@@ -84,16 +83,20 @@ def test_other_api_version_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [("1.7.0", "1.10.0", -1), ("v2.1.9", "2.1.9", 0), ("2.1", "2.1.0", 0), ("2.2.0-rc.1", "2.1.9", 1)],
+    ("told", "shown"),
+    [
+        ("v1.7.24", "1.7.24"),
+        ("2.1.9+unknown", "2.1.9+unknown"),
+        ("2.2.0-rc.1", "2.2.0-rc.1"),
+        # Debian's, which is no semantic version.
+        ("1.6.20~ds1", "1.6.20"),
+    ],
 )
-def test_versions_are_compared_by_number(a: str, b: str, expected: int) -> None:
-    assert RuntimeVersion(a).compare(b) == expected
-
-
-def test_version_without_numbers_is_refused() -> None:
-    with pytest.raises(ValueError, match='could not parse "unknown" as version'):
-        RuntimeVersion("unknown")
+def test_version_is_semantic_if_it_can_be(
+    fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch, told: str, shown: str
+) -> None:
+    monkeypatch.setattr(critesting, "FAKE_VERSION", told)
+    assert str(fake.manager.version(_CTX)) == shown
 
 
 def test_status(fake: testing.TestRuntime) -> None:

@@ -44,8 +44,11 @@ class Version:
     def patch(self) -> int:
         return self.components[2] if len(self.components) > 2 else 0
 
-    def compare(self, other: Version) -> int:
-        """-1, 0 or 1."""
+    def compare(self, other: str) -> int:
+        """-1, 0 or 1. The other is read as a version of the same kind, semantic or generic; raises ValueError."""
+        return self._compare(_parse(other, semver=self.semver))
+
+    def _compare(self, other: Version) -> int:
         for mine, theirs in zip_longest(self.components, other.components, fillvalue=0):
             if mine != theirs:
                 return 1 if mine > theirs else -1
@@ -54,10 +57,10 @@ class Version:
         return _compare_pre_release(self.pre_release, other.pre_release)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Version) and self.compare(other) == 0
+        return isinstance(other, Version) and self._compare(other) == 0
 
     def __lt__(self, other: Version) -> bool:
-        return self.compare(other) < 0
+        return self._compare(other) < 0
 
     def __hash__(self) -> int:
         return hash((self.major, self.minor, self.patch))

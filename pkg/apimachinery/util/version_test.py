@@ -18,8 +18,8 @@ ORDERED = [
 def test_semantic_order() -> None:
     parsed = [version.parse_semantic(text) for text in ORDERED]
     for i, a in enumerate(parsed):
-        for j, b in enumerate(parsed):
-            assert a.compare(b) == (i > j) - (i < j), (str(a), str(b))
+        for j, b in enumerate(ORDERED):
+            assert a.compare(b) == (i > j) - (i < j), (str(a), b)
     assert (min(parsed), max(parsed)) == (parsed[0], parsed[-1])
 
 
@@ -29,13 +29,14 @@ def test_semantic_order() -> None:
 )
 def test_generic_order(a: str, b: str, expected: int) -> None:
     left, right = version.parse_generic(a), version.parse_generic(b)
-    assert left.compare(right) == expected
+    assert left.compare(b) == expected
+    assert (left < right, left > right) == (expected < 0, expected > 0)
     assert (left == right) is (expected == 0)
     assert expected != 0 or hash(left) == hash(right)
 
 
 def test_pre_release_does_not_count_against_a_generic_version() -> None:
-    assert version.parse_semantic("1.30.0-alpha.1").compare(version.parse_generic("1.30")) >= 0
+    assert version.parse_semantic("1.30.0-alpha.1") >= version.parse_generic("1.30")
 
 
 @pytest.mark.parametrize(

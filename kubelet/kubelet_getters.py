@@ -93,7 +93,7 @@ class KubeletGetters(KubeletStruct):
         return self.container_manager.get_pod_cgroup_root()
 
     def get_pod_by_cgroupfs(self, cgroupfs: str) -> v1.Pod | None:
-        """The pod that has the cgroup of that name, in the form of the cgroup driver.  Go: kubelet_pods.go"""
+        """The pod that has the cgroup of that name, in the form of the cgroup driver. Go: kubelet_pods.go"""
         uid = self.container_manager.new_pod_container_manager().is_pod_cgroup(cgroupfs)
         return None if uid is None else self.pod_manager.get_pod_by_uid(uid)
 
@@ -218,7 +218,7 @@ def _list_dir(path: str) -> list[tuple[str, str]]:
 
 
 def list_pods_from_disk(pods_dir: str) -> list[str]:
-    """UIDs of all pods that have a directory.  Go: kubelet_pods.go, listPodsFromDisk"""
+    """UIDs of all pods that have a directory. Go: kubelet_pods.go, listPodsFromDisk"""
     return sorted(entry.name for entry in os.scandir(pods_dir) if entry.is_dir(follow_symlinks=False))
 
 
@@ -248,7 +248,7 @@ def get_kubelet_mappings(ids_per_pod: int) -> tuple[int, int]:
     is such a user, and else every id but the node's own, the first ids_per_pod ones.
 
     Raises ValueError and OSError when the user is there and its ids cannot be told: they may be kept elsewhere, on
-    a server that does not answer.  Go: kubelet_pods.go, getKubeletMappings
+    a server that does not answer. Go: kubelet_pods.go, getKubeletMappings
     """
     default = (ids_per_pod, 2**32 - ids_per_pod)
     try:

@@ -1,4 +1,4 @@
-"""Go: pkg/kubelet/kubelet_network_linux_test.go"""
+"""Go: none"""
 
 from __future__ import annotations
 

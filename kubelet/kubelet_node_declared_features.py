@@ -1,6 +1,6 @@
 """Which of the newer features this node has, so that the scheduler sends pods that need them only where they work.
 
-Go: pkg/kubelet/kubelet_node_declared_features.go (with staging/src/k8s.io/component-helpers/nodedeclaredfeatures)
+Go: pkg/kubelet/kubelet_node_declared_features.go, k8s.io/component-helpers/nodedeclaredfeatures
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def discover_node_declared_features(runtime_features: kubecontainer.RuntimeFeatu
 def missing_for_update(
     old_pod: v1.Pod, new_pod: v1.Pod, runtime_features: kubecontainer.RuntimeFeatures | None
 ) -> tuple[str, ...]:
-    """The features that this node lacks to make of the one pod the other. Go: part of HandlePodUpdates"""
+    """The features that this node lacks to make of the one pod the other. Go: kubelet.go (HandlePodUpdates)"""
     if not features.feature_gate.enabled(features.NODE_DECLARED_FEATURES):
         return ()
     target = utilversion.parse(version.get().git_version)

@@ -273,11 +273,11 @@ class KubeletNodeStatus(KubeletNetwork):
     # ---- Status ----
 
     def update_runtime_up(self, ctx: golang.Context) -> None:
-        """Ask the runtime how it is, and note the answer.  Go: kubelet.go"""
+        """Ask the runtime how it is, and note the answer. Go: kubelet.go"""
         raise NotImplementedError
 
     def fast_status_update_once(self, ctx: golang.Context) -> None:
-        """Report that the node is ready as soon as it is so for the first time.  Go: kubelet.go"""
+        """Report that the node is ready as soon as it is so for the first time. Go: kubelet.go"""
         start = self.clock.monotonic()
         loop, end = golang.with_cancel(ctx)
 

@@ -1,4 +1,4 @@
-"""Go: pkg/kubelet/kubelet_pods_test.go (TestConvertToAPIPodLevelResourcesStatus)"""
+"""Go: none; nothing there calls convertToAPIPodLevelResourcesStatus by itself"""
 
 from __future__ import annotations
 

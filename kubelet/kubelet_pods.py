@@ -245,7 +245,7 @@ class KubeletPods(KubeletLogs):
         A limit that is not set is the pod's, and else what the node has. Raises ValueError for a resource that is
         not supported, LookupError for a container that is not there.
 
-        Go: containerResourceRuntimeValue, and defaultPodLimitsForDownwardAPI in kubelet_resources.go
+        Go: containerResourceRuntimeValue, kubelet_resources.go (defaultPodLimitsForDownwardAPI)
         """
         name = selector.container_name
         asked = resource.find_container_in_pod(pod, name) if name else container

@@ -1,6 +1,6 @@
 """Commands in containers, attaching to them, and ports of pods: where the runtime serves them.
 
-Go: pkg/kubelet/kubelet_test.go (TestExec…), pkg/kubelet/kubelet_pods_test.go (TestPortForward)
+Go: pkg/kubelet/kubelet_pods_test.go (TestGetExec, TestGetPortForward)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How the kubelet sees that a pod wants other resources, or that a pod has given some up.
 
-Go: pkg/kubelet/kubelet.go (recordResizeOperations and what it calls, part of HandlePodReconcile)
+Go: pkg/kubelet/kubelet.go (recordResizeOperations and what it calls, HandlePodReconcile)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The kubelet as what knows figures: it passes on what its provider says.
 
-Go: pkg/kubelet/kubelet.go (ListPodStats … RlimitStats)
+Go: pkg/kubelet/kubelet.go (from ListPodStats to RlimitStats)
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class KubeletVolumes(KubeletGetters):
     def remove_orphan(self, uid: str) -> list[Exception]:
         """Remove an orphaned pod's directory, never across a mount; returns why it stays.
 
-        Go: the rest of cleanupOrphanedPodDirs
+        Go: cleanupOrphanedPodDirs
         """
         # Since housekeeping saw that nobody wants it, a static pod may have come back, and may even be ending again.
         is_back = self.pod_manager.get_pod_by_uid(uid) is not None

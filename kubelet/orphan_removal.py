@@ -1,6 +1,6 @@
 """Threads that remove the directories of orphaned pods, so that the sync loop need not wait for a disk.
 
-Go: cleanupOrphanedPodDirs in pkg/kubelet/kubelet_volumes.go, which does all of it on the sync loop's goroutine
+Go: pkg/kubelet/kubelet_volumes.go (cleanupOrphanedPodDirs), which does all of it on the sync loop's goroutine
 """
 
 from __future__ import annotations

@@ -1552,7 +1552,7 @@ class Model(Harness):
                 self._send(SYNC, self.desired[uid])
 
     def housekeeping(self) -> None:
-        """Go: handle_pod_cleanups."""
+        """Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups."""
         known = self.workers.sync_known_pods(list(self.desired.values()))
         for uid, pod in self.desired.items():
             if uid not in known:

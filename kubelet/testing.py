@@ -1,6 +1,6 @@
 """A kubelet on fakes, and the fake workers it hands its pods to.
 
-Go: newTestKubelet in pkg/kubelet/kubelet_test.go, fakePodWorkers in pkg/kubelet/pod_workers_test.go
+Go: pkg/kubelet/kubelet_test.go (newTestKubelet), pkg/kubelet/pod_workers_test.go (fakePodWorkers)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Labels that a kubelet may put on its own node.
 
-Go: staging/src/k8s.io/kubelet/pkg/apis/well_known_labels.go
+Go: k8s.io/kubelet/pkg/apis/well_known_labels.go
 """
 
 # The names of operating system and architecture before they were stable.

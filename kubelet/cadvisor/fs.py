@@ -155,7 +155,7 @@ class FileSystems:
 
 
 def _with_disk(mount: Mount) -> Mount:
-    """The mount with its disk's numbers in place of those that btrfs makes up.  Go: getBtrfsMajorMinorIds"""
+    """The mount with its disk's numbers in place of those that btrfs makes up. Go: getBtrfsMajorMinorIds"""
     if mount.type != _BTRFS or mount.major != 0 or not mount.source.startswith("/dev/"):
         return mount
     try:

@@ -147,7 +147,7 @@ def parse_systemd_to_cgroup_name(name: str) -> CgroupName:
 
 
 def parse_cgroup_name(name: str) -> CgroupName:
-    """A cgroup's path, in the form of whatever driver.  Go: CgroupName, ParseCgroupfsToCgroupName"""
+    """A cgroup's path, in the form of whatever driver. Go: CgroupName, ParseCgroupfsToCgroupName"""
     if is_systemd_style_name(name):
         return parse_systemd_to_cgroup_name(name)
     return CgroupName(tuple(part for part in name.split("/") if part))

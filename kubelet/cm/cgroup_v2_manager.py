@@ -145,7 +145,7 @@ def _enable(path: str, controllers: str) -> bool:
 
 
 def cpu_shares_to_weight(shares: int) -> int:
-    """From version 1's range 2…262144 to version 2's 1…10000.  Go: getCPUWeight"""
+    """From version 1's range 2…262144 to version 2's 1…10000. Go: cgroup_manager_linux.go, getCPUWeight"""
     return min(1 + ((max(shares, 2) - 2) * 9999) // 262142, 10000)
 
 

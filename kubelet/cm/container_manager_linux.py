@@ -607,7 +607,7 @@ def _find_systemd(host: Host) -> systemdlib.Manager:
 
 
 def _container_devices(devices: devicemanager.ResourceDeviceInstances) -> list[podresourcesapi.ContainerDevices]:
-    """One message per device and NUMA node.  Go: containerDevicesFromResourceDeviceInstances"""
+    """One message per device and NUMA node. Go: container_manager.go, containerDevicesFromResourceDeviceInstances"""
     from kubelet.apis.podresources.v1 import api_pb2 as podresourcesapi
 
     found = []

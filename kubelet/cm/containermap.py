@@ -15,7 +15,7 @@ CouldRunFunc = Callable[[str], bool]
 
 
 class ContainerRef(NamedTuple):
-    """A container by its pod and name.  Go: cmItem"""
+    """A container by its pod and name. Go: cmItem"""
 
     pod_uid: str
     container_name: str

@@ -3,7 +3,7 @@
 jeepney's own connections serve one thread at a time, or end their reading thread with an exception. This module uses
 jeepney for addresses, authentication and messages.
 
-Go: vendor/github.com/coreos/go-systemd/v22/dbus/dbus.go, methods.go
+Go: github.com/coreos/go-systemd/v22/dbus/dbus.go, methods.go
 """
 
 from __future__ import annotations

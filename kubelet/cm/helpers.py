@@ -67,13 +67,13 @@ def quota_to_milli_cpu(quota: int, period: int) -> int:
 
 
 def cpu_requests_from_config(config: ResourceConfig | None) -> Quantity | None:
-    """The request that the cgroup's shares stand for; None for none.  Go: CPURequestsFromConfig"""
+    """The request that the cgroup's shares stand for; None for none. Go: CPURequestsFromConfig"""
     milli = 0 if config is None or config.cpu_shares is None else shares_to_milli_cpu(config.cpu_shares)
     return quantities.new_milli_quantity(milli) if milli > 0 else None
 
 
 def cpu_limits_from_config(config: ResourceConfig | None) -> Quantity | None:
-    """The limit that the cgroup's quota stands for; None for none.  Go: CPULimitsFromConfig"""
+    """The limit that the cgroup's quota stands for; None for none. Go: CPULimitsFromConfig"""
     if config is None or config.cpu_quota is None or not config.cpu_period:
         return None
     milli = quota_to_milli_cpu(config.cpu_quota, config.cpu_period)
@@ -81,7 +81,7 @@ def cpu_limits_from_config(config: ResourceConfig | None) -> Quantity | None:
 
 
 def memory_limits_from_config(config: ResourceConfig | None) -> Quantity | None:
-    """The limit of the cgroup; None for none.  Go: MemoryLimitsFromConfig"""
+    """The limit of the cgroup; None for none. Go: MemoryLimitsFromConfig"""
     if config is None or config.memory is None or config.memory <= 0:
         return None
     return quantities.new_quantity(config.memory, quantities.Format.BINARY_SI)
@@ -161,7 +161,7 @@ def _is_set(amounts: dict[str, Quantity], name: str) -> bool:
 def hard_eviction_reservation(
     thresholds: list[evictionapi.Threshold], capacity: dict[str, Quantity]
 ) -> dict[str, Quantity]:
-    """What pods cannot have because they would be evicted before, by resource name.  Go: helpers.go"""
+    """What pods cannot have because they would be evicted before, by resource name. Go: helpers.go"""
     resources = {
         evictionapi.Signal.MEMORY_AVAILABLE: v1.RESOURCE_MEMORY,
         evictionapi.Signal.NODE_FS_AVAILABLE: v1.RESOURCE_EPHEMERAL_STORAGE,

@@ -34,7 +34,7 @@ class SystemContainer:
 
 
 def new_system_cgroups(name: str, cgroups: CgroupManager, proc: str = "/proc") -> SystemContainer:
-    """For processes that nobody has put anywhere. Raises ValueError for the root.  Go: setupNode"""
+    """For processes that nobody has put anywhere. Raises ValueError for the root. Go: setupNode"""
     if name == "/":
         raise ValueError('system container cannot be root ("/")')
     return SystemContainer(name, lambda: ensure_system_cgroups(_cgroup(name), cgroups, proc))

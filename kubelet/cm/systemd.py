@@ -2,7 +2,7 @@
 
 A cgroup that systemd does not know of is one that it may take away at its next reload.
 
-Go: vendor/github.com/opencontainers/cgroups/systemd
+Go: github.com/opencontainers/cgroups/systemd
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def unified_properties(unified: Mapping[str, str]) -> list[Property]:
 
 
 def cpus_to_bytes(cpus: str) -> bytes:
-    """As in 0-1,8 to the bytes \\x03\\x01: a bit per core, that of core 0 first.  Go: RangeToBits"""
+    """As in 0-1,8 to the bytes \\x03\\x01: a bit per core, that of core 0 first. Go: RangeToBits"""
     mask = 0
     for part in cpus.split(","):
         first, _, last = part.partition("-")
@@ -153,7 +153,7 @@ def cpus_to_bytes(cpus: str) -> bytes:
 class DBusManager:
     """Asks systemd over the system bus, with a connection that is made when it is first needed.
 
-    Go: vendor/github.com/opencontainers/cgroups/systemd/dbus.go
+    Go: github.com/opencontainers/cgroups/systemd/dbus.go
     """
 
     def __init__(self) -> None:

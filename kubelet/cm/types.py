@@ -16,7 +16,7 @@ CgroupName = NewType("CgroupName", tuple[str, ...])
 def cgroup_name(base: tuple[str, ...], *components: str) -> CgroupName:
     """The cgroup of those components below base. Raises ValueError for a component with an underscore or slash.
 
-    Go: NewCgroupName
+    Go: cgroup_manager_linux.go, NewCgroupName
     """
     for component in components:
         if "/" in component or "_" in component:

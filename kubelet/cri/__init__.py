@@ -2,7 +2,7 @@
 
 `apis` names the calls, `remote` speaks them to a runtime's socket, `testing` answers them in this process.
 
-Go: pkg/kubelet/cri
+Go: pkg/kubelet/cri in 1.27
 """
 
 import os

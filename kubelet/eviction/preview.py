@@ -1,6 +1,6 @@
 """Who would be evicted now, and why: for the live view.
 
-Go: no counterpart
+Go: none
 """
 
 from __future__ import annotations

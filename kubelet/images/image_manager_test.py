@@ -1,4 +1,4 @@
-"""Go: pkg/kubelet/images/image_manager_test.go, pkg/util/parsers/parsers_test.go (names)"""
+"""Go: pkg/kubelet/images/image_manager_test.go, pkg/util/parsers/parsers_test.go"""
 
 from __future__ import annotations
 

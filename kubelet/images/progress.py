@@ -3,7 +3,7 @@
 The runtime answers a pull only when it is over. What can be told until then is how long it has taken, and how
 the images' file system fills.
 
-Go: no counterpart
+Go: none
 """
 
 from __future__ import annotations

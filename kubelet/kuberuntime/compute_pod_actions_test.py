@@ -1,6 +1,6 @@
 """What is to be done for a pod, by its spec and status.
 
-Go: pkg/kubelet/kuberuntime/kuberuntime_manager_test.go (TestComputePodActions…)
+Go: pkg/kubelet/kuberuntime/kuberuntime_manager_test.go (TestComputePodActions, and the like)
 """
 
 from __future__ import annotations

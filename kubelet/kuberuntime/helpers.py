@@ -55,7 +55,7 @@ def time_from_nanoseconds(nanoseconds: int) -> datetime:
 
 
 def status_message(err: BaseException) -> str:
-    """The runtime's own text, without gRPC's preamble. Go: grpcstatus.FromError(err).Message()"""
+    """The runtime's own text, without gRPC's preamble. Go: status.FromError"""
     return err.message if isinstance(err, crierror.RemoteError) else str(err)
 
 

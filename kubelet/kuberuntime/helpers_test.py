@@ -1,4 +1,6 @@
-"""Go: pkg/kubelet/kuberuntime/helpers_test.go, convert_test.go, kuberuntime_image_test.go, util/util_test.go"""
+"""Go: pkg/kubelet/kuberuntime/helpers_test.go, convert_test.go, kuberuntime_image_test.go,
+pkg/kubelet/kuberuntime/util/util_test.go
+"""
 
 from __future__ import annotations
 

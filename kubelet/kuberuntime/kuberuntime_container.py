@@ -1061,7 +1061,7 @@ def _to_kube_mount(mount: runtimeapi.Mount) -> kubecontainer.Mount:
 
 
 class _LastBytes:
-    """Keeps no more than the end of what is written to it. Go: github.com/armon/circbuf"""
+    """Keeps no more than the end of what is written to it. Go: k8s.io/utils/buffer/ring_fixed.go (TypedRingFixed)"""
 
     def __init__(self, limit: int) -> None:
         self.data = b""

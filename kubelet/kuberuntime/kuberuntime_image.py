@@ -34,7 +34,7 @@ class PullErrors(ExceptionGroup[Exception]):
 
 
 class ImageMethods(SandboxMethods):
-    """Go: kubecontainer.ImageService. All methods raise crierror.RemoteError."""
+    """Go: pkg/kubelet/container/runtime.go, ImageService. All methods raise crierror.RemoteError."""
 
     def pull_image(
         self,

@@ -1,4 +1,4 @@
-"""Go: pkg/kubelet/kuberuntime/logs/logs_test.go, TestLogOptions"""
+"""Go: k8s.io/cri-client/pkg/logs/logs_test.go"""
 
 from __future__ import annotations
 

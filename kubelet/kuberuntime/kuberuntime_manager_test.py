@@ -1,4 +1,4 @@
-"""Go: pkg/kubelet/kuberuntime/kuberuntime_manager_test.go (what compute_pod_actions_test.py has not)"""
+"""Go: pkg/kubelet/kuberuntime/kuberuntime_manager_test.go; compute_pod_actions_test.py has some of it"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from pkg.api.core import v1
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """Which sandboxes or containers to list; all fields are optional. Go: listOptions"""
+    """Which sandboxes or containers to list; all fields are optional. Go: kuberuntime_container.go, listOptions"""
 
     pod_uid: str = ""
     only_running_ready: bool = False

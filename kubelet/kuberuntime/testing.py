@@ -86,7 +86,7 @@ class FakeCommandRunner:
 
 @dataclass(slots=True)
 class TestRuntime:
-    """A manager with everything fake around it. Go: createTestRuntimeManager"""
+    """A manager with everything fake around it. Go: kuberuntime_manager_test.go, createTestRuntimeManager"""
 
     __test__ = False
 

@@ -84,7 +84,7 @@ class HTTPDoer(Protocol):
 
 
 class HTTPClient:
-    """Go: insecureContainerLifecycleHTTPClient. Certificates are not checked: pods make their own. Thread-safe."""
+    """Go: pkg/kubelet/kubelet.go, NewMainKubelet. Certificates are not checked: pods make their own. Thread-safe."""
 
     def do(self, ctx: golang.Context, url: str, headers: httpclient.Headers) -> None:
         """See HTTPDoer. Redirects are followed on the same host.

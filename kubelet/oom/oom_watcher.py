@@ -35,7 +35,7 @@ class Streamer(Protocol):
 
 
 class OomWatcher:
-    """See Watcher.  Go: realWatcher
+    """See Watcher. Go: realWatcher
 
     DIVERGES (fault of Go): after a start the kernel's log is read too, but only what is less than an hour old is told.
     Go: pkg/kubelet/oom/oom_watcher_linux.go, (*realWatcher).Start: tells all that the log holds, however old.

@@ -96,7 +96,10 @@ class Worker:
         return WorkerState(self._last_result, self._result_run, self._spec, self._due, self._on_hold)
 
     def run_once(self, ctx: golang.Context, triggered: bool) -> bool:
-        """Probe, as it is time or as somebody has triggered it. Whether to go on. Go: the body of run's loop"""
+        """Probe, as it is time or as somebody has triggered it. Whether to go on.
+
+        Go: (*worker).run, one turn of its loop
+        """
         with self._turn:
             self._begin(triggered)
             return self.do_probe(with_turn(ctx, self._turn))
@@ -120,7 +123,7 @@ class Worker:
             self._due += self._period * (1 + late // self._period)
 
     def end(self) -> None:
-        """Forget the container's result, and the worker. Go: what run defers"""
+        """Forget the container's result, and the worker, as Go's does at its end. Go: (*worker).run"""
         if self._container_id is not None:
             self._results.remove(self._container_id)
         self._manager.remove_worker(self)

@@ -46,7 +46,7 @@ class NodeRequestAttributesGetter(Protocol):
 class KubeletAuth:
     """All that the server asks before it answers. Thread-safe.
 
-    Go: AuthInterface; one class, because there is one implementation
+    Go: server.go, AuthInterface; one class, because there is one implementation
     """
 
     def __init__(

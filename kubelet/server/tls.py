@@ -193,7 +193,7 @@ def openssl_cipher_name(name: str) -> str:
 
 
 def check_curve_preferences(curves: Sequence[int]) -> None:
-    """Raises ValueError for one that is not known, or there twice. Go: component-base/cli/flag/curves_flag.go"""
+    """Raises ValueError for one that is not known, or there twice. Go: k8s.io/component-base/cli/flag/curves_flag.go"""
     for index, curve in enumerate(curves):
         if not 0 < curve <= 0xFFFF:
             raise ValueError(f"curve preference {curve} is out of range (must be 1-65535)")

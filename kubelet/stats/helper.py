@@ -179,7 +179,7 @@ def inodes_used(fs: cadvisorapiv2.FsInfo) -> int | None:
 
 
 def root_fs_info_to_fs_stats(root_fs_info: cadvisorapiv2.FsInfo) -> statsapi.FsStats:
-    """The whole file system, and nothing used of it yet.  Go: host_stats_provider.go"""
+    """The whole file system, and nothing used of it yet. Go: host_stats_provider.go"""
     return statsapi.FsStats(
         time=root_fs_info.timestamp,
         available_bytes=root_fs_info.available,

@@ -1,6 +1,6 @@
 """Fakes of what the status manager gives and needs.
 
-Go: pkg/kubelet/status/testing, pkg/kubelet/status/fake_status_manager.go
+Go: pkg/kubelet/status/testing
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The labels by which the kubelet finds its own sandboxes and containers in the runtime.
 
-Go: pkg/kubelet/types/labels.go
+Go: k8s.io/kubelet/pkg/types/labels.go
 """
 
 from collections.abc import Mapping

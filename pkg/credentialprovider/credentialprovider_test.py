@@ -1,4 +1,6 @@
-"""Go: pkg/credentialprovider/config_test.go, keyring_test.go, provider_test.go, secrets/secrets_test.go"""
+"""Go: pkg/credentialprovider/config_test.go, keyring_test.go, provider_test.go,
+pkg/credentialprovider/secrets/secrets_test.go
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _LIFETIME = 5 * 60.0
 
 @dataclass(slots=True)
 class CachingDockerConfigProvider:
-    """Go: defaultDockerConfigProvider inside a CachingDockerConfigProvider. Thread-safe."""
+    """Go: CachingDockerConfigProvider, around a defaultDockerConfigProvider. Thread-safe."""
 
     clock: clock.Clock = field(default_factory=clock.RealClock)
     lifetime: float = _LIFETIME

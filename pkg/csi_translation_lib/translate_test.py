@@ -1,6 +1,6 @@
 """Volumes of plugins that are gone, as their CSI drivers see them.
 
-Go: k8s.io/csi-translation-lib/plugins/*_test.go
+Go: k8s.io/csi-translation-lib/plugins
 """
 
 from __future__ import annotations

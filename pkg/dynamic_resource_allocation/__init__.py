@@ -1,4 +1,4 @@
 """What all who deal with claims of resources share.
 
-Go: staging/src/k8s.io/dynamic-resource-allocation
+Go: k8s.io/dynamic-resource-allocation
 """

@@ -1,6 +1,6 @@
 """Which claims a pod has, and whether they are its own.
 
-Go: staging/src/k8s.io/dynamic-resource-allocation/resourceclaim/resourceclaim.go
+Go: k8s.io/dynamic-resource-allocation/resourceclaim/resourceclaim.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Channels and select with Go's semantics.
 
-Go: the language's `chan` and `select` statements (runtime/chan.go, runtime/select.go)
+Go: runtime/chan.go, runtime/select.go; `chan` and `select` are of the language itself
 
 How it works. Every channel keeps its buffered values and two FIFO queues of blocked operations. A blocked
 operation is a `_Waiter`: the cases of one select (a plain send or receive is a select with one case) and a

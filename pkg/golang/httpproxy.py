@@ -92,7 +92,7 @@ def _address(text: str) -> _IPAddress | None:
 
 
 def _split_host_port(text: str) -> tuple[str, str] | None:
-    """None without a port, and for what has too many colons.  Go: net.SplitHostPort"""
+    """None without a port, and for what has too many colons. Go: net.SplitHostPort"""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         return host[1:-1], port

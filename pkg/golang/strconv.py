@@ -3,7 +3,7 @@
 Python's int and float also take white space, digits of other scripts, and underscores where Go takes none; int
 takes any width, and raises an error of its own for more than 4,300 digits.
 
-Go: strconv/atoi.go, strconv/atof.go
+Go: internal/strconv/atoi.go, internal/strconv/atof.go
 """
 
 from __future__ import annotations

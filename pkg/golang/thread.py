@@ -1,6 +1,6 @@
 """Named threads: the only way this project starts one.
 
-Go: the `go` statement, and the crash of the process when a goroutine panics
+Go: runtime/proc.go (newproc), which the `go` statement calls, runtime/panic.go (fatalpanic)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Mounting and unmounting, and telling what is mounted.
 
-Go: staging/src/k8s.io/mount-utils
+Go: k8s.io/mount-utils
 """
 
 from pkg.mount_utils.mount import (

@@ -3,7 +3,7 @@
 Whether something is a mount point is read from mountinfo: a server that does not answer hangs whoever looks at the
 mount itself.
 
-Go: staging/src/k8s.io/mount-utils/mount.go, mount_linux.go
+Go: k8s.io/mount-utils/mount.go, mount_linux.go
 """
 
 from __future__ import annotations

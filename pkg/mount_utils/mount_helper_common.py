@@ -1,6 +1,6 @@
 """Taking a mount and its directory away.
 
-Go: staging/src/k8s.io/mount-utils/mount_helper_common.go
+Go: k8s.io/mount-utils/mount_helper_common.go
 """
 
 from __future__ import annotations

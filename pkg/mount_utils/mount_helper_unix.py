@@ -1,6 +1,6 @@
 """Reading the kernel's list of mounts, and telling a mount that is broken from a path that is not there.
 
-Go: staging/src/k8s.io/mount-utils/mount_helper_unix.go
+Go: k8s.io/mount-utils/mount_helper_unix.go
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _kernel_has_mountinfo_bug() -> bool:
 def _read_mount_info(filename: str) -> list[str]:
     """The lines of a mountinfo file, which the kernel gives in pieces. Raises OSError.
 
-    Go: readMountInfo, and ConsistentRead of k8s.io/utils/io
+    Go: readMountInfo, k8s.io/utils/io/read.go (ConsistentRead)
     """
     content = procfs.read(filename)
     if not _kernel_has_mountinfo_bug():

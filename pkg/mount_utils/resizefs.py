@@ -1,6 +1,6 @@
 """Making file systems as large as their devices.
 
-Go: staging/src/k8s.io/mount-utils/resizefs_linux.go
+Go: k8s.io/mount-utils/resizefs_linux.go
 """
 
 from __future__ import annotations

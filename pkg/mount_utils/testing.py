@@ -1,6 +1,6 @@
 """A mounter that only keeps a list.
 
-Go: staging/src/k8s.io/mount-utils/fake_mounter.go
+Go: k8s.io/mount-utils/fake_mounter.go
 """
 
 from __future__ import annotations

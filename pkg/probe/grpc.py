@@ -27,7 +27,7 @@ _Response = wrappers_pb2.Int32Value
 
 
 class ServingStatus(enum.IntEnum):
-    """What a server says of a service. Go: HealthCheckResponse_ServingStatus of grpc_health_v1"""
+    """What a server says of a service. Go: grpc_health_v1.HealthCheckResponse_ServingStatus"""
 
     UNKNOWN = 0
     SERVING = 1

@@ -102,7 +102,7 @@ def connected(ctx: golang.Context, host: str, port: int) -> Iterator[ClientConn]
 
 
 class ClientConn:
-    """One connection, for one call by one thread; both end with ctx. Go: grpc.ClientConn, http2Client"""
+    """One connection, for one call by one thread; both end with ctx. Go: grpc.ClientConn, transport.http2Client"""
 
     def __init__(self, ctx: golang.Context, sock: socket.socket, authority: str) -> None:
         self._ctx = ctx

@@ -115,7 +115,7 @@ def get(ctx: golang.Context, url: str, headers: Headers, protocols: tuple[str, .
 
     Servers of https URLs choose among the protocols. The whole exchange ends with ctx. Returns the first answer that is
     not followed. Raises HTTPRequestError when there is no answer, and dialer.NoSocketError.
-    Go: http.Client.Do with RedirectChecker(false)
+    Go: http.Client.Do, with pkg/probe/http/http.go, RedirectChecker
     """
     first_host = net.split(url).hostname
     for _ in range(MAX_REDIRECTS):

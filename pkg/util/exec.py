@@ -63,7 +63,10 @@ class CodeExitError(Exception):
 
 
 class CommandTimedOutError(Exception):
-    """A command took longer than the seconds it was given. Go: ErrCommandTimedOut of k8s.io/cri-client"""
+    """A command took longer than the seconds it was given.
+
+    Go: k8s.io/cri-client/pkg/remote_runtime.go, ErrCommandTimedOut
+    """
 
     def __init__(self, cmd: Sequence[str], timeout: float) -> None:
         super().__init__(f'command timed out: "{shown(cmd)}" timed out after {timeout:g}s')

@@ -234,7 +234,7 @@ def remove_all(path: str) -> None:
 
 
 def remove_dirs(path: str) -> None:
-    """As remove_all, but anything other than a directory stays, and is a fault. Go: removeall.go"""
+    """As remove_all, but anything other than a directory stays, and is a fault. Go: os/removeall_at.go"""
     _remove(path, _refuse)
 
 

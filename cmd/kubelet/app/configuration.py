@@ -2,7 +2,7 @@
 
 Order, weakest first: defaults, the --config file, the --config-dir drop-ins, flags.
 
-Go: cmd/kubelet/app/server.go (NewKubeletCommand's RunE, mergeKubeletConfigurations, loadConfigFile,
+Go: cmd/kubelet/app/server.go (NewKubeletCommand, mergeKubeletConfigurations, loadConfigFile,
 kubeletConfigFlagPrecedence); the record of sources has no counterpart there
 """
 
@@ -221,7 +221,7 @@ def _load_dropin_config_file_into_json(path: Path) -> scheme.LenientDocument:
 
 
 def _merge_patch(document: scheme.Document, patch: scheme.Document) -> None:
-    """Go: gopkg.in/evanphx/json-patch, MergePatch (RFC 7386)"""
+    """Go: gopkg.in/evanphx/json-patch.v4/merge.go, MergePatch"""
     for name, value in patch.items():
         if value is None:
             document.pop(name, None)

@@ -233,7 +233,7 @@ def _print_version(how: str) -> None:
 
 
 def _init_logs(loaded: Loaded) -> None:
-    """Go: logsapi.ValidateAndApplyAsField"""
+    """Go: k8s.io/component-base/logs/api/v1/options.go, ValidateAndApplyAsField"""
     log = loaded.kubelet_configuration.logging
     # A wrong format is a fault that validation reports, together with all others.
     if log.format in ("text", "json"):
@@ -448,7 +448,7 @@ def connect_to_api_server(
 
 
 def check_swap(server: options.KubeletServer, swaps: str = "/proc/swaps") -> None:
-    """Go: run, and pkg/kubelet/cm/container_manager_linux.go, NewContainerManager"""
+    """Go: run, pkg/kubelet/cm/container_manager_linux.go, NewContainerManager"""
     from kubelet import util
     from kubelet.types import constants
     from kubelet.util import swap

@@ -1,6 +1,6 @@
 """Waiting for the signals that end the process.
 
-Go: staging/src/k8s.io/apiserver/pkg/server/signal.go
+Go: k8s.io/apiserver/pkg/server/signal.go
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A user who sets one is told at start, and by `config explain`.
 
-Go: no counterpart
+Go: none
 """
 
 from __future__ import annotations

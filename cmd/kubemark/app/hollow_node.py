@@ -2,7 +2,7 @@
 
 It serves to look at the kubelet where no container can run, and to have many nodes on one machine.
 
-Go: cmd/kubemark/app/hollow-node.go, pkg/kubemark/hollow_kubelet.go
+Go: cmd/kubemark/app/hollow_node.go, pkg/kubemark/hollow_kubelet.go
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class FormatOptions(msgspec.Struct, kw_only=True):
 
 
 class LoggingConfiguration(msgspec.Struct, kw_only=True):
-    """What is logged and how. Go: component-base/logs/api/v1/types.go"""
+    """What is logged and how. Go: k8s.io/component-base/logs/api/v1/types.go"""
 
     format: str = field(default="", name="format")
     flush_frequency: TimeOrMetaDuration = field(default=0.0, name="flushFrequency")
@@ -157,7 +157,7 @@ class LoggingConfiguration(msgspec.Struct, kw_only=True):
 
 
 class TracingConfiguration(msgspec.Struct, kw_only=True):
-    """Where spans go and how many. Go: component-base/tracing/api/v1/types.go"""
+    """Where spans go and how many. Go: k8s.io/component-base/tracing/api/v1/types.go"""
 
     endpoint: str | None = field(default=None, name="endpoint")
     sampling_rate_per_million: Int32 | None = field(default=None, name="samplingRatePerMillion")

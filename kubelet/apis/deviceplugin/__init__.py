@@ -1,4 +1,4 @@
 """The API between the kubelet and plugins that offer devices.
 
-Go: staging/src/k8s.io/kubelet/pkg/apis/deviceplugin
+Go: k8s.io/kubelet/pkg/apis/deviceplugin
 """

@@ -1,4 +1,4 @@
 """What the kubelet calls on plugins of drivers that prepare claimed resources.
 
-Go: staging/src/k8s.io/kubelet/pkg/apis/dra
+Go: k8s.io/kubelet/pkg/apis/dra
 """

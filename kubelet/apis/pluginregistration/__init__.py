@@ -1,4 +1,4 @@
 """How plugins register with the kubelet.
 
-Go: staging/src/k8s.io/kubelet/pkg/apis/pluginregistration
+Go: k8s.io/kubelet/pkg/apis/pluginregistration
 """

@@ -1,4 +1,6 @@
-"""Go: pkg/kubelet/apis/podresources/server_v1_test.go, server_v1alpha1_test.go, client_test.go, apis/grpc"""
+"""Go: pkg/kubelet/apis/podresources/server_v1_test.go, server_v1alpha1_test.go, client_test.go,
+pkg/kubelet/apis/grpc
+"""
 
 from __future__ import annotations
 

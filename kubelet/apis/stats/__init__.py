@@ -1,4 +1,4 @@
 """The API of /stats/summary.
 
-Go: staging/src/k8s.io/kubelet/pkg/apis/stats
+Go: k8s.io/kubelet/pkg/apis/stats
 """

@@ -1,6 +1,7 @@
 """Reading control groups: what they may have, what they have used, and who is in them; version 1 and 2.
 
-Go: github.com/opencontainers/cgroups (fs, fs2), github.com/google/cadvisor/container/{libcontainer,common}
+Go: github.com/opencontainers/cgroups/fs, github.com/opencontainers/cgroups/fs2,
+github.com/google/cadvisor/container/libcontainer, github.com/google/cadvisor/container/common
 """
 
 from kubelet.cadvisor.cgroups.cgroups import Cgroups, is_psi_enabled, new_cgroups

@@ -37,7 +37,7 @@ CPU_MANAGER_STATE_FILE_NAME = "cpu_manager_state"
 
 
 class RuntimeService(Protocol):
-    """The part of the container runtime that the manager needs.  Go: runtimeService"""
+    """The part of the container runtime that the manager needs. Go: runtimeService"""
 
     def update_container_resources(
         self, ctx: golang.Context, container_id: str, resources: runtimeapi.ContainerResources

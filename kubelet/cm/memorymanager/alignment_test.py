@@ -1,6 +1,6 @@
 """Processors and memory of the same NUMA nodes: both managers, with the topology manager, on a recorded machine.
 
-Go: no counterpart; its managers meet in test/e2e_node alone, on machines with several NUMA nodes.
+Go: none; its managers meet in test/e2e_node alone, on machines with several NUMA nodes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Go: pkg/kubelet/cm/topologymanager/policy_test.go, policy_{none,best_effort,restricted,single_numa_node}_test.go
+"""Go: pkg/kubelet/cm/topologymanager/policy_test.go, policy_none_test.go,
+policy_best_effort_test.go, policy_restricted_test.go, policy_single_numa_node_test.go
 
 Hints are written as the nodes' digits ("-" for none at all), with a plus if they are preferred.
 """

@@ -1,4 +1,6 @@
-"""Go: pkg/kubelet/cm/topologymanager/topology_manager_test.go, policy_options_test.go, scope_*_test.go"""
+"""Go: pkg/kubelet/cm/topologymanager/topology_manager_test.go, policy_options_test.go, scope_test.go,
+scope_container_test.go, scope_pod_test.go
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Clients of a container runtime's socket, speaking CRI v1.
 
-Go: k8s.io/cri-client/pkg; pkg/kubelet/cri/remote in 1.27
+Go: k8s.io/cri-client/pkg, pkg/kubelet/cri/remote in 1.27
 """
 
 from kubelet.cri.errors import RemoteCanceledError, RemoteError, is_not_found, status_code

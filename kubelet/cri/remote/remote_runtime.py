@@ -1,6 +1,6 @@
 """A container runtime, over its socket.
 
-Go: pkg/kubelet/cri/remote/remote_runtime.go, k8s.io/cri-client/pkg/remote_runtime.go
+Go: k8s.io/cri-client/pkg/remote_runtime.go, pkg/kubelet/cri/remote/remote_runtime.go in 1.27
 
 DIVERGES (platform): lists are asked for with unary calls, also where the gate CRIListStreaming is on.
 Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).ListContainers: streams a list where the gate is

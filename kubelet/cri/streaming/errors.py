@@ -1,6 +1,6 @@
 """A runtime's refusal as an answer over HTTP.
 
-Go: pkg/kubelet/cri/streaming/errors.go
+Go: k8s.io/cri-streaming/pkg/streaming/errors.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads the log files that the container runtime writes.
 
-Go: pkg/kubelet/kuberuntime/logs (today k8s.io/cri-client/pkg/logs)
+Go: k8s.io/cri-client/pkg/logs, pkg/kubelet/kuberuntime/logs in 1.27
 """
 
 from kubelet.kuberuntime.logs.logs import LogOptions, read_logs

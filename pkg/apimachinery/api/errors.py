@@ -1,6 +1,6 @@
 """What the API server says when it refuses, and questions to ask of an error.
 
-Go: staging/src/k8s.io/apimachinery/pkg/api/errors/errors.go
+Go: k8s.io/apimachinery/pkg/api/errors/errors.go
 """
 
 from __future__ import annotations

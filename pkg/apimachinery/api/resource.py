@@ -1,6 +1,6 @@
 """Quantities: exact amounts of cpu, memory and other resources, with suffixes as the API writes them.
 
-Go: staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go
+Go: k8s.io/apimachinery/pkg/api/resource/quantity.go
 """
 
 from __future__ import annotations

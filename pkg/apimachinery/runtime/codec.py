@@ -1,6 +1,6 @@
 """Encoding, decoding, copying and comparing of API objects.
 
-Go: staging/src/k8s.io/apimachinery/pkg/runtime/codec.go, pkg/api/equality/semantic.go
+Go: k8s.io/apimachinery/pkg/runtime/codec.go, k8s.io/apimachinery/pkg/api/equality/semantic.go
 
 All functions are safe to call from any thread.
 """

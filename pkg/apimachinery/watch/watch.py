@@ -1,6 +1,6 @@
 """Changes of objects, one after the other.
 
-Go: staging/src/k8s.io/apimachinery/pkg/watch/watch.go
+Go: k8s.io/apimachinery/pkg/watch/watch.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What /flagz and /statusz have in common: a page as text or as an object.
 
-Go: k8s.io/apiserver/pkg/server: flagz/flagz.go (handleFlagz), statusz/statusz.go (handleStatusz)
+Go: k8s.io/apiserver/pkg/server/flagz/flagz.go (handleFlagz), k8s.io/apiserver/pkg/server/statusz/statusz.go
+(handleStatusz)
 """
 
 from __future__ import annotations

@@ -382,7 +382,7 @@ def _fault_of(obj: Any, kind: str, name: str, named: bool) -> str:
 def _raise_refusal(data: bytes) -> None:
     """Raise apierrors.StatusError for a refusal that came with the code of a success.
 
-    Go: Result.Into in k8s.io/client-go/rest/request.go
+    Go: k8s.io/client-go/rest/request.go, Result.Into
     """
     with contextlib.suppress(codec.DecodeError):
         if codec.decode_json(data, _Kind).kind != "Status":

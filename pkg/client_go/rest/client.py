@@ -1,6 +1,6 @@
 """Requests to one API server.
 
-Go: k8s.io/client-go/rest/client.go, request.go, transport.go, and net/http's client
+Go: k8s.io/client-go/rest/client.go, request.go, transport.go, net/http/client.go
 """
 
 from __future__ import annotations

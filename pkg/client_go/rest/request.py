@@ -1,6 +1,6 @@
 """What can go wrong with a request, in words.
 
-Go: k8s.io/client-go/rest/request.go, and the errors of net, net/url and crypto/tls that it returns
+Go: k8s.io/client-go/rest/request.go, and the errors that it returns, of net, net/url, crypto/tls
 """
 
 from __future__ import annotations

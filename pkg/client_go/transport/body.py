@@ -1,6 +1,6 @@
 """The body of an answer, no longer than it may be.
 
-Go: net/http.Transport (gzipReader), and the limits of those who read
+Go: net/http/transport.go (gzipReader), and the limits of those who read
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """HTTP/1.1 connections: opening them, using them again, and ending them while somebody reads.
 
-Go: net/http.Transport as k8s.io/client-go/transport/cache.go sets it up, k8s.io/client-go/util/connrotation
+Go: net/http/transport.go (Transport), as k8s.io/client-go/transport/cache.go sets it up,
+k8s.io/client-go/util/connrotation
 
 DIVERGES (platform): each request that runs has a connection of its own, and the caller says how long the server may be
 silent.

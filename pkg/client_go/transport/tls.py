@@ -184,7 +184,7 @@ def describe(cert_pem: bytes) -> str:
 def _load_certificates(context: ssl.SSLContext, data: bytes) -> bool:
     """Trust all certificates in the PEM data that can be read; whether there is one.
 
-    Go: rootCertPool, crypto/x509.CertPool.AppendCertsFromPEM
+    Go: rootCertPool, x509.CertPool.AppendCertsFromPEM
     """
     loaded = False
     for block in pem.blocks(data):

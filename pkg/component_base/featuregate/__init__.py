@@ -1,6 +1,6 @@
 """Switches for features that are not, or no longer, simply part of the kubelet.
 
-Go: staging/src/k8s.io/component-base/featuregate
+Go: k8s.io/component-base/featuregate
 """
 
 from pkg.component_base.featuregate.feature_gate import (

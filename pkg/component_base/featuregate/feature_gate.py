@@ -1,6 +1,6 @@
 """Feature gates: named switches with a stage, a default, and dependencies on each other.
 
-Go: staging/src/k8s.io/component-base/featuregate/feature_gate.go
+Go: k8s.io/component-base/featuregate/feature_gate.go
 """
 
 from __future__ import annotations

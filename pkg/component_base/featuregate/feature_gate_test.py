@@ -1,4 +1,4 @@
-"""Go: staging/src/k8s.io/component-base/featuregate/feature_gate_test.go"""
+"""Go: k8s.io/component-base/featuregate/feature_gate_test.go"""
 
 from __future__ import annotations
 

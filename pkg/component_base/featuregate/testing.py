@@ -1,6 +1,6 @@
 """Switching a gate for the length of one test.
 
-Go: staging/src/k8s.io/component-base/featuregate/testing/feature_gate.go
+Go: k8s.io/component-base/featuregate/testing/feature_gate.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metrics over the prometheus client library, and (legacyregistry) the registry that /metrics shows.
 
-Go: staging/src/k8s.io/component-base/metrics
+Go: k8s.io/component-base/metrics
 """
 
 from pkg.component_base.metrics.metrics import (

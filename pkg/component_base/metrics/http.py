@@ -1,6 +1,6 @@
 """Pages of metrics.
 
-Go: staging/src/k8s.io/component-base/metrics/http.go
+Go: k8s.io/component-base/metrics/http.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The registry of the whole process, which /metrics shows.
 
-Go: staging/src/k8s.io/component-base/metrics/legacyregistry
+Go: k8s.io/component-base/metrics/legacyregistry
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Counters, gauges and histograms with exactly the names that they are given.
 
-Go: staging/src/k8s.io/component-base/metrics
+Go: k8s.io/component-base/metrics
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Go: staging/src/k8s.io/component-base/metrics"""
+"""Go: k8s.io/component-base/metrics"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which metrics are shown, by choice.
 
-Go: staging/src/k8s.io/component-base/metrics/options.go
+Go: k8s.io/component-base/metrics/options.go
 """
 
 from __future__ import annotations

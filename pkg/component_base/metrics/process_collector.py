@@ -1,6 +1,6 @@
 """What the kernel says of this process.
 
-Go: vendor/github.com/prometheus/client_golang/prometheus/process_collector.go
+Go: github.com/prometheus/client_golang/prometheus/process_collector.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """When this process started, as a metric.
 
-Go: staging/src/k8s.io/component-base/metrics/processstarttime.go
+Go: k8s.io/component-base/metrics/processstarttime.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A registry that leaves out what was deprecated long ago, until somebody wants to see it.
 
-Go: staging/src/k8s.io/component-base/metrics/registry.go
+Go: k8s.io/component-base/metrics/registry.go
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class KubeRegistry:
 
 
 def show_hidden_metrics() -> None:
-    """Show deprecated metrics from now on, in all registries. Go: SetShowHidden, in options.go."""
+    """Show deprecated metrics from now on, in all registries. Go: options.go, SetShowHidden."""
     global _show_hidden
     with _lock:
         _show_hidden = True

@@ -1,4 +1,4 @@
-"""Go: staging/src/k8s.io/component-base/metrics/registry_test.go, http_test.go, options_test.go"""
+"""Go: k8s.io/component-base/metrics/registry_test.go, http_test.go, options_test.go"""
 
 from __future__ import annotations
 

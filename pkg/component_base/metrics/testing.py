@@ -1,6 +1,6 @@
 """Reading metrics in tests.
 
-Go: staging/src/k8s.io/component-base/metrics/testutil
+Go: k8s.io/component-base/metrics/testutil
 """
 
 from __future__ import annotations

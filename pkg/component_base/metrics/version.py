@@ -1,6 +1,6 @@
 """Which build this is, as a metric.
 
-Go: staging/src/k8s.io/component-base/metrics/version.go
+Go: k8s.io/component-base/metrics/version.go
 """
 
 from __future__ import annotations

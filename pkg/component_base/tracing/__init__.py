@@ -1,6 +1,6 @@
 """Spans: what was done for how long, as part of what. Costs next to nothing, and imports nothing, unless configured.
 
-Go: staging/src/k8s.io/component-base/tracing
+Go: k8s.io/component-base/tracing
 """
 
 from pkg.component_base.tracing.tracing import NOOP_TRACER_PROVIDER, Attributes, Kind, Span, Tracer, TracerProvider

@@ -1,6 +1,6 @@
 """Spans by OpenTelemetry, sent to a collector. The one module that imports it; only a process that traces does.
 
-Go: staging/src/k8s.io/component-base/tracing/utils.go, go.opentelemetry.io/otel/sdk/trace
+Go: k8s.io/component-base/tracing/utils.go, go.opentelemetry.io/otel/sdk/trace
 """
 
 from __future__ import annotations

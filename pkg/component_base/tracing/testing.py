@@ -1,6 +1,6 @@
 """A collector for tests, which takes spans over gRPC and shows them, and a provider that notes their names.
 
-Go: go.opentelemetry.io/collector
+Go: go.opentelemetry.io/proto/otlp/collector/trace/v1 (TraceServiceServer)
 """
 
 from __future__ import annotations

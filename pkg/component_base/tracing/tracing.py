@@ -5,7 +5,7 @@
 
 The context carries the span to where others are started below it.
 
-Go: go.opentelemetry.io/otel/trace, staging/src/k8s.io/component-base/tracing/tracing.go
+Go: go.opentelemetry.io/otel/trace, k8s.io/component-base/tracing/tracing.go
 
 Spans are not written to the log besides: Go's kubelet does not use that part of the package.
 """

@@ -1,4 +1,4 @@
-"""Go: staging/src/k8s.io/component-base/tracing/tracing_test.go, otelrestful"""
+"""Go: k8s.io/component-base/tracing/tracing_test.go"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Setting tracing up.
 
-Go: staging/src/k8s.io/component-base/tracing/utils.go
+Go: k8s.io/component-base/tracing/utils.go
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAX_PORT_DIGITS = 5
 
 
 class TracingConfiguration(Protocol):
-    """Where spans go and how many. Go: component-base/tracing/api/v1/types.go"""
+    """Where spans go and how many. Go: k8s.io/component-base/tracing/api/v1/types.go"""
 
     endpoint: str | None
     sampling_rate_per_million: int | None

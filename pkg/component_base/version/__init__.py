@@ -1,6 +1,6 @@
 """Which release of Kubernetes this kubelet speaks, and which release of this project it is.
 
-Go: staging/src/k8s.io/component-base/version
+Go: k8s.io/component-base/version
 """
 
 from __future__ import annotations

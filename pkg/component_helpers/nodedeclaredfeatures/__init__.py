@@ -1,6 +1,6 @@
 """Features that nodes declare, and pods that may only run where they are declared.
 
-Go: staging/src/k8s.io/component-helpers/nodedeclaredfeatures
+Go: k8s.io/component-helpers/nodedeclaredfeatures
 """
 
 from pkg.component_helpers.nodedeclaredfeatures.features import ALL_FEATURES

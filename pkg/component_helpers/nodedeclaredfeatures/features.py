@@ -1,6 +1,6 @@
 """The features that nodes declare in this release.
 
-Go: staging/src/k8s.io/component-helpers/nodedeclaredfeatures/features
+Go: k8s.io/component-helpers/nodedeclaredfeatures/features
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Sets of features are frozensets of names. Go has bitmaps, for a scheduler with thousands of nodes.
 
-Go: staging/src/k8s.io/component-helpers/nodedeclaredfeatures/framework.go
+Go: k8s.io/component-helpers/nodedeclaredfeatures/framework.go
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Go: staging/src/k8s.io/component-helpers/nodedeclaredfeatures/framework_test.go, features/*/*_test.go"""
+"""Go: k8s.io/component-helpers/nodedeclaredfeatures/framework_test.go, and the tests below
+k8s.io/component-helpers/nodedeclaredfeatures/features
+"""
 
 from __future__ import annotations
 

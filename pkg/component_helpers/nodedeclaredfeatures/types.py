@@ -1,6 +1,6 @@
 """What a declared feature is, and what a node tells of itself to find those that it has.
 
-Go: staging/src/k8s.io/component-helpers/nodedeclaredfeatures/types/types.go
+Go: k8s.io/component-helpers/nodedeclaredfeatures/types/types.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Computing what pods request and may use.
 
-Go: staging/src/k8s.io/component-helpers/resource
+Go: k8s.io/component-helpers/resource
 """
 
 from pkg.component_helpers.resource.helpers import (

@@ -3,7 +3,7 @@
 Init containers run one after the other, so what counts is the largest of them; sidecars stay, so each adds to
 what runs after it and to the regular containers.
 
-Go: staging/src/k8s.io/component-helpers/resource/helpers.go
+Go: k8s.io/component-helpers/resource/helpers.go
 """
 
 from __future__ import annotations

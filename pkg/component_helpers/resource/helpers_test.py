@@ -1,4 +1,4 @@
-"""Go: staging/src/k8s.io/component-helpers/resource/helpers_test.go"""
+"""Go: k8s.io/component-helpers/resource/helpers_test.go"""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def partial_deadline(now: float, deadline: float, addresses_remaining: int) -> f
 
 
 class _DialSerial:
-    """Tries addresses one after the other.  Go: dialSerial"""
+    """Tries addresses one after the other. Go: dialSerial"""
 
     def __init__(self, addresses: Sequence[Address], deadline: float, control: Control) -> None:
         self._left = list(addresses)

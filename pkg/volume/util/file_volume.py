@@ -1,6 +1,7 @@
 """What all volumes have in common that the kubelet writes as files: an emptyDir that an atomic writer fills.
 
-Go: the same in pkg/volume/configmap/configmap.go, secret/secret.go, downwardapi/downwardapi.go, projected/projected.go
+Go: pkg/volume/configmap/configmap.go, pkg/volume/secret/secret.go, pkg/volume/downwardapi/downwardapi.go,
+pkg/volume/projected/projected.go, each for itself
 """
 
 from __future__ import annotations

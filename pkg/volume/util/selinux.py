@@ -1,6 +1,7 @@
 """SELinux labels that volumes are mounted with.
 
-Go: pkg/volume/util/selinux.go, and of github.com/opencontainers/selinux what it needs
+Go: pkg/volume/util/selinux.go, and what it needs of
+github.com/opencontainers/selinux/go-selinux
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Go: pkg/kubelet/apis/config/scheme/scheme_test.go, pkg/kubelet/kubeletconfig/util/codec/codec_test.go"""
+"""Go: pkg/kubelet/apis/config/scheme/scheme_test.go"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Messages and services of device plugins, and the words in them.
 
-Go: staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1
+Go: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1
 """
 
 from kubelet.apis.deviceplugin.v1beta1.constants import (

@@ -1,6 +1,6 @@
 """Words and places of the API.
 
-Go: staging/src/k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1/constants.go
+Go: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1/constants.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Messages and service of plugins that prepare claims, version v1.
 
-Go: staging/src/k8s.io/kubelet/pkg/apis/dra/v1
+Go: k8s.io/kubelet/pkg/apis/dra/v1
 """
 
 from kubelet.apis.dra.v1.types import DRA_PLUGIN_SERVICE

@@ -1,6 +1,6 @@
 """The name by which a plugin says that it has this version of the service.
 
-Go: staging/src/k8s.io/kubelet/pkg/apis/dra/v1/types.go
+Go: k8s.io/kubelet/pkg/apis/dra/v1/types.go
 """
 
 DRA_PLUGIN_SERVICE = "v1.DRAPlugin"

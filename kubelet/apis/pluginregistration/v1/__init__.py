@@ -1,6 +1,6 @@
 """Messages and service of plugin registration, and the types of plugins.
 
-Go: staging/src/k8s.io/kubelet/pkg/apis/pluginregistration/v1
+Go: k8s.io/kubelet/pkg/apis/pluginregistration/v1
 """
 
 from kubelet.apis.pluginregistration.v1.constants import CSI_PLUGIN, DEVICE_PLUGIN, DRA_PLUGIN

@@ -1,6 +1,6 @@
 """The types that a plugin may name.
 
-Go: staging/src/k8s.io/kubelet/pkg/apis/pluginregistration/v1/constants.go
+Go: k8s.io/kubelet/pkg/apis/pluginregistration/v1/constants.go
 """
 
 CSI_PLUGIN = "CSIPlugin"

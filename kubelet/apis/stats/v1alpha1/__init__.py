@@ -1,6 +1,6 @@
 """The summary of a node's and its pods' usage, version 1alpha1.
 
-Go: staging/src/k8s.io/kubelet/pkg/apis/stats/v1alpha1
+Go: k8s.io/kubelet/pkg/apis/stats/v1alpha1
 """
 
 from kubelet.apis.stats.v1alpha1 import types as _types

@@ -3,7 +3,7 @@
 Sums since a start, not rates, but for usage_nano_cores. None is what nobody can tell. Times keep their fractions of a
 second, which /metrics/resource shows; `encode_json` leaves them out, as JSON of Go does.
 
-Go: staging/src/k8s.io/kubelet/pkg/apis/stats/v1alpha1/types.go
+Go: k8s.io/kubelet/pkg/apis/stats/v1alpha1/types.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Forwarding ports into pods.
 
-Go: pkg/kubelet/cri/streaming/portforward
+Go: k8s.io/cri-streaming/pkg/streaming/portforward
 """
 
 from kubelet.cri.streaming.portforward.websocket import V4Options, new_v4_options

@@ -1,6 +1,6 @@
 """Which ports a request for port forwarding names.
 
-Go: pkg/kubelet/cri/streaming/portforward/websocket.go
+Go: k8s.io/cri-streaming/pkg/streaming/portforward/websocket.go
 """
 
 from __future__ import annotations

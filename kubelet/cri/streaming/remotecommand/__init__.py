@@ -1,6 +1,6 @@
 """Running a command in a container, or attaching to one, with its streams over the network.
 
-Go: pkg/kubelet/cri/streaming/remotecommand
+Go: k8s.io/cri-streaming/pkg/streaming/remotecommand
 """
 
 from kubelet.cri.streaming.remotecommand.httpstream import Options, new_options

@@ -1,6 +1,6 @@
 """Which streams a request for exec or attach wants.
 
-Go: pkg/kubelet/cri/streaming/remotecommand/httpstream.go
+Go: k8s.io/cri-streaming/pkg/streaming/remotecommand/httpstream.go
 """
 
 from __future__ import annotations

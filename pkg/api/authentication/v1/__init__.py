@@ -1,6 +1,6 @@
 """The authentication.k8s.io API group, version 1: who somebody is, and tokens of service accounts.
 
-Go: staging/src/k8s.io/api/authentication/v1
+Go: k8s.io/api/authentication/v1
 """
 
 from pkg.api.authentication.v1 import types as _types

@@ -1,6 +1,6 @@
 """The authorization.k8s.io API group, version 1: who may do what.
 
-Go: staging/src/k8s.io/api/authorization/v1
+Go: k8s.io/api/authorization/v1
 """
 
 from pkg.api.authorization.v1 import types as _types

@@ -1,6 +1,6 @@
 """The certificates.k8s.io API group, version 1: requests for certificates.
 
-Go: staging/src/k8s.io/api/certificates/v1
+Go: k8s.io/api/certificates/v1
 """
 
 from pkg.api.certificates.v1 import constants as _constants

@@ -1,6 +1,6 @@
 """Constants of the certificates.k8s.io API group.
 
-Go: staging/src/k8s.io/api/certificates/v1/types.go
+Go: k8s.io/api/certificates/v1/types.go
 """
 
 KUBE_API_SERVER_CLIENT_SIGNER_NAME = "kubernetes.io/kube-apiserver-client"

@@ -1,6 +1,6 @@
 """The certificates.k8s.io API group, version 1beta1: trust bundles.
 
-Go: staging/src/k8s.io/api/certificates/v1beta1
+Go: k8s.io/api/certificates/v1beta1
 """
 
 from pkg.api.certificates.v1beta1 import types as _types

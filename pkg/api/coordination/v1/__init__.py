@@ -1,6 +1,6 @@
 """The coordination.k8s.io API group, version 1: leases.
 
-Go: staging/src/k8s.io/api/coordination/v1
+Go: k8s.io/api/coordination/v1
 """
 
 from pkg.api.coordination.v1 import types as _types

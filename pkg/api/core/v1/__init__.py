@@ -1,6 +1,6 @@
 """The core API group, version 1: pods, nodes, volumes, events.
 
-Go: staging/src/k8s.io/api/core/v1
+Go: k8s.io/api/core/v1
 """
 
 from pkg.api.core.v1 import constants as _constants

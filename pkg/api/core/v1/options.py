@@ -1,6 +1,6 @@
 """Options that are sent as a query and not as an object, so that the generated types lack them.
 
-Go: staging/src/k8s.io/api/core/v1/types.go
+Go: k8s.io/api/core/v1/types.go
 """
 
 from __future__ import annotations

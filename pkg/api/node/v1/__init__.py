@@ -1,6 +1,6 @@
 """The node.k8s.io API group, version 1: runtime classes.
 
-Go: staging/src/k8s.io/api/node/v1
+Go: k8s.io/api/node/v1
 """
 
 from pkg.api.node.v1 import types as _types

@@ -1,6 +1,6 @@
 """The policy API group, version 1: evictions.
 
-Go: staging/src/k8s.io/api/policy/v1
+Go: k8s.io/api/policy/v1
 """
 
 from pkg.api.policy.v1 import types as _types

@@ -1,6 +1,6 @@
 """The resource.k8s.io API group, version 1: claims of devices, and what drivers offer.
 
-Go: staging/src/k8s.io/api/resource/v1
+Go: k8s.io/api/resource/v1
 """
 
 from pkg.api.resource.v1 import types as _types

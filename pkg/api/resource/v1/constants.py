@@ -1,6 +1,6 @@
 """Well-known values of the resource API group.
 
-Go: staging/src/k8s.io/api/resource/v1/types.go
+Go: k8s.io/api/resource/v1/types.go
 """
 
 # Fields by which slices of resources can be selected.

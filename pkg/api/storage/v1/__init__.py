@@ -1,6 +1,6 @@
 """The storage.k8s.io API group, version 1: CSI drivers, attachments, storage classes.
 
-Go: staging/src/k8s.io/api/storage/v1
+Go: k8s.io/api/storage/v1
 """
 
 from pkg.api.storage.v1 import constants as _constants

@@ -1,6 +1,6 @@
 """Well-known values of the storage API group, in the order in which Go declares them.
 
-Go: staging/src/k8s.io/api/storage/v1/types.go
+Go: k8s.io/api/storage/v1/types.go
 """
 
 READ_WRITE_ONCE_WITH_FS_TYPE_FS_GROUP_POLICY = "ReadWriteOnceWithFSType"

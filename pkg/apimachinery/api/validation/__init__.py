@@ -1,6 +1,6 @@
 """Validation of what every API object has: its name and other metadata.
 
-Go: staging/src/k8s.io/apimachinery/pkg/api/validation
+Go: k8s.io/apimachinery/pkg/api/validation
 """
 
 from pkg.apimachinery.api.validation.generic import (

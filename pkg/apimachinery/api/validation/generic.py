@@ -1,6 +1,6 @@
 """Names of objects.
 
-Go: staging/src/k8s.io/apimachinery/pkg/api/validation/generic.go
+Go: k8s.io/apimachinery/pkg/api/validation/generic.go
 """
 
 from __future__ import annotations

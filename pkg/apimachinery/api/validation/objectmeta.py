@@ -1,6 +1,6 @@
 """Metadata of objects.
 
-Go: staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go
+Go: k8s.io/apimachinery/pkg/api/validation/objectmeta.go
 """
 
 from __future__ import annotations

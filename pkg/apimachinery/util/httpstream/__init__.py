@@ -1,6 +1,6 @@
 """Several streams over one HTTP connection that has been upgraded.
 
-Go: k8s.io/streaming/pkg/httpstream; k8s.io/apimachinery/pkg/util/httpstream in 1.27
+Go: k8s.io/streaming/pkg/httpstream, k8s.io/apimachinery/pkg/util/httpstream
 """
 
 from pkg.apimachinery.util.httpstream.httpstream import (

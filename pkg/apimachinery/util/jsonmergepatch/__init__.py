@@ -1,6 +1,6 @@
 """JSON merge patch (RFC 7386).
 
-Go: k8s.io/apimachinery/pkg/util/jsonmergepatch, gopkg.in/evanphx/json-patch.v4 MergePatch
+Go: k8s.io/apimachinery/pkg/util/jsonmergepatch, gopkg.in/evanphx/json-patch.v4 (MergePatch)
 """
 
 from pkg.apimachinery.util.jsonmergepatch.patch import merge_map_patch

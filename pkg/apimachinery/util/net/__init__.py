@@ -1,6 +1,6 @@
 """Addresses of the machine.
 
-Go: staging/src/k8s.io/apimachinery/pkg/util/net
+Go: k8s.io/apimachinery/pkg/util/net
 """
 
 from pkg.apimachinery.util.net.interface import IPAddress, resolve_bind_address

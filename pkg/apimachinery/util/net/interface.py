@@ -1,6 +1,6 @@
 """Which address of this machine others reach it by.
 
-Go: staging/src/k8s.io/apimachinery/pkg/util/net/interface.go
+Go: k8s.io/apimachinery/pkg/util/net/interface.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What kind of failure of a connection an error is.
 
-Go: staging/src/k8s.io/apimachinery/pkg/util/net/util.go
+Go: k8s.io/apimachinery/pkg/util/net/util.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bytes between two connections, in both directions, by one thread.
 
-Go: the two io.Copy of k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go
+Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go (UpgradeAwareHandler.tryUpgrade); it calls io.Copy twice
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names, keys, values and numbers.
 
-Go: k8s.io/apimachinery/pkg/util/validation/validation.go, pkg/api/validate/content
+Go: k8s.io/apimachinery/pkg/util/validation/validation.go, k8s.io/apimachinery/pkg/api/validate/content
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reading of YAML and JSON the way Kubernetes reads them.
 
-Go: staging/src/k8s.io/apimachinery/pkg/util/yaml, sigs.k8s.io/yaml
+Go: k8s.io/apimachinery/pkg/util/yaml, sigs.k8s.io/yaml
 """
 
 from pkg.apimachinery.util.yaml.decoder import YAMLError, documents, dump, to_builtins

@@ -3,7 +3,7 @@
 Built on the parser's events and not on PyYAML's loaders: those resolve scalars differently from the Go
 library, and recurse in C, so that a deeply nested file would end the process.
 
-Go: staging/src/k8s.io/apimachinery/pkg/util/yaml/decoder.go (ToJSON), sigs.k8s.io/yaml/yaml.go,
+Go: k8s.io/apimachinery/pkg/util/yaml/decoder.go (ToJSON), sigs.k8s.io/yaml/yaml.go,
 go.yaml.in/yaml/v2 (resolve.go, decode.go)
 """
 

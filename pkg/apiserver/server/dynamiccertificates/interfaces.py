@@ -25,7 +25,7 @@ class CAContentProvider(Protocol):
 
 
 class NoCAContent:
-    """Nobody is trusted. Go: NewUnionCAContentProvider without members"""
+    """Nobody is trusted: a union without members. Go: union_content.go, NewUnionCAContentProvider"""
 
     name = ""
 

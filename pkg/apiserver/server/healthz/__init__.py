@@ -1,6 +1,6 @@
 """Is the process well? Answered over HTTP with the verdict of named checks.
 
-Go: staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go
+Go: k8s.io/apiserver/pkg/server/healthz/healthz.go
 """
 
 from pkg.apiserver.server.healthz.healthz import (

@@ -1,6 +1,6 @@
 """Checks of a program's health over HTTP.
 
-Go: staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go
+Go: k8s.io/apiserver/pkg/server/healthz/healthz.go
 """
 
 from __future__ import annotations

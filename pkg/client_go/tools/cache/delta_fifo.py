@@ -47,5 +47,5 @@ class DeletedFinalStateUnknown:
 
 
 def deletion_handling_meta_namespace_key_func(obj: Any) -> str:
-    """As meta_namespace_key_func, also for what stands for a deleted object.  Go: controller.go"""
+    """As meta_namespace_key_func, also for what stands for a deleted object. Go: controller.go"""
     return obj.key if isinstance(obj, DeletedFinalStateUnknown) else meta_namespace_key_func(obj)

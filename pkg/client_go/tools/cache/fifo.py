@@ -17,7 +17,7 @@ ProcessBatchFunc = Callable[[Deltas, bool], None]
 
 
 class FIFOClosedError(Exception):
-    """The queue is closed and empty.  Go: ErrFIFOClosed"""
+    """The queue is closed and empty. Go: ErrFIFOClosed"""
 
     def __init__(self) -> None:
         super().__init__("DeltaFIFO: manipulating with closed queue")

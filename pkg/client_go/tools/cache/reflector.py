@@ -411,7 +411,7 @@ class _Resync:
 
 @dataclass
 class _Events:
-    """Applies the events of one watch to a store.  Go: handleAnyWatch"""
+    """Applies the events of one watch to a store. Go: handleAnyWatch"""
 
     reflector: Reflector
     store: ReflectorStore[Any]

@@ -20,7 +20,7 @@ KeyFunc = Callable[[Any], str]
 
 
 class ObjectKeyError(ValueError):
-    """No key can be made for an object.  Go: KeyError"""
+    """No key can be made for an object. Go: KeyError"""
 
     def __init__(self, obj: object, err: object) -> None:
         super().__init__(f"couldn't create key for object {obj!r}: {err}")

@@ -68,7 +68,7 @@ def client_config(config: api.Config, master_url: str = "", context_name: str = 
 
 
 def in_cluster_config() -> rest.Config:
-    """What a pod is given. Raises ValueError outside of one.  Go: k8s.io/client-go/rest/config.go"""
+    """What a pod is given. Raises ValueError outside of one. Go: k8s.io/client-go/rest/config.go"""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise ValueError(

@@ -1,6 +1,6 @@
 """Kubeconfig files.
 
-Go: k8s.io/client-go/tools/clientcmd/loader.go, api/v1/conversion.go
+Go: k8s.io/client-go/tools/clientcmd/loader.go, k8s.io/client-go/tools/clientcmd/api/v1/conversion.go
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def write_to_file(config: api.Config, path: str) -> None:
 
 
 def _default_exec(config: api.ExecConfig | None) -> None:
-    """Go: api/v1/defaults.go"""
+    """Go: k8s.io/client-go/tools/clientcmd/api/v1/defaults.go"""
     if config is not None and not config.interactive_mode and config.api_version.endswith(("/v1beta1", "/v1alpha1")):
         config.interactive_mode = "IfAvailable"
 

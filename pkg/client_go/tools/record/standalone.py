@@ -1,6 +1,6 @@
 """Events of a kubelet without an API server: they go to the log, and the latest are kept.
 
-Go: none; the log line is that of k8s.io/client-go/tools/record StartStructuredLogging
+Go: none; the log line is that of StartStructuredLogging in k8s.io/client-go/tools/record/event.go
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(slots=True, frozen=True)
 class CertificateRequest:
-    """What a certificate is wanted for. Go: crypto/x509.CertificateRequest, as a template"""
+    """What a certificate is wanted for. Go: x509.CertificateRequest, used as a template"""
 
     common_name: str
     organization: tuple[str, ...] = ()

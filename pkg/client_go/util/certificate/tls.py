@@ -1,6 +1,6 @@
 """A certificate with its key.
 
-Go: crypto/tls.Certificate, X509KeyPair
+Go: crypto/tls (Certificate, X509KeyPair)
 """
 
 from __future__ import annotations

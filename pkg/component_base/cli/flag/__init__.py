@@ -1,6 +1,6 @@
 """Command-line flags with the semantics that Kubernetes' components share.
 
-Go: staging/src/k8s.io/component-base/cli/flag, github.com/spf13/pflag
+Go: k8s.io/component-base/cli/flag, github.com/spf13/pflag
 """
 
 from pkg.component_base.cli.flag.ciphersuites_flag import check_tls_cipher_suites, check_tls_version

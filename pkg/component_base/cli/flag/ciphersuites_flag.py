@@ -1,6 +1,6 @@
 """Names of TLS versions and cipher suites, as flags and files give them.
 
-Go: staging/src/k8s.io/component-base/cli/flag/ciphersuites_flag.go
+Go: k8s.io/component-base/cli/flag/ciphersuites_flag.go
 """
 
 from __future__ import annotations

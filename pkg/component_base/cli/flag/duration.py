@@ -1,6 +1,6 @@
 """Go's notation for durations, "1m30s", to float seconds and back.
 
-Go: time.ParseDuration, time.Duration.String
+Go: time/format.go (ParseDuration), time/time.go (Duration.String)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Go: github.com/spf13/pflag/flag_test.go, staging/src/k8s.io/component-base/cli/flag/*_test.go"""
+"""Go: github.com/spf13/pflag/flag_test.go, and the tests of k8s.io/component-base/cli/flag"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Flag values: text in, an attribute of some object out.
 
-Go: github.com/spf13/pflag and staging/src/k8s.io/component-base/cli/flag (map_string_string.go,
+Go: github.com/spf13/pflag, k8s.io/component-base/cli/flag (map_string_string.go,
 langle_separated_map_string_string.go, colon_separated_multimap_string_string.go, map_string_bool.go,
 configuration_map.go), pkg/util/flag/flags.go
 """

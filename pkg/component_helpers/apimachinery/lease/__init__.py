@@ -1,6 +1,6 @@
 """A lease that a component renews to show that it lives.
 
-Go: staging/src/k8s.io/component-helpers/apimachinery/lease
+Go: k8s.io/component-helpers/apimachinery/lease
 """
 
 from pkg.component_helpers.apimachinery.lease.controller import Controller, ProcessLeaseFunc

@@ -1,6 +1,6 @@
 """Makes a lease and renews it.
 
-Go: staging/src/k8s.io/component-helpers/apimachinery/lease/controller.go
+Go: k8s.io/component-helpers/apimachinery/lease/controller.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests of the lease controller.
 
-Go: staging/src/k8s.io/component-helpers/apimachinery/lease/controller_test.go, pkg/kubelet/util/nodelease_test.go
+Go: k8s.io/component-helpers/apimachinery/lease/controller_test.go
 """
 
 from __future__ import annotations

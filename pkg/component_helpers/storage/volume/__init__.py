@@ -1,6 +1,6 @@
 """Claims and the persistent volumes behind them.
 
-Go: staging/src/k8s.io/component-helpers/storage/volume
+Go: k8s.io/component-helpers/storage/volume
 """
 
 from pkg.component_helpers.storage.volume.helpers import check_node_affinity

@@ -1,6 +1,6 @@
 """Where a persistent volume may be used.
 
-Go: staging/src/k8s.io/component-helpers/storage/volume/helpers.go
+Go: k8s.io/component-helpers/storage/volume/helpers.go
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def selinux_enabled() -> bool:
 
 
 def set_file_label(path: str, label: str) -> None:
-    """Raises OSError. Go: github.com/opencontainers/selinux, SetFileLabel"""
+    """Raises OSError. Go: github.com/opencontainers/selinux/go-selinux (SetFileLabel)"""
     os.setxattr(path, "security.selinux", label.encode())
 
 

@@ -29,7 +29,7 @@ _STATUSES_TO_EXPAND = (
 
 @dataclass(frozen=True, slots=True)
 class NodeResizeOperationOpts:
-    """A volume that is to become larger.  Go: operation_generator.go, nodeResizeOperationOpts"""
+    """A volume that is to become larger. Go: operation_generator.go, nodeResizeOperationOpts"""
 
     vmt: VolumeToMount
     pvc: v1.PersistentVolumeClaim

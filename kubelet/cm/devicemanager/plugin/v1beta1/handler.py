@@ -165,5 +165,5 @@ def is_version_compatible_with_plugin(*versions: str) -> bool:
 
 
 def invalid_resource_name(name: str) -> str:
-    """Go: errInvalidResourceName"""
+    """Go: api.go, errInvalidResourceName"""
     return f"the ResourceName {klog.quote(name)} is invalid"

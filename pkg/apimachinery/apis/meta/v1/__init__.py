@@ -1,6 +1,6 @@
 """Metadata that every API object carries, and the times it is written with.
 
-Go: staging/src/k8s.io/apimachinery/pkg/apis/meta/v1
+Go: k8s.io/apimachinery/pkg/apis/meta/v1
 """
 
 import datetime

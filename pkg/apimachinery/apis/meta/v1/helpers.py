@@ -1,6 +1,6 @@
 """What label selectors of objects select.
 
-Go: staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/helpers.go
+Go: k8s.io/apimachinery/pkg/apis/meta/v1/helpers.go
 """
 
 from __future__ import annotations

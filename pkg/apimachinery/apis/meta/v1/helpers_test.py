@@ -1,6 +1,6 @@
 """Tests of what label selectors of objects select.
 
-Go: staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/helpers_test.go
+Go: k8s.io/apimachinery/pkg/apis/meta/v1/helpers_test.go
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a request to the API server can be given beside an object.
 
-Go: staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/types.go
+Go: k8s.io/apimachinery/pkg/apis/meta/v1/types.go
 """
 
 from __future__ import annotations

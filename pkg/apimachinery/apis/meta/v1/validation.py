@@ -1,6 +1,6 @@
 """Validation of labels and label selectors.
 
-Go: staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/validation/validation.go
+Go: k8s.io/apimachinery/pkg/apis/meta/v1/validation/validation.go
 """
 
 from __future__ import annotations

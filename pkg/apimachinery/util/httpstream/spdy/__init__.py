@@ -2,7 +2,7 @@
 
 No well-kept library speaks it; it is small, so here it is, without input and output of its own.
 
-Go: k8s.io/apimachinery/pkg/util/httpstream/spdy (github.com/moby/spdystream/spdy)
+Go: k8s.io/apimachinery/pkg/util/httpstream/spdy, github.com/moby/spdystream/spdy
 """
 
 from pkg.apimachinery.util.httpstream.spdy.framing import (

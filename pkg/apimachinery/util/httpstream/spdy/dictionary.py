@@ -1,6 +1,6 @@
 """The text that headers are compressed against; both sides must know it byte by byte.
 
-Go: github.com/moby/spdystream/spdy/dictionary.go (SPDY protocol, draft 3, section 2.6.10.1)
+Go: github.com/moby/spdystream/spdy/dictionary.go; draft 3 of the protocol has it in section 2.6.10.1
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Streams over WebSockets: each message begins with the number of its stream.
 
-Go: k8s.io/apimachinery/pkg/util/httpstream/wsstream (k8s.io/streaming/pkg/httpstream/wsstream)
+Go: k8s.io/streaming/pkg/httpstream/wsstream, k8s.io/apimachinery/pkg/util/httpstream/wsstream
 """
 
 from pkg.apimachinery.util.httpstream.wsstream.conn import (

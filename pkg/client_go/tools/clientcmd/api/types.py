@@ -1,6 +1,7 @@
 """What a kubeconfig holds, its lists of named things as dicts by name.
 
-Go: k8s.io/client-go/tools/clientcmd/api/types.go, and api/v1/types.go for the names on the wire
+Go: k8s.io/client-go/tools/clientcmd/api/types.go, and for the names on the wire
+k8s.io/client-go/tools/clientcmd/api/v1/types.go
 
 Extensions and preferences, which no component uses, are neither read nor written.
 """

@@ -133,7 +133,7 @@ def wait_for_certificate(
 
 
 class _Waiter:
-    """Lists and watches one request. Go: watchtools.UntilWithSync"""
+    """Lists and watches one request. Go: k8s.io/client-go/tools/watch/until.go, UntilWithSync"""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Which feature gates are on, as a metric.
 
-Go: staging/src/k8s.io/component-base/metrics/prometheus/feature
+Go: k8s.io/component-base/metrics/prometheus/feature
 """
 
 from __future__ import annotations

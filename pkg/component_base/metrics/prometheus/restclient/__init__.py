@@ -1,6 +1,6 @@
 """Metrics of the client of the API server; `register` shows them on /metrics.
 
-Go: staging/src/k8s.io/component-base/metrics/prometheus/restclient/metrics.go
+Go: k8s.io/component-base/metrics/prometheus/restclient/metrics.go
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The client's metrics, moved by real requests. Go: component-base/metrics/prometheus/restclient/metrics_test.go"""
+"""The client's metrics, moved by real requests.
+
+Go: k8s.io/component-base/metrics/prometheus/restclient/metrics_test.go
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How health checks went, and the page /metrics/slis that shows it.
 
-Go: staging/src/k8s.io/component-base/metrics/prometheus/slis
+Go: k8s.io/component-base/metrics/prometheus/slis
 """
 
 from __future__ import annotations

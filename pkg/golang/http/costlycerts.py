@@ -33,7 +33,7 @@ _LENGTH_SIZE, _EXTENSIONS_LENGTH_SIZE = 3, 2
 def refuse_costly_certificates(context: SSL.Context, most: int | None = None) -> None:
     """Have each handshake fail in which the other side shows a certificate with a curve of its own, or more than most.
 
-    To be called before the context has any connection. Go: x509.parsePublicKey
+    To be called before the context has any connection. Go: crypto/x509/parser.go, parsePublicKey
     """
     _lib.SSL_CTX_set_msg_callback(context._context, _callback(most))
 

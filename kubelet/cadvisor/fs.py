@@ -85,12 +85,10 @@ class FileSystems:
         """All file systems, with what their disks did so far. Raises OSError."""
         disks = self._disk_stats()
         found: list[info.FsStats] = []
-        servers = _Look(self._servers)
+        rooms = self._rooms()
         for device, mount in self.partitions.items():
-            try:
-                room = servers.room(mount) if mount.type.startswith(_NFS) else volumefs.info(mount.mountpoint)
-            except OSError as err:  # Unmounted since, or the server is away.
-                klog.v(4).info_s("Unable to tell how full a file system is", mountpoint=mount.mountpoint, err=err)
+            room = rooms.get(mount.mountpoint)
+            if room is None:
                 continue
             stats = info.FsStats(
                 device=device,
@@ -105,6 +103,21 @@ class FileSystems:
             _add_disk(stats, disks.get((mount.major, mount.minor)))
             found.append(stats)
         return found
+
+    def _rooms(self) -> dict[str, volumefs.FsInfo]:
+        """How full file systems are, by their mount points; of one that was unmounted, or does not answer, nothing."""
+        local: list[Mount] = []
+        served: list[Mount] = []
+        for mount in self.partitions.values():
+            (served if mount.type.startswith(_NFS) else local).append(mount)
+        rooms = volumefs.infos([mount.mountpoint for mount in local])
+        servers = _Look(self._servers)
+        for mount in served:
+            try:
+                rooms[mount.mountpoint] = servers.room(mount)
+            except OSError as err:  # Unmounted since, or the server is away.
+                klog.v(4).info_s("Unable to tell how full a file system is", path=mount.mountpoint, err=err)
+        return rooms
 
     def dir_info(self, path: str) -> infov2.FsInfo:
         """The file system that a path is on, as it is now. Raises OSError."""

@@ -17,6 +17,7 @@ import pytest
 from kubelet.server import metrics as servermetrics
 from pkg import mount_utils, volume
 from pkg.apimachinery.api.resource import Quantity
+from pkg.apimachinery.util.runtime.testing import failures, raising
 from pkg.golang.testing import frames_kept_after, out_of_threads
 from pkg.util import testing
 from pkg.volume import Metrics
@@ -241,3 +242,29 @@ def test_dead_server_holds_up_nobody(server: DeadServer) -> None:
     with pytest.raises(volume.MetricsError, match="/dead: the file system has not answered yet"):
         provider.get_metrics()
     assert server.was_asked.wait(30) and server.asked == 1
+
+
+def test_file_systems_beside_a_dead_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs one inquiry those behind it, and later ones nothing, until it has answered."""
+    server, real = DeadServer(), os.statvfs
+    monkeypatch.setattr(fs.fs.os, "statvfs", lambda path: (server if path == "/dead" else real)(path))  # type: ignore[attr-defined]
+    monkeypatch.setattr(fs.fs, "ANSWER_TIMEOUT", 1.0)
+    try:
+        assert fs.infos(["/", "/none", "/dead", "/proc"]).keys() == {"/"}
+        assert fs.infos(["/", "/none", "/dead", "/proc"]).keys() == {"/", "/proc"}
+        assert fs.infos(["/dead"]) == {}
+        with pytest.raises(volume.MetricsError, match="/dead: the file system has not answered yet"):
+            volume.MetricsStatFS("/dead").get_metrics()
+        assert server.asked == 1
+    finally:
+        server.release()
+    fs.fs._asked["/dead"][0].join()
+    assert fs.infos(["/dead", "/proc"]).keys() == {"/proc"}
+    assert server.asked == 2
+
+
+@failures
+def test_file_systems_beside_one_that_fails(err: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.statvfs
+    monkeypatch.setattr(fs.fs.os, "statvfs", lambda path: (raising(err) if path == "/bad" else real)(path))  # type: ignore[attr-defined]
+    assert fs.infos(["/bad", "/"]).keys() == {"/"}

@@ -3,6 +3,6 @@
 Go: pkg/volume/util/fs
 """
 
-from pkg.volume.util.fs.fs import FsInfo, UsageInfo, disk_usage, info, info_of_server
+from pkg.volume.util.fs.fs import FsInfo, UsageInfo, disk_usage, info, info_of_server, infos
 
-__all__ = ["FsInfo", "UsageInfo", "disk_usage", "info", "info_of_server"]
+__all__ = ["FsInfo", "UsageInfo", "disk_usage", "info", "info_of_server", "infos"]

@@ -13,13 +13,13 @@ import signal
 import stat
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
-from pkg import golang, mount_utils
+from pkg import golang, klog, mount_utils
 from pkg.util import exec as utilexec
 from pkg.util import filetree
 
@@ -64,7 +64,75 @@ class FsInfo:
 
 def info(path: str) -> FsInfo:
     """Of the file system that path is on. Raises OSError, TimeoutError among them."""
-    stats = _answer(path, os.statvfs)
+    return _info(_answer(path, os.statvfs))
+
+
+def infos(paths: Sequence[str]) -> dict[str, FsInfo]:
+    """Of the file systems that these are on, without those that do not tell. Takes ANSWER_TIMEOUT at most for all.
+
+    One thread asks them all, for a machine may have more than a thousand mounts. A thread for each would have the
+    caller wait for its start, its answer and its end, each time until others let go of the interpreter: while these
+    compute, a look at the machine would take many seconds instead of next to none.
+    """
+    asked = [path for path in paths if not _is_silent(path)]
+    if not asked:
+        return {}
+    inquiry = _Inquiry(asked)
+    began = monotonic()
+    try:
+        thread = golang.go(inquiry.run, name="file-systems")
+    except golang.ThreadError as err:
+        # As in _answer: no reason to tell nothing of what needs no thread.
+        klog.error_s(err, "Unable to tell how full file systems are")
+        return {}
+    thread.join(ANSWER_TIMEOUT)
+    if thread.is_alive():
+        inquiry.given_up = True
+        late = inquiry.path
+        klog.warning_s("A file system does not tell how full it is", path=late, seconds=ANSWER_TIMEOUT)
+        with _lock:
+            # The next inquiry leaves this one out until it has answered, so that those behind it have their turn.
+            _asked[late] = thread, began
+    return dict(inquiry.answers)
+
+
+def _is_silent(path: str) -> bool:
+    """Whether somebody asks it who has had no answer in time."""
+    with _lock:
+        found = _asked.get(path)
+        if found is None:
+            return False
+        thread, since = found
+        if not thread.is_alive():
+            del _asked[path]
+            return False
+        return monotonic() >= since + ANSWER_TIMEOUT
+
+
+class _Inquiry:
+    """Asks file systems one after the other, on a thread of its own, until nobody wants to know any more."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+        # Which one is asked now.
+        self.path = paths[0]
+        self.answers: dict[str, FsInfo] = {}
+        self.given_up = False
+
+    def run(self) -> None:
+        for path in self._paths:
+            self.path = path
+            if self.given_up:
+                return
+            try:
+                self.answers[path] = _info(os.statvfs(path))
+            except OSError as err:  # As when it is unmounted.
+                klog.v(4).info_s("Unable to tell how full a file system is", path=path, err=err)
+            except Exception as err:  # Whatever is wrong with this one, the others are asked.
+                klog.error_s(err, "Unable to tell how full a file system is", path=path)
+
+
+def _info(stats: os.statvfs_result) -> FsInfo:
     return FsInfo(
         available=stats.f_bavail * stats.f_frsize,
         capacity=stats.f_blocks * stats.f_frsize,

@@ -27,7 +27,7 @@ from pkg.client_go.util.certificate.testing import Authority
 from pkg.component_base.cli.flag import ciphersuites_flag
 from pkg.golang import http
 from pkg.golang.http.conn import PlainConn
-from pkg.golang.testing import HOUR, OWN_CURVES, Issuer, certificate_on, der, subject
+from pkg.golang.testing import COSTLY_CERTIFICATES, HOUR, Issuer, der, subject
 
 AUTHORITY = Authority("clients")
 
@@ -363,7 +363,7 @@ def test_nobody_has_the_server_compute_with_numbers_of_his_own() -> None:
     context.set_cipher_list(b"DEFAULT:@SECLEVEL=0")
     context.use_certificate(issuer.cert)
     context.use_privatekey(issuer.key)
-    context.add_extra_chain_cert(certificate_on(OWN_CURVES["prime field"]))
+    context.add_extra_chain_cert(COSTLY_CERTIFICATES["prime field"])
     with serving(of) as port, socket.create_connection(("127.0.0.1", port), timeout=None) as sock:
         connection = SSL.Connection(context, sock)
         connection.set_connect_state()

@@ -257,7 +257,8 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 # Of DER.
 _INTEGER, _BIT_STRING, _OCTET_STRING, _OID, _SEQUENCE = 0x02, 0x03, 0x04, 0x06, 0x30
-_EC_PUBLIC_KEY = bytes.fromhex("2a8648ce3d0201")
+_EC_PUBLIC_KEY, _SM2 = bytes.fromhex("2a8648ce3d0201"), bytes.fromhex("2a811ccf5501822d")
+_P224 = bytes.fromhex("2b81040021")
 _PRIME_FIELD, _BINARY_FIELD = bytes.fromhex("2a8648ce3d0101"), bytes.fromhex("2a8648ce3d0102")
 _TRINOMIAL = bytes.fromhex("2a8648ce3d01020302")
 _ECDSA_WITH_SHA256 = bytes.fromhex("2a8648ce3d040302")
@@ -275,12 +276,9 @@ def _integer(value: int) -> bytes:
     return _element(_INTEGER, value.to_bytes(value.bit_length() // 8 + 1))
 
 
-def certificate_on(field: bytes) -> x509.Certificate:
-    """A certificate whose key is on a curve over this field, with numbers of its own. Nobody has signed it."""
-    point = b"\2" + bytes(31) + b"\1"
-    curve = _element(_SEQUENCE, _element(_OCTET_STRING, bytes(32)), _element(_OCTET_STRING, b"\1" * 32))
-    numbers = _element(_SEQUENCE, _integer(1), field, curve, _element(_OCTET_STRING, point), _integer(_PRIME - 2))
-    key_kind = _element(_SEQUENCE, _element(_OID, _EC_PUBLIC_KEY), numbers)
+def _certificate_with_key(kind: bytes, parameters: bytes, point: bytes) -> x509.Certificate:
+    """Nobody has signed it."""
+    key_kind = _element(_SEQUENCE, _element(_OID, kind), parameters)
     key = _element(_SEQUENCE, key_kind, _element(_BIT_STRING, b"\0", point))
     algorithm = _element(_SEQUENCE, _element(_OID, _ECDSA_WITH_SHA256))
     nobody, valid = _element(_SEQUENCE), _element(_SEQUENCE, *[_element(0x17, b"260101000000Z")] * 2)
@@ -289,11 +287,29 @@ def certificate_on(field: bytes) -> x509.Certificate:
     return x509.load_der_x509_certificate(_element(_SEQUENCE, content, algorithm, signature))
 
 
-OWN_CURVES = {
-    "prime field": _element(_SEQUENCE, _element(_OID, _PRIME_FIELD), _integer(_PRIME)),
-    "binary field": _element(
-        _SEQUENCE,
-        _element(_OID, _BINARY_FIELD),
-        _element(_SEQUENCE, _integer(233), _element(_OID, _TRINOMIAL), _integer(74)),
+def _certificate_on(field: bytes) -> x509.Certificate:
+    """A certificate whose key is on a curve over this field, with numbers of its own."""
+    point = b"\2" + bytes(31) + b"\1"
+    curve = _element(_SEQUENCE, _element(_OCTET_STRING, bytes(32)), _element(_OCTET_STRING, b"\1" * 32))
+    numbers = _element(_SEQUENCE, _integer(1), field, curve, _element(_OCTET_STRING, point), _integer(_PRIME - 2))
+    return _certificate_with_key(_EC_PUBLIC_KEY, numbers, point)
+
+
+def _certificate_with_half_a_point(kind: bytes) -> x509.Certificate:
+    """A certificate whose key is a point of P-224 of which one coordinate is told."""
+    return _certificate_with_key(kind, _element(_OID, _P224), b"\2" + bytes(27) + b"\1")
+
+
+# Certificates of which OpenSSL computes much as soon as it reads them.
+COSTLY_CERTIFICATES = {
+    "prime field": _certificate_on(_element(_SEQUENCE, _element(_OID, _PRIME_FIELD), _integer(_PRIME))),
+    "binary field": _certificate_on(
+        _element(
+            _SEQUENCE,
+            _element(_OID, _BINARY_FIELD),
+            _element(_SEQUENCE, _integer(233), _element(_OID, _TRINOMIAL), _integer(74)),
+        )
     ),
+    "half a point": _certificate_with_half_a_point(_EC_PUBLIC_KEY),
+    "half a point, by another name": _certificate_with_half_a_point(_SM2),
 }

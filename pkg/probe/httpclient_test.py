@@ -19,7 +19,7 @@ from kubelet.lifecycle import HTTPClient
 from pkg import golang
 from pkg.golang import net
 from pkg.golang.http.tlsconn import TLSError
-from pkg.golang.testing import OWN_CURVES, certificate_on, frames_kept_after, pem
+from pkg.golang.testing import COSTLY_CERTIFICATES, frames_kept_after, pem
 from pkg.probe import BrokenAnswerError, Result, httpclient, probe_http, tlsclient
 from pkg.probe.testing import HOST, listening
 
@@ -341,10 +341,11 @@ def test_no_server_has_it_computed_again_and_again() -> None:
     assert tlsclient._unverified.__wrapped__().set_options(0) & SSL.OP_NO_RENEGOTIATION
 
 
-def test_no_server_has_numbers_of_its_own_computed_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", COSTLY_CERTIFICATES)
+def test_no_server_has_its_certificates_computed_with(which: str, tmp_path: Path) -> None:
     """One handshake took half a minute of a processor, in which no deadline holds, and a probe kept its turn."""
     chain = tmp_path / "chain.pem"
-    chain.write_bytes(SELF_SIGNED.read_bytes() + pem(certificate_on(OWN_CURVES["prime field"])))
+    chain.write_bytes(SELF_SIGNED.read_bytes() + pem(COSTLY_CERTIFICATES[which]))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
     context.load_cert_chain(chain)

@@ -1,16 +1,19 @@
-"""Certificates that OpenSSL is not to take apart: those whose keys are on curves of their own, and too many.
+"""Certificates that OpenSSL is not to take apart: those with keys that take it long, and too many.
 
-This file has no Go counterpart: crypto/x509 knows curves by their names alone, and refuses other certificates.
+This file has no Go counterpart: crypto/x509 knows four curves, by their names alone, and points of which both
+coordinates are told. It refuses other certificates.
 
-A certificate may have the numbers of its curve in it. OpenSSL computes with them as soon as it reads the certificate,
-before anybody can look at it: a point of which one coordinate is told takes a square root, and that of numbers which
-somebody has chosen for it a tenth of a second. The message that certificates come in has room for two hundred of them,
-and even those that nobody has chosen so take a quarter of a millisecond each.
+OpenSSL computes with the key of a certificate as soon as it reads the certificate, before anybody can look at it. The
+certificate may have the numbers of its curve in it: a point of which one coordinate is told takes a square root, and
+that of numbers which somebody has chosen for it a tenth of a second. On a curve with a name, P-224 for one, it still
+takes half a millisecond. The message that certificates come in has room for two hundred of the one kind, and nine
+hundred of the other.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 from OpenSSL import SSL
@@ -19,9 +22,19 @@ from OpenSSL import SSL
 _ffi: Any = SSL._ffi  # type: ignore[attr-defined]
 _lib: Any = SSL._lib  # type: ignore[attr-defined]
 
-# What RFC 5480 calls prime-field and characteristic-two-field, the two kinds of curves by their numbers, in DER.
-_PRIME_FIELD = bytes.fromhex("2a8648ce3d0101")
-_BINARY_FIELD = bytes.fromhex("2a8648ce3d0102")
+# In DER. What a key on a curve begins with, and all that may follow: the name of the curve, and a point of which both
+# coordinates are told. 1.2.156.10197.1.301 is OpenSSL's other name of such keys, and that of a curve.
+_ON_CURVE = bytes.fromhex("2a8648ce3d0201")
+_TAKEN = {
+    "P-224": bytes.fromhex("06052b81040021 033a0004"),
+    "P-256": bytes.fromhex("06082a8648ce3d030107 03420004"),
+    "P-384": bytes.fromhex("06052b81040022 03620004"),
+    "P-521": bytes.fromhex("06052b81040023 0381860004"),
+}
+_OTHER_NAME = bytes.fromhex("2a811ccf5501822d")
+_COSTLY_KEY = re.compile(
+    re.escape(_ON_CURVE) + b"(?!" + b"|".join(map(re.escape, _TAKEN.values())) + b")|" + re.escape(_OTHER_NAME)
+)
 # Of TLS: what a record is of, the messages with certificates, and the bytes before what a message says.
 _HANDSHAKE = 22
 _CERTIFICATE, _COMPRESSED_CERTIFICATE = 11, 25
@@ -31,7 +44,7 @@ _LENGTH_SIZE, _EXTENSIONS_LENGTH_SIZE = 3, 2
 
 
 def refuse_costly_certificates(context: SSL.Context, most: int | None = None) -> None:
-    """Have each handshake fail in which the other side shows a certificate with a curve of its own, or more than most.
+    """Have each handshake fail in which the other side shows a certificate with such a key, or more than most.
 
     To be called before the context has any connection. Go: crypto/x509/parser.go, parsePublicKey
     """
@@ -62,7 +75,7 @@ def _spoil_costly(most: int | None, written: int, version: int, kind: int, messa
 
 def _is_costly(message: bytes, is_tls13: bool, most: int | None) -> bool:
     # What is compressed nobody was asked to send.
-    if message[0] == _COMPRESSED_CERTIFICATE or _PRIME_FIELD in message or _BINARY_FIELD in message:
+    if message[0] == _COMPRESSED_CERTIFICATE or _COSTLY_KEY.search(message):
         return True
     return most is not None and _has_more_than(most, message, is_tls13)
 

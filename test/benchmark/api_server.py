@@ -6,7 +6,6 @@ It is told by lines on its standard input what to do, and answers each with a li
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from framework.apiserver import cluster
+from framework.program import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,7 +28,7 @@ class APIServer:
             self._process = subprocess.Popen(
                 [sys.executable, __file__, str(directory / "cluster")],
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'test'}"},
+                env=environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

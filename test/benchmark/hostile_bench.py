@@ -33,6 +33,7 @@ def attacked(kind: str, seconds: float = _SECONDS) -> dict[str, float]:
         "RSS more, peak": harm.peak_growth,
         "ticks late, calm": harm.calm.late * 1000,
         "ticks late": harm.attacked.late * 1000,
+        "idle process's ticks late": harm.attacked.idle_late * 1000,
         "bystander restarted": harm.restarts,
         "bystander's failed probes": harm.failed_probes,
         "bystander not ready": harm.times_not_ready,

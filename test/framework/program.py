@@ -12,6 +12,11 @@ from pathlib import Path
 from framework.containerd import ROOT
 
 
+def environment() -> dict[str, str]:
+    """That of this process, with which another finds the modules of the checkout and those under test/."""
+    return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'test'}"}
+
+
 class Program:
     """`python -m` of a module in the checkout or under test/. It can be started again once it has ended."""
 
@@ -27,7 +32,7 @@ class Program:
             self._process = subprocess.Popen(
                 self._command,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'test'}"},
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -6,8 +6,11 @@ import contextlib
 import re
 import socket
 import ssl
+import subprocess
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +22,9 @@ from framework.cluster_node import ClusterMember
 from framework.log_followers import insecure_context
 from framework.pod_history import Version
 from framework.pods import Manifest, pod
+from framework.program import environment
 from framework.sync_loop import Ticks
+from kubelet.kubelet import SYNC_PERIOD
 
 BYSTANDER = "bystander"
 # Another than those of attackers.
@@ -54,6 +59,7 @@ class Seen:
     """What was seen for a while. Times are in seconds, memory in MiB."""
 
     late: float = 0.0  # the worst of the loop's ticks
+    idle_late: float = 0.0  # and of those of a process that does nothing
     memory: float = 0.0  # at the end
     peak: float = 0.0
     slowest_answer: float = 0.0
@@ -74,6 +80,15 @@ class Observer:
         """Ask the kubelet something each second. Raises AssertionError when its process has ended."""
         seen, ticks = Seen(), Ticks(self._node)
         Path(f"/proc/{self._node.pid}/clear_refs").write_text("5")  # The peak of its memory begins anew.
+        with _idle_process(seconds) as idle:
+            self._ask_for(seconds, seen, ticks)
+            seen.idle_late = float(idle.communicate()[0])
+        ticks.look()
+        seen.late = ticks.worst_lateness()
+        seen.memory, seen.peak = self._memory("VmRSS"), self._memory("VmHWM")
+        return seen
+
+    def _ask_for(self, seconds: float, seen: Seen, ticks: Ticks) -> None:
         deadline, number = time.monotonic() + seconds, 0
         while time.monotonic() < deadline:
             assert self._node.alive, self._node.end_of_log()
@@ -83,10 +98,6 @@ class Observer:
                 with contextlib.suppress(OSError):
                     ticks.look()
             time.sleep(_PERIOD)
-        ticks.look()
-        seen.late = ticks.worst_lateness()
-        seen.memory, seen.peak = self._memory("VmRSS"), self._memory("VmHWM")
-        return seen
 
     # The bystander, since this was made.
 
@@ -135,6 +146,17 @@ class Observer:
         except OSError as err:
             return repr(err)
         return "" if begin.startswith(b"HTTP/1.1 200 ") else repr(begin[:80])
+
+
+@contextmanager
+def _idle_process(seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """It ends by itself after so many seconds, or with the context."""
+    command = [sys.executable, "-m", "framework.hostile.idle", str(SYNC_PERIOD), str(seconds)]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _client(cluster: Cluster) -> ssl.SSLContext:

@@ -20,11 +20,21 @@ class Runtime(FakeRuntimeService):
 
     info = '{"image": "registry.k8s.io/pause:3.10"}'
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Sandboxes that take longer than anybody waits for them.
+        self.slow: set[str] = set()
+
     def pod_sandbox_status(
         self, ctx: golang.Context, pod_sandbox_id: str, verbose: bool
     ) -> runtimeapi.PodSandboxStatusResponse:
         assert verbose
+        remaining = ctx.remaining()
+        assert remaining is not None
+        assert remaining <= containers.IMAGES_TIMEOUT
         self._record("PodSandboxStatus", pod_sandbox_id, verbose)
+        if pod_sandbox_id in self.slow:
+            raise crierror.RemoteError(grpc.StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
         return runtimeapi.PodSandboxStatusResponse(info={"info": self.info})
 
 
@@ -119,6 +129,40 @@ def test_sandbox_without_image(fixture: Fixture, info: str) -> None:
     box = fixture.containers.get(BOX)
     assert box is not None
     assert box.image == ""
+
+
+def test_no_more_images_are_asked_for_once_a_call_has_taken_too_long(fixture: Fixture) -> None:
+    boxes = [f"{number:064x}" for number in range(1, 4)]
+    fixture.runtime.set_fake_sandboxes([runtimeapi.PodSandboxStatus(id=box) for box in boxes])
+    fixture.runtime.slow = {*boxes}
+    for asked in (1, 2):
+        fixture.containers.learn(boxes)
+        assert fixture.runtime.called().count("PodSandboxStatus") == asked
+        assert all(fixture.containers.get(box) for box in boxes), "whose they are was told"
+        fixture.containers.learn(boxes)
+        assert fixture.runtime.called().count("PodSandboxStatus") == asked, "not again at once"
+        fixture.clock.step(10)
+    fixture.runtime.slow = set()
+    for _ in range(2):
+        fixture.containers.learn(boxes)
+        fixture.clock.step(10)
+    assert fixture.runtime.called().count("PodSandboxStatus") == 3
+    images = [container.image for container in map(fixture.containers.get, boxes) if container is not None]
+    assert sorted(images) == ["", "", "registry.k8s.io/pause:3.10"], "each of the slow ones had its chance"
+
+
+def test_slow_sandbox_behind_others_has_another_chance(fixture: Fixture) -> None:
+    slow = "1" * 64
+    fixture.runtime.set_fake_sandboxes([runtimeapi.PodSandboxStatus(id=box) for box in (BOX, slow)])
+    fixture.runtime.slow = {slow}
+    for _ in range(2):
+        fixture.containers.learn([BOX, slow])
+        fixture.clock.step(10)
+        fixture.runtime.slow = set()
+    for box in (BOX, slow):
+        found = fixture.containers.get(box)
+        assert found is not None
+        assert found.image == "registry.k8s.io/pause:3.10"
 
 
 def test_image_that_is_gone(fixture: Fixture) -> None:

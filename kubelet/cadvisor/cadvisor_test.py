@@ -3,14 +3,14 @@
 import errno
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kubelet import cadvisor
-from kubelet.cadvisor import machine
+from kubelet.cadvisor import machine, processes
 from kubelet.cadvisor.fs import FileSystems
 from kubelet.cadvisor.info import v1 as cadvisorapi
 from kubelet.cadvisor.testing import unpack_tree
@@ -154,6 +154,30 @@ def test_figures_in_both_ways(tmp_path: Path) -> None:
     assert stats.cpu is not None
     assert (stats.cpu_inst, stats.network, stats.filesystem) == (None, None, None)
     assert v2[app].spec.memory.limit == 64 << 20
+
+
+def test_open_files_are_counted_only_for_who_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may have thousands, and who evicts pods waits for the figures of all containers."""
+    counts: list[int] = []
+
+    def count(proc: str, pids: Sequence[int], root_pid: int, stats: cadvisorapi.ProcessStats) -> None:
+        counts.append(len(pids))
+        stats.fd_count = 17
+
+    monkeypatch.setattr(processes, "count_open_files", count)
+    found = cadvisor.Cadvisor(unpack_tree("v2.tree", tmp_path), cgroup_roots=["/kubepods.slice"])
+    options = cadvisor.RequestOptions(count=2, recursive=True)
+    for _ in range(2):
+        for other in found.container_info_v2("/kubepods.slice", options).values():
+            shown = other.stats[-1].processes
+            assert shown is not None
+            assert shown.fd_count == 0
+        assert counts == []
+        page = found.get_requested_containers_info("/kubepods.slice", options)
+        assert len(counts) == len(page)
+        assert sum(counts) == sum(info.stats[-1].processes.process_count for info in page.values()) > 0
+        assert all(info.stats[-1].processes.fd_count == 17 for info in page.values())
+        counts.clear()
 
 
 def test_file_systems_of_the_runtime_are_its_own_affair(tmp_path: Path) -> None:

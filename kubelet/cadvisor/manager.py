@@ -91,14 +91,21 @@ class Manager:
         self._samples: dict[str, _Samples] = {}
         self._readers: singleflight.Group[_Samples] = singleflight.Group()
 
-    def get_requested_containers(self, name: str, options: infov2.RequestOptions) -> dict[str, info.ContainerInfo]:
-        """Raises LookupError when there is no such cgroup, OSError, ValueError when its figures cannot be read."""
+    def get_requested_containers(
+        self, name: str, options: infov2.RequestOptions, *, open_files: bool = False
+    ) -> dict[str, info.ContainerInfo]:
+        """Raises LookupError when there is no such cgroup, OSError, ValueError when its figures cannot be read.
+
+        open_files: also what the processes have open, in the newest figures of each. That is counted for who shows it
+        alone. A container may have so many files that all the rest takes next to no time, and whoever evicts pods waits
+        for the rest of all containers.
+        """
         if options.recursive:
             names = self._cgroups.names()
             ids = {id for id in map(container_id, names) if id}
             self._containers.forget_others(ids)
             self._containers.learn(ids)
-            return self._all_below(name, names, options)
+            return self._all_below(name, names, options, open_files)
         if id := container_id(name):
             self._containers.learn([id])
         # DIVERGES (fault of Go): any cgroup can be asked for, also one that is not listed.
@@ -107,9 +114,11 @@ class Manager:
         # Test: manager_test.py:test_cgroup_that_is_not_listed_can_be_asked_for
         if not self._cgroups.exists(name):
             raise LookupError(f'unknown container "{name}"')
-        return {name: self._info(name, self._container(name), options)}
+        return {name: self._info(name, self._container(name), options, open_files)}
 
-    def _all_below(self, name: str, names: list[str], options: infov2.RequestOptions) -> dict[str, info.ContainerInfo]:
+    def _all_below(
+        self, name: str, names: list[str], options: infov2.RequestOptions, open_files: bool
+    ) -> dict[str, info.ContainerInfo]:
         """What is listed, of the cgroup itself and all below it.
 
         DIVERGES (safer): cgroups that a container has made below its own are not listed.
@@ -134,7 +143,7 @@ class Manager:
             if not is_listed and each != name:
                 continue
             try:
-                found[each] = self._info(each, container, options)
+                found[each] = self._info(each, container, options, open_files)
             except (OSError, ValueError) as err:
                 # It may have gone; and one that cannot be read is no reason to show none.
                 klog.v(4).info_s("Failed to read a cgroup", name=each, err=err)
@@ -151,14 +160,26 @@ class Manager:
         id = container_id(name)
         return self._containers.get(id) if id else None
 
-    def _info(self, name: str, container: Container | None, options: infov2.RequestOptions) -> info.ContainerInfo:
+    def _info(
+        self, name: str, container: Container | None, options: infov2.RequestOptions, open_files: bool
+    ) -> info.ContainerInfo:
         """Reads the figures if those there are, are too old."""
         max_age = _CACHE_AGE if options.max_age is None else options.max_age
         samples = self._fresh(name, max_age) or self._readers.do(name, lambda: self._renew(name, container))
         with self._lock:
-            return info.ContainerInfo(
-                reference=_reference(name, container), spec=samples.spec, stats=samples.last(options.count)
-            )
+            spec, stats = samples.spec, samples.last(options.count)
+        if open_files:
+            stats[-1] = self._with_open_files(name, container, stats[-1])
+        return info.ContainerInfo(reference=_reference(name, container), spec=spec, stats=stats)
+
+    def _with_open_files(
+        self, name: str, container: Container | None, stats: info.ContainerStats
+    ) -> info.ContainerStats:
+        """Others may have these figures, so they are not changed. Raises OSError."""
+        counted = msgspec.structs.replace(stats.processes)
+        pids = self._cgroups.processes(name)
+        processes.count_open_files(self._proc, pids, self._root_pid(name, container, pids), counted)
+        return msgspec.structs.replace(stats, processes=counted)
 
     def _fresh(self, name: str, max_age: float) -> _Samples | None:
         with self._lock:
@@ -186,8 +207,8 @@ class Manager:
         stats.timestamp, stats.steady = self._clock.now(), self._clock.steady()
         self._name_devices(stats.disk_io)
         pids = self._cgroups.processes(name)
+        stats.processes.process_count = len(pids)
         root_pid = self._root_pid(name, container, pids)
-        processes.count_processes(self._proc, pids, root_pid, stats.processes)
         if name == ROOT:
             self._read_machine(spec, stats)
         elif container is not None:

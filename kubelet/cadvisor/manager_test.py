@@ -284,7 +284,7 @@ def test_version_1(tmp_path: Path) -> None:
         ["/kubepods"],
         proc=f"{root}/proc",
     )
-    found = made.get_requested_containers("/", ALL)
+    found = made.get_requested_containers("/", ALL, open_files=True)
     assert found[APP_V1].stats[-1].processes.ulimits == [info.UlimitSpec("max_open_files", 20000, 20000)]
     assert found[f"{POD_V1}/{BOX}"].stats[-1].network.interfaces[0].rx_bytes == 1526
     assert found[POD_V1].stats[-1].memory.usage > found[APP_V1].stats[-1].memory.usage

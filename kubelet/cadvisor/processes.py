@@ -28,9 +28,11 @@ MAX_COUNTED_FILES = 100_000
 MAX_INTERFACES = 256
 
 
-def count_processes(proc: str, pids: Sequence[int], root_pid: int, stats: info.ProcessStats) -> None:
-    """Fill in all but the threads. root_pid is the container's first process, 0 for a cgroup that is no container."""
-    stats.process_count = len(pids)
+def count_open_files(proc: str, pids: Sequence[int], root_pid: int, stats: info.ProcessStats) -> None:
+    """Fill in what these have open, and the limits. root_pid is the container's first process, 0 if it is none.
+
+    Takes as long as there are files: a system call for each, after which others may have the interpreter.
+    """
     left = MAX_EXAMINED_FILES
     for pid in pids[:MAX_EXAMINED_PROCESSES]:
         left -= _count_open_files(f"{proc}/{pid}/fd", left, stats)

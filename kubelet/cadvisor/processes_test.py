@@ -29,8 +29,7 @@ docker0: 1       1    0    0    0     0          0         0        1       1   
 def test_open_files_and_sockets() -> None:
     stats = info.ProcessStats()
     with socket.socket():
-        processes.count_processes("/proc", [os.getpid()], 0, stats)
-    assert stats.process_count == 1
+        processes.count_open_files("/proc", [os.getpid()], 0, stats)
     assert stats.fd_count > stats.socket_count >= 1
     assert stats.ulimits == []
 
@@ -51,8 +50,8 @@ def test_only_so_many_files_are_looked_at(
         for number in range(10):
             (tmp_path / f"{pid}/fd/{number}").symlink_to(f"socket:[{number}]")
     stats = info.ProcessStats()
-    processes.count_processes(str(tmp_path), pids, 0, stats)
-    assert (stats.process_count, stats.fd_count, stats.socket_count) == (4, counted, 15)
+    processes.count_open_files(str(tmp_path), pids, 0, stats)
+    assert (stats.fd_count, stats.socket_count) == (counted, 15)
 
 
 def test_only_so_many_interfaces_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,8 +63,8 @@ def test_only_so_many_interfaces_are_shown(tmp_path: Path, monkeypatch: pytest.M
 
 def test_process_that_has_ended(tmp_path: Path) -> None:
     stats = info.ProcessStats()
-    processes.count_processes(str(tmp_path), [7], 7, stats)
-    assert stats == info.ProcessStats(process_count=1)
+    processes.count_open_files(str(tmp_path), [7], 7, stats)
+    assert stats == info.ProcessStats()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_limits(tmp_path: Path, soft: str, hard: str, expected: tuple[int, int])
     (tmp_path / "7").mkdir()
     (tmp_path / "7/limits").write_text(LIMITS.format(soft, hard))
     stats = info.ProcessStats()
-    processes.count_processes(str(tmp_path), [], 7, stats)
+    processes.count_open_files(str(tmp_path), [], 7, stats)
     assert stats.ulimits == [info.UlimitSpec("max_open_files", *expected)]
 
 

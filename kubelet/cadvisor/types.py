@@ -34,7 +34,10 @@ class Interface(Protocol):
     def get_requested_containers_info(
         self, container_name: str, options: cadvisorapiv2.RequestOptions
     ) -> dict[str, cadvisorapi.ContainerInfo]:
-        """The same, as it is collected: what the metrics page shows. Raises as container_info_v2 does."""
+        """The same, as it is collected, with what processes have open: what the metrics page shows.
+
+        Raises as container_info_v2 does.
+        """
         ...
 
     def machine_info(self) -> cadvisorapi.MachineInfo:

@@ -22,8 +22,8 @@ from pkg.apimachinery import clock
 _ID = re.compile(r"[a-z0-9]{64}")
 # Seconds until an id that the runtime does not know is asked for again: it may have been just about to learn it.
 _RETRY_AFTER = 10.0
-# Seconds that a runtime has each time to tell the images of sandboxes, by a call for each: they are only shown, and
-# whoever evicts pods waits for the answers.
+# Seconds that a runtime has each time to tell what all images are called, and as many to tell the images of sandboxes,
+# by a call for each: they are only shown, and whoever evicts pods waits for the answers.
 IMAGES_TIMEOUT = 5.0
 
 
@@ -94,7 +94,7 @@ class RuntimeContainers:
         self._clock = clock_ or clock.RealClock()
         self._lock = threading.Lock()  # guards the following
         self._known: dict[str, Container] = {}
-        # When an id was asked for that is not known, or whose image there was no time for, in monotonic seconds.
+        # When an id was asked for that is not known, or whose image was not told, in monotonic seconds.
         self._incomplete: dict[str, float] = {}
         # Those that were missing for the first time when it was last told which ones there are.
         self._missing: set[str] = set()
@@ -138,30 +138,40 @@ class RuntimeContainers:
             self._missing = missing - self._missing
 
     def _ask(self, ctx: golang.Context, ids: set[str]) -> tuple[dict[str, Container], set[str]]:
-        """What the runtime knows of these, and the sandboxes for whose images there was no time.
+        """What the runtime knows of these, and those of them whose images it has not told, or not in time.
 
         Raises crierror.RemoteError.
         """
         found: dict[str, Container] = {}
         unnamed: set[str] = set()
-        images: dict[str, str] | None = None
-        for container in self._runtime_service.list_containers(ctx, None):
-            if container.id in ids:
-                images = self._images(ctx) if images is None else images
-                image = images.get(container.image_ref, container.image.image)
+        listed = self._runtime_service.list_containers(ctx, None)
+        containers = [container for container in listed if container.id in ids]
+        if containers:
+            images = self._images(ctx)
+            for container in containers:
+                image = (images or {}).get(container.image_ref, container.image.image)
                 found[container.id] = Container(container.id, dict(container.labels), image, is_sandbox=False)
+            if images is None:
+                unnamed.update(found)
         if ids - found.keys():
             sandboxes = [sandbox for sandbox in self._runtime_service.list_pod_sandbox(ctx, None) if sandbox.id in ids]
             told = self._sandbox_images(ctx, [sandbox.id for sandbox in sandboxes])
             for sandbox in sandboxes:
                 image = told.get(sandbox.id, "")
                 found[sandbox.id] = Container(sandbox.id, dict(sandbox.labels), image, is_sandbox=True)
-            unnamed = {sandbox.id for sandbox in sandboxes} - told.keys()
+            unnamed.update({sandbox.id for sandbox in sandboxes} - told.keys())
         return found, unnamed
 
-    def _images(self, ctx: golang.Context) -> dict[str, str]:
-        """What each image is called, by the id that containers name it with."""
-        images = self._image_service.list_images(ctx, None)
+    def _images(self, ctx: golang.Context) -> dict[str, str] | None:
+        """What each image is called, by the id that containers name it with; None if the runtime does not tell."""
+        limited, cancel = golang.with_timeout(ctx, IMAGES_TIMEOUT)
+        try:
+            images = self._image_service.list_images(limited, None)
+        except crierror.RemoteError as err:
+            klog.error_s(err, "Failed to list the images of containers")
+            return None
+        finally:
+            cancel()
         return {image.id: next(iter([*image.repo_tags, *image.repo_digests]), image.id) for image in images}
 
     def _sandbox_images(self, ctx: golang.Context, ids: Sequence[str]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
@@ -38,11 +40,21 @@ class Runtime(FakeRuntimeService):
         return runtimeapi.PodSandboxStatusResponse(info={"info": self.info})
 
 
+class Images(FakeImageService):
+    """Is not waited for as long as for images that somebody needs."""
+
+    def list_images(self, ctx: golang.Context, filter: runtimeapi.ImageFilter | None) -> Sequence[runtimeapi.Image]:
+        remaining = ctx.remaining()
+        assert remaining is not None
+        assert remaining <= containers.IMAGES_TIMEOUT
+        return super().list_images(ctx, filter)
+
+
 class Fixture:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.runtime = Runtime()
-        self.images = FakeImageService()
+        self.images = Images()
         self.images.images = {"busybox": runtimeapi.Image(id="sha256:b", repo_tags=["docker.io/library/busybox:1"])}
         self.add_container(APP)
         self.runtime.set_fake_sandboxes([runtimeapi.PodSandboxStatus(id=BOX, labels={"io.kubernetes.pod.name": "web"})])
@@ -163,6 +175,18 @@ def test_slow_sandbox_behind_others_has_another_chance(fixture: Fixture) -> None
         found = fixture.containers.get(box)
         assert found is not None
         assert found.image == "registry.k8s.io/pause:3.10"
+
+
+def test_containers_are_known_without_their_images(fixture: Fixture) -> None:
+    fixture.images.inject_error("ListImages", crierror.RemoteError(grpc.StatusCode.DEADLINE_EXCEEDED, "late"))
+    fixture.add_container(APP, image_ref="sha256:b")
+    for expected, lists in (("", 1), ("", 1), ("docker.io/library/busybox:1", 2), ("docker.io/library/busybox:1", 2)):
+        fixture.containers.learn([APP])
+        app = fixture.containers.get(APP)
+        assert app is not None
+        assert (app.labels, app.image) == ({"io.kubernetes.container.name": "app"}, expected)
+        assert fixture.images.called().count("ListImages") == lists
+        fixture.clock.step(5)
 
 
 def test_image_that_is_gone(fixture: Fixture) -> None:

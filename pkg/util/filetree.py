@@ -17,8 +17,10 @@ from pathlib import Path
 
 # How many directories of a tree are held open, from its top on.
 HELD_LEVELS = 64
-# How many names of directories a removal remembers; beyond them it reads a directory anew after each one.
+# How many names of directories a removal remembers, and takes from one directory before it reads that anew. To read a
+# directory may take as long as it was ever large, also when hardly anything is left in it: ext4 keeps its blocks.
 MAX_PENDING_NAMES = 10_000
+MAX_NAMES_AT_ONCE = 1_000
 # A removal ends when it has met so many entries that it cannot remove.
 MAX_FAILURES = 100
 
@@ -336,8 +338,8 @@ class _Removal:
     def _scan(self) -> None:
         """Remove files and empty directories from the directory, and note other directories as pending."""
         depth = self._directory.depth
-        room = max(MAX_PENDING_NAMES - self._pending_names, 1)
         names: list[str] = []
+        self._make_room()
         self._cut.discard(depth)
         try:
             with os.scandir(self._directory.fd) as entries:
@@ -347,7 +349,7 @@ class _Removal:
                     if self._remove_entry(entry.name, entry.is_dir(follow_symlinks=False)):
                         continue
                     names.append(entry.name)
-                    if len(names) == room:
+                    if len(names) == MAX_NAMES_AT_ONCE:
                         self._cut.add(depth)
                         break
         except OSError as err:
@@ -357,6 +359,19 @@ class _Removal:
         if names:
             self._pending[depth] = names
             self._pending_names += len(names)
+
+    def _make_room(self) -> None:
+        """Forget names, those nearest the top first, until there is room for those of one more directory.
+
+        The directory that they are in is read anew once all below it is done. Before it loses names again, nearly as
+        many as a removal remembers must have been found below. If a directory had to do with the room that others
+        leave, it might be read anew for each of its names.
+        """
+        while self._pending_names > MAX_PENDING_NAMES - MAX_NAMES_AT_ONCE:
+            # In the order of depth: names are noted in the deepest directory only.
+            depth = next(iter(self._pending))
+            self._pending_names -= len(self._pending.pop(depth))
+            self._cut.add(depth)
 
     def _remove_entry(self, name: str, is_dir: bool) -> bool:
         """Remove a file or an empty directory, or note why not. False if it is a directory with something in it."""

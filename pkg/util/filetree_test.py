@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,11 @@ def open_descriptors() -> int:
 
 def names(top: Path) -> list[str]:
     return sorted(os.path.relpath(os.path.join(d.path(), e.name), top) for d, e in filetree.walk(str(top)))
+
+
+def limit_names(monkeypatch: pytest.MonkeyPatch, in_all: int, at_once: int) -> None:
+    monkeypatch.setattr(filetree, "MAX_PENDING_NAMES", in_all)
+    monkeypatch.setattr(filetree, "MAX_NAMES_AT_ONCE", at_once)
 
 
 def test_all_below_is_walked_and_links_are_not_followed(tmp_path: Path) -> None:
@@ -197,13 +205,43 @@ def test_memory_for_a_wide_and_deep_tree_stays_bounded(deep: Path) -> None:
 
 
 def test_more_directories_than_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filetree, "MAX_PENDING_NAMES", 3)
-    for number in range(10):
-        for below in range(10):
-            (tmp_path / f"t/{number}/{below}").mkdir(parents=True)
-            (tmp_path / f"t/{number}/{below}/file").touch()
-    filetree.remove_all(str(tmp_path / "t"))
+    limit_names(monkeypatch, in_all=5, at_once=2)
+    for path in product("abc", repeat=6):
+        (tmp_path / "t" / Path(*path)).mkdir(parents=True)
+    scandir, remembered = os.scandir, list[int]()
+    with contextlib.closing(filetree.Directory(str(tmp_path))) as directory:
+        removal = filetree._Removal(directory, os.unlink)
+
+        def count_names(fd: int) -> object:
+            remembered.append(sum(map(len, removal._pending.values())))
+            return scandir(fd)
+
+        monkeypatch.setattr(os, "scandir", count_names)
+        removal.run("t")
     assert not (tmp_path / "t").exists()
+    # With those that are found in the directory that is being read.
+    assert max(remembered) + filetree.MAX_NAMES_AT_ONCE == filetree.MAX_PENDING_NAMES
+
+
+def test_names_beside_a_directory_do_not_have_it_read_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some file systems take ever longer to find what is left in a directory that was large."""
+    limit_names(monkeypatch, in_all=20, at_once=10)
+    for path in product(map(str, range(25)), map(str, range(30)), "x"):
+        (tmp_path / "t" / Path(*path)).mkdir(parents=True)
+    scandir, reads = os.scandir, Counter[str]()
+
+    def count_reads(fd: int) -> object:
+        reads[os.readlink(f"/proc/self/fd/{fd}")] += 1
+        return scandir(fd)
+
+    monkeypatch.setattr(os, "scandir", count_reads)
+    filetree.remove_all(str(tmp_path / "t"))
+    monkeypatch.undo()
+    assert not (tmp_path / "t").exists()
+    # One for each ten names, and one that finds none.
+    assert {reads[f"{tmp_path}/t/{number}"] for number in range(25)} == {4}
 
 
 def test_entry_that_the_file_system_has_left_out_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +295,7 @@ def test_what_cannot_be_removed_does_not_keep_the_rest(tmp_path: Path, monkeypat
     for file in ("t/a/b/kept", "t/a/b/gone", "t/c/gone"):
         (tmp_path / file).touch()
     monkeypatch.setattr(os, "unlink", fail)
-    monkeypatch.setattr(filetree, "MAX_PENDING_NAMES", 1)
+    limit_names(monkeypatch, in_all=1, at_once=1)
     with pytest.raises(PermissionError, match="t/a/b/kept"):
         filetree.remove_all(str(tmp_path / "t"))
     monkeypatch.undo()

@@ -23,7 +23,7 @@ from pkg.golang.mutex import Mutex
 from pkg.golang.thread import Thread, ThreadError, ThreadGroup, go, install_crash_handler
 from pkg.golang.ticker import Ticker, Timer, TimerChannel, TimerSource, after
 from pkg.golang.time import parse_rfc3339
-from pkg.golang.utf8 import encode_valid_utf8, to_valid_utf8
+from pkg.golang.utf8 import encode_valid_utf8, printable, to_valid_utf8
 
 __all__ = [
     "MAX_REMAINING",
@@ -51,6 +51,7 @@ __all__ = [
     "go",
     "install_crash_handler",
     "parse_rfc3339",
+    "printable",
     "seed",
     "select",
     "to_valid_utf8",

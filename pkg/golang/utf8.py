@@ -1,4 +1,4 @@
-"""Text that can be sent: bytes that were no UTF-8 when the text was read stand in it as lone surrogates.
+"""Text that can be sent, or shown: bytes that were no UTF-8 when the text was read stand in it as lone surrogates.
 
 Go: strings.ToValidUTF8
 """
@@ -22,3 +22,10 @@ def encode_valid_utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return to_valid_utf8(text).encode()
+
+
+def printable(text: str) -> str:
+    """The text for messages and terminals: what others have written need not be text, and may control a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _REPLACEMENT for letter in text)

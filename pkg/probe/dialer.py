@@ -110,7 +110,7 @@ class Connection(io.RawIOBase):
 
 
 def _dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
-    name = printable(host[: net.MAX_NAME_LENGTH])
+    name = golang.printable(host[: net.MAX_NAME_LENGTH])
     try:
         found = net.lookup_host(ctx, host, port)
     except TimeoutError as err:
@@ -145,12 +145,6 @@ def remaining(ctx: golang.Context) -> float | None:
 def join_host_port(host: str, port: int) -> str:
     """host:port, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def printable(text: str) -> str:
-    """The text for messages: what a server sends need not be text, and may control a terminal."""
-    cleaned = text.encode(errors="surrogateescape").decode(errors="replace")
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in cleaned)
 
 
 def _reason(err: OSError) -> str:

@@ -203,12 +203,12 @@ class _Answer:
             return _gunzip(message)
         reason = "compressed flag set with identity or empty encoding"
         if encoding not in ("", "identity"):
-            reason = f'Decompressor is not installed for grpc-encoding "{dialer.printable(encoding)}"'
+            reason = f'Decompressor is not installed for grpc-encoding "{golang.printable(encoding)}"'
         raise StatusError(grpc.StatusCode.INTERNAL, f"grpc: {reason}")
 
     def _check_headers(self) -> None:
         """Raises StatusError for what is no answer of a server that speaks gRPC."""
-        status = dialer.printable(self._headers.get(":status", ""))
+        status = golang.printable(self._headers.get(":status", ""))
         content_type = self._headers.get("content-type")
         faults = []
         if status != "200":
@@ -216,7 +216,7 @@ class _Answer:
         if content_type is None:
             faults.append("malformed header: missing HTTP content-type")
         elif not _is_grpc(content_type):
-            faults.append(f'transport: received unexpected content-type "{dialer.printable(content_type)}"')
+            faults.append(f'transport: received unexpected content-type "{golang.printable(content_type)}"')
         if faults:
             raise StatusError(_CODE_OF_HTTP_STATUS.get(status, grpc.StatusCode.UNKNOWN), "; ".join(faults))
 
@@ -226,10 +226,10 @@ class _Answer:
             raise StatusError(grpc.StatusCode.INTERNAL, "server closed the stream without sending trailers")
         status = trailers.get("grpc-status", str(grpc.StatusCode.UNKNOWN.value[0]))
         if not _STATUS.fullmatch(status):
-            raise StatusError(grpc.StatusCode.INTERNAL, f'malformed grpc-status: "{dialer.printable(status)}"')
+            raise StatusError(grpc.StatusCode.INTERNAL, f'malformed grpc-status: "{golang.printable(status)}"')
         code = _CODES.get(int(status), grpc.StatusCode.UNKNOWN)
         if code is not grpc.StatusCode.OK:
-            raise StatusError(code, dialer.printable(unquote(trailers.get("grpc-message", ""))))
+            raise StatusError(code, golang.printable(unquote(trailers.get("grpc-message", ""))))
 
 
 def _gunzip(data: bytes) -> bytes:

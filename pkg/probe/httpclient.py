@@ -406,7 +406,7 @@ def _chunk_length(line: bytes) -> int:
 
 def _shown(text: str) -> str:
     """The text for messages: what a server sends need not be text, and may be long."""
-    return dialer.printable(text[:_MAX_SHOWN])
+    return golang.printable(text[:_MAX_SHOWN])
 
 
 def _reason(err: Exception | str) -> str:

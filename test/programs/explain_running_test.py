@@ -179,6 +179,21 @@ def test_pod(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
     assert bars["seen"].count("◆") == 1 and "exit" not in bars
 
 
+def test_what_a_container_has_written_controls_no_terminal(
+    run: Callable[..., tuple[int, str, str]], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "\x1b]52;c;Zm9v\x07\x9b2J"
+    monkeypatch.setitem(EXPLANATION, "sentence", f"It ended: {said}")
+    monkeypatch.setitem(EXPLANATION, "evidence", [{"source": "last end", "text": said, "at": None, "count": 0}])
+
+    for arguments in (("pod", "ns/shop"), ("node",)):
+        _, out, _ = run(*arguments, f"--root-dir={root}")
+        assert "It ended: \ufffd]52;c;Zm9v\ufffd\ufffd2J" in out
+        assert out.replace("\n", "").isprintable()
+    _, out, _ = run("pod", "ns/shop", "-o", "json", f"--root-dir={root}")
+    assert json.loads(out)["pods"][0]["explanation"]["evidence"][0]["text"] == said
+
+
 def test_node(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
     code, out, _ = run("node", f"--root-dir={root}")
 

@@ -74,6 +74,17 @@ def test_directories_of_nobody_are_listed_and_explained(root: Path, orphans_of: 
     assert pods(root) == ["data", "leftover", "running", "wanted"], "nothing is removed unless asked to"
 
 
+def test_names_that_pods_have_chosen_control_no_terminal(root: Path, orphans_of: Run) -> None:
+    volume = os.fsencode(root / "root/pods/data/volumes/kubernetes.io~empty-dir/v/")
+    for name in (b"\xff", b"\x1b]0;title\x07", b"g\n(leftover)"):
+        Path(os.fsdecode(volume + b"/" + name)).touch()
+    code, out, _ = orphans_of()
+    assert code == 1
+    assert "4 files: \ufffd]0;title\ufffd, file, g\ufffd(leftover), ...\n" in out
+    (root / "root/pods/data/volumes/kubernetes.io~empty-dir/v/file").unlink()
+    assert "3 files: \ufffd]0;title\ufffd, g\ufffd(leftover), \ufffd\n" in orphans_of()[1]
+
+
 def test_manifests_that_cannot_be_looked_at_are_not_taken_for_none(root: Path, orphans_of: Run) -> None:
     (root / "manifests/pod.yaml").unlink()
     (root / "manifests").rmdir()

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kubelet import kubeletconfig
+from pkg import golang
 
 from . import explain
 
@@ -86,11 +87,11 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def render(found: dict[str, Any], what: str, output: str) -> str:
-    """The answer as text or as JSON."""
+    """The answer as text for a terminal, or as JSON. Containers and registries have written some of it."""
     if output == explain.JSON:
         return json.dumps(found, indent=2) + "\n"
     lines = {POD: _pods, NODE: _node, EVICTIONS: _evictions}[what](found)
-    return "".join(f"{line}".rstrip() + "\n" for line in lines)
+    return "".join(golang.printable(line).rstrip() + "\n" for line in lines)
 
 
 # ---- A pod ----

@@ -106,7 +106,7 @@ def remove(found: list[orphans.Orphan], mounter: mount_utils.Interface) -> list[
 
 
 def render(results: list[Result], output: str) -> str:
-    """The orphans as text, or as JSON."""
+    """The orphans as text for a terminal, or as JSON. Pods have chosen the names of files."""
     if output == explain.JSON:
         documents = [
             {**asdict(each.orphan), "kind": str(each.orphan.kind), "removed": each.removed, "refused": each.refused}
@@ -115,7 +115,7 @@ def render(results: list[Result], output: str) -> str:
         return json.dumps(documents, indent=2) + "\n"
     if not results:
         return "No orphaned pod directories.\n"
-    return "".join(line + "\n" for result in results for line in _lines(result))
+    return "".join(golang.printable(line) + "\n" for result in results for line in _lines(result))
 
 
 def _lines(result: Result) -> Iterator[str]:

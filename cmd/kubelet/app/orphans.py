@@ -27,7 +27,7 @@ from pkg import golang, mount_utils
 from pkg.api.core import v1
 from pkg.component_helpers.node import util as nodeutil
 
-from . import explain, options
+from . import explain, options, pod_sources
 
 if TYPE_CHECKING:
     from kubelet.config import objects
@@ -88,6 +88,8 @@ def find(server: options.KubeletServer) -> list[orphans.Orphan]:
 
 def known_pods(server: options.KubeletServer) -> set[str]:
     """UIDs of the pods that somebody wants or that are running. Raises UnknownPodsError."""
+    with _unknown("the pods of the kubelet"):
+        pod_sources.check(server)
     return {*_pods_of_runtime(server), *_pods_of_sources(server)}
 
 

@@ -63,7 +63,7 @@ class Cadvisor:
     def get_requested_containers_info(
         self, container_name: str, options: cadvisorapiv2.RequestOptions
     ) -> dict[str, cadvisorapi.ContainerInfo]:
-        return self._manager.get_requested_containers(container_name, options, open_files=True)
+        return self._manager.get_requested_containers(container_name, options, complete=True)
 
     def machine_info(self) -> cadvisorapi.MachineInfo:
         return self._machine.machine_info

@@ -180,6 +180,29 @@ def test_open_files_are_counted_only_for_who_shows_them(tmp_path: Path, monkeypa
         counts.clear()
 
 
+def test_file_systems_are_asked_only_for_who_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers may have hundreds, each of which a process asks, and who evicts pods looks at the machine first."""
+    asked: list[str] = []
+
+    def ask(filesystems: FileSystems) -> list[cadvisorapi.FsStats]:
+        asked.append("all")
+        return [cadvisorapi.FsStats(device="server:/vol")]
+
+    monkeypatch.setattr(FileSystems, "global_stats", ask)
+    root = unpack_tree("v2.tree", tmp_path)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 1024 kB\n")
+    found = cadvisor.Cadvisor(root, cgroup_roots=["/kubepods.slice"])
+    for recursive in (False, True):
+        options = cadvisor.RequestOptions(max_age=0.0, recursive=recursive)
+        assert "/" in found.container_info_v2("/", options)
+        assert asked == []
+        page = found.get_requested_containers_info("/", options)
+        assert asked == ["all"]
+        shown = {name: [each.device for each in info.stats[-1].filesystem] for name, info in page.items()}
+        assert {name: devices for name, devices in shown.items() if devices} == {"/": ["server:/vol"]}
+        asked.clear()
+
+
 def test_file_systems_of_the_runtime_are_its_own_affair(tmp_path: Path) -> None:
     found = cadvisor.Cadvisor(str(tmp_path))
     for ask in (found.images_fs_info, found.container_fs_info):

@@ -92,12 +92,13 @@ class Manager:
         self._readers: singleflight.Group[_Samples] = singleflight.Group()
 
     def get_requested_containers(
-        self, name: str, options: infov2.RequestOptions, *, open_files: bool = False
+        self, name: str, options: infov2.RequestOptions, *, complete: bool = False
     ) -> dict[str, info.ContainerInfo]:
         """Raises LookupError when there is no such cgroup, OSError, ValueError when its figures cannot be read.
 
-        open_files: also what the processes have open, in the newest figures of each. That is counted for who shows it
-        alone. A container may have so many files that all the rest takes next to no time, and whoever evicts pods waits
+        complete: also what the processes have open, and how full the file systems of the machine are, in the newest
+        figures of each. That is found out for who shows it alone. A container may have so many files, and the machine
+        so many file systems that servers have, that all the rest takes next to no time, and whoever evicts pods waits
         for the rest of all containers.
         """
         if options.recursive:
@@ -105,7 +106,7 @@ class Manager:
             ids = {id for id in map(container_id, names) if id}
             self._containers.forget_others(ids)
             self._containers.learn(ids)
-            return self._all_below(name, names, options, open_files)
+            return self._all_below(name, names, options, complete)
         if id := container_id(name):
             self._containers.learn([id])
         # DIVERGES (fault of Go): any cgroup can be asked for, also one that is not listed.
@@ -114,10 +115,10 @@ class Manager:
         # Test: manager_test.py:test_cgroup_that_is_not_listed_can_be_asked_for
         if not self._cgroups.exists(name):
             raise LookupError(f'unknown container "{name}"')
-        return {name: self._info(name, self._container(name), options, open_files)}
+        return {name: self._info(name, self._container(name), options, complete)}
 
     def _all_below(
-        self, name: str, names: list[str], options: infov2.RequestOptions, open_files: bool
+        self, name: str, names: list[str], options: infov2.RequestOptions, complete: bool
     ) -> dict[str, info.ContainerInfo]:
         """What is listed, of the cgroup itself and all below it.
 
@@ -143,7 +144,7 @@ class Manager:
             if not is_listed and each != name:
                 continue
             try:
-                found[each] = self._info(each, container, options, open_files)
+                found[each] = self._info(each, container, options, complete)
             except (OSError, ValueError) as err:
                 # It may have gone; and one that cannot be read is no reason to show none.
                 klog.v(4).info_s("Failed to read a cgroup", name=each, err=err)
@@ -161,25 +162,25 @@ class Manager:
         return self._containers.get(id) if id else None
 
     def _info(
-        self, name: str, container: Container | None, options: infov2.RequestOptions, open_files: bool
+        self, name: str, container: Container | None, options: infov2.RequestOptions, complete: bool
     ) -> info.ContainerInfo:
         """Reads the figures if those there are, are too old."""
         max_age = _CACHE_AGE if options.max_age is None else options.max_age
         samples = self._fresh(name, max_age) or self._readers.do(name, lambda: self._renew(name, container))
         with self._lock:
             spec, stats = samples.spec, samples.last(options.count)
-        if open_files:
-            stats[-1] = self._with_open_files(name, container, stats[-1])
+        if complete:
+            stats[-1] = self._completed(name, container, stats[-1])
         return info.ContainerInfo(reference=_reference(name, container), spec=spec, stats=stats)
 
-    def _with_open_files(
-        self, name: str, container: Container | None, stats: info.ContainerStats
-    ) -> info.ContainerStats:
+    def _completed(self, name: str, container: Container | None, stats: info.ContainerStats) -> info.ContainerStats:
         """Others may have these figures, so they are not changed. Raises OSError."""
         counted = msgspec.structs.replace(stats.processes)
         pids = self._cgroups.processes(name)
         processes.count_open_files(self._proc, pids, self._root_pid(name, container, pids), counted)
-        return msgspec.structs.replace(stats, processes=counted)
+        # What the machine has, and nothing below it has.
+        filesystem = self._filesystems.global_stats() if name == ROOT else []
+        return msgspec.structs.replace(stats, processes=counted, filesystem=filesystem)
 
     def _fresh(self, name: str, max_age: float) -> _Samples | None:
         with self._lock:
@@ -210,7 +211,7 @@ class Manager:
         stats.processes.process_count = len(pids)
         root_pid = self._root_pid(name, container, pids)
         if name == ROOT:
-            self._read_machine(spec, stats)
+            self._read_machine(spec)
         elif container is not None:
             spec.labels, spec.image = container.labels, container.image
             spec.has_network = container.is_sandbox
@@ -224,7 +225,7 @@ class Manager:
             return _INIT
         return pids[0] if pids and container is not None else 0
 
-    def _read_machine(self, spec: info.ContainerSpec, stats: info.ContainerStats) -> None:
+    def _read_machine(self, spec: info.ContainerSpec) -> None:
         """What the machine has, and nothing below it has."""
         spec.has_network = self._machine.has_network
         spec.has_memory = True
@@ -232,7 +233,6 @@ class Manager:
         # once the pods use the added memory, and the kubelet would evict them.
         spec.memory.limit, spec.memory.swap_limit = self._machine.memory_and_swap()
         spec.has_filesystem = True
-        stats.filesystem = self._filesystems.global_stats()
 
     def _interfaces(self, pid: int) -> list[info.InterfaceStats]:
         """None of a process that has ended."""

@@ -58,9 +58,11 @@ class Node:
         text = f"usage_usec {microseconds}\nuser_usec {microseconds}\nsystem_usec 0\n"
         (self.cgroup(APP_V2) / "cpu.stat").write_text(text)
 
-    def one(self, name: str, count: int = 1, max_age: float | None = None) -> info.ContainerInfo:
+    def one(
+        self, name: str, count: int = 1, max_age: float | None = None, *, complete: bool = False
+    ) -> info.ContainerInfo:
         options = v2.RequestOptions(count=count, max_age=max_age)
-        return self.manager.get_requested_containers(name, options)[name]
+        return self.manager.get_requested_containers(name, options, complete=complete)[name]
 
     def cpu_rate(self) -> int | None:
         """Billionths of a core of the container, as it is shown."""
@@ -254,7 +256,7 @@ def test_machine(node: Node) -> None:
     (node.root / "proc/1/net/dev").write_text((node.root / "proc/25323/net/dev").read_text())
     (node.root / "proc/self").mkdir()
     (node.root / "proc/self/mountinfo").write_text("22 1 253:0 / / rw - ext4 /dev/vda rw\n")
-    found = node.one("/")
+    found = node.one("/", complete=True)
     assert (found.spec.has_network, found.spec.has_filesystem, found.spec.has_memory) == (True, True, True)
     assert found.spec.memory.limit == 24684092 * 1024
     assert found.spec.memory.swap_limit == 2097148 * 1024
@@ -284,7 +286,7 @@ def test_version_1(tmp_path: Path) -> None:
         ["/kubepods"],
         proc=f"{root}/proc",
     )
-    found = made.get_requested_containers("/", ALL, open_files=True)
+    found = made.get_requested_containers("/", ALL, complete=True)
     assert found[APP_V1].stats[-1].processes.ulimits == [info.UlimitSpec("max_open_files", 20000, 20000)]
     assert found[f"{POD_V1}/{BOX}"].stats[-1].network.interfaces[0].rx_bytes == 1526
     assert found[POD_V1].stats[-1].memory.usage > found[APP_V1].stats[-1].memory.usage

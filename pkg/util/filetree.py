@@ -11,14 +11,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import uuid
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 # How many directories of a tree are held open, from its top on.
 HELD_LEVELS = 64
+# Of how many directories on the way down the names are remembered. No path that the kernel takes leads to one that is
+# deeper.
+NAMED_LEVELS = 2048
+# How deep a walk goes. Who moves the upper directories below the lower ones, as a walk goes down, makes a tree that has
+# no end of a few thousand directories.
+MAX_DEPTH = 100_000
 # How many names of directories a removal remembers, and takes from one directory before it reads that anew. To read a
-# directory may take as long as it was ever large, also when hardly anything is left in it: ext4 keeps its blocks.
+# directory may take as long as it was ever large, also when hardly anything is left in it: ext4 keeps its blocks. The
+# first is also how many a walk remembers of those in directories that are deeper than NAMED_LEVELS.
 MAX_PENDING_NAMES = 10_000
 MAX_NAMES_AT_ONCE = 1_000
 # A removal ends when it has met so many entries that it cannot remove.
@@ -40,7 +48,7 @@ class Directory:
     def __init__(self, top: str) -> None:
         """Open the directory top, links followed. Raises OSError."""
         self._top = top
-        # Of the directories on the way down, top excluded.
+        # Of the directories on the way down, top excluded; the names of the first NAMED_LEVELS of them.
         self._names: list[str] = []
         self._inodes = array("Q")
         self.fd = os.open(top, _OPEN_DIRECTORY)
@@ -56,11 +64,11 @@ class Directory:
     @property
     def depth(self) -> int:
         """0 for the top."""
-        return len(self._names)
+        return len(self._inodes)
 
     def path(self) -> str:
-        """Its whole path, which may be too long for the kernel."""
-        return os.path.join(self._top, *self._names)
+        """Its whole path, which may be too long for the kernel; cut below NAMED_LEVELS."""
+        return os.path.join(self._top, *self._names, *(["..."] if self.depth > len(self._names) else []))
 
     def short_path(self, name: str = "") -> str:
         """The path of the directory, or of its entry of that name, for messages: it has no more than HELD_LEVELS."""
@@ -85,14 +93,21 @@ class Directory:
         elif not self._is_held():
             os.close(self.fd)
         self.fd = fd
-        self._names.append(name)
+        if self.depth < NAMED_LEVELS:
+            self._names.append(name)
         self._inodes.append(inode)
+
+    def lift(self, name: str) -> str:
+        """Move a directory in this one to the first one that was entered; returns its new name. Raises OSError."""
+        lifted = uuid.uuid4().hex
+        os.rename(name, lifted, src_dir_fd=self.fd, dst_dir_fd=self._held[1])
+        return lifted
 
     def leave(self) -> tuple[str, bool]:
         """Go back up. Returns the name of the entry that was left, in the directory that is open now, and True.
 
-        When the directory was moved elsewhere meanwhile, the walk goes back to the deepest directory that is held
-        open, and False is returned.
+        The name is "" below NAMED_LEVELS. When the directory was moved elsewhere meanwhile, the walk goes back to the
+        deepest directory that is held open, and False is returned.
         """
         depth = self.depth - 1
         above = self._held[depth] if depth < len(self._held) else self._open_above()
@@ -104,7 +119,7 @@ class Directory:
             depth = len(self._held) - 1
             above = self._held[depth]
         self.fd = above
-        name = self._names[depth]
+        name = self._names[depth] if depth < len(self._names) else ""
         del self._names[depth:], self._inodes[depth:]
         return name, stayed
 
@@ -150,10 +165,10 @@ def walk(
     Directory and entry hold until the next step. A directory comes before what is in it; otherwise the order is the
     file system's. What goes away meanwhile is left out. What stands at the paths `mounts` is left out too, so that
     no server is asked, and with one_filesystem no mount below top is entered. A fault goes to on_error, and is raised
-    as OSError without one. As in Go, the names of the directories beside the way down are in memory.
+    as OSError without one. As in Go, the names of the directories beside the way down are in memory; below NAMED_LEVELS
+    more than MAX_PENDING_NAMES of them are a fault, and so are directories below MAX_DEPTH.
     """
-    # The names of directories that are still to be entered, by depth.
-    pending: dict[int, list[str]] = {}
+    pending = _Pending()
     try:
         directory = Directory(top)
     except OSError as err:
@@ -161,17 +176,12 @@ def walk(
         return
     with contextlib.closing(directory):
         yield from _entries(directory, pending, mounts, on_error)
-        while directory.depth or pending:
-            names = pending.get(directory.depth)
-            if not names:
+        while (name := pending.take(directory.depth)) is not None or directory.depth:
+            if name is None:
                 left = directory.depth
                 directory.leave()
-                for depth in range(directory.depth + 1, left + 1):
-                    pending.pop(depth, None)
+                pending.forget(range(directory.depth + 1, left + 1))
                 continue
-            name = names.pop()
-            if not names:
-                del pending[directory.depth]
             try:
                 directory.enter(name, one_filesystem)
             except MountPointError:
@@ -183,14 +193,45 @@ def walk(
             yield from _entries(directory, pending, mounts, on_error)
 
 
+class _Pending:
+    """The names of directories that a walk is still to enter, by the depth of the one that they are in."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, list[str]] = {}
+        # How many are in directories below NAMED_LEVELS.
+        self._deep = 0
+
+    def add(self, depth: int, name: str) -> None:
+        """Raises OSError when the walk cannot go there."""
+        if depth >= NAMED_LEVELS:
+            if depth >= MAX_DEPTH or self._deep >= MAX_PENDING_NAMES:
+                raise OSError(errno.ENAMETOOLONG, "the tree of directories is too deep")
+            self._deep += 1
+        self._names.setdefault(depth, []).append(name)
+
+    def take(self, depth: int) -> str | None:
+        names = self._names.get(depth)
+        if names is None:
+            return None
+        name = names.pop()
+        if not names:
+            del self._names[depth]
+        self._deep -= depth >= NAMED_LEVELS
+        return name
+
+    def forget(self, depths: Iterable[int]) -> None:
+        for depth in depths:
+            names = self._names.pop(depth, ())
+            self._deep -= len(names) if depth >= NAMED_LEVELS else 0
+
+
 def _entries(
     directory: Directory,
-    pending: dict[int, list[str]],
+    pending: _Pending,
     mounts: frozenset[str],
     on_error: Callable[[OSError], None] | None,
 ) -> Iterator[tuple[Directory, os.DirEntry[str]]]:
     """The entries of one directory; the names of directories among them are put into pending."""
-    names: list[str] = []
     prefix = directory.path() if mounts else ""
     try:
         with os.scandir(directory.fd) as entries:
@@ -199,11 +240,9 @@ def _entries(
                     continue
                 yield directory, entry
                 if entry.is_dir(follow_symlinks=False):
-                    names.append(entry.name)
+                    pending.add(directory.depth, entry.name)
     except OSError as err:
         _tell(_with_path(err, directory), on_error)
-    if names:
-        pending[directory.depth] = names
 
 
 def _tell(err: OSError, on_error: Callable[[OSError], None] | None) -> None:
@@ -290,6 +329,9 @@ class _Removal:
 
     def _enter(self, name: str) -> None:
         try:
+            if self._directory.depth >= NAMED_LEVELS:
+                self._lift(name)
+                return
             self._directory.enter(name)
         except FileNotFoundError:
             return
@@ -297,6 +339,15 @@ class _Removal:
             self._fail(name, err)
             return
         self._scan()
+
+    def _lift(self, name: str) -> None:
+        """Have a directory that is too deep removed later, from the uppermost one. Raises OSError."""
+        lifted = self._directory.lift(name)
+        if self._pending_names < MAX_PENDING_NAMES:
+            self._pending.setdefault(1, []).append(lifted)
+            self._pending_names += 1
+        else:
+            self._cut.add(1)
 
     def _leave(self) -> None:
         depth = self._directory.depth
@@ -368,8 +419,7 @@ class _Removal:
         leave, it might be read anew for each of its names.
         """
         while self._pending_names > MAX_PENDING_NAMES - MAX_NAMES_AT_ONCE:
-            # In the order of depth: names are noted in the deepest directory only.
-            depth = next(iter(self._pending))
+            depth = min(self._pending)
             self._pending_names -= len(self._pending.pop(depth))
             self._cut.add(depth)
 

@@ -119,6 +119,65 @@ def test_deep_tree_is_walked_with_few_descriptors(deep: Path) -> None:
     assert open_descriptors() == before
 
 
+def test_walk_of_directories_that_are_moved_below_each_other_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who moves the uppermost below the lowest while a walk goes down makes a tree without an end."""
+    monkeypatch.setattr(filetree, "NAMED_LEVELS", filetree.HELD_LEVELS + 4)
+    monkeypatch.setattr(filetree, "MAX_DEPTH", 5 * filetree.HELD_LEVELS)
+    chain = [str(number) for number in range(4)]
+    (tmp_path / "t" / Path(*chain)).mkdir(parents=True)
+    (tmp_path / "t/other").mkdir()
+    faults: list[OSError] = []
+    seen = deepest = 0
+    for directory, entry in filetree.walk(str(tmp_path / "t"), on_error=faults.append):
+        seen += 1
+        deepest = max(deepest, directory.depth)
+        assert len(directory.path()) < len(str(tmp_path)) + 3 * filetree.NAMED_LEVELS
+        assert deepest <= filetree.MAX_DEPTH
+        if entry.name == chain[2]:
+            (tmp_path / "t" / chain[0] / chain[1]).rename(tmp_path / "t" / chain[1])
+            (tmp_path / "t" / chain[0]).rename(tmp_path / "t" / Path(*chain[1:], chain[0]))
+            chain.append(chain.pop(0))
+    assert deepest == filetree.MAX_DEPTH
+    assert seen == filetree.MAX_DEPTH + 2
+    assert [fault.errno for fault in faults] == [errno.ENAMETOOLONG]
+    filetree.remove_all(str(tmp_path / "t"))
+    assert not (tmp_path / "t").exists()
+
+
+def test_walk_remembers_only_so_many_names_far_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filetree, "NAMED_LEVELS", 2)
+    monkeypatch.setattr(filetree, "MAX_PENDING_NAMES", 4)
+    for number in range(10):
+        (tmp_path / f"t/{number}").mkdir(parents=True)
+    for number in range(4):
+        (tmp_path / f"t/a/b/{number}/c").mkdir(parents=True)
+        (tmp_path / f"t/a/b/{number}/file").touch()
+    assert len(names(tmp_path / "t")) == 10 + 2 + 4 * 3
+    (tmp_path / "t/a/b/5").mkdir()
+    with pytest.raises(OSError, match="too deep"):
+        names(tmp_path / "t")
+
+
+def test_tree_that_is_deeper_than_names_are_remembered_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filetree, "NAMED_LEVELS", 3)
+    monkeypatch.setattr(filetree, "MAX_PENDING_NAMES", 4)
+    enter, depths = filetree.Directory.enter, set[int]()
+
+    def note(directory: filetree.Directory, name: str, one_filesystem: bool = True) -> None:
+        enter(directory, name, one_filesystem)
+        depths.add(directory.depth)
+
+    monkeypatch.setattr(filetree.Directory, "enter", note)
+    for number in range(10):
+        (tmp_path / f"t/a/b/{number}/c/d/e/f/g/h").mkdir(parents=True)
+        (tmp_path / f"t/a/b/{number}/c/d/e/f/g/h/file").touch()
+    filetree.remove_all(str(tmp_path / "t"))
+    assert not (tmp_path / "t").exists()
+    assert max(depths) == 3
+
+
 def test_walk_that_is_given_up_closes_its_descriptors(deep: Path) -> None:
     before = open_descriptors()
     walk = filetree.walk(str(deep))

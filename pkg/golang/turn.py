@@ -1,5 +1,5 @@
 """Turns, for threads of which only a few are to work at the same time: those of clients that nobody knows yet, those
-that take WebSockets or logs apart, and those that run probes.
+that take WebSockets or logs apart, those that run probes, and those that count the files of volumes.
 
 This file has no Go counterpart: goroutines run side by side. Here, when a client closes two hundred connections at
 once, as many threads would want the interpreter at the same time, and all else in the process, the sync loop for one,

@@ -19,6 +19,7 @@ from pkg import mount_utils, volume
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.util.runtime.testing import failures, raising
 from pkg.golang.testing import frames_kept_after, out_of_threads
+from pkg.golang.turn import Turns
 from pkg.util import testing
 from pkg.volume import Metrics
 from pkg.volume.util import fs
@@ -45,6 +46,43 @@ def test_du_of_a_tree_deeper_than_a_path(tmp_path: Path) -> None:
     with testing.deep_tree(str(tmp_path / "t"), 3000):
         usage = fs.disk_usage(str(tmp_path))
     assert usage.inodes == 1 + 1 + 3000 + 1
+
+
+class WatchedTurns(Turns):
+    """Tell whether somebody has a turn, and count how often one was taken."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.held = self.taken = 0
+
+    def take(self, had: float) -> tuple[float, bool]:
+        self.held += 1
+        self.taken += 1
+        return super().take(had)
+
+    def give_back(self, newcomer_had: float = 0.0) -> None:
+        self.held -= 1
+        super().give_back(newcomer_had)
+
+
+@pytest.mark.parametrize("breaks_off", [False, True])
+def test_du_counts_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaks_off: bool) -> None:
+    """Hundreds of volumes may be counted at the same time, and others need the interpreter too."""
+    turns = WatchedTurns()
+
+    def statuses(path: str, device: int) -> Iterator[os.stat_result]:
+        for _ in range(1000):
+            assert turns.held == 1
+            yield os.stat(path)
+        if breaks_off:
+            raise OSError("the disk is broken")
+
+    monkeypatch.setattr(fs.fs, "_turns", turns)
+    monkeypatch.setattr(fs.fs, "_statuses", statuses)
+    with pytest.raises(OSError, match="broken") if breaks_off else contextlib.nullcontext():
+        assert fs.disk_usage(str(tmp_path)).inodes == 1001
+    assert turns.held == 0
+    assert turns.taken > 10
 
 
 def test_du_of_files_with_several_names(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_walk_remembers_only_so_many_names_far_below(tmp_path: Path, monkeypatch
 
 def test_tree_that_is_deeper_than_names_are_remembered_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filetree, "NAMED_LEVELS", 3)
-    monkeypatch.setattr(filetree, "MAX_PENDING_NAMES", 4)
+    limit_names(monkeypatch, in_all=4, at_once=2)
     enter, depths = filetree.Directory.enter, set[int]()
 
     def note(directory: filetree.Directory, name: str, one_filesystem: bool = True) -> None:

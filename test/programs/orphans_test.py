@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import subprocess
@@ -16,11 +15,10 @@ from framework import faulty_call
 from framework.apiserver.cluster import Cluster
 from framework.client_calls import Call
 from framework.faulty_call import MINE, OTHER, FaultyCall, Kind
-from kubelet_cmd.kubelet.app import configuration, options, orphans, pod_sources, server
+from kubelet_cmd.kubelet.app import orphans, server
 
+from kubelet import allocation
 from pkg import klog
-from pkg.apimachinery.util.runtime.testing import raising
-from pkg.util import atomicfile
 
 HERE = Path(__file__).parents[2]
 POD = """apiVersion: v1
@@ -137,6 +135,22 @@ def test_manifest_that_cannot_be_read_may_be_that_of_a_pod(root: Path, orphans_o
     assert len(pods(root)) == 4
 
 
+def test_pod_that_the_kubelet_has_noted_is_no_orphan(root: Path, orphans_of: Run) -> None:
+    # As when the command is called without the --kubeconfig of the kubelet.
+    noted = allocation.state.StateCheckpoint(str(root / "root"), allocation.ALLOCATED_PODS_STATE_FILE)
+    noted.set_pod_resource_info("data", allocation.state.PodResourceInfo())
+    code, out, _ = orphans_of("--remove")
+    assert code == 0 and "data" not in out
+    assert pods(root) == ["data", "running", "wanted"]
+
+
+def test_note_that_cannot_be_read_may_be_of_other_pods(root: Path, orphans_of: Run) -> None:
+    (root / "root" / allocation.ALLOCATED_PODS_STATE_FILE).write_text("{")
+    code, _, err = orphans_of("--remove")
+    assert code == 1 and allocation.ALLOCATED_PODS_STATE_FILE in err
+    assert len(pods(root)) == 4
+
+
 def test_api_server_that_does_not_answer_may_have_pods(root: Path, orphans_of: Run) -> None:
     code, _, err = orphans_of("--remove", f"--kubeconfig={root}/none")
     assert code == 1 and "cannot tell the pods that the API server has for this node" in err
@@ -215,54 +229,6 @@ def test_runtime_that_does_not_answer_may_have_pods(tmp_path: Path) -> None:
     result = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 1 and "cannot ask the container runtime at" in result.stderr
     assert "Traceback" not in result.stderr and (tmp_path / "pods/u").exists()
-
-
-def note_sources(root: Path, *flags: str) -> None:
-    """As a kubelet that starts with these flags beside those of the tests; the last one of a name counts."""
-    own = (f"--root-dir={root}/root", f"--pod-manifest-path={root}/manifests", "--hostname-override=node")
-    loaded = configuration.parse_flags([*own, *flags])
-    pod_sources.note(options.KubeletServer(loaded.kubelet_flags, loaded.kubelet_configuration))
-
-
-@pytest.mark.parametrize(
-    ("of_kubelet", "missing"),
-    [
-        (["--kubeconfig=/etc/kubernetes/kubelet.conf"], "another kubeconfig"),
-        (["--hostname-override=given-by-the-cloud"], "another node name"),
-        (["--pod-manifest-path=/etc/kubernetes/manifests"], "another staticPodPath"),
-        (["--manifest-url=http://manifests", "--kubeconfig=k"], "another kubeconfig, another staticPodURL"),
-    ],
-)
-def test_kubelet_with_other_flags_may_have_pods(
-    of_kubelet: list[str], missing: str, root: Path, orphans_of: Run
-) -> None:
-    note_sources(root, *of_kubelet)
-    code, out, err = orphans_of("--remove")
-    assert (code, out) == (1, "")
-    assert f"cannot tell the pods of the kubelet: it was started with {missing}, as {root}/root/pod_sources says" in err
-    assert len(pods(root)) == 4
-
-
-def test_flags_that_name_more_than_the_kubelet_had_will_do(in_cluster: Path, cluster: Cluster, orphans_of: Run) -> None:
-    note_sources(in_cluster)
-    code, _, err = orphans_of("--remove", f"--kubeconfig={cluster.node_kubeconfig('node')}")
-    assert code == 0, err
-    note_sources(in_cluster, "--kubeconfig=/etc/kubernetes/kubelet.conf")
-    code, _, err = orphans_of("--remove", f"--kubeconfig={cluster.node_kubeconfig('node')}")
-    assert code == 0, err
-
-
-def test_note_that_cannot_be_read_may_be_of_other_pods(root: Path, orphans_of: Run) -> None:
-    (root / "root/pod_sources").write_text("[")
-    code, out, err = orphans_of("--remove")
-    assert (code, out) == (1, "") and "cannot tell the pods of the kubelet" in err
-    assert len(pods(root)) == 4
-
-
-def test_full_disk_keeps_the_kubelet_from_noting_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atomicfile, "write", raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
-    note_sources(root)
-    assert not (root / "root/pod_sources").exists()
 
 
 @pytest.mark.parametrize(

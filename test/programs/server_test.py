@@ -134,29 +134,6 @@ def test_systemd_is_told_before_anything_is_waited_for(monkeypatch: pytest.Monke
     assert threads.join(30) == []
 
 
-def test_where_pods_come_from_is_noted_before_there_is_a_kubelet(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    kubelet_server = _server()
-    kubelet_server.kubelet_flags.root_directory = str(tmp_path)
-    kc = kubelet_server.kubelet_configuration
-    kc.enable_server, kc.healthz_port, kc.fail_swap_on, kc.fail_cgroup_v1 = False, 0, False, False
-    kc.static_pod_path = "/manifests"
-    monkeypatch.setattr(server, "_apply_process_limits", lambda server: None)
-
-    def kubelet_is_made(*args: object) -> None:
-        assert "/manifests" in (tmp_path / "pod_sources").read_text()
-        raise OSError("enough")
-
-    monkeypatch.setattr(server, "run_kubelet", kubelet_is_made)
-    dependencies = cast(kubelet_struct.Dependencies, SimpleNamespace(container_manager=SimpleNamespace()))
-    ctx, cancel = golang.with_cancel(golang.background())
-    with golang.ThreadGroup() as threads, pytest.raises(OSError, match="enough"):
-        server.run(ctx, kubelet_server, lambda *args: dependencies)
-    cancel()
-    assert threads.join(30) == []
-
-
 def test_runtime_and_image_service_have_to_answer() -> None:
     runtime, images = _Service(), _Service(ConnectionError("validate service connection: Unavailable"))
     with pytest.raises(ConnectionError, match="Unavailable"):

@@ -1,7 +1,8 @@
 """`kubelet orphans`: directories of pods that are gone, why they are still there, and their removal.
 
 It asks those whom the kubelet itself asks for its pods, and the container runtime, so it says the same whether a
-kubelet is running or not.
+kubelet is running or not. The pods that the kubelet has noted are no orphans either: with other flags than the
+kubelet's the command asks others.
 
 DIVERGES (preference: kubelet orphans): a command lists the directories of pods that are gone, and removes them.
 Go: cmd/kubelet/app/server.go, NewKubeletCommand: has no such command.
@@ -19,15 +20,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kubelet import kubeletconfig, orphans
+from kubelet import allocation, kubeletconfig, orphans
 from kubelet import types as kubetypes
+from kubelet.allocation import state
+from kubelet.checkpointmanager import CheckpointManager
 from kubelet.config import http
 from kubelet.config.file import SourceFile
 from pkg import golang, mount_utils
 from pkg.api.core import v1
 from pkg.component_helpers.node import util as nodeutil
 
-from . import explain, options, pod_sources
+from . import explain, options
 
 if TYPE_CHECKING:
     from kubelet.config import objects
@@ -88,9 +91,7 @@ def find(server: options.KubeletServer) -> list[orphans.Orphan]:
 
 def known_pods(server: options.KubeletServer) -> set[str]:
     """UIDs of the pods that somebody wants or that are running. Raises UnknownPodsError."""
-    with _unknown("the pods of the kubelet"):
-        pod_sources.check(server)
-    return {*_pods_of_runtime(server), *_pods_of_sources(server)}
+    return {*_pods_of_kubelet(server), *_pods_of_runtime(server), *_pods_of_sources(server)}
 
 
 def remove(found: list[orphans.Orphan], mounter: mount_utils.Interface) -> list[Result]:
@@ -125,6 +126,17 @@ def _lines(result: Result) -> Iterator[str]:
     yield f"{result.orphan.path} ({result.orphan.kind}){outcome}"
     for reason in result.orphan.reasons:
         yield f"  {reason}"
+
+
+def _pods_of_kubelet(server: options.KubeletServer) -> Iterator[str]:
+    """Those that it has noted, from all sources: each before it has a directory, and for a while after it has gone.
+
+    None when the gate InPlacePodVerticalScaling is off.
+    """
+    root = server.kubelet_flags.root_directory
+    with _unknown(f"the pods in {os.path.join(root, allocation.ALLOCATED_PODS_STATE_FILE)}"):
+        resources, _ = state.restore_state(CheckpointManager(root), allocation.ALLOCATED_PODS_STATE_FILE)
+    yield from resources
 
 
 def _pods_of_runtime(server: options.KubeletServer) -> set[str]:

@@ -344,8 +344,6 @@ def lock_root_directory(root: str) -> None:
 
 def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: MakeDependencies) -> None:
     """Start the kubelet and return when the context ends. Raises what keeps it from starting."""
-    from . import pod_sources
-
     flags = server.kubelet_flags
     info = version.get()
     klog.info_s("Kubelet version", kubeletVersion=str(info), python=info.python_version, release=info.version)
@@ -365,7 +363,6 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
         kube_deps.health_checker = health_checker
         zpages.init_configz(server.kubelet_configuration)
         _apply_process_limits(server)
-        pod_sources.note(server)
         run_kubelet(ctx, server, kube_deps)
         debug.spare_what_stays()
         _notify_systemd()

@@ -5,7 +5,7 @@ Go: pkg/kubelet/allocation/state
 
 from kubelet.allocation.state.checkpoint import Checkpoint, PodResourceCheckpointInfo
 from kubelet.allocation.state.state import PodResourceInfo, PodResourceInfoMap, Reader, State
-from kubelet.allocation.state.state_checkpoint import NoopStateCheckpoint, StateCheckpoint
+from kubelet.allocation.state.state_checkpoint import NoopStateCheckpoint, StateCheckpoint, restore_state
 from kubelet.allocation.state.state_mem import StateMemory
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "State",
     "StateCheckpoint",
     "StateMemory",
+    "restore_state",
 ]

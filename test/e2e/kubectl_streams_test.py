@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Iterator
@@ -238,8 +239,9 @@ def running(kubectl: Kubectl, *arguments: str) -> Iterator[subprocess.Popen[byte
         yield process
     finally:
         process.kill()
-        # Closes its pipes.
-        process.communicate()
+        # Closes its pipes. What kubectl complained of is shown when the test fails.
+        _, complaints = process.communicate()
+        print((complaints or b"").decode(errors="replace"), file=sys.stderr)
 
 
 def line_of(process: subprocess.Popen[bytes]) -> bytes:

@@ -139,6 +139,8 @@ class SourceFile:
         self._failed: dict[str, tuple[_Signature, str]] = {}
         self._reported: dict[str, set[str]] = {}  # the faults last told in events, by file
         self._watch_events: golang.Channel[WatchEvent] = golang.Channel(_EVENT_BUFFER_LEN)
+        # The directory in which the watch sees changes. The watch sets it, before it tells of any.
+        self._watched: tuple[int, int] | None = None
         self._told_missing = False  # the watch's own: it has let the path be listed since that is not there
 
     def run(self, ctx: golang.Context) -> None:
@@ -408,6 +410,8 @@ class SourceFile:
         # Test: file_test.py:test_replaced_by_rename_is_never_gone
         watched = self._path if is_dir else str(Path(self._path).parent)
         lost: golang.Channel[str] = golang.Channel(1)
+        # Before the watch is there: if the path leads elsewhere meanwhile, a removal has to be looked at.
+        self._watched = _identity(watched)
         watching = inotify.start("config-file-inotify")
         try:
             callback = _WatchCallback(self, ctx, watched, lost)
@@ -459,13 +463,14 @@ class SourceFile:
                     raise ManifestError(f'can\'t process config file "{event.file_name}": {err}') from err
                 self._send(ctx)
             case PodEventType.POD_DELETE:
-                # DIVERGES (fault of Go): a manifest counts as removed only when nothing is at its path any more.
+                # DIVERGES (fault of Go): what goes from a directory to which the path no longer leads ends no pod.
                 # Go: pkg/kubelet/config/file_linux.go, (*sourceFile).consumeWatchEvent: ends the pod at each event of a
                 # removal.
                 # Why: when a link to the directory is pointed elsewhere and the old directory is removed, the events of
                 # the old files have the paths of the new ones.
                 # Test: file_test.py:test_directory_behind_a_link_that_is_replaced_and_then_removed
-                if not _is_there(event.file_name) and self._store.pop(event.file_name, None) is not None:
+                is_gone = _identity(os.path.dirname(event.file_name)) == self._watched or not _is_there(event.file_name)
+                if is_gone and self._store.pop(event.file_name, None) is not None:
                     self._send(ctx)
 
 
@@ -526,13 +531,18 @@ def _is_being_written(path: str) -> bool:
     return stat.S_ISREG(info.st_mode) and info.st_nlink == 1
 
 
+def _identity(path: str) -> tuple[int, int] | None:
+    """Of the file or directory to which the path leads; None if there is none. Raises OSError if it cannot be told."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _is_there(path: str) -> bool:
     """Raises OSError if that cannot be found out."""
-    try:
-        os.stat(path)
-    except FileNotFoundError:
-        return False
-    return True
+    return _identity(path) is not None
 
 
 class _WatchCallback:

@@ -24,9 +24,10 @@ NAMED_LEVELS = 2048
 # How deep a walk goes. Who moves the upper directories below the lower ones, as a walk goes down, makes a tree that has
 # no end of a few thousand directories.
 MAX_DEPTH = 100_000
-# How many names of directories a removal remembers, and takes from one directory before it reads that anew. To read a
-# directory may take as long as it was ever large, also when hardly anything is left in it: ext4 keeps its blocks. The
-# first is also how many a walk remembers of those in directories that are deeper than NAMED_LEVELS.
+# How many names of directories a removal remembers in all, and how many of one directory before the removal reads that
+# directory anew. On ext4 a directory keeps its blocks when its entries go, so that reading a nearly empty directory may
+# take as long as reading all that was ever in it. A walk remembers MAX_PENDING_NAMES names from directories that are
+# deeper than NAMED_LEVELS.
 MAX_PENDING_NAMES = 10_000
 MAX_NAMES_AT_ONCE = 1_000
 # A removal ends when it has met so many entries that it cannot remove.
@@ -168,7 +169,7 @@ def walk(
     as OSError without one. As in Go, the names of the directories beside the way down are in memory; below NAMED_LEVELS
     more than MAX_PENDING_NAMES of them are a fault, and so are directories below MAX_DEPTH.
     """
-    pending = _Pending()
+    pending = _Pending(counted_from=NAMED_LEVELS)
     try:
         directory = Directory(top)
     except OSError as err:
@@ -194,20 +195,20 @@ def walk(
 
 
 class _Pending:
-    """The names of directories that a walk is still to enter, by the depth of the one that they are in."""
+    """Names of directories that are still to be entered, by the depth of the directory that they are in.
 
-    def __init__(self) -> None:
+    `count`: how many of the names are in directories at counted_from or deeper.
+    """
+
+    def __init__(self, counted_from: int = 0) -> None:
         self._names: dict[int, list[str]] = {}
-        # How many are in directories below NAMED_LEVELS.
-        self._deep = 0
+        self._counted_from = counted_from
+        self.count = 0
 
-    def add(self, depth: int, name: str) -> None:
-        """Raises OSError when the walk cannot go there."""
-        if depth >= NAMED_LEVELS:
-            if depth >= MAX_DEPTH or self._deep >= MAX_PENDING_NAMES:
-                raise OSError(errno.ENAMETOOLONG, "the tree of directories is too deep")
-            self._deep += 1
-        self._names.setdefault(depth, []).append(name)
+    def add(self, depth: int, names: Iterable[str]) -> None:
+        for name in names:
+            self._names.setdefault(depth, []).append(name)
+            self.count += depth >= self._counted_from
 
     def take(self, depth: int) -> str | None:
         names = self._names.get(depth)
@@ -216,13 +217,20 @@ class _Pending:
         name = names.pop()
         if not names:
             del self._names[depth]
-        self._deep -= depth >= NAMED_LEVELS
+        self.count -= depth >= self._counted_from
         return name
 
     def forget(self, depths: Iterable[int]) -> None:
         for depth in depths:
             names = self._names.pop(depth, ())
-            self._deep -= len(names) if depth >= NAMED_LEVELS else 0
+            self.count -= len(names) if depth >= self._counted_from else 0
+
+    def uppermost(self) -> int:
+        """The smallest depth of which there is a name. Raises ValueError when there is none."""
+        return min(self._names)
+
+    def __contains__(self, depth: int) -> bool:
+        return depth in self._names
 
 
 def _entries(
@@ -240,9 +248,16 @@ def _entries(
                     continue
                 yield directory, entry
                 if entry.is_dir(follow_symlinks=False):
-                    pending.add(directory.depth, entry.name)
+                    _check_depth(directory.depth, pending)
+                    pending.add(directory.depth, [entry.name])
     except OSError as err:
         _tell(_with_path(err, directory), on_error)
+
+
+def _check_depth(depth: int, pending: _Pending) -> None:
+    """Raises OSError when a walk goes no further down from a directory of that depth."""
+    if depth >= NAMED_LEVELS and (depth >= MAX_DEPTH or pending.count >= MAX_PENDING_NAMES):
+        raise OSError(errno.ENAMETOOLONG, "the tree of directories is too deep")
 
 
 def _tell(err: OSError, on_error: Callable[[OSError], None] | None) -> None:
@@ -301,10 +316,9 @@ class _Removal:
         self._unlink = unlink
         # All three by the depth of the directory in question: names of directories in it that are to be entered,
         # names of what cannot be removed, and whether there is more in it than could be remembered.
-        self._pending: dict[int, list[str]] = {}
+        self._pending = _Pending()
         self._stuck: dict[int, set[str]] = {}
         self._cut: set[int] = set()
-        self._pending_names = 0
         self._first_fault: OSError | None = None
         self._faults = 0
         # How many directories turned out not to be empty after all.
@@ -343,9 +357,8 @@ class _Removal:
     def _lift(self, name: str) -> None:
         """Have a directory that is too deep removed later, from the uppermost one. Raises OSError."""
         lifted = self._directory.lift(name)
-        if self._pending_names < MAX_PENDING_NAMES:
-            self._pending.setdefault(1, []).append(lifted)
-            self._pending_names += 1
+        if self._pending.count < MAX_PENDING_NAMES:
+            self._pending.add(1, [lifted])
         else:
             self._cut.add(1)
 
@@ -353,10 +366,11 @@ class _Removal:
         depth = self._directory.depth
         is_stuck = depth in self._stuck
         name, stayed = self._directory.leave()
-        for left in range(self._directory.depth + 1, depth + 1):
-            self._stuck.pop(left, None)
-            self._cut.discard(left)
-            self._pending_names -= len(self._pending.pop(left, ()))
+        left = range(self._directory.depth + 1, depth + 1)
+        self._pending.forget(left)
+        for each in left:
+            self._stuck.pop(each, None)
+            self._cut.discard(each)
         if not stayed:
             self._fail(name, OSError(errno.EBUSY, "a directory below was moved while it was being removed"))
         else:
@@ -377,14 +391,7 @@ class _Removal:
         depth = self._directory.depth
         if depth not in self._pending and depth in self._cut:
             self._scan()
-        names = self._pending.get(depth)
-        if names is None:
-            return None
-        self._pending_names -= 1
-        name = names.pop()
-        if not names:
-            del self._pending[depth]
-        return name
+        return self._pending.take(depth)
 
     def _scan(self) -> None:
         """Remove files and empty directories from the directory, and note other directories as pending."""
@@ -407,9 +414,7 @@ class _Removal:
             # What is in it stays, so it is not read again.
             self._stuck.setdefault(depth, set())
             self._note(_with_path(err, self._directory))
-        if names:
-            self._pending[depth] = names
-            self._pending_names += len(names)
+        self._pending.add(depth, names)
 
     def _make_room(self) -> None:
         """Forget names, those nearest the top first, until there is room for those of one more directory.
@@ -418,9 +423,9 @@ class _Removal:
         many as a removal remembers must have been found below. If a directory had to do with the room that others
         leave, it might be read anew for each of its names.
         """
-        while self._pending_names > MAX_PENDING_NAMES - MAX_NAMES_AT_ONCE:
-            depth = min(self._pending)
-            self._pending_names -= len(self._pending.pop(depth))
+        while self._pending.count > MAX_PENDING_NAMES - MAX_NAMES_AT_ONCE:
+            depth = self._pending.uppermost()
+            self._pending.forget([depth])
             self._cut.add(depth)
 
     def _remove_entry(self, name: str, is_dir: bool) -> bool:

@@ -272,7 +272,7 @@ def test_more_directories_than_are_remembered(tmp_path: Path, monkeypatch: pytes
         removal = filetree._Removal(directory, os.unlink)
 
         def count_names(fd: int) -> object:
-            remembered.append(sum(map(len, removal._pending.values())))
+            remembered.append(sum(map(len, removal._pending._names.values())))
             return scandir(fd)
 
         monkeypatch.setattr(os, "scandir", count_names)

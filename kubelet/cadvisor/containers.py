@@ -22,8 +22,9 @@ from pkg.apimachinery import clock
 _ID = re.compile(r"[a-z0-9]{64}")
 # Seconds until an id that the runtime does not know is asked for again: it may have been just about to learn it.
 _RETRY_AFTER = 10.0
-# Seconds that a runtime has each time to tell what all images are called, and as many to tell the images of sandboxes,
-# by a call for each: they are only shown, and whoever evicts pods waits for the answers.
+# Seconds for which the kubelet waits, each time, for the list of all images, and as many for the images of all new
+# sandboxes, which take a call each. Pages of metrics only show these images, but the eviction manager waits for the
+# answers too.
 IMAGES_TIMEOUT = 5.0
 
 

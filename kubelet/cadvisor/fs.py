@@ -198,8 +198,8 @@ class _Servers:
     SILENCE. All servers together have LOOK_TIMEOUT.
     Go: github.com/google/cadvisor/fs/vfs/stats.go, GetVfsStats: each look at each mount of a dead server takes two
     seconds, and leaves a thread behind that waits for the server.
-    Why: the threads keep the mounts in use, and grow in number for as long as the server is away. And whoever shows
-    figures of the node waits for the look.
+    Why: the threads keep the mounts in use, and their number grows for as long as the server is away. The page
+    /metrics/cadvisor waits for the look too.
     Test: fs_test.py:test_server_that_does_not_answer_is_left_for_a_while,
     fs_test.py:test_servers_that_are_slow_are_waited_for_no_longer_than_they_have
     """

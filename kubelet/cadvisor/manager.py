@@ -96,10 +96,10 @@ class Manager:
     ) -> dict[str, info.ContainerInfo]:
         """Raises LookupError when there is no such cgroup, OSError, ValueError when its figures cannot be read.
 
-        complete: also what the processes have open, and how full the file systems of the machine are, in the newest
-        figures of each. That is found out for who shows it alone. A container may have so many files, and the machine
-        so many file systems that servers have, that all the rest takes next to no time, and whoever evicts pods waits
-        for the rest of all containers.
+        complete: the newest figures of each container also say what its processes have open, and those of the machine
+        how full its file systems are. Only one page shows these two, and finding them out may take most of the time: a
+        container may have thousands of open files, and the machine hundreds of file systems on servers. The eviction
+        manager asks without them, so that it does not wait.
         """
         if options.recursive:
             names = self._cgroups.names()

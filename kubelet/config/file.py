@@ -139,7 +139,8 @@ class SourceFile:
         self._failed: dict[str, tuple[_Signature, str]] = {}
         self._reported: dict[str, set[str]] = {}  # the faults last told in events, by file
         self._watch_events: golang.Channel[WatchEvent] = golang.Channel(_EVENT_BUFFER_LEN)
-        # The directory in which the watch sees changes. The watch sets it, before it tells of any.
+        # The device and inode of the directory that is watched. The thread of the watch sets this field before it sends
+        # the first event of that directory.
         self._watched: tuple[int, int] | None = None
         self._told_missing = False  # the watch's own: it has let the path be listed since that is not there
 
@@ -463,7 +464,7 @@ class SourceFile:
                     raise ManifestError(f'can\'t process config file "{event.file_name}": {err}') from err
                 self._send(ctx)
             case PodEventType.POD_DELETE:
-                # DIVERGES (fault of Go): what goes from a directory to which the path no longer leads ends no pod.
+                # DIVERGES (fault of Go): a file removed from a directory that the path no longer leads to ends no pod.
                 # Go: pkg/kubelet/config/file_linux.go, (*sourceFile).consumeWatchEvent: ends the pod at each event of a
                 # removal.
                 # Why: when a link to the directory is pointed elsewhere and the old directory is removed, the events of
@@ -532,7 +533,10 @@ def _is_being_written(path: str) -> bool:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Of the file or directory to which the path leads; None if there is none. Raises OSError if it cannot be told."""
+    """The device and inode of what is at the path, links followed; None if nothing is there.
+
+    Raises OSError when the path cannot be looked at.
+    """
     try:
         found = os.stat(path)
     except FileNotFoundError:

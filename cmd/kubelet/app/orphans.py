@@ -1,8 +1,8 @@
 """`kubelet orphans`: directories of pods that are gone, why they are still there, and their removal.
 
 It asks those whom the kubelet itself asks for its pods, and the container runtime, so it says the same whether a
-kubelet is running or not. The pods that the kubelet has noted are no orphans either: with other flags than the
-kubelet's the command asks others.
+kubelet is running or not. Nor does it call a pod an orphan that is in the kubelet's allocated_pods_state: somebody may
+call the command with other flags than the kubelet's, and then it asks other sources of pods.
 
 DIVERGES (preference: kubelet orphans): a command lists the directories of pods that are gone, and removes them.
 Go: cmd/kubelet/app/server.go, NewKubeletCommand: has no such command.
@@ -129,9 +129,10 @@ def _lines(result: Result) -> Iterator[str]:
 
 
 def _pods_of_kubelet(server: options.KubeletServer) -> Iterator[str]:
-    """Those that it has noted, from all sources: each before it has a directory, and for a while after it has gone.
+    """The pods in allocated_pods_state, whatever source they are from.
 
-    None when the gate InPlacePodVerticalScaling is off.
+    The kubelet writes a pod into that file before it makes the pod's directory, and takes the pod out some time after
+    the pod has gone. There is no such file when the gate InPlacePodVerticalScaling is off.
     """
     root = server.kubelet_flags.root_directory
     with _unknown(f"the pods in {os.path.join(root, allocation.ALLOCATED_PODS_STATE_FILE)}"):

@@ -339,9 +339,10 @@ class Relay:
         """
         self.held += data
         if len(self.held) > MAX_HELD_BYTES:
-            self._write_held()
+            self.write_held()
 
-    def _write_held(self) -> None:
+    def write_held(self) -> None:
+        """Send what waits for the backend to be drained now, so that it stays before what is written next."""
         self.backend.write(bytes(self.held))
         self.held.clear()
 
@@ -368,7 +369,7 @@ class Relay:
                     end.read(other)
                 other.flush()
             if self.held and self._all_was_passed_on():
-                self._write_held()
+                self.write_held()
             if self._over():
                 return
             found = self._wait(pairs)

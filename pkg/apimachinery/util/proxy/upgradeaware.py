@@ -101,9 +101,12 @@ class UpgradeAwareHandler:
 
 
 class _PingsLast:
-    """What a client of SPDY sends, with its pings behind all that the backend has to say.
+    """What a client of SPDY sends, with the pings that nothing follows behind all that the backend has to say.
 
-    DIVERGES (fault of Go): a ping of the client is passed on after all that the runtime has sent.
+    A ping waits no longer than until the client sends something else: it never changes its place, which may not be
+    within another frame.
+
+    DIVERGES (fault of Go): a ping of the client that nothing follows is passed on after all that the runtime has sent.
     Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: a ping is passed on at
     once.
     Why: when the command is over and its output still under way, a ping to the closed connection makes the runtime's
@@ -122,8 +125,10 @@ class _PingsLast:
         while rest:
             # Others have their turn after every so many frames: a client may send thousands of small ones at once.
             with self._turn:
-                pings, others, rest = self._filter.split(rest, PIECES_IN_TURN)
-            self._relay.backend.write(others)
+                before, pings, rest = self._filter.split(rest, PIECES_IN_TURN)
+            if before:
+                self._relay.write_held()
+                self._relay.backend.write(before)
             if pings:
                 self._relay.write_once_drained(pings)
 

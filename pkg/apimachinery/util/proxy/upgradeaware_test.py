@@ -12,10 +12,11 @@ import pytest
 from pkg import golang
 from pkg.apimachinery.util import proxy
 from pkg.apimachinery.util.httpstream import spdy
-from pkg.apimachinery.util.proxy.relay import PIECES_IN_TURN
+from pkg.apimachinery.util.proxy.relay import PIECES_IN_TURN, Relay
 from pkg.apimachinery.util.proxy.testing import TIMEOUT, FakeRuntime, FakeStreams
 from pkg.apimachinery.util.proxy.upgradeaware import _PingsLast
 from pkg.golang import http
+from pkg.golang.http.conn import PlainConn
 
 UPGRADE = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n"
 
@@ -166,14 +167,38 @@ class _Backend:
 
     write_once_drained = write
 
+    def write_held(self) -> None:
+        """Nothing waits."""
+
 
 def test_pings_wait_until_the_runtime_has_no_more_to_say() -> None:
     held: list[bytes] = []
     relay: Any = _Backend()
     relay.write_once_drained = held.append
     ping, data = spdy.Framer().ping(1), spdy.Framer.data_head(1, 1) + b"a"
-    _PingsLast(relay).from_client(ping + data)
+    _PingsLast(relay).from_client(data + ping)
     assert (held, relay.written) == ([ping], [data])
+
+
+def test_a_ping_that_waited_never_comes_within_another_frame() -> None:
+    """The runtime would take the ping for data, and data for the head of a frame."""
+    (near, client), (far, backend) = socket.socketpair(), socket.socketpair()
+    ping, frame = spdy.Framer().ping(1), spdy.Framer.data_head(1, 100) + b"a" * 100
+    with near, client, far, backend:
+        relay = Relay(PlainConn(client), PlainConn(backend))
+        relay.client.on_data = _PingsLast(relay).from_client
+        thread = golang.go(relay.run, name="relay")
+        far.settimeout(TIMEOUT)
+        near.sendall(ping + frame[:50])
+        came = bytearray()
+        while len(came) < len(ping) + 50:
+            came += far.recv(1000)
+        near.sendall(frame[50:])
+        near.shutdown(socket.SHUT_WR)
+        came += b"".join(iter(lambda: far.recv(1000), b""))
+        far.close()
+        thread.join()
+    assert bytes(came) == ping + frame
 
 
 @pytest.mark.parametrize("frame", [spdy.Framer.data_head(1, 0), spdy.Framer().ping(1)], ids=["empty", "ping"])

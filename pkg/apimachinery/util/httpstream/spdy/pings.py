@@ -10,7 +10,7 @@ _PING_HEAD = Framer().ping(0)[:_HEAD]
 
 
 class PingFilter:
-    """Takes the PING frames out of a stream of frames, whatever the pieces in which its bytes come.
+    """Finds the PING frames that end what has come, in a stream of frames, whatever the pieces in which its bytes come.
 
     For one direction of one connection, from its first byte on. Used by one thread at a time.
     """
@@ -20,16 +20,17 @@ class PingFilter:
         self._left = 0  # bytes of the frame before it that have not come yet
 
     def split(self, view: memoryview, pieces: int) -> tuple[bytes, bytes, memoryview]:
-        """The PING frames that are complete with these bytes, the bytes of all other frames, and what is still to do.
+        """What comes up to the last frame that is no PING, the PING frames behind it, and what is still to do.
 
-        A frame's head is a piece, and so is what follows it: after so many pieces the rest is left for the next call.
-        The first bytes of a frame are kept until there are enough of them to tell.
+        Together they are what was given, in its order: a PING that came later than a part of a frame stands behind all
+        of that frame. A frame's head is a piece, and so is what follows it: after so many pieces the rest is left for
+        the next call. The first bytes of a frame are kept until there are enough of them to tell.
         """
-        pings, others = bytearray(), bytearray()
+        before, pings = bytearray(), bytearray()
         while view and pieces > 0:
             pieces -= 1
             if self._left:
-                others += view[: self._left]
+                before += view[: self._left]
                 came = min(self._left, len(view))
                 self._left -= came
                 view = view[came:]
@@ -42,7 +43,8 @@ class PingFilter:
                 pings += self._begun
                 self._begun.clear()
             elif len(self._begun) == _HEAD and self._begun != _PING_HEAD:
-                others += self._begun
+                before += pings + self._begun
+                pings.clear()
                 self._left = int.from_bytes(self._begun[5:])
                 self._begun.clear()
-        return bytes(pings), bytes(others), view
+        return bytes(before), bytes(pings), view

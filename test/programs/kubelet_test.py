@@ -64,6 +64,10 @@ def _start(work: str, root: Path, stderr: IO[str] | int = subprocess.PIPE) -> su
         (["--version=raw"], "Info(major='1', minor='36', git_version='v1.36.2'"),
         (["--help"], "The kubelet is the agent of a Kubernetes node."),
         (["-h"], "The kubelet is the agent of a Kubernetes node."),
+        (["config", "explain", "--help"], "The kubelet is the agent of a Kubernetes node."),
+        (["explain", "pod", "--help"], "The kubelet is the agent of a Kubernetes node."),
+        (["orphans", "--remove", "--help"], "The kubelet is the agent of a Kubernetes node."),
+        (["orphans", "--version"], "Kubernetes v1.36.2 (python kubelet 0.1.0)\n"),
     ],
 )
 def test_what_is_printed(args: list[str], output: str) -> None:

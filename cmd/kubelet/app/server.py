@@ -117,11 +117,7 @@ class KubeletCommand:
         loaded = configuration.parse_flags(args)
         if loaded.arguments:
             raise ValueError(f"unknown command {loaded.arguments[0]}")
-        if loaded.global_flags.help:
-            print(f"{_LONG}\n{_USAGE}{loaded.flag_set.usages()}", end="")
-            return 0
-        if loaded.global_flags.version:
-            _print_version(loaded.global_flags.version)
+        if _prints_help_or_version(loaded):
             return 0
         configuration.load(loaded, args)
         _init_logs(loaded)
@@ -156,6 +152,8 @@ def _explain(args: list[str]) -> int:
     loaded = configuration.parse_flags(rest)
     if loaded.arguments:
         raise ValueError(f"unknown argument {loaded.arguments[0]}")
+    if _prints_help_or_version(loaded):
+        return 0
     configuration.load(loaded, rest)
     sys.stdout.write(explain.render(explain.explain(loaded), output))
     sys.stdout.flush()
@@ -169,6 +167,8 @@ def _explain_running(args: list[str]) -> int:
 
     output, rest = _take_output_flag(args)
     loaded = configuration.parse_flags(rest)
+    if _prints_help_or_version(loaded):
+        return 0
     match loaded.arguments:
         case [explain_running.POD, pod]:
             what = explain_running.POD
@@ -194,6 +194,8 @@ def _orphans(args: list[str]) -> int:
     loaded = configuration.parse_flags(wanted)
     if loaded.arguments:
         raise ValueError(f"unknown argument {loaded.arguments[0]}")
+    if _prints_help_or_version(loaded):
+        return 0
     configuration.load(loaded, wanted)
     server = options.KubeletServer(loaded.kubelet_flags, loaded.kubelet_configuration)
     try:
@@ -222,6 +224,17 @@ def _take_output_flag(args: list[str]) -> tuple[str, list[str]]:
     if output not in (explain.TABLE, explain.JSON):
         raise ValueError(f'unknown output format "{output}": expected {explain.TABLE} or {explain.JSON}')
     return output, rest
+
+
+def _prints_help_or_version(loaded: Loaded) -> bool:
+    """Whether one of the two was asked for; nothing else is done then."""
+    if loaded.global_flags.help:
+        print(f"{_LONG}\n{_USAGE}{loaded.flag_set.usages()}", end="")
+        return True
+    if loaded.global_flags.version:
+        _print_version(loaded.global_flags.version)
+        return True
+    return False
 
 
 def _print_version(how: str) -> None:

@@ -1,9 +1,9 @@
 """GET of the manifest URL, as Go's http.Client does it.
 
 `requests` talks to the server. It would read credentials from `.netrc`, send cookies back, count its time limit from
-the last byte that came, and take a body that breaks off for a shorter one. So this module follows redirects itself,
-each with a session of its own, names the proxy, shuts the connection down when the time for the whole exchange is over,
-and decompresses.
+the last byte that came, take a body that breaks off for a shorter one, and give each address of a name all the time. So
+this module follows redirects itself, each with a session of its own, names the proxy, connects, shuts the connection
+down when the time for the whole exchange is over, and decompresses.
 
 Go: net/http (client.go, transport.go)
 """
@@ -17,7 +17,7 @@ import ssl
 import threading
 import urllib.parse
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +52,8 @@ def get(ctx: golang.Context, url: str, headers: Mapping[str, str], timeout: floa
     Raises OSError or ValueError that says what failed, ctx.err() once ctx is done, and golang.ThreadError.
     """
     exchange, cancel = golang.with_timeout(ctx, timeout)
-    adapter = _Adapter()
-    ending = golang.go(adapter.hang_up_with, exchange, name="config-url-deadline")
+    adapter = _Adapter(exchange)
+    ending = golang.go(adapter.hang_up_when_done, name="config-url-deadline")
     try:
         answer = _follow(exchange, adapter, url, headers, limit)
     except (OSError, ValueError):
@@ -170,10 +170,14 @@ def _read(response: requests.Response, limit: int) -> bytes:
 
 
 class _Adapter(adapters.HTTPAdapter):
-    """Can end whatever its connections wait for: a handshake, a head or a body. Tells the end of one from a break."""
+    """Ends whatever its connections wait for, a look-up, a handshake, a head or a body, once the context is done.
 
-    def __init__(self) -> None:
+    Tells the end of a connection from a break.
+    """
+
+    def __init__(self, ctx: golang.Context) -> None:
         super().__init__()
+        self._ctx = ctx
         self._lock = threading.Lock()  # guards what follows
         # Other descriptors of the sockets: TLS takes a socket's own away.
         self._sockets: list[socket.socket] = []
@@ -188,7 +192,12 @@ class _Adapter(adapters.HTTPAdapter):
             response_class = connection_.Response
 
             def _new_conn(self) -> socket.socket:
-                sock: socket.socket = super()._new_conn()
+                try:
+                    # With the dot that may be at its end: such a name is looked up in no domain but its own.
+                    sock = adapter._dial(self._dns_host, self.port, self.socket_options or ())
+                except (OSError, UnicodeError) as err:
+                    text = f"Failed to establish a new connection: {err}"
+                    raise urllib3.exceptions.NewConnectionError(self, text) from err
                 adapter._add(sock)
                 return sock
 
@@ -201,15 +210,26 @@ class _Adapter(adapters.HTTPAdapter):
         pool.ConnectionCls = Connection
         return pool
 
+    def _dial(self, host: str, port: int, options: Iterable[tuple[int, int, int]]) -> socket.socket:
+        """A connection to one of the host's addresses. Raises OSError, and UnicodeError for what can be no name."""
+
+        def control(sock: socket.socket) -> None:
+            for option in options:
+                sock.setsockopt(*option)
+
+        sock = net.dial_parallel(self._ctx, net.lookup_host(self._ctx, host, port), control)
+        sock.settimeout(self._ctx.remaining())
+        return sock
+
     def _add(self, sock: socket.socket) -> None:
         with self._lock:
             self._sockets.append(sock.dup())
             if self._is_over:
                 net.hang_up(sock)
 
-    def hang_up_with(self, ctx: golang.Context) -> None:
-        """Wait until ctx is done, and end all connections; on a thread of its own."""
-        ctx.done().recv()
+    def hang_up_when_done(self) -> None:
+        """Wait until the context is done, and end all connections; on a thread of its own."""
+        self._ctx.done().recv()
         with self._lock:
             self._is_over = True
             for each in self._sockets:

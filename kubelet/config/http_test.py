@@ -20,6 +20,7 @@ from pkg import golang, klog
 from pkg.apimachinery.util import wait
 from pkg.client_go.rest import testing as resttesting
 from pkg.client_go.tools.record import testing as recordtesting
+from pkg.golang.net import testing as nettesting
 from pkg.golang.testing import frames_kept_after
 
 NODE = "different-value"
@@ -49,7 +50,8 @@ class FakeServer:
                 pass
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_address[1]}/pods"
+        self.address: tuple[str, int] = "127.0.0.1", self._http.server_address[1]
+        self.url = f"http://127.0.0.1:{self.address[1]}/pods"
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), name="fake-http")
         self._thread.start()
 
@@ -263,6 +265,31 @@ def test_slow_answer_has_one_deadline(head: bytes, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(http, "TIMEOUT", 0.2)
     with answering(drip(head)) as url, pytest.raises(http.SourceURLError, match=r"timed out|HTTP"):
         Source(url).extract()
+
+
+def test_dead_address_of_a_name_keeps_no_other_from_its_turn(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A balancer of which one machine is down, or a machine whose IPv6 leads nowhere."""
+    server.body = pod("foo").encode()
+    resolver = nettesting.Resolver(monkeypatch)
+    host, port = server.address
+    with nettesting.silent("127.0.0.1") as dead:
+        alive = (*dead[:4], (host, port))
+        resolver.addresses["manifests"] = [dead, alive]
+        monkeypatch.setattr(http, "TIMEOUT", 4.0)  # of which one address gets two
+        assert Source(f"http://manifests:{port}/pods").extract() == ["foo-different-value"]
+
+
+def test_look_up_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = nettesting.Resolver(monkeypatch)
+    monkeypatch.setattr(http, "TIMEOUT", 0.2)
+    try:
+        with pytest.raises(http.SourceURLError, match="timed out: not read within"):
+            Source("http://manifests.example./pods").extract()
+        assert (resolver.asked, resolver.answered) == (["manifests.example."], [])
+    finally:
+        resolver.go_on.set()
 
 
 def test_the_end_of_the_context_ends_a_fetch() -> None:

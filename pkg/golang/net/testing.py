@@ -42,8 +42,10 @@ class Resolver:
         self.answered: list[str] = []
         monkeypatch.setattr(_socket, "getaddrinfo", self._getaddrinfo)
 
-    def _getaddrinfo(self, host: str, port: object, **options: int) -> list[Address]:
-        if options.get("flags"):
+    def _getaddrinfo(
+        self, host: str, port: object, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+    ) -> list[Address]:
+        if flags:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         self.asked.append(host)
         if host not in self.addresses:

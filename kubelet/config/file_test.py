@@ -225,18 +225,19 @@ def test_directory_behind_a_link_that_is_replaced_and_then_removed(tmp_path: Pat
 
 
 def test_file_that_is_removed_and_written_again_at_once_is_removed(tmp_path: Path, watch: Watch) -> None:
-    path = tmp_path / "pod.yaml"
+    path, other = tmp_path / "pod.yaml", tmp_path / "other.yaml"
     path.write_bytes(manifest(image="one"))
+    other.write_bytes(manifest(name="other", image="other"))
     watched = watch(tmp_path)
-    watched.expect("one")
-    watched.expect("one")  # the list once the watch is on
+    watched.expect("other", "one")
+    watched.expect("other", "one")  # the list once the watch is on
     # The source waits to send what this has changed, and looks at neither of the two events before there is a new file.
-    os.utime(path)
+    os.utime(other)
     path.unlink()
     path.write_bytes(manifest(image="one"))
-    watched.expect("one")
-    watched.expect()
-    watched.expect("one")
+    watched.expect("other", "one")
+    watched.expect("other")
+    watched.expect("other", "one")
 
 
 def test_file_is_read_when_its_writer_closes_it(tmp_path: Path, watch: Watch) -> None:

@@ -60,6 +60,8 @@ class WatchEvent:
 
     file_name: str
     event_type: PodEventType
+    # The device and inode of the directory in which it was seen; the path may lead to another one since.
+    directory: tuple[int, int] | None = None
 
 
 class ManifestError(common.FaultError):
@@ -139,10 +141,10 @@ class SourceFile:
         self._failed: dict[str, tuple[_Signature, str]] = {}
         self._reported: dict[str, set[str]] = {}  # the faults last told in events, by file
         self._watch_events: golang.Channel[WatchEvent] = golang.Channel(_EVENT_BUFFER_LEN)
-        # The device and inode of the directory that is watched. The thread of the watch sets this field before it sends
-        # the first event of that directory.
+        # The watch's own: the device and inode of the directory that is watched, and whether it has let the path be
+        # listed since that is not there.
         self._watched: tuple[int, int] | None = None
-        self._told_missing = False  # the watch's own: it has let the path be listed since that is not there
+        self._told_missing = False
 
     def run(self, ctx: golang.Context) -> None:
         """Start the threads that list and watch."""
@@ -447,7 +449,7 @@ class SourceFile:
             event_type = PodEventType.POD_MODIFY
         else:
             return
-        self._watch_events.send(WatchEvent(path, event_type), ctx)
+        self._watch_events.send(WatchEvent(path, event_type, self._watched), ctx)
 
     def consume_watch_event(self, ctx: golang.Context, event: WatchEvent) -> None:
         """Bring the store up to one event and send it. Raises OSError or ManifestError for a bad file."""
@@ -470,7 +472,8 @@ class SourceFile:
                 # Why: when a link to the directory is pointed elsewhere and the old directory is removed, the events of
                 # the old files have the paths of the new ones.
                 # Test: file_test.py:test_directory_behind_a_link_that_is_replaced_and_then_removed
-                is_gone = _identity(os.path.dirname(event.file_name)) == self._watched or not _is_there(event.file_name)
+                directory = _identity(os.path.dirname(event.file_name))
+                is_gone = directory == event.directory or not _is_there(event.file_name)
                 if is_gone and self._store.pop(event.file_name, None) is not None:
                     self._send(ctx)
 

@@ -224,6 +224,31 @@ def test_directory_behind_a_link_that_is_replaced_and_then_removed(tmp_path: Pat
     assert update is not None and [p.spec.containers[0].image for p in update.pods] == ["two"]
 
 
+def test_removal_counts_for_the_directory_in_which_it_was_seen(tmp_path: Path) -> None:
+    """Though the path leads elsewhere, and that is watched already, when the source comes to look at the event."""
+    old, new, link = tmp_path / "old", tmp_path / "new", tmp_path / "manifests"
+    for directory in (old, new):
+        directory.mkdir()
+        (directory / "pod.yaml").write_bytes(manifest())
+    link.symlink_to(new)
+    updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(2)
+    source = file.SourceFile(str(link), NODE, 1.0, updates, recordtesting.FakeRecorder(1))
+    source.list_config(golang.background())
+    assert updates.try_recv()[2]
+    constants = inotify_c.InotifyConstants
+    removal = inotify_c.InotifyEvent(inotify_c.WatchDescriptor(1), inotify_c.Mask(constants.IN_DELETE), 0, b"pod.yaml")
+    for directory, ends_pods in ((old, False), (new, True)):
+        source._watched = (directory.stat().st_dev, directory.stat().st_ino)
+        source.produce_watch_event(golang.background(), str(link), removal)
+        source._watched = (new.stat().st_dev, new.stat().st_ino)
+        event, _, _ = source._watch_events.try_recv()
+        assert event is not None
+        source.consume_watch_event(golang.background(), event)
+        update, _, is_sent = updates.try_recv()
+        assert is_sent is ends_pods
+    assert update is not None and update.pods == []
+
+
 def test_file_that_is_removed_and_written_again_at_once_is_removed(tmp_path: Path, watch: Watch) -> None:
     path, other = tmp_path / "pod.yaml", tmp_path / "other.yaml"
     path.write_bytes(manifest(image="one"))

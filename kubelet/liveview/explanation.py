@@ -32,6 +32,8 @@ _IMAGE_REASONS = frozenset(
         "SignatureValidationFailed",
     }
 )
+# A day before the last that there is: who asks may be in another time zone.
+_LAST_MOMENT = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 _STARTING_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
 # Reasons of ends of containers whose program never ran.
 _NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
@@ -221,11 +223,8 @@ def _advice_for_refused(reason: str) -> str:
 
 
 def _after(moment: datetime, seconds: float) -> datetime:
-    """The last moment that there is, if it would be later: a grace period may be of any length."""
-    try:
-        return moment + timedelta(seconds=seconds)
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
+    """The last moment that every time zone has, if it would be later: a grace period may be of any length."""
+    return moment + timedelta(seconds=min(seconds, (_LAST_MOMENT - moment).total_seconds()))
 
 
 def _stopping(facts: PodFacts) -> Explanation | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -638,6 +638,16 @@ def test_explain_pod(case: Case) -> None:
     said = "\n".join(evidence.text for evidence in found.evidence)
     for text in case.evidence:
         assert text in said
+
+
+@pytest.mark.parametrize("hours", [-12, 14])
+def test_end_of_an_endless_grace_period_is_a_time_everywhere(hours: int) -> None:
+    worker = WorkerFacts(phase="terminating", deleted=True, grace_period=2**63 - 1, terminating_at=NOW)
+    facts = PodFacts(namespace="ns", name="pod", now=NOW, status=running(status(RUNNING)), worker=worker)
+    until = explain_pod(facts).until
+    assert until is not None
+    # As a number of seconds it goes from the kubelet to whoever asks.
+    assert datetime.fromtimestamp(until.timestamp(), timezone(timedelta(hours=hours))).year == 9999
 
 
 def test_a_worker_at_work_does_not_say_when_it_tries_again() -> None:

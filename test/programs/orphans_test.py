@@ -15,6 +15,7 @@ from framework import faulty_call
 from framework.apiserver.cluster import Cluster
 from framework.client_calls import Call
 from framework.faulty_call import MINE, OTHER, FaultyCall, Kind
+from framework.ports import free_port
 from kubelet_cmd.kubelet.app import orphans, server
 
 from kubelet import allocation
@@ -149,6 +150,13 @@ def test_note_that_cannot_be_read_may_be_of_other_pods(root: Path, orphans_of: R
     code, _, err = orphans_of("--remove")
     assert code == 1 and allocation.ALLOCATED_PODS_STATE_FILE in err
     assert len(pods(root)) == 4
+
+
+def test_manifest_url_that_does_not_answer_may_have_pods(root: Path, orphans_of: Run) -> None:
+    """It is named without the password that may be in it."""
+    code, out, err = orphans_of("--remove", f"--manifest-url=http://user:secret@127.0.0.1:{free_port()}/pods")
+    assert (code, out) == (1, "") and "cannot tell the pods of http://" in err
+    assert "secret" not in err and len(pods(root)) == 4
 
 
 def test_api_server_that_does_not_answer_may_have_pods(root: Path, orphans_of: Run) -> None:

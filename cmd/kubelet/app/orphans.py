@@ -29,6 +29,7 @@ from kubelet.config.file import SourceFile
 from pkg import golang, mount_utils
 from pkg.api.core import v1
 from pkg.component_helpers.node import util as nodeutil
+from pkg.golang import net
 
 from . import explain, options
 
@@ -192,7 +193,7 @@ def _is_there(path: str) -> bool:
 def _pods_of_url(url: str, header: dict[str, list[str]], node_name: str) -> list[v1.Pod]:
     updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(1)
     source = http.SourceURL(url, header, node_name, updates, _Faults())
-    with _unknown(f"the pods of {url}"):
+    with _unknown(f"the pods of {net.redacted(url)}"):
         source.extract_from_url(golang.background())
     return _sent(updates)
 

@@ -11,6 +11,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from framework.apiserver.errors import ApiError
@@ -18,9 +19,11 @@ from framework.cluster_node import ClusterMember
 from framework.pods import Manifest, pod, shell
 from pkg import golang
 
-# Pods at a time, and how many seconds each has before it is replaced.
+# Pods at a time, and how many seconds each has once a container of it has begun, before it is replaced.
 COUNT = 10
 _LIFE = (5.0, 25.0)
+# Seconds in which one may begin. Thirty containers take a minute while nine other pods do their worst.
+_PATIENCE = 90.0
 _LOOK_PERIOD = 0.5
 _RESTRICTED = {
     "allowPrivilegeEscalation": False,
@@ -264,6 +267,23 @@ KINDS: Mapping[str, Callable[[str], Manifest]] = {
 }  # fmt: skip
 
 
+@dataclass
+class _Present:
+    """One that is there. Times are in seconds."""
+
+    life: float = field(default_factory=lambda: random.uniform(*_LIFE))
+    patience: float = _PATIENCE
+
+    def ages(self, has_begun: bool) -> bool:
+        """Whether its time is up with this look."""
+        if not has_begun and self.patience > 0:
+            self.patience -= _LOOK_PERIOD
+            return False
+        before = self.life
+        self.life -= _LOOK_PERIOD
+        return before > 0 >= self.life
+
+
 class HostilePods:
     """So many of them on a node, of one kind after the other, ended and replaced. A context manager."""
 
@@ -273,7 +293,7 @@ class HostilePods:
         self._kinds = itertools.cycle(KINDS.items())
         self._numbers = itertools.count()
         self._ending = threading.Event()
-        self._present: dict[str, float] = {}  # name → seconds it still has
+        self._present: dict[str, _Present] = {}  # by name
         self.made: Counter[str] = Counter()
         self.ran: Counter[str] = Counter()
 
@@ -300,7 +320,7 @@ class HostilePods:
         name = f"{kind}-{next(self._numbers)}"
         self._node.create(make(name))
         self.made[kind] += 1
-        self._present[name] = random.uniform(*_LIFE)
+        self._present[name] = _Present()
 
     def _age(self, name: str) -> None:
         """Once it has begun, its time counts; then it is deleted, and once it is gone, forgotten."""
@@ -308,12 +328,9 @@ class HostilePods:
         if latest is None:
             del self._present[name]
             return
-        if latest.phase == "Pending" and not latest.statuses:
-            return
-        before = self._present[name]
-        self._present[name] -= _LOOK_PERIOD
-        if before > 0 >= self._present[name]:
-            self.ran[name.partition("-")[0]] += any(each.get("containerID") for each in latest.statuses.values())
+        has_begun = any(each.get("containerID") for each in latest.statuses.values())
+        if self._present[name].ages(has_begun):
+            self.ran[name.partition("-")[0]] += has_begun
             self._delete(name)
 
     def _delete(self, name: str) -> None:

@@ -160,6 +160,7 @@ def walk(
     one_filesystem: bool = True,
     mounts: frozenset[str] = frozenset(),
     on_error: Callable[[OSError], None] | None = None,
+    on_move: Callable[[], None] | None = None,
 ) -> Iterator[tuple[Directory, os.DirEntry[str]]]:
     """All entries below the directory top, each with the directory that it is in; links below top are not followed.
 
@@ -167,7 +168,8 @@ def walk(
     file system's. What goes away meanwhile is left out. What stands at the paths `mounts` is left out too, so that
     no server is asked, and with one_filesystem no mount below top is entered. A fault goes to on_error, and is raised
     as OSError without one. As in Go, the names of the directories beside the way down are in memory; below NAMED_LEVELS
-    more than MAX_PENDING_NAMES of them are a fault, and so are directories below MAX_DEPTH.
+    more than MAX_PENDING_NAMES of them are a fault, and so are directories below MAX_DEPTH. on_move is called before a
+    directory is entered or left, for between two entries there may be a million empty directories.
     """
     pending = _Pending(counted_from=NAMED_LEVELS)
     try:
@@ -178,6 +180,8 @@ def walk(
     with contextlib.closing(directory):
         yield from _entries(directory, pending, mounts, on_error)
         while (name := pending.take(directory.depth)) is not None or directory.depth:
+            if on_move is not None:
+                on_move()
             if name is None:
                 left = directory.depth
                 directory.leave()

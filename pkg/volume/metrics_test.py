@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.util.runtime.testing import failures, raising
 from pkg.golang.testing import frames_kept_after, out_of_threads
 from pkg.golang.turn import Turns
-from pkg.util import testing
+from pkg.util import filetree, testing
 from pkg.volume import Metrics
 from pkg.volume.util import fs
 
@@ -70,19 +71,45 @@ def test_du_counts_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bre
     """Hundreds of volumes may be counted at the same time, and others need the interpreter too."""
     turns = WatchedTurns()
 
-    def statuses(path: str, device: int) -> Iterator[os.stat_result]:
-        for _ in range(1000):
+    for number in range(500):
+        (tmp_path / f"{number}").touch()
+    scandir = os.scandir
+
+    @contextlib.contextmanager
+    def scan(fd: int) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with scandir(fd) as entries:
             assert turns.held == 1
-            yield os.stat(path)
+            yield entries
         if breaks_off:
             raise OSError("the disk is broken")
 
     monkeypatch.setattr(fs.fs, "_turns", turns)
-    monkeypatch.setattr(fs.fs, "_statuses", statuses)
+    monkeypatch.setattr(os, "scandir", scan)
     with pytest.raises(OSError, match="broken") if breaks_off else contextlib.nullcontext():
-        assert fs.disk_usage(str(tmp_path)).inodes == 1001
+        assert fs.disk_usage(str(tmp_path)).inodes == 501
     assert turns.held == 0
-    assert turns.taken > 10
+    assert turns.taken > 500 // fs.fs._STEPS_PER_TURN
+
+
+def test_du_passes_its_turn_on_while_it_enters_empty_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing to count in these, and to enter one takes longer than to count an entry."""
+    turns = WatchedTurns()
+    entered = Counter[int]()
+    enter = filetree.Directory.enter
+
+    def note(directory: filetree.Directory, name: str, one_filesystem: bool = True) -> None:
+        entered[turns.taken] += 1
+        enter(directory, name, one_filesystem)
+
+    for number in range(500):
+        (tmp_path / f"{number}").mkdir()
+    monkeypatch.setattr(fs.fs, "_turns", turns)
+    monkeypatch.setattr(filetree.Directory, "enter", note)
+    assert fs.disk_usage(str(tmp_path)).inodes == 501
+    assert sum(entered.values()) == 500
+    assert max(entered.values()) <= fs.fs._STEPS_PER_TURN
 
 
 def test_du_of_files_with_several_names(tmp_path: Path) -> None:

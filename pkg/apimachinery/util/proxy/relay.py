@@ -85,7 +85,8 @@ class End:
         self._queue: deque[memoryview] = deque()
         self._small = bytearray()  # what waits behind the queue, in small pieces
         self._behind = False  # answers to what came from this end wait for it to take what was sent before
-        self._ending = self._writes_ended = False
+        self._ending = False
+        self.writes_ended = False  # the other side has been told that nothing more comes
         self._hung_up = False  # the poll has told that both directions have ended, and would tell it all the time
         self.gathering = False
         self._streak, self._last_read = 0, 0.0  # how many small pieces came soon after each other, and when the last
@@ -140,7 +141,7 @@ class End:
 
     def hang_up(self, *, failed: bool) -> None:
         """Take note that no bytes move any more at the other side, because it failed or because both have ended."""
-        if self._writes_ended and not failed:
+        if self.writes_ended and not failed:
             # What the other side said last may not have been read yet, or not all have been taken by the sink.
             self._hung_up = True
         else:
@@ -179,7 +180,7 @@ class End:
             return
         except OSError:
             self._stop_writing()
-        self._writes_ended = True
+        self.writes_ended = True
 
     def read(self, sink: End) -> None:
         """Hand on what there is, as long as the sink can take it."""
@@ -269,7 +270,7 @@ class End:
 
     def has_to_send(self) -> bool:
         """Bytes, or the end of this direction."""
-        return self.waiting > 0 or (self._ending and not self._writes_ended and not self.broken)
+        return self.waiting > 0 or (self._ending and not self.writes_ended and not self.broken)
 
     def is_readable(self, events: int) -> bool:
         """Whether it is worth while to read when a poll has told of these."""
@@ -329,7 +330,10 @@ class Relay:
         self._linger = linger
         self._idle_timeout = idle_timeout
         self.held = bytearray()  # for the backend, once it is drained
-        self._over_by: float | None = None  # when the backend is gone: the last moment for the client to go, monotonic
+        # While nobody takes what the one side or the other still says: the last moment for it to go, monotonic, and how
+        # much waited for the backend when that was set.
+        self._over_by: float | None = None
+        self._waited = 0
 
     def write_once_drained(self, data: bytes) -> None:
         """Send this to the backend once all that came from there was passed on. Dropped if the backend ends before.
@@ -392,7 +396,8 @@ class Relay:
         for end, other in pairs:
             end.register(self._poll, end.events(other), always=end is self.client)
         gathering = [end for end, _ in pairs if end.gathering]
-        found = self._poll.poll(_GATHER_MILLISECONDS if gathering else self._limit())
+        limit = self._limit()
+        found = self._poll.poll(_GATHER_MILLISECONDS if gathering else limit)
         if not found:
             return gathering or None
         readable = []
@@ -404,14 +409,24 @@ class Relay:
                 readable.append(end)
         return readable
 
+    def _speaks_to_nobody(self) -> bool:
+        """Whether nobody is left to take what one side still says, however long it goes on.
+
+        Either the backend is gone, or the client was told that nothing more comes while the backend goes on.
+        """
+        if self.backend.read_ended:
+            return self.backend.broken and not self.client.waiting
+        return self.client.writes_ended
+
     def _limit(self) -> float | None:
         """In milliseconds."""
-        if self.backend.read_ended and self.backend.broken and not self.client.waiting:
-            # Whatever the client still sends, there is nobody to take it.
+        if self._speaks_to_nobody():
             now = time.monotonic()
-            self._over_by = self._over_by or now + self._linger
+            if self._over_by is None or self.backend.waiting < self._waited:
+                self._over_by, self._waited = now + self._linger, self.backend.waiting
             # Rounded up: a remainder below a millisecond must not become a busy loop.
             return max(self._over_by - now, 0.0) * 1000 + 1
+        self._over_by = None
         if self.client.read_ended or (self.backend.read_ended and not self.client.waiting):
             return self._linger * 1000
         return None if self._idle_timeout is None else self._idle_timeout * 1000

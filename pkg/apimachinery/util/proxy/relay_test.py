@@ -333,6 +333,33 @@ def test_a_client_that_sends_on_to_a_backend_that_is_gone_is_left(between: Betwe
     assert not between.thread.is_alive()
 
 
+@pytest.mark.parametrize("between", [{"linger": 0.2}], indirect=True)
+@pytest.mark.parametrize("size", [1, 4 << 10, 1 << 20])
+@pytest.mark.parametrize("waiting", [0, 16 << 20], ids=["taken", "not taken"])
+def test_a_backend_that_speaks_on_to_a_client_that_was_told_the_end_is_left(
+    between: Between, waiting: int, size: int
+) -> None:
+    """Whether it has taken what was for it or not."""
+    relay = between.relay
+
+    def end(data: bytes) -> None:
+        relay.backend.write(bytes(waiting))
+        relay.client.end_writes()
+        relay.backend.end_writes()
+
+    relay.client.on_data = end
+    between.near.sendall(b"bye")
+    assert read_all(between.near) == b""
+    between.near.close()
+    # Once the relay has ended nobody reads what is sent.
+    between.far.setblocking(False)
+    deadline = time.monotonic() + _TIMEOUT
+    while between.thread.is_alive() and time.monotonic() < deadline:
+        if select.select([], [between.far], [], 0.05)[1]:
+            between.far.send(bytes(size))
+    assert not between.thread.is_alive()
+
+
 def test_a_client_that_breaks_off_ends_it_at_once(between: Between) -> None:
     # Closing with unread data resets the connection.
     between.far.sendall(b"unread")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,8 +13,9 @@ from wsproto import events
 
 from pkg import golang
 from pkg.apimachinery.util.httpstream import spdy
-from pkg.apimachinery.util.proxy.testing import FakeRuntime, FakeStreams, WebSocketClient
-from pkg.apiserver.util.proxy import TunnelingHandler
+from pkg.apimachinery.util.proxy.relay import Relay
+from pkg.apimachinery.util.proxy.testing import TIMEOUT, FakeRuntime, FakeStreams, WebSocketClient
+from pkg.apiserver.util.proxy import TunnelingHandler, streamtunnel
 from pkg.golang import http
 
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
@@ -71,6 +75,26 @@ def test_the_end_of_the_runtimes_connection_closes_the_websocket() -> None:
     runtime = FakeRuntime(lambda _: None, "portforward.k8s.io")
     with runtime as fake, tunnel(fake.url) as port, WebSocketClient(port, "/", TUNNEL) as client:
         assert list(client.messages()) == []
+
+
+def test_a_runtime_that_goes_on_after_the_client_has_closed_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a thread and two connections would stay for as long as the runtime sends, for a client that has gone."""
+    left = threading.Event()
+
+    def endless(streams: FakeStreams) -> None:
+        assert isinstance(streams.next(), spdy.Ping) and streams.next() is None
+        with contextlib.suppress(ConnectionError):
+            while True:
+                streams.sock.sendall(bytes(4 << 10))
+        left.set()
+
+    monkeypatch.setattr(streamtunnel, "Relay", functools.partial(Relay, linger=0.2))
+    with FakeRuntime(endless, "portforward.k8s.io") as fake, tunnel(fake.url) as port:
+        with WebSocketClient(port, "/portForward", TUNNEL) as client:
+            client.message(spdy.Framer().ping(1))
+            client.send(events.CloseConnection(code=1000))
+            client.wait_for(events.CloseConnection)
+        assert left.wait(TIMEOUT)
 
 
 @pytest.mark.parametrize(

@@ -646,7 +646,7 @@ def test_end_of_an_endless_grace_period_is_a_time_everywhere(hours: int) -> None
     facts = PodFacts(namespace="ns", name="pod", now=NOW, status=running(status(RUNNING)), worker=worker)
     until = explain_pod(facts).until
     assert until is not None
-    # As a number of seconds it goes from the kubelet to whoever asks.
+    # The kubelet sends the moment to `kubelet explain` as a number of seconds.
     assert datetime.fromtimestamp(until.timestamp(), timezone(timedelta(hours=hours))).year == 9999
 
 

@@ -17,6 +17,7 @@ from framework.containerd import ROOT
 from framework.hollow_kubelet import HollowKubelet
 from framework.pods import pod, sleeper
 from framework.ports import free_port
+from kubelet_cmd.kubelet.app import configuration
 from kubelet_cmd.kubemark.app import hollow_node
 
 from pkg import golang
@@ -37,6 +38,9 @@ def _kubemark(*flags: str, tmp: Path) -> Iterator[subprocess.Popen[str]]:
         killer.start()
         try:
             yield process
+        except BaseException:
+            process.kill()  # else it would be waited for, and goes on
+            raise
         finally:
             killer.cancel()
             killer.join()
@@ -54,6 +58,7 @@ def test_with_a_runtime_and_directory_of_its_own(tmp_path: Path) -> None:
         [directory] = tmp_path.iterdir()
         assert (directory / "cri.sock").is_socket()
         assert (directory / "kubelet" / "pods").is_dir()
+        assert (directory / "kubelet" / "pki" / "kubelet.key").is_file()
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
         assert process.wait(30) == 0
@@ -82,6 +87,37 @@ def test_directory_is_removed_once_no_thread_writes_into_it(tmp_path: Path, monk
     monkeypatch.setattr(hollow_node.server, "KubeletCommand", Command)
     assert hollow_node.new_hollow_node_command().execute([]) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], "{temporary}/kubelet/pki"),
+        (["--root-dir=n1"], "n1/pki"),
+        (["--root-dir", "n1"], "n1/pki"),
+        (["--root-dir=n1", "--cert-dir=certificates"], "certificates"),
+    ],
+)
+def test_no_two_nodes_have_one_directory_of_certificates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], expected: str
+) -> None:
+    """A node takes the certificate that it finds for its own: the API server would take it for another node."""
+    directories = list[str]()
+
+    class Command:
+        def __init__(self, make_dependencies: object) -> None:
+            pass
+
+        def execute(self, flags: list[str]) -> int:
+            [temporary] = tmp_path.iterdir()
+            directory = configuration.parse_flags(flags).kubelet_flags.cert_directory
+            directories.append(directory.replace(str(temporary), "{temporary}"))
+            return 0
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(hollow_node.server, "KubeletCommand", Command)
+    assert hollow_node.new_hollow_node_command().execute(flags) == 0
+    assert directories == [expected]
 
 
 def test_kubelet_flag_that_is_refused(tmp_path: Path) -> None:

@@ -69,10 +69,14 @@ class HollowNodeCommand:
             return self._run_kubelet(hollow, directory, endpoint, kubelet_args)
 
     def _run_kubelet(self, hollow: HollowOptions, directory: Path, endpoint: str, kubelet_args: list[str]) -> int:
+        root = hollow.root_dir or f"{directory}/kubelet"
         flags = [
-            f"--root-dir={directory}/kubelet",
+            f"--root-dir={root}",
+            # The kubelet's default would be the same for all nodes of a machine, a real one among them. Whoever comes
+            # second would take the certificate of the first for his own, and speak to the API server as that node.
+            f"--cert-dir={root}/pki",
             f"--hostname-override={hollow.name}",
-            *kubelet_args,  # the user's --root-dir comes later and wins
+            *kubelet_args,  # the user's --cert-dir comes later and wins
             f"--config-dir={write_dropin(directory, endpoint)}",
         ]
         return server.KubeletCommand(hollow_dependencies).execute(flags)

@@ -1,4 +1,4 @@
-"""The flags of the hollow node that the kubelet does not have."""
+"""The flags of the hollow node that the kubelet does not have, or that mean more here."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ class HollowOptions:
     """Durations are seconds."""
 
     name: str = field(default_factory=lambda: os.uname().nodename)
+    # Empty: a temporary directory.
+    root_dir: str = ""
     # A fake runtime in a process of its own; empty: in this one.
     container_runtime_endpoint: str = ""
     latency: list[tuple[str, float]] = field(default_factory=list)
@@ -25,7 +27,7 @@ def new_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m cmd.kubemark",
         description="A kubelet on a fake container runtime. NO CONTAINER RUNS. Its files are in a temporary "
-        "directory unless --root-dir is given.",
+        "directory unless --root-dir is given, its certificates below that one.",
         epilog="All flags of the kubelet are flags of this too: see python -m cmd.kubelet --help.",
         allow_abbrev=False,
         add_help=False,
@@ -33,6 +35,7 @@ def new_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-h", "--help", action="store_true", help="show this")
     parser.add_argument("--name", help="name of the node; the host's name by default")
+    parser.add_argument("--root-dir", metavar="DIRECTORY", help="keep the files of the node there, to be found again")
     parser.add_argument(
         "--container-runtime-endpoint",
         metavar="unix://SOCKET",

@@ -60,7 +60,7 @@ class WatchEvent:
 
     file_name: str
     event_type: PodEventType
-    # The device and inode of the directory in which it was seen; the path may lead to another one since.
+    # The device and inode of the directory in which the event was seen. The path may lead to another directory by now.
     directory: tuple[int, int] | None = None
 
 
@@ -141,8 +141,8 @@ class SourceFile:
         self._failed: dict[str, tuple[_Signature, str]] = {}
         self._reported: dict[str, set[str]] = {}  # the faults last told in events, by file
         self._watch_events: golang.Channel[WatchEvent] = golang.Channel(_EVENT_BUFFER_LEN)
-        # The watch's own: the device and inode of the directory that is watched, and whether it has let the path be
-        # listed since that is not there.
+        # The thread of the watch alone uses these two: the device and inode of the watched directory, and whether the
+        # thread has had the path listed since the path has been missing.
         self._watched: tuple[int, int] | None = None
         self._told_missing = False
 

@@ -21,6 +21,8 @@ from kubelet.liveview.history import Call, PodEvent, describe_end, shortened
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 
+# One day before the last moment of datetime, so that it can be shown in every time zone.
+_LAST_MOMENT = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 _IMAGE_REASONS = frozenset(
     {
         "ErrImagePull",
@@ -32,8 +34,6 @@ _IMAGE_REASONS = frozenset(
         "SignatureValidationFailed",
     }
 )
-# A day before the last that there is: who asks may be in another time zone.
-_LAST_MOMENT = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 _STARTING_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
 # Reasons of ends of containers whose program never ran.
 _NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})

@@ -39,7 +39,7 @@ def _kubemark(*flags: str, tmp: Path) -> Iterator[subprocess.Popen[str]]:
         try:
             yield process
         except BaseException:
-            process.kill()  # else it would be waited for, and goes on
+            process.kill()  # The process would go on, and Popen would wait for its end.
             raise
         finally:
             killer.cancel()
@@ -101,7 +101,7 @@ def test_directory_is_removed_once_no_thread_writes_into_it(tmp_path: Path, monk
 def test_no_two_nodes_have_one_directory_of_certificates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], expected: str
 ) -> None:
-    """A node takes the certificate that it finds for its own: the API server would take it for another node."""
+    """A node uses the certificate that it finds: with another node's, the API server takes it for that node."""
     directories = list[str]()
 
     class Command:

@@ -72,8 +72,8 @@ class HollowNodeCommand:
         root = hollow.root_dir or f"{directory}/kubelet"
         flags = [
             f"--root-dir={root}",
-            # The kubelet's default would be the same for all nodes of a machine, a real one among them. Whoever comes
-            # second would take the certificate of the first for his own, and speak to the API server as that node.
+            # By default all kubelets of a machine keep their certificates in one directory. The second node would find
+            # the first node's certificate there, and would authenticate to the API server with it.
             f"--cert-dir={root}/pki",
             f"--hostname-override={hollow.name}",
             *kubelet_args,  # the user's --cert-dir comes later and wins

@@ -1,4 +1,4 @@
-"""The flags of the hollow node that the kubelet does not have, or that mean more here."""
+"""The hollow node's own flags, and the kubelet's flags that the hollow node has to know itself."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def new_parser() -> argparse.ArgumentParser:
     """Parses into a HollowOptions, and leaves what it does not know."""
     parser = argparse.ArgumentParser(
         prog="python -m cmd.kubemark",
-        description="A kubelet on a fake container runtime. NO CONTAINER RUNS. Its files are in a temporary "
-        "directory unless --root-dir is given, its certificates below that one.",
+        description="A kubelet on a fake container runtime. NO CONTAINER RUNS. The node keeps its "
+        "files and certificates in a temporary directory, or in the directory of --root-dir.",
         epilog="All flags of the kubelet are flags of this too: see python -m cmd.kubelet --help.",
         allow_abbrev=False,
         add_help=False,
@@ -35,7 +35,7 @@ def new_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-h", "--help", action="store_true", help="show this")
     parser.add_argument("--name", help="name of the node; the host's name by default")
-    parser.add_argument("--root-dir", metavar="DIRECTORY", help="keep the files of the node there, to be found again")
+    parser.add_argument("--root-dir", metavar="DIRECTORY", help="keep the node's files there, also after it has ended")
     parser.add_argument(
         "--container-runtime-endpoint",
         metavar="unix://SOCKET",

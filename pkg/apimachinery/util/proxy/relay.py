@@ -330,8 +330,8 @@ class Relay:
         self._linger = linger
         self._idle_timeout = idle_timeout
         self.held = bytearray()  # for the backend, once it is drained
-        # While nobody takes what the one side or the other still says: the last moment for it to go, monotonic, and how
-        # much waited for the backend when that was set.
+        # Set while one side still sends and nobody takes what it sends: when the relay ends, monotonic, and how many
+        # bytes waited for the backend when this deadline was set.
         self._over_by: float | None = None
         self._waited = 0
 

@@ -109,15 +109,19 @@ def _children(directory: str) -> list[str]:
 def creation_time(directories: Sequence[str], unchanging_file: str) -> datetime:
     """When the cgroup was made: the oldest of its directories' times, not before the machine started.
 
-    A directory's own time moves when a child is made in it; that of unchanging_file does not.
+    A directory's own time moves when a child is made in it; that of unchanging_file does not. A time to come does not
+    count. A container whose cgroup is its own may set any, also one that is too late for a datetime.
+    Go: getSpecInternal
     """
+    now = time.time()
     found = [
-        moment
+        seconds
         for directory in directories
-        for moment in (files.modified(directory), files.modified(f"{directory}/{unchanging_file}"))
-        if moment is not None
+        for seconds in (files.modified(directory), files.modified(f"{directory}/{unchanging_file}"))
+        if seconds is not None and seconds <= now
     ]
-    return max(min(found), boot_time()) if found else datetime.fromtimestamp(0, UTC)
+    # Compared as numbers, for the oldest may be too early for a datetime.
+    return datetime.fromtimestamp(max(min(found), boot_time().timestamp()) if found else 0, UTC)
 
 
 def boot_time() -> datetime:

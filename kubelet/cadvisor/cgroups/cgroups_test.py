@@ -383,6 +383,27 @@ def test_creation_time(v2: cgroups.Cgroups, tmp_path: Path) -> None:
     assert v2.spec("/gone").creation_time.timestamp() == 0
 
 
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("seconds", [2**63 - 1, 253402300800], ids=["latest", "year-10000"])
+def test_time_to_come_that_a_container_has_set(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, version: str, seconds: int
+) -> None:
+    """The file systems of cgroups take any time; that of the test may not."""
+    here: cgroups.Cgroups = request.getfixturevalue(version)
+    name = APP_V1 if version == "v1" else APP_V2
+    status = SimpleNamespace(st_mtime=float(seconds))
+    monkeypatch.setattr(files, "os", SimpleNamespace(stat=lambda path: status))
+    spec = here.spec(name)
+    assert spec.creation_time.timestamp() == 0, "nobody knows"
+    assert spec.memory.limit == 64 << 20, "the rest is told"
+
+
+def test_time_before_all_others_that_a_container_has_set(v2: cgroups.Cgroups, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = SimpleNamespace(st_mtime=float(-(2**63)))
+    monkeypatch.setattr(files, "os", SimpleNamespace(stat=lambda path: status))
+    assert v2.spec(APP_V2).creation_time == reader.boot_time()
+
+
 @pytest.mark.parametrize(
     ("text", "number"), [("12\n", 12), ("max\n", cgroups.UNLIMITED), ("-1", 0)], ids=["number", "max", "none"]
 )

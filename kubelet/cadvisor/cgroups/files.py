@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-from datetime import UTC, datetime
 
 from pkg.util import procfs
 
@@ -62,9 +61,9 @@ def pairs(text: str) -> dict[str, int]:
     return found
 
 
-def modified(path: str) -> datetime | None:
-    """When the file was last changed; None when it is not there."""
+def modified(path: str) -> float | None:
+    """When the file was last changed, in seconds since 1970 as anybody may have set them; None when it is not there."""
     try:
-        return datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
+        return os.stat(path).st_mtime
     except OSError:
         return None

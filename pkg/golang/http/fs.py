@@ -78,7 +78,7 @@ class FileServer:
         if _not_modified(r, info):
             w.write_header(304)
             return
-        w.headers.set("Last-Modified", _http_date(info))
+        _set_last_modified(w, info)
         _list_directory(w, fd)
 
 
@@ -141,7 +141,7 @@ def _list_directory(w: ResponseWriter, fd: int) -> None:
 
 
 def _serve_content(w: ResponseWriter, r: Request, info: os.stat_result, f: _Opened) -> None:
-    w.headers.set("Last-Modified", _http_date(info))
+    _set_last_modified(w, info)
     if _precondition_failed(r, info):
         w.write_header(412)
         return
@@ -242,5 +242,10 @@ def _seconds(date: str) -> int | None:
         return None
 
 
-def _http_date(info: os.stat_result) -> str:
-    return email.utils.formatdate(int(info.st_mtime), usegmt=True)
+def _set_last_modified(w: ResponseWriter, info: os.stat_result) -> None:
+    """Not for a time that no date can be written of: who may write a file can give it any. Go: setLastModified"""
+    try:
+        date = email.utils.formatdate(int(info.st_mtime), usegmt=True)
+    except (ValueError, OverflowError, OSError):
+        return
+    w.headers.set("Last-Modified", date)

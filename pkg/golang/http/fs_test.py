@@ -147,6 +147,19 @@ def test_conditions(root: Path, headers: dict[str, str], status: int) -> None:
     assert got.headers.get("Last-Modified") == _HTTP_DATE
 
 
+@pytest.mark.parametrize("seconds", [2**63 - 1, 253402300800], ids=["latest", "year-10000"])
+@pytest.mark.parametrize("path", ["node.log", ""], ids=["file", "directory"])
+def test_time_that_no_date_can_be_written_of(
+    root: Path, monkeypatch: pytest.MonkeyPatch, path: str, seconds: int
+) -> None:
+    """Some file systems take any time; that of the test may not."""
+    fstat = os.fstat
+    monkeypatch.setattr(os, "fstat", lambda fd: os.stat_result((*fstat(fd)[:7], seconds, seconds, seconds)))
+    got = _get(root, path)
+    assert (got.status, got.headers.get("Last-Modified")) == (200, "")
+    assert ("abcdefghij" if path else "node.log") in got.text
+
+
 def test_head(root: Path) -> None:
     got = _get(root, "node.log", "HEAD")
     assert (got.status, got.headers.get("Content-Length"), got.body) == (200, "10", b"")

@@ -1,9 +1,9 @@
 """GET of the manifest URL, as Go's http.Client does it.
 
 `requests` talks to the server. It would read credentials from `.netrc`, send cookies back, count its time limit from
-the last byte that came, take a body that breaks off for a shorter one, and give each address of a name all the time. So
-this module follows redirects itself, each with a session of its own, names the proxy, connects, shuts the connection
-down when the time for the whole exchange is over, and decompresses.
+the last byte that came, take a body that breaks off for a shorter one, keep the whole body of a redirect, and give each
+address of a name all the time. So this module follows redirects itself, each with a session of its own, names the
+proxy, connects, shuts the connection down when the time for the whole exchange is over, and decompresses.
 
 Go: net/http (client.go, transport.go)
 """
@@ -81,6 +81,9 @@ def _follow(ctx: golang.Context, adapter: _Adapter, url: str, headers: Mapping[s
         answer, location = _get_once(ctx, adapter, target, _with_credentials(headers, target), limit)
         if not location:
             return answer
+        # Nobody reads the body of a redirect. A server that serves one connection after the other may be sending it
+        # still, and would not come to the next request.
+        adapter.hang_up()
         net.split(location)  # Raises ValueError, before join looks at it.
         target = _parse(net.join(target.geturl(), location))
         if not _is_of(first, target):
@@ -116,7 +119,7 @@ def _get_once(
     """The answer, and where it redirects to, "" if it does not."""
     # The credentials of the URL are among the headers.
     bare = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
-    with requests.Session() as session:
+    with _Session() as session:
         session.trust_env = False  # no .netrc
         session.headers.clear()
         session.headers.update({"User-Agent": "kubelet", "Accept-Encoding": "gzip", "Connection": "close"})
@@ -158,7 +161,8 @@ def _read(response: requests.Response, limit: int) -> bytes:
     """Raises ValueError for what is longer than the limit, as sent or decompressed, and OSError for what breaks off."""
     data = bytearray()
     try:
-        for chunk in response.raw.stream(_CHUNK, decode_content=False):
+        # `stream` takes a chunk of size -1 for one without an end. `read` has the sizes read by connection_.Response.
+        while chunk := response.raw.read(_CHUNK, decode_content=False):
             data += chunk
             if len(data) > limit:
                 raise ValueError(f"longer than {limit} bytes")
@@ -167,6 +171,18 @@ def _read(response: requests.Response, limit: int) -> bytes:
         return body_.decompress(bytes(data), limit)
     except (urllib3.exceptions.HTTPError, EOFError, zlib.error) as err:
         raise OSError(f"reading the body: {err}") from err
+
+
+class _Session(requests.Session):
+    """Takes no answer for a redirect.
+
+    Even if a session is not to follow a redirect, it makes the request that would be next. For that it reads the whole
+    body of the redirect, which may have no end, and decompresses it: a kilobyte may become a gigabyte. Go's client
+    reads two KiB.
+    """
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        return None
 
 
 class _Adapter(adapters.HTTPAdapter):
@@ -227,12 +243,17 @@ class _Adapter(adapters.HTTPAdapter):
             if self._is_over:
                 net.hang_up(sock)
 
-    def hang_up_when_done(self) -> None:
-        """Wait until the context is done, and end all connections; on a thread of its own."""
-        self._ctx.done().recv()
+    def hang_up(self) -> None:
+        """End all connections."""
         with self._lock:
-            self._is_over = True
             for each in self._sockets:
                 net.hang_up(each)
                 each.close()
             self._sockets.clear()
+
+    def hang_up_when_done(self) -> None:
+        """Wait until the context is done, and end all connections, also those to come; on a thread of its own."""
+        self._ctx.done().recv()
+        with self._lock:
+            self._is_over = True
+        self.hang_up()

@@ -312,14 +312,15 @@ def test_compressed_answer(server: FakeServer) -> None:
 
 # A member of 1 MiB of blanks, a thousand times.
 _BOMB = """
-import gzip, resource
+import gzip, resource, sys
 from kubelet.config import http
 from kubelet.config import http_test as t
 from pkg import golang
 
 server = t.FakeServer()
+server.status = int(sys.argv[1])
 server.body = gzip.compress(b" " * (1 << 20)) * 1024
-server.extra = {"Content-Encoding": "gzip"}
+server.extra = {"Content-Encoding": "gzip", "Location": "/again"}
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     t.Source(server.url).extract()
@@ -330,11 +331,15 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 
 
-def test_compressed_answer_stays_within_its_bound() -> None:
+@pytest.mark.parametrize(
+    ("status", "fault"), [(200, "longer than 10485760 bytes"), (302, "stopped after 10 redirects")]
+)
+def test_compressed_answer_stays_within_its_bound(status: int, fault: str) -> None:
     """1 GiB is 1 MiB when compressed; the process takes less than 64 MiB for it."""
-    done = subprocess.run([sys.executable, "-c", _BOMB], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", _BOMB, str(status)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     message, grown = done.stdout.splitlines()[-2:]
-    assert "longer than 10485760 bytes" in message and int(grown) < 64, done.stderr
+    assert fault in message and int(grown) < 64, done.stderr
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -346,6 +351,33 @@ def test_redirect(server: FakeServer, status: int) -> None:
         assert Source(url.replace("127.0.0.1", "localhost"), header).extract()
     assert server.headers[0]["X-Own"] == "o"
     assert not {"Authorization", "Proxy-Authorization", "Cookie"} & server.headers[0].keys()
+
+
+def until_the_client_goes(answer: bytes) -> Write:
+    """Says that there is more to come, and never sends it."""
+
+    def write(connection: socket.socket) -> None:
+        connection.sendall(answer)
+        connection.recv(1)
+
+    return write
+
+
+@pytest.mark.parametrize("length", [b"", b"Content-Length: 9\r\n", b"Transfer-Encoding: chunked\r\n"])
+def test_redirect_whose_body_never_ends(length: bytes) -> None:
+    """Its server has time for the next request when the connection of the redirect has ended."""
+    has_gone = threading.Event()
+
+    def redirect(connection: socket.socket) -> None:
+        until_the_client_goes(b"HTTP/1.1 302 Go\r\nLocation: /again\r\n%s\r\n" % length)(connection)
+        has_gone.set()
+
+    def answer(connection: socket.socket) -> None:
+        assert has_gone.wait(30)
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + pod("foo").encode())
+
+    with answering(redirect, answer) as url:
+        assert Source(url).extract() == ["foo-different-value"]
 
 
 def test_credentials_are_not_for_where_another_host_redirects_to(server: FakeServer) -> None:
@@ -423,6 +455,15 @@ def test_proxy_of_the_environment(server: FakeServer, monkeypatch: pytest.Monkey
 )
 def test_nonsense(answer: bytes) -> None:
     with answering(lambda connection: connection.sendall(answer)) as url, pytest.raises(http.SourceURLError):
+        Source(url).extract()
+
+
+@pytest.mark.parametrize("size", [b"-1", b"0x10", b"1_0", b"+9", b"f" * 17])
+def test_chunk_whose_size_is_none(size: bytes) -> None:
+    """One of size -1 would be read until the memory is full."""
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%s\r\n" % size
+    server = answering(until_the_client_goes(answer))
+    with server as url, pytest.raises(http.SourceURLError, match="invalid chunk size"):
         Source(url).extract()
 
 

@@ -35,6 +35,7 @@ from pkg.apimachinery.api import resource
 from pkg.apimachinery.api.resource import Quantity
 from pkg.component_base.cli.flag import format_duration, parse_duration
 from pkg.component_helpers import resource as resourcehelper
+from pkg.golang import strconv
 from pkg.volume.util import is_local_ephemeral_volume
 
 # The reason of pods that were ended to free what the node was short of.
@@ -80,7 +81,7 @@ SIGNAL_TO_RESOURCE: Mapping[Signal, str] = {
 
 _T = TypeVar("_T")
 # Go's ParseFloat, without hexadecimal numbers, infinity and NaN, which are no thresholds.
-_FLOAT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BINARY = resource.Format.BINARY_SI
 _DECIMAL = resource.Format.DECIMAL_SI
 
@@ -238,8 +239,8 @@ def _parse_percentage(what: str, text: str) -> float:
     if not _FLOAT.fullmatch(number):
         raise ValueError(f'{what}: "{text}" is no percentage')
     try:
-        return _float32(_float32(float(number)) / 100)
-    except OverflowError as err:
+        return _float32(_float32(strconv.parse_float(number)) / 100)
+    except (ValueError, OverflowError) as err:
         raise ValueError(f"{what}: {err}") from err
 
 

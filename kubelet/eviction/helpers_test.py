@@ -139,6 +139,11 @@ def test_parse_threshold_config(statements: Statements, expected: list[evictiona
         pytest.param(Statements(of(MEMORY, "nan%")), '"nan%" is no percentage', id="not a number"),
         pytest.param(Statements(of(MEMORY, "1e60%")), "evictionHard: eviction percentage threshold", id="huge number"),
         pytest.param(
+            Statements(of(MEMORY, "\u0665%")),
+            'eviction percentage threshold memory.available: "\u0665%" is no percentage',
+            id="digit of another script",
+        ),
+        pytest.param(
             Statements(soft=of(MEMORY, "-150Mi"), grace=of(MEMORY, "1s")),
             "evictionSoft: eviction threshold memory.available must be positive: -150Mi",
             id="soft signal negative",
@@ -172,6 +177,11 @@ def test_parse_threshold_config(statements: Statements, expected: list[evictiona
             Statements(reclaim=of(MEMORY, "-15%")),
             "eviction percentage minimum reclaim memory.available must be positive: -15%",
             id="negative percentage to reclaim",
+        ),
+        pytest.param(
+            Statements(reclaim=of(MEMORY, "1e999%")),
+            "evictionMinimumReclaim: eviction percentage minimum reclaim memory.available: strconv.ParseFloat",
+            id="percentage to reclaim that no float holds",
         ),
         pytest.param(
             Statements(reclaim={"mem.available": "300Mi"}),

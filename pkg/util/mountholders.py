@@ -22,6 +22,8 @@ MAX_EXAMINED_FILES = 10_000
 # Bytes that are read of the list of files that one process has mapped. With long paths the list may have hundreds of
 # megabytes.
 MAX_MAPS = 1 << 20
+# Bytes that are read of what the kernel tells of an open file. Its mount comes third, and each of its locks later.
+MAX_FDINFO = 1 << 10
 
 # Links in a process's directory that hold what they point to.
 _LINKS = {"cwd": "current directory", "root": "root directory", "exe": "program"}
@@ -123,8 +125,13 @@ def _held(process: Path, table: _Table) -> Iterator[str]:
         if path is not None and table.holds(path):
             yield f"{what} {path}"
     for descriptor in _first_names(process / "fdinfo", MAX_EXAMINED_FILES):
+        path = _readlink(process / "fd" / descriptor)
+        # What is in no mount, such as a socket, has a name that is no path. Of an epoll instance the kernel would tell
+        # each descriptor that is watched with it, of which there may be millions, and of an inotify instance as many.
+        if path is not None and not path.startswith("/"):
+            continue
         if _mount_id(process / "fdinfo" / descriptor) in table.wanted:
-            yield f"open file {_readlink(process / 'fd' / descriptor)}"
+            yield f"open file {path}"
     for path in _mapped(process / "maps"):
         if table.holds(path):
             yield f"mapped file {path}"
@@ -132,9 +139,11 @@ def _held(process: Path, table: _Table) -> Iterator[str]:
 
 def _mount_id(fdinfo: Path) -> int | None:
     try:
-        lines = procfs.lines(fdinfo)
+        with fdinfo.open("rb", buffering=0) as file:
+            text = file.read(MAX_FDINFO)
     except OSError:
         return None
+    lines = text.decode(errors="surrogateescape").split("\n")
     return next((int(line.split()[1]) for line in lines if line.startswith("mnt_id:")), None)
 
 

@@ -71,6 +71,14 @@ def test_process_that_holds_the_mount(mounted: Path, statement: str, what: str) 
     assert holders(mounted) == {}
 
 
+def test_file_whose_path_is_longer_than_the_kernel_tells(mounted: Path) -> None:
+    deeper = "os.mkdir('a' * 200); os.chdir('a' * 200)"
+    process = start(f"os.chdir('{mounted}')\nfor _ in range(25): {deeper}\nf = open('file', 'w'); os.chdir('/')")
+    found = holders(mounted)
+    end(process)
+    assert list(found) == [process.pid]
+
+
 def test_holder_is_told_with_its_name(mounted: Path) -> None:
     process = start(f"os.chdir('{mounted}')")
     (holder,) = mountholders.find_holders(mountholders.mounts_at_or_below([str(mounted)]))
@@ -121,3 +129,23 @@ def test_list_of_mapped_files_is_read_as_far_as_its_bound(tmp_path: Path, monkey
     assert mountholders._mapped(tmp_path / "maps") == ["/data/file-1", "/data/file-2", "/data/file-3"]
     monkeypatch.setattr(mountholders, "MAX_MAPS", len(lines[0]) * 2 + 1)
     assert mountholders._mapped(tmp_path / "maps") == ["/data/file-1", "/data/file-2"]
+
+
+def test_epoll_instance_is_not_looked_at(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel would tell each descriptor that is watched with it."""
+    looked_at: list[str] = []
+    monkeypatch.setattr(mountholders, "_mount_id", lambda fdinfo: looked_at.append(str(fdinfo)))
+    epoll = "import select; epoll = select.epoll(); os.dup2(epoll.fileno(), 100)"
+    process = start(f"{epoll}; os.dup2(os.open('/', os.O_DIRECTORY), 101)")
+    assert holders(mounted) == {}
+    end(process)
+    assert f"/proc/{process.pid}/fdinfo/101" in looked_at
+    assert f"/proc/{process.pid}/fdinfo/100" not in looked_at
+
+
+def test_of_an_open_file_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may have a hundred thousand locks on one."""
+    (tmp_path / "3").write_text("pos:\t0\nflags:\t02\nmnt_id:\t7\n")
+    assert mountholders._mount_id(tmp_path / "3") == 7
+    monkeypatch.setattr(mountholders, "MAX_FDINFO", 16)
+    assert mountholders._mount_id(tmp_path / "3") is None

@@ -82,10 +82,12 @@ class End:
         # said before it went may still be there to be read.
         self.broken = False
         self.waiting = 0  # bytes that `write` was given and the connection has not taken
+        self.taken = 0  # bytes that it has taken since the beginning
         self._queue: deque[memoryview] = deque()
         self._small = bytearray()  # what waits behind the queue, in small pieces
         self._behind = False  # answers to what came from this end wait for it to take what was sent before
         self._ending = False
+        self._leaving = False  # to be abandoned once nothing waits any more
         self.writes_ended = False  # the other side has been told that nothing more comes
         self._hung_up = False  # the poll has told that both directions have ended, and would tell it all the time
         self.gathering = False
@@ -134,17 +136,31 @@ class End:
         self._end_reads()
         self._stop_writing()
 
+    def abandon_once_sent(self) -> None:
+        """The same once all has been sent that was written before.
+
+        Until then it is read: who cannot get rid of what he says may not take anything either.
+        """
+        self._leaving = True
+        self.flush()
+
     def _end_reads(self) -> None:
         """Nothing more is read, nor waited for: an end that gathers is looked at all the time."""
         self.read_ended = True
         self.gathering = False
 
     def hang_up(self, *, failed: bool) -> None:
-        """Take note that no bytes move any more at the other side, because it failed or because both have ended."""
-        if self.writes_ended and not failed:
-            # What the other side said last may not have been read yet, or not all have been taken by the sink.
+        """Take note that no bytes move any more at the other side, because it failed or because both have ended.
+
+        What the other side said last may not have been read yet, or not all have been taken by the sink.
+        """
+        if failed or self.broken:
+            self._hung_up = True
+            self._stop_writing()
+        elif self.writes_ended:
             self._hung_up = True
         else:
+            # It was cut off here.
             self.abandon()
 
     def release(self) -> None:
@@ -169,7 +185,9 @@ class End:
                     self._queue[0] = view[sent:]
                 break
             self._queue.popleft()
-        if not self.waiting and self.has_to_send():
+        if not self.waiting and self._leaving:
+            self.abandon()
+        elif not self.waiting and self.has_to_send():
             self._end_writes()
 
     def _end_writes(self) -> None:
@@ -303,14 +321,15 @@ class End:
             self._to_send = err.event
         except OSError:
             self._stop_writing()
+        self.taken += sent
         return sent
 
 
 class Relay:
     """Bytes between a client and a backend until both have ended, or one is gone.
 
-    The end of one direction is passed on and the other goes on. Who wants to change what is passed on puts functions
-    of its own into `on_data` and `on_end` of the two ends.
+    The end of one direction is passed on and the other goes on. What a client said before it was gone is passed on too.
+    Who wants to change what is passed on puts functions of his own into `on_data` and `on_end` of the two ends.
 
     DIVERGES (fault of Go): when one direction has ended, the other goes on until it ends too.
     Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: both connections are
@@ -331,9 +350,9 @@ class Relay:
         self._idle_timeout = idle_timeout
         self.held = bytearray()  # for the backend, once it is drained
         # Set while one side still sends and nobody takes what it sends: when the relay ends, monotonic, and how many
-        # bytes waited for the backend when this deadline was set.
+        # bytes the backend had taken when this deadline was set.
         self._over_by: float | None = None
-        self._waited = 0
+        self._taken = 0
 
     def write_once_drained(self, data: bytes) -> None:
         """Send this to the backend once all that came from there was passed on. Dropped if the backend ends before.
@@ -387,8 +406,10 @@ class Relay:
 
     def _over(self) -> bool:
         ends = (self.client, self.backend)
-        if self.client.broken or (self._over_by is not None and time.monotonic() >= self._over_by):
+        if self._over_by is not None and time.monotonic() >= self._over_by:
             return True
+        if self.client.broken and self.client.read_ended:
+            return not self.backend.has_to_send()
         return all(end.read_ended for end in ends) and not any(end.has_to_send() for end in ends)
 
     def _wait(self, pairs: tuple[tuple[End, End], ...]) -> list[End] | None:
@@ -412,18 +433,18 @@ class Relay:
     def _speaks_to_nobody(self) -> bool:
         """Whether nobody is left to take what one side still says, however long it goes on.
 
-        Either the backend is gone, or the client was told that nothing more comes while the backend goes on.
+        Either the backend is gone, or the backend goes on while the client is, or was told that nothing more comes.
         """
         if self.backend.read_ended:
             return self.backend.broken and not self.client.waiting
-        return self.client.writes_ended
+        return self.client.writes_ended or self.client.broken
 
     def _limit(self) -> float | None:
         """In milliseconds."""
         if self._speaks_to_nobody():
             now = time.monotonic()
-            if self._over_by is None or self.backend.waiting < self._waited:
-                self._over_by, self._waited = now + self._linger, self.backend.waiting
+            if self._over_by is None or self.backend.taken > self._taken:
+                self._over_by, self._taken = now + self._linger, self.backend.taken
             # Rounded up: a remainder below a millisecond must not become a busy loop.
             return max(self._over_by - now, 0.0) * 1000 + 1
         self._over_by = None

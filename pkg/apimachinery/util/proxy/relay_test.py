@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import select
 import socket
+import termios
 import threading
 import time
 import tracemalloc
@@ -213,6 +215,89 @@ def test_what_the_client_said_last_arrives_although_the_backend_ended_first(held
         assert len(read_all(far)) == sent
         thread.join(_TIMEOUT)
         assert not thread.is_alive()
+
+
+class WithoutGoodBye(PlainConn):
+    """Takes its end for a failure, as TLS does when the other side has not said that it ends."""
+
+    def recv(self, n: int) -> bytes:
+        if data := super().recv(n):
+            return data
+        raise ConnectionResetError("connection ended without a good-bye")
+
+
+@contextlib.contextmanager
+def upload(held: int, kind: type[PlainConn] = PlainConn, **options: Any) -> Iterator[tuple[Between, int]]:
+    """A relay that holds so much of what the client has sent, because the backend takes nothing; how much was sent."""
+    near, client = tcp_pair()
+    far, backend = socket.socketpair()
+    with near, client, far, backend:
+        far.settimeout(_TIMEOUT)
+        relay = relaylib.Relay(kind(client), PlainConn(backend), **options)
+        between = Between(relay, near, far, golang.go(relay.run, name="relay"))
+        sent = 0
+
+        def is_held() -> bool:
+            nonlocal sent
+            # Once it holds so much it reads no more, and what is sent then stays in the socket.
+            is_full = relay.backend.waiting >= held
+            with contextlib.suppress(BlockingIOError):
+                sent += near.send(bytes(1 << 14), socket.MSG_DONTWAIT)
+            return is_full
+
+        wait_for(is_held)
+        # A reset throws away what has not left yet.
+        wait_for(lambda: not any(fcntl.ioctl(near, termios.TIOCOUTQ, bytes(4))))
+        yield between, sent
+        near.close()
+        far.close()
+        assert between.over()
+
+
+def reset(between: Between) -> None:
+    """Close the client's connection with unread data."""
+    between.far.sendall(b"unread")
+    assert between.near.recv(1, socket.MSG_PEEK) == b"u"
+    between.near.close()
+
+
+@pytest.mark.parametrize("held", [1, relaylib.MAX_WAITING_BYTES], ids=["relay", "relay-and-socket"])
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [(PlainConn, reset), (WithoutGoodBye, lambda between: between.near.close())],
+    ids=["reset", "no good-bye"],
+)
+def test_what_the_client_said_last_arrives_although_its_connection_failed(
+    kind: type[PlainConn], end: Callable[[Between], None], held: int
+) -> None:
+    with upload(held, kind) as (between, sent):
+        end(between)
+        wait_for(lambda: between.relay.client.broken or held > 1)
+        assert len(read_all(between.far)) == sent
+        assert between.over()
+
+
+def test_what_the_client_said_last_arrives_however_slowly_the_backend_takes_it() -> None:
+    """The relay reads on meanwhile, so that what waits for the backend need not become less for long."""
+    (near, client), (far, backend) = socket.socketpair(), socket.socketpair()
+    with near, client, far, backend:
+        relay = relaylib.Relay(PlainConn(client), PlainConn(backend))
+        relay.client.broken = True
+        relay._limit()
+        first = relay._over_by
+        relay._limit()
+        assert first is not None and relay._over_by == first
+        relay.backend.taken, relay.backend.waiting = 1, relaylib.MAX_WAITING_BYTES
+        wait_for(lambda: time.monotonic() + relaylib.LINGER > first)
+        relay._limit()
+        assert relay._over_by > first
+
+
+@pytest.mark.parametrize("held", [1, relaylib.MAX_WAITING_BYTES], ids=["relay", "relay-and-socket"])
+def test_a_backend_that_takes_nothing_of_what_a_client_said_last_is_left(held: int) -> None:
+    with upload(held, linger=0.2) as (between, _):
+        reset(between)
+        assert between.over()
 
 
 def test_small_pieces_are_gathered_as_long_as_they_come_fast(between: Between) -> None:

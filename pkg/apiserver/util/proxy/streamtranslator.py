@@ -106,7 +106,7 @@ class _Session:
 
     def __init__(self, websocket: WebSocket, client: http.Conn, backend: Backend, options: Options) -> None:
         self.relay = Relay(client, backend.conn, idle_timeout=DEFAULT_IDLE_CONNECTION_TIMEOUT)
-        self.relay.client.on_data, self.relay.client.on_end = self._from_client, self._end
+        self.relay.client.on_data, self.relay.client.on_end = self._from_client, self._client_ended
         self.relay.backend.on_data, self.relay.backend.on_end = self._from_backend, self._backend_ended
         self._websocket = websocket
         self._backend = backend
@@ -173,7 +173,7 @@ class _Session:
                         self.relay.client.answer(event.data)
                     case Closed():
                         self.relay.client.write(event.reply)
-                        self._end()
+                        self._client_ended()
 
     def _from_message(self, part: Part) -> None:
         """The channel's number, then data; a closing one names the channel that it closes."""
@@ -287,6 +287,12 @@ class _Session:
         self._finished = True
         self.relay.client.write(self._websocket.message(_status_message(status)) + self._websocket.close())
         self._end()
+
+    def _client_ended(self) -> None:
+        """What the client said last goes on to the runtime; nothing of what the runtime says is wanted any more."""
+        self._finished = True
+        self.relay.client.end_writes()
+        self.relay.backend.abandon_once_sent()
 
     def _end(self) -> None:
         self._finished = True

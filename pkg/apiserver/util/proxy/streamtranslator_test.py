@@ -6,12 +6,15 @@ import json
 import select
 import socket
 import struct
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 from wsproto import events
+from wsproto.connection import Connection, ConnectionType
 
 from pkg import golang
 from pkg.apimachinery.util.httpstream import spdy
@@ -59,16 +62,19 @@ def status_of(message: bytes) -> dict[str, Any]:
     return decoded
 
 
-def test_runtime_that_pings_and_reads_nothing_is_not_read_from() -> None:
-    pairs = [socket.socketpair() for _ in range(2)]
-    client, backend = (PlainConn(ours) for ours, _ in pairs)
+def session_of(client: socket.socket, backend: socket.socket, options: Options) -> _Session:
     headers = {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Version": "13"}
     fields = http.Headers([("Host", "n"), ("Connection", "Upgrade"), ("Upgrade", "websocket"), *headers.items()])
     body = http.Body(lambda: b"", 0)
     ctx = golang.background()
     request = http.Request("GET", "/", "/", fields, body, None, [], False, ctx)
-    session = _Session(WebSocket(request), client, Backend(backend, 101), Options(stdout=True))
-    backend.setblocking(False)
+    return _Session(WebSocket(request), PlainConn(client), Backend(PlainConn(backend), 101), options)
+
+
+def test_runtime_that_pings_and_reads_nothing_is_not_read_from() -> None:
+    pairs = [socket.socketpair() for _ in range(2)]
+    session = session_of(pairs[0][0], pairs[1][0], Options(stdout=True))
+    session.relay.backend.conn.setblocking(False)
     ping = spdy.Framer().ping(2)
     while session.relay.backend.waiting < MAX_WAITING_BYTES:
         session._from_backend(ping * 1000)
@@ -76,6 +82,38 @@ def test_runtime_that_pings_and_reads_nothing_is_not_read_from() -> None:
     for ours, theirs in pairs:
         ours.close()
         theirs.close()
+
+
+@pytest.mark.parametrize("polite", [True, False])
+def test_what_a_client_that_goes_has_said_arrives_although_the_runtime_is_slow(polite: bool) -> None:
+    """And the end of the command's input comes behind it."""
+    (near, client), (far, backend) = socket.socketpair(), socket.socketpair()
+    with near, client, far, backend:
+        far.settimeout(TIMEOUT)
+        session = session_of(client, backend, Options(stdin=True))
+
+        def run() -> None:
+            session.relay.run()
+            session.end_input()
+
+        thread = golang.go(run, name="session")
+        ws = Connection(ConnectionType.CLIENT)
+        sent = 0
+        while not session.relay.backend.waiting:
+            near.sendall(ws.send(events.BytesMessage(data=b"\x00" + bytes(1 << 10))))
+            sent += 1 << 10
+        if polite:
+            near.sendall(ws.send(events.CloseConnection(code=1000)))
+        near.close()
+        deadline = time.monotonic() + TIMEOUT
+        while not session._finished:
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.001)
+        streams = FakeStreams(far, streams={"stdin": 1})
+        assert len(streams.read("stdin")) == sent
+        far.close()
+        thread.join(TIMEOUT)
+        assert not thread.is_alive()
 
 
 def test_streams_both_ways_and_success() -> None:

@@ -54,3 +54,12 @@ def test_mount_points_may_have_any_names() -> None:
     names = [b"/a\rb", rb"/two\040words", rb"/back\134slash", b"/\xff"]
     table = b"".join(begin + name + end for name in names)
     assert containerd.mount_points(table) == ["/a\rb", "/two words", "/back\\slash", "/\udcff"]
+
+
+def test_process_may_have_any_name(tmp_path: Path) -> None:
+    """One whose name was no text kept all others from being found, so that nothing could be cleaned up."""
+    name = tmp_path / "\udcff"
+    name.symlink_to("/bin/cat")
+    with subprocess.Popen([name], stdin=subprocess.PIPE) as process:
+        assert containerd.start_time(process.pid) is not None
+        assert containerd.process_table()[process.pid][1] == [str(tmp_path / "�"), ""]

@@ -232,6 +232,16 @@ def test_du_leaves_out_what_is_mounted_below(tmp_path: Path, monkeypatch: pytest
     assert fs.disk_usage(str(tmp_path)).inodes == 1
 
 
+def test_du_leaves_out_what_is_mounted_below_a_root_directory_that_is_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "disk/volume/mounted").mkdir(parents=True)
+    (tmp_path / "root").symlink_to("disk")
+    list_mounts(tmp_path, monkeypatch, "/", f"{tmp_path}/disk/volume/mounted")
+    # Of the mount not even a status is asked for: whoever serves it may never answer.
+    assert fs.disk_usage(f"{tmp_path}/root/volume").inodes == 1
+
+
 def test_server_is_asked_by_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = volume.MetricsStatFS(str(tmp_path), fs.info_of_server).get_metrics()
     disk = os.statvfs(tmp_path)
@@ -264,12 +274,16 @@ def is_running(program: Path) -> bool:
     [("/plain", {"/plain/m"}), ("/plai", set()), ("/other", set()), ("/a b", {"/a b/m"}), ("/a#b", {"/a#b/m"})],
 )
 def test_mounts_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, below: set[str]) -> None:
-    points = ("/", "/plain", "/plain/m", "/a\\040b/m", "/a#b/m")
+    list_mounts(tmp_path, monkeypatch, "/", "/plain", "/plain/m", "/a\\040b/m", "/a#b/m")
+    assert fs.fs._mounts_below(path) == below
+
+
+def list_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *points: str) -> None:
+    """Have the kernel's list of mounts name these."""
     lines = [f"{25 + i} 1 254:0 / {point} rw,relatime - ext4 /dev/vda rw\n" for i, point in enumerate(points)]
     (tmp_path / "mountinfo").write_text("".join(lines))
     for module in (mount_utils, mount_utils.mount):
         monkeypatch.setattr(module, "MOUNT_INFO", str(tmp_path / "mountinfo"))
-    assert fs.fs._mounts_below(path) == below
 
 
 class DeadServer:

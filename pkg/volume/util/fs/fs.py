@@ -208,6 +208,8 @@ def disk_usage(path: str) -> UsageInfo:
 
 def _count(path: str) -> UsageInfo:
     top = _answer(path, os.stat)
+    # The list of mounts knows no links, and one may lead to the kubelet's root directory.
+    path = os.path.realpath(path)
     # Blocks and names of the files that have so many names each.
     found: Counter[int] = Counter()
     names: Counter[int] = Counter()
@@ -242,6 +244,7 @@ def _statuses(path: str, device: int, step: Callable[[], None]) -> Iterator[os.s
 
 
 def _mounts_below(path: str) -> frozenset[str]:
+    """The path has no links in it."""
     # To look for the path is much less work than to take the list apart, and most have nothing below.
     if _PLAIN.fullmatch(path) and os.fsencode(f" {path}/") not in Path(mount_utils.MOUNT_INFO).read_bytes():
         return frozenset()

@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -80,7 +80,7 @@ class Observer:
         """Ask the kubelet something each second. Raises AssertionError when its process has ended."""
         seen, ticks = Seen(), Ticks(self._node)
         Path(f"/proc/{self._node.pid}/clear_refs").write_text("5")  # The peak of its memory begins anew.
-        with _idle_process(seconds) as idle:
+        with _idle_process(self._node.within, seconds) as idle:
             self._ask_for(seconds, seen, ticks)
             seen.idle_late = float(idle.communicate()[0])
         ticks.look()
@@ -149,10 +149,12 @@ class Observer:
 
 
 @contextmanager
-def _idle_process(seconds: float) -> Iterator[subprocess.Popen[str]]:
-    """It ends by itself after so many seconds, or with the context."""
-    command = [sys.executable, "-m", "framework.hostile.idle", str(SYNC_PERIOD), str(seconds)]
-    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+def _idle_process(within: Sequence[str], seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """It ends by itself after so many seconds, or with the context. It runs within what the kubelet runs within."""
+    command = [*within, sys.executable, "-m", "framework.hostile.idle", str(SYNC_PERIOD), str(seconds)]
+    with subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         try:
             yield process
         finally:

@@ -15,6 +15,8 @@ from framework.ports import free_port
 from framework.waiting import wait_for
 from framework.web import fetch
 
+from pkg import mount_utils
+
 
 @pytest.fixture
 def host_port() -> int:
@@ -127,7 +129,7 @@ def machine_state() -> dict[str, list[str]]:
         "links": sorted(line.split(": ", 2)[1] for line in lines("ip", "-o", "link")),
         "namespaces": lines("ip", "netns"),
         "rules": [line for line in lines("iptables-save", "-t", "nat") if line.startswith("-A")],
-        "mounts": sorted(line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()),
+        "mounts": sorted(mount_utils.mount_points(mount_utils.MOUNT_INFO)),
         "processes": [line for line in lines("ps", "-eo", "args") if re.search(r"containerd .*/|^/pause|/web$", line)],
         "forwarding": [Path("/proc/sys/net/ipv4/ip_forward").read_text()],
         "shim sockets": listing("/run/containerd/s"),

@@ -21,7 +21,7 @@ from framework.pods import Manifest, pod, sleeper
 from framework.silent_filesystem import SilentFilesystem
 from framework.waiting import wait_for
 
-from pkg import golang
+from pkg import golang, mount_utils
 
 # What takes longer waits for a server.
 SOON = 90.0
@@ -114,8 +114,8 @@ def server(port: Path) -> Iterator[Server]:
 
 def mounts_below(path: Path) -> list[str]:
     """Read where nobody has to be asked."""
-    fields = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    return [each[4] for each in fields if "fuse" in each and each[4].startswith(f"{path}/")]
+    table = mount_utils.parse_mount_info(mount_utils.MOUNT_INFO)
+    return [each.mount_point for each in table if each.fs_type == "fuse" and each.mount_point.startswith(f"{path}/")]
 
 
 def nfs(name: str) -> Manifest:

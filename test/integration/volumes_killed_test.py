@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +14,8 @@ from framework.apiserver import errors
 from framework.apiserver.cluster import Cluster
 from framework.cluster_node import ClusterNode, real_node
 from framework.pods import Manifest, pod, sleeper
+
+from pkg import mount_utils
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which takes root")
 
@@ -54,8 +55,9 @@ def volumes_pod(name: str) -> Manifest:
 
 def mounts(node: ClusterNode, uid: str = "") -> list[str]:
     """Ids and places of what is mounted below the kubelet's directory, of one pod if a uid is given."""
-    lines = [line.split() for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()]
-    return [f"{line[0]} {line[4]}" for line in lines if line[4].startswith(str(node.root_dir)) and uid in line[4]]
+    table = mount_utils.parse_mount_info(mount_utils.MOUNT_INFO)
+    here = [each for each in table if each.mount_point.startswith(str(node.root_dir)) and uid in each.mount_point]
+    return [f"{each.id} {each.mount_point}" for each in here]
 
 
 def wait_until_nothing_is_left(node: ClusterNode, *uids: str) -> None:

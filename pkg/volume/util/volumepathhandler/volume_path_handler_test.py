@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pkg import mount_utils
 from pkg.apimachinery.util.runtime.testing import failing_once
 from pkg.mount_utils.testing import FakeMounter
 from pkg.util import procfs
@@ -25,9 +26,9 @@ DEVICE = "/dev/null"
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
-    for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
-        if (point := line.split()[4]).startswith(f"{tmp_path}/"):
-            subprocess.run(["umount", point], check=True)
+    for each in reversed(mount_utils.parse_mount_info(mount_utils.MOUNT_INFO)):
+        if each.mount_point.startswith(f"{tmp_path}/"):
+            subprocess.run(["umount", each.mount_point], check=True)
 
 
 @pytest.mark.parametrize(

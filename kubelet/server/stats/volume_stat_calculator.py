@@ -23,18 +23,13 @@ if TYPE_CHECKING:
 
 # Seconds that a volume has to answer before the pod's next one is asked. It is not asked again while it thinks.
 ANSWER_TIMEOUT = 5.0
-# Seconds after which it is worth a line in the log, and others wait for the volume no more.
+# Volumes of one pod that may be thinking at the same time: each has a thread, which holds up to filetree.HELD_LEVELS
+# directories open while it counts what is in the volume. A pod may have thousands of volumes.
+MAX_ASKED = 4
+# Seconds after which it is worth a line in the log.
 _LONG = 1.0
 # What the summary's numbers can hold.
 _LARGEST = 2**64 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What a volume has said, None if it cannot tell, and how many seconds it took."""
-
-    metrics: volume.Metrics | None
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +48,8 @@ class PodVolumeStats:
 class VolumeStatCalculator:
     """Measures the volumes of a pod: `calc_and_store_stats` from one thread at a time, `get_latest` from any.
 
-    DIVERGES (safer): a volume that does not answer does not keep the pod's other volumes from being measured.
+    DIVERGES (safer): a volume that does not answer does not keep the pod's other volumes from being measured, unless
+    MAX_ASKED of them do not answer.
     Go: pkg/kubelet/server/stats/volume_stat_calculator.go, (*volumeStatCalculator).calcAndStoreStats: waits for each
     volume, without a bound.
     Why: the server of one volume may be dead, and evictions for local storage go by the figures of the others.
@@ -72,22 +68,24 @@ class VolumeStatCalculator:
         self._event_recorder = event_recorder
         self._clock = clock or clocklib.RealClock()
         self._latest: PodVolumeStats | None = None
-        # What the volumes have answered so far, and who waits for an answer, by the volume's name.
+        # What the volumes have answered so far, and who waits for an answer, by the volume's name. The answer has None
+        # for a volume that cannot tell.
         self._known: dict[str, stats.VolumeStats] = {}
-        self._asked: dict[str, golang.Channel[_Answer]] = {}
+        self._asked: dict[str, golang.Channel[volume.Metrics | None]] = {}
 
     def get_latest(self) -> PodVolumeStats | None:
         """None before the first measurement."""
         return self._latest
 
     def calc_and_store_stats(self) -> None:
-        """Measures all volumes. Takes ANSWER_TIMEOUT seconds at most for each that has just become slow."""
+        """Measures all volumes. Takes ANSWER_TIMEOUT seconds at most for each that was not asked before."""
         providers = self._metrics_providers()
         if not providers:
             # None is mounted, or no more.
             return
-        for gone in self._known.keys() - providers.keys():
-            del self._known[gone]
+        for gone in (self._known.keys() | self._asked.keys()) - providers.keys():
+            self._known.pop(gone, None)
+            self._asked.pop(gone, None)
         stale = frozenset(name for name, provider in providers.items() if not self._measure(name, provider))
         specs = {spec.name: spec for spec in self._pod.spec.volumes}
         ephemeral_volumes: list[stats.VolumeStats] = []
@@ -109,9 +107,12 @@ class VolumeStatCalculator:
         """Whether the volume answered, be it that it cannot tell."""
         asked_before = name in self._asked
         if not asked_before:
+            if len(self._asked) >= MAX_ASKED:
+                # Its turn comes when one of those has answered.
+                return False
             self._start_to_ask(name, provider)
-        answer, _ = self._asked[name].recv(timeout=0 if asked_before else ANSWER_TIMEOUT)
-        if answer is None:
+        metrics, has_answered = self._asked[name].recv(timeout=0 if asked_before else ANSWER_TIMEOUT)
+        if not has_answered:
             if not asked_before:
                 klog.warning_s(
                     "Volume does not tell its metrics, its last ones stay",
@@ -121,30 +122,26 @@ class VolumeStatCalculator:
                 )
             return False
         del self._asked[name]
-        if answer.seconds > _LONG:
-            # For the next turn, which then need not wait for it.
-            self._start_to_ask(name, provider)
-        if answer.metrics is None:
+        if metrics is None:
             self._known.pop(name, None)
         else:
-            self._known[name] = self._to_volume_stats(name, answer.metrics)
-            self._tell_of_health(name, answer.metrics)
+            self._known[name] = self._to_volume_stats(name, metrics)
+            self._tell_of_health(name, metrics)
         return True
 
     def _start_to_ask(self, name: str, provider: volume.MetricsProvider) -> None:
-        answer: golang.Channel[_Answer] = golang.Channel(1)
+        answer: golang.Channel[volume.Metrics | None] = golang.Channel(1)
         golang.go(self._ask, name, provider, answer, name=f"volume-stats-{self._pod.metadata.uid}-{name}")
         # Only after the thread has started: without the thread nobody would ever answer.
         self._asked[name] = answer
 
-    def _ask(self, name: str, provider: volume.MetricsProvider, answer: golang.Channel[_Answer]) -> None:
+    def _ask(self, name: str, provider: volume.MetricsProvider, answer: golang.Channel[volume.Metrics | None]) -> None:
         metrics: volume.Metrics | None = None
-        started = self._clock.monotonic()
         try:
             with contain("Failed to calculate volume metrics", golang.background(), volumeName=name):
                 metrics = self._get_metrics(name, provider)
         finally:
-            answer.send(_Answer(metrics, self._clock.monotonic() - started))
+            answer.send(metrics)
 
     def _get_metrics(self, name: str, provider: volume.MetricsProvider) -> volume.Metrics | None:
         started = self._clock.monotonic()

@@ -200,6 +200,19 @@ def test_volume_that_is_unmounted(world: World) -> None:
     assert world.latest().persistent_volumes == []
 
 
+def test_volume_that_is_unmounted_before_it_answers_takes_no_place(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 0.01)
+    monkeypatch.setattr(volume_stat_calculator, "MAX_ASKED", 1)
+    world.add("claim", FakeVolume(metrics(1))).block()
+    local = world.add("local", FakeVolume(metrics(1)))
+    assert world.latest().stale == frozenset({"claim", "local"})
+    del world.provider.volumes[UID]["claim"]
+    monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 30.0)
+    assert world.latest().stale == frozenset() and local.asked == 1
+
+
 def asking(name: str) -> list[threading.Thread]:
     """The threads that wait for the volume."""
     return [thread for thread in threading.enumerate() if thread.name == f"volume-stats-{UID}-{name}"]
@@ -227,35 +240,25 @@ def test_dead_server_costs_nobody_but_itself(world: World, impatient: None) -> N
     assert dead.asked == 3
 
 
-def test_slow_volume_is_waited_for_once(world: World) -> None:
-    """From then on it is asked a turn ahead."""
-    clock = FakeClock()
-    calculator = VolumeStatCalculator(world.provider, world.pod, world.recorder, clock)
-    slow = world.add("local", FakeVolume(metrics(1)))
-    slow.while_asked = lambda: clock.step(3)
-
-    def measured() -> int | None:
-        calculator.calc_and_store_stats()
-        found = calculator.get_latest()
-        assert found is not None
-        return found.ephemeral_volumes[0].used_bytes
-
-    def join() -> None:
-        for thread in asking("local"):
+def test_few_volumes_think_at_the_same_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod may have thousands, each of which takes a thread and many descriptors. The others have their turn later."""
+    monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 0.01)
+    names = [f"v{number}" for number in range(volume_stat_calculator.MAX_ASKED * 2)]
+    fakes = [world.add(name, FakeVolume(metrics(1))) for name in names]
+    first = names[: volume_stat_calculator.MAX_ASKED]
+    for fake in fakes:
+        fake.block()
+    for _ in range(3):
+        assert world.latest().stale == frozenset(names)
+        assert [name for name in names if asking(name)] == first
+    for fake in fakes:
+        fake.release()
+    for name in first:
+        for thread in asking(name):
             thread.join(30)
-
-    assert measured() == 1
-    join()
-    slow.block()
-    slow.answer, slow.while_asked = metrics(2), lambda: None
-    assert measured() == 1
-    assert measured() == 1, "it has not answered again"
-    slow.release()
-    join()
-    assert measured() == 2
-    assert slow.asked == 3
-    measured()
-    assert slow.asked == 4, "it has become quick"
+    monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 30.0)
+    assert world.latest().stale == frozenset()
+    assert [fake.asked for fake in fakes] == [1] * len(fakes)
 
 
 def test_server_that_never_answered(world: World, impatient: None) -> None:

@@ -5,7 +5,11 @@ Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go (UpgradeAwareHandler.tryU
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import select
+import struct
+import termios
 import time
 from collections import deque
 from collections.abc import Callable
@@ -44,6 +48,7 @@ _NEWS = 1 << 16
 LINGER = 10.0
 # Records of TLS that are read in one turn, or frames that are taken apart: half a millisecond, if they are of one byte.
 PIECES_IN_TURN = 64
+_COUNT = struct.Struct("i")
 # DIVERGES (platform): of all connections that are relayed, only a few are read from or taken apart at the same time.
 # Go: k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go, (*UpgradeAwareHandler).tryUpgrade: each connection has
 # goroutines of its own that read whenever bytes have come.
@@ -83,6 +88,7 @@ class End:
         self.broken = False
         self.waiting = 0  # bytes that `write` was given and the connection has not taken
         self.taken = 0  # bytes that it has taken since the beginning
+        self._arrived = 0  # of these, how many were with the other side when somebody asked last
         self._queue: deque[memoryview] = deque()
         self._small = bytearray()  # what waits behind the queue, in small pieces
         self._behind = False  # answers to what came from this end wait for it to take what was sent before
@@ -290,6 +296,15 @@ class End:
         """Bytes, or the end of this direction."""
         return self.waiting > 0 or (self._ending and not self.writes_ended and not self.broken)
 
+    def moved(self) -> bool:
+        """Whether something waits still, and the other side has got anything since this was asked last.
+
+        No poll tells of little: the kernel takes more of what waits only once a third of what it holds has gone, which
+        may be a megabyte.
+        """
+        before, self._arrived = self._arrived, self.taken - _held_by_kernel(self.fd)
+        return self.waiting > 0 and self._arrived > before
+
     def is_readable(self, events: int) -> bool:
         """Whether it is worth while to read when a poll has told of these."""
         return bool(events & (self._to_read | ~select.POLLOUT))
@@ -349,10 +364,8 @@ class Relay:
         self._linger = linger
         self._idle_timeout = idle_timeout
         self.held = bytearray()  # for the backend, once it is drained
-        # Set while one side still sends and nobody takes what it sends: when the relay ends, monotonic, and how many
-        # bytes the backend had taken when this deadline was set.
+        # Set while one side still sends and nobody takes what it sends: when the relay ends, monotonic.
         self._over_by: float | None = None
-        self._taken = 0
 
     def write_once_drained(self, data: bytes) -> None:
         """Send this to the backend once all that came from there was passed on. Dropped if the backend ends before.
@@ -420,7 +433,7 @@ class Relay:
         limit = self._limit()
         found = self._poll.poll(_GATHER_MILLISECONDS if gathering else limit)
         if not found:
-            return gathering or None
+            return gathering or self._go_on_slowly()
         readable = []
         for fd, events in found:
             end = self.client if fd == self.client.fd else self.backend
@@ -429,6 +442,24 @@ class Relay:
             elif end.is_readable(events):
                 readable.append(end)
         return readable
+
+    def _go_on_slowly(self) -> list[End] | None:
+        """After the time for a poll: none to read from, or None if what waits does not go on, however slowly."""
+        if not (self._lingers() and self._moved()):
+            return None
+        self._over_by = None
+        return []
+
+    def _moved(self) -> bool:
+        """Whether one side that has more to take has got anything since this was asked last."""
+        moved = [end.moved() for end in (self.client, self.backend)]
+        return any(moved)
+
+    def _lingers(self) -> bool:
+        """Whether one direction has ended, so that the other may not stand still for long."""
+        if self._speaks_to_nobody() or self.client.read_ended:
+            return True
+        return self.backend.read_ended and not self.client.waiting
 
     def _speaks_to_nobody(self) -> bool:
         """Whether nobody is left to take what one side still says, however long it goes on.
@@ -441,16 +472,26 @@ class Relay:
 
     def _limit(self) -> float | None:
         """In milliseconds."""
-        if self._speaks_to_nobody():
-            now = time.monotonic()
-            if self._over_by is None or self.backend.taken > self._taken:
-                self._over_by, self._taken = now + self._linger, self.backend.taken
-            # Rounded up: a remainder below a millisecond must not become a busy loop.
-            return max(self._over_by - now, 0.0) * 1000 + 1
-        self._over_by = None
-        if self.client.read_ended or (self.backend.read_ended and not self.client.waiting):
+        if not self._lingers():
+            self._over_by = None
+            return None if self._idle_timeout is None else self._idle_timeout * 1000
+        moved = self._moved()
+        if not self._speaks_to_nobody():
+            self._over_by = None
             return self._linger * 1000
-        return None if self._idle_timeout is None else self._idle_timeout * 1000
+        now = time.monotonic()
+        if self._over_by is None or moved:
+            self._over_by = now + self._linger
+        # Rounded up: a remainder below a millisecond must not become a busy loop.
+        return max(self._over_by - now, 0.0) * 1000 + 1
+
+
+def _held_by_kernel(fd: int) -> int:
+    """How many bytes that were sent the other side's kernel has not confirmed; 0 if that is not known."""
+    with contextlib.suppress(OSError):
+        (count,) = _COUNT.unpack(fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(_COUNT.size)))
+        return int(count)
+    return 0
 
 
 def _ignore(data: bytes) -> None:

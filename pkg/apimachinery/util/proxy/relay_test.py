@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import select
 import socket
+import sys
 import termios
 import threading
 import time
@@ -291,6 +292,50 @@ def test_what_the_client_said_last_arrives_however_slowly_the_backend_takes_it()
         wait_for(lambda: time.monotonic() + relaylib.LINGER > first)
         relay._limit()
         assert relay._over_by > first
+
+
+class TimeIsOver:
+    """The poll of a relay: each time is over at once, and meanwhile the backend has taken a little of what waits."""
+
+    def __init__(self, relay: relaylib.Relay, far: socket.socket) -> None:
+        self._poll = select.poll()
+        self.register, self.unregister = self._poll.register, self._poll.unregister
+        self._backend, self._far = relay.backend, far
+        self.taken = 0
+
+    def poll(self, limit: float | None) -> list[tuple[int, int]]:
+        while not (found := self._poll.poll(0)):
+            self._take_some()
+            if limit is not None:
+                break
+        return found
+
+    def _take_some(self) -> None:
+        before = self._held()
+        while self._backend.waiting and self._held() >= before:
+            self.taken += len(self._far.recv(1 << 10))
+
+    def _held(self) -> int:
+        return int.from_bytes(fcntl.ioctl(self._backend.fd, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+
+
+@pytest.mark.parametrize("kind", [PlainConn, WithoutGoodBye])
+def test_what_the_client_said_last_arrives_although_no_poll_tells_that_the_backend_takes_it(
+    kind: type[PlainConn],
+) -> None:
+    """The kernel takes more of what waits only once a third of what it holds has gone."""
+    near, client = tcp_pair()
+    far, backend = tcp_pair()
+    with near, client, far, backend:
+        backend.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 17)
+        sent = 4 * relaylib.MAX_WAITING_BYTES
+        near.sendall(bytes(sent))
+        near.close()
+        relay = relaylib.Relay(kind(client), PlainConn(backend))
+        relay._poll = poll = TimeIsOver(relay, far)  # type: ignore[assignment]
+        relay.run()
+        backend.close()
+        assert poll.taken + len(read_all(far)) == sent
 
 
 @pytest.mark.parametrize("held", [1, relaylib.MAX_WAITING_BYTES], ids=["relay", "relay-and-socket"])

@@ -29,7 +29,7 @@ MAX_GROWTH = 64.0
 _END_TIMEOUT = 30.0
 # Outside a cgroup of its own the kernel gives each session the same share of the processors, and each container's shim
 # is one, so that the kubelet would have one of forty or more. The service manager of a real node gives it a fourth.
-_WITH_A_SHARE = 'test ! -w /proc/self/autogroup || echo -10 > /proc/self/autogroup; exec "$@"'
+_WITH_A_SHARE = ("sh", "-c", 'test ! -w /proc/self/autogroup || echo -10 > /proc/self/autogroup; exec "$@"', "share")
 # The logs that there are: bytes of the large ones, and seconds between two lines of one that grows.
 _LARGE_LOG = 60 << 20
 _LINE_PERIOD = 0.001
@@ -142,7 +142,7 @@ def _containerd_node() -> Iterator[ContainerdNode]:
         cluster, history = _cluster(stack, run_dir)
         node = ContainerdNode(NODE, containerd, cluster, history, server_config(cluster), flags={"v": 2})
         stack.callback(node.end)
-        node.within = ["sh", "-c", _WITH_A_SHARE, "share"]
+        node.within = [*_WITH_A_SHARE]
         node.join()
         yield node
 
@@ -155,6 +155,7 @@ def _hollow_node() -> Iterator[ClusterNode]:
         node = ClusterNode(folder, NODE, cluster, history, server_config(cluster), {"v": 2})
         node.runtime.recorder.on = False
         stack.callback(node.end)
+        node.within = [*_WITH_A_SHARE]
         node.server.start()
         node.join()
         yield node

@@ -367,7 +367,7 @@ def test_nobody_has_the_server_compute_with_numbers_of_his_own() -> None:
     with serving(of) as port, socket.create_connection(("127.0.0.1", port), timeout=None) as sock:
         connection = SSL.Connection(context, sock)
         connection.set_connect_state()
-        # Nothing is sent after the handshake: it may come when the server has closed, and fail before the alert is read.
+        # Nothing is sent after the handshake: it may come when the server has closed, and fail before the alert comes.
         with pytest.raises(SSL.Error, match="alert"):
             connection.do_handshake()
             connection.recv(100)

@@ -22,7 +22,8 @@ MAX_EXAMINED_FILES = 10_000
 # Bytes that are read of the list of files that one process has mapped. With long paths the list may have hundreds of
 # megabytes.
 MAX_MAPS = 1 << 20
-# Bytes that are read of what the kernel tells of an open file. Its mount comes third, and each of its locks later.
+# Bytes that are read of /proc/PID/fdinfo/N. The third line tells the mount of the open file. The file's locks come
+# later, and there may be many.
 MAX_FDINFO = 1 << 10
 
 # Links in a process's directory that hold what they point to.

@@ -238,7 +238,7 @@ def test_du_leaves_out_what_is_mounted_below_a_root_directory_that_is_a_link(
     (tmp_path / "disk/volume/mounted").mkdir(parents=True)
     (tmp_path / "root").symlink_to("disk")
     list_mounts(tmp_path, monkeypatch, "/", f"{tmp_path}/disk/volume/mounted")
-    # Of the mount not even a status is asked for: whoever serves it may never answer.
+    # The mount point itself is not counted either: the server of its file system may never answer a call of stat.
     assert fs.disk_usage(f"{tmp_path}/root/volume").inodes == 1
 
 

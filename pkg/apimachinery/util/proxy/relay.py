@@ -299,8 +299,8 @@ class End:
     def moved(self) -> bool:
         """Whether something waits still, and the other side has got anything since this was asked last.
 
-        No poll tells of little: the kernel takes more of what waits only once a third of what it holds has gone, which
-        may be a megabyte.
+        A poll does not report slow progress: the kernel reports that a connection takes more only when a third of its
+        send buffer is free, which may be a megabyte.
         """
         before, self._arrived = self._arrived, self.taken - _held_by_kernel(self.fd)
         return self.waiting > 0 and self._arrived > before

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import select
 import socket
-import sys
-import termios
 import threading
 import time
 import tracemalloc
@@ -190,34 +187,6 @@ def test_much_goes_both_ways_at_once(between: Between) -> None:
         sender.join()
 
 
-@pytest.mark.parametrize("held", [1, relaylib.MAX_WAITING_BYTES], ids=["relay", "relay-and-socket"])
-def test_what_the_client_said_last_arrives_although_the_backend_ended_first(held: int) -> None:
-    """Both directions of the client's connection have ended, and the backend has not taken all of what it sent."""
-    near, client = socket.socketpair()
-    far, backend = socket.socketpair()
-    with near, client, far, backend:
-        far.settimeout(_TIMEOUT)
-        relay = relaylib.Relay(PlainConn(client), PlainConn(backend))
-        thread = golang.go(relay.run, name="relay")
-        sent = 0
-
-        def is_held() -> bool:
-            nonlocal sent
-            # Once it holds so much it reads no more, and what is sent then stays in the socket.
-            is_full = relay.backend.waiting >= held
-            with contextlib.suppress(BlockingIOError):
-                sent += near.send(bytes(1 << 14), socket.MSG_DONTWAIT)
-            return is_full
-
-        wait_for(is_held)
-        near.shutdown(socket.SHUT_WR)
-        far.shutdown(socket.SHUT_WR)
-        assert read_all(near) == b""
-        assert len(read_all(far)) == sent
-        thread.join(_TIMEOUT)
-        assert not thread.is_alive()
-
-
 class WithoutGoodBye(PlainConn):
     """Takes its end for a failure, as TLS does when the other side has not said that it ends."""
 
@@ -248,10 +217,21 @@ def upload(held: int, kind: type[PlainConn] = PlainConn, **options: Any) -> Iter
 
         wait_for(is_held)
         # A reset throws away what has not left yet.
-        wait_for(lambda: not any(fcntl.ioctl(near, termios.TIOCOUTQ, bytes(4))))
+        wait_for(lambda: not relaylib._held_by_kernel(near.fileno()))
         yield between, sent
         near.close()
         far.close()
+        assert between.over()
+
+
+@pytest.mark.parametrize("held", [1, relaylib.MAX_WAITING_BYTES], ids=["relay", "relay-and-socket"])
+def test_what_the_client_said_last_arrives_although_the_backend_ended_first(held: int) -> None:
+    """Both directions of the client's connection have ended, and the backend has not taken all of what it sent."""
+    with upload(held) as (between, sent):
+        between.near.shutdown(socket.SHUT_WR)
+        between.far.shutdown(socket.SHUT_WR)
+        assert read_all(between.near) == b""
+        assert len(read_all(between.far)) == sent
         assert between.over()
 
 
@@ -316,7 +296,7 @@ class TimeIsOver:
             self.taken += len(self._far.recv(1 << 10))
 
     def _held(self) -> int:
-        return int.from_bytes(fcntl.ioctl(self._backend.fd, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+        return relaylib._held_by_kernel(self._backend.fd)
 
 
 @pytest.mark.parametrize("kind", [PlainConn, WithoutGoodBye])

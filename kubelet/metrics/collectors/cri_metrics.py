@@ -5,6 +5,7 @@ Go: pkg/kubelet/metrics/collectors/cri_metrics.go
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from cri_api.v1 import api_pb2 as runtimeapi
     from prometheus_client.metrics_core import Metric
 
+_METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 # By the number that a runtime says it with.
 _TYPES = {0: metrics.COUNTER, 1: metrics.GAUGE}
 
@@ -35,7 +38,7 @@ class CRIMetricsCollector:
         self._list_pod_sandbox_metrics_fn = list_pod_sandbox_metrics_fn
         self._descriptors: dict[str, runtimeapi.MetricDescriptor] = {}
         try:
-            self._descriptors = {desc.name: desc for desc in list_metric_descriptors_fn(ctx)}
+            self._descriptors = {desc.name: desc for desc in list_metric_descriptors_fn(ctx) if _can_be_exposed(desc)}
         except crierror.RemoteError as err:
             klog.error_s(err, "Error reading MetricDescriptors")
 
@@ -77,3 +80,13 @@ class CRIMetricsCollector:
         # 0 is what was not kept, but measured for this answer.
         timestamp = metric.timestamp / 1e9 if metric.timestamp else None
         made.add_sample(metric.name, labels, metric.value.value, timestamp)
+
+
+def _can_be_exposed(desc: runtimeapi.MetricDescriptor) -> bool:
+    """Whether its names are such as the text format has. One that is not would make the page unreadable as a whole."""
+    labels = desc.label_keys
+    names_fit = _METRIC_NAME.fullmatch(desc.name) and all(_LABEL_NAME.fullmatch(label) for label in labels)
+    if names_fit and len(set(labels)) == len(labels):
+        return True
+    klog.error_s(None, "Invalid CRI metric descriptor", name=desc.name, labels=list(labels))
+    return False

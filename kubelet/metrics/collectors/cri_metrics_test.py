@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import grpc
+import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet.cri import errors as crierror
@@ -28,13 +29,14 @@ class Runtime:
 
     def __init__(self, *pods: runtimeapi.PodSandboxMetrics) -> None:
         self.pods = list(pods)
+        self.descriptors = list(DESCRIPTORS)
         self.descriptors_err: Exception | None = None
         self.metrics_err: Exception | None = None
 
     def list_metric_descriptors(self, ctx: golang.Context) -> list[runtimeapi.MetricDescriptor]:
         if self.descriptors_err is not None:
             raise self.descriptors_err
-        return DESCRIPTORS
+        return self.descriptors
 
     def list_pod_sandbox_metrics(self, ctx: golang.Context) -> list[runtimeapi.PodSandboxMetrics]:
         if self.metrics_err is not None:
@@ -88,3 +90,29 @@ def test_runtime_that_does_not_answer() -> None:
     runtime = Runtime(a_pod())
     runtime.metrics_err = GONE
     assert runtime.page() == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("", []),
+        ("two words", []),
+        ("twice", ["id", "id"]),
+        ("no_label", [""]),
+        ("line", ['a="b"} 1\n']),
+        ("own", ["__name__"]),
+    ],
+)
+def test_descriptor_that_the_text_format_cannot_have_costs_its_metric_alone(name: str, labels: list[str]) -> None:
+    runtime = Runtime(a_pod())
+    page = runtime.page()
+    runtime.descriptors.append(runtimeapi.MetricDescriptor(name=name, label_keys=labels))
+    runtime.pods[0].metrics.append(metric(name, 1, ["x"] * len(labels)))
+    assert runtime.page() == page
+
+
+def test_label_with_the_name_of_a_bucket_may_have_any_value() -> None:
+    pod = runtimeapi.PodSandboxMetrics(metrics=[metric("level", 1, ["high"], gauge=True)])
+    runtime = Runtime(pod)
+    runtime.descriptors = [runtimeapi.MetricDescriptor(name="level", label_keys=["le"])]
+    assert runtime.page().endswith('level{le="high"} 1\n')

@@ -5,6 +5,7 @@ Go: k8s.io/component-base/metrics
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import itertools
 import math
@@ -266,8 +267,10 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 
 def _pair(key: str, value: str) -> str:
-    if key == "le":  # a bucket's bound
-        return f'le="{_number(float(value))}"'
+    if key == "le":
+        # A bucket's bound. What a container runtime calls so may be any text.
+        with contextlib.suppress(ValueError):
+            return f'le="{_number(float(value))}"'
     value = value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
     return f'{key}="{value}"'
 

@@ -501,6 +501,8 @@ def test_server_that_sends_tickets_without_end_is_not_read_on() -> None:
     with pytest.raises(ValueError, match="received more than 1048576 bytes"):
         connection.read(1)
 
+    assert flood.sent < tlsclient.MAX_TLS_BYTES // 2, "each costs more than its bytes"
+
 
 @pytest.mark.parametrize("size", [4, 16384])
 def test_server_that_says_hello_without_end_is_not_read_on(size: int) -> None:

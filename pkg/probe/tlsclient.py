@@ -24,10 +24,10 @@ from pkg.golang.http.costlycerts import refuse_costly_certificates
 from pkg.golang.http.tlsconn import MODE_PARTIAL_WRITE, TLSError, reason_of
 from pkg.probe import dialer
 
-# All that comes of one connection with TLS, a head and a body several times over. _RECEIVE_COST bytes more are counted
-# each time that some of it is taken, and that some of what it holds is. What holds no data, requests of a hello for
-# example, would else keep a processor busy as long as the probe lasts, and costs its server hardly anything. Until the
-# server has said hello its records are taken one by one, and _HELLO_RECORD_COST bytes more are counted for each.
+# All that comes of one connection with TLS, a head and a body several times over. Records are taken one by one, and
+# _RECEIVE_COST bytes more are counted for each part of one that is, and each time that some of what it holds is taken.
+# Records that hold no data, new keys for example, would else keep a processor busy as long as the probe lasts, and cost
+# their server hardly anything. _HELLO_RECORD_COST bytes more are counted for each until the server has said hello.
 # DIVERGES (safer): a probe or hook by TLS fails when its server sends more than MAX_TLS_BYTES.
 # Go: crypto/tls/conn.go, (*Conn).retryReadRecord: counts records instead, and takes 16 in a row that hold no data.
 # Why: OpenSSL does not tell of such records, and would read them as long as they come.
@@ -35,8 +35,8 @@ from pkg.probe import dialer
 MAX_TLS_BYTES = 1 << 20
 _RECEIVE_COST = 256
 _HELLO_RECORD_COST = 4 * 1024
-# The longest record of TLS, with what belongs to it, and what each begins with.
-_RECORD_SIZE = 17 * 1024
+# How much is sent at a time, and how each record of TLS begins.
+_SEND_SIZE = 17 * 1024
 _RECORD_HEADER_SIZE = 5
 _RECORD_TYPES = range(20, 25)
 _HANDSHAKE = 22
@@ -124,23 +124,30 @@ class TLSConnection(dialer.Connection):
 
     def _exchange(self) -> None:
         self._send_what_waits()
-        if data := self._receive(_RECORD_SIZE) if self._hello is None else self._receive_hello(self._hello):
-            self._tls.bio_write(data)
+        record = self._receive_record()
+        if self._hello is not None:
+            self._look_for_hello(self._hello, record)
+        if record:
+            self._tls.bio_write(record)
         else:
             self._tls.bio_shutdown()
 
-    def _receive_hello(self, hello: bytes) -> bytes:
-        """A record in which the server's hello may be, less at the end. Raises ValueError if it is not to be answered.
-
-        TLS 1.3 has Diffie-Hellman's exchange with numbers of 8,000 bits too, of which Go wants none. OpenSSL offers it,
-        and pyOpenSSL cannot tell it not to.
-        """
-        self._room -= _HELLO_RECORD_COST
+    def _receive_record(self) -> bytes:
+        """Less than a record at the end, and the head alone of what is none."""
         record, size = b"", _RECORD_HEADER_SIZE
         while len(record) < size and (data := self._receive(size - len(record))):
             record += data
             if len(record) == _RECORD_HEADER_SIZE and record[0] in _RECORD_TYPES:
                 size += int.from_bytes(record[-2:])
+        return record
+
+    def _look_for_hello(self, hello: bytes, record: bytes) -> None:
+        """Raises ValueError if the record has the server's hello, and that is not to be answered.
+
+        TLS 1.3 has Diffie-Hellman's exchange with numbers of 8,000 bits too, of which Go wants none. OpenSSL offers it,
+        and pyOpenSSL cannot tell it not to.
+        """
+        self._room -= _HELLO_RECORD_COST
         if record and record[0] == _HANDSHAKE:
             # Requests of a hello, four bytes of zero each, may come before it: OpenSSL takes no notice of them.
             hello = (hello + record[_RECORD_HEADER_SIZE:]).lstrip(b"\0")
@@ -148,7 +155,6 @@ class TLSConnection(dialer.Connection):
             self._hello = None if is_whole else hello
             if _WANTS_FINITE_FIELD.match(hello):
                 raise ValueError("tls: server selected unsupported group")
-        return record
 
     def _receive(self, size: int) -> bytes:
         """Raises ValueError beyond MAX_TLS_BYTES."""
@@ -165,7 +171,7 @@ class TLSConnection(dialer.Connection):
 
     def _send_what_waits(self) -> None:
         with contextlib.suppress(SSL.WantReadError):
-            while data := self._tls.bio_read(_RECORD_SIZE):
+            while data := self._tls.bio_read(_SEND_SIZE):
                 super().send(data)
 
 

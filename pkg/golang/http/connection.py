@@ -236,7 +236,7 @@ class Connection:
         )
 
     def _next_part(self) -> bytes:
-        """The next part of the body, b"" at its end. Raises OSError, BadRequest or HTTPError."""
+        """The next part of the body, b"" at its end. Raises ClientGone, BadRequest or HTTPError."""
         if self._is_to_continue:
             self._is_to_continue = False
             self._send(_CONTINUE)
@@ -245,6 +245,8 @@ class Connection:
             return self._body.next_part()
         except TimeoutError as err:
             raise HTTPError(408, "Request Timeout") from err
+        except OSError as err:
+            raise ClientGone(str(err)) from err
         finally:
             self._conn.set_deadline(time.monotonic() + self._settings.write_timeout)
 

@@ -34,7 +34,7 @@ class Body:
     __slots__ = ("_left", "_next", "_over", "_rest")
 
     def __init__(self, next_part: Callable[[], bytes], limit: int) -> None:
-        """`next_part` returns what came next, b"" at the end; it may raise OSError or BadRequest."""
+        """`next_part` returns what came next, b"" at the end; it may raise ClientGone or BadRequest."""
         self._next = next_part
         self._left = limit
         self._rest = b""
@@ -43,7 +43,7 @@ class Body:
     def read(self, n: int = -1) -> bytes:
         """At most n bytes, all that is left without n; b"" at the end.
 
-        Raises HTTPError 413 when more comes than the server takes, OSError when the client has gone.
+        Raises HTTPError 413 when more comes than the server takes, ClientGone when there is nobody to read from.
         """
         parts = [self._rest] if self._rest else []
         have = len(self._rest)

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -105,6 +106,27 @@ def test_a_body_that_the_handler_does_not_read() -> None:
         # One that is much too long is not waited for.
         sock.sendall(head % (1 << 40))
         assert b" 401 " in read_all(sock)
+
+
+def test_client_that_breaks_off_a_body_is_nobodys_fault_here(capsys: pytest.CaptureFixture[str]) -> None:
+    reading, ends = threading.Event(), []
+
+    def read(w: http.ResponseWriter, r: http.Request) -> None:
+        reading.set()
+        try:
+            r.body.read()
+        except OSError as err:
+            ends.append(type(err))
+            raise
+
+    with serving(read) as server:
+        with connect(server) as sock:
+            sock.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
+            assert reading.wait(_TIMEOUT)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        wait_for(lambda: server.connections() == 0)
+    assert ends == [http.ClientGone]
+    assert "panic" not in capsys.readouterr().err
 
 
 def test_pipelined_requests() -> None:

@@ -73,6 +73,8 @@ class WebSocket:
         """Raises HTTPError when the request does not open one."""
         if req.method != "GET":
             raise http.HTTPError(405, "a WebSocket is opened with GET")
+        if len(req.headers.get_all("Host")) != 1:  # which the server lets pass in HTTP/1.0
+            raise http.HTTPError(400, "unable to upgrade: one Host is wanted")
         self._handshake = H11Handshake(ConnectionType.SERVER)
         fields = [
             (name.encode("latin-1"), value.encode("latin-1"))

@@ -1,4 +1,4 @@
-"""How few WebSockets are worked for at the same time."""
+"""Which requests open WebSockets, and how few of these are worked for at the same time."""
 
 from __future__ import annotations
 
@@ -26,11 +26,16 @@ _Write = Callable[[bytes], None]
 _Feed = Callable[[bytes], None]
 
 
-def _opened() -> WebSocket:
+def _request(*hosts: str) -> http.Request:
     headers = {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Version": "13"}
-    fields = http.Headers([("Host", "n"), ("Connection", "Upgrade"), ("Upgrade", "websocket"), *headers.items()])
-    body = http.Body(lambda: b"", 0)
-    opened = WebSocket(http.Request("GET", "/", "/", fields, body, None, [], False, golang.background()))
+    fields = http.Headers([("Connection", "Upgrade"), ("Upgrade", "websocket"), *headers.items()])
+    for host in hosts:
+        fields.add("Host", host)
+    return http.Request("GET", "/", "/", fields, http.Body(lambda: b"", 0), None, [], False, golang.background())
+
+
+def _opened() -> WebSocket:
+    opened = WebSocket(_request("n"))
     opened.accept(None)
     return opened
 
@@ -106,3 +111,10 @@ def test_many_small_messages_leave_the_turn_to_others(
         over.close()
         for thread in threads:
             thread.join(_TIMEOUT)
+
+
+@pytest.mark.parametrize("hosts", [(), ("a", "b")])
+def test_request_of_old_http_without_its_host_is_the_clients_mistake(hosts: tuple[str, ...]) -> None:
+    with pytest.raises(http.HTTPError) as raised:
+        WebSocket(_request(*hosts))
+    assert raised.value.code == 400

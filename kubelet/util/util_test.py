@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import datetime
 import io
+import time
 from pathlib import Path
 
 import pytest
 
 from kubelet import container as kubecontainer
 from kubelet import util
-from kubelet.util import cache, format, ioutils, queue, sliceutils, store
+from kubelet.util import boottime_util, cache, format, ioutils, queue, sliceutils, store
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -141,3 +142,11 @@ def test_boot_time() -> None:
     boot = util.get_boot_time()
     assert boot < datetime.datetime.now(datetime.UTC)
     assert boot.microsecond == 0
+
+
+@pytest.mark.parametrize("stat", ["btime 18446744073709551000\n", "btime soon\n", "cpu 1 2 3\n"])
+def test_boot_time_of_a_machine_that_cannot_tell_it(stat: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "stat").write_text(stat)
+    monkeypatch.setattr(boottime_util, "_PROC_STAT", str(tmp_path / "stat"))
+    uptime = datetime.timedelta(seconds=time.clock_gettime(time.CLOCK_BOOTTIME))
+    assert abs(datetime.datetime.now(datetime.UTC) - uptime - util.get_boot_time()) < datetime.timedelta(minutes=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 import socket
 import ssl
 import threading
@@ -208,6 +209,10 @@ SLOW = {
 }
 
 
+# On a busy machine the time may end while the connection is made, which has another text.
+OUT_OF_TIME = "context deadline exceeded|dial tcp .*: i/o timeout"
+
+
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("what", SLOW)
 def test_probe_of_a_slow_server_ends_in_time(what: str, tls: bool) -> None:
@@ -218,7 +223,7 @@ def test_probe_of_a_slow_server_ends_in_time(what: str, tls: bool) -> None:
             assert result is Result.FAILURE
         except BrokenAnswerError as err:
             output = str(err)
-    assert "context deadline exceeded" in output
+    assert re.search(OUT_OF_TIME, output)
 
 
 @pytest.mark.parametrize("what", SLOW)
@@ -249,7 +254,7 @@ def test_hook_of_a_slow_server_ends_at_its_deadline(tls: bool) -> None:
     ctx, cancel = golang.with_timeout(CTX, 0.3)
     with (
         serving(drip(OK + b"X: "), server_context() if tls else None) as url,
-        pytest.raises(httpclient.HTTPRequestError, match="context deadline exceeded"),
+        pytest.raises(httpclient.HTTPRequestError, match=OUT_OF_TIME),
     ):
         HTTPClient().do(ctx, url, [])
     cancel()

@@ -42,6 +42,7 @@ _TIMEOUT = 120.0
 _EXIT_CODES = {
     ("succeeds", "c"): 0,
     ("fails", "c"): 3,
+    ("crashes", "c"): 1,
     ("oom", "c"): 137,
     ("everything", "first"): 0,
     ("everything", "second"): 0,

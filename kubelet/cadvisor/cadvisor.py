@@ -82,6 +82,12 @@ class Cadvisor:
         raise ValueError("no containerfs label for configured runtime")
 
     def get_dir_fs_info(self, path: str) -> cadvisorapiv2.FsInfo:
+        # DIVERGES (fault of Go): a file system can be asked for from the first moment.
+        # Go: github.com/google/cadvisor/manager/manager.go, (*manager).GetDirFsInfo: fails, or finds a capacity of 0,
+        # until cAdvisor has looked at the node for the first time.
+        # Why: the first collection of images comes before that at most starts, and sends the warning event
+        # InvalidDiskCapacity, though nothing is wrong with the disk.
+        # Test: fs_test.py:test_file_system_of_a_directory
         return self._filesystems.dir_info(path)
 
 

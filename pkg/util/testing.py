@@ -1,4 +1,5 @@
-"""A stand-in for the commands of a machine, what a test has left open, a deep tree, and how much work a call is.
+"""A stand-in for the commands of a machine, what a test has left open, a client that dies, a deep tree, and how much
+work a call is.
 
 Go: k8s.io/utils/exec/testing/fake_exec.go
 """
@@ -7,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +34,12 @@ def open_files() -> set[tuple[str, str]]:
 def open_inotify_instances() -> set[tuple[str, str]]:
     """Those of open_files that are inotify instances, which all have one name."""
     return {(fd, name) for fd, name in open_files() if "inotify" in name}
+
+
+def reset(sock: socket.socket) -> None:
+    """Close a connection as the machine of a client that died does."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
 
 
 def lines_run(call: Callable[[], object]) -> int:

@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import ssl
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from pkg.golang import debug, http
 from pkg.golang.http import conn as httpconn
 from pkg.golang.http import connection, tlsconn, transfer
 from pkg.golang.turn import MAX_TURNS
-from pkg.util.testing import open_files
+from pkg.util.testing import open_files, reset
 
 _TIMEOUT = 30.0
 # The head of a request after which the server ends the connection, without its last line.
@@ -123,7 +122,7 @@ def test_client_that_breaks_off_a_body_is_nobodys_fault_here(capsys: pytest.Capt
         with connect(server) as sock:
             sock.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
             assert reading.wait(_TIMEOUT)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset(sock)
         wait_for(lambda: server.connections() == 0)
     assert ends == [http.ClientGone]
     assert "panic" not in capsys.readouterr().err

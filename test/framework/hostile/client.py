@@ -18,7 +18,6 @@ import random
 import signal
 import socket
 import ssl
-import struct
 import sys
 import threading
 import time
@@ -29,6 +28,7 @@ from pathlib import Path
 
 from framework.apiserver.certificates import CertificateAuthority
 from framework.log_followers import insecure_context
+from pkg.util.testing import reset
 
 REPORT = "attack.json"
 # As whom the API server asks kubelets, and the user who may only read logs, in the names of their certificates.
@@ -101,12 +101,6 @@ def drain(sock: socket.socket, size: int = _FOREVER) -> int:
     while count < size and (data := sock.recv(1 << 16)):
         count += len(data)
     return count
-
-
-def reset(sock: socket.socket) -> None:
-    """Close a connection as the machine of a client that died does."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    sock.close()
 
 
 # Without credentials.

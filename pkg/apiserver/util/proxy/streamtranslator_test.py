@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import select
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from pkg.apiserver.util.proxy.streamtranslator import _Session
 from pkg.apiserver.util.proxy.websocket import WebSocket
 from pkg.golang import http
 from pkg.golang.http.conn import PlainConn
+from pkg.util.testing import reset
 
 V5 = "v5.channel.k8s.io"
 SUCCESS = {"metadata": {}, "status": "Success"}
@@ -300,7 +300,7 @@ def test_a_client_that_goes_ends_the_commands_stdin_first(how: str) -> None:
             client.wait_for(events.CloseConnection)
         if how == "reset":
             assert next(client.messages()) == b"\x01"
-            client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset(client.sock)
         client.sock.close()
     assert heard == [b"last words"]
 

@@ -28,9 +28,8 @@ _Feed = Callable[[bytes], None]
 
 def _request(*hosts: str) -> http.Request:
     headers = {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Version": "13"}
-    fields = http.Headers([("Connection", "Upgrade"), ("Upgrade", "websocket"), *headers.items()])
-    for host in hosts:
-        fields.add("Host", host)
+    named = [("Host", host) for host in hosts]
+    fields = http.Headers([*named, ("Connection", "Upgrade"), ("Upgrade", "websocket"), *headers.items()])
     return http.Request("GET", "/", "/", fields, http.Body(lambda: b"", 0), None, [], False, golang.background())
 
 

@@ -1,7 +1,5 @@
 """Answers a query for logs of the node: of services from the journal, or of files below /var/log.
 
-OpenShift's own options of this are not here: `unit`, `since`, `until`, `output`, `case-sensitive`, `tail` and `grep`.
-
 Go: pkg/kubelet/kubelet_server_journal.go, kubelet_server_journal_linux.go
 """
 

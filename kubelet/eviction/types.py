@@ -162,14 +162,18 @@ class RankedPod:
 
     def __str__(self) -> str:
         """What put it there, as eviction messages say it: "over its request, priority 0, usage 700Mi, request 1Gi"."""
+        return self.describe(str)
+
+    def describe(self, write: Callable[[Quantity], str]) -> str:
+        """The same, with quantities written as the caller wants them."""
         parts = [f"priority {self.priority}"]
         if self.usage is None:
             return ", ".join(["usage unknown", *parts])
         if self.request is not None:
             parts.insert(0, "over its request" if self.exceeds_request else "within its request")
-        parts.append(f"usage {self.usage}")
+        parts.append(f"usage {write(self.usage)}")
         if self.request is not None:
-            parts.append(f"request {self.request}")
+            parts.append(f"request {write(self.request)}")
         return ", ".join(parts)
 
 

@@ -2,8 +2,8 @@
 
 Go: none
 
-The eviction manager gives the facts (its `preview`); here they become sentences. Times are seconds since the epoch,
-quantities are written as in the API.
+The eviction manager gives the facts (its `preview`); here they become sentences. Times are seconds since the epoch.
+Quantities are written as in the API, but for those in `left`, `less_than`, `until` and `why`, which are for people.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from kubelet import eviction
 from pkg.api.core import v1
+from pkg.apimachinery.api.resource import Format, Quantity
 
 # A JSON object.
 Object = dict[str, Any]
@@ -107,6 +108,7 @@ def _signal(signal: eviction.SignalPreview, now: datetime) -> Object:
         "state": _state(signal, now),
         "available": None if observed is None else str(observed.available),
         "capacity": None if observed is None else str(observed.capacity),
+        "left": "" if observed is None else _left(observed.available, observed.capacity),
         "thresholds": [_threshold(each, now) for each in signal.thresholds],
         "reclaims": signal.reclaims,
         "goes_first": None if signal.victim is None else _name(signal.victim.pod),
@@ -118,7 +120,9 @@ def _threshold(state: eviction.ThresholdState, now: datetime) -> Object:
     met = state.met
     return {
         "quantity": None if state.quantity is None else str(state.quantity),
+        "less_than": "" if state.quantity is None else readable(state.quantity),
         "reclaim_until": None if state.reclaim_quantity is None else str(state.reclaim_quantity),
+        "until": "" if state.reclaim_quantity is None else readable(state.reclaim_quantity),
         "grace_period": state.threshold.grace_period,
         "met": met,
         "since": state.since.timestamp() if met and state.since is not None else None,
@@ -129,10 +133,27 @@ def _threshold(state: eviction.ThresholdState, now: datetime) -> Object:
 def _ranked(ranked: eviction.RankedPod) -> Object:
     return {
         "pod": _name(ranked.pod),
-        "why": str(ranked),
+        "why": ranked.describe(readable),
         "priority": ranked.priority,
         "usage": None if ranked.usage is None else str(ranked.usage),
         "request": None if ranked.request is None else str(ranked.request),
         "exceeds_request": ranked.exceeds_request,
         "spared": ranked.spared,
     }
+
+
+def readable(quantity: Quantity) -> str:
+    """A quantity for people: bytes in the largest unit of which there is one, with three digits at the most."""
+    if quantity.format is not Format.BINARY_SI:
+        return str(quantity)
+    value = float(quantity.value())
+    for unit in ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"):
+        if abs(value) < 1000 or unit == "Ei":
+            break
+        value /= 1024
+    return f"{value:.1f}".removesuffix(".0") + unit if abs(value) < 100 else f"{value:.0f}{unit}"
+
+
+def _left(available: Quantity, capacity: Quantity) -> str:
+    share = f" ({available.value() / capacity.value():.0%})" if capacity.sign() > 0 else ""
+    return f"{readable(available)} of {readable(capacity)}{share}"

@@ -129,7 +129,8 @@ def test_figures() -> None:
     assert found["conditions"] == [{"type": "MemoryPressure", "not_before": NOW.timestamp() + 290}]
     (memory,) = found["signals"]
     assert (memory["state"], memory["goes_first"]) == ("in grace", "ns/hog")
-    assert (memory["available"], memory["capacity"]) == ("50Mi", "2Gi")
+    assert (memory["available"], memory["capacity"], memory["left"]) == ("50Mi", "2Gi", "50Mi of 2Gi (2%)")
+    assert [(each["less_than"], each["until"]) for each in memory["thresholds"]] == [("100Mi", "150Mi")] * 2
     soft, hard = memory["thresholds"]
     assert (soft["since"], soft["acts_at"]) == (NOW.timestamp() - 20, NOW.timestamp() + 10)
     assert (hard["met"], hard["since"], hard["acts_at"]) == (False, None, None)
@@ -142,3 +143,23 @@ def test_figures() -> None:
         "exceeds_request": False,
         "spared": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("quantity", "text"),
+    [
+        ("66682688Ki", "63.6Gi"),
+        ("264212084Ki", "252Gi"),
+        ("100Mi", "100Mi"),
+        ("1000Mi", "1Gi"),
+        ("999Ki", "999Ki"),
+        ("1536Ki", "1.5Mi"),
+        ("0Ki", "0"),
+        ("-2Gi", "-2Gi"),
+        ("4000000", "4M"),  # as many inodes
+        ("123456", "123456"),
+        ("7Ei", "7Ei"),
+    ],
+)
+def test_readable(quantity: str, text: str) -> None:
+    assert evictions.readable(Q(quantity)) == text

@@ -84,7 +84,8 @@ ANSWER: dict[str, Any] = {
 
 
 def threshold(**fields: Any) -> dict[str, Any]:
-    quiet = {"quantity": "100Mi", "reclaim_until": "100Mi", "grace_period": 0.0, "met": False, "acts_at": None}
+    amounts = dict.fromkeys(("quantity", "less_than", "reclaim_until", "until"), "100Mi")
+    quiet = {**amounts, "grace_period": 0.0, "met": False, "acts_at": None}
     return {**quiet, **fields}
 
 
@@ -105,9 +106,15 @@ EVICTIONS: dict[str, Any] = {
             "signal": "memory.available",
             "available": "50Mi",
             "capacity": "2Gi",
+            "left": "50Mi of 2Gi (2%)",
             "thresholds": [
-                threshold(met=True, acts_at=NOW, reclaim_until="150Mi"),
-                threshold(met=True, quantity="1Gi", reclaim_until="1Gi", grace_period=90.0, acts_at=NOW + 30),
+                threshold(met=True, acts_at=NOW, reclaim_until="153600Ki", until="150Mi"),
+                threshold(
+                    **dict.fromkeys(("quantity", "less_than", "reclaim_until", "until"), "1Gi"),
+                    met=True,
+                    grace_period=90.0,
+                    acts_at=NOW + 30,
+                ),
             ],
             "reclaims": [],
             "ranking": [candidate(0, spared=True), *map(candidate, range(1, 8))],
@@ -116,7 +123,8 @@ EVICTIONS: dict[str, Any] = {
             "signal": "nodefs.available",
             "available": None,
             "capacity": None,
-            "thresholds": [threshold(quantity=None, reclaim_until=None)],
+            "left": "",
+            "thresholds": [threshold(quantity=None, less_than="", reclaim_until=None, until="")],
             "reclaims": ["dead containers", "unused images"],
             "ranking": [],
         },
@@ -219,7 +227,7 @@ def test_evictions(run: Callable[..., tuple[int, str, str]], root: Path) -> None
         "  PIDPressure: goes with the next look at the node that finds no pressure",
         "  ns/dns: It takes too much. It is critical, and stays.",
         "",
-        "  memory.available: 50Mi of 2Gi left",
+        "  memory.available: 50Mi of 2Gi (2%) left",
         "    less than 100Mi at any time, until 150Mi are left: yes",
         "    less than 1Gi for 1 min 30 s: yes, in 30 s",
         "    1. ns/pod-0  priority 0; critical, stays",

@@ -253,19 +253,17 @@ def _stays(until: float | None, now: float) -> str:
 
 
 def _left(signal: dict[str, Any]) -> str:
-    if signal["available"] is None:
-        return "cannot be measured"
-    return f"{signal['available']} of {signal['capacity']} left"
+    return f"{signal['left']} left" if signal["left"] else "cannot be measured"
 
 
 def _threshold(threshold: dict[str, Any], now: float) -> str:
     grace = threshold["grace_period"]
-    text = f"less than {threshold['quantity'] or 'a share that is unknown'}"
+    text = f"less than {threshold['less_than'] or 'a share that is unknown'}"
     text += f" for {_span(grace)}" if grace else " at any time"
     if not threshold["met"]:
         return f"{text}: no"
-    if threshold["reclaim_until"] != threshold["quantity"]:
-        text += f", until {threshold['reclaim_until']} are left"
+    if threshold["until"] != threshold["less_than"]:
+        text += f", until {threshold['until']} are left"
     left = threshold["acts_at"] - now
     return f"{text}: yes" + (f", in {_span(left)}" if left > 0 else "")
 

@@ -565,7 +565,7 @@ def listen_kubelet_server(
     klog.info_s("Starting to listen", address=kube_cfg.address, port=kube_cfg.port)
     tls_context = None if tls_config is None else tls_config.context
     server = http.Server(handler, name="kubelet-server", tls_context=tls_context, authenticates=authenticates)
-    server.listen(kube_cfg.address, kube_cfg.port)
+    _listen(server, "port", kube_cfg.address, kube_cfg.port)
     return server
 
 
@@ -587,8 +587,16 @@ def listen_kubelet_read_only_server(handler: http.Handler, address: str, port: i
     """Bind the port for who need not say who he is. Raises OSError."""
     klog.info_s("Starting to listen read-only", address=address, port=port)
     server = http.Server(handler, name="read-only-server")
-    server.listen(address, port)
+    _listen(server, "readOnlyPort", address, port)
     return server
+
+
+def _listen(server: http.Server, setting: str, address: str, port: int) -> None:
+    """Bind the server to a port of the configuration. Raises OSError, which names the setting."""
+    try:
+        server.listen(address, port)
+    except OSError as err:
+        raise OSError(err.errno, f"{setting} {port}: {err.strerror}") from err
 
 
 def debug_flags_handler() -> http.Handler:

@@ -885,7 +885,7 @@ def _start_healthz_server(ctx: golang.Context, server: options.KubeletServer) ->
             healthz_server.listen(kc.healthz_bind_address, kc.healthz_port)
         except OSError as err:
             # As in Go the kubelet runs nevertheless: without health endpoint it still does its work.
-            klog.error_s(err, "Failed to start healthz server")
+            klog.error_s(err, "Failed to start healthz server", healthzPort=kc.healthz_port)
             return
         healthz_server.serve(ctx)
 

@@ -18,7 +18,7 @@ from framework.hollow_kubelet import HollowKubelet
 from framework.pods import pod, sleeper
 from framework.ports import free_port
 from kubelet_cmd.kubelet.app import configuration
-from kubelet_cmd.kubemark.app import hollow_node
+from kubelet_cmd.kubemark.app import hollow_node, hollow_options
 
 from pkg import golang
 
@@ -131,12 +131,34 @@ def test_kubelet_flag_that_is_refused(tmp_path: Path) -> None:
 def test_help_and_own_flags(tmp_path: Path) -> None:
     with _kubemark("--help", tmp=tmp_path) as process:
         assert process.stdout is not None
-        assert "--latency" in process.stdout.read()
+        said = process.stdout.read()
+        assert all(flag in said for flag in ("--latency", "--config", "--kubeconfig"))
         assert process.wait(30) == 0
     with _kubemark("--latency=soon", tmp=tmp_path) as process:
         assert process.stdout is not None
-        assert "expected METHOD=SECONDS, got 'soon'" in process.stdout.read()
+        assert "there is no method 'soon': it is * or one of Version, RunPodSandbox" in process.stdout.read()
         assert process.wait(30) == 2
+
+
+@pytest.mark.parametrize(
+    ("flag", "fault"),
+    [
+        ("Foo=1", "there is no method 'Foo'"),
+        ("Version", "expected METHOD=SECONDS, got 'Version'"),
+        ("Version=soon", "expected METHOD=SECONDS, got 'Version=soon'"),
+        ("Version=-1", "expected METHOD=SECONDS, got 'Version=-1'"),
+        ("*=nan", "expected METHOD=SECONDS, got '*=nan'"),
+    ],
+)
+def test_latency_that_means_nothing(capsys: pytest.CaptureFixture[str], flag: str, fault: str) -> None:
+    with pytest.raises(SystemExit):
+        hollow_options.new_parser().parse_args([f"--latency={flag}"])
+    assert fault in capsys.readouterr().err
+
+
+def test_latency_of_a_method_and_of_all() -> None:
+    flags = hollow_options.new_parser().parse_args(["--latency=Version=0.5", "--latency=*=2"])
+    assert flags.latency == [("Version", 0.5), ("*", 2.0)]
 
 
 def test_pods_run_and_go(tmp_path: Path) -> None:

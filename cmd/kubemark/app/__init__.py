@@ -1,1 +1,1 @@
-"""The command behind `python -m cmd.kubemark`."""
+"""The command behind `kubemark`."""

@@ -93,6 +93,8 @@ def new_runtime(hollow: HollowOptions) -> fake.FakeRuntime:
 
     runtime = fake.FakeRuntime()
     runtime.events_enabled = not hollow.no_events
+    # `kubectl logs` is to say that no container runs.
+    runtime.write_logs = True
     runtime.images.pull_delay = hollow.pull_delay
     for method, seconds in hollow.latency:
         runtime.faults.latency(method, seconds)
@@ -120,7 +122,7 @@ def hollow_settings(directory: Path) -> dict[str, object]:
     """
     return {
         "podLogsDir": f"{directory}/pod-logs",
-        # Nobody writes logs here: less than nothing means that none are rotated.
+        # A log has one line: less than nothing means that none are rotated.
         "containerLogMaxSize": "-1",
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],

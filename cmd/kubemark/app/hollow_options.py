@@ -25,10 +25,11 @@ class HollowOptions:
 def new_parser() -> argparse.ArgumentParser:
     """Parses into a HollowOptions, and leaves what it does not know."""
     parser = argparse.ArgumentParser(
-        prog="python -m cmd.kubemark",
+        prog="kubemark",
         description="A kubelet on a fake container runtime. NO CONTAINER RUNS. The node keeps its "
         "files and certificates in a temporary directory, or in the directory of --root-dir.",
-        epilog="All flags of the kubelet are flags of this too: see python -m cmd.kubelet --help.",
+        epilog="All flags of the kubelet are flags of this too, --config, --kubeconfig and --v among them: see "
+        "kubelet --help. Without --config it listens on the kubelet's usual ports.",
         allow_abbrev=False,
         add_help=False,
         argument_default=argparse.SUPPRESS,
@@ -51,8 +52,7 @@ def new_parser() -> argparse.ArgumentParser:
 
 
 def _latency(text: str) -> tuple[str, float]:
-    method, _, seconds = text.partition("=")
-    try:
-        return method, float(seconds)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected METHOD=SECONDS, got {text!r}") from None
+    # Imported late: --help must not wait for gRPC.
+    from kubelet.cri.remote.fake import faults
+
+    return faults.latency_flag(text)

@@ -7,6 +7,7 @@ import signal
 import threading
 
 from kubelet.cri.remote import fake
+from kubelet.cri.remote.fake.faults import latency_flag
 
 
 def main() -> None:
@@ -36,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
         "--latency",
         action="append",
         default=[],
-        type=_latency,
+        type=latency_flag,
         metavar="METHOD=SECONDS",
         help="let calls of a method take so much longer; * is every method",
     )
@@ -44,13 +45,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-events", action="store_true", help="do not implement GetContainerEvents")
     parser.add_argument("--write-logs", action="store_true", help="write a line to each container's log file")
     return parser
-
-
-def _latency(text: str) -> tuple[str, float]:
-    method, sep, seconds = text.partition("=")
-    if not sep:
-        raise argparse.ArgumentTypeError(f"expected METHOD=SECONDS, got {text!r}")
-    return method, float(seconds)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet.cri import errors
 from pkg import golang
+
+EVERY_METHOD = "*"
 
 Match = Callable[[Any], bool]
 # Makes another answer of an answer.
@@ -21,7 +26,7 @@ Change = Callable[[Any], Any]
 class Fault:
     """Something that befalls the calls of a method; made by the methods of Faults, taken back by `remove`."""
 
-    method: str  # "*": every method
+    method: str
     sandbox: str = ""  # only calls about this sandbox, by its id or its pod's name; empty: all
     delay: float = 0.0
     error: errors.RemoteError | None = None
@@ -32,6 +37,21 @@ class Fault:
     change: Change | None = None  # of the answer
     hits: int = 0  # calls it has befallen
     waiting: int = field(default=0)  # calls that hang in it now
+
+
+def latency_flag(text: str) -> tuple[str, float]:
+    """The method and seconds of a flag `--latency=METHOD=SECONDS`. Raises argparse.ArgumentTypeError."""
+    method, _, seconds = text.partition("=")
+    methods = [method.name for service in runtimeapi.DESCRIPTOR.services_by_name.values() for method in service.methods]
+    if method not in (EVERY_METHOD, *methods):
+        raise argparse.ArgumentTypeError(f"there is no method {method!r}: it is * or one of {', '.join(methods)}")
+    try:
+        delay = float(seconds)
+    except ValueError:
+        delay = -1.0
+    if not 0 <= delay < math.inf:
+        raise argparse.ArgumentTypeError(f"expected METHOD=SECONDS, got {text!r}")
+    return method, delay
 
 
 class Faults:
@@ -126,7 +146,7 @@ class Faults:
         self, method: str, request: Any, sandbox_names: Callable[[], tuple[str, ...]], answer: bool
     ) -> list[Fault]:
         with self._lock:
-            candidates = [f for f in self._faults if f.method in (method, "*") and f.answer == answer]
+            candidates = [f for f in self._faults if f.method in (method, EVERY_METHOD) and f.answer == answer]
         names = sandbox_names() if any(f.sandbox for f in candidates) else ()
         found = []
         for fault in candidates:

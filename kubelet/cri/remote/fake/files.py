@@ -9,13 +9,14 @@ from kubelet.cri.remote.fake.sandboxes import Container
 
 
 def write_log(container: Container, now: datetime) -> None:
-    """One line: the command, as nothing runs that could say more."""
+    """One line: nothing runs that could say more."""
     if not container.status.log_path:
         return
     path = Path(container.status.log_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
-        file.write(f"{now:%Y-%m-%dT%H:%M:%S.%f}000Z stdout F fake: {' '.join(container.argv)!r}\n")
+        text = f"no container runs here; the command would be {' '.join(container.argv)!r}"
+        file.write(f"{now:%Y-%m-%dT%H:%M:%S.%f}000Z stdout F {text}\n")
 
 
 def write_termination_message(container: Container) -> None:

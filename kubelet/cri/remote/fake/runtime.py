@@ -58,11 +58,10 @@ class FakeRuntime:
         self.handlers = [runtimeapi.RuntimeHandler(features=_ALL_FEATURES)]
         self.features = runtimeapi.RuntimeFeatures()
         self.events_enabled = True
-        self.write_logs = False  # put what `echo` says in the containers' log files
+        self.write_logs = False  # write a line to each container's log file
         self.runtime_ready = True
         self.network_ready = True
         self.cgroup_driver: runtimeapi.CgroupDriver.ValueType = runtimeapi.CGROUPFS
-        self.streaming_url = "http://127.0.0.1:1"
         self._lock = threading.Lock()  # guards _store, _subscribers, _lists and the counters below
         self._store = Store()
         self._subscribers: dict[golang.Channel[runtimeapi.ContainerEventResponse], None] = {}
@@ -382,7 +381,7 @@ class FakeRuntime:
     def _port_forward(self, ctx: golang.Context, request: Any) -> runtimeapi.PortForwardResponse:
         with self._lock:
             self._sandbox_locked(request.pod_sandbox_id, "failed to find sandbox")
-        return runtimeapi.PortForwardResponse(url=f"{self.streaming_url}/portforward/{request.pod_sandbox_id}")
+        raise _nothing_runs()
 
     # Containers.
 
@@ -538,12 +537,12 @@ class FakeRuntime:
     def _exec(self, ctx: golang.Context, request: Any) -> runtimeapi.ExecResponse:
         with self._lock:
             self._container_locked(request.container_id)
-        return runtimeapi.ExecResponse(url=f"{self.streaming_url}/exec/{request.container_id}")
+        raise _nothing_runs()
 
     def _attach(self, ctx: golang.Context, request: Any) -> runtimeapi.AttachResponse:
         with self._lock:
             self._container_locked(request.container_id)
-        return runtimeapi.AttachResponse(url=f"{self.streaming_url}/attach/{request.container_id}")
+        raise _nothing_runs()
 
     def _checkpoint_container(self, ctx: golang.Context, request: Any) -> Any:
         with self._lock:
@@ -682,6 +681,10 @@ def _raise_if_done(ctx: golang.Context) -> None:
         raise errors.RemoteCanceledError
     if err is not None:
         raise errors.RemoteError(grpc.StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
+
+
+def _nothing_runs() -> errors.RemoteError:
+    return errors.RemoteError(grpc.StatusCode.UNIMPLEMENTED, "this is a fake runtime: no container runs here")
 
 
 def _unknown(message: str) -> errors.RemoteError:

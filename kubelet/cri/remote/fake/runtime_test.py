@@ -337,6 +337,19 @@ def test_image_and_user_of_a_container(node: Node) -> None:
     assert root == runtimeapi.LinuxContainerUser(uid=0, gid=0, supplemental_groups=[0])
 
 
+@pytest.mark.parametrize("method", ["exec", "attach", "port_forward"])
+def test_streams_say_that_no_container_runs(node: Node, method: str) -> None:
+    sandbox = node.sandbox()
+    container = node.create(sandbox)
+    requests = {
+        "exec": runtimeapi.ExecRequest(container_id=container),
+        "attach": runtimeapi.AttachRequest(container_id=container),
+        "port_forward": runtimeapi.PortForwardRequest(pod_sandbox_id=sandbox),
+    }
+    with pytest.raises(remote.RemoteError, match="no container runs here"):
+        getattr(node.service, method)(CTX, requests[method])
+
+
 def test_as_a_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kubelet.cri.remote.fake", "--socket", str(tmp_path / "x.sock")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -204,6 +204,7 @@ def make_pod_source_config(
             pod_config.channel(ctx, kubetypes.FILE_SOURCE),
             kube_deps.recorder,
             object_store,
+            pod_config.notes_of(kubetypes.FILE_SOURCE),
         )
     if kube_cfg.static_pod_url:
         klog.info_s("Adding pod URL with HTTP header", URL=kube_cfg.static_pod_url)
@@ -215,6 +216,7 @@ def make_pod_source_config(
             kube_cfg.http_check_frequency,
             pod_config.channel(ctx, kubetypes.HTTP_SOURCE),
             kube_deps.recorder,
+            pod_config.notes_of(kubetypes.HTTP_SOURCE),
         )
     if kube_deps.kube_client is not None:
         klog.info_s("Adding apiserver pod source")

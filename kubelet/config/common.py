@@ -41,6 +41,8 @@ T = TypeVar("T")
 
 # Completes a pod that was just decoded, before it is validated.
 DefaultFunc = Callable[[v1.Pod], None]
+# Paths of fields in a manifest that a pod has not, by the uid of the pod.
+UnknownFields = dict[str, list[str]]
 
 
 class FaultError(ValueError):
@@ -122,23 +124,28 @@ def apply_defaults(pod: v1.Pod, source: str, is_file: bool, node_name: str) -> N
     pod.status.phase = v1.POD_PENDING
 
 
-def try_decode_single_pod(data: bytes, default_fn: DefaultFunc) -> v1.Pod:
+def try_decode_single_pod(data: bytes, default_fn: DefaultFunc, unknown: UnknownFields | None = None) -> v1.Pod:
     """Decode YAML or JSON that holds one pod, complete it, validate it.
 
-    Raises NotParsedError if it is no pod, InvalidPodError if it is one that cannot run here.
+    Adds to `unknown` the fields that a pod has not. Raises NotParsedError if it is no pod, InvalidPodError if it is one
+    that cannot run here.
     """
-    return _prepare(_decode_pod(_parse(data)), default_fn, standalone=False)
+    return try_decode_pod(_parse(data), default_fn, False, unknown)
 
 
-def try_decode_pod(builtins: Any, default_fn: DefaultFunc, standalone: bool) -> v1.Pod:
+def try_decode_pod(
+    builtins: Any, default_fn: DefaultFunc, standalone: bool, unknown: UnknownFields | None = None
+) -> v1.Pod:
     """The same for a document that has been parsed. A pod of a standalone node may refer to objects beside it."""
-    return _prepare(_decode_pod(builtins), default_fn, standalone)
+    _check_kind(builtins, "Pod")
+    return _decode_pod(builtins, default_fn, standalone, unknown)
 
 
-def try_decode_pod_list(data: bytes, default_fn: DefaultFunc) -> list[v1.Pod]:
+def try_decode_pod_list(data: bytes, default_fn: DefaultFunc, unknown: UnknownFields | None = None) -> list[v1.Pod]:
     """Decode YAML or JSON that holds a PodList, complete and validate its pods.
 
-    Raises NotParsedError if it is no PodList, InvalidPodError for the first pod that cannot run here.
+    Adds to `unknown` the fields that a pod has not. Raises NotParsedError if it is no PodList, InvalidPodError for the
+    first pod that cannot run here.
     """
     builtins = _parse(data)
     _check_kind(builtins, "PodList")
@@ -148,12 +155,12 @@ def try_decode_pod_list(data: bytes, default_fn: DefaultFunc) -> list[v1.Pod]:
     if len(items) > MAX_OBJECTS:
         raise InvalidPodError(f"the list holds {len(items)} pods, more than the limit of {MAX_OBJECTS}")
     # One after the other, for the list as a whole may hold a million values.
-    return [_prepare(_convert_item(item, i), default_fn, standalone=False) for i, item in enumerate(items)]
+    return [_decode_item(item, i, default_fn, unknown) for i, item in enumerate(items)]
 
 
-def _convert_item(item: Any, index: int) -> v1.Pod:
+def _decode_item(item: Any, index: int, default_fn: DefaultFunc, unknown: UnknownFields | None) -> v1.Pod:
     try:
-        return convert(item, v1.Pod)
+        return _decode_pod(item, default_fn, False, unknown)
     except NotParsedError as err:
         raise NotParsedError(f"items[{index}]: {err}") from err
 
@@ -165,9 +172,12 @@ def _parse(data: bytes) -> Any:
         raise NotParsedError(str(err)) from err
 
 
-def _decode_pod(builtins: Any) -> v1.Pod:
-    _check_kind(builtins, "Pod")
-    return convert(builtins, v1.Pod)
+def _decode_pod(builtins: Any, default_fn: DefaultFunc, standalone: bool, unknown: UnknownFields | None) -> v1.Pod:
+    fields: list[str] = []
+    pod = _prepare(convert(builtins, v1.Pod, fields), default_fn, standalone)
+    if unknown is not None and fields:
+        unknown[pod.metadata.uid] = fields
+    return pod
 
 
 def _check_kind(builtins: Any, kind: str) -> None:
@@ -188,8 +198,11 @@ def get_kind_and_version(builtins: Any) -> tuple[str, str]:
     return str(kind), str(version)
 
 
-def convert(builtins: Any, type_: type[T]) -> T:
-    """The object of a document; fields that its type has not are logged. Raises NotParsedError."""
+def convert(builtins: Any, type_: type[T], unknown: list[str] | None = None) -> T:
+    """The object of a document; fields that its type has not are logged, and added to `unknown`.
+
+    Raises NotParsedError.
+    """
     _check_values(builtins)
     try:
         obj = codec.convert(builtins, type_)
@@ -198,6 +211,8 @@ def convert(builtins: Any, type_: type[T]) -> T:
     name = getattr(getattr(obj, "metadata", None), "name", "")[:MAX_FAULT_LENGTH]
     for path in itertools.islice(_unknown_fields(builtins, obj, ""), MAX_UNKNOWN_FIELDS):
         klog.warning_s("Unknown field in manifest, ignoring", name=name, field=path[:MAX_FAULT_LENGTH])
+        if unknown is not None:
+            unknown.append(path[:MAX_FAULT_LENGTH])
     return obj
 
 

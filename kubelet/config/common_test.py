@@ -288,6 +288,18 @@ def test_hostile_manifest_takes_a_bounded_amount_of_memory(name: str) -> None:
     assert memory.peak_growth("kubelet.config.common_test", "decode_hostile", name) < 128
 
 
+def test_unknown_fields_are_gathered_by_pod() -> None:
+    unknown: common.UnknownFields = {}
+    item = b'{"metadata": {"name": "%s"}, "spec": {"containers": [{"name": "c", "image": "i", "%s": 1}]}}'
+    items = b", ".join(item % pair for pair in ((b"a", b"comand"), (b"b", b"tty_"), (b"c", b"image")))
+    data = b'{"kind": "PodList", "apiVersion": "v1", "items": [%s]}' % items.replace(b', "image": 1', b"")
+
+    pods = common.try_decode_pod_list(data, file_defaults, unknown)
+
+    by_name = {pod.metadata.name: unknown.get(pod.metadata.uid) for pod in pods}
+    assert list(by_name.values()) == [["spec.containers[0].comand"], ["spec.containers[0].tty_"], None]
+
+
 def test_faults_and_unknown_fields_are_told_in_few_words(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(common.InvalidPodError) as caught:
         common.try_decode_single_pod(MINIMAL.replace(b"web", b"_" * 100_000), no_default)

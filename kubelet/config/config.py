@@ -17,6 +17,7 @@ from kubelet import container as kubecontainer
 from kubelet import events
 from kubelet import types as kubetypes
 from kubelet.config.mux import Mux
+from kubelet.config.notes import ManifestNote, ManifestNotes
 from kubelet.util import format
 from pkg import golang, klog
 from pkg.api.core import v1
@@ -64,6 +65,8 @@ class PodConfig:
         self._mux: Mux[kubetypes.PodUpdate] = Mux(self._pods)
         self._sources_lock = threading.Lock()  # guards _sources
         self._sources: set[str] = set()
+        # What is wrong with the manifests of each source, for those who watch.
+        self._notes = {source: ManifestNotes() for source in (kubetypes.FILE_SOURCE, kubetypes.HTTP_SOURCE)}
 
     def channel(self, ctx: golang.Context, source: str) -> golang.Channel[kubetypes.PodUpdate]:
         """The channel on which the source sends its pods; naming a source here makes it one to wait for.
@@ -88,6 +91,18 @@ class PodConfig:
     def find(self, namespace: str, name: str) -> v1.Pod | None:
         """A copy of the pod of that name that a source has, whether the reader has been told of it or not."""
         return self._pods.find(namespace, name)
+
+    def notes_of(self, source: str) -> ManifestNotes:
+        """Where the source of manifests, file or URL, writes down what is wrong with them."""
+        return self._notes[source]
+
+    def manifest_notes(self) -> list[ManifestNote]:
+        """What is wrong with manifests now."""
+        return [note for notes in self._notes.values() for note in notes.all()]
+
+    def unknown_fields(self, uid: str) -> list[str]:
+        """The fields of the pod's manifest that are ignored because a pod has no such field."""
+        return [field for notes in self._notes.values() for field in notes.unknown_fields(uid)]
 
     def sources(self) -> dict[str, golang.Channel[kubetypes.PodUpdate]]:
         """The channels of the sources by their names, for those who watch."""

@@ -14,6 +14,7 @@ import datetime
 import enum
 import errno
 import os
+import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from watchdog.observers import inotify_c
 from kubelet import container as kubecontainer
 from kubelet import events
 from kubelet import types as kubetypes
-from kubelet.config import common, objects
+from kubelet.config import common, notes, objects
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
@@ -36,6 +37,11 @@ _EVENT_BUFFER_LEN = 10
 _RETRY_PERIOD = 1.0  # seconds
 _MAX_RETRY_PERIOD = 20.0
 _NO_FILE = "manifest path is not a directory or file"
+_LEFTOVER = (
+    "the file is used as a manifest, though its name looks like an editor's leftover: of a directory all files count "
+    "but those whose names begin with a dot"
+)
+_LEFTOVER_NAMES = re.compile(r".*(~|\.bak|\.old|\.orig|\.rej|\.save|\.dpkg-\w+|\.rpm(new|save))|#.*#", re.DOTALL)
 # Files of a directory that are read, in order of their names.
 MAX_MANIFESTS = 5000
 # Faults of a disk or a server that may pass, so that a file may be read later that cannot be now.
@@ -85,6 +91,8 @@ class _Manifest:
     objects: list[objects.APIObject]
     # What else there is, and cannot be used.
     faults: list[str]
+    # Fields that are ignored, because a pod has none of that name.
+    unknown_fields: common.UnknownFields
 
 
 def new_source_file(
@@ -95,13 +103,15 @@ def new_source_file(
     updates: golang.Channel[kubetypes.PodUpdate],
     recorder: record.EventRecorder,
     object_store: objects.ObjectStore | None = None,
+    manifest_notes: notes.ManifestNotes | None = None,
 ) -> SourceFile:
     """Follow a path, listing it each `period` seconds, until ctx ends. The path need not exist yet.
 
     A node without API server gives a store for the objects beside the pods; each of its files may hold several
     documents. On others a file holds one pod.
     """
-    source = SourceFile(path.rstrip(os.sep) or os.sep, node_name, period, updates, recorder, object_store)
+    path = path.rstrip(os.sep) or os.sep
+    source = SourceFile(path, node_name, period, updates, recorder, object_store, manifest_notes)
     klog.v(1).info_s("Watching path", path=path)
     source.run(ctx)
     return source
@@ -118,6 +128,7 @@ class SourceFile:
         updates: golang.Channel[kubetypes.PodUpdate],
         recorder: record.EventRecorder,
         object_store: objects.ObjectStore | None = None,
+        manifest_notes: notes.ManifestNotes | None = None,
         clock: clocklib.Clock | None = None,
     ) -> None:
         self._object_store = object_store
@@ -139,7 +150,8 @@ class SourceFile:
         # What is wrong with files as they are now: they are parsed again when they change. As text, for an exception
         # that is kept holds the frames that it has left, and each time that it is raised again more of them.
         self._failed: dict[str, tuple[_Signature, str]] = {}
-        self._reported: dict[str, set[str]] = {}  # the faults last told in events, by file
+        # What is wrong with files now, by file; those that are new are told in events.
+        self._notes = manifest_notes or notes.ManifestNotes()
         self._watch_events: golang.Channel[WatchEvent] = golang.Channel(_EVENT_BUFFER_LEN)
         # The thread of the watch alone uses these two: the device and inode of the watched directory, and whether the
         # thread has had the path listed since the path has been missing.
@@ -295,7 +307,7 @@ class SourceFile:
             raise ManifestError(failure)
         for fault in faults:
             klog.error_s(None, "Could not process a document of the manifest file", path=filename, fault=fault)
-        return _Manifest(signature, documents.pods, documents.objects, faults)
+        return _Manifest(signature, documents.pods, documents.objects, faults, documents.unknown_fields)
 
     def _decode(self, filename: str, data: bytes) -> objects.Documents:
         """Raises OSError for want of memory."""
@@ -306,7 +318,9 @@ class SourceFile:
         try:
             if self._object_store is not None:
                 return objects.try_decode_documents(data, complete)
-            return objects.Documents(pods=[common.try_decode_single_pod(data, complete)])
+            unknown: common.UnknownFields = {}
+            pod = common.try_decode_single_pod(data, complete, unknown)
+            return objects.Documents(pods=[pod], unknown_fields=unknown)
         except (common.NotParsedError, common.InvalidPodError) as err:
             return objects.Documents(faults=[golang.without_frames(err)])
         except MemoryError as err:
@@ -318,34 +332,40 @@ class SourceFile:
             return objects.Documents(faults=[ManifestError(f"{type(err).__name__}: {err}")])
 
     def _report(self, path: str, *faults: str) -> None:
-        """Tell of what is wrong with a file in events at the node, one for each fault that is new.
+        """Note what is wrong with a file now, and tell of it in events at the node, one for each fault that is new.
 
         DIVERGES (safer): the kubelet records an event of the node for a manifest file that it cannot use.
         Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: only logs it.
         Why: a user who misses the pod looks at the events of the node first.
         Test: file_test.py:test_bad_file_is_reported_and_the_others_go_on
         """
-        messages = [fault if path in fault else f"{path}: {fault}" for fault in faults]
-        told = self._reported.pop(path, set())
-        if messages:
-            self._reported[path] = set(messages)
+        texts = [fault if path in fault else f"{path}: {fault}" for fault in faults]
+        leftover = golang.to_valid_utf8(f"{path}: {_LEFTOVER}") if self._is_leftover(path) else ""
         node = v1.ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
-        for message in messages:
-            if message not in told:
-                event = f"Error reading static pod manifest {message}"
-                self._recorder.event(node, v1.EVENT_TYPE_WARNING, events.FAILED_VALIDATION, event)
+        for text in self._notes.replace(path, [*texts, leftover] if leftover else texts):
+            if text == leftover:
+                klog.warning_s("A file that looks like an editor's leftover is used as a manifest", path=path)
+                continue
+            event = f"Error reading static pod manifest {text}"
+            self._recorder.event(node, v1.EVENT_TYPE_WARNING, events.FAILED_VALIDATION, event)
+
+    def _is_leftover(self, path: str) -> bool:
+        """Whether a file of the directory has a name that editors and package managers give to what they leave."""
+        return path != self._path and _LEFTOVER_NAMES.fullmatch(os.path.basename(path)) is not None
 
     def _replace_store(self, ctx: golang.Context, manifests: dict[str, _Manifest], is_complete: bool) -> None:
         self._store = manifests
         # A file that is broken for good must not keep others' pods from being ended for ever.
         self._is_complete |= is_complete or self._clock.monotonic() - self._began >= UNREAD_PATIENCE
-        self._reported = {path: told for path, told in self._reported.items() if os.path.lexists(path)}
+        self._notes.keep(os.path.lexists)
         self._failed = {path: failed for path, failed in self._failed.items() if os.path.lexists(path)}
         self._send(ctx)
 
     def _send(self, ctx: golang.Context) -> None:
         """Tell of what cannot be used, hand over all objects, and then send all pods, which must find theirs."""
         manifests = sorted(self._store.items())
+        unknown = {uid: fields for _, manifest in manifests for uid, fields in manifest.unknown_fields.items()}
+        self._notes.replace_unknown_fields(unknown)
         seen = _Seen()
         for path, manifest in manifests:
             seen.faults = list(manifest.faults)

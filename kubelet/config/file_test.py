@@ -15,7 +15,7 @@ from watchdog.observers import inotify_c
 
 from kubelet import config
 from kubelet import types as kubetypes
-from kubelet.config import common, file
+from kubelet.config import common, file, notes
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.clock import testing as clocktesting
@@ -285,9 +285,9 @@ def test_unchanged_files_are_not_parsed_again(tmp_path: Path, monkeypatch: pytes
     parsed: list[bytes] = []
     decode = common.try_decode_single_pod
 
-    def counting(data: bytes, default_fn: common.DefaultFunc) -> v1.Pod:
+    def counting(data: bytes, default_fn: common.DefaultFunc, unknown: common.UnknownFields) -> v1.Pod:
         parsed.append(data)
-        return decode(data, default_fn)
+        return decode(data, default_fn, unknown)
 
     monkeypatch.setattr(common, "try_decode_single_pod", counting)
     source.list_config(golang.background())
@@ -305,7 +305,7 @@ def test_faulty_files_are_not_parsed_again(tmp_path: Path, monkeypatch: pytest.M
     source = file.SourceFile(str(tmp_path), NODE, 1.0, golang.Channel(10), recorder)
     parsed: list[bytes] = []
 
-    def refusing(data: bytes, default_fn: common.DefaultFunc) -> v1.Pod:
+    def refusing(data: bytes, default_fn: common.DefaultFunc, unknown: common.UnknownFields) -> v1.Pod:
         parsed.append(data)
         raise common.NotParsedError("never")
 
@@ -336,10 +336,10 @@ def test_whatever_a_file_raises_stays_with_it(
 ) -> None:
     decode = common.try_decode_single_pod
 
-    def failing(data: bytes, default_fn: common.DefaultFunc) -> v1.Pod:
+    def failing(data: bytes, default_fn: common.DefaultFunc, unknown: common.UnknownFields) -> v1.Pod:
         if b"image: bad" in data:
             raise fault("surprise")
-        return decode(data, default_fn)
+        return decode(data, default_fn, unknown)
 
     monkeypatch.setattr(common, "try_decode_single_pod", failing)
     (tmp_path / "bad.yaml").write_bytes(manifest("bad", "bad"))
@@ -455,6 +455,92 @@ def test_nothing_stays_of_a_bad_file(tmp_path: Path, store: config.ObjectStore |
     assert recorder.events.try_recv()[2]
 
 
+class Noted:
+    """A file source that is listed by hand, and what it notes."""
+
+    def __init__(self, path: Path, object_store: config.ObjectStore | None = None) -> None:
+        self.notes = notes.ManifestNotes()
+        self.recorder = recordtesting.FakeRecorder(100)
+        self._updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(1)
+        self._source = file.SourceFile(str(path), NODE, _NEVER, self._updates, self.recorder, object_store, self.notes)
+
+    def list(self) -> tuple[list[v1.Pod], list[str]]:
+        """The pods that it sends, and the texts of all notes then."""
+        self._source.list_config(golang.background())
+        update, _, _ = self._updates.try_recv()
+        assert update is not None
+        return update.pods, [note.text for note in self.notes.all()]
+
+
+def test_file_whose_name_is_not_text_is_noted_once(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/a-\xff.yaml~")).write_bytes(b"[")
+    source = Noted(tmp_path)
+    for _ in range(2):
+        texts = source.list()[1]
+        assert ["a-\ufffd.yaml~" in text for text in texts] == [True, True]
+    assert source.recorder.events.try_recv()[2] and not source.recorder.events.try_recv()[2]
+
+
+def test_notes_tell_what_is_wrong_with_files_now(tmp_path: Path) -> None:
+    bad, good = tmp_path / "bad.yaml", tmp_path / "good.yaml"
+    bad.write_bytes(manifest("bad", '""'))
+    good.write_bytes(manifest("good"))
+    source = Noted(tmp_path)
+
+    _, texts = source.list()
+    assert len(texts) == 1 and texts[0].startswith(f"{bad}: ")
+    assert "spec.containers[0].image: Required value" in texts[0]
+    assert source.list()[1] == texts
+    bad.write_bytes(manifest("mended"))
+    assert source.list()[1] == []
+    bad.write_bytes(manifest("good"))
+    assert [f'the pod "good-{NODE}" is in {bad} as well' in text for text in source.list()[1]] == [True]
+    good.write_bytes(b"[")
+    assert [text.startswith(f"{good}: ") for text in source.list()[1]] == [True]
+    good.unlink()
+    assert source.list()[1] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["a.yaml~", "a.yaml.bak", "a.yaml.orig", "a.old", "#a.yaml#", "a.yaml.dpkg-dist", "a.yaml.rpmsave"]
+)
+def test_editors_leftover_counts_and_is_warned_about(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / name).write_bytes(manifest())
+    source = Noted(tmp_path)
+
+    for _ in range(2):
+        pods, texts = source.list()
+        assert len(pods) == 1
+        assert [(text.startswith(f"{tmp_path / name}: "), "editor's leftover" in text) for text in texts] == [
+            (True,) * 2
+        ]
+    assert not source.recorder.events.try_recv()[2], "it is no fault"
+    assert capfd.readouterr().err.count("looks like an editor's leftover") == 1
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a", "tilde~.json", "bak", "old.yaml", "#a.yaml", "a.backup.yaml"])
+def test_usual_name_is_not_warned_about(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(manifest())
+    assert Noted(tmp_path).list()[1] == []
+
+
+@pytest.mark.parametrize("store", [None, _NoObjects()], ids=["one pod", "documents"])
+def test_unknown_fields_are_noted_with_their_pod(tmp_path: Path, store: config.ObjectStore | None) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(manifest().replace(b"name: c,", b"name: c, comand: [sh],"))
+    source = Noted(tmp_path, store)
+
+    for _ in range(2):  # also when the file is not parsed again
+        [pod], texts = source.list()
+        assert source.notes.unknown_fields(pod.metadata.uid) == ["spec.containers[0].comand"]
+        assert texts == [], "the manifest is used"
+    path.write_bytes(manifest())
+    source.list()
+    assert source.notes.unknown_fields(pod.metadata.uid) == []
+
+
 def test_bad_file_while_watching(tmp_path: Path, watch: Watch) -> None:
     (tmp_path / "good.yaml").write_bytes(manifest(image="good"))
     watched = watch(tmp_path)
@@ -499,10 +585,10 @@ def test_pods_of_a_file_that_cannot_be_read_for_a_while_stay(
             raise OSError(errno.EIO, "Input/output error", str(path))
         return really_stat(path, **options)
 
-    def fail_to_decode(data: bytes, default_fn: common.DefaultFunc) -> v1.Pod:
+    def fail_to_decode(data: bytes, default_fn: common.DefaultFunc, unknown: common.UnknownFields) -> v1.Pod:
         if b"changed" in data:
             raise MemoryError
-        return really_decode(data, default_fn)
+        return really_decode(data, default_fn, unknown)
 
     cannot_open = (os, "open", fail_to_open)
     faults: dict[str, list[tuple[object, str, object]]] = {

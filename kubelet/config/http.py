@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from kubelet import events
 from kubelet import types as kubetypes
-from kubelet.config import common
+from kubelet.config import common, notes
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.util import wait
@@ -33,9 +33,10 @@ def new_source_url(
     period: float,
     updates: golang.Channel[kubetypes.PodUpdate],
     recorder: record.EventRecorder,
+    manifest_notes: notes.ManifestNotes | None = None,
 ) -> SourceURL:
     """Start reading a URL each `period` seconds until ctx ends."""
-    source = SourceURL(url, header, node_name, updates, recorder)
+    source = SourceURL(url, header, node_name, updates, recorder, manifest_notes)
     klog.v(1).info_s("Watching URL", URL=net.redacted(url))
     golang.go(wait.until, lambda: source.run(ctx), period, ctx, name="config-url")
     return source
@@ -51,6 +52,7 @@ class SourceURL:
         node_name: str,
         updates: golang.Channel[kubetypes.PodUpdate],
         recorder: record.EventRecorder,
+        manifest_notes: notes.ManifestNotes | None = None,
     ) -> None:
         self._url = url
         self._shown = net.redacted(url)
@@ -58,6 +60,9 @@ class SourceURL:
         self._node_name = node_name
         self._updates = updates
         self._recorder = recorder
+        self._notes = manifest_notes or notes.ManifestNotes()
+        # What was wrong with the bytes that were last looked at, empty if nothing was.
+        self._fault = ""
         self._data = b""
         self._failure_logs = 0
 
@@ -68,6 +73,7 @@ class SourceURL:
         except golang.ContextError:
             return
         except SourceURLError as err:
+            self._note(str(err))
             if self._failure_logs < 3:
                 klog.info_s("Failed to read pods from URL", err=err)
             elif self._failure_logs == 3:
@@ -76,9 +82,14 @@ class SourceURL:
                 klog.v(4).info_s("Failed to read pods from URL", err=err)
             self._failure_logs += 1
             return
+        self._note(self._fault)
         if self._failure_logs > 0:
             klog.info_s("Successfully read pods from URL")
             self._failure_logs = 0
+
+    def _note(self, fault: str) -> None:
+        """Note what is wrong with the URL now, nothing if the fault is empty."""
+        self._notes.replace(self._shown, [fault] if fault else [])
 
     def _apply_defaults(self, pod: v1.Pod) -> None:
         common.apply_defaults(pod, self._url, False, self._node_name)
@@ -92,23 +103,25 @@ class SourceURL:
         if data == self._data:
             return
         try:
-            pods = self._decode(data)
+            unknown: common.UnknownFields = {}
+            pods = self._decode(data, unknown)
         except SourceURLError as err:
-            self._data = data
+            self._data, self._fault = data, str(err)
             self._report(err)
             raise
+        self._notes.replace_unknown_fields(unknown)
         self._send(ctx, pods)
-        self._data = data
+        self._data, self._fault = data, ""
 
-    def _decode(self, data: bytes) -> list[v1.Pod]:
+    def _decode(self, data: bytes, unknown: common.UnknownFields) -> list[v1.Pod]:
         try:
-            return [common.try_decode_single_pod(data, self._apply_defaults)]
+            return [common.try_decode_single_pod(data, self._apply_defaults, unknown)]
         except common.InvalidPodError as err:
             raise SourceURLError(f"{self._shown}: {err}") from err
         except common.NotParsedError as err:
             single_pod_err = str(err)
         try:
-            return common.try_decode_pod_list(data, self._apply_defaults)
+            return common.try_decode_pod_list(data, self._apply_defaults, unknown)
         except common.InvalidPodError as err:
             raise SourceURLError(f"{self._shown}: {err}") from err
         except common.NotParsedError as err:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kubelet import types as kubetypes
-from kubelet.config import common, http
+from kubelet.config import common, http, notes
 from pkg import golang, klog
 from pkg.apimachinery.util import wait
 from pkg.client_go.rest import testing as resttesting
@@ -128,6 +128,28 @@ def test_extract_invalid_pods(server: FakeServer, body: str, message: str) -> No
     event, ok, _ = source.recorder.events.try_recv()
     assert ok and event is not None and server.url in event
     assert source.extract() is None  # the same bytes again are not even looked at
+
+
+def test_notes_tell_what_is_wrong_with_the_url_now(server: FakeServer) -> None:
+    noted = notes.ManifestNotes()
+    updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(10)
+    source = http.SourceURL(server.url, {}, NODE, updates, recordtesting.FakeRecorder(10), noted)
+
+    def texts(body: str) -> list[str]:
+        server.body = body.encode()
+        source.run(golang.background())
+        return [note.text for note in noted.all()]
+
+    misspelt = pod("a").replace('"name":"c"', '"name":"c","comand":[]')
+    for _ in range(2):  # also when the answer is not looked at again
+        assert [text.startswith(f"{server.url}: ") and "Required value" in text for text in texts(pod("a", ""))] == [
+            True
+        ]
+    assert [text.startswith("zero-length data") for text in texts("")] == [True]
+    assert ["Required value" in text for text in texts(pod("a", ""))] == [True]
+    assert texts(misspelt) == []
+    sent = [update for update, ok, _ in [updates.try_recv() for _ in range(9)] if ok and update is not None]
+    assert noted.unknown_fields(sent[-1].pods[0].metadata.uid) == ["spec.containers[0].comand"]
 
 
 def test_nothing_stays_of_an_answer_that_cannot_be_used(server: FakeServer) -> None:

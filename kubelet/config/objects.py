@@ -51,6 +51,8 @@ class Documents:
     pods: list[v1.Pod] = field(default_factory=list)
     objects: list[APIObject] = field(default_factory=list)
     faults: list[ValueError] = field(default_factory=list)
+    # What the pods' documents have that a pod has not.
+    unknown_fields: common.UnknownFields = field(default_factory=dict)
 
 
 def try_decode_documents(data: bytes, default_fn: common.DefaultFunc) -> Documents:
@@ -70,7 +72,7 @@ def try_decode_documents(data: bytes, default_fn: common.DefaultFunc) -> Documen
     documents = Documents()
     for number, builtins in enumerate(found, 1):
         try:
-            obj = _decode(builtins, default_fn)
+            obj = _decode(builtins, default_fn, documents.unknown_fields)
         except ValueError as err:
             # Without its frames, which have the documents, and these the error.
             fault = golang.without_frames(err)
@@ -90,11 +92,11 @@ def try_decode_documents(data: bytes, default_fn: common.DefaultFunc) -> Documen
     return documents
 
 
-def _decode(builtins: Any, default_fn: common.DefaultFunc) -> v1.Pod | APIObject:
+def _decode(builtins: Any, default_fn: common.DefaultFunc, unknown: common.UnknownFields) -> v1.Pod | APIObject:
     """Raises ValueError."""
     kind, version = common.get_kind_and_version(builtins)
     if kind == "Pod":
-        return common.try_decode_pod(builtins, default_fn, standalone=True)
+        return common.try_decode_pod(builtins, default_fn, True, unknown)
     if version != "v1" or kind not in _TYPES:
         kinds = ", ".join(["Pod", *_TYPES])
         raise common.NotParsedError(f"expected one of {kinds} of v1, got {kind} of {version}")

@@ -27,6 +27,7 @@ PATHS = (
     "/debug/syncloop/events",
     "/debug/syncloop/explain",
     "/debug/syncloop/evictions",
+    "/debug/syncloop/manifests",
 )
 
 

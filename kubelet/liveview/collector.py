@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubelet import kuberuntime
 from kubelet import types as kubetypes
+from kubelet.config import common
 from kubelet.kubelet import HOUSEKEEPING_PERIOD, SYNC_PERIOD, LoopCase
 from kubelet.liveview import activity, history
 from kubelet.liveview.explanation import Explanation, PodFacts, ProbeFacts, State, WorkerFacts, explain_pod, spoken
@@ -42,6 +43,9 @@ _REUSE = 0.25
 # A call or a step of the loop that takes longer is told of; some calls are meant to.
 _LONG_CALL = 20.0
 _LONG_STEP = 5.0
+# So many notes on manifests are told, under this name.
+_SHOWN_MANIFESTS = 20
+_MANIFEST = "manifest"
 _MEANT_TO_LAST = frozenset({"pull_image", "get_container_events", "stop_container", "exec_sync"})
 # How much of the end of a log is looked at for its last line.
 _LOG_TAIL = 4096
@@ -95,16 +99,13 @@ class Collector:
         }
 
     def explain_pod(self, namespace: str, name: str) -> Object | None:
-        """The pods of that name, newest last, as in a snapshot; None if there never was one."""
+        """The pods of that name, newest last, as in a snapshot; None if there never was one.
+
+        A static pod may be asked for by the name in its manifest.
+        """
         look = _Look(self._kubelet)
-        found = [
-            look.pod(facts, uid)
-            for uid, facts in look.all_pods(show_gone=float("inf"))
-            if (facts.namespace, facts.name) == (namespace, name)
-        ]
-        if not found and (pod := self._kubelet.pod_config.find(namespace, name)) is not None:
-            # The loop, which may be pausing, has not been told of it yet.
-            found = [look.pod(look.facts(pod.metadata.uid, pod), pod.metadata.uid)]
+        static = common.generate_pod_name(name, self._kubelet.node_name)
+        found = look.pods_of(namespace, name) or look.pods_of(namespace, static)
         if not found:
             return None
         found.sort(
@@ -115,6 +116,11 @@ class Collector:
             )
         )
         return {"now": look.at, "node": look.node([]), "pods": found}
+
+    def manifests(self) -> Object:
+        """What is wrong with manifests now. Costs next to nothing, for those who ask again and again."""
+        notes = self._kubelet.pod_config.manifest_notes()[:_SHOWN_MANIFESTS]
+        return {"manifests": [{"origin": note.origin, "text": history.shortened(note.text)} for note in notes]}
 
     def explain_node(self) -> Object:
         """How the node is, and in short how each pod is."""
@@ -138,6 +144,18 @@ class _Look:
         self.worker_facts = self._worker_facts()
 
     # ---- Pods ----
+
+    def pods_of(self, namespace: str, name: str) -> list[Object]:
+        """The pods of that name, for JSON."""
+        found = [
+            self.pod(facts, uid)
+            for uid, facts in self.all_pods(show_gone=float("inf"))
+            if (facts.namespace, facts.name) == (namespace, name)
+        ]
+        if not found and (pod := self.kubelet.pod_config.find(namespace, name)) is not None:
+            # The loop, which may be pausing, has not been told of it yet.
+            found = [self.pod(self.facts(pod.metadata.uid, pod), pod.metadata.uid)]
+        return found
 
     def all_pods(self, show_gone: float = _SHOW_GONE) -> Iterator[tuple[str, PodFacts]]:
         """The facts of the pods that are wanted, that still have a worker, and that were here not long ago."""
@@ -184,6 +202,7 @@ class _Look:
             now=self.now,
             pod=pod,
             remembered=bool(lines),
+            standalone=kubelet.kube_client is None,
             status=status,
             worker=worker,
             node_problem=self.runtime_problem,
@@ -191,6 +210,7 @@ class _Look:
             events=sorted(events, key=lambda event: event.last),
             calls=[call for call in self.in_flight if call.uid == uid],
             probes=self.probers.get(uid, ()),
+            unknown_fields=kubelet.pod_config.unknown_fields(uid),
         )
         if pod is not None and (worker is None or worker.phase == "sync"):
             facts.unmounted = kubelet.volume_manager.get_missing_volumes_for_pod(pod)
@@ -210,20 +230,22 @@ class _Look:
                 facts.pull_at[container.image] = pull_at
             status = statuses.get(container.name)
             if status is not None and _ended_badly(status):
-                line = self._last_log_line(pod, status)
+                path, line = self._last_log(pod, status)
+                facts.last_logs[container.name] = path
                 if line:
                     facts.last_log_lines[container.name] = line
 
-    def _last_log_line(self, pod: v1.Pod, status: v1.ContainerStatus) -> str:
-        """The last line of the container's last instance that wrote one."""
+    def _last_log(self, pod: v1.Pod, status: v1.ContainerStatus) -> tuple[str, str]:
+        """The log of the container's last instance that wrote a line, and the last of these lines."""
         meta = pod.metadata
         folder = kuberuntime.build_container_logs_directory(
             self.kubelet.pod_logs_directory, meta.namespace, meta.name, meta.uid, status.name
         )
-        for count in (status.restart_count, status.restart_count - 1):
-            if line := _last_line(os.path.join(folder, f"{count}.log")):
-                return line
-        return ""
+        paths = [os.path.join(folder, f"{count}.log") for count in (status.restart_count, status.restart_count - 1)]
+        for path in paths:
+            if line := _last_line(path):
+                return path, line
+        return paths[0], ""
 
     def pod(self, facts: PodFacts, uid: str) -> Object:
         """One pod, for JSON."""
@@ -482,6 +504,14 @@ class _Look:
                     f"the runtime has not answered {call.operation}{f' for {whose}' if whose else ''} in {spoken(age)}"
                 )
                 yield _problem("runtime", text)
+        yield from self._manifest_problems()
+
+    def _manifest_problems(self) -> Iterator[Object]:
+        notes = self.kubelet.pod_config.manifest_notes()
+        for note in notes[:_SHOWN_MANIFESTS]:
+            yield _problem(_MANIFEST, history.shortened(note.text))
+        if len(notes) > _SHOWN_MANIFESTS:
+            yield _problem(_MANIFEST, f"and {len(notes) - _SHOWN_MANIFESTS} more, which the log names")
 
 
 def _problem(what: str, text: str, serious: bool = False) -> Object:
@@ -492,18 +522,31 @@ _TROUBLED = (State.STUCK, State.NOT_READY, State.REFUSED, State.FAILED, State.UN
 
 
 def _node_sentence(problems: list[Object], states: Mapping[str, int]) -> str:
-    if problems:
+    """How the node and its pods are. The node is well although a manifest cannot be used, but that is told."""
+    own = [problem for problem in problems if problem["what"] != _MANIFEST]
+    if own:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        return f"The node is not well: {problems[0]['text']}{more}."
+        return f"The node is not well: {own[0]['text']}{more}."
+    but = "; something is wrong with its manifests" if problems else ""
+    return f"The node is well{_pods_sentence(states)}{but}."
+
+
+def _pods_sentence(states: Mapping[str, int]) -> str:
     total = sum(count for state, count in states.items() if state != State.GONE)
     troubled = sum(states.get(state, 0) for state in _TROUBLED)
-    if not total:
-        return "The node is well, and has no pods."
-    pods = "its pod is" if total == 1 else f"all {total} pods are"
-    if troubled:
-        are = "is" if troubled == 1 else "are"
-        return f"The node is well; {troubled} of {total} pods {are} not as they should be."
-    return f"The node is well, and {pods} as they should be."
+    match total, troubled:
+        case 0, _:
+            return ", and has no pods"
+        case 1, 0:
+            return ", and its pod is as it should be"
+        case 1, _:
+            return "; its pod is not as it should be"
+        case _, 0:
+            return f", and all {total} pods are as they should be"
+        case _, 1:
+            return f"; 1 of {total} pods is not as it should be"
+        case _:
+            return f"; {troubled} of {total} pods are not as they should be"
 
 
 def _explanation(found: Explanation) -> Object:

@@ -82,6 +82,38 @@ def test_node_without_pods(test_kubelet: TestKubelet) -> None:
     json.dumps(found)
 
 
+def test_manifests_that_cannot_be_used(test_kubelet: TestKubelet, mux: http.ServeMux) -> None:
+    add(test_kubelet, new_pod("a"))
+    noted = test_kubelet.kubelet.pod_config.notes_of(kubetypes.FILE_SOURCE)
+    noted.replace("/m/a.yaml", ["/m/a.yaml: spec.containers: Required value"])
+
+    node = snapshot(test_kubelet)["node"]
+
+    assert (node["state"], node["sentence"].split("; ")[-1]) == ("warning", "something is wrong with its manifests.")
+    assert node["problems"][-1] == {
+        "what": "manifest", "text": "/m/a.yaml: spec.containers: Required value", "serious": False
+    }  # fmt: skip
+    answer = httptesting.record(mux, "GET", "/debug/syncloop/manifests").json()
+    assert answer == {
+        "manifests": [{"origin": "/m/a.yaml", "text": "/m/a.yaml: spec.containers: Required value"}]
+    }  # fmt: skip
+    noted.replace("/m/\udcff.yaml", ["/m/\udcff.yaml: a name that is not text"])
+    answer = httptesting.record(mux, "GET", "/debug/syncloop/manifests").json()
+    assert answer["manifests"][1] == {"origin": "/m/\ufffd.yaml", "text": "/m/\ufffd.yaml: a name that is not text"}
+    noted.replace("/m/\udcff.yaml", [])
+    noted.replace("/m/a.yaml", [f"fault {number}" for number in range(25)])
+    texts = [each["text"] for each in snapshot(test_kubelet)["node"]["problems"] if each["what"] == "manifest"]
+    assert (len(texts), texts[-1]) == (21, "and 5 more, which the log names")
+
+
+def test_node_with_a_problem_of_its_own_beside_a_manifest(test_kubelet: TestKubelet) -> None:
+    noted = test_kubelet.kubelet.pod_config.notes_of(kubetypes.FILE_SOURCE)
+    noted.replace("/m/a.yaml", ["/m/a.yaml: no"])
+    test_kubelet.kubelet.runtime_state.set_runtime_state(RuntimeError("container runtime not ready: no disk"))
+    sentence = snapshot(test_kubelet)["node"]["sentence"]
+    assert sentence.startswith("The node is not well: no pod is worked on:") and sentence.endswith("(and 1 more).")
+
+
 def test_runtime_that_is_down(test_kubelet: TestKubelet) -> None:
     test_kubelet.kubelet.runtime_state.set_runtime_state(RuntimeError("container runtime not ready: no disk"))
     add(test_kubelet, new_pod("a"))
@@ -287,6 +319,27 @@ def test_explain(mux: http.ServeMux, test_kubelet: TestKubelet) -> None:
     assert (missing.status, "knows no pod ns/b" in missing.text) == (404, True)
 
 
+def test_explain_by_the_name_in_the_manifest(mux: http.ServeMux, test_kubelet: TestKubelet) -> None:
+    pod = new_pod("job-node")
+    add(test_kubelet, pod)
+    for name in ("job", "job-node"):
+        answer = httptesting.record(mux, "GET", f"/debug/syncloop/explain?pod={pod.metadata.namespace}/{name}")
+        assert [each["name"] for each in answer.json()["pods"]] == ["job-node"]
+
+
+def test_unknown_fields_of_the_manifest_are_evidence(test_kubelet: TestKubelet) -> None:
+    pod = new_pod("a")
+    add(test_kubelet, pod)
+    fields = {pod.metadata.uid: ["spec.containers[0].comand"], "other": ["spec.x"]}
+    test_kubelet.kubelet.pod_config.notes_of(kubetypes.FILE_SOURCE).replace_unknown_fields(fields)
+
+    evidence = only_pod(test_kubelet)["explanation"]["evidence"]
+
+    assert [each["text"] for each in evidence if each["source"] == "manifest"] == [
+        "spec.containers[0].comand: a pod has no such field, so it is ignored"
+    ]
+
+
 def test_pod_that_the_loop_has_not_taken(mux: http.ServeMux, test_kubelet: TestKubelet) -> None:
     pod = new_pod("a")
     source = test_kubelet.kubelet.pod_config.channel(test_kubelet.ctx, kubetypes.APISERVER_SOURCE)
@@ -350,3 +403,19 @@ def test_interval(text: str, seconds: float) -> None:
 
 def test_interval_that_is_no_number(mux: http.ServeMux) -> None:
     assert httptesting.record(mux, "GET", "/debug/syncloop/events?interval=often").status == 400
+
+
+@pytest.mark.parametrize(
+    ("states", "sentence"),
+    [
+        ({}, "The node is well, and has no pods."),
+        ({"gone": 1}, "The node is well, and has no pods."),
+        ({"ready": 1}, "The node is well, and its pod is as it should be."),
+        ({"stuck": 1}, "The node is well; its pod is not as it should be."),
+        ({"ready": 2, "starting": 1}, "The node is well, and all 3 pods are as they should be."),
+        ({"ready": 3, "failed": 1}, "The node is well; 1 of 4 pods is not as it should be."),
+        ({"ready": 2, "stuck": 1, "refused": 1}, "The node is well; 2 of 4 pods are not as they should be."),
+    ],
+)
+def test_sentence_on_the_node(states: dict[str, int], sentence: str) -> None:
+    assert collector._node_sentence([], states) == sentence

@@ -137,6 +137,8 @@ class PodFacts:
     now: datetime
     # None when nothing wants it any more.
     pod: v1.Pod | None = None
+    # There is no API server, so kubectl is of no use.
+    standalone: bool = False
     # Something has been noted of it since the kubelet's start.
     remembered: bool = False
     status: v1.PodStatus = field(default_factory=v1.PodStatus)
@@ -153,8 +155,12 @@ class PodFacts:
     # When a container is started again, and when an image is pulled again.
     restart_at: dict[str, datetime] = field(default_factory=dict)
     pull_at: dict[str, datetime] = field(default_factory=dict)
+    # Fields of its manifest that no pod has.
+    unknown_fields: Sequence[str] = ()
     # The last line that a container wrote; only of those that ended badly.
     last_log_lines: dict[str, str] = field(default_factory=dict)
+    # The file that the line is from, or in which one would be.
+    last_logs: dict[str, str] = field(default_factory=dict)
 
     @property
     def full_name(self) -> str:
@@ -163,6 +169,14 @@ class PodFacts:
 
 def explain_pod(facts: PodFacts) -> Explanation:
     """Why the pod is as it is."""
+    found = _explain(facts)
+    found.evidence += [
+        Evidence("manifest", f"{name}: a pod has no such field, so it is ignored") for name in facts.unknown_fields
+    ]
+    return found
+
+
+def _explain(facts: PodFacts) -> Explanation:
     for cause in _CAUSES:
         if (found := cause(facts)) is not None:
             return found
@@ -349,10 +363,15 @@ def _volumes(facts: PodFacts) -> Explanation | None:
     if missing is not None:
         kind, name = missing
         sentence = f"It waits for its {what}: {kind} {name} does not exist in namespace {facts.namespace}."
-        advice = f"create {kind} {name}; the pod goes on as soon as it is there"
+        advice = _create(facts, kind, name)
         return Explanation(State.STUCK, "MissingObject", sentence, evidence, advice=advice, **_retry(facts))
     sentence = f"It waits for its {what}: {_quote(error)}"
     return Explanation(State.STUCK, "VolumeFailed", _end(sentence), evidence, **_retry(facts))
+
+
+def _create(facts: PodFacts, kind: str, name: str) -> str:
+    how = f"put {kind} {name} into the directory of the manifests" if facts.standalone else f"create {kind} {name}"
+    return f"{how}; the pod goes on as soon as it is there"
 
 
 def _volume_error(said: Sequence[Evidence], facts: PodFacts) -> str:
@@ -503,7 +522,7 @@ def _configuration(facts: PodFacts, container: v1.Container, kind: str, message:
             f"Its {kind} {container.name} cannot be configured: {missing[0]} {missing[1]} does not exist "
             f"in namespace {facts.namespace}."
         )
-        advice = f"create {missing[0]} {missing[1]}; the pod goes on as soon as it is there"
+        advice = _create(facts, *missing)
         return Explanation(
             State.STUCK, "MissingObject", sentence, evidence, container.name, advice=advice, **_retry(facts)
         )
@@ -527,6 +546,8 @@ def _crash_loop(facts: PodFacts, container: v1.Container, status: v1.ContainerSt
     unhealthy = _killed_by_probe(facts, container.name)
     evidence = _end_evidence(facts, status, ended)
     advice = f"kubectl logs --previous -n {facts.namespace} {facts.name} -c {container.name}"
+    if facts.standalone:
+        advice = f"read {facts.last_logs[container.name]}" if container.name in facts.last_logs else ""
     if unhealthy is not None:
         which, event = unhealthy
         sentence = f"Its {kind} {container.name} is killed again and again because its {which} probe fails: "

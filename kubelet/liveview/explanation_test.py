@@ -676,6 +676,31 @@ def test_container_starts_at_the_first_step_after_its_back_off(restart: int, ste
     assert explain_pod(facts).until == NOW + timedelta(seconds=18)
 
 
+@pytest.mark.parametrize(
+    ("facts", "advice"),
+    [
+        ({}, "kubectl logs --previous -n ns pod -c main"),
+        ({"standalone": True, "last_logs": {"main": "/var/log/pods/x/main/1.log"}}, "read /var/log/pods/x/main/1.log"),
+        ({"standalone": True}, ""),
+    ],
+    ids=["with an API server", "without one", "without a log"],
+)
+def test_advice_on_a_container_that_crashes(facts: dict[str, Any], advice: str) -> None:
+    crashing = running(status(waiting("CrashLoopBackOff"), last_state=ended(1)))
+    found = explain_pod(PodFacts(namespace="ns", name="pod", now=NOW, pod=pod(), status=crashing, **facts))
+    assert (found.cause, found.advice) == ("CrashLoop", advice)
+
+
+@pytest.mark.parametrize(
+    ("standalone", "advice"),
+    [(False, "create Secret x; "), (True, "put Secret x into the directory of the manifests; ")],
+)
+def test_advice_on_what_is_missing(standalone: bool, advice: str) -> None:
+    waits = pending(status(waiting("CreateContainerConfigError", 'secret "x" not found')))
+    facts = PodFacts(namespace="ns", name="pod", now=NOW, pod=pod(), status=waits, standalone=standalone)
+    assert explain_pod(facts).advice == f"{advice}the pod goes on as soon as it is there"
+
+
 def test_long_errors_are_cut_in_the_sentence_only() -> None:
     error = "word " * 100
     facts = PodFacts(namespace="ns", name="pod", now=NOW, pod=pod(), worker=failed(error), status=pending())

@@ -91,6 +91,10 @@ class LiveView:
             raise http.HTTPError(404, f"this kubelet knows no pod {full_name}, and has known none since its start")
         _answer_json(w, codec.encode_json(found))
 
+    def manifests(self, w: http.ResponseWriter, r: http.Request) -> None:
+        """What is wrong with manifests now."""
+        _answer_json(w, codec.encode_json(self._collector.manifests()))
+
     def evictions(self, w: http.ResponseWriter, r: http.Request) -> None:
         """Who would be evicted now. Unlike the rest it measures, so it waits for a runtime that does not answer."""
         ctx, cancel = golang.with_timeout(r.ctx, _MEASURE_TIMEOUT)
@@ -121,6 +125,7 @@ def routes(kubelet: Kubelet) -> dict[str, http.Handler]:
         "/debug/syncloop/events": view.events,
         "/debug/syncloop/explain": view.explain,
         "/debug/syncloop/evictions": view.evictions,
+        "/debug/syncloop/manifests": view.manifests,
     }
 
 

@@ -6,13 +6,11 @@ All are dropped at once, so that their waiting overlaps; each test then waits un
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from framework.containerd import ROOT, WEB
+from framework.containerd import WEB
 from framework.kubelet_process import KubeletProcess
 from framework.pods import Manifest, pod, shell, sleeper
 
@@ -132,11 +130,6 @@ def kubelet(new_kubelet: Callable[..., KubeletProcess]) -> KubeletProcess:
     return process
 
 
-def explain(kubelet: KubeletProcess, *what: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cmd.kubelet", "explain", *what, f"--root-dir={kubelet.root_dir}"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-
-
 @pytest.mark.parametrize(
     ("manifest", "cause", "sentence"),
     STUCK,
@@ -163,7 +156,7 @@ def test_cause_is_named(kubelet: KubeletProcess, manifest: Manifest, cause: str,
 def test_command(kubelet: KubeletProcess) -> None:
     kubelet.wait_for("the crash", lambda _: (kubelet.explained("crashes") or {}).get("cause") == "CrashLoop")
 
-    done = explain(kubelet, "pod", f"default/{kubelet.full_name('crashes')}")
+    done = kubelet.explain_command("pod", f"default/{kubelet.full_name('crashes')}")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"default/{kubelet.full_name('crashes')}: ")
@@ -172,7 +165,7 @@ def test_command(kubelet: KubeletProcess) -> None:
 
 
 def test_command_about_the_node(kubelet: KubeletProcess) -> None:
-    done = explain(kubelet, "node")
+    done = kubelet.explain_command("node")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"The node is well; \d+ of \d+ pods are not as they should be\.", done.stdout)

@@ -70,6 +70,17 @@ def test_page_shows_the_node(page: LiveView, kubelet: KubeletProcess) -> None:
     page.wait_for_state(kubelet.full_name("backup"), "succeeded")
 
 
+def test_manifest_that_cannot_be_used_is_told_while_it_is_there(page: LiveView, kubelet: KubeletProcess) -> None:
+    bad = kubelet.manifests / "bad.yaml"
+    bad.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: [{name: c}]}\n")
+    fault = f"manifest: {bad}: invalid pod: spec.containers[0].image: Required value"
+    page.wait("what is wrong with it", lambda: page.text("#problems") == fault)
+    assert page.text("#sentence").endswith("; something is wrong with its manifests.")
+    assert f"    {fault}\n" in kubelet.explain_command("node").stdout
+    bad.unlink()
+    page.wait("that nothing is wrong any more", lambda: page.text("#problems") == "")
+
+
 def test_pod_is_added_crashes_is_fixed_and_removed(page: LiveView, kubelet: KubeletProcess, tmp_path: Path) -> None:
     name = kubelet.full_name("payments")
     assert page.state(name) == ""

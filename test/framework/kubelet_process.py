@@ -231,6 +231,11 @@ class KubeletProcess:
         found = self.debug(f"/debug/syncloop/explain?pod=default/{self.full_name(name)}")
         return None if found is None else found["pods"][-1]["explanation"]
 
+    def explain_command(self, *what: str) -> subprocess.CompletedProcess[str]:
+        """`kubelet explain WHAT` about this kubelet."""
+        command = [sys.executable, "-m", "cmd.kubelet", "explain", *what, f"--root-dir={self.root_dir}"]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
     def pods(self) -> dict[str, Pod]:
         """All pods by the name in their manifest, which is their name without the node's."""
         items = json.loads(self.get("/pods")).get("items") or []

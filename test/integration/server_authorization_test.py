@@ -76,6 +76,7 @@ REQUESTS = {
     ("GET", "/debug/syncloop.json"): ("proxy",),
     ("GET", "/debug/syncloop/explain"): ("proxy",),
     ("GET", "/debug/syncloop/evictions"): ("proxy",),
+    ("GET", "/debug/syncloop/manifests"): ("proxy",),
     # Other methods than those that are served.
     ("DELETE", "/pods"): ("pods", "proxy"),
     ("POST", "/containerLogs/default/pod/container"): ("proxy",),

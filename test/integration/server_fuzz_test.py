@@ -87,7 +87,7 @@ _ROOTS = st.sampled_from(
         "stats/summary", "metrics", "metrics/cadvisor", "metrics/resource", "metrics/probes", "metrics/slis", "configz",
         "flagz", "statusz", "healthz", "healthz/syncloop", "debug/pprof", "debug/pprof/goroutine", "debug/pprof/heap",
         "debug/flags/v", "debug/syncloop", "debug/syncloop.json", "debug/syncloop/explain",
-        "debug/syncloop/evictions", "..", "",
+        "debug/syncloop/evictions", "debug/syncloop/manifests", "..", "",
     ]
 )  # fmt: skip
 _NAMES = st.sampled_from(

@@ -47,7 +47,7 @@ unit: ## test modules by themselves
 	@hack/setup dbus
 	@hack/setup kubectl
 	$(PYTEST) $(PARALLEL) test kubelet pkg --ignore test/integration --ignore test/e2e_node --ignore test/e2e \
-	  --ignore test/benchmark
+	  --ignore test/readme --ignore test/benchmark
 
 # On the hollow runtime hardly anything is done but waiting.
 integration: PROCESSES := 6
@@ -71,13 +71,13 @@ e2e: ## test a node through its API server: that of KUBECONFIG, or one made here
 	@hack/setup kubectl
 	@hack/setup prometheus
 	$(if $(KUBECONFIG),,@hack/setup registry)
-	$(PYTEST) $(if $(KUBECONFIG),,$(PARALLEL)) test/e2e
+	$(PYTEST) $(if $(KUBECONFIG),test/e2e,$(PARALLEL) test/e2e test/readme)
 
 verify: ## check style, types, the map from the Go sources, and the documents; changes nothing
 	@hack/setup python
 	$(PYTHON) -m ruff check . $(SCRIPTS)
 	$(PYTHON) -m mypy kubelet pkg cmd
-	$(PYTHON) -m mypy --scripts-are-modules test/framework test/csi_driver test/e2e test/e2e_node test/hack $(SCRIPTS)
+	$(PYTHON) -m mypy --scripts-are-modules test/framework test/csi_driver test/e2e test/e2e_node test/hack test/readme $(SCRIPTS)
 	$(PYTHON) hack/update-api-types --check
 	$(PYTHON) hack/update-protos --check
 	$(PYTHON) hack/verify_go_map

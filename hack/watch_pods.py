@@ -1,22 +1,28 @@
 #!/usr/bin/env python3
-"""Print a line whenever a pod changes, in the manner of `kubectl get pods --watch`.
+"""Print a line whenever a pod changes, in the manner of `kubectl get pods --watch`, and what is wrong with manifests.
 
-    hack/watch_pods.py [--url http://127.0.0.1:10255]
+    hack/watch_pods.py [--url http://127.0.0.1:10255] [--debug-socket /var/lib/kubelet/debug.sock]
 
-Asks the kubelet's read-only port. Lines are only ever added, so the output can be piped and kept.
+Asks the kubelet's read-only port for the pods, and its debug socket for the manifests. Lines are only ever added, so
+the output can be piped and kept.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
+import socket
 import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 PERIOD = 0.3
+TIMEOUT = 5.0
+DEBUG_SOCKET = Path("/var/lib/kubelet/debug.sock")
 HEADER = ("TIME", "POD", "READY", "STATUS", "RESTARTS", "ADDRESS")
 LINE = "{:<8}  {:<36} {:<6} {:<20} {:<9} {}"
 
@@ -83,16 +89,41 @@ def row_of(pod: dict[str, Any]) -> Row:
 
 
 def fetch_pods(url: str) -> list[dict[str, Any]]:
-    with urllib.request.urlopen(f"{url}/pods", timeout=5) as answer:
+    with urllib.request.urlopen(f"{url}/pods", timeout=TIMEOUT) as answer:
         return list(json.load(answer).get("items") or [])
 
 
-class Watcher:
-    """Remembers what was printed of each pod, and returns a line for each that is different now."""
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=TIMEOUT)
+        self._path = path
 
-    def __init__(self, url: str) -> None:
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(TIMEOUT)
+        self.sock.connect(str(self._path))
+
+
+def fetch_manifest_notes(debug_socket: Path) -> dict[str, str]:
+    """What is wrong with manifests, and in which of them. Nothing, if there is no debug socket to ask."""
+    if not debug_socket.exists():
+        return {}
+    connection = _UnixConnection(debug_socket)
+    try:
+        connection.request("GET", "/debug/syncloop/manifests")
+        return {note["text"]: note["origin"] for note in json.load(connection.getresponse())["manifests"]}
+    finally:
+        connection.close()
+
+
+class Watcher:
+    """Remembers what was printed of each pod and manifest, and returns a line for each that is different now."""
+
+    def __init__(self, url: str, debug_socket: Path) -> None:
         self._url = url
+        self._debug_socket = debug_socket
         self._known: dict[str, Row] = {}
+        self._notes: dict[str, str] = {}
 
     def header(self) -> str:
         return LINE.format(*HEADER)
@@ -108,12 +139,23 @@ class Watcher:
             if uid not in current:
                 yield LINE.format(now, row.pod, "-", "Removed", row.restarts, "-")
         self._known = current
+        yield from self._look_at_manifests(now)
+
+    def _look_at_manifests(self, now: str) -> Iterator[str]:
+        notes = fetch_manifest_notes(self._debug_socket)
+        for text in notes.keys() - self._notes.keys():
+            yield f"{now}  {' '.join(text.split())}"
+        for origin in sorted(set(self._notes.values()) - set(notes.values())):
+            yield f"{now}  {origin}: nothing is wrong with it any more"
+        self._notes = notes
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="http://127.0.0.1:10255", help="the kubelet's read-only port")
-    watcher = Watcher(parser.parse_args().url)
+    parser.add_argument("--debug-socket", type=Path, default=DEBUG_SOCKET, help="in the kubelet's root directory")
+    options = parser.parse_args()
+    watcher = Watcher(options.url, options.debug_socket)
     print(watcher.header(), flush=True)
     try:
         while True:

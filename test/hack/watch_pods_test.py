@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import watch_pods
 from framework.web import ManifestServer
+
+from pkg import golang
+from pkg.golang import http
 
 RUNNING = {"ready": True, "restartCount": 0, "state": {"running": {}}}
 
@@ -32,9 +36,7 @@ def waiting(reason: str) -> dict[str, Any]:
     ("found", "want"),
     [
         pytest.param(pod(), "Pending", id="nothing known yet"),
-        pytest.param(
-            pod(containerStatuses=[waiting("ContainerCreating")]), "ContainerCreating", id="creating"
-        ),
+        pytest.param(pod(containerStatuses=[waiting("ContainerCreating")]), "ContainerCreating", id="creating"),
         pytest.param(pod(containerStatuses=[waiting("ImagePullBackOff")]), "ImagePullBackOff", id="no image"),
         pytest.param(pod(phase="Running", containerStatuses=[RUNNING]), "Running", id="running"),
         pytest.param(
@@ -47,9 +49,7 @@ def waiting(reason: str) -> dict[str, Any]:
             "Running",
             id="one is done",
         ),
-        pytest.param(
-            pod(phase="Succeeded", containerStatuses=[ended(0, "Completed")]), "Completed", id="done"
-        ),
+        pytest.param(pod(phase="Succeeded", containerStatuses=[ended(0, "Completed")]), "Completed", id="done"),
         pytest.param(pod(phase="Failed", containerStatuses=[ended(3, "Error")]), "Error", id="failed"),
         pytest.param(pod(phase="Failed", reason="Evicted"), "Evicted", id="evicted"),
         pytest.param(
@@ -77,9 +77,9 @@ def test_pod_status(found: dict[str, Any], want: str) -> None:
     assert watch_pods.pod_status(found) == want
 
 
-def test_watcher_prints_what_changed_and_nothing_else() -> None:
+def test_watcher_prints_what_changed_and_nothing_else(tmp_path: Path) -> None:
     with ManifestServer() as server:
-        watcher = watch_pods.Watcher(server.url)
+        watcher = watch_pods.Watcher(server.url, tmp_path / "debug.sock")
 
         def look(*pods: dict[str, Any]) -> list[list[str]]:
             server.body = json.dumps({"items": pods}).encode()
@@ -94,3 +94,28 @@ def test_watcher_prints_what_changed_and_nothing_else() -> None:
         assert look(first, pod("b")) == [["default/a", "1/1", "Running", "0", "10.0.0.1"]]
         assert look(first) == [["default/b", "-", "Removed", "0", "-"]]
         assert look(first) == []
+
+
+def test_watcher_tells_what_is_wrong_with_manifests(tmp_path: Path) -> None:
+    notes: list[dict[str, str]] = []
+    mux = http.ServeMux()
+    mux.handle("/debug/syncloop/manifests", lambda w, r: w.write(json.dumps({"manifests": notes}).encode()))
+    debug = http.Server(mux, name="test-debug")
+    debug.listen_unix(str(tmp_path / "debug.sock"))
+    ctx, cancel = golang.with_cancel(golang.background())
+    thread = golang.go(debug.serve, ctx, name="test-debug")
+    with ManifestServer() as server:
+        server.body = b'{"items": []}'
+        watcher = watch_pods.Watcher(server.url, tmp_path / "debug.sock")
+
+        def look() -> list[str]:
+            return [line.split(maxsplit=1)[1] for line in watcher.look()]
+
+        assert look() == []
+        notes.append({"origin": "/m/a.yaml", "text": "/m/a.yaml: spec.containers:\n Required value"})
+        assert look() == ["/m/a.yaml: spec.containers: Required value"]
+        assert look() == []
+        notes.clear()
+        assert look() == ["/m/a.yaml: nothing is wrong with it any more"]
+    cancel()
+    thread.join()

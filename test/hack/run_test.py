@@ -1,0 +1,92 @@
+"""`make run` and `make cluster` before they start anything: what they refuse, and what they leave as it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework.containerd import ROOT
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The script as a module, with a run directory and examples of the test's own."""
+    loader = SourceFileLoader("hack_run_under_test", str(ROOT / "hack" / "run"))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module: Any = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, loader.name, module)
+    loader.exec_module(module)
+    (tmp_path / "examples").mkdir()
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    for name in ("RUN_DIR", "MANIFESTS", "COPIED", "KUBELET_PROCESS"):
+        monkeypatch.setattr(module, name, tmp_path / getattr(module, name).relative_to(ROOT))
+    yield module
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def copy(run: Any, hollow: bool = False, **examples: str) -> dict[str, str]:
+    """Start with these examples; returns the manifests after that."""
+    for name, text in examples.items():
+        (run.ROOT / "examples" / f"{name}.yaml").write_text(text)
+    run.RUN_DIR.mkdir(exist_ok=True)
+    run.copy_examples(hollow)
+    return files(run.MANIFESTS)
+
+
+def test_what_the_user_changed_stays(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert copy(run, a="1", b="2", c="3") == {"a.yaml": "1", "b.yaml": "2", "c.yaml": "3"}
+    (run.MANIFESTS / "a.yaml").write_text("mine")
+    (run.MANIFESTS / "b.yaml").unlink()
+    (run.MANIFESTS / "own.yaml").write_text("own")
+    capsys.readouterr()
+
+    assert copy(run, a="new", b="new", c="new") == {"a.yaml": "mine", "c.yaml": "new", "own.yaml": "own"}
+    said = capsys.readouterr().out
+    assert f"leaving {run.MANIFESTS / 'a.yaml'} as you changed it" in said
+    assert f"leaving {run.MANIFESTS / 'b.yaml'} as you deleted it" in said
+    assert said.count("leaving") == 2
+
+
+def test_on_the_hollow_runtime_no_example_is_left_that_wants_answers(run: Any) -> None:
+    both = {"a.yaml": "1", "web.yaml": "httpGet"}
+    assert copy(run, a="1", web="httpGet") == both
+    assert copy(run, hollow=True) == {"a.yaml": "1"}
+    assert copy(run) == both
+    (run.MANIFESTS / "web.yaml").write_text("mine")
+    assert copy(run, hollow=True)["web.yaml"] == "mine"
+
+
+def test_second_run_is_refused_before_anything_is_written(run: Any) -> None:
+    run.RUN_DIR.mkdir()
+    run.containerd.record_process(run.KUBELET_PROCESS, os.getpid())
+    before = files(run.RUN_DIR)
+    with pytest.raises(run.RunError, match=f"another run is going on here, its kubelet is process {os.getpid()}"):
+        run.refuse_second_run()
+    with pytest.raises(run.RunError, match="another run is going on here"), run.only_run():
+        raise AssertionError("it has begun")
+    assert files(run.RUN_DIR) == {**before, "lock": ""}
+
+
+def test_second_run_is_refused_while_the_first_starts(run: Any) -> None:
+    with run.only_run(), pytest.raises(run.RunError, match="just starting or ending"), run.only_run():
+        raise AssertionError("it has begun")
+    with run.only_run():
+        pass
+
+
+@pytest.mark.parametrize("target", ["run", "cluster"])
+def test_advice_without_root_names_the_target(run: Any, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(run.RunError) as caught:
+        run.check_machine("containerd", target)
+    assert f"`sudo make {target}`; or `make {target} RUNTIME=hollow`" in str(caught.value)

@@ -10,6 +10,7 @@ from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from framework.containerd import ROOT
 
@@ -90,3 +91,44 @@ def test_advice_without_root_names_the_target(run: Any, monkeypatch: pytest.Monk
     with pytest.raises(run.RunError) as caught:
         run.check_machine("containerd", target)
     assert f"`sudo make {target}`; or `make {target} RUNTIME=hollow`" in str(caught.value)
+
+
+class Refusal(grpc.RpcError):
+    def details(self) -> str:
+        return "container is in starting state, can't be removed"
+
+
+class Runtime:
+    """Refuses to remove a sandbox so many times."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.removed: list[str] = []
+
+    def remove_sandbox(self, sandbox: str) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise Refusal
+        self.removed.append(sandbox)
+
+
+def test_sandbox_is_removed_once_its_container_has_started(run: Any) -> None:
+    runtime = Runtime(2)
+    run.remove_sandbox(runtime, "s")
+    assert runtime.removed == ["s"]
+
+
+def test_sandbox_that_cannot_be_removed_is_named(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "STOP_TIMEOUT", 0.0)
+    with pytest.raises(run.RunError, match="the sandbox s cannot be removed: container is in starting state"):
+        run.remove_sandbox(Runtime(9), "s")
+
+
+def test_pods_of_a_runtime_that_is_gone_do_not_keep_the_rest(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoint = tmp_path / "endpoint"
+    endpoint.write_text(f"unix://{tmp_path}/gone.sock")
+    monkeypatch.setattr(run, "FOREIGN_ENDPOINT", endpoint)
+    run.remove_pods()
+    assert f"unix://{tmp_path}/gone.sock does not answer" in capsys.readouterr().out

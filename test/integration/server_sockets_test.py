@@ -195,8 +195,12 @@ def test_the_socket_for_root_is_there_without_the_server(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "config", "message"),
     [
-        ("port", OPEN_TO_ALL, "listen tcp 127.0.0.1:{taken}: bind: address already in use"),
-        ("readOnlyPort", {"enableServer": False, "address": "127.0.0.1"}, "127.0.0.1:{taken}: bind: address already"),
+        ("port", OPEN_TO_ALL, "port {taken}: listen tcp 127.0.0.1:{taken}: bind: address already in use"),
+        (
+            "readOnlyPort",
+            {"enableServer": False, "address": "127.0.0.1"},
+            "readOnlyPort {taken}: listen tcp 127.0.0.1:{taken}: bind: address already in use",
+        ),
         ("webhook", {"enableServer": True}, "no client provided, cannot use webhook authentication"),
     ],
 )

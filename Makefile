@@ -71,7 +71,7 @@ e2e: ## test a node through its API server: that of KUBECONFIG, or one made here
 	@hack/setup kubectl
 	@hack/setup prometheus
 	$(if $(KUBECONFIG),,@hack/setup registry)
-	$(PYTEST) $(if $(KUBECONFIG),test/e2e,$(PARALLEL) test/e2e test/readme)
+	$(PYTEST) $(if $(KUBECONFIG),test/e2e,$(PARALLEL) test/readme test/e2e)
 
 verify: ## check style, types, the map from the Go sources, and the documents; changes nothing
 	@hack/setup python

@@ -1,0 +1,232 @@
+"""README.md followed as a new user follows it: its commands are run as they are written there, in the checkout.
+
+Only what would reach outside of the checkout has another name: the machine's containerd, /etc/kubernetes and
+/var/lib/kubelet. Blocks whose language is not `sh` have placeholders, which nobody can run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from framework.containerd import ROOT, Containerd, new_run_dir
+from framework.ports import free_port
+from framework.waiting import wait_for
+
+RUN_DIR = ROOT / ".run"
+# Of a command, of a start until the pods run, and of an end. The machine may be busy.
+COMMAND_TIMEOUT = 300.0
+START_TIMEOUT = 300.0
+END_TIMEOUT = 60.0
+# The commands that are run here, by the heading they are below.
+BLOCKS = {
+    "A kubelet in Python": 1,
+    "On a VM, with your own containerd": 3,
+    "In a cluster": 5,
+    "Hollow nodes": 1,
+    "Beside the Go source": 1,
+}
+
+
+def blocks() -> dict[str, list[str]]:
+    """The blocks of commands in README.md, by the heading they are below."""
+    found: dict[str, list[str]] = {}
+    heading = ""
+    readme = (ROOT / "README.md").read_text()
+    for title, language, text in re.findall(r"^#+ ([^\n]*)$|^```(\w*)\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE):
+        if title:
+            heading = title
+        elif language == "sh":
+            found.setdefault(heading, []).append(text)
+    return found
+
+
+def block(heading: str, number: int, others: Mapping[str, str] | None = None) -> str:
+    """One block, with other names for what is outside of the checkout. Each of these names must be in it."""
+    text = blocks()[heading][number]
+    for name, other in (others or {}).items():
+        assert name in text, f"{name} is not in block {number} of {heading}"
+        text = text.replace(name, other)
+    return text
+
+
+class Shell:
+    """Runs blocks of commands, each in a shell of its own in the checkout, and keeps what they say."""
+
+    def __init__(self, folder: Path, working_directory: Path = ROOT) -> None:
+        self.log = folder / "shell.log"
+        self._working_directory = working_directory
+
+    def run(self, commands: str) -> str:
+        """What they said; AssertionError when one fails."""
+        with self.log.open("w") as log:
+            command = ["bash", "-euc", f"set -x -o pipefail\n{commands}"]
+            process = subprocess.Popen(
+                command, cwd=self._working_directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+            try:
+                code = process.wait(COMMAND_TIMEOUT)
+            finally:
+                end_group(process.pid)  # with what the commands have left in the background
+                process.wait()
+        said = self.log.read_text()
+        assert code == 0, said
+        return said
+
+
+def end_group(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+
+
+@contextmanager
+def running(command: str, folder: Path, working_directory: Path = ROOT) -> Iterator[Path]:
+    """A command that runs until it is told to end, and the file with what it says."""
+    log = folder / "running.log"
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            ["bash", "-euc", command], cwd=working_directory, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield log
+        assert process.poll() is None, log.read_text()
+    finally:
+        end_group(process.pid)
+        process.wait(END_TIMEOUT)
+        # Make ends before what it has started does.
+        wait_for("the end of all", lambda: not group_lives(process.pid), timeout=END_TIMEOUT)
+
+
+def group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_until_said(log: Path, *patterns: str) -> None:
+    def said() -> bool:
+        text = log.read_text()
+        return all(re.search(pattern, text) for pattern in patterns)
+
+    wait_for(f"{patterns} in what it says", said, timeout=START_TIMEOUT, describe=log.read_text)
+
+
+@pytest.fixture
+def clean_checkout() -> Iterator[None]:
+    """A checkout in which nothing was run so far, and of which nothing is left."""
+    if RUN_DIR.exists():
+        pytest.skip(f"{RUN_DIR} is there: the run that it belongs to would be disturbed; `make clean` removes it")
+    try:
+        yield
+    finally:
+        subprocess.run(["make", "clean"], cwd=ROOT, check=True, timeout=COMMAND_TIMEOUT)
+        assert not RUN_DIR.exists()
+        assert str(RUN_DIR) not in Path("/proc/self/mountinfo").read_text()
+
+
+def test_each_block_is_run_here() -> None:
+    assert {heading: len(found) for heading, found in blocks().items()} == BLOCKS
+
+
+def test_run_and_cluster(clean_checkout: None, tmp_path: Path) -> None:
+    commands = [line.partition("#")[0].strip() for line in block("A kubelet in Python", 0).splitlines()]
+    assert commands == ["make run", "make cluster", "make test"]
+    with running("make run", tmp_path) as log:
+        wait_until_said(log, r"default/hello-local +1/1 +Running", r"default/job-local +0/1 +Completed")
+        second = subprocess.run(["make", "run"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+        assert second.returncode != 0 and "another run is going on here" in second.stderr
+        manifest = RUN_DIR / "manifests" / "own.yaml"
+        manifest.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: own}\nspec: {containers: [{name: c}]}\n")
+        wait_until_said(log, rf"{manifest}: .*spec\.containers\[0\]\.image: Required value")
+        hint = re.search(r"^ +(\S+/kubelet explain node --root-dir=\S+)", log.read_text(), re.MULTILINE)
+        assert hint is not None and str(manifest) in Shell(tmp_path, tmp_path).run(hint[1])
+    with running("make cluster", tmp_path) as log:
+        wait_until_said(log, "is Ready after")
+        assert manifest.exists()
+        shell = Shell(tmp_path)
+        first, *rest = [block("In a cluster", number) for number in range(BLOCKS["In a cluster"])]
+        settings, _, first = first.partition("\n")
+        for commands_of_block in (first, *rest):
+            # Pods that were just begun take longer on a busy machine than kubectl waits.
+            patient = commands_of_block.replace("kubectl wait ", f"kubectl wait --timeout={START_TIMEOUT:.0f}s ")
+            said = shell.run(f"{settings}\n{patient.replace('kubectl top', retried('kubectl top'))}")
+        assert "/proxy/debug/syncloop" in said
+        for directory in ("/tmp/volumes-diary", "/tmp/site-data"):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def retried(command: str) -> str:
+    """The figures of a pod that has just started are not there at once, as kubectl says."""
+    return f"timeout 60 bash -c 'until \"$@\"; do sleep 1; done' - {command}"
+
+
+def test_on_a_machine_with_a_containerd_of_its_own(clean_checkout: None, tmp_path: Path) -> None:
+    heading = "On a VM, with your own containerd"
+    containerd = Containerd(new_run_dir())
+    containerd.start()
+    socket, etc, root = "/run/containerd/containerd.sock", tmp_path / "kubernetes", containerd.run_dir / "kubelet"
+    names = {socket: str(containerd.socket)}
+    shell = Shell(tmp_path)
+    try:
+        prepare, _, run = block(heading, 0, names).rstrip().rpartition("\n")
+        shell.run(prepare)
+        with running(run, tmp_path) as log:
+            wait_until_said(log, r"default/hello-local +1/1 +Running")
+        subprocess.run(["make", "clean"], cwd=ROOT, check=True, timeout=COMMAND_TIMEOUT)
+        configure, _, start = block(heading, 1, {**names, "/etc/kubernetes": str(etc)}).rstrip().rpartition("\n")
+        shell.run(configure)
+        port, health = free_port(), free_port()
+        with (etc / "kubelet.yaml").open("a") as config:
+            config.write(f"failCgroupV1: false\ncgroupRoot: {containerd.cgroup_root}\nhealthzPort: {health}\n")
+            config.write("makeIPTablesUtilChains: false\n")
+        configured = (etc / "kubelet.yaml").read_text().replace("readOnlyPort: 10255", f"readOnlyPort: {port}")
+        (etc / "kubelet.yaml").write_text(configured)
+        with running(f"{start} --root-dir={root} --cert-dir={root}/pki", tmp_path) as log:
+            shutil.copy(ROOT / "examples" / "hello.yaml", etc / "manifests")
+            wait_until_said(log, 'probe="readiness" status="ready" pod="default/hello-')
+            look = block(heading, 2, {"10255": str(port), "/etc/kubernetes": str(etc)})
+            said = shell.run(re.sub("(explain (node|pod .*))$", rf"\1 --root-dir={root}", look, flags=re.MULTILINE))
+        assert "It runs and is ready." in said
+        assert re.search(rf"^readOnlyPort +{port} ", said, re.MULTILINE)
+    finally:
+        containerd.clean()
+
+
+def test_hollow_node(tmp_path: Path) -> None:
+    for name in (".venv", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    port = free_port()
+    commands = block("Hollow nodes", 0, {"10265": str(port)})
+    with running(commands, tmp_path, tmp_path) as log:
+        wait_for("the pods", lambda: pods_are_running(port), timeout=START_TIMEOUT, describe=log.read_text)
+
+
+def pods_are_running(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/pods", timeout=COMMAND_TIMEOUT) as answer:
+            pods = json.load(answer)["items"]
+    except OSError:
+        return False
+    return [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] == "Running"] == [
+        "init-hollow-1",
+        "shared-hollow-1",
+    ]
+
+
+def test_name_that_is_looked_for(tmp_path: Path) -> None:
+    assert "kubelet/kubelet.py:Kubelet.sync_loop_iteration" in Shell(tmp_path).run(block("Beside the Go source", 0))

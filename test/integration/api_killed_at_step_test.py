@@ -224,6 +224,17 @@ class Story:
         self._hangs.append(fault)
         return fault
 
+    def hold_restarts(self, name: str, attempt: int) -> None:
+        """Let no container of the pod be made that is its attempt of this number, or a later one, before the kill.
+
+        On a slow machine its back-off may be over by then, and the kill would come while the container is restarted.
+        """
+
+        def match(request: Any) -> bool:
+            return self._pod_of(request) == name and request.config.metadata.attempt >= attempt
+
+        self._hangs.append(self.node.runtime.faults.hang("CreateContainer", match=match))
+
     def _container_of(self, request: Any) -> Any:
         wanted = getattr(request, "container_id", "")
         return next((each for each in self.node.runtime.containers if wanted and each.id == wanted), None)
@@ -339,6 +350,7 @@ def _stop_pods(story: Story, cluster: Cluster, refused: ExitStack) -> dict[str, 
 
 def _create_failing(story: Story) -> None:
     """Pods with a container that cannot be started, or never for long."""
+    story.hold_restarts(CRASHING, attempt=2)
     story.node.create(pod(CRASHING, shell("exit 1")))
     image = {"name": "main", "image": NOT_THERE}
     story.node.create(pod(NO_IMAGE, image))

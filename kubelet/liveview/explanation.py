@@ -290,7 +290,7 @@ def _is_ready(facts: PodFacts) -> Explanation | None:
     if status.phase != v1.POD_RUNNING or not podutil.is_pod_ready_condition_true(status):
         return None
     count = len(status.container_statuses)
-    sentence = "It runs and is ready" + (f", with all its {count} containers" if count > 1 else "")
+    sentence = "It runs and is ready" + (f", with all {count} containers" if count > 1 else "")
     evidence = []
     restarted = [each for each in status.container_statuses if each.restart_count]
     for each in restarted:

@@ -35,6 +35,11 @@ server.exit_process(server.new_kubelet_command().execute(sys.argv[1:]))
 """
 
 
+def node(root: Path) -> list[str]:
+    """The flags of a kubelet that leaves nothing outside of its root directory."""
+    return [f"--root-dir={root}", f"--cert-dir={root}/pki", "--fail-cgroupv1=false"]
+
+
 def _kubelet(*args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cmd.kubelet", *args]
     return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=120, check=False)
@@ -43,7 +48,7 @@ def _kubelet(*args: str) -> subprocess.CompletedProcess[str]:
 def _start(work: str, root: Path, stderr: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:
     code = _WITH_OTHER_WORK.format(work=work)
     process = subprocess.Popen(
-        [sys.executable, "-c", code, f"--root-dir={root}", "--fail-cgroupv1=false"],
+        [sys.executable, "-c", code, *node(root)],
         cwd=_ROOT,
         # As a service has it: what is written waits in a buffer.
         env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
@@ -115,8 +120,7 @@ def test_help_lists_flags_by_name() -> None:
     ],
 )
 def test_refusals(args: list[str], message: str, tmp_path: Path) -> None:
-    node = [f"--root-dir={tmp_path}", "--fail-cgroupv1=false", "--healthz-port=0"]
-    more = [] if args[0] in ("config", "run") else node
+    more = [] if args[0] in ("config", "run") else [*node(tmp_path), "--healthz-port=0"]
     result = _kubelet(*args, *more)
     assert result.returncode == 1
     assert message in result.stderr
@@ -159,7 +163,7 @@ def test_explain_shows_an_invalid_configuration_too(tmp_path: Path) -> None:
 )
 def test_who_starts_a_kubelet_that_is_open_to_everybody_is_told(flags: list[str], lines: int, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    result = _kubelet(f"--root-dir={tmp_path / 'file' / 'root'}", "--fail-cgroupv1=false", *flags)
+    result = _kubelet(*node(tmp_path / "file" / "root"), *flags)
     told = [line for line in result.stderr.splitlines() if "OPEN TO EVERYBODY" in line]
     assert len(told) == lines, result.stderr
     assert result.stderr.splitlines()[-1].startswith("Error: root directory"), "the line came before the start"
@@ -170,7 +174,7 @@ def test_who_starts_a_kubelet_that_is_open_to_everybody_is_told(flags: list[str]
 
 def test_a_second_kubelet_names_the_first(tmp_path: Path) -> None:
     flock.try_acquire(str(tmp_path / "kubelet.lock"))
-    result = _kubelet(f"--root-dir={tmp_path}", "--fail-cgroupv1=false")
+    result = _kubelet(*node(tmp_path))
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1] == (
         f"Error: root directory {tmp_path} is in use by process {os.getpid()}, which holds the lock "
@@ -181,7 +185,7 @@ def test_a_second_kubelet_names_the_first(tmp_path: Path) -> None:
 def test_an_unusable_root_directory_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     root = tmp_path / "file" / "root"
-    result = _kubelet(f"--root-dir={root}", "--fail-cgroupv1=false")
+    result = _kubelet(*node(root))
     assert result.returncode == 1
     errors = [line for line in result.stderr.splitlines() if line.startswith("Error")]
     assert errors == [f"Error: root directory {root} cannot be used: Not a directory: {root.parent}"]
@@ -190,7 +194,7 @@ def test_an_unusable_root_directory_is_one_line(tmp_path: Path) -> None:
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     # Writing to this device fails as on a full disk.
     (tmp_path / "kubelet.lock").symlink_to("/dev/full")
-    result = _kubelet(f"--root-dir={tmp_path}", "--fail-cgroupv1=false")
+    result = _kubelet(*node(tmp_path))
     assert result.returncode == 1
     line = result.stderr.splitlines()[-1]
     assert line == f"Error: root directory {tmp_path} cannot be used: No space left on device: {tmp_path}"

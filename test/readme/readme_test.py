@@ -196,7 +196,8 @@ def test_on_a_machine_with_a_containerd_of_its_own(clean_checkout: None, tmp_pat
             config.write("makeIPTablesUtilChains: false\n")
         configured = (etc / "kubelet.yaml").read_text().replace("readOnlyPort: 10255", f"readOnlyPort: {port}")
         (etc / "kubelet.yaml").write_text(configured)
-        with running(f"{start} --root-dir={root} --cert-dir={root}/pki", tmp_path) as log:
+        elsewhere = f"--root-dir={root} --cert-dir={root}/pki --device-plugin-directory={root}/device-plugins"
+        with running(f"{start} {elsewhere}", tmp_path) as log:
             shutil.copy(ROOT / "examples" / "hello.yaml", etc / "manifests")
             wait_until_said(log, 'probe="readiness" status="ready" pod="default/hello-')
             look = block(heading, 2, {"10255": str(port), "/etc/kubernetes": str(etc)})

@@ -350,7 +350,13 @@ class SourceFile:
             self._recorder.event(node, v1.EVENT_TYPE_WARNING, events.FAILED_VALIDATION, event)
 
     def _is_leftover(self, path: str) -> bool:
-        """Whether a file of the directory has a name that editors and package managers give to what they leave."""
+        """Whether a file of the directory has a name that editors and package managers give to what they leave.
+
+        DIVERGES (safer): a manifest file whose name looks like an editor's leftover is warned about in the log.
+        Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: uses it without a word.
+        Why: its pod has the name of another, or comes back after the other was removed, which nobody expects.
+        Test: file_test.py:test_editors_leftover_counts_and_is_warned_about
+        """
         return path != self._path and _LEFTOVER_NAMES.fullmatch(os.path.basename(path)) is not None
 
     def _replace_store(self, ctx: golang.Context, manifests: dict[str, _Manifest], is_complete: bool) -> None:

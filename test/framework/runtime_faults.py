@@ -270,6 +270,8 @@ class Round:
 
     def run(self) -> None:
         self._node.runtime.write_logs = True
+        # Nobody is there, but the calls that ask for it are answered.
+        self._node.runtime.streaming_url = "http://127.0.0.1:1"
         self._node.join()
         self._create_bystander()
         self._run(self._of(Phase.POD), self._see_other_pod_live)

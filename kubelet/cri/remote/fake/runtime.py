@@ -62,6 +62,7 @@ class FakeRuntime:
         self.runtime_ready = True
         self.network_ready = True
         self.cgroup_driver: runtimeapi.CgroupDriver.ValueType = runtimeapi.CGROUPFS
+        self.streaming_url = ""  # of a server for exec, attach and port forwarding; empty: there is none
         self._lock = threading.Lock()  # guards _store, _subscribers, _lists and the counters below
         self._store = Store()
         self._subscribers: dict[golang.Channel[runtimeapi.ContainerEventResponse], None] = {}
@@ -381,7 +382,7 @@ class FakeRuntime:
     def _port_forward(self, ctx: golang.Context, request: Any) -> runtimeapi.PortForwardResponse:
         with self._lock:
             self._sandbox_locked(request.pod_sandbox_id, "failed to find sandbox")
-        raise _nothing_runs()
+        return runtimeapi.PortForwardResponse(url=self._streaming("portforward", request.pod_sandbox_id))
 
     # Containers.
 
@@ -537,12 +538,19 @@ class FakeRuntime:
     def _exec(self, ctx: golang.Context, request: Any) -> runtimeapi.ExecResponse:
         with self._lock:
             self._container_locked(request.container_id)
-        raise _nothing_runs()
+        return runtimeapi.ExecResponse(url=self._streaming("exec", request.container_id))
 
     def _attach(self, ctx: golang.Context, request: Any) -> runtimeapi.AttachResponse:
         with self._lock:
             self._container_locked(request.container_id)
-        raise _nothing_runs()
+        return runtimeapi.AttachResponse(url=self._streaming("attach", request.container_id))
+
+    def _streaming(self, what: str, subject: str) -> str:
+        """Where a stream goes on. Raises errors.RemoteError if there is nobody who could serve it."""
+        if not self.streaming_url:
+            message = "this is a fake runtime: no container runs here"
+            raise errors.RemoteError(grpc.StatusCode.UNIMPLEMENTED, message)
+        return f"{self.streaming_url}/{what}/{subject}"
 
     def _checkpoint_container(self, ctx: golang.Context, request: Any) -> Any:
         with self._lock:
@@ -681,10 +689,6 @@ def _raise_if_done(ctx: golang.Context) -> None:
         raise errors.RemoteCanceledError
     if err is not None:
         raise errors.RemoteError(grpc.StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded")
-
-
-def _nothing_runs() -> errors.RemoteError:
-    return errors.RemoteError(grpc.StatusCode.UNIMPLEMENTED, "this is a fake runtime: no container runs here")
 
 
 def _unknown(message: str) -> errors.RemoteError:

@@ -445,7 +445,7 @@ def test_explain_who_would_go(begun: dict[str, Pressed]) -> None:
     order = ["hog", "above-request", "important", "careful"]
     assert [each["pod"] for each in shared["ranking"]] == [f"default/{name}" for name in order]
     assert [each["exceeds_request"] for each in shared["ranking"]] == [True, True, True, False]
-    assert re.search(r"    1\. default/hog +over its request, priority 0, usage \d+[KM]i, request 0\n", run())
+    assert re.search(r"    1\. default/hog +over its request, priority 0, usage [\d.]+[KM]i, request 0\n", run())
 
 
 def test_memory_hog_goes(nodes: dict[str, Pressed]) -> None:

@@ -332,7 +332,7 @@ class SourceFile:
             return objects.Documents(faults=[ManifestError(f"{type(err).__name__}: {err}")])
 
     def _report(self, path: str, *faults: str) -> None:
-        """Note what is wrong with a file now, and tell of it in events at the node, one for each fault that is new.
+        """Note the faults that a file has now, and record an event of the node for each fault that is new.
 
         DIVERGES (safer): the kubelet records an event of the node for a manifest file that it cannot use.
         Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: only logs it.

@@ -1,4 +1,4 @@
-"""What there is to tell of a source's manifests as they are now: what cannot be used, and what is ignored.
+"""Notes on the manifests of a source: the faults that they have now, and the fields that the kubelet ignores.
 
 Go: none
 """

@@ -62,7 +62,8 @@ class FakeRuntime:
         self.runtime_ready = True
         self.network_ready = True
         self.cgroup_driver: runtimeapi.CgroupDriver.ValueType = runtimeapi.CGROUPFS
-        self.streaming_url = ""  # of a server for exec, attach and port forwarding; empty: there is none
+        # The address of a server for exec, attach and port forwarding. While it is empty, such calls fail.
+        self.streaming_url = ""
         self._lock = threading.Lock()  # guards _store, _subscribers, _lists and the counters below
         self._store = Store()
         self._subscribers: dict[golang.Channel[runtimeapi.ContainerEventResponse], None] = {}

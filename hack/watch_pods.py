@@ -10,6 +10,7 @@ the output can be piped and kept.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import json
 import socket
@@ -93,27 +94,17 @@ def fetch_pods(url: str) -> list[dict[str, Any]]:
         return list(json.load(answer).get("items") or [])
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=TIMEOUT)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(TIMEOUT)
-        self.sock.connect(str(self._path))
-
-
 def fetch_manifest_notes(debug_socket: Path) -> dict[str, str]:
     """What is wrong with manifests, and in which of them. Nothing, if there is no debug socket to ask."""
     if not debug_socket.exists():
         return {}
-    connection = _UnixConnection(debug_socket)
-    try:
+    connection = http.client.HTTPConnection("localhost", timeout=TIMEOUT)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.settimeout(TIMEOUT)
+    with contextlib.closing(connection):
+        connection.sock.connect(str(debug_socket))
         connection.request("GET", "/debug/syncloop/manifests")
         return {note["text"]: note["origin"] for note in json.load(connection.getresponse())["manifests"]}
-    finally:
-        connection.close()
 
 
 class Watcher:
@@ -143,8 +134,9 @@ class Watcher:
 
     def _look_at_manifests(self, now: str) -> Iterator[str]:
         notes = fetch_manifest_notes(self._debug_socket)
-        for text in notes.keys() - self._notes.keys():
-            yield f"{now}  {' '.join(text.split())}"
+        for text in notes:
+            if text not in self._notes:
+                yield f"{now}  {' '.join(text.split())}"
         for origin in sorted(set(self._notes.values()) - set(notes.values())):
             yield f"{now}  {origin}: nothing is wrong with it any more"
         self._notes = notes

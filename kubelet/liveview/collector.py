@@ -43,10 +43,10 @@ _REUSE = 0.25
 # A call or a step of the loop that takes longer is told of; some calls are meant to.
 _LONG_CALL = 20.0
 _LONG_STEP = 5.0
+_MEANT_TO_LAST = frozenset({"pull_image", "get_container_events", "stop_container", "exec_sync"})
 # So many notes on manifests are told, under this name.
 _SHOWN_MANIFESTS = 20
 _MANIFEST = "manifest"
-_MEANT_TO_LAST = frozenset({"pull_image", "get_container_events", "stop_container", "exec_sync"})
 # How much of the end of a log is looked at for its last line.
 _LOG_TAIL = 4096
 

@@ -13,14 +13,14 @@ from framework.containerd import ROOT, Containerd, search_path
 
 def import_filler(containerd: Containerd, reference: str, mebibytes: int) -> None:
     """Give a containerd an image of this size; with what it unpacks, it takes twice that of the disk."""
-    build_images = _script("build_images")
+    build_images = load_script("build_images")
     layer = [build_images.Entry("filler", 0o644, bytes(mebibytes << 20))]
     archive = build_images.oci_archive(build_images.Image("filler", reference, [layer]))
     command = ["ctr", "--address", str(containerd.socket), "--namespace", "k8s.io", "images", "import", "-"]
     subprocess.run(command, input=archive, check=True, capture_output=True, env={"PATH": search_path()})
 
 
-def _script(name: str) -> ModuleType:
+def load_script(name: str) -> ModuleType:
     """A developer script as a module; it has no .py that import would look for."""
     loader = SourceFileLoader(f"hack_{name}", str(ROOT / "hack" / name))
     spec = spec_from_loader(loader.name, loader)

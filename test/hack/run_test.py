@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from framework.containerd import ROOT
+from framework.images import load_script
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The script as a module, with a run directory and examples of the test's own."""
-    loader = SourceFileLoader("hack_run_under_test", str(ROOT / "hack" / "run"))
-    spec = spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module: Any = module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, loader.name, module)
-    loader.exec_module(module)
+    module: Any = load_script("run")
     (tmp_path / "examples").mkdir()
     monkeypatch.setattr(module, "ROOT", tmp_path)
     for name in ("RUN_DIR", "MANIFESTS", "COPIED", "KUBELET_PROCESS"):

@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 from framework.containerd import ROOT, Containerd, new_run_dir
@@ -69,11 +70,7 @@ class Shell:
     def run(self, commands: str) -> str:
         """What they said; AssertionError when one fails."""
         with self.log.open("w") as log:
-            command = ["bash", "-euc", f"set -x -o pipefail\n{commands}"]
-            process = subprocess.Popen(
-                command, cwd=self._working_directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True,
-            )  # fmt: skip
+            process = start(f"set -x -o pipefail\n{commands}", self._working_directory, log)
             try:
                 code = process.wait(COMMAND_TIMEOUT)
             finally:
@@ -82,6 +79,18 @@ class Shell:
         said = self.log.read_text()
         assert code == 0, said
         return said
+
+
+def start(commands: str, working_directory: Path, out: IO[str]) -> subprocess.Popen[bytes]:
+    """Start a shell as the first of a process group of its own, which all that it starts is in."""
+    return subprocess.Popen(
+        ["bash", "-euc", commands],
+        cwd=working_directory,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=out,
+        start_new_session=True,
+    )
 
 
 def end_group(group: int) -> None:
@@ -96,10 +105,7 @@ def running(command: str, folder: Path, working_directory: Path = ROOT) -> Itera
     """A command that runs until it is told to end, and the file with what it says."""
     log = folder / "running.log"
     with log.open("w") as out:
-        process = subprocess.Popen(
-            ["bash", "-euc", command], cwd=working_directory, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-            start_new_session=True,
-        )  # fmt: skip
+        process = start(command, working_directory, out)
     try:
         yield log
         assert process.poll() is None, log.read_text()

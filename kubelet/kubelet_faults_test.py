@@ -61,9 +61,7 @@ class _Loop:
     def iterate(self) -> None:
         kubelet, channel = self.kubelet, self.test_kubelet.pleg.channel
         never: golang.Channel[Any] = golang.Channel(0)
-        assert kubelet.sync_loop_iteration(
-            self.test_kubelet.ctx, self.config_ch, kubelet, self.sync_ch, never, channel
-        )
+        assert kubelet.sync_loop_iteration(self.test_kubelet.ctx, self.config_ch, kubelet, self.sync_ch, never, channel)
 
 
 @pytest.fixture

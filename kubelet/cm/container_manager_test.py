@@ -79,9 +79,7 @@ class World:
     def manager(self, client: FakeClientset | None = None, **settings: Any) -> ContainerManagerImpl:
         host = Host(str(self.fake.root), str(self.proc), self.systemd)
         plugins = f"{self.root_dir}/device-plugins"
-        node = cm.NodeConfig(
-            node_name="n", kubelet_root_dir=self.root_dir, device_plugin_directory=plugins, **settings
-        )
+        node = cm.NodeConfig(node_name="n", kubelet_root_dir=self.root_dir, device_plugin_directory=plugins, **settings)
         return ContainerManagerImpl(mount_utils.Mounter(), self.cadvisor, node, self.recorder, client, host)
 
     def started(self, **settings: Any) -> ContainerManagerImpl:

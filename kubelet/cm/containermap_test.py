@@ -61,7 +61,6 @@ class Runtime(FakeRuntimeService):
         ]
 
 
-
 def test_stale_containers() -> None:
     spec = v1.PodSpec(containers=[v1.Container(name="app")], init_containers=[v1.Container(name="init")])
     pods = [

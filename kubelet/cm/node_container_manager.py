@@ -191,9 +191,7 @@ class NodeContainerManager:
         )
 
     def _warn(self, message: str) -> None:
-        self._recorder.event(
-            self._node_ref, v1.EVENT_TYPE_WARNING, events.FAILED_NODE_ALLOCATABLE_ENFORCEMENT, message
-        )
+        self._recorder.event(self._node_ref, v1.EVENT_TYPE_WARNING, events.FAILED_NODE_ALLOCATABLE_ENFORCEMENT, message)
 
 
 def get_cgroup_config_internal(amounts: dict[str, Quantity], compressible_only: bool) -> ResourceConfig:

@@ -152,9 +152,7 @@ class QOSContainerManager:
         configs[self._info.guaranteed].unified[MEMORY_MIN] = str(guaranteed + burstable)
         configs[self._info.burstable].unified[MEMORY_LOW] = str(burstable)
 
-    def _set_memory_reserve(
-        self, configs: dict[CgroupName, ResourceConfig], pods: list[v1.Pod], percent: int
-    ) -> None:
+    def _set_memory_reserve(self, configs: dict[CgroupName, ResourceConfig], pods: list[v1.Pod], percent: int) -> None:
         """Leave lower classes only what is not reserved for higher ones."""
         allocatable = self._get_node_allocatable().get(v1.RESOURCE_MEMORY)
         if allocatable is None or allocatable.is_zero():

@@ -38,9 +38,7 @@ class World:
             (directory / "exe").symlink_to("/bin/true")
 
     def ensure(self, pid: int, name: str | None) -> None:
-        ensure_process_in_container_with_oom_score(
-            pid, -999, name, self.cgroups, str(self.fake.root), str(self.proc)
-        )
+        ensure_process_in_container_with_oom_score(pid, -999, name, self.cgroups, str(self.fake.root), str(self.proc))
 
     def members(self, name: str) -> set[str]:
         """Who was moved there, by hierarchy: each must have the same."""

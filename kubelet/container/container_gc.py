@@ -43,9 +43,7 @@ class SourcesReadyProvider(Protocol):
 class RealContainerGC:
     """Garbage collection by a fixed policy."""
 
-    def __init__(
-        self, runtime: Runtime, policy: GCPolicy, sources_ready_provider: SourcesReadyProvider
-    ) -> None:
+    def __init__(self, runtime: Runtime, policy: GCPolicy, sources_ready_provider: SourcesReadyProvider) -> None:
         """Raises ValueError if the policy's age is negative."""
         if policy.min_age < 0:
             raise ValueError(f"invalid minimum garbage collection age: {policy.min_age}s")

@@ -139,9 +139,7 @@ def test_container_gc() -> None:
     gc.delete_all_unused_containers(CTX)
     runtime.assert_calls(["garbage_collect"] * 2)
     with pytest.raises(ValueError, match="invalid minimum garbage collection age"):
-        kubecontainer.RealContainerGC(
-            runtime, kubecontainer.GCPolicy(-1, 1, -1), containertest.FakeReadyProvider()
-        )
+        kubecontainer.RealContainerGC(runtime, kubecontainer.GCPolicy(-1, 1, -1), containertest.FakeReadyProvider())
 
 
 def test_real_os(tmp_path: Path) -> None:

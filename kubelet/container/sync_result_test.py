@@ -27,9 +27,7 @@ def test_pod_sync_result() -> None:
     result.add_sync_result(failed(kubecontainer.START_CONTAINER, "c", crash, 'back-off 10s "c"'))
     error = result.error()
     assert error is not None
-    assert str(error) == (
-        'failed to "StartContainer" for "c" with CrashLoopBackOff: "back-off 10s \\"c\\""'
-    )
+    assert str(error) == ('failed to "StartContainer" for "c" with CrashLoopBackOff: "back-off 10s \\"c\\""')
     assert error.exceptions[0].__cause__ is crash
 
     other = kubecontainer.PodSyncResult()
@@ -63,9 +61,7 @@ def wrapped(err: Exception) -> Exception:
         pytest.param(ExceptionGroup("", [ValueError(), KeyError()]), None, id="aggregate without"),
         pytest.param(ExceptionGroup("", [backoff(10), backoff(3), ValueError(), backoff(5)]), 3, id="minimum"),
         pytest.param(wrapped(ExceptionGroup("", [backoff(10), backoff(3)])), 3, id="wrapped aggregate"),
-        pytest.param(
-            ExceptionGroup("", [ExceptionGroup("", [backoff(2)]), backoff(4)]), 2, id="nested aggregate"
-        ),
+        pytest.param(ExceptionGroup("", [ExceptionGroup("", [backoff(2)]), backoff(4)]), 2, id="nested aggregate"),
     ],
 )
 def test_min_backoff_expiration(err: Exception | None, expected: float | None) -> None:

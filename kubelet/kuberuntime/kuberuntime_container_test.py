@@ -708,9 +708,7 @@ def test_who_has_cores_of_its_own_has_no_quota(tmp_path: Path, gate: bool, pinne
         v1.Container(name=name, resources=_resources(requests_cpu="2", limits_cpu="2")) for name in ("pinned", "c")
     )
     pod = _pod(own, shared)
-    with set_feature_gate_during_test(
-        features.feature_gate, features.DISABLE_CPU_QUOTA_WITH_EXCLUSIVE_CPUS, gate
-    ):
+    with set_feature_gate_during_test(features.feature_gate, features.DISABLE_CPU_QUOTA_WITH_EXCLUSIVE_CPUS, gate):
         quotas = [fake.manager.generate_linux_container_resources(pod, c, False).cpu_quota for c in (own, shared)]
         assert quotas == [pinned, 200_000]
         assert fake.manager.calculate_sandbox_resources(pod).cpu_quota == (pinned if gate else 400_000)

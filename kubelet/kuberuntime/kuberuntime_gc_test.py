@@ -222,9 +222,7 @@ def test_container_gc(fake: testing.TestRuntime, case: _ContainerCase) -> None:
 
 def test_collections_are_traced(tmp_path: Path) -> None:
     tracer_provider = tracingtesting.FakeTracerProvider()
-    fake = testing.create_test_runtime_manager(
-        str(tmp_path), testingclock.FakeClock(), tracer_provider=tracer_provider
-    )
+    fake = testing.create_test_runtime_manager(str(tmp_path), testingclock.FakeClock(), tracer_provider=tracer_provider)
     fake.manager.garbage_collect(_CTX, kubecontainer.GCPolicy(0, 0, 0), True, False)
     assert tracer_provider.started == ["Containers/GarbageCollect"]
 

@@ -132,15 +132,11 @@ class EventedPLEG:
         """Raises PLEGUnhealthyError if nobody takes the events. Relisting is the generic PLEG's concern."""
         waiting = len(self._event_channel)
         if waiting == self._event_channel.capacity:
-            raise PLEGUnhealthyError(
-                f"EventedPLEG: pleg event channel capacity is full with {waiting} events"
-            )
+            raise PLEGUnhealthyError(f"EventedPLEG: pleg event channel capacity is full with {waiting} events")
         metrics.PLEG_LAST_SEEN.set(int(self._clock.now().timestamp()))
 
     def _watch_events_channel(self, ctx: golang.Context) -> None:
-        events: golang.Channel[runtimeapi.ContainerEventResponse] = golang.Channel(
-            self._event_channel.capacity
-        )
+        events: golang.Channel[runtimeapi.ContainerEventResponse] = golang.Channel(self._event_channel.capacity)
         try:
             golang.go(self._stream, ctx, events, name="evented-pleg-stream")
         except golang.ThreadError as err:
@@ -149,16 +145,12 @@ class EventedPLEG:
             return
         self._process_cri_events(events)
 
-    def _stream(
-        self, ctx: golang.Context, events: golang.Channel[runtimeapi.ContainerEventResponse]
-    ) -> None:
+    def _stream(self, ctx: golang.Context, events: golang.Channel[runtimeapi.ContainerEventResponse]) -> None:
         """Receive events until ctx is done, or until the stream has broken too often; then fall back."""
         attempts = 0
         while ctx.err() is None and attempts < self._max_stream_retries:
             try:
-                self._runtime_service.get_container_events(
-                    ctx, events, lambda _: metrics.EVENTED_PLEG_CONN.inc()
-                )
+                self._runtime_service.get_container_events(ctx, events, lambda _: metrics.EVENTED_PLEG_CONN.inc())
             except Exception as err:  # whatever it is, the runtime's events do not come
                 if ctx.err() is not None:
                     break
@@ -205,8 +197,7 @@ class EventedPLEG:
         if not event.pod_sandbox_status.HasField("metadata"):
             klog.error_s(
                 None,
-                "Evented PLEG: received ContainerEventResponse with nil PodSandboxStatus "
-                "or PodSandboxStatus.Metadata",
+                "Evented PLEG: received ContainerEventResponse with nil PodSandboxStatus or PodSandboxStatus.Metadata",
                 containerEventResponse=event,
             )
             return
@@ -219,9 +210,7 @@ class EventedPLEG:
         if self._store(pod_id, status, event):
             self._process_cri_event(event)
 
-    def _store(
-        self, pod_id: str, status: kubecontainer.PodStatus, event: runtimeapi.ContainerEventResponse
-    ) -> bool:
+    def _store(self, pod_id: str, status: kubecontainer.PodStatus, event: runtimeapi.ContainerEventResponse) -> bool:
         """Bring the cache up to the event; returns False if it has something newer."""
         if event.container_event_type == runtimeapi.CONTAINER_DELETED_EVENT:
             if any(sandbox.id == event.container_id for sandbox in status.sandbox_statuses):
@@ -237,9 +226,7 @@ class EventedPLEG:
         if klog.v(4).enabled:
             klog.info_s(message, event=text_format.MessageToString(event, as_one_line=True))
 
-    def _send_pod_lifecycle_event(
-        self, event: runtimeapi.ContainerEventResponse, type: PodLifeCycleEventType
-    ) -> None:
+    def _send_pod_lifecycle_event(self, event: runtimeapi.ContainerEventResponse, type: PodLifeCycleEventType) -> None:
         pod_id = event.pod_sandbox_status.metadata.uid
         if not self._event_channel.try_send(PodLifecycleEvent(pod_id, type, event.container_id)):
             metrics.PLEG_DISCARD_EVENTS.inc()
@@ -256,9 +243,7 @@ class EventedPLEG:
         self._update_running_pod_metric(cached if known else None, pod_status)
         self._update_running_container_metric(cached if known else None, pod_status)
 
-    def _update_running_pod_metric(
-        self, old: kubecontainer.PodStatus | None, new: kubecontainer.PodStatus
-    ) -> None:
+    def _update_running_pod_metric(self, old: kubecontainer.PodStatus | None, new: kubecontainer.PodStatus) -> None:
         was_running = old is not None and get_pod_sandbox_state(old) is kubecontainer.CONTAINER_STATE_RUNNING
         is_running = get_pod_sandbox_state(new) is kubecontainer.CONTAINER_STATE_RUNNING
         metrics.RUNNING_POD_COUNT.inc(is_running - was_running)

@@ -122,9 +122,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
     cancel()
 
 
-def event(
-    type: runtimeapi.ContainerEventType.ValueType, container_id: str = "c1"
-) -> runtimeapi.ContainerEventResponse:
+def event(type: runtimeapi.ContainerEventType.ValueType, container_id: str = "c1") -> runtimeapi.ContainerEventResponse:
     metadata = runtimeapi.PodSandboxMetadata(uid="pod", name="n", namespace="ns")
     return runtimeapi.ContainerEventResponse(
         container_id=container_id,
@@ -138,9 +136,7 @@ def pod_status(state: kubecontainer.State) -> kubecontainer.PodStatus:
     return kubecontainer.PodStatus(
         id="pod",
         sandbox_statuses=[runtimeapi.PodSandboxStatus(id="s1")],
-        container_statuses=[
-            kubecontainer.Status(id=kubecontainer.ContainerID("containerd", "s1"), state=state)
-        ],
+        container_statuses=[kubecontainer.Status(id=kubecontainer.ContainerID("containerd", "s1"), state=state)],
     )
 
 

@@ -76,9 +76,7 @@ class Harness:
         self.clock = testingclock.FakeClock()
         self.cache = kubecontainer.CacheImpl()
         self.channel: golang.Channel[pleg.PodLifecycleEvent] = golang.Channel(channel_size)
-        self.pleg = PLEG(
-            self.runtime, self.channel, pleg.RelistDuration(period, 180.0), self.cache, self.clock
-        )
+        self.pleg = PLEG(self.runtime, self.channel, pleg.RelistDuration(period, 180.0), self.cache, self.clock)
 
     def events(self) -> list[tuple[str, str, str | None]]:
         found = []
@@ -104,9 +102,7 @@ def h() -> Iterator[Harness]:
 
 
 def container(id: str, state: kubecontainer.State) -> kubecontainer.Container:
-    return kubecontainer.Container(
-        id=kubecontainer.ContainerID("fooRuntime", id), name=id, state=state
-    )
+    return kubecontainer.Container(id=kubecontainer.ContainerID("fooRuntime", id), name=id, state=state)
 
 
 def make_pod(
@@ -178,9 +174,7 @@ def test_pod_that_was_not_told_of_is_synced_with_the_next_relist() -> None:
 
 @pytest.mark.parametrize("relists", [1, 3])
 def test_detecting_container_deaths(h: Harness, relists: int) -> None:
-    h.runtime.set_pods(
-        make_pod("1234", [container("c1", RUNNING), container("c2", RUNNING), container("c3", EXITED)])
-    )
+    h.runtime.set_pods(make_pod("1234", [container("c1", RUNNING), container("c2", RUNNING), container("c3", EXITED)]))
     for _ in range(relists):
         h.relist()
     h.runtime.set_pods(make_pod("1234", [container("c1", RUNNING)]))
@@ -287,8 +281,7 @@ def test_healthy_names_the_hanging_call(h: Harness) -> None:
     assert called.wait(DEADLINE)
     h.clock.step(200)
     assert healthy(h.pleg) == (
-        "pleg has yet to be successful; GetPods of all sandboxes and containers "
-        f"has not returned since {since}"
+        f"pleg has yet to be successful; GetPods of all sandboxes and containers has not returned since {since}"
     )
     gate.close()
     thread.join(DEADLINE)
@@ -503,9 +496,7 @@ def test_stop_breaks_off_a_hanging_inspection(h: Harness) -> None:
 
 @pytest.fixture
 def on_demand() -> Iterator[None]:
-    with featuregatetesting.set_feature_gate_during_test(
-        features.feature_gate, features.PLEG_ON_DEMAND_RELIST, True
-    ):
+    with featuregatetesting.set_feature_gate_during_test(features.feature_gate, features.PLEG_ON_DEMAND_RELIST, True):
         yield
 
 
@@ -644,9 +635,7 @@ def test_goes_on_after_a_crash() -> None:
     ],
     ids=str,
 )
-def test_generate_events(
-    old: generic.PLEGContainerState, new: generic.PLEGContainerState, types: list[str]
-) -> None:
+def test_generate_events(old: generic.PLEGContainerState, new: generic.PLEGContainerState, types: list[str]) -> None:
     events = generic.generate_events("uid", "cid", old, new)
     assert [(event.id, event.type, event.data) for event in events] == [("uid", t, "cid") for t in types]
 

@@ -377,9 +377,7 @@ TRIGGERS: Mapping[str, Trigger] = {
 STREAMS: Mapping[str, Trigger] = {
     # A plugin that sees its stream end registers again.
     f"{_DEVICE}/ListAndWatch": Trigger([Who.DEVICE], Case.register_and_create, afterwards=Case.register_again),
-    f"{_HEALTH}/NodeWatchResources": Trigger(
-        [Who.DRA], Case.register_again, pod_runs=True, works=Case.health_is_known
-    ),
+    f"{_HEALTH}/NodeWatchResources": Trigger([Who.DRA], Case.register_again, pod_runs=True, works=Case.health_is_known),
 }
 
 
@@ -462,9 +460,7 @@ def _triggers(kind: Kind | StreamKind) -> Mapping[str, Trigger]:
 
 
 def _keys(kinds: Sequence[Kind | StreamKind]) -> list[Key]:
-    return [
-        (method, who, kind) for kind in kinds for method, trigger in _triggers(kind).items() for who in trigger.who
-    ]
+    return [(method, who, kind) for kind in kinds for method, trigger in _triggers(kind).items() for who in trigger.who]
 
 
 def cases(kinds: Sequence[Kind | StreamKind]) -> pytest.MarkDecorator:

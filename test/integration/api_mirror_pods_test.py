@@ -251,9 +251,7 @@ def test_mirror_of_nothing_is_deleted_and_never_run(node: ClusterNode) -> None:
     assert node.calls("of-nothing") == []
 
 
-def test_status_of_a_mirror_that_another_wrote_is_put_right(
-    node: ClusterNode, tampered: tuple[Version, int]
-) -> None:
+def test_status_of_a_mirror_that_another_wrote_is_put_right(node: ClusterNode, tampered: tuple[Version, int]) -> None:
     mirror, version = tampered
 
     after = node.wait_for_api_pod(mirror.name, "put right", lambda found: found.version > version and found.running)

@@ -82,9 +82,7 @@ def test_what_is_printed(args: list[str], output: str) -> None:
 
 
 def test_help_lists_flags_by_name() -> None:
-    flags = [
-        line.split()[0] for line in _kubelet("--help").stdout.splitlines() if line.startswith("      --")
-    ]
+    flags = [line.split()[0] for line in _kubelet("--help").stdout.splitlines() if line.startswith("      --")]
     assert flags == sorted(flags)
     assert {"--config", "--config-dir", "--root-dir", "--pod-manifest-path", "--feature-gates"} <= set(flags)
 
@@ -114,8 +112,7 @@ def test_help_lists_flags_by_name() -> None:
         ),
         (
             ["--kube-reserved=gpu=1"],
-            "Error: failed to run Kubelet: --kube-reserved value failed to parse: "
-            'cannot reserve "gpu" resource\n',
+            'Error: failed to run Kubelet: --kube-reserved value failed to parse: cannot reserve "gpu" resource\n',
         ),
     ],
 )
@@ -158,9 +155,7 @@ def test_explain_shows_an_invalid_configuration_too(tmp_path: Path) -> None:
     assert "-1 must not be a negative number" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("flags", "lines"), [([], 1), (["--anonymous-auth=false", "--read-only-port=0"], 0)]
-)
+@pytest.mark.parametrize(("flags", "lines"), [([], 1), (["--anonymous-auth=false", "--read-only-port=0"], 0)])
 def test_who_starts_a_kubelet_that_is_open_to_everybody_is_told(flags: list[str], lines: int, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = _kubelet(*node(tmp_path / "file" / "root"), *flags)
@@ -216,9 +211,7 @@ def test_a_failure_to_start_needs_nobody_to_tell(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize(
-    "work", ["ctx.done().recv()", "import time; time.sleep(3600)"], ids=["heeds", "ignores"]
-)
+@pytest.mark.parametrize("work", ["ctx.done().recv()", "import time; time.sleep(3600)"], ids=["heeds", "ignores"])
 def test_a_signal_ends_the_process_within_two_seconds(number: int, work: str, tmp_path: Path) -> None:
     """They are what it waits for its work at most; more may pass on a machine that has much else to do."""
     assert server._SHUTDOWN_GRACE < 2

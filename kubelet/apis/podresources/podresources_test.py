@@ -273,9 +273,7 @@ def test_too_many_requests_are_refused(running: Running) -> None:
     assert next(call.details() for call in calls if call.code() is not grpc.StatusCode.OK) == "rejected by rate limit"
 
 
-def test_calls_without_a_request_keep_no_thread_from_others(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calls_without_a_request_keep_no_thread_from_others(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "REQUEST_TIMEOUT", 0.01)
     with silent_calls(running.endpoint, "/v1.PodResourcesLister/List", 3) as calls:
         assert [call.code() for call in calls] == [grpc.StatusCode.CANCELLED] * 3

@@ -86,9 +86,7 @@ class StaticPolicy:
         self.options = new_static_policy_options(cpu_policy_options)
         validate_static_policy_options(self.options, topology, affinity)
         self.cpu_group_size = topology.cpus_per_core()
-        klog.info_s(
-            "Static policy created with configuration", options=self.options, cpuGroupSize=self.cpu_group_size
-        )
+        klog.info_s("Static policy created with configuration", options=self.options, cpuGroupSize=self.cpu_group_size)
         self.topology = topology
         self._affinity = affinity
         # What init containers of the pod that is admitted last had, and its other containers can have.
@@ -163,9 +161,7 @@ class StaticPolicy:
                 known |= cpus
         # Some may have gone, or come, while no kubelet ran.
         if known != all_cpus:
-            raise ValueError(
-                f'current set of available CPUs "{all_cpus}" doesn\'t match with CPUs in state "{known}"'
-            )
+            raise ValueError(f'current set of available CPUs "{all_cpus}" doesn\'t match with CPUs in state "{known}"')
 
     def _validate_reserved(self, default: CPUSet) -> None:
         """The reservation may have changed."""
@@ -176,9 +172,7 @@ class StaticPolicy:
                     f'some of strictly reserved cpus: "{shared}" are present in defaultCpuSet: "{default}"'
                 )
         elif shared != self.reserved_cpus:
-            raise ValueError(
-                f'not all reserved cpus: "{self.reserved_cpus}" are present in defaultCpuSet: "{default}"'
-            )
+            raise ValueError(f'not all reserved cpus: "{self.reserved_cpus}" are present in defaultCpuSet: "{default}"')
 
     def get_allocatable_cpus(self, s: State) -> CPUSet:
         return self.topology.cpu_details.cpus() - self.reserved_cpus

@@ -75,9 +75,7 @@ def merged_hints(default_affinity: BitMask, all_hints: Iterable[Sequence[Topolog
     return list(dict.fromkeys(TopologyHint(mask, preferred) for mask, _, preferred in states))
 
 
-def _with_hint(
-    state: tuple[BitMask, BitMask | None, bool], hint: TopologyHint
-) -> tuple[BitMask, BitMask | None, bool]:
+def _with_hint(state: tuple[BitMask, BitMask | None, bool], hint: TopologyHint) -> tuple[BitMask, BitMask | None, bool]:
     merged, first, preferred = state
     affinity = hint.numa_node_affinity
     if affinity is not None:

@@ -25,7 +25,5 @@ def process_start_time(proc: Path = Path("/proc")) -> float:
     # The name of the command, in brackets, may hold spaces; starttime is field 22.
     fields = procfs.read(proc / "self/stat").rpartition(")")[2].split()
     ticks = int(fields[19])
-    boot = next(
-        float(line.split()[1]) for line in procfs.lines(proc / "stat") if line.startswith("btime ")
-    )
+    boot = next(float(line.split()[1]) for line in procfs.lines(proc / "stat") if line.startswith("btime "))
     return boot + ticks / os.sysconf("SC_CLK_TCK")

@@ -297,8 +297,7 @@ _CASES: list[tuple[dict[str, Any], dict[str, bool], str]] = [
     (
         {"reserved_system_cpus": "0-"},
         {},
-        "unable to parse reservedSystemCPUs (--reserved-cpus) 0-, error: "
-        'strconv.Atoi: parsing "": invalid syntax',
+        'unable to parse reservedSystemCPUs (--reserved-cpus) 0-, error: strconv.Atoi: parsing "": invalid syntax',
     ),
     (
         {"memory_throttling_factor": 1.1},

@@ -168,9 +168,7 @@ def test_more_plugins_than_there_can_be(make: Make, monkeypatch: pytest.MonkeyPa
     manager.register_plugin("other", "/two.sock", [V1], None)
 
 
-def test_plugins_that_left_their_sockets_make_room(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plugins_that_left_their_sockets_make_room(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver was killed several times, and came with another socket each time."""
     monkeypatch.setattr(dra_plugin_manager, "MAX_PLUGINS", 3)
     manager = make()

@@ -76,6 +76,7 @@ e2e: ## test a node through its API server: that of KUBECONFIG, or one made here
 verify: ## check style, types, the map from the Go sources, and the documents; changes nothing
 	@hack/setup python
 	$(PYTHON) -m ruff check . $(SCRIPTS)
+	$(PYTHON) -m ruff format --check . $(SCRIPTS)
 	$(PYTHON) -m mypy kubelet pkg cmd
 	$(PYTHON) -m mypy --scripts-are-modules test/framework test/csi_driver test/e2e test/e2e_node test/hack test/readme $(SCRIPTS)
 	$(PYTHON) hack/update-api-types --check

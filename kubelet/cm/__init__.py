@@ -6,13 +6,8 @@ environment and mounts the node's resources add to a container.
 Go: pkg/kubelet/cm
 """
 
-from kubelet.cm.cgroup_manager import (
-    CgroupManager,
-    is_systemd_style_name,
-    new_cgroup_manager,
-    parse_systemd_to_cgroup_name,
-    same_cpu_shares,
-)
+from kubelet.cm.cgroup_common import is_systemd_style_name, parse_systemd_to_cgroup_name
+from kubelet.cm.cgroup_manager import CgroupManager, new_cgroup_manager, same_cpu_shares
 from kubelet.cm.cgroup_v2_manager import cpu_shares_to_weight
 from kubelet.cm.container_manager import (
     CGROUP_V1_DEPRECATED_WARNING,

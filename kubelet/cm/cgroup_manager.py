@@ -1,46 +1,19 @@
-"""Making, changing and removing cgroups, named for the cgroupfs or the systemd driver.
+"""The manager of cgroups for the version that the node has.
 
 Go: pkg/kubelet/cm/cgroup_manager_linux.go
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-import re
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol
 
-from kubelet import metrics
-from kubelet.cm.systemd import (
-    Manager,
-    Property,
-    common_properties,
-    round_quota,
-    slice_properties,
-    unit_and_parent,
-)
+from kubelet.cm.cgroup_v1_manager import CONTROLLERS, CgroupV1Manager
+from kubelet.cm.cgroup_v2_manager import CgroupV2Manager, cpu_shares_to_weight
+from kubelet.cm.subsystems import CgroupSubsystems
+from kubelet.cm.systemd import Manager
 from kubelet.cm.types import CgroupName, ResourceConfig
 from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode
-from pkg import klog
-from pkg.util import filetree, procfs
-
-if TYPE_CHECKING:
-    from kubelet.cm.subsystems import CgroupSubsystems
-
-SYSTEMD = "systemd"
-# A cgroup is busy until the last of its killed processes has gone: how often, and after how many seconds the first
-# time, doubling, it is tried again to remove it.
-REMOVE_TRIES = 6
-REMOVE_DELAY = 0.01
-# A limit that is none, read as a number from a file of version 2.
-NO_LIMIT = -1
 
 
 class CgroupManager(Protocol):
@@ -116,10 +89,6 @@ def new_cgroup_manager(
 
     Where the hierarchies of version 1 are need not be known where root holds nothing but them.
     """
-    from kubelet.cm.cgroup_v1_manager import CONTROLLERS, CgroupV1Manager
-    from kubelet.cm.cgroup_v2_manager import CgroupV2Manager
-    from kubelet.cm.subsystems import CgroupSubsystems
-
     if is_cgroup2_unified_mode(root):
         return CgroupV2Manager(driver, root, systemd)
     if subsystems is None:
@@ -128,295 +97,8 @@ def new_cgroup_manager(
     return CgroupV1Manager(driver, subsystems, systemd)
 
 
-def to_systemd(name: CgroupName) -> str:
-    """kubepods/burstable/podX as kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podX.slice."""
-    parts = [part.replace("-", "_") for part in name]
-    slices = ["-".join(parts[: i + 1]) + ".slice" for i in range(len(parts))]
-    return "/" + "/".join(slices)
-
-
-def is_systemd_style_name(name: str) -> bool:
-    """Whether a cgroup's path is one of a slice."""
-    return name.endswith(".slice")
-
-
-def parse_systemd_to_cgroup_name(name: str) -> CgroupName:
-    """/kubepods.slice/kubepods-podX.slice as kubepods/podX."""
-    unit = name.rpartition("/")[2].removesuffix(".slice")
-    return CgroupName(tuple(part.replace("_", "-") for part in unit.split("-")))
-
-
-def parse_cgroup_name(name: str) -> CgroupName:
-    """A cgroup's path, in the form of whatever driver. Go: CgroupName, ParseCgroupfsToCgroupName"""
-    if is_systemd_style_name(name):
-        return parse_systemd_to_cgroup_name(name)
-    return CgroupName(tuple(part for part in name.split("/") if part))
-
-
-def last_part_of_slice(unit: str) -> str:
-    """The last part of the name of a slice, without its suffix, as a component of a CgroupName."""
-    return unit.rsplit("-", 1)[-1].replace("_", "-")
-
-
-class CgroupCommon(ABC):
-    """What both versions share: names, a directory per cgroup in one or several hierarchies, and systemd.
-
-    With the systemd driver systemd is told of each cgroup first. What it has no property for, or is too old for, is
-    written to the cgroup all the same.
-    """
-
-    def __init__(self, driver: str, hierarchies: list[str], systemd: Manager | None) -> None:
-        self._driver = driver
-        self._hierarchies = hierarchies
-        # None with the cgroupfs driver, and where only names are wanted.
-        self._systemd = systemd if driver == SYSTEMD else None
-
-    def name(self, name: CgroupName) -> str:
-        return to_systemd(name) if self._driver == SYSTEMD else "/" + "/".join(name)
-
-    def cgroup_name(self, name: str) -> CgroupName:
-        if self._driver == SYSTEMD:
-            return parse_systemd_to_cgroup_name(name)
-        return CgroupName(tuple(part for part in name.split("/") if part))
-
-    def paths(self, name: CgroupName) -> list[str]:
-        return [hierarchy + self.name(name) for hierarchy in self._hierarchies]
-
-    @abstractmethod
-    def version(self) -> int: ...
-
-    @abstractmethod
-    def validate(self, name: CgroupName) -> None: ...
-
-    def exists(self, name: CgroupName) -> bool:
-        try:
-            self.validate(name)
-        except ValueError:
-            return False
-        return True
-
-    def create(self, name: CgroupName, config: ResourceConfig) -> None:
-        with metrics.CGROUP_MANAGER_DURATION.labels("create").time():
-            if self._systemd is not None:
-                unit, parent = unit_and_parent(self.name(name))
-                self._systemd.start_slice(unit, slice_properties(unit, parent, self.version()))
-            try:
-                self._create_directories(name)
-                self._set_first_limits(name, self._rounded(config))
-            except BaseException:
-                # DIVERGES (safer): a cgroup that could not be made as a whole is removed again.
-                # Go: pkg/kubelet/cm/cgroup_manager_linux.go, (*cgroupCommon).Create: it stays.
-                # Why: the next try takes it for a whole one, and its pod runs without limits.
-                # Test: cgroup_manager_test.py:test_cgroup_that_is_half_made_is_made_anew
-                for path in self.paths(name):
-                    with contextlib.suppress(OSError):
-                        os.rmdir(path)
-                raise
-
-    def _set_first_limits(self, name: CgroupName, config: ResourceConfig) -> None:
-        """Raises OSError for a lack of files or memory, which says nothing of the limits.
-
-        DIVERGES (safer): the kernel is told all limits, also when systemd has refused one of them.
-        Go: pkg/kubelet/cm/cgroup_manager_linux.go, (*cgroupCommon).Create: the kernel is told nothing then.
-        Why: a pod without one of its limits is better than a pod without any.
-        Test: cgroup_manager_test.py:test_limits_are_set_in_the_order_of_go_and_all_of_them
-        """
-        for set_limits in (self._tell_systemd, self._write):
-            try:
-                set_limits(name, config)
-            except OSError as err:
-                if procfs.is_accident(err):
-                    raise
-                # As upstream: a pod without one of its limits is better than none.
-                klog.error_s(err, "Failed to set the limits of a new cgroup", cgroupName=list(name))
-
-    @abstractmethod
-    def _create_directories(self, name: CgroupName) -> None: ...
-
-    def update(self, name: CgroupName, config: ResourceConfig) -> None:
-        with metrics.CGROUP_MANAGER_DURATION.labels("update").time():
-            config = self._rounded(config)
-            self._tell_systemd(name, config)
-            self._write(name, config)
-
-    def _rounded(self, config: ResourceConfig) -> ResourceConfig:
-        """With what systemd makes of the quota, which is what it writes at its next reload."""
-        if self._systemd is None or config.cpu_quota is None:
-            return config
-        return replace(config, cpu_quota=round_quota(config.cpu_quota, config.cpu_period or 0))
-
-    def _tell_systemd(self, name: CgroupName, config: ResourceConfig) -> None:
-        if self._systemd is None:
-            return
-        properties = self._properties(config) + common_properties(
-            config.cpu_quota, config.cpu_period, config.pids_limit, config.cpuset, self._systemd.version
-        )
-        unit, _ = unit_and_parent(self.name(name))
-        self._systemd.set_unit_properties(unit, properties)
-
-    @abstractmethod
-    def _properties(self, config: ResourceConfig) -> list[Property]:
-        """Those that only this version has."""
-
-    @abstractmethod
-    def _write(self, name: CgroupName, config: ResourceConfig) -> None: ...
-
-    def destroy(self, name: CgroupName) -> None:
-        with metrics.CGROUP_MANAGER_DURATION.labels("destroy").time():
-            error: OSError | None = None
-            if self._systemd is not None:
-                try:
-                    self._systemd.stop_unit(unit_and_parent(self.name(name))[0])
-                except OSError as err:
-                    error = err
-            for path in self.paths(name):
-                for directory in reversed(_directories(path)):
-                    try:
-                        _remove(directory)
-                    except OSError as err:
-                        # What stays in one hierarchy is no reason to leave the others.
-                        error = error or err
-            if error is not None:
-                try:
-                    raise error
-                finally:
-                    # The error has this frame: together they would stay, with all who called, until garbage is
-                    # collected.
-                    del error
-
-    def pids(self, name: CgroupName) -> list[int]:
-        found: set[int] = set()
-        for path in self.paths(name):
-            for directory in _directories(path):
-                found.update(_processes(directory))
-        return sorted(found)
-
-    def children(self, name: CgroupName) -> list[CgroupName]:
-        found: set[str] = set()
-        for path in self.paths(name):
-            if os.path.isdir(path):
-                found.update(entry.name for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False))
-        if self._driver == SYSTEMD:
-            slices = (directory.removesuffix(".slice") for directory in found if directory.endswith(".slice"))
-            found = {last_part_of_slice(unit) for unit in slices}
-        return [CgroupName((*name, part)) for part in sorted(found)]
-
-    def attach(self, name: CgroupName, pid: int) -> None:
-        self._create_directories(name)
-        for path in self.paths(name):
-            Path(path, "cgroup.procs").write_text(str(pid))
-
-
-def read_int(directory: str, file: str) -> int:
-    """A setting that is one number; no limit is −1. Raises OSError, ValueError."""
-    text = Path(directory, file).read_text().strip()
-    return NO_LIMIT if text == "max" else int(text)
-
-
-def _directories(path: str) -> list[str]:
-    """The cgroup's directory and those below it, each after the one that it is in; none if it is not there."""
-    if not os.path.isdir(path):
-        return []
-    below = filetree.walk(path, on_error=_log_unreadable)
-    return [path, *(os.path.join(d.path(), e.name) for d, e in below if e.is_dir(follow_symlinks=False))]
-
-
-def _log_unreadable(err: OSError) -> None:
-    klog.v(4).info_s("Cgroup manager could not read a cgroup's directory", err=err)
-
-
-def _processes(directory: str) -> list[int]:
-    try:
-        return [int(pid) for pid in Path(directory, "cgroup.procs").read_text().split()]
-    except OSError as err:
-        # It went while we looked, or may not be asked: its threads are then listed further up.
-        klog.v(4).info_s("Cgroup manager encountered error getting procs for cgroup path", path=directory, err=err)
-        return []
-
-
-def _remove(directory: str) -> None:
-    """Remove one cgroup, waiting a moment for processes that are about to go."""
-    delay = REMOVE_DELAY
-    for attempt in range(1, REMOVE_TRIES + 1):
-        try:
-            os.rmdir(directory)
-            return
-        except FileNotFoundError:
-            return
-        except OSError as err:
-            if err.errno != errno.EBUSY or attempt == REMOVE_TRIES:
-                raise
-        time.sleep(delay)
-        delay *= 2
-
-
 def same_cpu_shares(a: int | None, b: int | None) -> bool:
     """Whether the kernel takes them for the same: in cgroups of version 2, one weight stands for many shares."""
     if a is None or b is None or not is_cgroup2_unified_mode():
         return a == b
-    from kubelet.cm.cgroup_v2_manager import cpu_shares_to_weight
-
     return cpu_shares_to_weight(a) == cpu_shares_to_weight(b)
-
-
-def pids_max(limit: int) -> str:
-    """What stands in the file for a limit; systemd takes no 0, and so there is none with either driver."""
-    return "max" if limit < 0 else str(max(limit, 1))
-
-
-def write_setting(directory: str, file: str, text: str) -> None:
-    """Leave out what this kernel does not have. Raises OSError also for a cgroup that is gone."""
-    target = os.path.join(directory, file)
-    if os.path.exists(target) or not os.path.isdir(directory):
-        Path(target).write_text(text)
-
-
-class Settings:
-    """Writes settings one by one, and goes on after one that the kernel refuses: `with` raises the first at its end.
-
-    A lack of files or memory counts more than a refusal, for who knows of it tries again.
-
-    DIVERGES (safer): what comes after a setting that the kernel refuses is written all the same.
-    Go: github.com/opencontainers/cgroups/fs2/fs2.go, (*Manager).Set: the first refusal is the end of it.
-    Why: a pod would run without limits that the kernel would have taken.
-    Test: cgroup_manager_test.py:test_limits_are_set_in_the_order_of_go_and_all_of_them
-    """
-
-    def __init__(self) -> None:
-        self._error: OSError | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if err is None and self._error is not None:
-            try:
-                raise self._error
-            finally:
-                # As in destroy.
-                self._error = None
-
-    def attempt(self, write: Callable[..., None], *args: object) -> None:
-        try:
-            write(*args)
-        except OSError as err:
-            if self._error is None or (procfs.is_accident(err) and not procfs.is_accident(self._error)):
-                self._error = err
-
-
-def page_size_name(size: int) -> str:
-    """2097152 as 2MB, as the files of the hugetlb controller are named."""
-    for unit, factor in (("GB", 2**30), ("MB", 2**20), ("KB", 2**10)):
-        if size >= factor and size % factor == 0:
-            return f"{size // factor}{unit}"
-    return f"{size}B"
-
-
-def huge_page_sizes(root: str = "/sys/kernel/mm/hugepages") -> list[int]:
-    """The huge page sizes the kernel offers, in bytes."""
-    if not os.path.isdir(root):
-        return []
-    names = (re.fullmatch(r"hugepages-(\d+)kB", name) for name in os.listdir(root))
-    return sorted(int(match[1]) * 1024 for match in names if match)

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from kubelet import metrics, util
-from kubelet.cm import cgroup_manager, cgroup_v1_manager, cgroup_v2_manager
-from kubelet.cm.cgroup_manager import CgroupManager, new_cgroup_manager, to_systemd
+from kubelet.cm import cgroup_common, cgroup_v1_manager, cgroup_v2_manager
+from kubelet.cm.cgroup_common import to_systemd
+from kubelet.cm.cgroup_manager import CgroupManager, new_cgroup_manager
 from kubelet.cm.cgroup_v2_manager import cpu_shares_to_weight
 from kubelet.cm.testing import FakeCgroupfs
 from kubelet.cm.types import CgroupName, ResourceConfig, cgroup_name
@@ -81,14 +82,14 @@ def test_operations_are_timed(tmp_path: Path) -> None:
     ("size", "name"), [(2 << 20, "2MB"), (1 << 30, "1GB"), (64 << 10, "64KB"), (512, "512B"), (3 << 29, "1536MB")]
 )
 def test_page_size_name(size: int, name: str) -> None:
-    assert cgroup_manager.page_size_name(size) == name
+    assert cgroup_common.page_size_name(size) == name
 
 
 def test_huge_page_sizes(tmp_path: Path) -> None:
     for name in ("hugepages-1048576kB", "hugepages-2048kB", "other"):
         (tmp_path / name).mkdir()
-    assert cgroup_manager.huge_page_sizes(str(tmp_path)) == [2 << 20, 1 << 30]
-    assert cgroup_manager.huge_page_sizes(str(tmp_path / "missing")) == []
+    assert cgroup_common.huge_page_sizes(str(tmp_path)) == [2 << 20, 1 << 30]
+    assert cgroup_common.huge_page_sizes(str(tmp_path / "missing")) == []
 
 
 @pytest.fixture
@@ -326,7 +327,7 @@ def test_lack_of_files_counts_more_than_a_refusal() -> None:
         raise OSError(code, os.strerror(code))
 
     def set_all() -> None:
-        with cgroup_manager.Settings() as setter:
+        with cgroup_common.Settings() as setter:
             for code in (errno.EINVAL, errno.EMFILE, errno.EBUSY):
                 setter.attempt(fail, code)
 

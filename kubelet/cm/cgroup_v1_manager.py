@@ -9,7 +9,7 @@ import errno
 import os
 from pathlib import Path
 
-from kubelet.cm.cgroup_manager import (
+from kubelet.cm.cgroup_common import (
     NO_LIMIT,
     CgroupCommon,
     Settings,

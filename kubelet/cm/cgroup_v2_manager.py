@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kubelet.cm.cgroup_manager import (
+from kubelet.cm.cgroup_common import (
     NO_LIMIT,
     CgroupCommon,
     Settings,

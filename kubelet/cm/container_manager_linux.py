@@ -16,7 +16,8 @@ from kubelet import cadvisor, events, lifecycle
 from kubelet import container as kubecontainer
 from kubelet.cm import cpumanager, devicemanager, memorymanager, topologymanager
 from kubelet.cm import systemd as systemdlib
-from kubelet.cm.cgroup_manager import SYSTEMD, new_cgroup_manager
+from kubelet.cm.cgroup_common import SYSTEMD
+from kubelet.cm.cgroup_manager import new_cgroup_manager
 from kubelet.cm.container_manager import (
     DEFAULT_NODE_ALLOCATABLE_CGROUP_NAME,
     ActivePodsFunc,
@@ -603,7 +604,9 @@ def _find_systemd(host: Host) -> systemdlib.Manager:
             "systemd not running on this host, cannot use systemd cgroups manager: set cgroupDriver to cgroupfs, here "
             "and in the container runtime"
         )
-    return systemdlib.DBusManager()
+    from kubelet.cm.systemd_manager import DBusManager  # loads the library for D-Bus, which cgroupfs does not need
+
+    return DBusManager()
 
 
 def _container_devices(devices: devicemanager.ResourceDeviceInstances) -> list[podresourcesapi.ContainerDevices]:

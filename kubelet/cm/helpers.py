@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubelet.cm import containermap
-from kubelet.cm.cgroup_manager import SYSTEMD, to_systemd
+from kubelet.cm.cgroup_common import SYSTEMD, to_systemd
 from kubelet.cm.types import CgroupName, ResourceConfig
 from kubelet.eviction import api as evictionapi
 from kubelet.util import CGROUP_ROOT, is_cgroup2_unified_mode

@@ -10,7 +10,8 @@ import signal
 from collections.abc import Callable
 from typing import Protocol
 
-from kubelet.cm.cgroup_manager import CgroupManager, huge_page_sizes, parse_cgroup_name
+from kubelet.cm.cgroup_common import huge_page_sizes, parse_cgroup_name
+from kubelet.cm.cgroup_manager import CgroupManager
 from kubelet.cm.helpers import MIN_SHARES, resource_config_for_pod
 from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig, cgroup_name, quoted
 from pkg import features, klog

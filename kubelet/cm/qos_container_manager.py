@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable
 
 from kubelet import metrics
-from kubelet.cm.cgroup_manager import CgroupManager, huge_page_sizes
+from kubelet.cm.cgroup_common import huge_page_sizes
+from kubelet.cm.cgroup_manager import CgroupManager
 from kubelet.cm.helpers import MEMORY_LOW, MEMORY_MIN, MIN_SHARES, TIERED_RESERVATION, milli_cpu_to_shares
 from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig, cgroup_name
 from pkg import features, golang, klog

@@ -17,7 +17,7 @@ import pytest
 from jeepney.io import blocking
 from jeepney.low_level import Parser
 
-from kubelet.cm import systemd
+from kubelet.cm import systemd, systemd_manager
 from kubelet.cm.cgroup_manager import new_cgroup_manager
 from kubelet.cm.testing import FakeCgroupfs, FakeSystemd
 from kubelet.cm.types import CgroupName, ResourceConfig
@@ -141,13 +141,13 @@ def bus(monkeypatch: pytest.MonkeyPatch) -> Iterator[BusSystemd]:
 
 
 @pytest.fixture
-def manager(bus: BusSystemd) -> Iterator[systemd.DBusManager]:
-    made = systemd.DBusManager()
+def manager(bus: BusSystemd) -> Iterator[systemd_manager.DBusManager]:
+    made = systemd_manager.DBusManager()
     yield made
     made.close()
 
 
-def test_a_slice_lives(bus: BusSystemd, manager: systemd.DBusManager) -> None:
+def test_a_slice_lives(bus: BusSystemd, manager: systemd_manager.DBusManager) -> None:
     assert manager.version() == 252
     manager.start_slice(UNIT, systemd.slice_properties(UNIT, "kubepods-burstable.slice", 2))
     assert bus.units[UNIT] == {
@@ -170,7 +170,7 @@ def test_a_slice_lives(bus: BusSystemd, manager: systemd.DBusManager) -> None:
 
 
 def test_version_that_could_not_be_learnt_is_asked_for_again(
-    bus: BusSystemd, manager: systemd.DBusManager, monkeypatch: pytest.MonkeyPatch
+    bus: BusSystemd, manager: systemd_manager.DBusManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(manager, "_get_manager_property", raising(systemd.SystemdError("no answer")))
@@ -178,19 +178,19 @@ def test_version_that_could_not_be_learnt_is_asked_for_again(
     assert manager.version() == 252
 
 
-def test_a_slice_that_cannot_be_made(bus: BusSystemd, manager: systemd.DBusManager) -> None:
+def test_a_slice_that_cannot_be_made(bus: BusSystemd, manager: systemd_manager.DBusManager) -> None:
     bus.result = "failed"
     with pytest.raises(systemd.SystemdError, match=f"error creating systemd unit `{UNIT}`: got `failed`"):
         manager.start_slice(UNIT, [])
 
 
-def test_a_number_that_does_not_fit(bus: BusSystemd, manager: systemd.DBusManager) -> None:
+def test_a_number_that_does_not_fit(bus: BusSystemd, manager: systemd_manager.DBusManager) -> None:
     with pytest.raises(systemd.SystemdError, match="cannot ask systemd: argument out of range"):
         manager.set_unit_properties(UNIT, [("MemoryMax", ("t", 1 << 64))])
     assert manager.version() == 252
 
 
-def test_a_lost_connection_fails_no_call(bus: BusSystemd, manager: systemd.DBusManager) -> None:
+def test_a_lost_connection_fails_no_call(bus: BusSystemd, manager: systemd_manager.DBusManager) -> None:
     manager.start_slice(UNIT, [])
     lost = manager._conn
     assert lost is not None
@@ -200,7 +200,7 @@ def test_a_lost_connection_fails_no_call(bus: BusSystemd, manager: systemd.DBusM
     assert manager._conn is not lost
 
 
-def test_a_job_that_hangs_holds_up_nobody_else(bus: BusSystemd, manager: systemd.DBusManager) -> None:
+def test_a_job_that_hangs_holds_up_nobody_else(bus: BusSystemd, manager: systemd_manager.DBusManager) -> None:
     manager.start_slice(UNIT, [])
     bus.hanging[UNIT] = ""
     stopping = golang.go(manager.stop_unit, UNIT, name="stopping")
@@ -217,7 +217,7 @@ def test_a_job_that_hangs_holds_up_nobody_else(bus: BusSystemd, manager: systemd
 
 
 def test_who_waits_for_a_job_hears_of_a_lost_connection(
-    bus: BusSystemd, manager: systemd.DBusManager, log: io.StringIO
+    bus: BusSystemd, manager: systemd_manager.DBusManager, log: io.StringIO
 ) -> None:
     bus.hanging[UNIT] = ""
     starting = golang.go(manager.start_slice, UNIT, [], name="starting")
@@ -237,7 +237,7 @@ def signal(*body: Any, signature: str | None = "uoss", **fields: Any) -> jeepney
     return message
 
 
-def test_nobody_but_systemd_is_believed(bus: BusSystemd, manager: systemd.DBusManager) -> None:
+def test_nobody_but_systemd_is_believed(bus: BusSystemd, manager: systemd_manager.DBusManager) -> None:
     bus.hanging[UNIT] = ""
     starting = golang.go(manager.start_slice, UNIT, [], name="starting")
     while not bus.hanging[UNIT]:
@@ -264,7 +264,7 @@ def test_nobody_but_systemd_is_believed(bus: BusSystemd, manager: systemd.DBusMa
     assert not starting.is_alive()
 
 
-def test_a_systemd_that_is_started_anew_is_asked_again(bus: BusSystemd, manager: systemd.DBusManager) -> None:
+def test_a_systemd_that_is_started_anew_is_asked_again(bus: BusSystemd, manager: systemd_manager.DBusManager) -> None:
     manager.start_slice(UNIT, [])
     before = manager._conn
     assert before is not None
@@ -278,7 +278,7 @@ def test_a_systemd_that_is_started_anew_is_asked_again(bus: BusSystemd, manager:
 
 
 def test_a_unit_that_systemd_does_not_stop_keeps_no_pod_from_ending(
-    bus: BusSystemd, manager: systemd.DBusManager, log: io.StringIO
+    bus: BusSystemd, manager: systemd_manager.DBusManager, log: io.StringIO
 ) -> None:
     bus.stop_error = "org.freedesktop.DBus.Error.AccessDenied"
     manager.stop_unit(UNIT)
@@ -336,7 +336,7 @@ def test_a_bus_that_refuses_everybody(
 ) -> None:
     refusing = RefusingBus(tmp_path / "bus", nonsense)
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", refusing.address)
-    manager = systemd.DBusManager()
+    manager = systemd_manager.DBusManager()
     with pytest.raises(systemd.SystemdError, match=fault):
         manager.start_slice(UNIT, [])
     assert manager.version() == -1
@@ -345,7 +345,7 @@ def test_a_bus_that_refuses_everybody(
 
 def test_without_a_bus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/none")
-    manager = systemd.DBusManager()
+    manager = systemd_manager.DBusManager()
     assert manager.version() == -1
     with pytest.raises(systemd.SystemdError, match="cannot connect to the system bus"):
         manager.start_slice(UNIT, [])
@@ -355,13 +355,13 @@ def test_without_a_bus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ("text", "version"), [('"v245.4-1.fc32"', 245), ("245", 245), ("v245-1.fc32", 245), ('"239.4"', 239)]
 )
 def test_parse_version(text: str, version: int) -> None:
-    assert systemd._parse_version(text) == version
+    assert systemd_manager._parse_version(text) == version
 
 
 @pytest.mark.parametrize("text", ["", "-245", "NaN"])
 def test_parse_version_that_is_none(text: str) -> None:
     with pytest.raises(ValueError):
-        systemd._parse_version(text)
+        systemd_manager._parse_version(text)
 
 
 @pytest.mark.parametrize(

@@ -427,7 +427,7 @@ UNIT_TESTS: Mapping[Call, str] = {
     Call(_CSR, "certificatesigningrequests", "get"): (
         "pkg/client_go/util/certificate/csr/csr_test.py::test_call_that_gets_a_request_of_an_earlier_run"
     ),
-    Call("pkg/volume/iscsi/iscsi.py", "secrets", "get"): (
+    Call("pkg/volume/iscsi/iscsi_disk.py", "secrets", "get"): (
         "pkg/volume/iscsi/iscsi_test.py::test_call_that_gets_a_secret"
     ),
 }

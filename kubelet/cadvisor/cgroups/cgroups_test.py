@@ -13,8 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from kubelet.cadvisor import cgroups
-from kubelet.cadvisor.cgroups import cgroups as reader
-from kubelet.cadvisor.cgroups import files
+from kubelet.cadvisor.cgroups import common, files
 from kubelet.cadvisor.info import v1 as info
 from kubelet.cadvisor.testing import unpack_tree
 from pkg import klog
@@ -379,7 +378,7 @@ def test_creation_time(v2: cgroups.Cgroups, tmp_path: Path) -> None:
     os.utime(directory / "cgroup.events", (made, made))
     assert v2.spec(APP_V2).creation_time == datetime.fromtimestamp(made, UTC), "not when a child was made"
     os.utime(directory / "cgroup.events", (1, 1))
-    assert v2.spec(APP_V2).creation_time == reader.boot_time(), "nothing is older than the machine's start"
+    assert v2.spec(APP_V2).creation_time == common.boot_time(), "nothing is older than the machine's start"
     assert v2.spec("/gone").creation_time.timestamp() == 0
 
 
@@ -401,7 +400,7 @@ def test_time_to_come_that_a_container_has_set(
 def test_time_before_all_others_that_a_container_has_set(v2: cgroups.Cgroups, monkeypatch: pytest.MonkeyPatch) -> None:
     status = SimpleNamespace(st_mtime=float(-(2**63)))
     monkeypatch.setattr(files, "os", SimpleNamespace(stat=lambda path: status))
-    assert v2.spec(APP_V2).creation_time == reader.boot_time()
+    assert v2.spec(APP_V2).creation_time == common.boot_time()
 
 
 @pytest.mark.parametrize(

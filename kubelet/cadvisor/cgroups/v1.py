@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kubelet.cadvisor.cgroups import cgroups, files
+from kubelet.cadvisor.cgroups import common, files
 from kubelet.cadvisor.info import v1 as info
 from kubelet.util import CGROUP_ROOT
 from pkg.util import procfs
@@ -53,15 +53,15 @@ class CgroupsV1:
         return bool(self._paths(name))
 
     def names(self) -> list[str]:
-        return cgroups.walk(self._distinct)
+        return common.walk(self._distinct)
 
     def processes(self, name: str) -> list[int]:
         path = self._paths(name).get("cpu")
-        return cgroups.process_ids(path) if path is not None else []
+        return common.process_ids(path) if path is not None else []
 
     def spec(self, name: str) -> info.ContainerSpec:
         paths = self._paths(name)
-        spec = info.ContainerSpec(creation_time=cgroups.creation_time(list(paths.values()), "cgroup.clone_children"))
+        spec = info.ContainerSpec(creation_time=common.creation_time(list(paths.values()), "cgroup.clone_children"))
         if cpu := paths.get("cpu"):
             spec.has_cpu = True
             spec.cpu.limit = files.number_or_zero(cpu, "cpu.shares")
@@ -178,4 +178,4 @@ def per_disk(disks: Mapping[tuple[int, int], dict[str, int]]) -> list[info.PerDi
 
 
 if TYPE_CHECKING:
-    _: cgroups.Cgroups = CgroupsV1()
+    _: common.Cgroups = CgroupsV1()

@@ -9,7 +9,7 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kubelet.cadvisor.cgroups import cgroups, files
+from kubelet.cadvisor.cgroups import common, files
 from kubelet.cadvisor.cgroups.v1 import per_disk
 from kubelet.cadvisor.info import v1 as info
 from kubelet.util import CGROUP_ROOT
@@ -40,16 +40,16 @@ class CgroupsV2:
         return os.path.isdir(self._path(name))
 
     def names(self) -> list[str]:
-        return cgroups.walk([self._root])
+        return common.walk([self._root])
 
     def processes(self, name: str) -> list[int]:
-        return cgroups.process_ids(self._path(name))
+        return common.process_ids(self._path(name))
 
     def spec(self, name: str) -> info.ContainerSpec:
         path = self._path(name)
         there = os.path.isdir(path)
         spec = info.ContainerSpec(
-            creation_time=cgroups.creation_time([path], "cgroup.events"),
+            creation_time=common.creation_time([path], "cgroup.events"),
             has_cpu=there,
             has_processes=there,
             has_disk_io=there,
@@ -190,11 +190,11 @@ def _threads(path: str, stats: info.ProcessStats) -> None:
     try:
         stats.threads_current = files.number(path, "pids.current")
     except FileNotFoundError:
-        stats.threads_current = len(cgroups.process_ids(path))
+        stats.threads_current = len(common.process_ids(path))
         return
     limit = files.number_or_zero(path, "pids.max")
     stats.threads_max = 0 if limit == files.UNLIMITED else limit
 
 
 if TYPE_CHECKING:
-    _: cgroups.Cgroups = CgroupsV2()
+    _: common.Cgroups = CgroupsV2()

@@ -9,13 +9,13 @@ from pkg.client_go.rest.config import (
     DEFAULT_QPS,
     Config,
     ImpersonationConfig,
-    TLSClientConfig,
     anonymous_client_config,
     copy_config,
     default_kubernetes_user_agent,
 )
 from pkg.client_go.rest.request import RequestTimeoutError, go_duration, is_valid_path_segment_name
 from pkg.client_go.transport import ClientCertificate, ConnectionTracker, KeyPair, TransportError
+from pkg.client_go.transport import TLSConfig as TLSClientConfig
 
 __all__ = [
     "DEFAULT_BURST",

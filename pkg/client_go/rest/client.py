@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -25,14 +25,12 @@ from pkg.client_go import transport
 from pkg.client_go.rest import request as request_
 from pkg.client_go.rest import url_utils, warnings
 from pkg.client_go.rest.config import DEFAULT_BURST, DEFAULT_QPS, Config, default_kubernetes_user_agent
+from pkg.client_go.rest.exec import get_authenticator
 from pkg.client_go.rest.with_retry import WithRetry, is_cut, retry_after_seconds
 from pkg.client_go.tools import metrics
 from pkg.client_go.util import flowcontrol
 from pkg.component_base import tracing
 from pkg.golang import http as http_
-
-if TYPE_CHECKING:
-    from pkg.client_go.plugin.pkg.client.auth.exec.exec import Authenticator
 
 _CHUNK = 1 << 16
 
@@ -156,7 +154,7 @@ class RESTClient:
         # Without user and password: it is for messages and metrics.
         self._netloc = self._url.netloc.rpartition("@")[2]
         self._proxy = url_utils.proxy(config, self._url)
-        self._authenticator = _authenticator(config)
+        self._authenticator = get_authenticator(config)
         tls, get_cert = config.tls_client_config, config.get_cert
         if self._authenticator is not None and get_cert is None:
             get_cert = self._authenticator.cert
@@ -555,11 +553,3 @@ def _rate_limiter(config: Config) -> flowcontrol.RateLimiter | None:
         return config.rate_limiter
     qps = config.qps or DEFAULT_QPS
     return flowcontrol.TokenBucketRateLimiter(qps, config.burst or DEFAULT_BURST) if qps > 0 else None
-
-
-def _authenticator(config: Config) -> Authenticator | None:
-    if config.exec_provider is None:
-        return None
-    from pkg.client_go.plugin.pkg.client.auth.exec.exec import get_authenticator  # rarely needed
-
-    return get_authenticator(config)

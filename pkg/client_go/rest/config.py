@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pkg.client_go.transport import TLSConfig as TLSClientConfig
 from pkg.component_base import tracing, version
 
 if TYPE_CHECKING:
@@ -21,22 +22,6 @@ if TYPE_CHECKING:
 
 DEFAULT_QPS = 5.0
 DEFAULT_BURST = 10
-
-
-@dataclass(slots=True)
-class TLSClientConfig:
-    """Data (PEM) wins over the file of the same thing. Files are read again when they change."""
-
-    insecure: bool = False
-    """Believe any server: its certificate is not checked."""
-    server_name: str = ""
-    """The name that the server's certificate must have, if it is not that of the URL."""
-    cert_file: str = ""
-    key_file: str = ""
-    ca_file: str = ""
-    cert_data: bytes = b""
-    key_data: bytes = field(default=b"", repr=False)
-    ca_data: bytes = b""
 
 
 @dataclass(slots=True)

@@ -2,11 +2,12 @@
 
 Go: k8s.io/client-go/transport, k8s.io/client-go/util/connrotation
 
-`connection.py` opens connections and keeps those that can be used again, `body.py` reads answers, `tls.py` says what
-both ends must prove and show, `token_source.py` reads tokens from files.
+`config.py` says what TLS is made of, `connection.py` opens connections and keeps those that can be used again,
+`body.py` reads answers, `tls.py` says what both ends must prove and show, `token_source.py` reads tokens from files.
 """
 
 from pkg.client_go.transport.body import read_body
+from pkg.client_go.transport.config import TLSConfig
 from pkg.client_go.transport.connection import (
     Connection,
     ConnectionLostError,
@@ -25,6 +26,7 @@ __all__ = [
     "ConnectionPool",
     "ConnectionTracker",
     "KeyPair",
+    "TLSConfig",
     "TLSContexts",
     "TransportError",
     "read_body",

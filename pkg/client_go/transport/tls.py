@@ -12,14 +12,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pkg import klog
+from pkg.client_go.transport.config import TLSConfig
 from pkg.client_go.util.keyutil import pem
 from pkg.golang import x509 as golangx509
-
-if TYPE_CHECKING:
-    from pkg.client_go import rest
 
 # What files looked like when they were read: time, size and inode.
 _Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -70,7 +68,7 @@ class TLSContexts:
 
     def __init__(
         self,
-        config: rest.TLSClientConfig,
+        config: TLSConfig,
         get_cert: Callable[[], ClientCertificate | None] | None = None,
     ) -> None:
         """Raises ValueError for a config that both trusts authorities and believes any server."""

@@ -14,8 +14,8 @@ from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.util import filesystem
-from pkg.volume.csi import csi_client, csi_mounter, csi_util
-from pkg.volume.csi.csi_util import CSI_TIMEOUT, VOL_DATA_FILE_NAME, log
+from pkg.volume.csi import csi_client, csi_mount_dir, csi_util
+from pkg.volume.csi.csi_util import CSI_TIMEOUT, VOL_DATA_FILE_NAME, VolDataKey, log
 from pkg.volume.plugins import Spec
 from pkg.volume.util import selinux
 from pkg.volume.util import types as volumetypes
@@ -152,7 +152,7 @@ class CSIAttacher:
                 # while the server or daemon of that mount is gone.
                 # Why: only the driver can mount the volume again.
                 # Test: csi_attacher_test.py:test_mount_that_is_broken_is_left_to_the_driver
-                if not csi_mounter.is_dir_mounted(self._plugin, device_mount_path):
+                if not csi_mount_dir.is_dir_mounted(self._plugin, device_mount_path):
                     filesystem.mkdir_all_with_path_check(device_mount_path, 0o750)
             except OSError as err:
                 raise OSError(log(f'attacher.MountDevice failed to create dir "{device_mount_path}":  {err}')) from err
@@ -164,11 +164,11 @@ class CSIAttacher:
                 return
             fs_group = args.fs_group if self._delegates_fs_group(ctx, client, source.driver) else None
             data: dict[str, str] = {
-                csi_mounter.VolDataKey.VOL_HANDLE: source.volume_handle,
-                csi_mounter.VolDataKey.DRIVER_NAME: source.driver,
+                VolDataKey.VOL_HANDLE: source.volume_handle,
+                VolDataKey.DRIVER_NAME: source.driver,
             }
             if selinux_mount:
-                data[csi_mounter.VolDataKey.SELINUX_MOUNT_CONTEXT] = args.selinux_label
+                data[VolDataKey.SELINUX_MOUNT_CONTEXT] = args.selinux_label
             self._save_data(device_mount_path, data)
         assert spec.persistent_volume is not None
         access_mode = next(iter(spec.persistent_volume.spec.access_modes), v1.READ_WRITE_ONCE)
@@ -263,7 +263,7 @@ class CSIAttacher:
 
     def _clean_up(self, device_mount_path: str) -> None:
         what = "attacher.MountDevice failed to remove mount dir after error"
-        csi_mounter.clean_up_mount_dir(self._plugin, device_mount_path, what)
+        csi_mount_dir.clean_up_mount_dir(self._plugin, device_mount_path, what)
 
     def detach(self, volume_name: str, node_name: str) -> None:
         """A controller does that."""
@@ -283,20 +283,20 @@ class CSIAttacher:
             # its directory stays for ever.
             # Why: each volume that the node ever had would leave a directory.
             # Test: csi_attacher_test.py:test_driver_that_stages_nothing
-            csi_mounter.remove_staging_dir(self._plugin, device_mount_path)
+            csi_mount_dir.remove_staging_dir(self._plugin, device_mount_path)
             return
         except (OSError, ValueError) as err:
             klog.error_s(err, log("attacher.UnmountDevice failed to get driver and volume name from device mount path"))
             raise
-        client = self._client(data.get(csi_mounter.VolDataKey.DRIVER_NAME, ""), "attacher.UnmountDevice")
+        client = self._client(data.get(VolDataKey.DRIVER_NAME, ""), "attacher.UnmountDevice")
         ctx, cancel = csi_util.create_csi_operation_context(None, CSI_TIMEOUT)
         try:
-            self._unstage(ctx, client, data.get(csi_mounter.VolDataKey.VOL_HANDLE, ""), device_mount_path)
+            self._unstage(ctx, client, data.get(VolDataKey.VOL_HANDLE, ""), device_mount_path)
         finally:
             cancel()
         try:
-            csi_mounter.check_unmounted(self._plugin, device_mount_path)
-            csi_mounter.remove_staging_dir(self._plugin, device_mount_path)
+            csi_mount_dir.check_unmounted(self._plugin, device_mount_path)
+            csi_mount_dir.remove_staging_dir(self._plugin, device_mount_path)
         except OSError as err:
             raise OSError(log(f"failed to clean up global mount {data_dir}: {err}")) from err
         klog.v(4).info_s(log(f"attacher.UnmountDevice successfully requested NodeUnStageVolume [{device_mount_path}]"))

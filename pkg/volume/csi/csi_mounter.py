@@ -5,7 +5,6 @@ Go: pkg/volume/csi/csi_mounter.go
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import os
 from dataclasses import dataclass, field
@@ -18,9 +17,10 @@ from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.runtime import codec
-from pkg.util import filesystem, removeall
+from pkg.util import filesystem
 from pkg.volume.csi import csi_attacher, csi_client, csi_metrics, csi_util
-from pkg.volume.csi.csi_util import CSI_TIMEOUT, VOL_DATA_FILE_NAME, log
+from pkg.volume.csi.csi_mount_dir import check_unmounted, clean_up_mount_dir, remove_mount_dir
+from pkg.volume.csi.csi_util import CSI_TIMEOUT, VOL_DATA_FILE_NAME, VolDataKey, log
 from pkg.volume.plugins import Spec
 from pkg.volume.util import metrics as volumeutil
 from pkg.volume.util import selinux
@@ -33,18 +33,6 @@ if TYPE_CHECKING:
 
 # What drivers get the tokens under that they ask for.
 _TOKENS_ATTRIBUTE = "csi.storage.k8s.io/serviceAccount.tokens"
-
-
-class VolDataKey(enum.StrEnum):
-    """What is kept beside a volume for who takes it away, after a restart too."""
-
-    SPEC_VOL_ID = "specVolID"
-    VOL_HANDLE = "volumeHandle"
-    DRIVER_NAME = "driverName"
-    NODE_NAME = "nodeName"
-    ATTACHMENT_ID = "attachmentID"
-    VOLUME_LIFECYCLE_MODE = "volumeLifecycleMode"
-    SELINUX_MOUNT_CONTEXT = "seLinuxMountContext"
 
 
 @dataclass(slots=True)
@@ -477,113 +465,6 @@ def _token_request(pod: v1.Pod, wanted: storagev1.TokenRequest) -> authenticatio
 
 def contains_volume_mode(modes: list[str], mode: str) -> bool:
     return mode in modes
-
-
-def is_dir_mounted(plugin: CSIPlugin, directory: str) -> bool:
-    """Whether something is mounted there; not if there is no such directory. Raises OSError."""
-    try:
-        return not plugin.host.get_mounter().is_likely_not_mount_point(directory)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        klog.error_s(None, log(f"isDirMounted IsLikelyNotMountPoint test failed for dir [{directory}]"))
-        raise
-
-
-def check_unmounted(plugin: CSIPlugin, mount_path: str) -> None:
-    """Raises OSError if something is mounted where a driver says to have unmounted.
-
-    DIVERGES (fault of Go): an unmount fails, and is tried again, if something is still mounted at the path.
-    Go: pkg/volume/csi/csi_mounter.go, removeMountDir: the directory is left as it is, and the volume counts as
-    unmounted.
-    Why: a volume that its driver has mounted twice, and unmounted once, is detached while it is mounted.
-    Test: csi_attacher_test.py:test_volume_that_was_staged_twice_is_unstaged_twice,
-    csi_mounter_test.py:test_tear_down_leaves_what_is_mounted
-    """
-    if is_dir_mounted(plugin, mount_path):
-        raise OSError(log(f"the driver has left something mounted at [{mount_path}]"))
-
-
-def remove_mount_dir(plugin: CSIPlugin, mount_path: str) -> None:
-    """Remove the directory of a volume, and what is kept beside it; nothing if it is still mounted. Raises OSError."""
-    if not _remove_unless_mounted(plugin, mount_path):
-        return
-    volume_path = os.path.dirname(mount_path)
-    _check_nothing_else_is_in(volume_path)
-    _remove_volume_data(volume_path)
-    _remove(volume_path, "failed to delete volume path")
-
-
-def remove_staging_dir(plugin: CSIPlugin, mount_path: str) -> None:
-    """As remove_mount_dir, of a volume that is not staged any more: what its driver has left beside it stays.
-
-    DIVERGES (safer): a file that the driver has left in the directory of the volume does not make the unmount fail.
-    Go: pkg/volume/csi/csi_mounter.go, removeMountDir: the unmount fails once, and succeeds the next time, as the data
-    of the volume is gone by then.
-    Why: the volume is unstaged, and another node may wait for it.
-    Test: csi_attacher_test.py:test_what_a_driver_leaves_beside_a_volume_does_not_keep_it_attached
-    """
-    if not _remove_unless_mounted(plugin, mount_path):
-        return
-    volume_path = os.path.dirname(mount_path)
-    _remove_volume_data(volume_path)
-    try:
-        _remove(volume_path, "failed to delete volume path")
-    except OSError as err:
-        # The volume must not stay attached to the node because of it.
-        klog.error_s(err, log("the driver has left something beside a volume that it has unstaged"))
-
-
-def clean_up_mount_dir(plugin: CSIPlugin, mount_path: str, what: str) -> None:
-    """As remove_mount_dir, after an error that must not be hidden: a failure is logged as `what`."""
-    try:
-        remove_mount_dir(plugin, mount_path)
-    except OSError as err:
-        klog.error_s(err, log(f"{what} [{mount_path}]"))
-
-
-def _remove_unless_mounted(plugin: CSIPlugin, mount_path: str) -> bool:
-    """Whether the directory is gone. Raises OSError."""
-    klog.v(4).info_s(log(f"removing mount path [{mount_path}]"))
-    if is_dir_mounted(plugin, mount_path):
-        return False
-    klog.v(4).info_s(log(f"dir not mounted, deleting it [{mount_path}]"))
-    _remove(mount_path, "failed to remove dir")
-    return True
-
-
-def _check_nothing_else_is_in(volume_path: str) -> None:
-    """Raises OSError when the directory cannot be removed with the volume's data.
-
-    DIVERGES (fault of Go): the data of a volume is removed only if its directory can then be removed too.
-    Go: pkg/volume/csi/csi_mounter.go, removeMountDir: the data is removed first, whatever else is in the directory.
-    Why: without the data the unmount cannot be tried again, and the pod never ends.
-    Test: csi_mounter_test.py:test_volume_can_be_taken_away_once_its_directory_can_be_removed
-    """
-    try:
-        names = set(os.listdir(volume_path))
-    except FileNotFoundError:
-        return
-    others = names - {VOL_DATA_FILE_NAME, VOL_DATA_FILE_NAME + csi_util.INCOMPLETE}
-    if others:
-        raise OSError(log(f"failed to delete volume path [{volume_path}]: it holds {klog.quote(min(others))}"))
-
-
-def _remove_volume_data(volume_path: str) -> None:
-    klog.v(4).info_s(log(f"also deleting volume info data file [{os.path.join(volume_path, VOL_DATA_FILE_NAME)}]"))
-    try:
-        csi_util.remove_volume_data(volume_path, VOL_DATA_FILE_NAME)
-    except OSError as err:
-        raise OSError(log(f"failed to delete volume data file [{volume_path}]: {err}")) from err
-
-
-def _remove(path: str, what: str) -> None:
-    try:
-        removeall.remove(path)
-    except FileNotFoundError:
-        pass
-    except OSError as err:
-        raise OSError(log(f"{what} [{path}]: {err}")) from err
 
 
 def make_volume_handle(pod_uid: str, vol_source_spec_name: str) -> str:

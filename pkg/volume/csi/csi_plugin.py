@@ -28,9 +28,10 @@ from pkg.volume.csi import csi_client, csi_util, nodeinfomanager
 from pkg.volume.csi.csi_attacher import CSIAttacher, get_attachment_name
 from pkg.volume.csi.csi_block import PUBLISH_DIR, STAGING_DIR, CSIBlockMapper
 from pkg.volume.csi.csi_drivers_store import Driver, DriversStore
-from pkg.volume.csi.csi_mounter import CSIMountMgr, VolDataKey, clean_up_mount_dir, make_volume_handle
+from pkg.volume.csi.csi_mount_dir import clean_up_mount_dir
+from pkg.volume.csi.csi_mounter import CSIMountMgr, make_volume_handle
 from pkg.volume.csi.csi_node_updater import CSINodeUpdater, get_node_allocatable_update_period
-from pkg.volume.csi.csi_util import CSI_PLUGIN_NAME, CSI_TIMEOUT, VOL_DATA_FILE_NAME, VOL_NAME_SEP, log
+from pkg.volume.csi.csi_util import CSI_PLUGIN_NAME, CSI_TIMEOUT, VOL_DATA_FILE_NAME, VOL_NAME_SEP, VolDataKey, log
 from pkg.volume.csi.expander import Expander
 from pkg.volume.plugins import ReconstructedVolume, Spec, VolumeHost, VolumePlugin
 

@@ -5,6 +5,7 @@ Go: pkg/volume/csi/csi_util.go
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -33,6 +34,18 @@ FS_TYPE_BLOCK_NAME = "block"
 
 # Before a file with the data of a volume is whole it has another name, so that a crash leaves no half of it.
 INCOMPLETE = ".incomplete"
+
+
+class VolDataKey(enum.StrEnum):
+    """What is kept beside a volume for who takes it away, after a restart too."""
+
+    SPEC_VOL_ID = "specVolID"
+    VOL_HANDLE = "volumeHandle"
+    DRIVER_NAME = "driverName"
+    NODE_NAME = "nodeName"
+    ATTACHMENT_ID = "attachmentID"
+    VOLUME_LIFECYCLE_MODE = "volumeLifecycleMode"
+    SELINUX_MOUNT_CONTEXT = "seLinuxMountContext"
 
 
 def get_credentials_from_secret(k8s: kubernetes.Interface, secret_ref: v1.SecretReference) -> dict[str, str]:

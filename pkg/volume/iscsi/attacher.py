@@ -14,7 +14,7 @@ from pkg import klog, mount_utils
 from pkg.api.core import v1
 from pkg.util import filesystem
 from pkg.volume import util as volumeutil
-from pkg.volume.iscsi import iscsi
+from pkg.volume.iscsi import iscsi_disk
 from pkg.volume.plugins import Spec
 from pkg.volume.util import types as volumetypes
 from pkg.volume.volume import DeviceMounterArgs
@@ -37,12 +37,12 @@ class ISCSIAttacher:
 
     def wait_for_attach(self, spec: Spec, device_path: str, pod: v1.Pod, timeout: float) -> str:
         """Raises ValueError, OSError, UncertainProgressError."""
-        secret = iscsi.create_secret_map(spec, self._plugin, pod.metadata.namespace)
-        disk = iscsi.create_iscsi_disk(spec, pod.metadata.uid, self._plugin, secret)
+        secret = iscsi_disk.create_secret_map(spec, self._plugin, pod.metadata.namespace)
+        disk = iscsi_disk.create_iscsi_disk(spec, pod.metadata.uid, self._plugin, secret)
         return self._plugin.manager.attach_disk(disk, volumeutil.get_volume_mode(spec))
 
     def get_device_mount_path(self, spec: Spec) -> str:
-        return self._plugin.manager.make_global_pd_name(iscsi.create_iscsi_disk(spec, "", self._plugin, {}))
+        return self._plugin.manager.make_global_pd_name(iscsi_disk.create_iscsi_disk(spec, "", self._plugin, {}))
 
     def mount_device(self, spec: Spec, device_path: str, device_mount_path: str, args: DeviceMounterArgs) -> None:
         """Raises MountError, OSError, and UncertainProgressError when the disk was attached and has to be detached."""
@@ -58,7 +58,7 @@ class ISCSIAttacher:
                 return
         except FileNotFoundError:
             filesystem.mkdir_all(device_mount_path, 0o750)
-        source, read_only = iscsi.get_source(spec)
+        source, read_only = iscsi_disk.get_source(spec)
         options = ["ro"] if read_only else []
         if args.selinux_label:
             options = volumeutil.add_selinux_mount_option(options, args.selinux_label)

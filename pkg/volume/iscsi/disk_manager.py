@@ -14,7 +14,8 @@ from pkg.volume.volume import MounterArgs
 from pkg.volume.volume_linux import VolumeOwnership
 
 if TYPE_CHECKING:
-    from pkg.volume.iscsi.iscsi import ISCSIDisk, ISCSIDiskMounter
+    from pkg.volume.iscsi.iscsi import ISCSIDiskMounter
+    from pkg.volume.iscsi.iscsi_disk import ISCSIDisk
 
 
 class DiskManager(Protocol):

@@ -21,7 +21,7 @@ from pkg.util.exec import Executor
 from pkg.util.testing import FakeExec, exit_status
 from pkg.volume import DeviceMounterArgs, MounterArgs, Spec
 from pkg.volume import util as volumeutil
-from pkg.volume.iscsi import iscsi, iscsi_util
+from pkg.volume.iscsi import iscsi, iscsi_disk, iscsi_util
 from pkg.volume.testing import FakeVolumeHost
 from pkg.volume.util.types import UncertainProgressError
 
@@ -469,7 +469,7 @@ def test_nobody_logs_out_of_the_target_before_a_new_disk_counts(
 ) -> None:
     written: list[bool] = []
 
-    def persist(disk: iscsi.ISCSIDisk, directory: str) -> None:
+    def persist(disk: iscsi_disk.ISCSIDisk, directory: str) -> None:
         written.append(IQN in plugin.target_locks.held())
 
     monkeypatch.setattr(iscsi_util, "persist_iscsi_file", persist)
@@ -704,7 +704,7 @@ def test_settings_that_cannot_be_read_are_told() -> None:
         iscsi_util.parse_iscsiadm_show("iface.a b\n")
 
 
-@faulty_call.cases(Call("pkg/volume/iscsi/iscsi.py", "secrets", "get"))
+@faulty_call.cases(Call("pkg/volume/iscsi/iscsi_disk.py", "secrets", "get"))
 def test_call_that_gets_a_secret(
     call: Call, kind: Kind, plugin: iscsi.ISCSIPlugin, host: FakeVolumeHost, tmp_path: Path
 ) -> None:

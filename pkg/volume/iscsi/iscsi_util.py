@@ -18,11 +18,11 @@ from pkg.api.core import v1
 from pkg.apimachinery.runtime import codec
 from pkg.util import atomicfile, filesystem, removeall
 from pkg.util import exec as utilexec
-from pkg.volume.iscsi import iscsi
+from pkg.volume.iscsi.iscsi_disk import ISCSIDisk
 from pkg.volume.util import types as volumetypes
 
 if TYPE_CHECKING:
-    from pkg.volume.iscsi.iscsi import ISCSIDisk, ISCSIPlugin
+    from pkg.volume.iscsi.iscsi import ISCSIPlugin
     from pkg.volume.plugins import VolumeHost
     from pkg.volume.util import device_util
 
@@ -276,7 +276,7 @@ class ISCSIUtil:
         Why: the name tells one portal, and nobody would ever log out over the others.
         Test: iscsi_test.py:test_settings_that_cannot_be_read_now_are_waited_for
         """
-        disk = iscsi.ISCSIDisk(self._plugin, "")
+        disk = ISCSIDisk(self._plugin, "")
         try:
             load_iscsi(disk, path)
         except (FileNotFoundError, ValueError) as err:

@@ -3,6 +3,6 @@
 Go: k8s.io/client-go/plugin/pkg/client/auth/exec
 """
 
-from pkg.client_go.plugin.pkg.client.auth.exec.exec import Authenticator, get_authenticator
+from pkg.client_go.plugin.pkg.client.auth.exec.exec import Authenticator
 
-__all__ = ["Authenticator", "get_authenticator"]
+__all__ = ["Authenticator"]

@@ -5,12 +5,10 @@ Go: k8s.io/client-go/plugin/pkg/client/auth/exec/exec.go
 
 from __future__ import annotations
 
-import base64
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,7 +17,7 @@ from pkg import klog
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
-from pkg.client_go import rest, transport
+from pkg.client_go import transport
 from pkg.client_go.tools import metrics
 from pkg.client_go.tools.clientcmd import api
 from pkg.golang import singleflight
@@ -192,33 +190,6 @@ class Authenticator:
                     )
                 return True
         raise ExecPluginError(f'unknown interactiveMode: "{self._config.interactive_mode}"')
-
-
-def get_authenticator(config: rest.Config) -> Authenticator | None:
-    """The authenticator of the config's plugin; None if other credentials in it win.
-
-    Raises ValueError or OSError if the plugin's config, or what it is to be told, cannot be used.
-    """
-    tls = config.tls_client_config
-    others = (config.bearer_token, config.bearer_token_file, config.username, tls.cert_data, tls.cert_file)
-    if config.exec_provider is None or any(others):
-        return None
-    return Authenticator(config.exec_provider, _cluster(config))
-
-
-def _cluster(config: rest.Config) -> dict[str, Any]:
-    """Go: k8s.io/client-go/rest/exec.go"""
-    tls = config.tls_client_config
-    ca_data = tls.ca_data or (Path(tls.ca_file).read_bytes() if tls.ca_file else b"")
-    cluster = {
-        "server": config.host,
-        "tls-server-name": tls.server_name,
-        "insecure-skip-tls-verify": tls.insecure,
-        "certificate-authority-data": base64.b64encode(ca_data).decode(),
-        "proxy-url": config.proxy_url,
-        "disable-compression": config.disable_compression,
-    }
-    return {key: value for key, value in cluster.items() if value} | {"config": None}
 
 
 def _tell_certificate(old: transport.KeyPair | None, new: transport.KeyPair | None, clock: clock_.Clock) -> None:

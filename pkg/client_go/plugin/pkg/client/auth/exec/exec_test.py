@@ -15,6 +15,7 @@ from pkg import golang
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.client_go import rest
 from pkg.client_go.plugin.pkg.client.auth.exec import exec as exec_plugin
+from pkg.client_go.rest.exec import get_authenticator
 from pkg.client_go.tools.clientcmd import api
 from pkg.util import exec as utilexec
 
@@ -97,7 +98,7 @@ def test_what_the_program_is_told(tmp_path: Path) -> None:
     )
     tls = rest.TLSClientConfig(ca_data=b"ca")
     config = rest.Config(host="https://h", tls_client_config=tls, exec_provider=provider)
-    authenticator = exec_plugin.get_authenticator(config)
+    authenticator = get_authenticator(config)
     assert authenticator is not None
     authenticator.token()
     info, extra = (tmp_path / "plugin.info").read_text().splitlines()
@@ -110,7 +111,7 @@ def test_what_the_program_is_told(tmp_path: Path) -> None:
 
 def test_other_credentials_win(tmp_path: Path) -> None:
     config = rest.Config(bearer_token="t", exec_provider=plugin(tmp_path, ""))
-    assert exec_plugin.get_authenticator(config) is None
+    assert get_authenticator(config) is None
 
 
 def test_unknown_version(tmp_path: Path) -> None:

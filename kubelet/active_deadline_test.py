@@ -11,7 +11,7 @@ from kubelet.status.testing import FakePodStatusProvider
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_active_deadline_handler(deadline: int | None, has_started: bool, expect
     pod = v1.Pod(metadata=metav1.ObjectMeta(uid="uid", name="pod", namespace="ns"))
     pod.spec.active_deadline_seconds = deadline
     start = clock.now() - timedelta(minutes=1) if has_started else None
-    provider, recorder = FakePodStatusProvider(), record.FakeRecorder(1)
+    provider, recorder = FakePodStatusProvider(), FakeRecorder(1)
     if is_known:
         # What the pod came with is older than what the kubelet knows.
         pod.status.start_time = clock.now() - timedelta(days=1)

@@ -46,7 +46,7 @@ from typing import Protocol
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
-from kubelet import events, metrics
+from kubelet import eviction, events, metrics
 from kubelet import types as kubetypes
 from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
 from kubelet.util import queue
@@ -61,8 +61,6 @@ from pkg.client_go.tools import record
 PodStatusFunc = Callable[[v1.PodStatus], None]
 # What sync_pod may return to be called once the worker has noted the time of the sync.
 PostSyncFunc = Callable[[], None]
-# (pod, is_evicted, grace_period_override, status_fn); raises if the pod does not end in time.
-KillPodFunc = Callable[[v1.Pod, bool, int | None, PodStatusFunc | None], None]
 # (uid, channel) -> the channel that the worker is to read instead.
 WorkerChannelFunc = Callable[[str, golang.Channel[None]], golang.Channel[None]]
 
@@ -1246,7 +1244,7 @@ class PodWorkers:
 
 def kill_pod_now(
     ctx: golang.Context, pod_workers: PodWorkers, recorder: record.EventRecorder, longest_wait: float = math.inf
-) -> KillPodFunc:
+) -> eviction.KillPodFunc:
     """A function that kills a pod and waits until it has ended, for others to use.
 
     It raises TimeoutError, and records an event, when that takes longer than one and a half grace periods. It waits for

@@ -38,7 +38,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.golang import testing as golangtesting
 
 P = ParamSpec("P")
@@ -199,7 +199,7 @@ class Harness:
         self.syncer = FakePodSyncer()
         self.queue = FakeQueue()
         self.cache = FakeCache()
-        self.recorder = record.FakeRecorder(100)
+        self.recorder = FakeRecorder(100)
         self.workers = pod_workers.PodWorkers(
             self.syncer, self.recorder, self.queue, 1.0, 0.001, self.cache, FakeAllocationManager(), self.clock
         )

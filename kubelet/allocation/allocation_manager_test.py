@@ -21,7 +21,7 @@ from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 Amounts = dict[str, resource.Quantity]
@@ -96,7 +96,7 @@ class Environment:
         self.pods = {pod.metadata.uid: pod for pod in pods}
         self.synced: list[str] = []
         self.sources = FakeSources()
-        self.recorder = record.FakeRecorder(100)
+        self.recorder = FakeRecorder(100)
         self.clock = testingclock.FakeClock()
         self.runtime = SwappingRuntime()
         self.policies = StaticPolicies()

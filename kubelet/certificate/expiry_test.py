@@ -10,7 +10,7 @@ import pytest
 from kubelet.certificate.expiry import ExpiryWarning
 from pkg.api.core import v1
 from pkg.apimachinery.clock import testing as clocktesting
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.client_go.util import certificate
 from pkg.client_go.util.certificate import testing
 
@@ -23,7 +23,7 @@ YEAR, DAY, HOUR, MINUTE = 365 * 86400.0, 86400.0, 3600.0, 60.0
 class Rig:
     def __init__(self, life: float, left: float) -> None:
         self.clock = clocktesting.FakeClock(START)
-        self.recorder = record.FakeRecorder(1000)
+        self.recorder = FakeRecorder(1000)
         self.warning = ExpiryWarning("client", NODE_REF, self.recorder, self.clock)
         end = START + timedelta(seconds=left)
         self.cert: certificate.Certificate | None = AUTHORITY.pair(

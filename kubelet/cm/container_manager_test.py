@@ -32,7 +32,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import FakeClientset
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_helpers.node.util import sysctl
 
 POD = v1.Pod(metadata=metav1.ObjectMeta(uid="u"), spec=v1.PodSpec(containers=[v1.Container(name="c")]))
@@ -59,7 +59,7 @@ class World:
         self.proc = root / "proc"
         self.root_dir = tempfile.mkdtemp(prefix="cm")  # a socket's path must be short
         self.systemd = FakeSystemd()
-        self.recorder = record.FakeRecorder(100)
+        self.recorder = FakeRecorder(100)
         core = tuple(cadvisorapi.Core(id=n, threads=(n,)) for n in range(2))
         topology = (cadvisorapi.Node(id=0, memory=MEMORY, cores=core),)
         machine = cadvisorapi.MachineInfo(num_cores=2, memory_capacity=MEMORY, topology=topology)

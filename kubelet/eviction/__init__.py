@@ -7,7 +7,7 @@ from kubelet.eviction.defaults import DEFAULT_EVICTION_HARD
 from kubelet.eviction.eviction_manager import LONGEST_WAIT_FOR_POD, ManagerImpl
 from kubelet.eviction.helpers import REASON, ThresholdsError, parse_threshold_config, pod_is_evicted
 from kubelet.eviction.preview import BrokenLimit, Preview, SignalPreview, ThresholdState
-from kubelet.eviction.types import Config, Manager, RankedPod
+from kubelet.eviction.types import Config, KillPodFunc, Manager, RankedPod
 
 __all__ = [
     "DEFAULT_EVICTION_HARD",
@@ -15,6 +15,7 @@ __all__ = [
     "REASON",
     "BrokenLimit",
     "Config",
+    "KillPodFunc",
     "Manager",
     "ManagerImpl",
     "Preview",

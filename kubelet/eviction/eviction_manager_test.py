@@ -25,7 +25,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
-from pkg.client_go.tools.record import FakeRecorder
+from pkg.client_go.tools.record.testing import FakeRecorder
 
 Signal = evictionapi.Signal
 LOW, HIGH = -1, 1

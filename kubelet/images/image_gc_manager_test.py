@@ -20,7 +20,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.component_base.tracing import testing as tracingtesting
 
@@ -68,7 +68,7 @@ class _World:
         self.runtime = _Runtime()
         self.tracer_provider = tracingtesting.FakeTracerProvider()
         self.stats = _Stats()
-        self.recorder = record.FakeRecorder(10)
+        self.recorder = FakeRecorder(10)
         self.hooks: list[tuple[list[str], datetime]] = []
         self.manager = images.ImageGCManager(
             self.runtime,

@@ -21,7 +21,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.client_go.util import flowcontrol
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.util import parsers
@@ -91,7 +91,7 @@ class _World:
     ) -> None:
         self.clock = testingclock.FakeClock()
         self.images = _Images()
-        self.recorder = record.FakeRecorder(100)
+        self.recorder = FakeRecorder(100)
         self.pulling = testing.FakePodPullingTimeRecorder()
         self.manager = images.ImageManager(
             self.recorder,

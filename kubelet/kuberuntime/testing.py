@@ -18,7 +18,7 @@ from kubelet.prober import results as proberesults
 from pkg import golang
 from pkg.apimachinery import clock as clockpkg
 from pkg.apimachinery.api import resource
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.client_go.util import flowcontrol
 
 FAKE_SECCOMP_PROFILE_ROOT = "/fakeRoot/seccomp"
@@ -93,7 +93,7 @@ class TestRuntime:
     manager: KubeGenericRuntimeManager
     runtime: critesting.FakeRuntimeService
     images: critesting.FakeImageService
-    recorder: record.FakeRecorder
+    recorder: FakeRecorder
     helper: containertest.FakeRuntimeHelper
     os: containertest.FakeOS
     pod_state: FakePodStateProvider
@@ -113,7 +113,7 @@ def create_test_runtime_manager(
     clock = clock or clockpkg.RealClock()
     runtime = critesting.FakeRuntimeService(clock=clock)
     images = critesting.FakeImageService()
-    recorder = record.FakeRecorder(1000)
+    recorder = FakeRecorder(1000)
     helper = containertest.FakeRuntimeHelper()
     os_interface = containertest.FakeOS()
     pod_state = FakePodStateProvider()

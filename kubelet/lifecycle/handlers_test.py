@@ -26,7 +26,7 @@ from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import version
 from pkg.apimachinery.util.runtime.testing import failing_once, raising
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.component_helpers import nodedeclaredfeatures as ndf
 from pkg.golang import net
@@ -74,7 +74,7 @@ class _World:
     def __init__(self, command_err: Exception | None = None, ips: tuple[str, ...] = ("10.0.0.5",)) -> None:
         self.commands = _CommandRunner(command_err)
         self.http: Any = FakeHTTPDoer()
-        self.recorder = record.FakeRecorder(10)
+        self.recorder = FakeRecorder(10)
         self.ips = ips
 
     def run(self, ctx: golang.Context = _CTX, **handler: Any) -> str:

@@ -26,7 +26,7 @@ from pkg.apimachinery.util.runtime import contain
 from pkg.component_base.cli.flag.duration import format_duration
 
 if TYPE_CHECKING:
-    from kubelet import pod_workers
+    from kubelet import eviction
     from pkg.client_go.tools import record
 
 NODE_SHUTDOWN_NOT_ADMITTED_REASON = "NodeShutdown"
@@ -112,7 +112,7 @@ class Config:
     recorder: record.EventRecorder
     node_ref: v1.ObjectReference
     get_pods_func: ActivePodsFunc
-    kill_pod_func: pod_workers.KillPodFunc
+    kill_pod_func: eviction.KillPodFunc
     sync_node_status_func: Callable[[golang.Context], None]
     shutdown_grace_period_requested: float
     shutdown_grace_period_critical_pods: float

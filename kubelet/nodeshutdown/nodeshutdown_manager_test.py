@@ -18,7 +18,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.golang import testing as golangtesting
@@ -44,7 +44,7 @@ class World:
         self.bus = bus
         self.buses = [bus]
         self.clock = clocktesting.FakeClock()
-        self.recorder = record.FakeRecorder(50)
+        self.recorder = FakeRecorder(50)
         self.kills: golang.Channel[tuple[str, int | None]] = golang.Channel(50)
         self.synced: golang.Channel[None] = golang.Channel(50)
         self.statuses: dict[str, v1.PodStatus] = {}

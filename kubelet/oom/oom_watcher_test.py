@@ -13,7 +13,7 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 
 _NOW = datetime(2026, 11, 21, tzinfo=UTC)
 _NODE = v1.ObjectReference(kind="Node", name="n")
@@ -49,7 +49,7 @@ def _instance(pid: int = 1000, name: str = "fake", victim: str = "/", age: timed
     ids=["victim is named", "no pid", "no name", "of a cgroup", "old"],
 )
 def test_events(instances: list[OomInstance], messages: list[str]) -> None:
-    recorder = record.FakeRecorder(10)
+    recorder = FakeRecorder(10)
     ctx, cancel = golang.with_cancel(golang.background())
     # The last one is sent in any case, so that no event can be missed.
     last = _instance(99, "last")
@@ -62,7 +62,7 @@ def test_events(instances: list[OomInstance], messages: list[str]) -> None:
 
 @failures
 def test_event_that_cannot_be_told_does_not_end_the_watch(monkeypatch: pytest.MonkeyPatch, err: Exception) -> None:
-    recorder = record.FakeRecorder(10)
+    recorder = FakeRecorder(10)
     monkeypatch.setattr(recorder, "event", failing_once(recorder.event, err))
     ctx, cancel = golang.with_cancel(golang.background())
     oom.OomWatcher(recorder, _Streamer(_instance(1), _instance(2)), FakeClock(_NOW)).start(ctx, _NODE)
@@ -77,7 +77,7 @@ def test_stream_that_breaks_ends_the_watch_alone(err: Exception) -> None:
             yield _instance(1)
             raise err
 
-    recorder = record.FakeRecorder(10)
+    recorder = FakeRecorder(10)
     watcher = oom.OomWatcher(recorder, Broken(), FakeClock(_NOW))
     with golang.ThreadGroup() as group:
         watcher.start(golang.background(), _NODE)

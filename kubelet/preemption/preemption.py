@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from kubelet import events, lifecycle, metrics, pod_workers
+from kubelet import eviction, events, lifecycle, metrics
 from kubelet import types as kubetypes
 from pkg import golang, klog
 from pkg.api.core import v1
@@ -46,7 +46,7 @@ class CriticalPodAdmissionHandler:
     kubelet/kubelet_admission_test.py:test_nobody_waits_for_the_victims_of_preemption_but_the_pod_that_they_make_room_for
     """
 
-    def __init__(self, kill_pod_func: pod_workers.KillPodFunc, recorder: record.EventRecorder) -> None:
+    def __init__(self, kill_pod_func: eviction.KillPodFunc, recorder: record.EventRecorder) -> None:
         self._kill_pod_func = kill_pod_func
         self._recorder = recorder
 

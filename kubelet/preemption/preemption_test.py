@@ -20,7 +20,7 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 
 MIB = 1 << 20
 CRITICAL = kubetypes.SYSTEM_CRITICAL_PRIORITY
@@ -89,7 +89,7 @@ def handle(
     killer: _Killer, pods: list[v1.Pod], admit: str, reasons: list[lifecycle.PredicateFailureReason]
 ) -> tuple[list[lifecycle.PredicateFailureReason], list[str]]:
     """The reasons left, and the events."""
-    recorder = record.FakeRecorder(20)
+    recorder = FakeRecorder(20)
     handler = CriticalPodAdmissionHandler(killer.kill, recorder)
     left = handler.handle_admission_failure(golang.background(), PODS[admit], reasons, pods)
     match left:

@@ -25,7 +25,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.util import errors as utilerrors
-from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.apimachinery.util.runtime import contain
 from pkg.golang import strconv
 from pkg.volume import VolumePluginMgr
 from pkg.volume import util as volumeutil

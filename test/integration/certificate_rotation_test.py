@@ -18,7 +18,8 @@ from pkg.api.core import v1
 from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go import kubernetes, rest
-from pkg.client_go.tools import clientcmd, record
+from pkg.client_go.tools import clientcmd
+from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.client_go.util import certificate
 
 NODE = "node-1"
@@ -34,7 +35,7 @@ class Node:
         cert_config, client_config = bootstrap.load_client_config(
             str(self.kubeconfig), str(cluster.bootstrap_kubeconfig()), str(self.pki)
         )
-        self.recorder = record.FakeRecorder(100)
+        self.recorder = FakeRecorder(100)
         node_ref = v1.ObjectReference(kind="Node", name=NODE, uid=NODE)
         transport_config = rest.anonymous_client_config(client_config)
         transport_config.qps = -1

@@ -20,7 +20,7 @@ from kubelet.cadvisor.info import v1 as cadvisorapi
 from kubelet.cri.errors import RemoteError
 from pkg import golang
 from pkg.apimachinery.util.runtime.testing import raising
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.utils import cpuset
 
 _DOWN = grpc.StatusCode.UNAVAILABLE
@@ -271,5 +271,5 @@ def test_kernel_log_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch, capsys
 
     monkeypatch.setattr(oom, "OomWatcher", refuse)
 
-    assert server._new_oom_watcher(record.FakeRecorder(1)) is None
+    assert server._new_oom_watcher(FakeRecorder(1)) is None
     assert "Operation not permitted: '/dev/kmsg'" in capsys.readouterr().err

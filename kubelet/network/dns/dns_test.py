@@ -13,7 +13,7 @@ from kubelet.network.dns.dns import ResolvConfError, get_pod_dns_type, parse_res
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 
 _CTX = golang.background()
 
@@ -33,7 +33,7 @@ class _World:
         node_ips: tuple[str, ...] = ("192.0.2.7",),
         domain: str = "kubernetes.io",
     ) -> None:
-        self.recorder = record.FakeRecorder(20)
+        self.recorder = FakeRecorder(20)
         self.configurer = dns.Configurer(
             self.recorder,
             v1.ObjectReference(kind="Node", name="node"),

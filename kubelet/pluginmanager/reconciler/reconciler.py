@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from kubelet.pluginmanager import cache, operationexecutor
 from pkg import golang, klog
-from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.apimachinery.util.runtime import contain
 from pkg.util import goroutinemap
 from pkg.util.goroutinemap import exponentialbackoff
 

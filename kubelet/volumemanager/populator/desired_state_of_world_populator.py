@@ -19,7 +19,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.util import wait
-from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.apimachinery.util.runtime import contain
 from pkg.component_helpers.storage import ephemeral
 from pkg.volume import Spec, VolumePluginMgr, csimigration
 from pkg.volume import util as volumeutil

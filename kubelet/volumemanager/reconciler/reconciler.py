@@ -8,7 +8,7 @@ from __future__ import annotations
 from kubelet.volumemanager.reconciler.reconstruct import ReconstructMethods
 from pkg import golang, klog
 from pkg.apimachinery import clock as clocklib
-from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.apimachinery.util.runtime import contain
 
 # Seconds: how often all is looked at although nothing was announced.
 RESYNC_PERIOD = 10.0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kubelet.volumemanager import cache
 from pkg import golang, klog
 from pkg.apimachinery.api.resource import Quantity
-from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.apimachinery.util.runtime import contain
 from pkg.util.goroutinemap import exponentialbackoff
 from pkg.volume import VolumePluginMgr
 from pkg.volume.util import hostutil as hostutil_

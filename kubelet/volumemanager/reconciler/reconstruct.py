@@ -19,7 +19,7 @@ from kubelet.volumemanager.reconciler.reconstruct_common import (
 )
 from pkg import golang, klog
 from pkg.api.core import v1
-from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.apimachinery.util.runtime import contain
 from pkg.util import procfs
 from pkg.volume.util.nestedpendingoperations import EMPTY_NODE_NAME, EMPTY_UNIQUE_POD_NAME
 from pkg.volume.util.operationexecutor import (

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from pkg import golang
-from pkg.apimachinery.util import runtime as utilruntime
+from pkg.golang.contain import contain
 
 
 class HangUps:
@@ -61,7 +61,7 @@ class HangUps:
             for fd, _ in self._epoll.poll():
                 if fd == self._wake_read.fileno():
                     return
-                with utilruntime.contain("Failed to end what was done for a client that has gone"):
+                with contain("Failed to end what was done for a client that has gone"):
                     self._call_back(fd)
 
     def _call_back(self, fd: int) -> None:

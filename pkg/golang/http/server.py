@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pkg import golang, klog
-from pkg.apimachinery.util import runtime as utilruntime
 from pkg.golang import debug
+from pkg.golang.contain import contain
 from pkg.golang.http.hangups import HangUps
 from pkg.golang.http.head import MAX_HEAD_BYTES
 from pkg.golang.http.response import Handler
@@ -272,12 +272,12 @@ class Server:
 
     def _run(self, connection: Connection) -> None:
         try:
-            with utilruntime.contain("Failed to serve a connection", server=self._name):
+            with contain("Failed to serve a connection", server=self._name):
                 connection.serve()
         finally:
             connection.sock.close()
             self._room.leave(connection)
-            with utilruntime.contain("Failed to give memory back", server=self._name):
+            with contain("Failed to give memory back", server=self._name):
                 self._give_memory_back_after_a_crowd()
             with self._lock:
                 self._connections.pop(connection, None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pkg import golang, klog
 from pkg.apimachinery import clock as clock_
-from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.apimachinery.util.runtime import contain
 from pkg.util.goroutinemap import exponentialbackoff
 
 

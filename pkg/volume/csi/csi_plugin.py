@@ -22,7 +22,7 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import version as utilversion
 from pkg.apimachinery.util import wait
-from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.apimachinery.util.runtime import contain
 from pkg.util import filesystem, procfs, removeall
 from pkg.volume.csi import csi_client, csi_util, nodeinfomanager
 from pkg.volume.csi.csi_attacher import CSIAttacher, get_attachment_name

@@ -10,7 +10,7 @@ import os
 from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.apimachinery.util.runtime import contain
 from pkg.util import exec as utilexec
 from pkg.util import keymutex
 from pkg.volume import metrics_block, metrics_nil, metrics_statfs

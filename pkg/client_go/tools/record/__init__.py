@@ -11,14 +11,12 @@ from pkg.client_go.tools.record.event import (
     new_broadcaster,
 )
 from pkg.client_go.tools.record.standalone import RecordedEvent, StandaloneRecorder
-from pkg.client_go.tools.record.testing import FakeRecorder
 
 __all__ = [
     "EventBroadcaster",
     "EventRecorder",
     "EventSink",
     "EventSinkImpl",
-    "FakeRecorder",
     "RecordedEvent",
     "StandaloneRecorder",
     "new_broadcaster",

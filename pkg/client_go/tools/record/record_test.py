@@ -10,6 +10,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing
 from pkg.client_go.tools import record
+from pkg.client_go.tools.record.testing import FakeRecorder
 
 POD = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid="u1"))
 CONTAINER = v1.ObjectReference(kind="Pod", api_version="v1", namespace="ns", name="p", field_path="spec.containers{c}")
@@ -59,7 +60,7 @@ def test_eventf_formats(log: io.StringIO) -> None:
 
 
 def test_fake() -> None:
-    fake = record.FakeRecorder(3)
+    fake = FakeRecorder(3)
     recorder: record.EventRecorder = fake
     recorder.event(POD, "Normal", "Started", "100%")
     recorder.eventf(POD, "Warning", "Failed", "%s: %d", "x", 1)

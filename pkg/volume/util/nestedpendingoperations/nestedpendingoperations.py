@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pkg import golang, klog
 from pkg.apimachinery import clock as clocklib
-from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.apimachinery.util.runtime import contain
 from pkg.util.goroutinemap import exponentialbackoff
 from pkg.volume.util import types as volumetypes
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from kubelet import events as kevents
 from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
-from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.apimachinery.util.runtime import contain
 from pkg.util import mountholders, removeall
 from pkg.volume.util import types as volumetypes
 from pkg.volume.util.operationexecutor.operation_executor import AttachedVolume, MountedVolume, VolumeLogger

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pkg import golang, klog, mount_utils
-from pkg.apimachinery.util.runtime.runtime import contain
+from pkg.apimachinery.util.runtime import contain
 
 # The annotation of a claim that names who expands its volume.
 VOLUME_RESIZER_KEY = "volume.kubernetes.io/storage-resizer"

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from pkg import golang
-from pkg.apimachinery.util.runtime import contain
+from pkg.golang.contain import contain
 
 
 @pytest.mark.parametrize("err", [RecursionError("too deep"), UnicodeError("no text"), MemoryError(), ValueError("bad")])
@@ -14,7 +14,7 @@ def test_contain_logs_the_exception_and_goes_on(err: Exception, log: io.StringIO
         raise err
     assert '"Failed to read the manifest"' in log.getvalue()
     assert 'path="/m/a.yaml"' in log.getvalue()
-    assert "runtime_test.py" in log.getvalue()
+    assert "contain_test.py" in log.getvalue()
 
 
 def test_contain_lets_the_end_of_a_context_pass() -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pkg import golang, klog
+from pkg import klog
+from pkg.golang.context import Context, ContextError
 
 
 @contextmanager
-def contain(message: str, ctx: golang.Context | None = None, /, **keys: object) -> Iterator[None]:
+def contain(message: str, ctx: Context | None = None, /, **keys: object) -> Iterator[None]:
     """Log an exception that leaves the block, with its stack, and go on after the block.
 
     Use it around the smallest step that serves one pod, client, plugin or file, inside the loop that serves them
@@ -24,7 +25,7 @@ def contain(message: str, ctx: golang.Context | None = None, /, **keys: object) 
     try:
         yield
     except Exception as err:
-        if isinstance(err, golang.ContextError) and (ctx is None or ctx.err() is not None):
+        if isinstance(err, ContextError) and (ctx is None or ctx.err() is not None):
             raise
         # The caller decides by using this function that nobody else may suffer for the failure.
         klog.error_s(err, message, **keys, stacktrace=klog.stacktrace(err))

@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from kubelet.apis import config as kubeletconfig
     from kubelet.server import auth as serverauth
     from pkg.apiserver.server import flagz as flagzlib
-    from pkg.golang import http
 
 # All times in seconds.
 RUNTIME_CHECK_PERIOD = 5.0
@@ -398,7 +397,7 @@ class Kubelet(KubeletPods, KubeletStats):
                 self.sync_loop_monitor = self.clock.steady()
                 if not self.sync_loop_iteration(ctx, updates, handler, sync_ticker.channel, housekeeping_ch, pleg_ch):
                     break
-                self.history.loop.done()
+                self.observers.loop.done()
                 self.sync_loop_monitor = self.clock.steady()
         except golang.Canceled:
             # A step that waits for something, as for pods that are preempted, ends with the kubelet.
@@ -474,7 +473,7 @@ class Kubelet(KubeletPods, KubeletStats):
             housekeeping_ch,
             ctx.done(),
         )
-        self.history.loop.took(selected.index)
+        self.observers.loop.took(selected.index)
         # What the handlers did not contain may fail for this event alone: everybody else waits for the loop, too.
         with contain("Failed to handle an event of the sync loop", ctx, channel=LoopCase(selected.index).name):
             match LoopCase(selected.index):
@@ -674,8 +673,7 @@ class Kubelet(KubeletPods, KubeletStats):
             return False
         assert pod is not None
         uid = pod.metadata.uid
-        self.history.pods.name(pod)
-        self.history.pods.mark(uid, "seen", at=clock.from_steady(self.clock, start).timestamp())
+        self.observers.pods.seen(pod, clock.from_steady(self.clock, start))
         wants_resize = False
         if not self.pod_workers.is_pod_termination_requested(uid) and not podutil.is_pod_phase_terminal(
             pod.status.phase
@@ -710,15 +708,15 @@ class Kubelet(KubeletPods, KubeletStats):
     def _admit_or_reject(self, pod: v1.Pod, result: lifecycle.PodAdmitResult) -> bool:
         """Note what was decided about a pod; whether it was admitted."""
         if result.admit:
-            self.history.pods.mark(pod.metadata.uid, "admitted")
+            self.observers.pods.admitted(pod.metadata.uid)
         else:
-            self.history.pods.mark(pod.metadata.uid, "refused", f"{result.reason}: {result.message}", failed=True)
+            self.observers.pods.refused(pod.metadata.uid, result.reason, result.message)
             self.reject_pod(pod, result.reason, result.message)
         return result.admit
 
     def _wait_for_admission(self, pod: v1.Pod, result: lifecycle.PodAdmitResult) -> None:
         if self.waiting_pods.note(pod.metadata.uid, result.message):
-            self.history.pods.mark(pod.metadata.uid, "waiting", result.message)
+            self.observers.pods.waits_for_admission(pod.metadata.uid, result.message)
             self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.WAITING_FOR_RESOURCES, result.message)
 
     def _update_mirror(
@@ -766,8 +764,7 @@ class Kubelet(KubeletPods, KubeletStats):
         self.pod_manager.update_pod(updated)
         pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(updated)
         if pod is not None and not was_mirror:
-            deleted = pod.metadata.deletion_timestamp is not None
-            self.history.pods.mark(pod.metadata.uid, "deleted" if deleted else "updated")
+            self.observers.pods.updated(pod.metadata.uid, deleted=pod.metadata.deletion_timestamp is not None)
             # A pod that is being deleted has to end, whatever is wrong with its resize.
             with contain("Failed to note what an update of a pod asks for", ctx, pod=klog.kobj(pod)):
                 self._note_resize(ctx, old_pod, pod)
@@ -1146,7 +1143,7 @@ class Kubelet(KubeletPods, KubeletStats):
     def _wait_for_volumes(self, ctx: golang.Context, pod: v1.Pod) -> bool:
         """Whether the pod has its volumes; one that cannot have them on this node has been refused."""
         try:
-            with self.history.pods.stage(pod.metadata.uid, "volumes"):
+            with self.observers.pods.waits_for_volumes(pod.metadata.uid):
                 self.volume_manager.wait_for_attach_and_mount(ctx, pod)
             return True
         except golang.Canceled:
@@ -1327,7 +1324,7 @@ class Kubelet(KubeletPods, KubeletStats):
             )
             return
         klog.v(3).info_s("Pod has been deleted and must be killed", pod=klog.kobj(pod), podUID=pod.metadata.uid)
-        self.history.pods.mark(pod.metadata.uid, "removed")
+        self.observers.pods.removed(pod.metadata.uid)
         self.pod_workers.update_pod(ctx, UpdatePodOptions(pod=pod, update_type=kubetypes.SYNC_POD_KILL))
 
     def reject_pod(self, pod: v1.Pod, reason: str, message: str) -> None:
@@ -1458,13 +1455,14 @@ class Kubelet(KubeletPods, KubeletStats):
         auth: serverauth.KubeletAuth | None,
         flagz: flagzlib.Reader | None,
         tracer_provider: tracing.TracerProvider,
+        debug_pages: Sequence[server.InstallPages],
     ) -> None:
         """Bind the server's port, and serve in a thread of its own until ctx ends.
 
         Raises OSError, which ends the start. Go binds in the goroutine, which ends the process itself.
         """
         checkers = self.container_manager.get_health_checkers()
-        handler = server.Server(self, self.resource_analyzer, checkers, flagz, auth, kube_cfg)
+        handler = server.Server(self, self.resource_analyzer, checkers, flagz, auth, kube_cfg, debug_pages)
         self._trace_requests(handler, tracer_provider, public_endpoint=False)
         bound = server.listen_kubelet_server(handler, kube_cfg, tls_config, authenticates=auth is not None)
         golang.go(bound.serve, ctx, name="kubelet-server")
@@ -1478,11 +1476,11 @@ class Kubelet(KubeletPods, KubeletStats):
         bound = server.listen_kubelet_read_only_server(handler, address, port)
         golang.go(bound.serve, ctx, name="read-only-server")
 
-    def listen_and_serve_debug(self, ctx: golang.Context) -> None:
-        """Serve the live view on a socket for root alone; `kubelet explain` asks there. Go has no counterpart."""
+    def listen_and_serve_debug(self, ctx: golang.Context, debug_pages: Sequence[server.InstallPages]) -> None:
+        """Serve debug pages on a socket for root alone; `kubelet explain` asks there. Go has no counterpart."""
         path = self.get_debug_socket()
         try:
-            bound = server.listen_debug_server(self, path)
+            bound = server.listen_debug_server(debug_pages, path)
         except OSError as err:
             # A path may be too long for a socket. Everything but the command works without.
             klog.error_s(err, "Failed to listen on the debug socket", path=path)
@@ -1539,12 +1537,6 @@ class Kubelet(KubeletPods, KubeletStats):
     def list_pod_sandbox_metrics(self, ctx: golang.Context) -> Sequence[runtimeapi.PodSandboxMetrics]:
         """Those metrics. Raises what the runtime says."""
         return self.runtime_service.list_pod_sandbox_metrics(ctx)
-
-    def install_live_view(self, mux: http.ServeMux) -> None:
-        """Serve what shows the running kubelet."""
-        from kubelet import liveview  # takes a while, and few kubelets are asked for it
-
-        liveview.install(mux, self)
 
     def checkpoint_container(
         self,

@@ -42,11 +42,10 @@ from kubelet import types as kubetypes
 from kubelet.active_deadline import ActiveDeadlineHandler
 from kubelet.apis import config as kubeletconfig
 from kubelet.apis.pluginregistration import v1 as pluginregistration
-from kubelet.kubelet import HOUSEKEEPING_PERIOD, HOUSEKEEPING_WARNING_DURATION, Kubelet, LoopCase
+from kubelet.kubelet import HOUSEKEEPING_PERIOD, HOUSEKEEPING_WARNING_DURATION, Kubelet
 from kubelet.kubelet_mounts import get_etc_hosts_path
 from kubelet.kubelet_node_declared_features import discover_node_declared_features
 from kubelet.kubelet_struct import Dependencies
-from kubelet.liveview.history import History
 from kubelet.network import dns
 from kubelet.orphan_removal import OrphanRemoval
 from kubelet.pluginmanager import PluginManager
@@ -65,7 +64,6 @@ from pkg.api.core import v1
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.util import net as utilnet
 from pkg.apimachinery.util import version as utilversion
-from pkg.client_go.tools.record import recorder as eventrecorder
 from pkg.client_go.util import flowcontrol
 from pkg.component_base import version
 from pkg.component_helpers import nodedeclaredfeatures
@@ -330,7 +328,7 @@ def _new_kubelet(
         ),
         new_iptables=kube_deps.new_iptables if kube_cfg.make_iptables_util_chains else None,
         tracer=kube_deps.tracer_provider.tracer(INSTRUMENTATION_SCOPE),
-        history=History(len(LoopCase)),
+        observers=kube_deps.observers,
         image_back_off=flowcontrol.Backoff(BACK_OFF_PERIOD, MAX_IMAGE_BACK_OFF, clock=kube_deps.clock),
         pod_config=kube_deps.pod_config,
         resync_interval=kube_cfg.sync_frequency,
@@ -421,9 +419,6 @@ def _build_pod_state(kubelet: Kubelet, startup_tracker: BasicPodStartupLatencyTr
         kubelet.clock,
     )
     kubelet.reason_cache = ReasonCache()
-    kubelet.status_manager.add_pod_update_notifier(kubelet.history.pods)
-    if isinstance(kubelet.recorder, eventrecorder.BaseRecorder):
-        kubelet.recorder.observer = kubelet.history.pods.note_event
 
 
 def _build_pod_workers(kubelet: Kubelet) -> None:
@@ -553,7 +548,7 @@ def _runtime_manager_options(
         memory_reservation_policy=kube_cfg.memory_reservation_policy,
         pod_pulling_time_recorder=startup_tracker,
         pod_init_container_time_recorder=startup_tracker,
-        calls=kubelet.history.calls,
+        call_observer=kubelet.observers.calls,
         clock=kubelet.clock,
         tracer_provider=kube_deps.tracer_provider,
     )
@@ -632,7 +627,12 @@ def _build_pleg(kubelet: Kubelet) -> None:
     often = pleg.RelistDuration(GENERIC_PLEG_RELIST_PERIOD, GENERIC_PLEG_RELIST_THRESHOLD)
     rarely = pleg.RelistDuration(EVENTED_PLEG_RELIST_PERIOD, EVENTED_PLEG_RELIST_THRESHOLD)
     generic = pleg.GenericPLEG(
-        kubelet.container_runtime, events_ch, rarely if evented else often, kubelet.pod_cache, kubelet.clock
+        kubelet.container_runtime,
+        events_ch,
+        rarely if evented else often,
+        kubelet.pod_cache,
+        kubelet.clock,
+        kubelet.observers.relists,
     )
     kubelet.pleg = generic
     kubelet.runtime_state.add_health_check("PLEG", generic.healthy)

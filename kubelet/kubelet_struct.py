@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kubelet.kubelet_admission import WaitingPods
+from kubelet.observer import Observers
 from kubelet.util import BasicNodeStartupLatencyTracker, NodeStartupLatencyTracker
 from pkg import golang
 from pkg.api.core import v1
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from kubelet.certificate import KubeletServerCertificateDynamicFileManager
     from kubelet.cri import apis as internalapi
     from kubelet.kubelet_node_status import StandaloneNode
-    from kubelet.liveview import history as liveview_history
     from kubelet.network import dns
     from kubelet.orphan_removal import OrphanRemoval
     from kubelet.pod_container_deletor import PodContainerDeletor
@@ -119,6 +119,9 @@ class Dependencies:
     # The flags, for a page of the server.
     flagz: flagz.Reader | None = None
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER
+    # Who is told what the kubelet does, and who adds pages below /debug/ to its server and to the debug socket.
+    observers: Observers = field(default_factory=Observers)
+    debug_pages: list[server.InstallPages] = field(default_factory=list)
     # Tells systemd that the kubelet is well; None where nobody does, as of a hollow node.
     health_checker: watchdog.HealthChecker | None = None
     # Where the kubelet leaves what it cannot run with; who started it ends then.
@@ -159,11 +162,11 @@ class KubeletStruct:
     new_iptables: Callable[[], list[iptables.Interface]] | None
 
     tracer: tracing.Tracer
-    # What the kubelet notes about itself for the live view.
-    history: liveview_history.History
+    # Who is told what the kubelet does.
+    observers: Observers
     # Tells the time at which a failed pull is tried again, by uid and image.
     image_back_off: flowcontrol.Backoff
-    # The channel of what the sources change, for the live view; its reader is the sync loop.
+    # Has the channel of what the sources change, which the sync loop reads.
     pod_config: config.PodConfig
 
     # Seconds between two syncs of a pod that nothing else wakes.

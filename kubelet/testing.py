@@ -18,6 +18,7 @@ from kubelet.apis.config import scheme, v1beta1
 from kubelet.config.testing import FakePodStartupSLIObserver
 from kubelet.container import testing as containertesting
 from kubelet.cri import testing as critesting
+from kubelet.observer import Observers
 from kubelet.pod_workers import PodSyncStatus, PodWorkers, PodWorkerSync, UpdatePodOptions
 from kubelet.volumemanager import VolumeManager
 from kubelet.volumemanager.testing import FakeVolumeManager
@@ -129,7 +130,9 @@ class TestKubelet:
 
     __test__ = False
 
-    def __init__(self, root: Path, plugins: list[volume.VolumePlugin] | None = None) -> None:
+    def __init__(
+        self, root: Path, plugins: list[volume.VolumePlugin] | None = None, observers: Observers | None = None
+    ) -> None:
         self.ctx, self._cancel = golang.with_cancel(golang.background())
         self.clock = FakeClock()
         self.recorder = FakeRecorder(1000)
@@ -160,6 +163,7 @@ class TestKubelet:
                 config.POD_CONFIG_NOTIFICATION_INCREMENTAL, self.recorder, FakePodStartupSLIObserver()
             ),
             clock=self.clock,
+            observers=observers or Observers(),
         )
         options = kubelet_build.KubeletOptions(
             hostname="127.0.0.1", node_name="node", node_ips=[ip_address("127.0.0.1")], root_directory=str(root)

@@ -6,23 +6,57 @@ Go: pkg/kubelet/kuberuntime/instrumented_services.go
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import metrics
 from kubelet.cri import apis as internalapi
-from kubelet.liveview import history
 from pkg import golang
 
 
-class _Recorder:
-    """Counts the calls of a service, in the metrics and in what the live view shows."""
+class CallObserver(Protocol):
+    """Is told of the calls of the container runtime, by any thread. Go: none."""
 
-    def __init__(self, calls: history.RuntimeCalls | None) -> None:
-        self._calls = calls if calls is not None else history.RuntimeCalls(history.PodStories())
+    def recorded(
+        self, operation: str, owner: tuple[str, str] = ("", ""), subject: str = ""
+    ) -> AbstractContextManager[None]:
+        """A call takes as long as the block, which raises if the call fails.
+
+        `subject` is what the call is about, such as an id or an image; `owner` the uid of the pod and the container's
+        name that the call is for, both empty where only the id in `subject` can tell.
+        """
+        ...
+
+    def own(self, runtime_id: str, uid: str, container: str = "") -> None:
+        """The sandbox or container of this id is the pod's."""
+        ...
+
+    def disown(self, runtime_id: str) -> None:
+        """The sandbox or container has been removed."""
+        ...
+
+
+class NullCallObserver:
+    """Is told in vain."""
+
+    def recorded(
+        self, operation: str, owner: tuple[str, str] = ("", ""), subject: str = ""
+    ) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def own(self, runtime_id: str, uid: str, container: str = "") -> None: ...
+
+    def disown(self, runtime_id: str) -> None: ...
+
+
+class _Recorder:
+    """Counts the calls of a service in the metrics, and tells an observer of them."""
+
+    def __init__(self, observer: CallObserver | None) -> None:
+        self._observer = observer if observer is not None else NullCallObserver()
 
     @contextmanager
     def _recorded(self, operation: str, subject: str = "", owner: tuple[str, str] = ("", "")) -> Iterator[None]:
@@ -32,7 +66,7 @@ class _Recorder:
         """
         start = monotonic()
         try:
-            with self._calls.recorded(operation, owner, subject):
+            with self._observer.recorded(operation, owner, subject):
                 yield
         except Exception:
             metrics.RUNTIME_OPERATIONS_ERRORS.labels(operation).inc()
@@ -58,8 +92,8 @@ def _recorded_sandbox(runtime_handler: str) -> Iterator[None]:
 class InstrumentedRuntimeService(_Recorder):
     """An `apis.RuntimeService` that passes every call on and records it."""
 
-    def __init__(self, service: internalapi.RuntimeService, calls: history.RuntimeCalls | None = None) -> None:
-        super().__init__(calls)
+    def __init__(self, service: internalapi.RuntimeService, observer: CallObserver | None = None) -> None:
+        super().__init__(observer)
         self._service = service
 
     def version(self, ctx: golang.Context, api_version: str) -> runtimeapi.VersionResponse:
@@ -76,7 +110,7 @@ class InstrumentedRuntimeService(_Recorder):
         owner = (sandbox_config.metadata.uid, config.metadata.name)
         with self._recorded("create_container", pod_sandbox_id, owner):
             container_id = self._service.create_container(ctx, pod_sandbox_id, config, sandbox_config)
-        self._calls.own(container_id, *owner)
+        self._observer.own(container_id, *owner)
         return container_id
 
     def start_container(self, ctx: golang.Context, container_id: str) -> None:
@@ -90,7 +124,7 @@ class InstrumentedRuntimeService(_Recorder):
     def remove_container(self, ctx: golang.Context, container_id: str) -> None:
         with self._recorded("remove_container", container_id):
             self._service.remove_container(ctx, container_id)
-        self._calls.disown(container_id)
+        self._observer.disown(container_id)
 
     def list_containers(
         self, ctx: golang.Context, filter: runtimeapi.ContainerFilter | None
@@ -145,7 +179,7 @@ class InstrumentedRuntimeService(_Recorder):
         owner = (config.metadata.uid, "")
         with self._recorded("run_podsandbox", owner=owner), _recorded_sandbox(runtime_handler):
             sandbox_id = self._service.run_pod_sandbox(ctx, config, runtime_handler)
-        self._calls.own(sandbox_id, *owner)
+        self._observer.own(sandbox_id, *owner)
         return sandbox_id
 
     def stop_pod_sandbox(self, ctx: golang.Context, pod_sandbox_id: str) -> None:
@@ -155,7 +189,7 @@ class InstrumentedRuntimeService(_Recorder):
     def remove_pod_sandbox(self, ctx: golang.Context, pod_sandbox_id: str) -> None:
         with self._recorded("remove_podsandbox", pod_sandbox_id):
             self._service.remove_pod_sandbox(ctx, pod_sandbox_id)
-        self._calls.disown(pod_sandbox_id)
+        self._observer.disown(pod_sandbox_id)
 
     def pod_sandbox_status(
         self, ctx: golang.Context, pod_sandbox_id: str, verbose: bool
@@ -235,8 +269,8 @@ class InstrumentedImageManagerService(_Recorder):
     Test: instrumented_services_test.py:test_failed_image_fs_info_is_an_error
     """
 
-    def __init__(self, service: internalapi.ImageManagerService, calls: history.RuntimeCalls | None = None) -> None:
-        super().__init__(calls)
+    def __init__(self, service: internalapi.ImageManagerService, observer: CallObserver | None = None) -> None:
+        super().__init__(observer)
         self._service = service
 
     def list_images(self, ctx: golang.Context, filter: runtimeapi.ImageFilter | None) -> Sequence[runtimeapi.Image]:

@@ -25,10 +25,10 @@ from kubelet import images as kubeimages
 from kubelet.allocation import state
 from kubelet.cri import apis as internalapi
 from kubelet.kuberuntime.instrumented_services import (
+    CallObserver,
     InstrumentedImageManagerService,
     InstrumentedRuntimeService,
 )
-from kubelet.liveview import history
 from kubelet.logs import container_log_manager
 from kubelet.prober import results as proberesults
 from pkg.apimachinery import clock
@@ -108,8 +108,8 @@ class RuntimeManagerOptions:
     memory_reservation_policy: str
     pod_pulling_time_recorder: kubeimages.ImagePodPullingTimeRecorder
     pod_init_container_time_recorder: PodInitContainerTimeRecorder | None = None
-    # Where calls of the runtime are noted for the live view; None for nowhere.
-    calls: history.RuntimeCalls | None = None
+    # Who is told of the runtime's calls; None for nobody.
+    call_observer: CallObserver | None = None
     clock: clock.Clock = field(default_factory=clock.RealClock)
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER
 
@@ -137,10 +137,10 @@ class KubeRuntimeStruct:
         self.cpu_cfs_quota = options.cpu_cfs_quota
         self.cpu_cfs_quota_period = options.cpu_cfs_quota_period
         self.runtime_service: internalapi.RuntimeService = InstrumentedRuntimeService(
-            options.runtime_service, options.calls
+            options.runtime_service, options.call_observer
         )
         self.image_service: internalapi.ImageManagerService = InstrumentedImageManagerService(
-            options.image_service, options.calls
+            options.image_service, options.call_observer
         )
         self.container_manager = options.container_manager
         # What is in force by all we know, over restarts too.

@@ -9,7 +9,9 @@ Go: none
 - evictions: who would be evicted now
 - handlers, page.html: the page, its data and its stream
 
-A kubelet that nobody looks at has loaded the first of these alone.
+The kubelet knows nothing of all this: it tells observers, and answers questions. Whoever starts it has `observe` take
+notes before it is made, and `show` serve them with it. A kubelet that nobody looks at has loaded the first of these
+alone.
 """
 
 from __future__ import annotations
@@ -17,8 +19,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from kubelet.liveview.history import History
+from pkg.client_go.tools.record import recorder
+
 if TYPE_CHECKING:
     from kubelet.kubelet import Kubelet
+    from kubelet.kubelet_struct import Dependencies
     from pkg.golang import http
 
 PATHS = (
@@ -31,14 +37,31 @@ PATHS = (
 )
 
 
-def install(mux: http.ServeMux, kubelet: Kubelet) -> None:
+def observe(kube_deps: Dependencies) -> History:
+    """Have the kubelet that will be made of these tell the history that is returned what it does."""
+    from kubelet.kubelet import LoopCase
+
+    history = History(len(LoopCase))
+    kube_deps.observers = history.observers()
+    if isinstance(kube_deps.recorder, recorder.BaseRecorder):
+        kube_deps.recorder.observer = history.pods.note_event
+    return history
+
+
+def show(history: History, kubelet: Kubelet, kube_deps: Dependencies) -> None:
+    """Add the live view of this kubelet to its debug pages. Called before the kubelet runs."""
+    kubelet.status_manager.add_pod_update_notifier(history.pods)
+    kube_deps.debug_pages.append(lambda mux: install(mux, kubelet, history))
+
+
+def install(mux: http.ServeMux, kubelet: Kubelet, history: History) -> None:
     """Serve the live view; what it takes is loaded by the first request for it."""
 
     @cache
     def routes() -> dict[str, http.Handler]:
         from kubelet.liveview import handlers
 
-        return handlers.routes(kubelet)
+        return handlers.routes(kubelet, history)
 
     def handler(path: str) -> http.Handler:
         return lambda w, r: routes()[path](w, r)
@@ -47,4 +70,4 @@ def install(mux: http.ServeMux, kubelet: Kubelet) -> None:
         mux.handle(path, handler(path), ["GET"])
 
 
-__all__ = ["PATHS", "install"]
+__all__ = ["PATHS", "install", "observe", "show"]

@@ -64,10 +64,11 @@ _CASES = {
 
 
 class Collector:
-    """Looks at one kubelet. Thread-safe."""
+    """Looks at one kubelet, and at what was noted of it. Thread-safe."""
 
-    def __init__(self, kubelet: Kubelet) -> None:
+    def __init__(self, kubelet: Kubelet, noted: history.History) -> None:
         self._kubelet = kubelet
+        self._history = noted
         self._lock = threading.Lock()  # guards the two fields below, and makes snapshots one at a time
         self._last: Object | None = None
         self._made_at = 0.0
@@ -82,7 +83,7 @@ class Collector:
             return self._last
 
     def _snapshot(self) -> Object:
-        look = _Look(self._kubelet)
+        look = _Look(self._kubelet, self._history)
         pods = [look.pod(facts, uid) for uid, facts in look.all_pods()]
         pods.sort(key=lambda pod: (pod["namespace"], pod["name"], pod["created"] or 0.0))
         return {
@@ -103,7 +104,7 @@ class Collector:
 
         A static pod may be asked for by the name in its manifest.
         """
-        look = _Look(self._kubelet)
+        look = _Look(self._kubelet, self._history)
         static = common.generate_pod_name(name, self._kubelet.node_name)
         found = look.pods_of(namespace, name) or look.pods_of(namespace, static)
         if not found:
@@ -131,9 +132,9 @@ class Collector:
 class _Look:
     """One look at the kubelet: what all pods have in common is found out once."""
 
-    def __init__(self, kubelet: Kubelet) -> None:
+    def __init__(self, kubelet: Kubelet, noted: history.History) -> None:
         self.kubelet = kubelet
-        self.history = kubelet.history
+        self.history = noted
         self.at = time.time()
         self.now = datetime.fromtimestamp(self.at, UTC)
         self.runtime_problem = _text(kubelet.runtime_state.runtime_errors())
@@ -410,7 +411,7 @@ class _Look:
     # ---- The runtime ----
 
     def pleg(self) -> Object:
-        relists = list(getattr(self.kubelet.pleg, "relists", ()))
+        relists = list(self.history.relists.latest)
         try:
             self.kubelet.pleg.healthy()
             problem = ""

@@ -16,8 +16,9 @@ from kubelet import types as kubetypes
 from kubelet.eviction import testing as evictiontesting
 from kubelet.liveview import collector, evictions, handlers
 from kubelet.liveview.history import MAX_TEXT_LENGTH
+from kubelet.liveview.testing import ObservedKubelet
 from kubelet.pod_workers import PodSyncStatus, UpdatePodOptions
-from kubelet.testing import TestKubelet, new_pod
+from kubelet.testing import new_pod
 from pkg import golang
 from pkg.api.core import v1
 from pkg.golang import http
@@ -25,37 +26,37 @@ from pkg.golang.http import testing as httptesting
 
 
 @pytest.fixture
-def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
-    kubelet = TestKubelet(tmp_path)
+def test_kubelet(tmp_path: Path) -> Iterator[ObservedKubelet]:
+    kubelet = ObservedKubelet(tmp_path)
     kubelet.kubelet.runtime_state.set_runtime_sync(kubelet.clock.monotonic())
     yield kubelet
     kubelet.close()
 
 
 @pytest.fixture
-def mux(test_kubelet: TestKubelet) -> http.ServeMux:
+def mux(test_kubelet: ObservedKubelet) -> http.ServeMux:
     made = http.ServeMux()
-    liveview.install(made, test_kubelet.kubelet)
+    liveview.install(made, test_kubelet.kubelet, test_kubelet.history)
     return made
 
 
-def snapshot(kubelet: TestKubelet) -> dict[str, Any]:
-    return collector.Collector(kubelet.kubelet).snapshot()
+def snapshot(kubelet: ObservedKubelet) -> dict[str, Any]:
+    return collector.Collector(kubelet.kubelet, kubelet.history).snapshot()
 
 
-def only_pod(kubelet: TestKubelet) -> dict[str, Any]:
+def only_pod(kubelet: ObservedKubelet) -> dict[str, Any]:
     (found,) = snapshot(kubelet)["pods"]
     return dict(found)
 
 
-def add(kubelet: TestKubelet, pod: v1.Pod) -> None:
+def add(kubelet: ObservedKubelet, pod: v1.Pod) -> None:
     kubelet.kubelet.handle_pod_additions(kubelet.ctx, [pod])
 
 
 @pytest.mark.parametrize(
     ("spoke", "who"), [(False, ": nothing from api"), (True, "")], ids=["has said nothing", "has not been listened to"]
 )
-def test_source_that_has_not_been_heard(test_kubelet: TestKubelet, spoke: bool, who: str) -> None:
+def test_source_that_has_not_been_heard(test_kubelet: ObservedKubelet, spoke: bool, who: str) -> None:
     kubelet = test_kubelet.kubelet
     kubelet.sources_ready = config.SourcesImpl(lambda seen: False)
     channel = kubelet.pod_config.channel(test_kubelet.ctx, "api")
@@ -65,7 +66,7 @@ def test_source_that_has_not_been_heard(test_kubelet: TestKubelet, spoke: bool, 
     assert problem["text"] == f"not all sources of pods have been heard yet{who}, so no pod is removed"
 
 
-def test_node_without_pods(test_kubelet: TestKubelet) -> None:
+def test_node_without_pods(test_kubelet: ObservedKubelet) -> None:
     found = snapshot(test_kubelet)
     assert found["node"]["sentence"].startswith("The node is")
     assert found["pods"] == []
@@ -82,7 +83,7 @@ def test_node_without_pods(test_kubelet: TestKubelet) -> None:
     json.dumps(found)
 
 
-def test_manifests_that_cannot_be_used(test_kubelet: TestKubelet, mux: http.ServeMux) -> None:
+def test_manifests_that_cannot_be_used(test_kubelet: ObservedKubelet, mux: http.ServeMux) -> None:
     add(test_kubelet, new_pod("a"))
     noted = test_kubelet.kubelet.pod_config.notes_of(kubetypes.FILE_SOURCE)
     noted.replace("/m/a.yaml", ["/m/a.yaml: spec.containers: Required value"])
@@ -106,7 +107,7 @@ def test_manifests_that_cannot_be_used(test_kubelet: TestKubelet, mux: http.Serv
     assert (len(texts), texts[-1]) == (21, "and 5 more, which the log names")
 
 
-def test_node_with_a_problem_of_its_own_beside_a_manifest(test_kubelet: TestKubelet) -> None:
+def test_node_with_a_problem_of_its_own_beside_a_manifest(test_kubelet: ObservedKubelet) -> None:
     noted = test_kubelet.kubelet.pod_config.notes_of(kubetypes.FILE_SOURCE)
     noted.replace("/m/a.yaml", ["/m/a.yaml: no"])
     test_kubelet.kubelet.runtime_state.set_runtime_state(RuntimeError("container runtime not ready: no disk"))
@@ -114,7 +115,7 @@ def test_node_with_a_problem_of_its_own_beside_a_manifest(test_kubelet: TestKube
     assert sentence.startswith("The node is not well: no pod is worked on:") and sentence.endswith("(and 1 more).")
 
 
-def test_runtime_that_is_down(test_kubelet: TestKubelet) -> None:
+def test_runtime_that_is_down(test_kubelet: ObservedKubelet) -> None:
     test_kubelet.kubelet.runtime_state.set_runtime_state(RuntimeError("container runtime not ready: no disk"))
     add(test_kubelet, new_pod("a"))
 
@@ -125,7 +126,7 @@ def test_runtime_that_is_down(test_kubelet: TestKubelet) -> None:
     assert found["pods"][0]["explanation"]["cause"] == "NodeNotReady"
 
 
-def test_pod_that_is_refused(test_kubelet: TestKubelet) -> None:
+def test_pod_that_is_refused(test_kubelet: ObservedKubelet) -> None:
     class Refuse:
         def admit(self, attributes: object) -> Any:
             from kubelet import lifecycle
@@ -141,11 +142,11 @@ def test_pod_that_is_refused(test_kubelet: TestKubelet) -> None:
     assert [line["stage"] for line in found["timeline"]][:2] == ["seen", "refused"]
 
 
-def test_pod_that_starts(test_kubelet: TestKubelet) -> None:
+def test_pod_that_starts(test_kubelet: ObservedKubelet) -> None:
     pod = new_pod("a", containers=[v1.Container(name="main", image="app:1")])
     add(test_kubelet, pod)
     uid = pod.metadata.uid
-    calls = test_kubelet.kubelet.history.calls
+    calls = test_kubelet.history.calls
 
     with calls.recorded("pull_image", (uid, ""), "app:1"):
         found = only_pod(test_kubelet)
@@ -159,7 +160,7 @@ def test_pod_that_starts(test_kubelet: TestKubelet) -> None:
     assert found["calls"][0]["pod"] == f"{pod.metadata.namespace}/a"
 
 
-def test_worker_is_shown(test_kubelet: TestKubelet) -> None:
+def test_worker_is_shown(test_kubelet: ObservedKubelet) -> None:
     pod = new_pod("a")
     now = test_kubelet.clock.now()
     status = PodSyncStatus(fullname="a_ns", active_update=UpdatePodOptions(pod=pod), started_at=now)
@@ -175,7 +176,7 @@ def test_worker_is_shown(test_kubelet: TestKubelet) -> None:
     assert found["explanation"]["until"] == pytest.approx((now + datetime.timedelta(seconds=10)).timestamp())
 
 
-def test_long_error_of_a_worker_is_cut(test_kubelet: TestKubelet) -> None:
+def test_long_error_of_a_worker_is_cut(test_kubelet: ObservedKubelet) -> None:
     pod = new_pod("a")
     now = test_kubelet.clock.now()
     status = PodSyncStatus(fullname="a_ns", active_update=UpdatePodOptions(pod=pod), started_at=now)
@@ -185,7 +186,7 @@ def test_long_error_of_a_worker_is_cut(test_kubelet: TestKubelet) -> None:
     assert only_pod(test_kubelet)["worker"]["error"] == f"{'x' * MAX_TEXT_LENGTH}…"
 
 
-def test_static_pods_of_one_name(test_kubelet: TestKubelet) -> None:
+def test_static_pods_of_one_name(test_kubelet: ObservedKubelet) -> None:
     workers = test_kubelet.workers
     for uid in ("1", "2"):
         pod = new_pod("a", uid)
@@ -201,18 +202,18 @@ def test_static_pods_of_one_name(test_kubelet: TestKubelet) -> None:
     assert found["1"]["cause"] != "WaitsForSameName"
 
 
-def test_pod_that_is_gone_is_shown_for_a_while(test_kubelet: TestKubelet) -> None:
+def test_pod_that_is_gone_is_shown_for_a_while(test_kubelet: ObservedKubelet) -> None:
     pod = new_pod("a")
     add(test_kubelet, pod)
     test_kubelet.kubelet.pod_manager.remove_pod(pod)
 
     assert only_pod(test_kubelet)["explanation"]["state"] == "gone"
-    assert list(collector._Look(test_kubelet.kubelet).all_pods(0.0)) == []
-    explained = collector.Collector(test_kubelet.kubelet).explain_pod(pod.metadata.namespace, "a")
+    assert list(collector._Look(test_kubelet.kubelet, test_kubelet.history).all_pods(0.0)) == []
+    explained = collector.Collector(test_kubelet.kubelet, test_kubelet.history).explain_pod(pod.metadata.namespace, "a")
     assert explained is not None and explained["pods"][0]["explanation"]["state"] == "gone"
 
 
-def test_last_line_of_the_log(test_kubelet: TestKubelet) -> None:
+def test_last_line_of_the_log(test_kubelet: ObservedKubelet) -> None:
     pod = new_pod("a", containers=[v1.Container(name="main")], restart_policy="Never")
     meta = pod.metadata
     folder = Path(
@@ -244,8 +245,8 @@ def test_odd_logs(tmp_path: Path, text: str, line: str) -> None:
     assert collector._last_line(str(tmp_path / "none.log")) == ""
 
 
-def test_loop_is_shown(test_kubelet: TestKubelet) -> None:
-    loop = test_kubelet.kubelet.history.loop
+def test_loop_is_shown(test_kubelet: ObservedKubelet) -> None:
+    loop = test_kubelet.history.loop
     for case in (0, 1, 1):
         loop.took(case)
         loop.done()
@@ -259,9 +260,9 @@ def test_loop_is_shown(test_kubelet: TestKubelet) -> None:
     assert found["cases"][1]["capacity"] == 100 and found["cases"][2]["capacity"] is None
 
 
-def test_loop_that_is_stuck(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_that_is_stuck(test_kubelet: ObservedKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "_LONG_STEP", -1.0)
-    test_kubelet.kubelet.history.loop.took(1)
+    test_kubelet.history.loop.took(1)
 
     found = snapshot(test_kubelet)["node"]
 
@@ -269,18 +270,18 @@ def test_loop_that_is_stuck(test_kubelet: TestKubelet, monkeypatch: pytest.Monke
     assert "worked on one event (pleg)" in found["sentence"]
 
 
-def test_call_that_does_not_return(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_that_does_not_return(test_kubelet: ObservedKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "_LONG_CALL", -1.0)
-    calls = test_kubelet.kubelet.history.calls
+    calls = test_kubelet.history.calls
     with calls.recorded("stop_podsandbox", ("1", "")), calls.recorded("pull_image", ("1", "")):
         problems = snapshot(test_kubelet)["node"]["problems"]
     told = [problem["text"] for problem in problems if "not answered" in problem["text"]]
     assert len(told) == 1 and "stop_podsandbox" in told[0]
 
 
-def test_snapshots_are_shared(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshots_are_shared(test_kubelet: ObservedKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "_REUSE", 1000.0)
-    shared = collector.Collector(test_kubelet.kubelet)
+    shared = collector.Collector(test_kubelet.kubelet, test_kubelet.history)
     assert shared.snapshot() is shared.snapshot()
     monkeypatch.setattr(collector, "_REUSE", -1.0)
     assert shared.snapshot() is not shared.snapshot()
@@ -306,7 +307,7 @@ def test_data(mux: http.ServeMux) -> None:
     assert answer.json()["node"]["name"] == "node"
 
 
-def test_explain(mux: http.ServeMux, test_kubelet: TestKubelet) -> None:
+def test_explain(mux: http.ServeMux, test_kubelet: ObservedKubelet) -> None:
     pod = new_pod("a")
     pod.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = "api"
     add(test_kubelet, pod)
@@ -319,7 +320,7 @@ def test_explain(mux: http.ServeMux, test_kubelet: TestKubelet) -> None:
     assert (missing.status, "knows no pod ns/b" in missing.text) == (404, True)
 
 
-def test_explain_by_the_name_in_the_manifest(mux: http.ServeMux, test_kubelet: TestKubelet) -> None:
+def test_explain_by_the_name_in_the_manifest(mux: http.ServeMux, test_kubelet: ObservedKubelet) -> None:
     pod = new_pod("job-node")
     add(test_kubelet, pod)
     for name in ("job", "job-node"):
@@ -327,7 +328,7 @@ def test_explain_by_the_name_in_the_manifest(mux: http.ServeMux, test_kubelet: T
         assert [each["name"] for each in answer.json()["pods"]] == ["job-node"]
 
 
-def test_unknown_fields_of_the_manifest_are_evidence(test_kubelet: TestKubelet) -> None:
+def test_unknown_fields_of_the_manifest_are_evidence(test_kubelet: ObservedKubelet) -> None:
     pod = new_pod("a")
     add(test_kubelet, pod)
     fields = {pod.metadata.uid: ["spec.containers[0].comand"], "other": ["spec.x"]}
@@ -340,7 +341,7 @@ def test_unknown_fields_of_the_manifest_are_evidence(test_kubelet: TestKubelet) 
     ]
 
 
-def test_pod_that_the_loop_has_not_taken(mux: http.ServeMux, test_kubelet: TestKubelet) -> None:
+def test_pod_that_the_loop_has_not_taken(mux: http.ServeMux, test_kubelet: ObservedKubelet) -> None:
     pod = new_pod("a")
     source = test_kubelet.kubelet.pod_config.channel(test_kubelet.ctx, kubetypes.APISERVER_SOURCE)
     for _ in range(2):  # the second is received when the first has been merged
@@ -357,7 +358,7 @@ def test_explain_of_what_is_no_name(mux: http.ServeMux, pod: str) -> None:
     assert (answer.status, "is not of the form NAMESPACE/NAME" in answer.text) == (400, True)
 
 
-def test_evictions(mux: http.ServeMux, test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evictions(mux: http.ServeMux, test_kubelet: ObservedKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = evictiontesting.FakeManager()
     test_kubelet.kubelet.eviction_manager = manager
     answer = httptesting.record(mux, "GET", "/debug/syncloop/evictions")

@@ -23,6 +23,7 @@ from pkg.golang import http
 
 if TYPE_CHECKING:
     from kubelet.kubelet import Kubelet
+    from kubelet.liveview.history import History
 
 PAGE = Path(__file__).with_name("page.html")
 
@@ -37,9 +38,9 @@ _MEASURE_TIMEOUT = 20.0
 class LiveView:
     """The handlers, which share one collector. Made by the first request."""
 
-    def __init__(self, kubelet: Kubelet) -> None:
+    def __init__(self, kubelet: Kubelet, history: History) -> None:
         self._kubelet = kubelet
-        self._collector = Collector(kubelet)
+        self._collector = Collector(kubelet, history)
         self._lock = threading.Lock()  # guards the fields below
         self._streams = 0
         self._encoded: tuple[Any, bytes] | None = None
@@ -116,9 +117,9 @@ class LiveView:
             return self._encoded[1]
 
 
-def routes(kubelet: Kubelet) -> dict[str, http.Handler]:
+def routes(kubelet: Kubelet, history: History) -> dict[str, http.Handler]:
     """The handlers by their paths."""
-    view = LiveView(kubelet)
+    view = LiveView(kubelet, history)
     return {
         "/debug/syncloop": view.page,
         "/debug/syncloop.json": view.data,

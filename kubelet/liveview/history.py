@@ -8,20 +8,24 @@ count. Times are seconds since the epoch by the time of day, for they are only s
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kubelet.observer import Observers
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 
 # How many events of the sync loop are kept: more than a minute of a busy node.
 _TAPE_LENGTH = 1200
+# How many relists of the PLEG are kept.
+_RELISTS_KEPT = 120
 # How many calls of each kind are kept.
 _CALLS_KEPT = 64
 # How many pods have a story, and of each its beginning and its latest lines.
@@ -163,16 +167,37 @@ class PodStories:
         self._lock = threading.Lock()  # guards _stories and all that is in them
         self._stories: OrderedDict[str, Story] = OrderedDict()
 
-    def mark(self, uid: str, stage: str, detail: str = "", failed: bool = False, at: float | None = None) -> None:
-        """Something happened to the pod, now or at another time."""
-        now = time.time() if at is None else at
-        self.add(uid, Line(stage, now, now, detail, failed))
+    # Told by the kubelet (its PodObserver).
 
-    def name(self, pod: v1.Pod) -> None:
-        """Learn what the pod is called."""
+    def seen(self, pod: v1.Pod, at: datetime.datetime) -> None:
+        began = at.timestamp()
         with self._lock:
             story = self._story_locked(pod.metadata.uid)
             story.namespace, story.name = pod.metadata.namespace, pod.metadata.name
+            story.add(Line("seen", began, began))
+
+    def admitted(self, uid: str) -> None:
+        self.mark(uid, "admitted")
+
+    def refused(self, uid: str, reason: str, message: str) -> None:
+        self.mark(uid, "refused", f"{reason}: {message}", failed=True)
+
+    def waits_for_admission(self, uid: str, message: str) -> None:
+        self.mark(uid, "waiting", message)
+
+    def updated(self, uid: str, deleted: bool) -> None:
+        self.mark(uid, "deleted" if deleted else "updated")
+
+    def removed(self, uid: str) -> None:
+        self.mark(uid, "removed")
+
+    def waits_for_volumes(self, uid: str) -> AbstractContextManager[None]:
+        return self.stage(uid, "volumes")
+
+    def mark(self, uid: str, stage: str, detail: str = "", failed: bool = False) -> None:
+        """Something happened to the pod just now."""
+        now = time.time()
+        self.add(uid, Line(stage, now, now, detail, failed))
 
     def add(self, uid: str, line: Line) -> None:
         with self._lock:
@@ -395,6 +420,16 @@ class Relist(NamedTuple):
     failed: bool
 
 
+class RelistHistory:
+    """The latest relists. Written by the PLEG's thread alone, read by any."""
+
+    def __init__(self) -> None:
+        self.latest: deque[Relist] = deque(maxlen=_RELISTS_KEPT)
+
+    def relisted(self, at: float, seconds: float, failed: bool) -> None:
+        self.latest.append(Relist(at, seconds, failed))
+
+
 class History:
     """All of it."""
 
@@ -403,3 +438,8 @@ class History:
         self.loop = LoopHistory(loop_cases)
         self.pods = PodStories()
         self.calls = RuntimeCalls(self.pods)
+        self.relists = RelistHistory()
+
+    def observers(self) -> Observers:
+        """What a kubelet is to tell all of this."""
+        return Observers(loop=self.loop, pods=self.pods, calls=self.calls, relists=self.relists)

@@ -25,17 +25,16 @@ import datetime
 import enum
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet import metrics
-from kubelet.liveview import history
 from kubelet.pleg.pleg import (
     CONTAINER_CHANGED,
     CONTAINER_DIED,
@@ -55,8 +54,6 @@ from pkg.apimachinery.util.runtime import contain
 _RELIST_REQUEST_CAPACITY = 200
 # Seconds that a relist waits for one pod's inspection.
 _INSPECT_LIMIT = 2.0
-# How many relists the live view shows.
-_RELISTS_KEPT = 120
 _ZERO_TIME = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -175,6 +172,20 @@ class _Inspection:
         return golang.select(self.done, timeout=limit).index == 0
 
 
+class RelistObserver(Protocol):
+    """Is told of each relist of all pods, by the thread that relists. Go: none."""
+
+    def relisted(self, at: float, seconds: float, failed: bool) -> None:
+        """A relist that began `at`, in seconds since the epoch, took so many seconds."""
+        ...
+
+
+class NullRelistObserver:
+    """Is told in vain."""
+
+    def relisted(self, at: float, seconds: float, failed: bool) -> None: ...
+
+
 class GenericPLEG:
     """The PLEG that only lists."""
 
@@ -185,8 +196,10 @@ class GenericPLEG:
         relist_duration: RelistDuration,
         cache: kubecontainer.Cache,
         clock: clockpkg.Clock,
+        observer: RelistObserver | None = None,
     ) -> None:
         self._runtime = runtime
+        self._observer = observer if observer is not None else NullRelistObserver()
         self._event_channel = event_channel
         self._relist_duration = relist_duration
         self._cache = cache
@@ -221,9 +234,6 @@ class GenericPLEG:
         self._relist_time: datetime.datetime | None = None
         self._call: _Call | None = None
         self._last_error: Exception | None = None
-
-        # The latest relists, for the live view.
-        self.relists: deque[history.Relist] = deque(maxlen=_RELISTS_KEPT)
 
         # Guards the rest.
         self._running_lock = threading.Lock()
@@ -342,7 +352,7 @@ class GenericPLEG:
             at, began = time.time(), time.monotonic()
             with metrics.PLEG_RELIST_DURATION.time():
                 self._relist_locked(timestamp)
-            self.relists.append(history.Relist(at, time.monotonic() - began, self._last_error is not None))
+            self._observer.relisted(at, time.monotonic() - began, self._last_error is not None)
 
     def _relist_locked(self, timestamp: datetime.datetime) -> None:
         try:

@@ -15,6 +15,7 @@ from kubelet import container as kubecontainer
 from kubelet import metrics, pleg
 from kubelet.container import testing as containertest
 from kubelet.pleg import generic
+from kubelet.pleg.testing import FakeRelistObserver
 from pkg import features, golang
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
@@ -76,7 +77,10 @@ class Harness:
         self.clock = testingclock.FakeClock()
         self.cache = kubecontainer.CacheImpl()
         self.channel: golang.Channel[pleg.PodLifecycleEvent] = golang.Channel(channel_size)
-        self.pleg = PLEG(self.runtime, self.channel, pleg.RelistDuration(period, 180.0), self.cache, self.clock)
+        self.observer = FakeRelistObserver()
+        self.pleg = PLEG(
+            self.runtime, self.channel, pleg.RelistDuration(period, 180.0), self.cache, self.clock, self.observer
+        )
 
     def events(self) -> list[tuple[str, str, str | None]]:
         found = []
@@ -115,11 +119,11 @@ def make_pod(
     )
 
 
-def test_relists_are_noted(h: Harness) -> None:
+def test_observer_is_told_of_relists(h: Harness) -> None:
     h.relist()
     h.runtime.err = RuntimeError("no answer")
     h.relist()
-    assert [relist.failed for relist in h.pleg.relists] == [False, True]
+    assert h.observer.failed == [False, True]
 
 
 @pytest.mark.parametrize("as_sandboxes", [False, True], ids=["containers", "sandboxes"])
@@ -653,7 +657,7 @@ def test_pod_whose_record_cannot_be_updated_stalls_only_itself(
     h.runtime.set_pods(*pods)
     before = h.clock.now()
     assert h.relist() == [("a", "ContainerStarted", "c-a"), ("z", "ContainerStarted", "c-z")]
-    assert h.pleg.relists[-1].failed is False
+    assert h.observer.failed[-1] is False
     idle = h.cache.get_newer_than("none", before)
     assert idle.id == "none", "all others are as new as this relist"
     assert h.relist() == [("bad", "ContainerStarted", "c-bad")]

@@ -5,6 +5,7 @@ Go: pkg/kubelet/server
 
 from kubelet.server.server import (
     HostInterface,
+    InstallPages,
     Server,
     listen_debug_server,
     listen_kubelet_read_only_server,
@@ -15,6 +16,7 @@ from kubelet.server.tls import NoServingCertificateError, TLSConfig, TLSOptions,
 
 __all__ = [
     "HostInterface",
+    "InstallPages",
     "NoServingCertificateError",
     "Server",
     "TLSConfig",

@@ -73,6 +73,9 @@ _LASTING = frozenset(("exec", "attach", "portForward", "containerLogs", "run", "
 # What of a request is logged, in characters: anybody can send one.
 MAX_LOGGED_LENGTH = 1024
 
+# Adds pages below /debug/ to a server.
+InstallPages = Callable[[http.ServeMux], None]
+
 
 class HostInterface(Protocol):
     """What the server asks of the kubelet. Called from the server's threads."""
@@ -154,10 +157,6 @@ class HostInterface(Protocol):
 
     def list_metric_descriptors(self, ctx: golang.Context) -> Sequence[runtimeapi.MetricDescriptor]: ...
 
-    def install_live_view(self, mux: http.ServeMux) -> None:
-        """Serve what shows the running kubelet; all of it below /debug/."""
-        ...
-
 
 class Server:
     """Answers requests; a handler for `http.Server`. Set up by its constructor, then safe from any thread."""
@@ -170,8 +169,12 @@ class Server:
         flagz: flagzlib.Reader | None = None,
         auth: serverauth.KubeletAuth | None = None,
         kube_cfg: kubeletconfig.KubeletConfiguration | None = None,
+        debug_pages: Sequence[InstallPages] = (),
     ) -> None:
-        """Without `auth` nobody is asked who he is; without `kube_cfg` nothing is served that needs to know."""
+        """Without `auth` nobody is asked who he is; without `kube_cfg` nothing is served that needs to know.
+
+        `debug_pages` are served if the configuration has debugging handlers enabled; Go has no counterpart.
+        """
         self._host = host
         self._resource_analyzer = resource_analyzer
         self._extended_checkers = checkers
@@ -189,8 +192,8 @@ class Server:
             self._install_system_log_handler(kube_cfg.enable_system_log_handler)
             self._install_profiling_handler(kube_cfg.enable_profiling_handler)
             self._install_debug_flags_handler(kube_cfg.enable_debug_flags_handler)
-            # Go has no counterpart.
-            host.install_live_view(self._mux)
+            for install in debug_pages:
+                install(self._mux)
             # The last one, so that /statusz knows all paths.
             self._install_auth_required_handlers()
         else:
@@ -569,13 +572,14 @@ def listen_kubelet_server(
     return server
 
 
-def listen_debug_server(host: HostInterface, path: str) -> http.Server:
-    """Bind a unix socket for root alone, who is shown what the kubelet does without being asked. Raises OSError.
+def listen_debug_server(debug_pages: Sequence[InstallPages], path: str) -> http.Server:
+    """Bind a unix socket for root alone, who is shown these pages without being asked who he is. Raises OSError.
 
     Go has no counterpart.
     """
     mux = http.ServeMux()
-    host.install_live_view(mux)
+    for install in debug_pages:
+        install(mux)
     mux.handle(PPROF_BASE_PATH, profiling_handler())
     mux.handle(DEBUG_FLAG_PATH, debug_flags_handler())
     server = http.Server(mux, name="debug-server")

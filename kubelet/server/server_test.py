@@ -38,7 +38,13 @@ def configuration(**fields: bool) -> kubeletconfig.KubeletConfiguration:
 
 
 def make(host: FakeHost, auth: KubeletAuth | None = None, **fields: bool) -> server.Server:
-    return server.Server(host, FakeSummaryProvider(), auth=auth, kube_cfg=configuration(**fields))
+    return server.Server(
+        host, FakeSummaryProvider(), auth=auth, kube_cfg=configuration(**fields), debug_pages=[add_debug_page]
+    )
+
+
+def add_debug_page(mux: http.ServeMux) -> None:
+    mux.handle("/debug/syncloop", lambda w, r: w.write(b"page"), ["GET"])
 
 
 def get(host: FakeHost, target: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Recorded:

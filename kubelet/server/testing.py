@@ -101,9 +101,6 @@ class FakeHost:
     def list_metric_descriptors(self, ctx: golang.Context) -> list[Any]:
         return []
 
-    def install_live_view(self, mux: http.ServeMux) -> None:
-        mux.handle("/debug/syncloop", lambda w, r: w.write(b"page"), ["GET"])
-
 
 class FakeSummaryProvider:
     """Has no figures."""

@@ -33,15 +33,16 @@ def unwatched() -> dict[str, float]:
 
 def watched(pods: int = 100) -> float:
     """CPU milliseconds of one snapshot with so many pods, of which there is one a second however many look."""
-    from kubelet.testing import TestKubelet, new_pod
+    from kubelet.liveview.testing import ObservedKubelet
+    from kubelet.testing import new_pod
 
     with tempfile.TemporaryDirectory() as folder:
-        kubelet = TestKubelet(Path(folder))
+        kubelet = ObservedKubelet(Path(folder))
         try:
             containers = [v1.Container(name="main", image="app:1"), v1.Container(name="other", image="app:1")]
             added = [new_pod(f"pod-{number}", containers=containers) for number in range(pods)]
             kubelet.kubelet.handle_pod_additions(kubelet.ctx, added)
-            look = collector.Collector(kubelet.kubelet)
+            look = collector.Collector(kubelet.kubelet, kubelet.history)
             began = process_time()
             for _ in range(10):
                 look._snapshot()

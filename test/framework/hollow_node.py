@@ -22,6 +22,7 @@ from kubelet import cadvisor, cm, kubelet_struct
 from kubelet import kubelet as kubelet_module
 from kubelet.apis.config import scheme, v1beta1
 from kubelet.cri.remote import fake
+from kubelet.server import InstallPages
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
@@ -75,6 +76,8 @@ class HollowNode:
         self._ctx, self._cancel = golang.with_cancel(golang.background())
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self.kubelet: kubelet_module.Kubelet | None = None
+        # What adds the kubelet's own debug pages to a server.
+        self.debug_pages: list[InstallPages] = []
 
     def start(self) -> None:
         """Start the kubelet; returns when the API server has the node as ready.
@@ -128,6 +131,7 @@ class HollowNode:
         self.kubelet = server.create_and_init_kubelet(self._ctx, settings, dependencies)
         assert self.kubelet is not None
         self.kubelet.node_ip_validator = lambda ip: None
+        self.debug_pages = dependencies.debug_pages
         server.start_kubelet(self._ctx, self.kubelet, settings, dependencies)
 
     def _flags(self, directory: Path) -> Any:

@@ -50,7 +50,8 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         kubelet = node.kubelet
         assert kubelet is not None
         wait_for("the pod runs", lambda: node.runtime.recorder.counts.get("StartContainer", 0) > 0, timeout=60)
-        handler = server.Server(kubelet, kubelet.resource_analyzer, kube_cfg=kubelet.kubelet_configuration)
+        kube_cfg = kubelet.kubelet_configuration
+        handler = server.Server(kubelet, kubelet.resource_analyzer, kube_cfg=kube_cfg, debug_pages=node.debug_pages)
         listening = http.Server(handler, name="fuzzed-server", read_header_timeout=TIMEOUT, body_timeout=0.5)
         listening.listen("127.0.0.1", 0)
         thread = golang.go(listening.serve, name="fuzzed-server")

@@ -68,11 +68,23 @@ _OF_THE_SERVER = (
 )
 
 
-def test_standalone_mode_does_not_load_the_client(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _BUILD, str(tmp_path)]
+def test_kubelet_does_not_need_the_live_view() -> None:
+    """Who starts a kubelet puts the two together."""
+    loaded = _modules_of("import kubelet.kubelet_build, sys; print(*sys.modules, sep='\\n')")
+    assert "kubelet.kubelet" in loaded
+    assert not [name for name in loaded if name.startswith("kubelet.liveview")]
+
+
+def _modules_of(program: str, *args: str) -> set[str]:
+    """The modules that a program prints."""
+    command = [sys.executable, "-c", program, *args]
     built = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert built.returncode == 0, built.stderr
-    loaded = set(built.stdout.splitlines())
+    return set(built.stdout.splitlines())
+
+
+def test_standalone_mode_does_not_load_the_client(tmp_path: Path) -> None:
+    loaded = _modules_of(_BUILD, str(tmp_path))
     assert "kubelet.kubelet" in loaded
     assert not loaded & set(_OF_THE_CLIENT)
     assert not loaded & set(_OF_THE_LIVE_VIEW)

@@ -808,7 +808,7 @@ def create_and_init_kubelet(
     ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_struct.Dependencies
 ) -> kubelet_module.Kubelet:
     """Make the kubelet and announce it. Raises ValueError for a name or addresses that no node can have."""
-    from kubelet import kubelet_build
+    from kubelet import kubelet_build, liveview
     from pkg.component_helpers.node import util as nodeutil
 
     flags, kc = server.kubelet_flags, server.kubelet_configuration
@@ -819,6 +819,7 @@ def create_and_init_kubelet(
         raise ValueError(f'bad --node-ip "{flags.node_ip}": {err}') from err
     if invalid_node_ips:
         klog.info_s("Could not parse some node IP(s), ignoring them", IPs=invalid_node_ips)
+    history = liveview.observe(kube_deps)
     kubelet = kubelet_build.new_main_kubelet(
         ctx,
         kc,
@@ -842,6 +843,7 @@ def create_and_init_kubelet(
             read_rotated_logs=flags.read_rotated_logs,
         ),
     )
+    liveview.show(history, kubelet, kube_deps)
     kubelet.birth_cry()
     kubelet.start_garbage_collection(ctx)
     return kubelet
@@ -859,13 +861,20 @@ def start_kubelet(
         raise ValueError("failed to create kubelet, pod source config was nil")
     # The ports first: a kubelet that cannot have them should not start pods.
     if kc.enable_server:
-        tracer_provider = kube_deps.tracer_provider
-        kubelet.listen_and_serve(ctx, kc, kube_deps.tls_config, kube_deps.auth, kube_deps.flagz, tracer_provider)
+        kubelet.listen_and_serve(
+            ctx,
+            kc,
+            kube_deps.tls_config,
+            kube_deps.auth,
+            kube_deps.flagz,
+            kube_deps.tracer_provider,
+            kube_deps.debug_pages,
+        )
     if kc.read_only_port > 0:
         kubelet.listen_and_serve_read_only(ctx, kc.address, kc.read_only_port, kube_deps.tracer_provider)
     golang.go(kubelet.run, ctx, kube_deps.pod_config.updates(), name="kubelet-run")
     golang.go(kubelet.listen_and_serve_pod_resources, ctx, name="pod-resources")
-    kubelet.listen_and_serve_debug(ctx)
+    kubelet.listen_and_serve_debug(ctx, kube_deps.debug_pages)
 
 
 def _start_healthz_server(ctx: golang.Context, server: options.KubeletServer) -> None:

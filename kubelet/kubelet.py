@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import (
+    activity,
     allocation,
     cm,
     events,
@@ -34,6 +35,7 @@ from kubelet import (
 from kubelet import container as kubecontainer
 from kubelet import pod as kubepod
 from kubelet import types as kubetypes
+from kubelet.activity import Activity
 from kubelet.cm import topologymanager
 from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
 from kubelet.kubelet_network_linux import init_network_util
@@ -898,7 +900,10 @@ class Kubelet(KubeletPods, KubeletStats):
         attributes = {**_span_attributes(pod), "k8s.pod.update_type": str(update_type)}
         is_terminal = False
         try:
-            with self.tracer.start(ctx, "syncPod", attributes) as span:
+            with (
+                activity.doing(ctx, Activity.SYNCS),
+                self.tracer.start(ctx, "syncPod", attributes) as span,
+            ):
                 is_terminal, post_sync = self._sync_pod(span.ctx, update_type, pod, mirror_pod, pod_status)
                 return is_terminal, post_sync
         finally:
@@ -937,12 +942,16 @@ class Kubelet(KubeletPods, KubeletStats):
         self._require_network(pod)
         if not self.pod_workers.is_pod_termination_requested(pod.metadata.uid):
             self._register_references(pod)
-            self._ensure_pod_cgroup(ctx, pod, pod_status, api_status)
-        self.try_reconcile_mirror_pods(ctx, pod, mirror_pod)
-        self._prepare_pod_data_dirs(ctx, pod)
+            with activity.doing(ctx, Activity.MAKES_CGROUP):
+                self._ensure_pod_cgroup(ctx, pod, pod_status, api_status)
+        with activity.doing(ctx, Activity.RECONCILES_MIRROR_POD):
+            self.try_reconcile_mirror_pods(ctx, pod, mirror_pod)
+        with activity.doing(ctx, Activity.MAKES_DIRECTORIES):
+            self._prepare_pod_data_dirs(ctx, pod)
         if not self._wait_for_volumes(ctx, pod):
             return True, None
-        pull_secrets = self.get_pull_secrets_for_pod(pod)
+        with activity.doing(ctx, Activity.READS_PULL_SECRETS):
+            pull_secrets = self.get_pull_secrets_for_pod(pod)
         self.probe_manager.add_pod(ctx, pod)
         # What was begun with the runtime is carried through: half a start would have to be cleaned up.
         restarting = _restarts_all_containers(api_status)
@@ -1143,7 +1152,10 @@ class Kubelet(KubeletPods, KubeletStats):
     def _wait_for_volumes(self, ctx: golang.Context, pod: v1.Pod) -> bool:
         """Whether the pod has its volumes; one that cannot have them on this node has been refused."""
         try:
-            with self.observers.pods.waits_for_volumes(pod.metadata.uid):
+            with (
+                activity.doing(ctx, Activity.WAITS_FOR_VOLUMES),
+                self.observers.pods.waits_for_volumes(pod.metadata.uid),
+            ):
                 self.volume_manager.wait_for_attach_and_mount(ctx, pod)
             return True
         except golang.Canceled:
@@ -1176,6 +1188,7 @@ class Kubelet(KubeletPods, KubeletStats):
         """
         with (
             _logged("SyncTerminatingPod", pod),
+            activity.doing(ctx, Activity.TERMINATES),
             self.tracer.start(ctx, "syncTerminatingPod", _span_attributes(pod)) as span,
         ):
             self._sync_terminating_pod(span.ctx, pod, pod_status, grace_period, pod_status_fn)
@@ -1254,7 +1267,7 @@ class Kubelet(KubeletPods, KubeletStats):
         """Stop a pod that only the runtime knows, within a second; nobody is there to be shown its status."""
         pod = running_pod.to_api_pod()
         ref, uid = klog.kobj(pod), pod.metadata.uid
-        with _logged("SyncTerminatingRuntimePod", pod):
+        with _logged("SyncTerminatingRuntimePod", pod), activity.doing(ctx, Activity.TERMINATES):
             klog.v(4).info_s("Orphaned running pod terminating without grace period", pod=ref, podUID=uid)
             self._kill_pod_or_tell(ctx, pod, running_pod, 1)
             klog.v(4).info_s("Pod termination stopped all running orphaned containers", pod=ref, podUID=uid)
@@ -1266,6 +1279,7 @@ class Kubelet(KubeletPods, KubeletStats):
         """
         with (
             _logged("SyncTerminatedPod", pod),
+            activity.doing(ctx, Activity.CLEANS_UP),
             self.tracer.start(ctx, "syncTerminatedPod", _span_attributes(pod)) as span,
         ):
             self._sync_terminated_pod(span.ctx, pod, pod_status)
@@ -1273,10 +1287,12 @@ class Kubelet(KubeletPods, KubeletStats):
     def _sync_terminated_pod(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
         ref, uid = klog.kobj(pod), pod.metadata.uid
         self.status_manager.set_pod_status(pod, self.generate_api_pod_status(ctx, pod, pod_status, True))
-        self.volume_manager.wait_for_unmount(ctx, pod)
+        with activity.doing(ctx, Activity.WAITS_FOR_UNMOUNT):
+            self.volume_manager.wait_for_unmount(ctx, pod)
         klog.v(4).info_s("Pod termination unmounted volumes", pod=ref, podUID=uid)
         if not self.keep_terminated_pod_volumes:
-            mount_utils.wait_until(ctx, lambda: not self._volumes_are_left(pod))
+            with activity.doing(ctx, Activity.WAITS_FOR_VOLUME_PATHS):
+                mount_utils.wait_until(ctx, lambda: not self._volumes_are_left(pod))
             klog.v(3).info_s("Pod termination cleaned up volume paths", pod=ref, podUID=uid)
         self._unregister_references(pod)
         if self.cgroups_per_qos:

@@ -45,9 +45,10 @@ from typing import Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
+from kubelet import activity, eviction, events, metrics
 from kubelet import container as kubecontainer
-from kubelet import eviction, events, metrics
 from kubelet import types as kubetypes
+from kubelet.activity import Activity
 from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
 from kubelet.util import queue
 from pkg import golang, klog
@@ -138,6 +139,42 @@ class PodWorkerSync:
     static: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodWorkerSnapshot:
+    """How one pod and its worker are at one moment, for people who look. Times are of the pod workers' clock."""
+
+    # None for a pod that only the runtime knows.
+    pod: v1.Pod | None = None
+    namespace: str = ""
+    name: str = ""
+    phase: PodWorkerState = SYNC_POD
+    # A thread works for the pod.
+    has_worker: bool = False
+    # An update waits for the worker.
+    pending: bool = False
+    finished: bool = False
+    deleted: bool = False
+    evicted: bool = False
+    # The static pod waits for its turn, and the uid of the pod of its full name that runs, if one does.
+    waits_to_start: bool = False
+    runs_instead: str = ""
+    # Seconds.
+    grace_period: int = 0
+    terminating_at: datetime | None = None
+    terminated_at: datetime | None = None
+    # As StepProgress has them.
+    step_began: datetime | None = None
+    step_ended: datetime | None = None
+    next_step: datetime | None = None
+    steps: int = 0
+    failures: int = 0
+    err: str = ""
+    # What the worker is at, None without one, and what it was at when the last step failed.
+    activity: Activity | None = None
+    failed_at: Activity | None = None
+    failed_actions: frozenset[kubecontainer.SyncAction] = frozenset()
+
+
 @dataclass(slots=True)
 class PodWork:
     """One step for a worker."""
@@ -204,6 +241,11 @@ class StepProgress:
     next_at: datetime | None = None
     # The static pod waits for its turn.
     waits_to_start: bool = False
+    # What the worker is at, and what it was at when the last step failed.
+    position: activity.Position = field(default_factory=activity.Position)
+    failed_at: Activity | None = None
+    # What of the last step the runtime did not do.
+    failed_actions: frozenset[kubecontainer.SyncAction] = frozenset()
 
     def ended(self, now: datetime, err: Exception | None) -> None:
         """A step has ended. One that was cancelled has not failed: the next takes its place."""
@@ -213,6 +255,8 @@ class StepProgress:
             return
         self.err = "" if err is None else str(err) or type(err).__name__
         self.failures = 0 if err is None else self.failures + 1
+        self.failed_at = None if err is None else self.position.failed_at
+        self.failed_actions = kubecontainer.failed_actions(err)
 
 
 @dataclass(slots=True)
@@ -254,7 +298,7 @@ class PodSyncStatus:
     restart_requested: bool = False
     # The runtime has or had this pod, so it must be terminated even if we have not started it.
     observed_runtime: bool = False
-    # What the live view shows of the worker.
+    # What `snapshot` tells of the worker's steps.
     progress: StepProgress = field(default_factory=StepProgress, compare=False)
 
     def is_termination_requested(self) -> bool:
@@ -402,6 +446,42 @@ class PodWorkers:
         """Whether a thread works for the pod. Go needs not ask: there a pod that is known and not finished has one."""
         with self.pod_lock:
             return uid in self.pod_updates
+
+    def snapshot(self) -> dict[str, PodWorkerSnapshot]:
+        """All pods that are known here, by uid, as they are now. Go: none"""
+        with self.pod_lock:
+            return {uid: self._snapshot_locked(uid, status) for uid, status in self.pod_sync_statuses.items()}
+
+    def _snapshot_locked(self, uid: str, status: PodSyncStatus) -> PodWorkerSnapshot:
+        progress = status.progress
+        update = status.active_update or status.pending_update
+        name, _, namespace = status.fullname.rpartition("_")
+        started_uid = self.started_static_pods_by_fullname.get(status.fullname, "")
+        return PodWorkerSnapshot(
+            pod=None if update is None else update.pod,
+            namespace=namespace,
+            name=name,
+            phase=status.work_type(),
+            has_worker=uid in self.pod_updates,
+            pending=status.pending_update is not None,
+            finished=status.finished,
+            deleted=status.deleted,
+            evicted=status.evicted,
+            waits_to_start=progress.waits_to_start and not status.is_started(),
+            runs_instead=started_uid if started_uid != uid else "",
+            grace_period=status.grace_period,
+            terminating_at=status.terminating_at,
+            terminated_at=status.terminated_at,
+            step_began=progress.began_at,
+            step_ended=progress.ended_at,
+            next_step=progress.next_at,
+            steps=progress.steps,
+            failures=progress.failures,
+            err=progress.err,
+            activity=progress.position.activity,
+            failed_at=progress.failed_at,
+            failed_actions=progress.failed_actions,
+        )
 
     def is_pod_known_terminated(self, uid: str) -> bool:
         """Whether the pod is known here and has no running container left.
@@ -852,8 +932,10 @@ class PodWorkers:
         """
         last_sync_time: datetime | None = None
         done = False
-        while not done and _wait_for_update(parent_ctx, pod_updates):
-            last_sync_time, done = self._work_off_update(parent_ctx, pod_uid, life, last_sync_time)
+        ctx = activity.with_position(parent_ctx, life.progress.position)
+        with activity.doing(ctx, Activity.BETWEEN_STEPS):
+            while not done and _wait_for_update(ctx, pod_updates):
+                last_sync_time, done = self._work_off_update(ctx, pod_uid, life, last_sync_time)
 
     def _work_off_update(
         self, parent_ctx: golang.Context, pod_uid: str, life: PodSyncStatus, last_sync_time: datetime | None
@@ -931,7 +1013,8 @@ class PodWorkers:
             return None
         assert options.pod is not None
         try:
-            return self._pod_cache.get_newer_than(options.pod.metadata.uid, last_sync_time, ctx)
+            with activity.doing(ctx, Activity.WAITS_FOR_STATUS):
+                return self._pod_cache.get_newer_than(options.pod.metadata.uid, last_sync_time, ctx)
         except golang.Canceled:
             raise
         except Exception as err:
@@ -1403,7 +1486,8 @@ def _notify_post_terminating_locked(status: PodSyncStatus) -> None:
 
 def _wait_for_update(ctx: golang.Context, pod_updates: golang.Channel[None]) -> bool:
     """False if the channel is closed or the kubelet stops."""
-    taken = golang.select(pod_updates, ctx.done())
+    with activity.doing(ctx, Activity.WAITS_FOR_UPDATE):
+        taken = golang.select(pod_updates, ctx.done())
     return taken.index == 0 and taken.ok and ctx.err() is None
 
 

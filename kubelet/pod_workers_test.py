@@ -18,9 +18,10 @@ from typing import ParamSpec, TypeVar
 
 import pytest
 
+from kubelet import activity, pod_workers
 from kubelet import container as kubecontainer
-from kubelet import pod_workers
 from kubelet import types as kubetypes
+from kubelet.activity import Activity
 from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
 from kubelet.pod_workers import (
     SYNC_POD,
@@ -670,6 +671,85 @@ def test_step_that_is_cancelled_has_not_failed() -> None:
     progress = pod_workers.StepProgress(failures=1)
     progress.ended(at(1), golang.Canceled())
     assert (progress.steps, progress.failures, progress.err) == (1, 1, "")
+
+
+# ---- What is shown to people ----
+
+
+def test_snapshot_of_a_pod_that_is_synced_and_one_that_ends(harness: Harness) -> None:
+    synced, ends = _running(), new_named_pod("2", "ns", "other")
+    harness.sync(synced, CREATE)
+    harness.sync(ends, CREATE)
+    harness.syncer.on_terminating = _fail
+    harness.kill(ends)
+
+    found = harness.workers.snapshot()
+
+    assert list(found) == ["1", "2"]
+    one, two = found["1"], found["2"]
+    assert (one.pod, one.phase, one.has_worker, one.steps > 0, one.err) == (synced, SYNC_POD, True, True, "")
+    assert (two.name, two.phase, two.terminating_at is not None) == ("other", TERMINATING_POD, True)
+    assert two.failures > 0 and two.err == "injected"
+
+
+def test_snapshot_of_a_finished_pod(harness: Harness) -> None:
+    pod = _running()
+    harness.sync(pod, CREATE)
+    harness.kill(pod)
+    found = harness.workers.snapshot()["1"]
+    assert (found.phase, found.finished, found.has_worker) == (TERMINATED_POD, True, False)
+
+
+def test_snapshot_tells_what_the_worker_is_at(harness: Harness) -> None:
+    seen = []
+
+    def sync(ctx: golang.Context, pod: v1.Pod) -> bool:
+        with activity.doing(ctx, Activity.WAITS_FOR_VOLUMES):
+            seen.append(harness.workers.snapshot()["1"].activity)
+            raise ValueError("no volumes")
+
+    harness.syncer.on_sync = sync
+    harness.sync(_running(), CREATE)
+
+    assert seen[0] is Activity.WAITS_FOR_VOLUMES
+    assert harness.workers.snapshot()["1"].failed_at is Activity.WAITS_FOR_VOLUMES
+    harness.syncer.on_sync = lambda ctx, pod: False
+    harness.sync(_running())
+    assert harness.workers.snapshot()["1"].failed_at is None
+
+
+def test_snapshot_tells_which_actions_failed(harness: Harness) -> None:
+    result = kubecontainer.SyncResult(kubecontainer.CREATE_POD_SANDBOX, "p", kubecontainer.ErrCreatePodSandbox())
+
+    def sync(ctx: golang.Context, pod: v1.Pod) -> bool:
+        kubecontainer.PodSyncResult([result]).raise_if_failed()
+        return False
+
+    harness.syncer.on_sync = sync
+    harness.sync(_running(), CREATE)
+    assert harness.workers.snapshot()["1"].failed_actions == {kubecontainer.CREATE_POD_SANDBOX}
+
+
+class RecordedPosition(activity.Position):
+    """Keeps all that its worker was at, one after the other."""
+
+    def __init__(self) -> None:
+        self.seen: list[Activity | None] = []
+        super().__init__()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name == "activity" and (value is None or isinstance(value, Activity)):
+            self.seen.append(value)
+
+
+def test_worker_tells_what_it_waits_for(harness: Harness) -> None:
+    harness.update(UpdatePodOptions(update_type=CREATE, pod=_running()))
+    harness.status("1").progress.position = position = RecordedPosition()
+    harness.drain()
+    between = Activity.BETWEEN_STEPS
+    update, status = Activity.WAITS_FOR_UPDATE, Activity.WAITS_FOR_STATUS
+    assert position.seen == [None, between, update, between, status, between, update, between, None]
 
 
 def test_a_kill_of_a_finished_pod_is_completed_at_once(harness: Harness) -> None:

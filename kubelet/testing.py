@@ -19,7 +19,7 @@ from kubelet.config.testing import FakePodStartupSLIObserver
 from kubelet.container import testing as containertesting
 from kubelet.cri import testing as critesting
 from kubelet.observer import Observers
-from kubelet.pod_workers import PodSyncStatus, PodWorkers, PodWorkerSync, UpdatePodOptions
+from kubelet.pod_workers import PodWorkers, PodWorkerSnapshot, PodWorkerSync, UpdatePodOptions
 from kubelet.volumemanager import VolumeManager
 from kubelet.volumemanager.testing import FakeVolumeManager
 from pkg import golang, volume
@@ -37,10 +37,7 @@ class FakePodWorkers:
 
     def __init__(self) -> None:
         self.updates: list[UpdatePodOptions] = []
-        # What the live view looks at.
-        self.pod_lock = threading.Lock()
-        self.pod_sync_statuses: dict[str, PodSyncStatus] = {}
-        self.started_static_pods_by_fullname: dict[str, str] = {}
+        self.snapshots: dict[str, PodWorkerSnapshot] = {}
         self.known: dict[str, PodWorkerSync] = {}
         self.synced = False
         self.unknown: set[str] = set()
@@ -71,6 +68,9 @@ class FakePodWorkers:
 
     def begun_pods(self) -> set[str]:
         return set(self.known)
+
+    def snapshot(self) -> dict[str, PodWorkerSnapshot]:
+        return dict(self.snapshots)
 
     def is_pod_known(self, uid: str) -> bool:
         return uid not in self.unknown

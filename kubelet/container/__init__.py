@@ -133,6 +133,7 @@ from kubelet.container.sync_result import (
     SyncErrors,
     SyncPodError,
     SyncResult,
+    failed_actions,
     min_backoff_expiration,
 )
 
@@ -236,6 +237,7 @@ __all__ = [
     "expand_container_command_and_args",
     "expand_container_command_only_static",
     "expand_container_volume_mounts",
+    "failed_actions",
     "filter_event_recorder",
     "generate_container_ref",
     "get_container_spec",

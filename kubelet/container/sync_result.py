@@ -142,7 +142,18 @@ class SyncActionError(Exception):
     def __init__(self, result: SyncResult) -> None:
         step = f'failed to "{result.action}" for "{result.target}"'
         super().__init__(f'{step} with {result.error}: "{_quoted(result.message)}"')
+        self.action = result.action
         self.__cause__ = result.error
+
+
+def failed_actions(err: BaseException | None) -> frozenset[SyncAction]:
+    """The steps whose SyncActionErrors are in err, its causes and its parts. Go: none"""
+    if err is None:
+        return frozenset()
+    if isinstance(err, SyncActionError):
+        return frozenset({err.action})
+    parts = err.exceptions if isinstance(err, BaseExceptionGroup) else (err.__cause__,)
+    return frozenset().union(*map(failed_actions, parts))
 
 
 class SyncPodError(Exception):

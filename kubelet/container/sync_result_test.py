@@ -69,6 +69,16 @@ def test_min_backoff_expiration(err: Exception | None, expected: float | None) -
     assert found == (None if expected is None else NOW + datetime.timedelta(seconds=expected))
 
 
+def test_failed_actions() -> None:
+    failed = kubecontainer.SyncResult(kubecontainer.KILL_POD_SANDBOX, "p", kubecontainer.ErrKillPodSandbox())
+    result = kubecontainer.PodSyncResult([failed, kubecontainer.SyncResult(kubecontainer.START_CONTAINER, "c")])
+    try:
+        raise RuntimeError("no") from result.error()
+    except RuntimeError as err:
+        assert kubecontainer.failed_actions(err) == {kubecontainer.KILL_POD_SANDBOX}
+    assert kubecontainer.failed_actions(OSError()) == kubecontainer.failed_actions(None) == frozenset()
+
+
 def test_min_backoff_expiration_of_a_pod_sync_result() -> None:
     result = kubecontainer.PodSyncResult()
     result.add_sync_result(failed(kubecontainer.START_CONTAINER, "a", backoff(7), "m"))

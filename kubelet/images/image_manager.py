@@ -14,9 +14,10 @@ from typing import Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
+from kubelet import activity, events, metrics
 from kubelet import container as kubecontainer
-from kubelet import events, metrics
 from kubelet import types as kubetypes
+from kubelet.activity import Activity
 from kubelet.images import metrics as imagemetrics
 from kubelet.images import types
 from kubelet.images.helpers import throttle_image_pulling
@@ -152,10 +153,11 @@ class ImageManager:
             annotations = [kubecontainer.Annotation(k, value) for k, value in pod.metadata.annotations.items()]
             spec = kubecontainer.ImageSpec(image=image, annotations=annotations, runtime_handler=pod_runtime_handler)
             credentials = functools.cache(lambda: self._lookup_pull_credentials(obj_ref, image, pod, pull_secrets))
-            return self._ensure_image_exists(
-                ctx,
-                _Request(obj_ref, pod, requested_image, spec, pull_policy, pod_sandbox_config, credentials, presence),
+            request = _Request(
+                obj_ref, pod, requested_image, spec, pull_policy, pod_sandbox_config, credentials, presence
             )
+            with activity.doing(ctx, Activity.ENSURES_IMAGE):
+                return self._ensure_image_exists(ctx, request)
         finally:
             imagemetrics.record_ensure_image_request(pull_policy, presence.present_locally, presence.pull_required)
 

@@ -14,7 +14,9 @@ from typing import Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
+from kubelet import activity
 from kubelet import container as kubecontainer
+from kubelet.activity import Activity
 from kubelet.images.progress import PullProgress
 from pkg import credentialprovider, golang, klog
 
@@ -70,7 +72,8 @@ class ParallelImagePuller:
         if self._turns is None:
             return self._pull(request)
         try:
-            self._turns.take(request)
+            with activity.doing(request.ctx, Activity.WAITS_FOR_PULL):
+                self._turns.take(request)
         except golang.ContextError as err:
             return PullResult(err=golang.without_frames(err))
         try:

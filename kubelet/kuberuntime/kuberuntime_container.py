@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
+from kubelet import activity, events, lifecycle
 from kubelet import container as kubecontainer
-from kubelet import events, lifecycle
 from kubelet import images as kubeimages
 from kubelet import types as kubetypes
 from kubelet import util as kubeutil
+from kubelet.activity import Activity
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import helpers, labels, legacy, logs
 from kubelet.kuberuntime.kuberuntime_container_linux import (
@@ -369,7 +370,8 @@ class ContainerMethods(LogMethods):
         kube_container_id = kubecontainer.ContainerID(self.runtime_name, container_id)
         hook_ctx = lifecycle.hook_context(ctx)
         try:
-            self.runner.run(hook_ctx, kube_container_id, pod, container, handler)
+            with activity.doing(ctx, Activity.RUNS_POST_START_HOOK):
+                self.runner.run(hook_ctx, kube_container_id, pod, container, handler)
         except Exception as err:  # A hook fails in as many ways as there are commands and servers.
             self._post_start_hook_failed(ctx, hook_ctx, pod, container, kube_container_id, err)
             raise StartContainerError(ErrPostStartHook(), str(getattr(err, "message", err))) from err
@@ -852,9 +854,10 @@ class ContainerMethods(LogMethods):
             self._kill_one(ctx, pod, running_pod, container, grace_period_override, ordering, result)
 
         # Once ctx is cancelled each says so in its result, hence the other context.
-        workqueue.parallelize_until(
-            golang.background(), MAX_PARALLEL_KILLS, len(to_kill), kill, name=f"kill-{running_pod.id}"
-        )
+        with activity.doing(ctx, Activity.STOPS_CONTAINERS):
+            workqueue.parallelize_until(
+                golang.background(), MAX_PARALLEL_KILLS, len(to_kill), kill, name=f"kill-{running_pod.id}"
+            )
         return results
 
     def _kill_one(

@@ -4,7 +4,7 @@ Go: none
 
 - history: what is noted all the time, at next to no cost
 - collector: a snapshot of everything, made when somebody looks
-- activity: what a pod worker is at, read from its stack
+- activity: what a pod worker is at, in words
 - explanation: the one sentence about a pod or the node, with its evidence
 - evictions: who would be evicted now
 - handlers, page.html: the page, its data and its stream
@@ -19,12 +19,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kubelet.liveview.history import History
-from pkg.client_go.tools.record import recorder
-
 if TYPE_CHECKING:
     from kubelet.kubelet import Kubelet
     from kubelet.kubelet_struct import Dependencies
+    from kubelet.liveview.history import History
     from pkg.golang import http
 
 PATHS = (
@@ -40,6 +38,8 @@ PATHS = (
 def observe(kube_deps: Dependencies) -> History:
     """Have the kubelet that will be made of these tell the history that is returned what it does."""
     from kubelet.kubelet import LoopCase
+    from kubelet.liveview.history import History
+    from pkg.client_go.tools.record import recorder
 
     history = History(len(LoopCase))
     kube_deps.observers = history.observers()

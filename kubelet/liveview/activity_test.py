@@ -1,43 +1,56 @@
-"""Tests of what stacks tell."""
+"""Tests of what is said of workers."""
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import inspect
-import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from kubelet.activity import Activity
 from kubelet.liveview import activity
-from pkg import golang
+from kubelet.liveview.history import Call
+from kubelet.pod_workers import PodWorkerSnapshot
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
-@pytest.mark.parametrize(("file", "name"), list(activity.STEPS), ids=lambda part: part)
-def test_steps_name_functions_that_exist(file: str, name: str) -> None:
-    found = importlib.import_module(file.removesuffix(".py").replace("/", "."))
-    for part in name.split("."):
+def function(step: activity.Step) -> Callable[..., Any]:
+    found = importlib.import_module(step.file.removesuffix(".py").replace("/", "."))
+    for part in step.function.split("."):
         found = inspect.unwrap(getattr(found, part))
-
-    code = found.__code__
-    assert (code.co_qualname, code.co_filename.endswith(file)) == (name, True)
+    return found  # type: ignore[return-value]
 
 
-def test_worker_that_waits() -> None:
-    from kubelet import pod_workers
-
-    ctx, cancel = golang.with_cancel(golang.background())
-    updates: golang.Channel[None] = golang.Channel()
-    thread = golang.go(pod_workers._wait_for_update, ctx, updates, name="podworker-1")
-    try:
-        found = None
-        while not updates._receivers or found is None:
-            found = activity.of_workers().get("1")
-        assert activity.of_workers()["1"] == (activity.WAITS_FOR_CHANGE, "_wait_for_update")
-    finally:
-        cancel()
-        thread.join()
-    assert "1" not in activity.of_workers()
+@pytest.mark.parametrize("at", list(Activity), ids=lambda at: at.name)
+def test_steps_name_the_functions_that_tell_them(at: Activity) -> None:
+    step = activity.STEPS[at]
+    source = inspect.getsource(function(step))
+    assert f"doing(ctx, Activity.{at.name})" in source or f"doing(request.ctx, Activity.{at.name})" in source
 
 
-def test_stack_that_says_nothing() -> None:
-    assert activity.of_frame(sys._getframe()) == ("is between two steps", "")
+@pytest.mark.parametrize("operation", list(activity.CALLS))
+def test_steps_name_the_functions_that_call(operation: str) -> None:
+    assert f'self._recorded("{operation}"' in inspect.getsource(function(activity.CALLS[operation]))
+
+
+def test_call_says_more_than_the_activity() -> None:
+    worker = PodWorkerSnapshot(activity=Activity.SYNCS, step_began=NOW)
+    calls = [Call("exec_sync", NOW.timestamp()), Call("pull_image", NOW.timestamp())]
+    assert activity.of_worker(worker, calls) == activity.CALLS["pull_image"]
+    assert activity.of_worker(worker, calls[:1]) == activity.STEPS[Activity.SYNCS]
+
+
+def test_call_of_somebody_else() -> None:
+    """The garbage collector stops sandboxes, too."""
+    worker = PodWorkerSnapshot(activity=Activity.WAITS_FOR_UPDATE)
+    step = activity.of_worker(worker, [Call("stop_podsandbox", NOW.timestamp())])
+    assert step == activity.STEPS[Activity.WAITS_FOR_UPDATE]
+
+
+@pytest.mark.parametrize("worker", [None, PodWorkerSnapshot()])
+def test_pod_that_nobody_works_on(worker: PodWorkerSnapshot | None) -> None:
+    assert activity.of_worker(worker, []) is None

@@ -8,6 +8,7 @@ when these do not. All times in it are seconds since the epoch, durations second
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 import time
@@ -17,10 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from kubelet import kuberuntime
 from kubelet import types as kubetypes
+from kubelet.activity import Activity
 from kubelet.config import common
 from kubelet.kubelet import HOUSEKEEPING_PERIOD, SYNC_PERIOD, LoopCase
 from kubelet.liveview import activity, history
-from kubelet.liveview.explanation import Explanation, PodFacts, ProbeFacts, State, WorkerFacts, explain_pod, spoken
+from kubelet.liveview.explanation import Explanation, PodFacts, ProbeFacts, State, explain_pod
+from kubelet.liveview.words import spoken
+from kubelet.pleg import GenericPLEG
+from kubelet.pod_workers import SYNC_POD, PodWorkerSnapshot
 from kubelet.prober.prober import ProbeType
 from pkg import golang
 from pkg.api.core import v1
@@ -29,7 +34,6 @@ from pkg.util import regularfile
 
 if TYPE_CHECKING:
     from kubelet.kubelet import Kubelet
-    from kubelet.pod_workers import PodSyncStatus
 
 # A JSON object.
 Object = dict[str, Any]
@@ -140,9 +144,11 @@ class _Look:
         self.runtime_problem = _text(kubelet.runtime_state.runtime_errors())
         self.network_problem = _text(kubelet.runtime_state.network_errors())
         self.in_flight = self.history.calls.in_flight()
-        self.activities = activity.of_workers()
         self.probers = self._probers()
-        self.worker_facts = self._worker_facts()
+        self.pod_workers = {
+            uid: dataclasses.replace(worker, err=history.shortened(worker.err))
+            for uid, worker in kubelet.pod_workers.snapshot().items()
+        }
 
     # ---- Pods ----
 
@@ -164,28 +170,17 @@ class _Look:
         for pod in self.kubelet.pod_manager.get_pods():
             seen.add(pod.metadata.uid)
             yield pod.metadata.uid, self.facts(pod.metadata.uid, pod)
-        for uid, (pod_or_none, namespace, name) in self._unwanted().items():
+        # Those that have a worker may be in no source any more.
+        for uid, worker in self.pod_workers.items():
             if uid not in seen:
                 seen.add(uid)
-                yield uid, self.facts(uid, pod_or_none, namespace, name)
+                yield uid, self.facts(uid, worker.pod, worker.namespace, worker.name)
         for uid, (namespace, name) in self.history.pods.names().items():
             if uid in seen or not name:
                 continue
             lines, _ = self.history.pods.get(uid)
             if lines and self.at - max(line.ended for line in lines) < show_gone:
                 yield uid, self.facts(uid, None, namespace, name)
-
-    def _unwanted(self) -> dict[str, tuple[v1.Pod | None, str, str]]:
-        """Pods that have a worker: these may be in no source any more."""
-        found = {}
-        workers = self.kubelet.pod_workers
-        with workers.pod_lock:
-            for uid, status in workers.pod_sync_statuses.items():
-                options = status.active_update or status.pending_update
-                pod = None if options is None else options.pod
-                name, _, namespace = status.fullname.rpartition("_")
-                found[uid] = (pod, namespace, name)
-        return found
 
     def facts(self, uid: str, pod: v1.Pod | None, namespace: str = "", name: str = "") -> PodFacts:
         """What is known of a pod; namespace and name are only for one that nothing wants."""
@@ -195,7 +190,7 @@ class _Look:
         status, found = kubelet.status_manager.get_pod_status(uid)
         if not found and pod is not None:
             status = pod.status
-        worker = self.worker_facts.get(uid)
+        worker = self.pod_workers.get(uid)
         lines, events = self.history.pods.get(uid)
         facts = PodFacts(
             namespace=namespace,
@@ -213,7 +208,7 @@ class _Look:
             probes=self.probers.get(uid, ()),
             unknown_fields=kubelet.pod_config.unknown_fields(uid),
         )
-        if pod is not None and (worker is None or worker.phase == "sync"):
+        if pod is not None and (worker is None or worker.phase is SYNC_POD):
             facts.unmounted = kubelet.volume_manager.get_missing_volumes_for_pod(pod)
             self._add_reasons(facts, uid, pod)
         return facts
@@ -262,7 +257,7 @@ class _Look:
             "created": _seconds(None if pod is None else pod.metadata.creation_timestamp),
             "phase": facts.status.phase,
             "explanation": _explanation(found),
-            "worker": _worker(facts.worker),
+            "worker": _worker(facts),
             "containers": list(_containers(facts)),
             "probes": [_probe(probe) for probe in facts.probes],
             "calls": [self._call(call) for call in facts.calls],
@@ -279,64 +274,28 @@ class _Look:
             if call.operation in stages:
                 told.append({**_line(history.line_of(call, self.at)), "ended": None})
         worker = facts.worker
-        if worker is None or worker.step_began is None or worker.activity is None:
+        if worker is None or worker.step_began is None:
             return told
-        if worker.activity.text == activity.STEPS[activity.VOLUMES]:
+        if worker.activity is Activity.WAITS_FOR_VOLUMES:
             told.append(_line(history.Line("volumes", worker.step_began.timestamp(), self.at)) | {"ended": None})
         return told
 
     # ---- Workers and probes ----
 
-    def _worker_facts(self) -> dict[str, WorkerFacts]:
-        workers = self.kubelet.pod_workers
-        with workers.pod_lock:
-            started = dict(workers.started_static_pods_by_fullname)
-            return {
-                uid: self._worker_of_locked(uid, status, started) for uid, status in workers.pod_sync_statuses.items()
-            }
-
-    def _worker_of_locked(self, uid: str, status: PodSyncStatus, started: Mapping[str, str]) -> WorkerFacts:
-        progress = status.progress
-        instead = started.get(status.fullname, "")
-        return WorkerFacts(
-            phase=str(status.work_type()),
-            working=status.working,
-            pending=status.pending_update is not None,
-            finished=status.finished,
-            deleted=status.deleted,
-            evicted=status.evicted,
-            waits_to_start=progress.waits_to_start and not status.is_started(),
-            runs_instead=instead if instead != uid else "",
-            grace_period=status.grace_period,
-            terminating_at=status.terminating_at,
-            terminated_at=status.terminated_at,
-            step_began=progress.began_at,
-            step_ended=progress.ended_at,
-            next_step=progress.next_at,
-            steps=progress.steps,
-            failures=progress.failures,
-            err=history.shortened(progress.err),
-            activity=self.activities.get(uid),
-        )
-
     def _probers(self) -> dict[str, list[ProbeFacts]]:
         found: dict[str, list[ProbeFacts]] = {}
-        manager = self.kubelet.probe_manager
-        monotonic = manager.clock.monotonic()
-        for worker in manager.workers():
-            state = worker.state
-            period = float(state.spec.period_seconds or 10)
+        for probe in self.kubelet.probe_manager.snapshot():
             facts = ProbeFacts(
-                container=worker.container.name,
-                type=worker.probe_type.value,
-                result="" if state.last_result is None else state.last_result.name,
-                run=state.result_run,
-                failure_threshold=state.spec.failure_threshold or 3,
-                period=period,
-                what=_describe_probe(state.spec),
-                next_at=self.now + timedelta(seconds=max(0.0, state.due - monotonic)),
+                container=probe.container,
+                type=probe.probe_type.value,
+                result="" if probe.last_result is None else probe.last_result.name,
+                run=probe.result_run,
+                failure_threshold=probe.spec.failure_threshold or 3,
+                period=float(probe.spec.period_seconds or 10),
+                what=_describe_probe(probe.spec),
+                next_at=self.now + timedelta(seconds=probe.due_in),
             )
-            found.setdefault(worker.pod.metadata.uid, []).append(facts)
+            found.setdefault(probe.pod_uid, []).append(facts)
         for probes in found.values():
             probes.sort(key=lambda probe: (probe.container, list(ProbeType).index(ProbeType(probe.type))))
         return found
@@ -344,11 +303,13 @@ class _Look:
     def workers(self) -> Object:
         """How many pods are in which phase, and how many steps are under way."""
         phases = {"sync": 0, "terminating": 0, "terminated": 0, "finished": 0}
-        for worker in self.worker_facts.values():
-            phases["finished" if worker.finished else worker.phase] += 1
-        at_work = sum(worker.step_began is not None for worker in self.worker_facts.values())
-        failing = sum(worker.failures > 0 for worker in self.worker_facts.values())
-        return {**phases, "at_work": at_work, "failing": failing, "threads": len(self.activities)}
+        workers = self.pod_workers.values()
+        for worker in workers:
+            phases["finished" if worker.finished else str(worker.phase)] += 1
+        at_work = sum(worker.step_began is not None for worker in workers)
+        failing = sum(worker.failures > 0 for worker in workers)
+        threads = sum(worker.has_worker for worker in workers)
+        return {**phases, "at_work": at_work, "failing": failing, "threads": threads}
 
     # ---- The loop and its channels ----
 
@@ -402,11 +363,10 @@ class _Look:
 
     def channels(self) -> list[Object]:
         """Other channels worth watching."""
-        found: list[tuple[str, object]] = [
-            ("relist requests", getattr(self.kubelet.pleg, "_relist_requests", None)),
-            ("statuses to send", getattr(self.kubelet.status_manager, "_pod_status_channel", None)),
-        ]
-        return [{"name": name, **_channel(ch)} for name, ch in found if isinstance(ch, golang.Channel)]
+        found = [{"name": "statuses to send", **_channel(self.kubelet.status_manager.updates())}]
+        if isinstance(self.kubelet.pleg, GenericPLEG):
+            found.insert(0, {"name": "relist requests", **_channel(self.kubelet.pleg.relist_requests())})
+        return found
 
     # ---- The runtime ----
 
@@ -565,16 +525,16 @@ def _explanation(found: Explanation) -> Object:
     }
 
 
-def _worker(worker: WorkerFacts | None) -> Object | None:
-    if worker is None:
+def _worker(facts: PodFacts) -> Object | None:
+    if (worker := facts.worker) is None:
         return None
-    at = worker.activity
-    waits_for, until = _waits_for(worker)
+    step = activity.of_worker(worker, facts.calls)
+    waits_for, until = _waits_for(worker, step)
     return {
-        "phase": "finished" if worker.finished else worker.phase,
+        "phase": "finished" if worker.finished else str(worker.phase),
         "waits_for": waits_for,
         "until": _seconds(until),
-        "function": at.function if at is not None else "",
+        "function": step.function if step is not None else "",
         "step_began": _seconds(worker.step_began),
         "step_ended": _seconds(worker.step_ended),
         "pending": worker.pending,
@@ -587,17 +547,17 @@ def _worker(worker: WorkerFacts | None) -> Object | None:
     }
 
 
-def _waits_for(worker: WorkerFacts) -> tuple[str, datetime | None]:
+def _waits_for(worker: PodWorkerSnapshot, step: activity.Step | None) -> tuple[str, datetime | None]:
     """What the worker waits for, and until when at the latest."""
     if worker.finished:
         return "is done; its thread has ended", None
     if worker.waits_to_start:
         return "waits until the pod of the same name has ended", worker.next_step
-    if worker.activity is None:
+    if step is None:
         return "is about to start", None
-    if worker.activity.text == activity.WAITS_FOR_CHANGE:
-        return ("waits to try again" if worker.failures else activity.WAITS_FOR_CHANGE), worker.next_step
-    return worker.activity.text, None
+    if worker.activity is Activity.WAITS_FOR_UPDATE:
+        return ("waits to try again" if worker.failures else step.text), worker.next_step
+    return step.text, None
 
 
 def _containers(facts: PodFacts) -> Iterator[Object]:

@@ -13,11 +13,12 @@ import pytest
 
 from kubelet import config, eviction, kuberuntime, liveview
 from kubelet import types as kubetypes
+from kubelet.activity import Activity
 from kubelet.eviction import testing as evictiontesting
 from kubelet.liveview import collector, evictions, handlers
 from kubelet.liveview.history import MAX_TEXT_LENGTH
 from kubelet.liveview.testing import ObservedKubelet
-from kubelet.pod_workers import PodSyncStatus, UpdatePodOptions
+from kubelet.pod_workers import TERMINATED_POD, TERMINATING_POD, PodWorkerSnapshot
 from kubelet.testing import new_pod
 from pkg import golang
 from pkg.api.core import v1
@@ -162,44 +163,65 @@ def test_pod_that_starts(test_kubelet: ObservedKubelet) -> None:
 
 def test_worker_is_shown(test_kubelet: ObservedKubelet) -> None:
     pod = new_pod("a")
-    now = test_kubelet.clock.now()
-    status = PodSyncStatus(fullname="a_ns", active_update=UpdatePodOptions(pod=pod), started_at=now)
-    status.progress.ended(now, RuntimeError("no disk"))
-    status.progress.next_at = now + datetime.timedelta(seconds=10)
-    test_kubelet.workers.pod_sync_statuses[pod.metadata.uid] = status
+    next_step = test_kubelet.clock.now() + datetime.timedelta(seconds=10)
+    test_kubelet.workers.snapshots[pod.metadata.uid] = PodWorkerSnapshot(
+        pod=pod, failures=1, err="no disk", next_step=next_step, activity=Activity.WAITS_FOR_UPDATE
+    )
 
     found = only_pod(test_kubelet)
 
     assert found["worker"]["failures"] == 1
     assert found["worker"]["error"] == "no disk"
+    assert found["worker"]["waits_for"] == "waits to try again"
     assert found["explanation"]["sentence"] == "Its last step failed: no disk."
-    assert found["explanation"]["until"] == pytest.approx((now + datetime.timedelta(seconds=10)).timestamp())
+    assert found["explanation"]["until"] == pytest.approx(next_step.timestamp())
+
+
+def test_volumes_that_a_worker_waits_for_are_in_the_timeline(test_kubelet: ObservedKubelet) -> None:
+    pod = new_pod("a")
+    test_kubelet.workers.snapshots[pod.metadata.uid] = PodWorkerSnapshot(
+        pod=pod, step_began=test_kubelet.clock.now(), activity=Activity.WAITS_FOR_VOLUMES
+    )
+    found = only_pod(test_kubelet)
+    assert found["worker"]["waits_for"] == "waits for its volumes"
+    assert [(line["stage"], line["ended"]) for line in found["timeline"]] == [("volumes", None)]
+
+
+def test_pod_that_only_the_runtime_knows(test_kubelet: ObservedKubelet) -> None:
+    test_kubelet.workers.snapshots["1"] = PodWorkerSnapshot(namespace="ns", name="a", phase=TERMINATING_POD)
+    found = only_pod(test_kubelet)
+    assert (found["namespace"], found["name"], found["worker"]["phase"]) == ("ns", "a", "terminating")
 
 
 def test_long_error_of_a_worker_is_cut(test_kubelet: ObservedKubelet) -> None:
     pod = new_pod("a")
-    now = test_kubelet.clock.now()
-    status = PodSyncStatus(fullname="a_ns", active_update=UpdatePodOptions(pod=pod), started_at=now)
-    status.progress.ended(now, RuntimeError("x" * 1_000_000))
-    test_kubelet.workers.pod_sync_statuses[pod.metadata.uid] = status
+    test_kubelet.workers.snapshots[pod.metadata.uid] = PodWorkerSnapshot(pod=pod, failures=1, err="x" * 1_000_000)
 
     assert only_pod(test_kubelet)["worker"]["error"] == f"{'x' * MAX_TEXT_LENGTH}…"
 
 
 def test_static_pods_of_one_name(test_kubelet: ObservedKubelet) -> None:
-    workers = test_kubelet.workers
-    for uid in ("1", "2"):
-        pod = new_pod("a", uid)
-        status = PodSyncStatus(fullname="a_new", pending_update=UpdatePodOptions(pod=pod))
-        status.progress.waits_to_start = uid == "2"
-        workers.pod_sync_statuses[uid] = status
-    workers.started_static_pods_by_fullname["a_new"] = "1"
+    first, second = new_pod("a", "1"), new_pod("a", "2")
+    test_kubelet.workers.snapshots["1"] = PodWorkerSnapshot(pod=first)
+    test_kubelet.workers.snapshots["2"] = PodWorkerSnapshot(pod=second, waits_to_start=True, runs_instead="1")
 
     found = {pod["uid"]: pod["explanation"] for pod in snapshot(test_kubelet)["pods"]}
 
     assert found["2"]["cause"] == "WaitsForSameName"
     assert "uid 1" in found["2"]["sentence"]
     assert found["1"]["cause"] != "WaitsForSameName"
+
+
+def test_workers_are_counted(test_kubelet: ObservedKubelet) -> None:
+    now = test_kubelet.clock.now()
+    test_kubelet.workers.snapshots |= {
+        "1": PodWorkerSnapshot(has_worker=True, step_began=now),
+        "2": PodWorkerSnapshot(has_worker=True, phase=TERMINATING_POD, failures=2),
+        "3": PodWorkerSnapshot(phase=TERMINATED_POD, finished=True),
+    }
+    assert snapshot(test_kubelet)["workers"] == {
+        "sync": 1, "terminating": 1, "terminated": 0, "finished": 1, "at_work": 1, "failing": 1, "threads": 2
+    }  # fmt: skip
 
 
 def test_pod_that_is_gone_is_shown_for_a_while(test_kubelet: ObservedKubelet) -> None:

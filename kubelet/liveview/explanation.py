@@ -16,8 +16,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TypedDict
 
-from kubelet.liveview.activity import Activity
+from kubelet import container as kubecontainer
+from kubelet.activity import Activity
+from kubelet.liveview import activity
 from kubelet.liveview.history import Call, PodEvent, describe_end, shortened
+from kubelet.liveview.words import spoken
+from kubelet.pod_workers import SYNC_POD, TERMINATED_POD, TERMINATING_POD, PodWorkerSnapshot
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 
@@ -37,6 +41,10 @@ _IMAGE_REASONS = frozenset(
 _STARTING_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
 # Reasons of ends of containers whose program never ran.
 _NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
+# Without these there is no sandbox.
+_SANDBOX_ACTIONS = frozenset(
+    {kubecontainer.CREATE_POD_SANDBOX, kubecontainer.CONFIG_POD_SANDBOX, kubecontainer.KILL_POD_SANDBOX}
+)
 _VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 # How much of an error a sentence quotes; the evidence has all of it.
 _QUOTE = 200
@@ -86,32 +94,6 @@ class Explanation:
 
 
 @dataclass(slots=True, kw_only=True)
-class WorkerFacts:
-    """The pod's worker."""
-
-    # sync, terminating or terminated.
-    phase: str = "sync"
-    working: bool = False
-    pending: bool = False
-    finished: bool = False
-    deleted: bool = False
-    evicted: bool = False
-    waits_to_start: bool = False
-    # Who runs under the same full name, if this one waits for its turn.
-    runs_instead: str = ""
-    grace_period: int = 0
-    terminating_at: datetime | None = None
-    terminated_at: datetime | None = None
-    step_began: datetime | None = None
-    step_ended: datetime | None = None
-    next_step: datetime | None = None
-    steps: int = 0
-    failures: int = 0
-    err: str = ""
-    activity: Activity | None = None
-
-
-@dataclass(slots=True, kw_only=True)
 class ProbeFacts:
     """One probe of one container."""
 
@@ -142,7 +124,7 @@ class PodFacts:
     # Something has been noted of it since the kubelet's start.
     remembered: bool = False
     status: v1.PodStatus = field(default_factory=v1.PodStatus)
-    worker: WorkerFacts | None = None
+    worker: PodWorkerSnapshot | None = None
     # Why no pod, or none with a network of its own, can be started at the moment.
     node_problem: str = ""
     network_problem: str = ""
@@ -198,7 +180,7 @@ def _gone(facts: PodFacts) -> Explanation | None:
 def _ended(facts: PodFacts) -> Explanation | None:
     """Refused, evicted, failed or done; containers that are still being stopped are told of by _stopping."""
     status, worker = facts.status, facts.worker
-    still_stopping = worker is not None and worker.phase == "terminating" and not worker.finished
+    still_stopping = worker is not None and worker.phase is TERMINATING_POD and not worker.finished
     if status.phase not in (v1.POD_FAILED, v1.POD_SUCCEEDED) or still_stopping:
         return None
     if status.phase == v1.POD_SUCCEEDED:
@@ -243,12 +225,12 @@ def _after(moment: datetime, seconds: float) -> datetime:
 
 def _stopping(facts: PodFacts) -> Explanation | None:
     worker = facts.worker
-    if worker is None or worker.phase == "sync":
+    if worker is None or worker.phase is SYNC_POD:
         return None
     if worker.finished:
         return Explanation(State.GONE, "Finished", "It has ended, and the kubelet is done with it.")
     why = "was evicted" if worker.evicted else "is being deleted" if worker.deleted else "is being stopped"
-    if worker.phase == "terminated":
+    if worker.phase is TERMINATED_POD:
         return _cleaning_up(facts, worker)
     began = worker.terminating_at or facts.now
     until = _after(began, worker.grace_period) if worker.grace_period else None
@@ -273,7 +255,7 @@ def _stopping(facts: PodFacts) -> Explanation | None:
     return Explanation(State.STOPPING, "Terminating", sentence, evidence)
 
 
-def _cleaning_up(facts: PodFacts, worker: WorkerFacts) -> Explanation:
+def _cleaning_up(facts: PodFacts, worker: PodWorkerSnapshot) -> Explanation:
     evidence = [*_said(facts, "FailedUnmount", "FailedMount"), *_calls_evidence(facts)]
     if worker.err and worker.failures:
         evidence.insert(0, Evidence("last step", worker.err, worker.step_ended, worker.failures))
@@ -281,7 +263,8 @@ def _cleaning_up(facts: PodFacts, worker: WorkerFacts) -> Explanation:
         return Explanation(
             State.STUCK, "CannotCleanUp", _end(sentence), evidence, until=worker.next_step, until_what=_RETRY
         )
-    what = worker.activity.text if worker.activity is not None else "is being cleaned up"
+    step = activity.of_worker(worker, facts.calls)
+    what = step.text if step is not None else "is being cleaned up"
     return Explanation(State.STOPPING, "CleaningUp", f"Nothing of it runs any more; it {what}.", evidence)
 
 
@@ -346,9 +329,9 @@ def _volumes(facts: PodFacts) -> Explanation | None:
     """Volumes that are missing, and why."""
     if not facts.unmounted or _any_container(facts):
         return None
-    at_it = facts.worker is not None and facts.worker.activity is not None and "volumes" in facts.worker.activity.text
+    at_it = facts.worker is not None and facts.worker.activity is Activity.WAITS_FOR_VOLUMES
     said = _said(facts, *_VOLUME_EVENTS)
-    failed = facts.worker is not None and "volumes=" in facts.worker.err
+    failed = facts.worker is not None and facts.worker.failed_at is Activity.WAITS_FOR_VOLUMES
     if not (at_it or said or failed):
         return None
     names = _list(facts.unmounted)
@@ -404,7 +387,8 @@ def _sandbox(facts: PodFacts) -> Explanation | None:
     if worker is None or _any_container(facts):
         return None
     said = _said(facts, "FailedCreatePodSandBox", "FailedCreatePodContainer")
-    if not worker.failures or not (said or "sandbox" in worker.err.lower() or "cgroup" in worker.err.lower()):
+    no_sandbox = worker.failed_at is Activity.MAKES_CGROUP or not worker.failed_actions.isdisjoint(_SANDBOX_ACTIONS)
+    if not worker.failures or not (said or no_sandbox):
         return None
     error = said[-1].text.partition(": ")[2] if said else worker.err
     evidence = [*said, Evidence("last step", worker.err, worker.step_ended, worker.failures)]
@@ -703,11 +687,10 @@ def _starting(facts: PodFacts) -> Explanation:
     worker = facts.worker
     if worker is None:
         return Explanation(State.STARTING, "Seen", "It has been seen, and its worker is about to start.", evidence)
-    if worker.step_began is not None and worker.activity is not None:
-        since = Evidence("worker", f"{worker.activity.text} ({worker.activity.function})", worker.step_began)
-        return Explanation(
-            State.STARTING, "Starting", f"It is being started: it {worker.activity.text}.", [since, *evidence]
-        )
+    step = activity.of_worker(worker, facts.calls)
+    if worker.step_began is not None and step is not None:
+        since = Evidence("worker", f"{step.text} ({step.function})", worker.step_began)
+        return Explanation(State.STARTING, "Starting", f"It is being started: it {step.text}.", [since, *evidence])
     sentence = "It is being started: the next look of the PLEG will show what its last step did."
     return Explanation(State.STARTING, "Starting", sentence, evidence, until=worker.next_step, until_what="next step")
 
@@ -860,17 +843,3 @@ def _containers(names: Sequence[str]) -> str:
 
 def _runs(names: Sequence[str]) -> str:
     return "runs" if len(names) == 1 else "run"
-
-
-def spoken(seconds: float) -> str:
-    """A duration as people say it: two units at most."""
-    if seconds < 1:
-        return f"{round(seconds * 1000)} ms"
-    if seconds < 10:
-        return f"{seconds:.1f}".rstrip("0").rstrip(".") + " s"
-    total = round(seconds)
-    for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if total >= size:
-            rest = total % size // smaller_size
-            return f"{total // size} {unit} {rest} {smaller}" if rest else f"{total // size} {unit}"
-    return f"{total} s"

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from kubelet.liveview.activity import Activity
+from kubelet import container as kubecontainer
+from kubelet.activity import Activity
 from kubelet.liveview.explanation import (
     PodFacts,
     ProbeFacts,
     State,
-    WorkerFacts,
     _missing_object,
     explain_pod,
-    spoken,
 )
 from kubelet.liveview.history import MAX_TEXT_LENGTH, Call, PodEvent
+from kubelet.pod_workers import TERMINATED_POD, TERMINATING_POD, PodWorkerSnapshot
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -73,8 +73,8 @@ def event(reason: str, message: str, container: str = "") -> PodEvent:
     return PodEvent(NOW.timestamp(), NOW.timestamp(), "Warning", reason, message, path)
 
 
-def failed(err: str, **fields: Any) -> WorkerFacts:
-    return WorkerFacts(failures=2, err=err, next_step=LATER, **fields)
+def failed(err: str, **fields: Any) -> PodWorkerSnapshot:
+    return PodWorkerSnapshot(failures=2, err=err, next_step=LATER, **fields)
 
 
 @dataclass
@@ -196,7 +196,7 @@ CASES = [
         "It is being deleted: container main still runs (grace period 30 s).",
         facts={
             "status": running(status(RUNNING)),
-            "worker": WorkerFacts(phase="terminating", deleted=True, grace_period=30, terminating_at=NOW),
+            "worker": PodWorkerSnapshot(phase=TERMINATING_POD, deleted=True, grace_period=30, terminating_at=NOW),
         },
         until="killed at the latest",
     ),
@@ -207,7 +207,7 @@ CASES = [
         "It is being deleted: container main still runs (grace period 30 s).",
         pod=None,
         facts={
-            "worker": WorkerFacts(phase="terminating", deleted=True, grace_period=30, terminating_at=NOW),
+            "worker": PodWorkerSnapshot(phase=TERMINATING_POD, deleted=True, grace_period=30, terminating_at=NOW),
             "calls": [Call("stop_container", NOW.timestamp(), "1", "main")],
         },
         evidence=("stop_container main",),
@@ -220,7 +220,9 @@ CASES = [
         "It is being deleted: container main still runs (grace period 9223372036854775807 s).",
         facts={
             "status": running(status(RUNNING)),
-            "worker": WorkerFacts(phase="terminating", deleted=True, grace_period=2**63 - 1, terminating_at=NOW),
+            "worker": PodWorkerSnapshot(
+                phase=TERMINATING_POD, deleted=True, grace_period=2**63 - 1, terminating_at=NOW
+            ),
         },
         until="killed at the latest",
     ),
@@ -231,8 +233,8 @@ CASES = [
         "It is being deleted: containers a and b still run although its grace period is over.",
         facts={
             "status": running(status(RUNNING, "a"), status(RUNNING, "b")),
-            "worker": WorkerFacts(
-                phase="terminating", deleted=True, grace_period=5, terminating_at=NOW - timedelta(seconds=30)
+            "worker": PodWorkerSnapshot(
+                phase=TERMINATING_POD, deleted=True, grace_period=5, terminating_at=NOW - timedelta(seconds=30)
             ),
         },
         until="killed at the latest",
@@ -244,7 +246,7 @@ CASES = [
         "It is being deleted, but its containers cannot be stopped: error killing pod: no answer.",
         facts={
             "status": running(status(RUNNING)),
-            "worker": failed("error killing pod: no answer", phase="terminating", deleted=True),
+            "worker": failed("error killing pod: no answer", phase=TERMINATING_POD, deleted=True),
         },
         until="tries again",
         evidence=("error killing pod: no answer",),
@@ -254,7 +256,7 @@ CASES = [
         State.STUCK,
         "CannotCleanUp",
         "Nothing of it runs any more, but it cannot be cleaned up: mounted volumes=[nfs]: context deadline exceeded.",
-        facts={"worker": failed("mounted volumes=[nfs]: context deadline exceeded", phase="terminated")},
+        facts={"worker": failed("mounted volumes=[nfs]: context deadline exceeded", phase=TERMINATED_POD)},
         until="tries again",
     ),
     Case(
@@ -262,14 +264,14 @@ CASES = [
         State.STOPPING,
         "CleaningUp",
         "Nothing of it runs any more; it waits until volumes are unmounted.",
-        facts={"worker": WorkerFacts(phase="terminated", activity=Activity("waits until volumes are unmounted", "f"))},
+        facts={"worker": PodWorkerSnapshot(phase=TERMINATED_POD, activity=Activity.WAITS_FOR_UNMOUNT)},
     ),
     Case(
         "runtime is down",
         State.STUCK,
         "NodeNotReady",
         "No pod of this node is worked on at the moment: container runtime is down.",
-        facts={"node_problem": "container runtime is down", "worker": WorkerFacts()},
+        facts={"node_problem": "container runtime is down", "worker": PodWorkerSnapshot()},
     ),
     Case(
         "static pod waits for its name",
@@ -277,7 +279,7 @@ CASES = [
         "WaitsForSameName",
         "It waits for its turn: the one with uid 2 still runs under the same name, and static pods of one name "
         "never overlap.",
-        facts={"worker": WorkerFacts(waits_to_start=True, runs_instead="2", next_step=LATER)},
+        facts={"worker": PodWorkerSnapshot(waits_to_start=True, runs_instead="2", next_step=LATER)},
         until="looks again at the latest",
     ),
     Case(
@@ -301,7 +303,7 @@ CASES = [
         facts={
             "network_problem": "cni plugin not initialized",
             "status": pending(status(CREATING)),
-            "worker": WorkerFacts(next_step=LATER),
+            "worker": PodWorkerSnapshot(next_step=LATER),
         },
         until="next step",
     ),
@@ -313,7 +315,7 @@ CASES = [
         facts={
             "unmounted": ["a", "b"],
             "status": pending(status(CREATING)),
-            "worker": WorkerFacts(step_began=NOW, activity=Activity("waits for its volumes", "f")),
+            "worker": PodWorkerSnapshot(step_began=NOW, activity=Activity.WAITS_FOR_VOLUMES),
         },
     ),
     Case(
@@ -324,7 +326,7 @@ CASES = [
         facts={
             "unmounted": ["settings"],
             "status": pending(status(CREATING)),
-            "worker": WorkerFacts(step_began=NOW),
+            "worker": PodWorkerSnapshot(step_began=NOW),
             "events": [
                 event("FailedMount", 'MountVolume.SetUp failed for volume "settings" : configmap "app" not found')
             ],
@@ -339,7 +341,10 @@ CASES = [
         facts={
             "unmounted": ["data"],
             "status": pending(status(CREATING)),
-            "worker": failed("unmounted volumes=[data], unattached volumes=[]: context deadline exceeded"),
+            "worker": failed(
+                "unmounted volumes=[data], unattached volumes=[]: context deadline exceeded",
+                failed_at=Activity.WAITS_FOR_VOLUMES,
+            ),
             "events": [
                 event("FailedMount", 'MountVolume.SetUp failed for volume "data" : mount.nfs: access denied by server'),
                 event("FailedMount", "Unable to attach or mount volumes: unmounted volumes=[data]: timed out"),
@@ -358,7 +363,8 @@ CASES = [
             "status": pending(status(CREATING)),
             "worker": failed(
                 "unmounted volumes=[data], unattached volumes=[], failed to process volumes=[data]: error processing "
-                'PVC ns/mine: failed to fetch PVC from API server: persistentvolumeclaims "mine" not found'
+                'PVC ns/mine: failed to fetch PVC from API server: persistentvolumeclaims "mine" not found',
+                failed_at=Activity.WAITS_FOR_VOLUMES,
             ),
         },
         until="tries again",
@@ -377,6 +383,39 @@ CASES = [
                     f'Failed to create pod sandbox: {RPC}plugin type="bridge" failed (add): no IP addresses available',
                 )
             ],
+        },
+        until="tries again",
+    ),
+    Case(
+        "sandbox of which no event tells",
+        State.STUCK,
+        "SandboxFailed",
+        "The runtime cannot make its sandbox: no.",
+        facts={
+            "status": pending(status(CREATING)),
+            "worker": failed("no", failed_actions=frozenset({kubecontainer.KILL_POD_SANDBOX})),
+        },
+        until="tries again",
+        evidence=("no",),
+    ),
+    Case(
+        "cgroup",
+        State.STUCK,
+        "SandboxFailed",
+        "The runtime cannot make its sandbox: no.",
+        facts={"status": pending(status(CREATING)), "worker": failed("no", failed_at=Activity.MAKES_CGROUP)},
+        until="tries again",
+        evidence=("no",),
+    ),
+    Case(
+        "error that speaks of a sandbox and of volumes",
+        State.STUCK,
+        "SyncFailed",
+        "Its last step failed: no sandbox for volumes=[data].",
+        facts={
+            "status": pending(status(CREATING)),
+            "unmounted": ["data"],
+            "worker": failed("no sandbox for volumes=[data]", failed_at=Activity.SYNCS),
         },
         until="tries again",
     ),
@@ -609,7 +648,7 @@ CASES = [
         'It is being started: image "app:1" is being pulled.',
         facts={
             "status": pending(status(CREATING)),
-            "worker": WorkerFacts(step_began=NOW),
+            "worker": PodWorkerSnapshot(step_began=NOW),
             "calls": [Call("pull_image", NOW.timestamp(), "1", subject="app:1")],
         },
         evidence=("pull_image app:1",),
@@ -618,12 +657,13 @@ CASES = [
         "is being started",
         State.STARTING,
         "Starting",
-        "It is being started: it has its sandbox made.",
+        "It is being started: it has the runtime make its sandbox.",
         facts={
             "status": pending(status(CREATING)),
-            "worker": WorkerFacts(step_began=NOW, activity=Activity("has its sandbox made", "run_pod_sandbox")),
+            "worker": PodWorkerSnapshot(step_began=NOW, activity=Activity.SYNCS),
+            "calls": [Call("run_podsandbox", NOW.timestamp(), "1")],
         },
-        evidence=("run_pod_sandbox",),
+        evidence=("has the runtime make its sandbox (InstrumentedRuntimeService.run_pod_sandbox)",),
     ),
     Case("just seen", State.STARTING, "Seen", "It has been seen, and its worker is about to start."),
 ]
@@ -642,7 +682,7 @@ def test_explain_pod(case: Case) -> None:
 
 @pytest.mark.parametrize("hours", [-12, 14])
 def test_end_of_an_endless_grace_period_is_a_time_everywhere(hours: int) -> None:
-    worker = WorkerFacts(phase="terminating", deleted=True, grace_period=2**63 - 1, terminating_at=NOW)
+    worker = PodWorkerSnapshot(phase=TERMINATING_POD, deleted=True, grace_period=2**63 - 1, terminating_at=NOW)
     facts = PodFacts(namespace="ns", name="pod", now=NOW, status=running(status(RUNNING)), worker=worker)
     until = explain_pod(facts).until
     assert until is not None
@@ -670,7 +710,7 @@ def test_container_starts_at_the_first_step_after_its_back_off(restart: int, ste
         now=NOW,
         pod=pod(),
         status=running(status(waiting("CrashLoopBackOff"), last_state=ended(1))),
-        worker=WorkerFacts(failures=1, next_step=NOW + timedelta(seconds=step)),
+        worker=PodWorkerSnapshot(failures=1, next_step=NOW + timedelta(seconds=step)),
         restart_at={"main": NOW + timedelta(seconds=restart)},
     )
     assert explain_pod(facts).until == NOW + timedelta(seconds=18)
@@ -728,20 +768,3 @@ def test_error_that_quotes_a_long_name() -> None:
 def test_missing_object_is_searched_in_one_go() -> None:
     assert _missing_object(f"secret {'a/' * 500_000}") is None
     assert _missing_object("secrets ns/smtp not found") == ("Secret", "smtp")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.0123, "12 ms"),
-        (1, "1 s"),
-        (2.34, "2.3 s"),
-        (59.4, "59 s"),
-        (60, "1 min"),
-        (90, "1 min 30 s"),
-        (3700, "1 h 1 min"),
-        (90000, "1 d 1 h"),
-    ],
-)
-def test_spoken(seconds: float, text: str) -> None:
-    assert spoken(seconds) == text

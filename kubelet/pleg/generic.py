@@ -244,6 +244,10 @@ class GenericPLEG:
     def watch(self) -> golang.Channel[PodLifecycleEvent]:
         return self._event_channel
 
+    def relist_requests(self) -> golang.Channel[_RelistRequest]:
+        """The requests for single pods; to be looked at by people, and read by nobody else. Go: none"""
+        return self._relist_requests
+
     def start(self, ctx: golang.Context) -> None:
         """Relist at once and then periodically, on its own thread, until ctx is done or `stop` is called.
 

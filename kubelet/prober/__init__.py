@@ -4,6 +4,6 @@ Go: pkg/kubelet/prober
 """
 
 from kubelet.prober.prober import ProbeType
-from kubelet.prober.prober_manager import PROBER_DURATION, PROBER_RESULTS, Manager
+from kubelet.prober.prober_manager import PROBER_DURATION, PROBER_RESULTS, Manager, ProbeSnapshot
 
-__all__ = ["PROBER_DURATION", "PROBER_RESULTS", "Manager", "ProbeType"]
+__all__ = ["PROBER_DURATION", "PROBER_RESULTS", "Manager", "ProbeSnapshot", "ProbeType"]

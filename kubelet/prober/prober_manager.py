@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kubelet import container as kubecontainer
@@ -52,6 +53,21 @@ class _ProbeKey(NamedTuple):
     pod_uid: str
     container_name: str
     probe_type: ProbeType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeSnapshot:
+    """How one probe of one container is at one moment, for people who look. Go: none"""
+
+    pod_uid: str
+    container: str
+    probe_type: ProbeType
+    spec: v1.Probe
+    # None before the first answer, and how many equal ones came in a row.
+    last_result: results.Result | None
+    result_run: int
+    # Seconds until the container is probed again, if nobody triggers that before.
+    due_in: float
 
 
 class Manager:
@@ -164,6 +180,11 @@ class Manager:
         """The workers there are now; only to be looked at."""
         with self._lock:
             return list(self._workers.values())
+
+    def snapshot(self) -> list[ProbeSnapshot]:
+        """How each probe is now. Go: none"""
+        now = self.clock.monotonic()
+        return [_snapshot(worker, now) for worker in self.workers()]
 
     def worker_count(self) -> int:
         with self._lock:
@@ -337,6 +358,19 @@ def _known_containers(status: v1.PodStatus) -> dict[str, v1.ContainerStatus]:
 def _keys(pod_uid: str, containers: Iterable[v1.Container], probe_types: Iterable[ProbeType]) -> Iterator[_ProbeKey]:
     for container, probe_type in itertools.product(containers, probe_types):
         yield _ProbeKey(pod_uid, container.name, probe_type)
+
+
+def _snapshot(worker: Worker, now: float) -> ProbeSnapshot:
+    state = worker.state
+    return ProbeSnapshot(
+        pod_uid=worker.pod_uid,
+        container=worker.container.name,
+        probe_type=worker.probe_type,
+        spec=state.spec,
+        last_result=state.last_result,
+        result_run=state.result_run,
+        due_in=max(0.0, state.due - now),
+    )
 
 
 def _result_labels(worker: Worker, result: results.Result) -> tuple[str, ...]:

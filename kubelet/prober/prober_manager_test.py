@@ -105,6 +105,16 @@ def test_probes_cease_when_the_step_that_began_them_does_not(world: ProbeWorld) 
     stop(world)
 
 
+def test_snapshot(world: ProbeWorld) -> None:
+    world.manager.add_pod(CTX, pod("u", container("c", READINESS)))
+    (probe,) = world.manager.snapshot()
+    assert (probe.pod_uid, probe.container, probe.probe_type) == ("u", "c", READINESS)
+    assert (probe.last_result, probe.result_run) == (None, 0)
+    period = probe.spec.period_seconds or 10
+    assert 0 <= probe.due_in <= period
+    stop(world)
+
+
 def test_worker_that_could_not_be_scheduled_is_made_again(world: ProbeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     probed = pod("u", container("c", READINESS))
     planner = world.manager.scheduler

@@ -194,6 +194,10 @@ class Manager:
         klog.info_s("Starting to sync pod status with apiserver")
         golang.go(wait.until, lambda: self._sync_loop(ctx), 0.0, ctx, name="status-manager")
 
+    def updates(self) -> golang.Channel[None]:
+        """Says that there is something to send; to be looked at by people, and read by nobody else. Go: none"""
+        return self._pod_status_channel
+
     def _sync_loop(self, ctx: golang.Context) -> None:
         # Single statuses and all of them are sent from the same thread, so that they cannot overtake.
         ticker = golang.Ticker(SYNC_PERIOD)

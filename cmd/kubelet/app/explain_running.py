@@ -284,6 +284,6 @@ def _clock(at: float) -> str:
 
 
 def _span(seconds: float) -> str:
-    from kubelet.liveview.explanation import spoken
+    from kubelet.liveview.words import spoken
 
     return spoken(max(0.0, seconds))

@@ -45,7 +45,7 @@ from typing import Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
-from kubelet import activity, eviction, events, metrics
+from kubelet import activity, events, eviction, metrics
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
 from kubelet.activity import Activity

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from kubelet import eviction, events, lifecycle, metrics
+from kubelet import events, eviction, lifecycle, metrics
 from kubelet import types as kubetypes
 from pkg import golang, klog
 from pkg.api.core import v1

@@ -17,7 +17,7 @@ from kubelet import container as kubecontainer
 from kubelet import environment, standalone
 from kubelet import types as kubetypes
 from kubelet.configmap.testing import FakeManager as FakeConfigMapManager
-from kubelet.kubelet_build import build_change_detection
+from kubelet.kubelet_build import new_change_detection
 from kubelet.secret.testing import FakeManager as FakeSecretManager
 from kubelet.testing import TestKubelet, new_pod
 from kubelet.util import env
@@ -44,6 +44,16 @@ def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
     )
     yield test
     test.close()
+
+
+def detect_changes(test: TestKubelet) -> None:
+    """Take config maps and secrets from the API server that the kubelet has been given."""
+    kubelet = test.kubelet
+    assert kubelet.kube_client is not None
+    objects = new_change_detection(
+        test.ctx, kubelet.kube_client, kubelet.kubelet_configuration, kubelet.clock, kubelet.pod_manager, kubelet
+    )
+    kubelet.config_map_manager, kubelet.secret_manager = objects.config_map_manager, objects.secret_manager
 
 
 def variables(
@@ -344,7 +354,7 @@ def test_strategies(test_kubelet: TestKubelet, strategy: str) -> None:
     pod = new_pod("p")
     pod.spec.containers = [v1.Container(name="c", env=[of_map("k"), of_secret("k")])]
 
-    build_change_detection(test_kubelet.ctx, kubelet)
+    detect_changes(test_kubelet)
     assert kubelet.config_map_manager is not None and kubelet.secret_manager is not None
     kubelet.config_map_manager.register_pod(pod)
     kubelet.secret_manager.register_pod(pod)
@@ -362,7 +372,7 @@ def test_pod_is_synced_when_what_it_lacked_is_there(test_kubelet: TestKubelet) -
     kubelet.kube_client = client
     pod.spec.containers = [v1.Container(name="c", env=[of_map("k")])]
     kubelet.pod_manager.add_pod(pod)
-    build_change_detection(test_kubelet.ctx, kubelet)
+    detect_changes(test_kubelet)
     assert kubelet.config_map_manager is not None
     kubelet.config_map_manager.register_pod(pod)
     with pytest.raises(apierrors.StatusError, match="not found"):
@@ -380,7 +390,7 @@ def test_unknown_strategy(test_kubelet: TestKubelet) -> None:
     test_kubelet.kubelet.kubelet_configuration.config_map_and_secret_change_detection_strategy = "Guess"
     test_kubelet.kubelet.kube_client = FakeClientset()
     with pytest.raises(ValueError, match=r"^unknown configmap and secret manager mode: Guess$"):
-        build_change_detection(test_kubelet.ctx, test_kubelet.kubelet)
+        detect_changes(test_kubelet)
 
 
 def test_nothing_is_watched_without_an_api_server(tmp_path: Path) -> None:

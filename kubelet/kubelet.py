@@ -25,7 +25,6 @@ from kubelet import (
     lifecycle,
     metrics,
     nodeshutdown,
-    pleg,
     server,
     status,
     sysctl,
@@ -33,13 +32,17 @@ from kubelet import (
     volumemanager,
 )
 from kubelet import container as kubecontainer
+from kubelet import pleg as kubepleg
 from kubelet import pod as kubepod
 from kubelet import types as kubetypes
 from kubelet.activity import Activity
 from kubelet.cm import topologymanager
 from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
+from kubelet.kubelet_admission import WaitingPods
+from kubelet.kubelet_logs import KubeletLogs
 from kubelet.kubelet_network_linux import init_network_util
 from kubelet.kubelet_node_declared_features import missing_for_update
+from kubelet.kubelet_nodecache import KubeletNodeCache
 from kubelet.kubelet_pods import KubeletPods, PodsOnNode
 from kubelet.kubelet_resize import record_resize_operations, requests_shrank
 from kubelet.kubelet_stats import KubeletStats
@@ -62,9 +65,18 @@ from pkg.util import pod as utilpod
 from pkg.volume.util import hostutil
 
 if TYPE_CHECKING:
+    from kubelet import config, logs, oom, pluginmanager, watchdog
     from kubelet.apis import config as kubeletconfig
+    from kubelet.certificate import KubeletServerCertificateDynamicFileManager
+    from kubelet.cri import apis as internalapi
+    from kubelet.observer import Observers
+    from kubelet.pod_container_deletor import PodContainerDeletor
     from kubelet.server import auth as serverauth
+    from kubelet.util.queue import WorkQueue
     from pkg.apiserver.server import flagz as flagzlib
+    from pkg.client_go.util import certificate, flowcontrol
+    from pkg.component_helpers.apimachinery import lease
+    from pkg.util import iptables
 
 # All times in seconds.
 RUNTIME_CHECK_PERIOD = 5.0
@@ -143,8 +155,68 @@ class LoopCase(enum.IntEnum):
     STOP = 8
 
 
-class Kubelet(KubeletPods, KubeletStats):
+@dataclass(kw_only=True, eq=False, repr=False)
+class Kubelet(KubeletPods, KubeletLogs, KubeletNodeCache, KubeletStats):
     """One node's agent, made by kubelet_build. run(ctx, updates) is its main loop and ends with ctx."""
+
+    # Takes the error that the kubelet cannot run with.
+    failed: golang.Channel[Exception]
+    pod_logs_directory: str
+    runtime_service: internalapi.RuntimeService
+    oom_watcher: oom.Watcher | None
+    os: kubecontainer.OSInterface
+    sources_ready: config.SourcesReady
+    # None where the chains of the packet filter are not wanted.
+    new_iptables: Callable[[], list[iptables.Interface]] | None
+    tracer: tracing.Tracer
+    # Who is told what the kubelet does.
+    observers: Observers
+    # Keep volumes of a pod mounted after its end, for debugging.
+    keep_terminated_pod_volumes: bool = False
+    # The newest known runtime status of each pod, written by the PLEG.
+    pod_cache: kubecontainer.Cache
+    work_queue: WorkQueue
+    # Pods whose admission waits for something.
+    waiting_pods: WaitingPods = field(default_factory=WaitingPods)
+    liveness_manager: proberesults.Manager
+    readiness_manager: proberesults.Manager
+    startup_manager: proberesults.Manager
+    # Finds CSI drivers and other plugins by their sockets.
+    plugin_manager: pluginmanager.PluginManager
+    container_log_manager: logs.ContainerLogManager
+    container_gc: kubecontainer.GC
+    container_deletor: PodContainerDeletor
+    pleg: kubepleg.PodLifecycleEventGenerator
+    # None unless the feature gate EventedPLEG is on.
+    evented_pleg: kubepleg.EventedPLEG | None = None
+    pod_sync_loop_handlers: list[lifecycle.PodSyncLoopHandler] = field(default_factory=list)
+    # None in standalone mode.
+    node_lease_controller: lease.Controller | None = None
+    # None where nobody tells systemd that the kubelet is well.
+    health_checker: watchdog.HealthChecker | None = None
+    # Has the certificate to serve with; None if there is none, as without a server.
+    server_certificate_manager: certificate.Manager | KubeletServerCertificateDynamicFileManager | None = None
+    # How the server speaks TLS with it; None for a server without TLS.
+    tls_config: server.TLSConfig | None = None
+    # Closed once the pods of all sources are known.
+    all_sources_seen: golang.Channel[None] = field(default_factory=golang.Channel)
+    # Says that the node's status must tell of other volumes in use, before they can be attached or detached.
+    volumes_in_use_changed: golang.Channel[None] = field(default_factory=lambda: golang.Channel(1))
+    # When sync_loop_iteration last began or ended, by the steady clock; None before the first time. Read by the
+    # health check.
+    sync_loop_monitor: datetime.datetime | None = None
+    # The work queue gave out pods that were due, and a failure kept the sync loop from syncing them.
+    due_pods_lost: bool = False
+    # Whether the modules that need a running container runtime have been started; guarded by update_runtime_mux.
+    runtime_modules_started: bool = False
+    # Tells the time at which a failed pull is tried again, by uid and image.
+    image_back_off: flowcontrol.Backoff
+    # Has the channel of what the sources change, which the sync loop reads.
+    pod_config: config.PodConfig
+    # Seconds between two syncs of a pod that nothing else wakes; the server's health check asks for it.
+    resync_interval: float
+    # Whether the node has been read from the API server since the start.
+    node_has_synced: Callable[[], bool] = lambda: True
 
     # ---- Start ----
 
@@ -326,8 +398,9 @@ class Kubelet(KubeletPods, KubeletStats):
 
         golang.go(sync_node_status, name="node-status")
         golang.go(self._report_volumes_in_use, ctx, name="node-status-volumes")
-        golang.go(self.fast_status_update_once, ctx, name="node-status-fast")
-        golang.go(self.node_lease_controller.run, ctx, name="node-lease")
+        golang.go(self.fast_status_update_once, ctx, self.update_runtime_up, name="node-status-fast")
+        if self.node_lease_controller is not None:
+            golang.go(self.node_lease_controller.run, ctx, name="node-lease")
         golang.go(self.fast_static_pods_registration, ctx, name="static-pods-registration")
 
     def _report_volumes_in_use(self, ctx: golang.Context) -> None:
@@ -451,7 +524,7 @@ class Kubelet(KubeletPods, KubeletStats):
         handler: SyncHandler,
         sync_ch: golang.Channel[Any],
         housekeeping_ch: golang.Channel[PodsOnNode],
-        pleg_ch: golang.Channel[pleg.PodLifecycleEvent],
+        pleg_ch: golang.Channel[kubepleg.PodLifecycleEvent],
     ) -> bool:
         """Wait for the channels, take one event from one that is ready, chosen at random, and hand it on.
 
@@ -495,7 +568,7 @@ class Kubelet(KubeletPods, KubeletStats):
                         else:
                             text = "SyncLoop (PLEG): pod does not exist, ignore irrelevant event"
                             klog.v(4).info_s(text, event=event)
-                    if event.type is pleg.CONTAINER_DIED and isinstance(event.data, str):
+                    if event.type is kubepleg.CONTAINER_DIED and isinstance(event.data, str):
                         self.clean_up_containers_in_pod(event.id, event.data)
 
                 case LoopCase.SYNC:
@@ -1588,9 +1661,9 @@ class _GarbageCollection:
     failed: bool = field(default=False)
 
 
-def is_sync_pod_worthy(event: pleg.PodLifecycleEvent) -> bool:
+def is_sync_pod_worthy(event: kubepleg.PodLifecycleEvent) -> bool:
     """Whether the event says anything about the pod: the removal of a dead container does not."""
-    return event.type is not pleg.CONTAINER_REMOVED
+    return event.type is not kubepleg.CONTAINER_REMOVED
 
 
 def _rejection_label(reason: str) -> str:

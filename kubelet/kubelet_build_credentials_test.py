@@ -12,12 +12,13 @@ from framework import faulty_call
 from framework.client_calls import Call
 from framework.faulty_call import MINE, OTHER, FaultyCall, Kind
 
-from kubelet import kubelet_build
+from kubelet import images, kubelet_build
 from kubelet.testing import TestKubelet
 from pkg import credentialprovider
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.client_go import kubernetes
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
 
 _V1 = "credentialprovider.kubelet.k8s.io/v1"
@@ -70,13 +71,16 @@ def _token(action: Action) -> tuple[bool, authenticationv1.TokenRequest]:
     return True, authenticationv1.TokenRequest(status=status)
 
 
+def _register(
+    test_kubelet: TestKubelet, client: kubernetes.Interface | None, options: kubelet_build.KubeletOptions
+) -> images.ExternalCredentials | None:
+    return kubelet_build.register_credential_providers(test_kubelet.ctx, client, None, options, test_kubelet.clock)
+
+
 def test_token_of_the_service_account(test_kubelet: TestKubelet, tmp_path: Path) -> None:
     client = FakeClientset(v1.ServiceAccount(metadata=metav1.ObjectMeta(name="sa", namespace="ns", uid="1")))
     client.prepend_reactor("create", "serviceaccounts/token", _token)
-    kubelet = test_kubelet.kubelet
-    kubelet.kube_client = client
-    register = kubelet_build._register_credential_providers
-    credentials = register(test_kubelet.ctx, kubelet, _write_plugin(tmp_path))
+    credentials = _register(test_kubelet, client, _write_plugin(tmp_path))
     assert credentials is not None
     (found,) = credentials("ns", "pod", "uid", "sa").lookup("reg.io/image")
     assert found.auth_config == credentialprovider.AuthConfig(username="for ns-sa-pod-reg.io", password="p")
@@ -95,10 +99,7 @@ def test_call_that_gets_a_service_account(call: Call, kind: Kind, test_kubelet: 
         for account in (MINE, OTHER):
             spec = {"containers": [{"name": "c", "image": "i"}], "serviceAccountName": account}
             api.cluster.store.create("pods", {"metadata": {"name": account, "namespace": "default"}, "spec": spec})
-        test_kubelet.kubelet.kube_client = api.client
-        credentials = kubelet_build._register_credential_providers(
-            test_kubelet.ctx, test_kubelet.kubelet, _write_plugin(tmp_path)
-        )
+        credentials = _register(test_kubelet, api.client, _write_plugin(tmp_path))
         assert credentials is not None
 
         def passwords(name: str) -> list[str]:
@@ -110,13 +111,11 @@ def test_call_that_gets_a_service_account(call: Call, kind: Kind, test_kubelet: 
 
 
 def test_without_an_api_server_there_is_no_token(test_kubelet: TestKubelet, tmp_path: Path) -> None:
-    credentials = kubelet_build._register_credential_providers(
-        test_kubelet.ctx, test_kubelet.kubelet, _write_plugin(tmp_path)
-    )
+    credentials = _register(test_kubelet, None, _write_plugin(tmp_path))
     assert credentials is not None
     assert credentials("ns", "pod", "uid", "sa").lookup("reg.io/image") == []
 
 
 def test_node_without_providers(test_kubelet: TestKubelet, tmp_path: Path) -> None:
     options = kubelet_build.KubeletOptions(hostname="n", node_name="n", node_ips=[], root_directory=str(tmp_path))
-    assert kubelet_build._register_credential_providers(test_kubelet.ctx, test_kubelet.kubelet, options) is None
+    assert _register(test_kubelet, None, options) is None

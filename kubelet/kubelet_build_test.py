@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from kubelet import eviction, kubelet_build, preemption, standalone, stats, util
 from kubelet.apis import config as kubeletconfig
+from kubelet.kubelet import Kubelet
 from kubelet.kubelet_build import (
     CRASH_LOOP_BACK_OFF_EXPIRY,
-    build_standalone_objects,
     crash_loop_back_off,
     new_crash_loop_back_off,
+    new_standalone_objects,
     single_process_oom_kill,
 )
 from kubelet.testing import TestKubelet, new_pod
@@ -76,7 +80,7 @@ def test_pause_between_restarts_is_kept_though_a_container_starts_slowly() -> No
 def test_pods_follow_objects_of_the_manifest_folder(tmp_path: Path) -> None:
     world = TestKubelet(tmp_path)
     objects = standalone.ObjectStore()
-    build_standalone_objects(world.kubelet, objects)
+    made = new_standalone_objects(objects, world.kubelet.pod_manager, world.kubelet.retry_pod_now)
     using = new_pod("using", image_pull_secrets=[v1.LocalObjectReference(name="pull")])
     for pod in (using, new_pod("other")):
         world.kubelet.pod_manager.add_pod(pod)
@@ -84,8 +88,8 @@ def test_pods_follow_objects_of_the_manifest_folder(tmp_path: Path) -> None:
     objects.replace([secret])
     assert world.workers.update_types() == [("SYNC", "using")]
     assert world.volumes.changes == ["forget uid-using"]
-    assert world.kubelet.secret_manager is not None
-    assert world.kubelet.secret_manager.get_secret("ns", "pull") is secret
+    assert made.secret_manager is not None
+    assert made.secret_manager.get_secret("ns", "pull") is secret
     world.close()
 
 
@@ -94,8 +98,10 @@ def test_kubelet_without_an_api_server_attaches_volumes_itself(tmp_path: Path, m
     monkeypatch.setattr(kubelet_build, "VolumeManager", manager)
     world.kubelet.kubelet_configuration.enable_controller_attach_detach = True
     for client in (FakeClientset(), None):
-        world.kubelet.kube_client = client
-        kubelet_build._build_volume_manager(world.ctx, world.kubelet, mock.Mock(), None)
+        world.builder.client = client
+        kubelet_build.PartsBuilder.new_volume_manager(
+            world.builder, mock.Mock(), world.kubelet.pod_manager, world.kubelet.pod_workers, None
+        )
     world.close()
     assert [call.args[0] for call in manager.call_args_list] == [True, False]
 
@@ -104,9 +110,9 @@ def test_kubelet_without_an_api_server_attaches_volumes_itself(tmp_path: Path, m
 def test_every_runtime_is_asked_by_cri(tmp_path: Path, endpoint: str) -> None:
     world = TestKubelet(tmp_path)
     world.kubelet.kubelet_configuration.container_runtime_endpoint = endpoint
-    kubelet_build._build_stats(world.kubelet, mock.Mock())
+    figures = world.builder.new_figures()
     world.close()
-    assert isinstance(world.kubelet.stats_provider._containers, stats.CRIStatsProvider)
+    assert isinstance(figures.stats_provider._containers, stats.CRIStatsProvider)
 
 
 def test_a_node_under_pressure_admits_no_pod(tmp_path: Path) -> None:
@@ -145,3 +151,39 @@ def test_single_process_oom_kill(
     monkeypatch.setattr(util, "is_cgroup2_unified_mode", lambda: unified)
     config = kubeletconfig.KubeletConfiguration(single_process_oom_kill=configured)
     assert single_process_oom_kill(config) is single
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        kubelet_build.ObjectManagers,
+        kubelet_build.PodState,
+        kubelet_build.Workers,
+        kubelet_build.RuntimeParts,
+        kubelet_build.Figures,
+        kubelet_build.EventGenerators,
+        kubelet_build.GarbageCollectors,
+        kubelet_build.Serving,
+        kubelet_build.VolumeParts,
+    ],
+)
+def test_parts_are_what_the_kubelet_takes(parts: type) -> None:
+    """They go into the kubelet by their names, which no type checker looks at."""
+    taken = {field.name: _written(field.type) for field in dataclasses.fields(Kubelet)}
+    for field in dataclasses.fields(parts):
+        assert taken[field.name] == _written(field.type), field.name
+
+
+def _written(annotation: Any) -> str:
+    """An annotation as it is written, without the package that a file may name or not."""
+    return re.sub(r"\b\w+\.", "", str(annotation))
+
+
+def test_nothing_is_asked_of_a_kubelet_that_is_not_whole(tmp_path: Path) -> None:
+    world = TestKubelet(tmp_path)
+    other = kubelet_build.PartsBuilder(
+        world.ctx, world.builder.kube_cfg, world.builder.kube_deps, world.builder.options
+    )
+    with pytest.raises(AttributeError, match="get_active_pods was asked of a kubelet that is not whole"):
+        other.klet.get_active_pods()
+    world.close()

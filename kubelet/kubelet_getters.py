@@ -9,21 +9,24 @@ import os
 import pwd
 import shutil
 import subprocess
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubelet import kubeletconfig
 from kubelet import types as kubetypes
-from kubelet.kubelet_struct import KubeletStruct
 from pkg import klog
 from pkg.api.core import v1
 from pkg.util import exec as utilexec
 
 if TYPE_CHECKING:
-    from kubelet import cm
+    from kubelet import cadvisor as kubecadvisor
+    from kubelet import cm, status, volumemanager
     from kubelet import container as kubecontainer
+    from kubelet import pod as kubepod
     from kubelet.cadvisor.info import v1 as cadvisorapi
     from kubelet.cadvisor.info import v2 as cadvisorapiv2
-    from pkg import golang
+    from kubelet.runtime import RuntimeState
+    from pkg import golang, mount_utils
 
 CSI_PLUGIN_NAME = "kubernetes.io/csi"
 
@@ -34,8 +37,11 @@ _GETSUBIDS = "getsubids"
 GETSUBIDS_TIMEOUT = 30.0
 
 
-class KubeletGetters(KubeletStruct):
-    """Paths and look-ups. Every method may be called from any thread."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class KubeletDirectories:
+    """Where things are on disk. Every method may be called from any thread."""
+
+    root_directory: str
 
     def get_root_dir(self) -> str:
         return self.root_directory
@@ -69,6 +75,54 @@ class KubeletGetters(KubeletStruct):
     def list_pods_from_disk(self) -> list[str]:
         """UIDs of the pods that have a directory. Raises OSError."""
         return list_pods_from_disk(self.get_pods_dir())
+
+    def get_pod_volume_subpaths_dir(self, pod_uid: str) -> str:
+        return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_VOLUME_SUBPATHS_DIR_NAME)
+
+    def get_pod_volumes_dir(self, pod_uid: str) -> str:
+        return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_VOLUMES_DIR_NAME)
+
+    def get_pod_volume_dir(self, pod_uid: str, plugin_name: str, volume_name: str) -> str:
+        return os.path.join(self.get_pod_volumes_dir(pod_uid), plugin_name, volume_name)
+
+    def get_pod_volume_devices_dir(self, pod_uid: str) -> str:
+        return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_VOLUME_DEVICES_DIR_NAME)
+
+    def get_pod_volume_device_dir(self, pod_uid: str, plugin_name: str) -> str:
+        return os.path.join(self.get_pod_volume_devices_dir(pod_uid), plugin_name)
+
+    def get_pod_plugins_dir(self, pod_uid: str) -> str:
+        return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_PLUGINS_DIR_NAME)
+
+    def get_pod_plugin_dir(self, pod_uid: str, plugin_name: str) -> str:
+        return os.path.join(self.get_pod_plugins_dir(pod_uid), plugin_name)
+
+    def get_pod_container_dir(self, pod_uid: str, container_name: str) -> str:
+        containers = os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_CONTAINERS_DIR_NAME)
+        return os.path.join(containers, container_name)
+
+    def get_pod_resources_dir(self) -> str:
+        return os.path.join(self.get_root_dir(), kubeletconfig.DEFAULT_KUBELET_POD_RESOURCES_DIR_NAME)
+
+    def get_debug_socket(self) -> str:
+        """Where the kubelet answers to root alone. Not of Go."""
+        return os.path.join(self.get_root_dir(), kubeletconfig.DEBUG_SOCKET_NAME)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class KubeletGetters(KubeletDirectories):
+    """Look-ups. Every method may be called from any thread."""
+
+    cadvisor: kubecadvisor.Interface
+    mounter: mount_utils.Interface
+    container_manager: cm.ContainerManager
+    max_pods: int
+    pod_manager: kubepod.Manager
+    runtime_cache: kubecontainer.RuntimeCache
+    runtime_state: RuntimeState
+    container_runtime: kubecontainer.Runtime
+    status_manager: status.Manager
+    volume_manager: volumemanager.VolumeManager
 
     def handler_supports_user_namespaces(self, runtime_handler: str) -> bool:
         """Whether it can give a pod a user namespace of its own. Raises LookupError for a handler that is not there."""
@@ -113,38 +167,6 @@ class KubeletGetters(KubeletStruct):
 
     def get_max_pods(self) -> int:
         return self.max_pods
-
-    def get_pod_volume_subpaths_dir(self, pod_uid: str) -> str:
-        return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_VOLUME_SUBPATHS_DIR_NAME)
-
-    def get_pod_volumes_dir(self, pod_uid: str) -> str:
-        return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_VOLUMES_DIR_NAME)
-
-    def get_pod_volume_dir(self, pod_uid: str, plugin_name: str, volume_name: str) -> str:
-        return os.path.join(self.get_pod_volumes_dir(pod_uid), plugin_name, volume_name)
-
-    def get_pod_volume_devices_dir(self, pod_uid: str) -> str:
-        return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_VOLUME_DEVICES_DIR_NAME)
-
-    def get_pod_volume_device_dir(self, pod_uid: str, plugin_name: str) -> str:
-        return os.path.join(self.get_pod_volume_devices_dir(pod_uid), plugin_name)
-
-    def get_pod_plugins_dir(self, pod_uid: str) -> str:
-        return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_PLUGINS_DIR_NAME)
-
-    def get_pod_plugin_dir(self, pod_uid: str, plugin_name: str) -> str:
-        return os.path.join(self.get_pod_plugins_dir(pod_uid), plugin_name)
-
-    def get_pod_container_dir(self, pod_uid: str, container_name: str) -> str:
-        containers = os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_CONTAINERS_DIR_NAME)
-        return os.path.join(containers, container_name)
-
-    def get_pod_resources_dir(self) -> str:
-        return os.path.join(self.get_root_dir(), kubeletconfig.DEFAULT_KUBELET_POD_RESOURCES_DIR_NAME)
-
-    def get_debug_socket(self) -> str:
-        """Where the kubelet answers to root alone. Not of Go."""
-        return os.path.join(self.get_root_dir(), kubeletconfig.DEBUG_SOCKET_NAME)
 
     def get_pods(self) -> list[v1.Pod]:
         """All pods bound to this node, static ones with the status the kubelet knows of them."""

@@ -139,13 +139,6 @@ def test_node(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> Non
     assert kubelet.get_host_ips_any_way(test_kubelet.ctx) == ["127.0.0.1"]
 
 
-def test_pod_cidr(test_kubelet: TestKubelet) -> None:
-    kubelet = test_kubelet.kubelet
-    assert kubelet.update_pod_cidr(test_kubelet.ctx, "10.0.0.0/24")
-    assert not kubelet.update_pod_cidr(test_kubelet.ctx, "10.0.0.0/24")
-    assert kubelet.runtime_state.pod_cidr() == "10.0.0.0/24"
-
-
 @pytest.mark.parametrize(
     ("output", "want"),
     [

@@ -5,22 +5,27 @@ Go: pkg/kubelet/kubelet_pods.go
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubelet import container as kubecontainer
 from kubelet import images
-from kubelet.kubelet_nodecache import KubeletNodeCache
+from kubelet.kubelet_getters import KubeletGetters
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery.util import errors as utilerrors
 
 if TYPE_CHECKING:
+    from kubelet.apis import config as kubeletconfig
     from pkg.golang import http
 
 
-class KubeletLogs(KubeletNodeCache):
+@dataclass(kw_only=True, eq=False, repr=False)
+class KubeletLogs(KubeletGetters):
     """Logs. Safe from any thread."""
+
+    kubelet_configuration: kubeletconfig.KubeletConfiguration
 
     def get_kubelet_container_logs(
         self,

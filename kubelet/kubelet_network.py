@@ -5,20 +5,28 @@ Go: pkg/kubelet/kubelet_network.go
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kubelet.kubelet_volumes import KubeletVolumes
 from pkg import klog
 from pkg.api.core import v1
 
 if TYPE_CHECKING:
     from cri_api.v1 import api_pb2 as runtimeapi
 
+    from kubelet import container as kubecontainer
+    from kubelet.network import dns
+    from kubelet.runtime import RuntimeState
     from pkg import golang
 
 
-class KubeletNetwork(KubeletVolumes):
+@dataclass(kw_only=True, eq=False, repr=False)
+class KubeletNetwork:
     """DNS of pods and the node's pod CIDR."""
+
+    dns_configurer: dns.Configurer
+    runtime_state: RuntimeState
+    container_runtime: kubecontainer.Runtime
 
     def get_pod_dns(self, ctx: golang.Context, pod: v1.Pod) -> runtimeapi.DNSConfig:
         """The resolver settings of the pod. Raises ValueError when they cannot be made."""

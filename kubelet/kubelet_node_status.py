@@ -8,13 +8,15 @@ from __future__ import annotations
 import enum
 import random
 import socket
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kubelet import apis as kubeletapis
 from kubelet import events, lifecycle, nodestatus
 from kubelet.kubelet_network import KubeletNetwork
 from kubelet.kubelet_node_declared_features import discover_node_declared_features
+from kubelet.util import BasicNodeStartupLatencyTracker
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
@@ -30,7 +32,17 @@ from pkg.util import node as utilnode
 from pkg.volume import util as volutil
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kubelet import cadvisor as kubecadvisor
+    from kubelet import cm, eviction, images, nodeshutdown, volumemanager
     from kubelet import pod as kubepod
+    from kubelet.apis import config as kubeletconfig
+    from kubelet.util import NodeStartupLatencyTracker
+    from pkg.apimachinery import clock
+    from pkg.apimachinery.util.net import IPAddress
+    from pkg.client_go import kubernetes
+    from pkg.client_go.tools import record
 
 TAINT_EXTERNAL_CLOUD_PROVIDER = "node.cloudprovider.kubernetes.io/uninitialized"
 # How often in a row it is tried to send a status.
@@ -79,8 +91,61 @@ class StandaloneNode:
     runtime: tuple[Any, Any]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KubeletNodeStatus(KubeletNetwork):
     """The node object."""
+
+    kubelet_configuration: kubeletconfig.KubeletConfiguration
+    hostname: str
+    node_name: str
+    node_ips: list[utilnet.IPAddress]
+    node_ref: v1.ObjectReference
+    node_labels: dict[str, str]
+    clock: clock.Clock
+    recorder: record.EventRecorder
+    kube_client: kubernetes.Interface | None
+    cadvisor: kubecadvisor.Interface
+    container_manager: cm.ContainerManager
+    max_pods: int
+    volume_manager: volumemanager.VolumeManager
+    image_manager: images.ImageGCManager
+    # Frees what the node is short of: garbage first, then pods.
+    eviction_manager: eviction.Manager
+    # None in standalone mode, as is the informer's node.
+    heartbeat_client: kubernetes.Interface | None = None
+    # Called after repeated failures of heartbeats: the connections may be dead.
+    on_repeated_heartbeat_failure: Callable[[], None] | None = None
+    node_lister: kubepod.NodeGetter | None = None
+    shutdown_manager: nodeshutdown.Manager | None = None
+    node_startup_latency_tracker: NodeStartupLatencyTracker = field(default_factory=BasicNodeStartupLatencyTracker)
+    # Seconds between two looks at the node's status, and between two reports of one that does not change.
+    node_status_update_frequency: float = 10.0
+    node_status_report_frequency: float = 300.0
+    # Whether somebody else knows the node's addresses better.
+    external_cloud_provider: bool = False
+    # Raises ValueError for an address that is none of this machine's; None for the usual rules.
+    node_ip_validator: Callable[[IPAddress], None] | None = None
+    # What fills in the node's status, made at its first use.
+    set_node_status_funcs: list[nodestatus.Setter] = field(default_factory=list)
+    # Held while the node's status is found out and reported; guards the next four.
+    sync_node_status_mux: threading.Lock = field(default_factory=threading.Lock)
+    registration_completed: bool = False
+    # The node as this kubelet has just created it, for the informer may not have it yet.
+    created_node: v1.Node | None = None
+    # By the monotonic clock; None until a status has been reported.
+    last_status_report_time: float | None = None
+    # Seconds by which the next report of an unchanged status is early or late.
+    delay_after_node_status_change: float = 0.0
+    # Whether a runtime that is not ready is worth a line in the log; guarded by update_runtime_mux.
+    container_runtime_ready_expected: bool = False
+    last_node_unschedulable_lock: threading.Lock = field(default_factory=threading.Lock)
+    # Guarded by the lock above.
+    last_node_unschedulable: bool = False
+    standalone_node: StandaloneNode | None = None
+    # Held by the one thread that brings that one up to date.
+    standalone_node_mux: threading.Lock = field(default_factory=threading.Lock)
+    # Held while the runtime's state is read, so that two readers do not initialise the modules twice.
+    update_runtime_mux: threading.Lock = field(default_factory=threading.Lock)
 
     # ---- Look-ups.  Go: kubelet_getters.go ----
 
@@ -272,28 +337,30 @@ class KubeletNodeStatus(KubeletNetwork):
 
     # ---- Status ----
 
-    def update_runtime_up(self, ctx: golang.Context) -> None:
-        """Ask the runtime how it is, and note the answer. Go: kubelet.go"""
-        raise NotImplementedError
+    def fast_status_update_once(self, ctx: golang.Context, update_runtime_up: Callable[[golang.Context], None]) -> None:
+        """Report that the node is ready as soon as it is so for the first time. Go: kubelet.go
 
-    def fast_status_update_once(self, ctx: golang.Context) -> None:
-        """Report that the node is ready as soon as it is so for the first time. Go: kubelet.go"""
+        `update_runtime_up` asks the runtime how it is, and notes the answer.
+        """
         start = self.clock.monotonic()
         loop, end = golang.with_cancel(ctx)
 
         def update() -> None:
-            if self.fast_node_status_update(ctx, self.clock.monotonic() - start >= NODE_READY_GRACE_PERIOD):
+            too_late = self.clock.monotonic() - start >= NODE_READY_GRACE_PERIOD
+            if self.fast_node_status_update(ctx, too_late, update_runtime_up):
                 end()
 
         wait.until(update, FAST_STATUS_UPDATE_PERIOD, loop)
 
-    def fast_node_status_update(self, ctx: golang.Context, timeout: bool) -> bool:
+    def fast_node_status_update(
+        self, ctx: golang.Context, timeout: bool, update_runtime_up: Callable[[golang.Context], None]
+    ) -> bool:
         """Report the node if it has just become ready. Whether there is nothing more to wait for.
 
         Calls the API server only then, and takes turns with sync_node_status.
         """
         with self.sync_node_status_mux:
-            update = self._fast_node_status_update_locked(ctx, timeout)
+            update = self._fast_node_status_update_locked(ctx, timeout, update_runtime_up)
         if update is _FastUpdate.AGAIN:
             return False
         if update is _FastUpdate.FAILED:
@@ -303,7 +370,9 @@ class KubeletNodeStatus(KubeletNetwork):
             self.container_runtime_ready_expected = True
         return True
 
-    def _fast_node_status_update_locked(self, ctx: golang.Context, timeout: bool) -> _FastUpdate:
+    def _fast_node_status_update_locked(
+        self, ctx: golang.Context, timeout: bool, update_runtime_up: Callable[[golang.Context], None]
+    ) -> _FastUpdate:
         if timeout:
             klog.error_s(None, "Node not becoming ready in time after startup")
             return _FastUpdate.DONE
@@ -323,7 +392,7 @@ class KubeletNodeStatus(KubeletNetwork):
             return _FastUpdate.AGAIN
         if ready.status == v1.CONDITION_TRUE:
             return _FastUpdate.DONE
-        self.update_runtime_up(ctx)
+        update_runtime_up(ctx)
         node, changed = self._update_node(ctx, original)
         if not changed:
             return _FastUpdate.AGAIN

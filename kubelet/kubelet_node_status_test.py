@@ -663,7 +663,7 @@ def test_fast_status_update_once(
 
     node_kubelet.client.prepend_reactor("patch", "nodes", fail_some)
     kubelet.set_node_status_funcs = [set_status]
-    kubelet.fast_status_update_once(CTX)
+    kubelet.fast_status_update_once(CTX, kubelet.update_runtime_up)
     assert kubelet.container_runtime_ready_expected
     assert (len(called), len(patched)) == (calls, patches)
 
@@ -685,7 +685,8 @@ def test_register_with_api_server(node_kubelet: NodeKubelet) -> None:
 
 
 def test_node_that_is_not_registered_yet_is_no_error(node_kubelet: NodeKubelet, log: io.StringIO) -> None:
-    assert not node_kubelet.kubelet.fast_node_status_update(CTX, False)
+    kubelet = node_kubelet.kubelet
+    assert not kubelet.fast_node_status_update(CTX, False, kubelet.update_runtime_up)
     assert log.getvalue() == ""
 
 

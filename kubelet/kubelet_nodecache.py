@@ -5,6 +5,9 @@ Go: pkg/kubelet/kubelet_nodecache.go
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass, field
+
 from kubelet.kubelet_node_status import KubeletNodeStatus
 from pkg import golang, klog
 from pkg.api.core import v1
@@ -14,8 +17,14 @@ from pkg.apimachinery.api import errors as apierrors
 SYNC_GET_TIMEOUT = 10.0
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KubeletNodeCache(KubeletNodeStatus):
     """The node as admission asks for it: a pod may have been placed by a node that the informer has yet to see."""
+
+    # The newest node that the API server is known to have; replaced as a whole, as is the node of standalone mode.
+    cached_node: v1.Node | None = None
+    # Held while the one above is compared and replaced, by a thread that admits pods or one that reports the status.
+    cached_node_mux: threading.Lock = field(default_factory=threading.Lock)
 
     def get_cached_node(self, ctx: golang.Context, use_cache: bool) -> v1.Node:
         """The node as it is known, or as the API server has it now; not to be changed.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,13 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import cm, environment, envvars, kuberuntime, metrics, status
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
-from kubelet.kubelet_logs import KubeletLogs
 from kubelet.kubelet_mounts import make_block_volumes, make_mounts, resolve_recursive_read_only
+from kubelet.kubelet_node_status import KubeletNodeStatus
 from kubelet.kubelet_pod_resources import (
     convert_to_api_pod_level_resources_status,
     get_effective_allocated_resources,
 )
+from kubelet.kubelet_volumes import KubeletVolumes
 from kubelet.pod_workers import KillPodOptions, PodWorkerState, PodWorkerSync, UpdatePodOptions
 from pkg import features, fieldpath, golang, klog
 from pkg.api.core import v1
@@ -41,7 +42,12 @@ from pkg.volume import util as volumeutil
 from pkg.volume.util import volumepathhandler
 
 if TYPE_CHECKING:
+    from kubelet import allocation, configmap, lifecycle, prober, runtimeclass, secret, userns
+    from kubelet import pod as kubepod
     from kubelet.cri.streaming import portforward, remotecommand
+    from kubelet.reason_cache import ReasonCache
+    from pkg.client_go.util import flowcontrol
+    from pkg.volume.util import hostutil, subpath
 
 # Waiting reasons of containers that nothing has been tried for yet.
 POD_INITIALIZING = "PodInitializing"
@@ -73,8 +79,34 @@ class PodsOnNode:
     seconds: float
 
 
-class KubeletPods(KubeletLogs):
+@dataclass(kw_only=True, eq=False, repr=False)
+class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     """Everything between a pod's spec and what runs, and back from what runs to the pod's status."""
+
+    hostutil: hostutil.HostUtils
+    subpather: subpath.Interface
+    cgroups_per_qos: bool
+    mirror_pod_client: kubepod.MirrorClient
+    # Why the last sync of a container failed, shown as its waiting reason.
+    reason_cache: ReasonCache
+    # The same runtime, as what serves exec, attach and port forwarding, and as what runs a command to its end.
+    streaming_runtime: kubecontainer.StreamingRuntime
+    runner: kubecontainer.CommandRunner
+    # Admits pods, and knows what each was given.
+    allocation_manager: allocation.Manager
+    # The removals of orphaned cgroups under way, by the pod's uid. Only the sync loop's thread adds to them.
+    cgroup_cleanups: dict[str, golang.Thread] = field(default_factory=dict)
+    probe_manager: prober.Manager
+    runtime_class_manager: runtimeclass.Manager | None = None
+    userns_manager: userns.UsernsManager
+    crash_loop_back_off: flowcontrol.Backoff
+    # What pods refer to; in standalone mode the manifest folder has it. Pod workers tell them which pods run.
+    secret_manager: secret.Manager | None = None
+    config_map_manager: configmap.Manager | None = None
+    pod_sync_handlers: list[lifecycle.PodSyncHandler] = field(default_factory=list)
+    # None in standalone mode, where no Service is known.
+    service_lister: Callable[[], list[v1.Service]] | None = None
+    service_has_synced: Callable[[], bool] = lambda: True
 
     def get_active_pods(self) -> list[v1.Pod]:
         """Pods that are not terminal and not known to have ended: those that hold resources of the node."""

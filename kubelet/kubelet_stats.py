@@ -5,25 +5,37 @@ Go: pkg/kubelet/kubelet.go (from ListPodStats to RlimitStats)
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubelet.apis.stats import v1alpha1 as statsapi
-from kubelet.kubelet_struct import KubeletStruct
 from pkg import klog
 from pkg.api.v1 import pod as podutil
 
 if TYPE_CHECKING:
+    from kubelet import cadvisor as kubecadvisor
     from kubelet import container as kubecontainer
+    from kubelet import pod as kubepod
+    from kubelet import stats
     from kubelet.cadvisor.info import v2 as cadvisorapiv2
+    from kubelet.server import stats as serverstats
     from pkg import golang
     from pkg.api.core import v1
 
 
-class KubeletStats(KubeletStruct):
+@dataclass(kw_only=True, eq=False, repr=False)
+class KubeletStats:
     """Figures of the node and its pods; safe from any thread.
 
     The methods raise crierror.RemoteError, OSError, ValueError and LookupError.
     """
+
+    cadvisor: kubecadvisor.Interface
+    pod_manager: kubepod.Manager
+    # Figures of the node and its pods, and what is known of their volumes.
+    stats_provider: stats.Provider
+    host_stats_provider: stats.HostStatsProvider
+    resource_analyzer: serverstats.ResourceAnalyzer
 
     def list_pod_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
         return self.stats_provider.list_pod_stats(ctx)

@@ -8,8 +8,11 @@ from typing import cast
 
 import pytest
 
+from kubelet import cadvisor, stats
+from kubelet import pod as kubepod
 from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.container import RealOS
+from kubelet.kubelet_stats import KubeletStats
 from kubelet.metrics import get_gather
 from kubelet.server import stats as serverstats
 from kubelet.stats.host_stats_provider import HostStatsProviderImpl
@@ -26,12 +29,23 @@ def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
     kubelet.close()
 
 
-def test_list_pod_storage_stats(test_kubelet: TestKubelet) -> None:
-    kubelet = test_kubelet.kubelet
+def new_stats(logs: stats.HostStatsProvider, volumes: FakeResourceAnalyzer | None = None) -> KubeletStats:
+    """What knows figures, with no pod yet."""
+    machine, analyzer = cadvisor.Cadvisor(), volumes or FakeResourceAnalyzer()
+    return KubeletStats(
+        cadvisor=machine,
+        pod_manager=kubepod.BasicManager(),
+        # What containers use is not asked for here.
+        stats_provider=cast(stats.Provider, None),
+        host_stats_provider=logs,
+        resource_analyzer=cast(serverstats.ResourceAnalyzer, analyzer),
+    )
+
+
+def test_list_pod_storage_stats() -> None:
     claim = statsapi.VolumeStats(name="v", pvc_ref=statsapi.PVCReference(name="claim", namespace="ns"), used_bytes=5)
     analyzer = FakeResourceAnalyzer(serverstats.PodVolumeStats([statsapi.VolumeStats(name="local")], [claim]))
-    kubelet.resource_analyzer = cast(serverstats.ResourceAnalyzer, analyzer)
-    kubelet.host_stats_provider = FakeHostStatsProvider({"ns/pod/init": (10, 1), "ns/pod/main": (20, 2)})
+    kubelet = new_stats(FakeHostStatsProvider({"ns/pod/init": (10, 1), "ns/pod/main": (20, 2)}), analyzer)
     containers = [v1.Container(name="main"), v1.Container(name="not started")]
     kubelet.pod_manager.set_pods([new_pod("pod", containers=containers, init_containers=[v1.Container(name="init")])])
     (found,) = kubelet.list_pod_storage_stats(golang.background())
@@ -41,13 +55,12 @@ def test_list_pod_storage_stats(test_kubelet: TestKubelet) -> None:
     assert logs == {"init": 10, "main": 20}
 
 
-def test_pod_whose_logs_cannot_be_measured_does_not_hide_the_others(test_kubelet: TestKubelet, tmp_path: Path) -> None:
-    kubelet = test_kubelet.kubelet
-    kubelet.host_stats_provider = HostStatsProviderImpl(RealOS(), lambda uid: "", str(tmp_path))
+def test_pod_whose_logs_cannot_be_measured_does_not_hide_the_others(tmp_path: Path) -> None:
+    kubelet = new_stats(HostStatsProviderImpl(RealOS(), lambda uid: "", str(tmp_path)))
     (tmp_path / "ns_pod_uid-pod" / "c").mkdir(parents=True)
     (tmp_path / "ns_pod_uid-pod" / "c" / "0.log").write_text("line")
     kubelet.pod_manager.set_pods([new_pod("a" * 253), new_pod("pod")])
-    found = {stats.pod_ref.name: stats.containers for stats in kubelet.list_pod_storage_stats(golang.background())}
+    found = {pod.pod_ref.name: pod.containers for pod in kubelet.list_pod_storage_stats(golang.background())}
     assert found["a" * 253] == []
     assert [container.name for container in found["pod"]] == ["c"]
 

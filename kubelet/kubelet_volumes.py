@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubelet import events, metrics, orphans
@@ -17,11 +18,21 @@ from pkg.util import removeall
 
 if TYPE_CHECKING:
     from kubelet import container as kubecontainer
+    from kubelet.orphan_removal import OrphanRemoval
+    from kubelet.pod_workers import PodWorkers
     from pkg import volume as pkgvolume
+    from pkg.client_go.tools import record
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KubeletVolumes(KubeletGetters):
     """Volumes of pods, mounted ones and left-over ones."""
+
+    node_ref: v1.ObjectReference
+    recorder: record.EventRecorder
+    pod_workers: PodWorkers
+    # Removes the directories of pods that are gone.
+    orphan_removal: OrphanRemoval
 
     def list_volumes_for_pod(self, pod_uid: str) -> dict[str, pkgvolume.Volume]:
         """The mounted volumes of the pod by their name in its spec; empty when it has none."""

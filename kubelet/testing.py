@@ -8,12 +8,14 @@ from __future__ import annotations
 import datetime
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, cast
 
-from kubelet import cadvisor, cm, config, kubelet_build, kubelet_struct, status
+from kubelet import cadvisor, cm, config, kubelet_build, kubelet_dependencies, lifecycle, status
 from kubelet import container as kubecontainer
+from kubelet.apis import config as kubeletconfig
 from kubelet.apis.config import scheme, v1beta1
 from kubelet.config.testing import FakePodStartupSLIObserver
 from kubelet.container import testing as containertesting
@@ -148,7 +150,7 @@ class TestKubelet:
         kube_cfg.pod_logs_dir = str(root / "logs")
         kube_cfg.sync_frequency = 60.0
         kube_cfg.cluster_domain = "cluster.test"
-        dependencies = kubelet_struct.Dependencies(
+        dependencies = kubelet_dependencies.Dependencies(
             recorder=self.recorder,
             remote_runtime_service=critesting.FakeRuntimeService(),
             remote_image_service=critesting.FakeImageService(),
@@ -168,26 +170,18 @@ class TestKubelet:
         options = kubelet_build.KubeletOptions(
             hostname="127.0.0.1", node_name="node", node_ips=[ip_address("127.0.0.1")], root_directory=str(root)
         )
-        self.kubelet = kubelet_build.new_main_kubelet(self.ctx, kube_cfg, dependencies, options)
-        self._put_fakes()
-
-    def _put_fakes(self) -> None:
-        kubelet = self.kubelet
-        kubelet.pod_workers = cast(PodWorkers, self.workers)
-        kubelet.container_runtime = self.runtime
-        kubelet.runtime_cache = containertesting.FakeRuntimeCache(self.runtime)
-        kubelet.pleg = self.pleg
-        kubelet.runtime_state.set_network_state(None)
-        # Whom the kubelet would ask whether a pod may run; here all may.
-        self.admit_handlers = list(kubelet.allocation_manager._admit_handlers)
-        kubelet.allocation_manager._admit_handlers.clear()
-        # The real PLEG, which never relists here, would say that it is not healthy, and has not looked at any pod.
-        kubelet.runtime_state._health_checks.clear()
-        kubelet.pod_cache.update_time(datetime.datetime(1, 1, 2, tzinfo=datetime.UTC), ())
-        kubelet.volume_manager = cast(VolumeManager, self.volumes)
+        self.builder = _FakesBuilder(self, kube_cfg, dependencies, options)
+        self.kubelet = self.builder.build()
+        self.kubelet.runtime_state.set_network_state(None)
+        # No PLEG looks at any pod here.
+        self.kubelet.pod_cache.update_time(datetime.datetime(1, 1, 2, tzinfo=datetime.UTC), ())
         # The tests' node has an address of the loopback interface.
-        kubelet.node_ip_validator = lambda ip: None
-        kubelet.set_node_status_funcs.clear()
+        self.kubelet.node_ip_validator = lambda ip: None
+
+    @property
+    def admit_handlers(self) -> list[lifecycle.PodAdmitHandler]:
+        """Whom the kubelet would ask whether a pod may run; here all may."""
+        return self.builder.admit_handlers
 
     def close(self) -> None:
         self.kubelet.probe_manager.stop_all()
@@ -203,6 +197,38 @@ class TestKubelet:
 
     def events(self) -> list[str]:
         return self.recorder.drain()
+
+
+class _FakesBuilder(kubelet_build.PartsBuilder):
+    """Makes a kubelet with the fakes of a TestKubelet."""
+
+    def __init__(
+        self,
+        test: TestKubelet,
+        kube_cfg: kubeletconfig.KubeletConfiguration,
+        kube_deps: kubelet_dependencies.Dependencies,
+        options: kubelet_build.KubeletOptions,
+    ) -> None:
+        super().__init__(test.ctx, kube_cfg, kube_deps, options)
+        self._test = test
+        self.admit_handlers: list[lifecycle.PodAdmitHandler] = []
+
+    def new_workers(self, pods: kubelet_build.PodState) -> kubelet_build.Workers:
+        return replace(super().new_workers(pods), pod_workers=cast(PodWorkers, self._test.workers))
+
+    def new_runtime(self, *args: Any) -> kubelet_build.RuntimeParts:
+        runtime_cache = containertesting.FakeRuntimeCache(self._test.runtime)
+        return replace(super().new_runtime(*args), container_runtime=self._test.runtime, runtime_cache=runtime_cache)
+
+    def new_pleg(self, *args: Any) -> kubelet_build.EventGenerators:
+        return kubelet_build.EventGenerators(pleg=self._test.pleg)
+
+    def new_volume_manager(self, *args: Any) -> VolumeManager:
+        return cast(VolumeManager, self._test.volumes)
+
+    def new_admit_handlers(self, *args: Any) -> list[lifecycle.PodAdmitHandler]:
+        self.admit_handlers = super().new_admit_handlers(*args)
+        return []
 
 
 def join_threads(name: str) -> None:

@@ -5,17 +5,21 @@ Go: pkg/kubelet/volume_host.go
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from pkg import golang, klog, mount_utils, volume
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
-from pkg.volume.util import hostutil, subpath
+from pkg.volume.util import hostutil as hostutils
+from pkg.volume.util import subpath
 
 if TYPE_CHECKING:
-    from kubelet.kubelet_node_status import KubeletNodeStatus
+    from kubelet import allocation, clustertrustbundle, configmap, secret, token
+    from kubelet.kubelet_getters import KubeletDirectories
+    from kubelet.runtime import RuntimeState
     from pkg.api.authentication import v1 as authenticationv1
     from pkg.api.storage import v1 as storagev1
     from pkg.apimachinery.apis.meta import v1 as metav1
@@ -24,21 +28,10 @@ if TYPE_CHECKING:
     from pkg.client_go.tools import cache, record
 
 
-def new_initialized_volume_plugin_mgr(
-    ctx: golang.Context, kubelet: KubeletNodeStatus, plugins: list[volume.VolumePlugin]
-) -> tuple[volume.VolumePluginMgr, KubeletVolumeHost]:
-    """The plugins, told of their host. Raises ValueError when two have one name.
-
-    CSIDriver objects are followed until ctx ends; Go begins that with the volume manager.
-    """
-    host = KubeletVolumeHost(kubelet, _follow_csi_drivers(ctx, kubelet.kube_client))
-    host.plugin_mgr.init_plugins(plugins, host)
-    return host.plugin_mgr, host
-
-
-def _follow_csi_drivers(
+def follow_csi_drivers(
     ctx: golang.Context, client: kubernetes.Interface | None
 ) -> cache.SharedIndexInformer[storagev1.CSIDriver] | None:
+    """The CSIDriver objects, until ctx ends. Go begins to follow them with the volume manager."""
     if client is None:
         klog.info_s("KubeClient is nil. Skip initialization of CSIDriverLister")
         return None
@@ -51,62 +44,82 @@ def _follow_csi_drivers(
     return informer
 
 
-class KubeletVolumeHost:
-    """The kubelet as plugins see it."""
+class Nodes(Protocol):
+    """Who knows the node: the kubelet. Both methods are its own, of kubelet_node_status.py."""
 
-    def __init__(
-        self, kubelet: KubeletNodeStatus, csi_driver_informer: cache.SharedIndexInformer[storagev1.CSIDriver] | None
-    ) -> None:
-        self._kubelet = kubelet
-        self._csi_driver_informer = csi_driver_informer
-        self.plugin_mgr = volume.VolumePluginMgr()
+    def get_node(self, ctx: golang.Context) -> v1.Node: ...
+
+    def get_node_any_way(self, ctx: golang.Context) -> v1.Node: ...
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class KubeletVolumeHost:
+    """The kubelet as volume plugins see it, which `plugin_mgr` has once they are told of it."""
+
+    directories: KubeletDirectories
+    nodes: Nodes
+    runtime_state: RuntimeState
+    allocation_manager: allocation.Manager
+    # None in standalone mode.
+    kube_client: kubernetes.Interface | None
+    node_name: str
+    recorder: record.EventRecorder
+    mounter: mount_utils.Interface
+    hostutil: hostutils.HostUtils
+    subpather: subpath.Interface
+    secret_manager: secret.Manager | None
+    config_map_manager: configmap.Manager | None
+    token_manager: token.Manager | None
+    cluster_trust_bundle_manager: clustertrustbundle.Manager
+    csi_driver_informer: cache.SharedIndexInformer[storagev1.CSIDriver] | None
+    plugin_mgr: volume.VolumePluginMgr = field(default_factory=volume.VolumePluginMgr)
 
     def set_kubelet_error(self, err: Exception | None) -> None:
-        self._kubelet.runtime_state.set_storage_state(err)
+        self.runtime_state.set_storage_state(err)
 
     def get_plugin_dir(self, plugin_name: str) -> str:
-        return self._kubelet.get_plugin_dir(plugin_name)
+        return self.directories.get_plugin_dir(plugin_name)
 
     def get_volume_device_plugin_dir(self, plugin_name: str) -> str:
-        return self._kubelet.get_volume_device_plugin_dir(plugin_name)
+        return self.directories.get_volume_device_plugin_dir(plugin_name)
 
     def get_pods_dir(self) -> str:
-        return self._kubelet.get_pods_dir()
+        return self.directories.get_pods_dir()
 
     def get_pod_volume_dir(self, pod_uid: str, plugin_name: str, volume_name: str) -> str:
-        return self._kubelet.get_pod_volume_dir(pod_uid, plugin_name, volume_name)
+        return self.directories.get_pod_volume_dir(pod_uid, plugin_name, volume_name)
 
     def get_pod_volume_device_dir(self, pod_uid: str, plugin_name: str) -> str:
-        return self._kubelet.get_pod_volume_device_dir(pod_uid, plugin_name)
+        return self.directories.get_pod_volume_device_dir(pod_uid, plugin_name)
 
     def get_pod_plugin_dir(self, pod_uid: str, plugin_name: str) -> str:
-        return self._kubelet.get_pod_plugin_dir(pod_uid, plugin_name)
+        return self.directories.get_pod_plugin_dir(pod_uid, plugin_name)
 
     def get_kube_client(self) -> kubernetes.Interface | None:
-        return self._kubelet.kube_client
+        return self.kube_client
 
     def get_subpather(self) -> subpath.Interface:
-        return self._kubelet.subpather
+        return self.subpather
 
-    def get_hostutil(self) -> hostutil.HostUtils:
-        return self._kubelet.hostutil
+    def get_hostutil(self) -> hostutils.HostUtils:
+        return self.hostutil
 
     def csi_driver_lister(self) -> storagelisters.CSIDriverLister | None:
-        if self._csi_driver_informer is None:
+        if self.csi_driver_informer is None:
             return None
         from pkg.client_go.listers.storage import v1 as storagelisters
 
-        return storagelisters.CSIDriverLister(self._csi_driver_informer.get_indexer())
+        return storagelisters.CSIDriverLister(self.csi_driver_informer.get_indexer())
 
     def get_csi_driver_informer(self) -> cache.SharedIndexInformer[storagev1.CSIDriver] | None:
-        return self._csi_driver_informer
+        return self.csi_driver_informer
 
     def wait_for_cache_sync(self, ctx: golang.Context) -> None:
-        if self._csi_driver_informer is None:
+        if self.csi_driver_informer is None:
             raise ValueError("csiDriversSynced not found on KubeletVolumeHost")
         from pkg.client_go.tools import cache
 
-        if not cache.wait_for(ctx, self._csi_driver_informer):
+        if not cache.wait_for(ctx, self.csi_driver_informer):
             klog.info_s("Failed to wait for cache sync for CSIDriverLister")
             raise ctx.err() or TimeoutError("failed to wait for cache sync for CSIDriverLister")
 
@@ -119,56 +132,56 @@ class KubeletVolumeHost:
         return self.plugin_mgr.find_plugin_by_spec(spec).new_unmounter(spec.name(), pod_uid)
 
     def get_mounter(self) -> mount_utils.Interface:
-        return self._kubelet.mounter
+        return self.mounter
 
     def get_node_allocatable(self) -> dict[str, Quantity]:
-        return self._kubelet.get_node_any_way(golang.background()).status.allocatable
+        return self.nodes.get_node_any_way(golang.background()).status.allocatable
 
     def get_allocated_pod(self, pod: v1.Pod) -> v1.Pod:
-        return self._kubelet.allocation_manager.update_pod_from_allocation(pod)[0]
+        return self.allocation_manager.update_pod_from_allocation(pod)[0]
 
     def get_secret(self, namespace: str, name: str) -> v1.Secret:
-        if self._kubelet.secret_manager is None:
+        if self.secret_manager is None:
             raise ValueError("not supported due to running kubelet in standalone mode")
-        return self._kubelet.secret_manager.get_secret(namespace, name)
+        return self.secret_manager.get_secret(namespace, name)
 
     def get_config_map(self, namespace: str, name: str) -> v1.ConfigMap:
-        if self._kubelet.config_map_manager is None:
+        if self.config_map_manager is None:
             raise ValueError("not supported due to running kubelet in standalone mode")
-        return self._kubelet.config_map_manager.get_config_map(namespace, name)
+        return self.config_map_manager.get_config_map(namespace, name)
 
     def get_service_account_token(
         self, namespace: str, name: str, request: authenticationv1.TokenRequest
     ) -> authenticationv1.TokenRequest:
-        if self._kubelet.token_manager is None:
+        if self.token_manager is None:
             raise ValueError("failed to fetch token: cannot use TokenManager when kubelet is in standalone mode")
-        return self._kubelet.token_manager.get_service_account_token(namespace, name, request)
+        return self.token_manager.get_service_account_token(namespace, name, request)
 
     def delete_service_account_token(self, pod_uid: str) -> None:
-        if self._kubelet.token_manager is not None:
-            self._kubelet.token_manager.delete_service_account_token(pod_uid)
+        if self.token_manager is not None:
+            self.token_manager.delete_service_account_token(pod_uid)
 
     def get_trust_anchors_by_name(self, name: str, allow_missing: bool) -> bytes:
-        return self._kubelet.cluster_trust_bundle_manager.get_trust_anchors_by_name(name, allow_missing)
+        return self.cluster_trust_bundle_manager.get_trust_anchors_by_name(name, allow_missing)
 
     def get_trust_anchors_by_signer(
         self, signer_name: str, label_selector: metav1.LabelSelector | None, allow_missing: bool
     ) -> bytes:
-        manager = self._kubelet.cluster_trust_bundle_manager
+        manager = self.cluster_trust_bundle_manager
         return manager.get_trust_anchors_by_signer(signer_name, label_selector, allow_missing)
 
     def get_node_labels(self) -> dict[str, str]:
-        return self._kubelet.get_node(golang.background()).metadata.labels
+        return self.nodes.get_node(golang.background()).metadata.labels
 
     def get_attached_volumes_from_node_status(self) -> dict[str, str]:
-        attached = self._kubelet.get_node(golang.background()).status.volumes_attached
+        attached = self.nodes.get_node(golang.background()).status.volumes_attached
         return {volume.name: volume.device_path for volume in attached}
 
     def get_node_name(self) -> str:
-        return self._kubelet.node_name
+        return self.node_name
 
     def get_event_recorder(self) -> record.EventRecorder:
-        return self._kubelet.recorder
+        return self.recorder
 
 
 def _wrapped(vol_name: str, spec: volume.Spec) -> volume.Spec:

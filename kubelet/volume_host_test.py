@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from kubelet import configmap, secret, token
+from kubelet.kubelet_build import ObjectManagers
 from kubelet.testing import TestKubelet
-from kubelet.volume_host import KubeletVolumeHost, new_initialized_volume_plugin_mgr
+from kubelet.volume_host import KubeletVolumeHost
 from pkg import golang, volume
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.core import v1
@@ -29,7 +30,19 @@ def world(tmp_path: Path) -> Iterator[TestKubelet]:
 
 
 def new_host(world: TestKubelet, plugins: list[volume.VolumePlugin]) -> KubeletVolumeHost:
-    return new_initialized_volume_plugin_mgr(world.ctx, world.kubelet, plugins)[1]
+    """A host of the plugins, with an API server if the kubelet has been given one."""
+    kubelet, builder, client = world.kubelet, world.builder, world.kubelet.kube_client
+    builder.client = client
+    tokens = None if client is None else token.Manager(client, world.clock)
+    objects = ObjectManagers()
+    if client is not None:
+        objects = ObjectManagers(
+            secret_manager=secret.SimpleSecretManager(world.ctx, client),
+            config_map_manager=configmap.SimpleConfigMapManager(world.ctx, client),
+        )
+    host = builder.new_volume_host(objects, tokens, kubelet.runtime_state, kubelet.allocation_manager)
+    host.plugin_mgr.init_plugins(plugins, host)
+    return host
 
 
 def test_host(world: TestKubelet, tmp_path: Path) -> None:
@@ -116,11 +129,7 @@ def test_api_server_is_asked(world: TestKubelet) -> None:
         v1.ConfigMap(metadata=metadata, data={"b": "2"}),
         storagev1.CSIDriver(metadata=metav1.ObjectMeta(name="driver")),
     )
-    kubelet = world.kubelet
-    kubelet.kube_client = client
-    kubelet.secret_manager = secret.SimpleSecretManager(world.ctx, client)
-    kubelet.config_map_manager = configmap.SimpleConfigMapManager(world.ctx, client)
-    kubelet.token_manager = token.Manager(client, world.clock)
+    world.kubelet.kube_client = client
     host = new_host(world, [])
     assert host.get_kube_client() is client
     assert host.get_secret("ns", "name").data == {"a": b"1"}
@@ -140,7 +149,6 @@ def test_tokens_of_a_pod_are_forgotten(world: TestKubelet) -> None:
 
     client.prepend_reactor("create", "serviceaccounts/token", answer)
     world.kubelet.kube_client = client
-    world.kubelet.token_manager = token.Manager(client, world.clock)
     host = new_host(world, [])
     bound = authenticationv1.BoundObjectReference(kind="Pod", uid="u")
     spec = authenticationv1.TokenRequestSpec(expiration_seconds=3600, bound_object_ref=bound)

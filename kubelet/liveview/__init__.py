@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kubelet.kubelet import Kubelet
-    from kubelet.kubelet_struct import Dependencies
+    from kubelet.kubelet_dependencies import Dependencies
     from kubelet.liveview.history import History
     from pkg.golang import http
 

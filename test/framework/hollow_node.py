@@ -18,7 +18,7 @@ import msgspec
 from kubelet_cmd.kubelet.app import options, server
 from kubelet_cmd.kubemark.app import hollow_node
 
-from kubelet import cadvisor, cm, kubelet_struct
+from kubelet import cadvisor, cm, kubelet_dependencies
 from kubelet import kubelet as kubelet_module
 from kubelet.apis.config import scheme, v1beta1
 from kubelet.cri.remote import fake
@@ -199,7 +199,7 @@ def _watch_for_ready(watch: Watch, ready: golang.Channel[bool]) -> None:
             return
 
 
-def _close_clients(dependencies: kubelet_struct.Dependencies) -> None:
+def _close_clients(dependencies: kubelet_dependencies.Dependencies) -> None:
     for client in (dependencies.kube_client, dependencies.event_client, dependencies.heartbeat_client):
         if isinstance(client, kubernetes.Clientset):
             client.close()

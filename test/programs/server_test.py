@@ -15,7 +15,7 @@ import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet_cmd.kubelet.app import lockfile, options, server
 
-from kubelet import kubelet_struct, oom
+from kubelet import kubelet_dependencies, oom
 from kubelet.cadvisor.info import v1 as cadvisorapi
 from kubelet.cri.errors import RemoteError
 from pkg import golang
@@ -158,7 +158,9 @@ def test_without_a_server_nobody_has_to_be_asked_who_he_is(tmp_path: Path) -> No
         server.connect_to_api_server(golang.background(), kubelet_server)
     kc.enable_server = False
     dependencies = SimpleNamespace()
-    server.connect_to_api_server(golang.background(), kubelet_server)(cast(kubelet_struct.Dependencies, dependencies))
+    server.connect_to_api_server(golang.background(), kubelet_server)(
+        cast(kubelet_dependencies.Dependencies, dependencies)
+    )
     assert (dependencies.auth, dependencies.tls_options) == (None, None)
 
 

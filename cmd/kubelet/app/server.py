@@ -35,7 +35,7 @@ from .signals import ShutdownSignal
 if TYPE_CHECKING:
     from cri_api.v1 import api_pb2 as runtimeapi
 
-    from kubelet import cm, kubelet_struct, watchdog
+    from kubelet import cm, kubelet_dependencies, watchdog
     from kubelet import kubelet as kubelet_module
     from kubelet import oom as oomwatcher
     from kubelet.cadvisor.info import v1 as cadvisorapi
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pkg.utils import cpuset
 
     MakeDependencies = Callable[
-        [golang.Context, options.KubeletServer, tracing.TracerProvider], kubelet_struct.Dependencies
+        [golang.Context, options.KubeletServer, tracing.TracerProvider], kubelet_dependencies.Dependencies
     ]
 
 ROOT_LOCK_FILE = "kubelet.lock"
@@ -413,7 +413,7 @@ def connect_to_api_server(
     ctx: golang.Context,
     server: options.KubeletServer,
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER,
-) -> Callable[[kubelet_struct.Dependencies], None]:
+) -> Callable[[kubelet_dependencies.Dependencies], None]:
     """Make the clients, and settle who may ask the server for what, before anything is waited for.
 
     Faults of the credentials and of the configuration are to be told at once. Returns what gives all of it to the
@@ -445,7 +445,7 @@ def connect_to_api_server(
         server_auth, follow_client_ca = auth.build_auth(name, kube_client, kc)
         follow_client_ca(ctx)
 
-    def connect(kube_deps: kubelet_struct.Dependencies) -> None:
+    def connect(kube_deps: kubelet_dependencies.Dependencies) -> None:
         kube_deps.tls_options, kube_deps.auth = tls_options, server_auth
         if api_clients is None:
             return
@@ -499,9 +499,9 @@ def _acquire_lock_file(flags: options.KubeletFlags) -> golang.Channel[None]:
 
 def unsecured_dependencies(
     ctx: golang.Context, server: options.KubeletServer, tracer_provider: tracing.TracerProvider
-) -> kubelet_struct.Dependencies:
+) -> kubelet_dependencies.Dependencies:
     """What the kubelet needs from outside, without authentication of its server."""
-    from kubelet import cadvisor, kubelet_struct
+    from kubelet import cadvisor, kubelet_dependencies
     from kubelet import container as kubecontainer
     from kubelet.cri import remote
     from pkg import mount_utils
@@ -526,7 +526,7 @@ def unsecured_dependencies(
         cgroup_roots=_cgroup_roots(dataclasses.replace(node_config, cgroup_driver=kc.cgroup_driver)),
         containers=cadvisor.RuntimeContainers(runtime_service, image_service),
     )
-    return kubelet_struct.Dependencies(
+    return kubelet_dependencies.Dependencies(
         recorder=record.StandaloneRecorder(),
         tracer_provider=tracer_provider,
         remote_runtime_service=runtime_service,
@@ -560,7 +560,9 @@ def _new_oom_watcher(recorder: record.EventRecorder) -> oomwatcher.Watcher | Non
         return None
 
 
-def new_container_manager(server: options.KubeletServer, kube_deps: kubelet_struct.Dependencies) -> cm.ContainerManager:
+def new_container_manager(
+    server: options.KubeletServer, kube_deps: kubelet_dependencies.Dependencies
+) -> cm.ContainerManager:
     """Raises ValueError for a configuration that the node cannot have, OSError where its cgroups cannot be used."""
     from kubelet import cm
 
@@ -790,7 +792,9 @@ def _apply_process_limits(server: options.KubeletServer) -> None:
         klog.warning_s("Failed to set rlimit on max file handles", err=str(err), limit=hard)
 
 
-def run_kubelet(ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_struct.Dependencies) -> None:
+def run_kubelet(
+    ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_dependencies.Dependencies
+) -> None:
     """Make the kubelet and start its threads. Returns when they run."""
     from pkg import credentialprovider
 
@@ -805,7 +809,7 @@ def run_kubelet(ctx: golang.Context, server: options.KubeletServer, kube_deps: k
 
 
 def create_and_init_kubelet(
-    ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_struct.Dependencies
+    ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_dependencies.Dependencies
 ) -> kubelet_module.Kubelet:
     """Make the kubelet and announce it. Raises ValueError for a name or addresses that no node can have."""
     from kubelet import kubelet_build, liveview
@@ -853,18 +857,16 @@ def start_kubelet(
     ctx: golang.Context,
     kubelet: kubelet_module.Kubelet,
     server: options.KubeletServer,
-    kube_deps: kubelet_struct.Dependencies,
+    kube_deps: kubelet_dependencies.Dependencies,
 ) -> None:
     """Start the kubelet's loop and its servers, each in a thread of its own."""
     kc = server.kubelet_configuration
-    if kube_deps.pod_config is None:
-        raise ValueError("failed to create kubelet, pod source config was nil")
     # The ports first: a kubelet that cannot have them should not start pods.
     if kc.enable_server:
         kubelet.listen_and_serve(
             ctx,
             kc,
-            kube_deps.tls_config,
+            kubelet.tls_config,
             kube_deps.auth,
             kube_deps.flagz,
             kube_deps.tracer_provider,
@@ -872,7 +874,7 @@ def start_kubelet(
         )
     if kc.read_only_port > 0:
         kubelet.listen_and_serve_read_only(ctx, kc.address, kc.read_only_port, kube_deps.tracer_provider)
-    golang.go(kubelet.run, ctx, kube_deps.pod_config.updates(), name="kubelet-run")
+    golang.go(kubelet.run, ctx, kubelet.pod_config.updates(), name="kubelet-run")
     golang.go(kubelet.listen_and_serve_pod_resources, ctx, name="pod-resources")
     kubelet.listen_and_serve_debug(ctx, kube_deps.debug_pages)
 

@@ -21,7 +21,7 @@ from .hollow_options import HollowOptions, new_parser
 
 # Imported late: --help must not wait for gRPC.
 if TYPE_CHECKING:
-    from kubelet import kubelet_struct
+    from kubelet import kubelet_dependencies
     from kubelet.cri import apis as internalapi
     from kubelet.cri.remote import fake
 
@@ -133,7 +133,7 @@ def hollow_settings(directory: Path) -> dict[str, object]:
 
 def hollow_dependencies(
     ctx: golang.Context, kubelet_server: options.KubeletServer, tracer_provider: tracing.TracerProvider
-) -> kubelet_struct.Dependencies:
+) -> kubelet_dependencies.Dependencies:
     """What a hollow kubelet is built on, when its runtime answers at the configured endpoint."""
     from kubelet.cri import remote
 
@@ -149,12 +149,12 @@ def hollow_dependencies(
 
 def new_hollow_dependencies(
     runtime_service: internalapi.RuntimeService, image_service: internalapi.ImageManagerService
-) -> kubelet_struct.Dependencies:
+) -> kubelet_dependencies.Dependencies:
     """A kubelet on these makes its directories, and changes nothing else of the machine.
 
     Go: NewHollowKubelet
     """
-    from kubelet import cadvisor, cm, kubelet_struct
+    from kubelet import cadvisor, cm, kubelet_dependencies
     from kubelet.container import testing as containertesting
     from pkg.client_go.tools import record
     from pkg.mount_utils import testing as mounttesting
@@ -163,7 +163,7 @@ def new_hollow_dependencies(
 
     from ...kubelet.app import plugins
 
-    return kubelet_struct.Dependencies(
+    return kubelet_dependencies.Dependencies(
         recorder=record.StandaloneRecorder(),
         remote_runtime_service=runtime_service,
         remote_image_service=image_service,

@@ -72,6 +72,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_in_it(wheel: Path) -> None:
     contents = zipfile.ZipFile(wheel).namelist()
     assert "kubelet/liveview/page.html" in contents
+    assert {"LICENSE", "NOTICE"} <= {Path(name).name for name in contents}
     names = [name for name in contents if name.endswith(".py")]
     assert not [name for name in names if name.endswith("_test.py")]
     tops = {name.partition("/")[0] for name in names}

@@ -53,6 +53,11 @@ def test_lets_pass(tmp_path: Path, text: str) -> None:
     assert list(verify_docs.faults(document(tmp_path, text))) == []
 
 
+def test_documents_of_all_places_are_looked_at() -> None:
+    names = {str(path.relative_to(HACK.parent)) for path in verify_docs.documents()}
+    assert names >= {"NOTICE", "README.md", "CONTRIBUTING.md", "docs/design/README.md", "hack/go-map/README.md"}
+
+
 def test_names_of_threads() -> None:
     source = 'golang.go(f, name="one")\ngolang.go(f, 1, name=f"two-{uid}")\ngolang.go(f)\nother.go(f, name="no")\n'
     assert list(verify_docs.thread_names(source)) == ["one", "two-"]

@@ -39,6 +39,7 @@ from kubelet.activity import Activity
 from kubelet.cm import topologymanager
 from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
 from kubelet.kubelet_admission import WaitingPods
+from kubelet.kubelet_garbage import KubeletGarbage
 from kubelet.kubelet_logs import KubeletLogs
 from kubelet.kubelet_network_linux import init_network_util
 from kubelet.kubelet_node_declared_features import missing_for_update
@@ -97,8 +98,6 @@ FAILED_EVENT_RETRY_PERIOD = 10.0
 POD_RESOURCES_PATIENCE = 5.0
 # How soon it is tried again to serve them, in seconds.
 POD_RESOURCES_RETRY_PERIOD = 60.0
-CONTAINER_GC_PERIOD = 60.0
-IMAGE_GC_PERIOD = 300.0
 EVICTION_MONITORING_PERIOD = 10.0
 # Reasons of refused pods that the metric of refusals tells apart.
 _REJECTION_REASONS = frozenset(
@@ -156,7 +155,7 @@ class LoopCase(enum.IntEnum):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Kubelet(KubeletPods, KubeletLogs, KubeletNodeCache, KubeletStats):
+class Kubelet(KubeletPods, KubeletLogs, KubeletNodeCache, KubeletStats, KubeletGarbage):
     """One node's agent, made by kubelet_build. run(ctx, updates) is its main loop and ends with ctx."""
 
     # Takes the error that the kubelet cannot run with.
@@ -184,7 +183,6 @@ class Kubelet(KubeletPods, KubeletLogs, KubeletNodeCache, KubeletStats):
     # Finds CSI drivers and other plugins by their sockets.
     plugin_manager: pluginmanager.PluginManager
     container_log_manager: logs.ContainerLogManager
-    container_gc: kubecontainer.GC
     container_deletor: PodContainerDeletor
     pleg: kubepleg.PodLifecycleEventGenerator
     # None unless the feature gate EventedPLEG is on.
@@ -301,44 +299,6 @@ class Kubelet(KubeletPods, KubeletLogs, KubeletNodeCache, KubeletStats):
         # Last: what is registered in an attempt that then fails is not brought to the handlers of the next one.
         klog.v(4).info_s("Starting plugin manager")
         golang.go(self.plugin_manager.run, ctx, name="plugin-manager")
-
-    def start_garbage_collection(self, ctx: golang.Context) -> None:
-        """Remove dead containers and unused images from time to time, each on a thread that ends with ctx."""
-        collect_containers = _GarbageCollection("Container", lambda: self.container_gc.garbage_collect(ctx))
-        golang.go(
-            wait.until,
-            lambda: self._collect(collect_containers, events.CONTAINER_GC_FAILED, first_failure_event=True),
-            CONTAINER_GC_PERIOD,
-            ctx,
-            name="container-gc",
-        )
-        kube_cfg = self.kubelet_configuration
-        if kube_cfg.image_gc_high_threshold_percent == 100 and kube_cfg.image_maximum_gc_age == 0:
-            klog.v(2).info_s("ImageGCHighThresholdPercent is set 100 and ImageMaximumGCAge is 0, Disable image GC")
-            return
-        began = self.clock.steady()
-        collect_images = _GarbageCollection("Image", lambda: self.image_manager.garbage_collect(ctx, began))
-        golang.go(
-            wait.until,
-            lambda: self._collect(collect_images, events.IMAGE_GC_FAILED, first_failure_event=False),
-            IMAGE_GC_PERIOD,
-            ctx,
-            name="image-gc",
-        )
-
-    def _collect(self, collection: _GarbageCollection, event: str, first_failure_event: bool) -> None:
-        """One round. The first failure of image collection is no event: statistics may not be there yet."""
-        try:
-            collection.run()
-        except Exception as err:
-            # Garbage that stays is tried again at the next round; nothing depends on this one.
-            klog.error_s(err, f"{collection.what} garbage collection failed")
-            if first_failure_event or collection.failed:
-                self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, event, str(err))
-            collection.failed = True
-            return
-        klog.v(1 if collection.failed else 4).info_s(f"{collection.what} garbage collection succeeded")
-        collection.failed = False
 
     def run(self, ctx: golang.Context, updates: golang.Channel[kubetypes.PodUpdate]) -> None:
         """React to what comes over updates until ctx is cancelled or the channel is closed.
@@ -1652,13 +1612,6 @@ class Kubelet(KubeletPods, KubeletLogs, KubeletNodeCache, KubeletStats):
     def latest_loop_entry_time(self) -> datetime.datetime | None:
         """When the sync loop last began or ended an iteration; None before its first."""
         return self.sync_loop_monitor
-
-
-@dataclass(slots=True)
-class _GarbageCollection:
-    what: str
-    run: Callable[[], None]
-    failed: bool = field(default=False)
 
 
 def is_sync_pod_worthy(event: kubepleg.PodLifecycleEvent) -> bool:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from kubelet import events
-from kubelet import kubelet as kubelet_module
-from kubelet.testing import TestKubelet
+from kubelet import events, kubelet_garbage
+from kubelet.apis.config import KubeletConfiguration
+from kubelet.kubelet_garbage import KubeletGarbage
 from pkg import golang
-
-
-@pytest.fixture
-def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
-    kubelet = TestKubelet(tmp_path)
-    yield kubelet
-    kubelet.close()
+from pkg.api.core import v1
+from pkg.apimachinery.clock.testing import FakeClock
+from pkg.client_go.tools.record.testing import FakeRecorder
 
 
 class _Collector:
@@ -35,36 +29,45 @@ class _Collector:
             raise self.err
 
 
+def new_garbage(
+    containers: _Collector, images: _Collector, clock: FakeClock, recorder: FakeRecorder | None = None
+) -> KubeletGarbage:
+    return KubeletGarbage(
+        kubelet_configuration=KubeletConfiguration(),
+        container_gc=cast(Any, containers),
+        image_manager=cast(Any, images),
+        node_ref=v1.ObjectReference(kind="Node", name="node"),
+        recorder=recorder or FakeRecorder(10),
+        clock=clock,
+    )
+
+
 @pytest.mark.parametrize(
     ("threshold", "max_age", "collects"), [(85, 0.0, True), (100, 3600.0, True), (100, 0.0, False)]
 )
-def test_images_are_collected_unless_nothing_asks_for_it(
-    test_kubelet: TestKubelet, threshold: int, max_age: float, collects: bool
-) -> None:
-    kubelet = test_kubelet.kubelet
-    containers: Any = _Collector()
-    images: Any = _Collector()
-    kubelet.container_gc, kubelet.image_manager = containers, images
+def test_images_are_collected_unless_nothing_asks_for_it(threshold: int, max_age: float, collects: bool) -> None:
+    containers, images, clock = _Collector(), _Collector(), FakeClock()
+    kubelet = new_garbage(containers, images, clock)
     kubelet.kubelet_configuration.image_gc_high_threshold_percent = threshold
     kubelet.kubelet_configuration.image_maximum_gc_age = max_age
-    kubelet.start_garbage_collection(test_kubelet.ctx)
+    ctx, cancel = golang.with_cancel(golang.background())
+    kubelet.start_garbage_collection(ctx)
     assert containers.asked.recv(timeout=30)[1]
     if collects:
-        assert images.asked.recv(timeout=30)[0] == test_kubelet.clock.now()
+        assert images.asked.recv(timeout=30)[0] == clock.now()
     assert len(images.asked) == 0
+    cancel()
 
 
-def test_second_failure_in_a_row_is_an_event(test_kubelet: TestKubelet) -> None:
-    kubelet = test_kubelet.kubelet
-    images: Any = _Collector()
-    kubelet.image_manager = images
-    collection = kubelet_module._GarbageCollection("Image", lambda: images.garbage_collect(test_kubelet.ctx))
-    test_kubelet.events()
+def test_second_failure_in_a_row_is_an_event() -> None:
+    images, recorder = _Collector(), FakeRecorder(10)
+    kubelet = new_garbage(_Collector(), images, FakeClock(), recorder)
+    collection = kubelet_garbage._GarbageCollection("Image", lambda: images.garbage_collect(golang.background()))
 
     def collect(err: Exception | None) -> list[str]:
         images.err = err
         kubelet._collect(collection, events.IMAGE_GC_FAILED, first_failure_event=False)
-        return test_kubelet.events()
+        return recorder.drain()
 
     full = RuntimeError("disk full")
     assert [collect(full), collect(full), collect(None), collect(full)] == [

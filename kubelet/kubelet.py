@@ -1202,8 +1202,8 @@ class Kubelet(KubeletPods, KubeletLogs, KubeletNodeCache, KubeletStats, KubeletG
             # leaves out timeouts as well.
             # Why: the pod's user would not hear of volumes that nobody attaches.
             # Test: kubelet_test.py:test_mount_that_takes_too_long_is_an_event
-            message = f"Unable to attach or mount volumes: {err}"
-            self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_MOUNT_VOLUME, message)
+            text = "Unable to attach or mount volumes: %s"
+            self.recorder.eventf(pod, v1.EVENT_TYPE_WARNING, events.FAILED_MOUNT_VOLUME, text, err)
             klog.error_s(err, "Unable to attach or mount volumes for pod; skipping pod", pod=klog.kobj(pod))
             raise
 
@@ -1384,7 +1384,7 @@ class Kubelet(KubeletPods, KubeletLogs, KubeletNodeCache, KubeletStats, KubeletG
             qos_class=v1qos.get_pod_qos(pod),
             phase=v1.POD_FAILED,
             reason=reason,
-            message="Pod was rejected: " + message,
+            message=kubetypes.REJECTED_POD_MESSAGE + message,
         )
         self.status_manager.set_pod_status(pod, refused)
 

@@ -551,7 +551,7 @@ class PartsBuilder:
             memory_reservation_policy=kube_cfg.memory_reservation_policy,
             pod_pulling_time_recorder=self.startup_tracker,
             pod_init_container_time_recorder=self.startup_tracker,
-            call_observer=kube_deps.observers.calls,
+            runtime_observer=kube_deps.observers.runtime,
             clock=self.clock,
             tracer_provider=kube_deps.tracer_provider,
         )

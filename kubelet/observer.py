@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from pkg.api.core import v1
 
 if TYPE_CHECKING:
-    from kubelet.kuberuntime.instrumented_services import CallObserver
+    from kubelet.kuberuntime.instrumented_services import RuntimeObserver
     from kubelet.pleg.generic import RelistObserver
 
 
@@ -96,5 +96,5 @@ class Observers:
 
     loop: LoopObserver = field(default_factory=NullLoopObserver)
     pods: PodObserver = field(default_factory=NullPodObserver)
-    calls: CallObserver | None = None
+    runtime: RuntimeObserver | None = None
     relists: RelistObserver | None = None

@@ -54,6 +54,8 @@ from kubelet.util import queue
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.tools import record
@@ -173,6 +175,7 @@ class PodWorkerSnapshot:
     activity: Activity | None = None
     failed_at: Activity | None = None
     failed_actions: frozenset[kubecontainer.SyncAction] = frozenset()
+    missing: metav1.StatusDetails | None = None
 
 
 @dataclass(slots=True)
@@ -244,8 +247,9 @@ class StepProgress:
     # What the worker is at, and what it was at when the last step failed.
     position: activity.Position = field(default_factory=activity.Position)
     failed_at: Activity | None = None
-    # What of the last step the runtime did not do.
+    # What of the last step the runtime did not do, and the object for want of which it failed.
     failed_actions: frozenset[kubecontainer.SyncAction] = frozenset()
+    missing: metav1.StatusDetails | None = None
 
     def ended(self, now: datetime, err: Exception | None) -> None:
         """A step has ended. One that was cancelled has not failed: the next takes its place."""
@@ -257,6 +261,7 @@ class StepProgress:
         self.failures = 0 if err is None else self.failures + 1
         self.failed_at = None if err is None else self.position.failed_at
         self.failed_actions = kubecontainer.failed_actions(err)
+        self.missing = apierrors.what_is_not_found(err)
 
 
 @dataclass(slots=True)
@@ -481,6 +486,7 @@ class PodWorkers:
             activity=progress.position.activity,
             failed_at=progress.failed_at,
             failed_actions=progress.failed_actions,
+            missing=progress.missing,
         )
 
     def is_pod_known_terminated(self, uid: str) -> bool:

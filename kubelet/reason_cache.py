@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from kubelet import container as kubecontainer
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
 
 # Enough for a hundred pods with ten failing containers each.
 MAX_REASON_CACHE_ENTRIES = 1000
@@ -30,6 +32,8 @@ class ReasonItem(NamedTuple):
     message: str
     # Nothing is tried before this time; None if any time is right.
     retry_at: datetime | None
+    # The object for want of which the container could not be started.
+    missing: metav1.StatusDetails | None = None
 
 
 class ReasonCache:
@@ -45,7 +49,8 @@ class ReasonCache:
 
     def add(self, uid: str, name: str, reason: Exception, message: str) -> None:
         retry_at = kubecontainer.min_backoff_expiration(reason)
-        item = ReasonItem(str(reason), message[:MAX_MESSAGE_LENGTH], retry_at)
+        missing = apierrors.what_is_not_found(reason)
+        item = ReasonItem(str(reason), message[:MAX_MESSAGE_LENGTH], retry_at, missing)
         with self._lock:
             self._cache[uid, name] = item
             self._cache.move_to_end((uid, name))

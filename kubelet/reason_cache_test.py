@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from kubelet import container as kubecontainer
 from kubelet import reason_cache
+from pkg.apimachinery.api import errors as apierrors
 
 NOW = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -39,8 +40,8 @@ def test_reason_cache() -> None:
     cache = reason_cache.ReasonCache()
     cache.update("pod_1", result)
 
-    assert cache.get("pod_1", "container_1") == ("start failed 1", "message_1", None)
-    assert cache.get("pod_1", "container_2") == ("start failed 2", "message_2", None)
+    assert cache.get("pod_1", "container_1") == reason_cache.ReasonItem("start failed 1", "message_1", None)
+    assert cache.get("pod_1", "container_2") == reason_cache.ReasonItem("start failed 2", "message_2", None)
     assert cache.get("pod_1", "container_3") is None, "it was started"
     assert cache.get("pod_1", "container_4") is None, "only starts are remembered"
     assert cache.get("pod_2", "container_1") is None, "another pod"
@@ -68,7 +69,17 @@ def test_the_entry_used_longest_ago_goes_first() -> None:
 def test_when_it_is_tried_again() -> None:
     cache = reason_cache.ReasonCache()
     cache.add("pod", "a", kubecontainer.BackoffError(kubecontainer.ErrCrashLoopBackOff(), NOW), "later")
-    assert cache.get("pod", "a") == ("CrashLoopBackOff", "later", NOW)
+    assert cache.get("pod", "a") == reason_cache.ReasonItem("CrashLoopBackOff", "later", NOW)
+
+
+def test_what_a_container_lacks() -> None:
+    cache = reason_cache.ReasonCache()
+    reason = kubecontainer.ErrRunContainer()
+    reason.__cause__ = apierrors.new_not_found("secret", "smtp")
+    cache.add("pod", "a", reason, "no")
+    item = cache.get("pod", "a")
+    assert item is not None and item.missing is not None
+    assert (item.missing.kind, item.missing.name) == ("secret", "smtp")
 
 
 def test_long_message_is_cut() -> None:

@@ -13,6 +13,8 @@ from kubelet.kuberuntime.helpers import (
     get_backoff_key,
 )
 from kubelet.kuberuntime.kuberuntime_container import (
+    REASON_LIVENESS_PROBE,
+    REASON_STARTUP_PROBE,
     ErrCreateContainer,
     ErrCreateContainerConfig,
     ErrPostStartHook,
@@ -37,6 +39,8 @@ from kubelet.kuberuntime.pod_actions import PodActions
 __all__ = [
     "ACTUATED_PODS_STATE_FILE",
     "LEGACY_CONTAINER_LOGS_DIR",
+    "REASON_LIVENESS_PROBE",
+    "REASON_STARTUP_PROBE",
     "ErrCreateContainer",
     "ErrCreateContainerConfig",
     "ErrPostStartHook",

@@ -17,8 +17,8 @@ from kubelet.cri import apis as internalapi
 from pkg import golang
 
 
-class CallObserver(Protocol):
-    """Is told of the calls of the container runtime, by any thread. Go: none."""
+class RuntimeObserver(Protocol):
+    """Is told what the container runtime is asked to do, by any thread. Go: none."""
 
     def recorded(
         self, operation: str, owner: tuple[str, str] = ("", ""), subject: str = ""
@@ -38,8 +38,12 @@ class CallObserver(Protocol):
         """The sandbox or container has been removed."""
         ...
 
+    def killing(self, uid: str, container: str, reason: str) -> None:
+        """The runtime manager is about to kill a container, for one of its REASON_s."""
+        ...
 
-class NullCallObserver:
+
+class NullRuntimeObserver:
     """Is told in vain."""
 
     def recorded(
@@ -51,12 +55,14 @@ class NullCallObserver:
 
     def disown(self, runtime_id: str) -> None: ...
 
+    def killing(self, uid: str, container: str, reason: str) -> None: ...
+
 
 class _Recorder:
     """Counts the calls of a service in the metrics, and tells an observer of them."""
 
-    def __init__(self, observer: CallObserver | None) -> None:
-        self._observer = observer if observer is not None else NullCallObserver()
+    def __init__(self, observer: RuntimeObserver | None) -> None:
+        self._observer = observer if observer is not None else NullRuntimeObserver()
 
     @contextmanager
     def _recorded(self, operation: str, subject: str = "", owner: tuple[str, str] = ("", "")) -> Iterator[None]:
@@ -92,7 +98,7 @@ def _recorded_sandbox(runtime_handler: str) -> Iterator[None]:
 class InstrumentedRuntimeService(_Recorder):
     """An `apis.RuntimeService` that passes every call on and records it."""
 
-    def __init__(self, service: internalapi.RuntimeService, observer: CallObserver | None = None) -> None:
+    def __init__(self, service: internalapi.RuntimeService, observer: RuntimeObserver | None = None) -> None:
         super().__init__(observer)
         self._service = service
 
@@ -269,7 +275,7 @@ class InstrumentedImageManagerService(_Recorder):
     Test: instrumented_services_test.py:test_failed_image_fs_info_is_an_error
     """
 
-    def __init__(self, service: internalapi.ImageManagerService, observer: CallObserver | None = None) -> None:
+    def __init__(self, service: internalapi.ImageManagerService, observer: RuntimeObserver | None = None) -> None:
         super().__init__(observer)
         self._service = service
 

@@ -286,7 +286,9 @@ class ContainerMethods(LogMethods):
         except Exception as err:  # A missing config map, a bad volume, a user that may not be: the container waits.
             message = helpers.status_message(err)
             self._record_failed(start.pod, spec.container, "", f"Error: {message}")
-            raise StartContainerError(ErrCreateContainerConfig(), message) from err
+            reason = ErrCreateContainerConfig()
+            reason.__cause__ = err
+            raise StartContainerError(reason, message) from err
 
     def _create_container(
         self,
@@ -767,6 +769,7 @@ class ContainerMethods(LogMethods):
                 )
             container = spec
         who = _who(pod, container, container_id)
+        self.observer.killing(pod.metadata.uid, container.name, reason)
         grace_period = set_termination_grace_period(pod, container, container_id, reason)
         self.record_container_event(
             pod,

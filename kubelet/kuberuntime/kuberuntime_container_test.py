@@ -25,7 +25,11 @@ from kubelet.kuberuntime import (
     kuberuntime_container_linux,
     testing,
 )
-from kubelet.kuberuntime.kuberuntime_container import StartSpec, ephemeral_container_start_spec
+from kubelet.kuberuntime.kuberuntime_container import (
+    REASON_LIVENESS_PROBE,
+    StartSpec,
+    ephemeral_container_start_spec,
+)
 from kubelet.lifecycle.handlers import HookError
 from pkg import features, golang
 from pkg.api.core import v1
@@ -95,6 +99,14 @@ def test_remove_container(fake: testing.TestRuntime, keep_logs: bool) -> None:
     fake.manager.remove_container(_CTX, "cid", keep_logs)
     assert fake.runtime.containers == {}
     assert fake.os.removes == ([] if keep_logs else ["/var/log/containers/bar_new_foo-cid.log"])
+
+
+def test_observer_is_told_why_a_container_is_killed(tmp_path: Path) -> None:
+    observer = testing.FakeRuntimeObserver()
+    fake = testing.create_test_runtime_manager(str(tmp_path), runtime_observer=observer)
+    _put(fake)
+    fake.manager.kill_container(_CTX, _pod(v1.Container(name="foo")), _ID, "foo", "", REASON_LIVENESS_PROBE, None, None)
+    assert observer.kills == [(_pod().metadata.uid, "foo", "LivenessProbe")]
 
 
 def test_kill_container_that_the_pod_does_not_have(fake: testing.TestRuntime) -> None:

@@ -276,7 +276,8 @@ def test_missing_configuration_names_the_cause(fake: testing.TestRuntime) -> Non
 
     fake.helper.generate_run_container_options = fail  # type: ignore[method-assign, assignment]
     result = _sync(fake, _pod(_container("foo1", "busybox")))
-    assert isinstance(result.sync_results[-1].error, ErrCreateContainerConfig)
+    error = result.sync_results[-1].error
+    assert isinstance(error, ErrCreateContainerConfig) and isinstance(error.__cause__, LookupError)
     assert result.sync_results[-1].message == 'configmap "conf" not found'
     assert 'Warning Failed Error: configmap "conf" not found' in fake.recorder.drain()
 

@@ -25,9 +25,10 @@ from kubelet import images as kubeimages
 from kubelet.allocation import state
 from kubelet.cri import apis as internalapi
 from kubelet.kuberuntime.instrumented_services import (
-    CallObserver,
     InstrumentedImageManagerService,
     InstrumentedRuntimeService,
+    NullRuntimeObserver,
+    RuntimeObserver,
 )
 from kubelet.logs import container_log_manager
 from kubelet.prober import results as proberesults
@@ -108,8 +109,8 @@ class RuntimeManagerOptions:
     memory_reservation_policy: str
     pod_pulling_time_recorder: kubeimages.ImagePodPullingTimeRecorder
     pod_init_container_time_recorder: PodInitContainerTimeRecorder | None = None
-    # Who is told of the runtime's calls; None for nobody.
-    call_observer: CallObserver | None = None
+    # Who is told what the runtime is asked to do; None for nobody.
+    runtime_observer: RuntimeObserver | None = None
     clock: clock.Clock = field(default_factory=clock.RealClock)
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER
 
@@ -136,11 +137,12 @@ class KubeRuntimeStruct:
         self.single_process_oom_kill = options.single_process_oom_kill
         self.cpu_cfs_quota = options.cpu_cfs_quota
         self.cpu_cfs_quota_period = options.cpu_cfs_quota_period
+        self.observer = options.runtime_observer if options.runtime_observer is not None else NullRuntimeObserver()
         self.runtime_service: internalapi.RuntimeService = InstrumentedRuntimeService(
-            options.runtime_service, options.call_observer
+            options.runtime_service, self.observer
         )
         self.image_service: internalapi.ImageManagerService = InstrumentedImageManagerService(
-            options.image_service, options.call_observer
+            options.image_service, self.observer
         )
         self.container_manager = options.container_manager
         # What is in force by all we know, over restarts too.

@@ -14,6 +14,7 @@ from kubelet import container as kubecontainer
 from kubelet.container import testing as containertest
 from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import KubeGenericRuntimeManager, RuntimeManagerOptions
+from kubelet.kuberuntime.instrumented_services import NullRuntimeObserver
 from kubelet.prober import results as proberesults
 from pkg import golang
 from pkg.apimachinery import clock as clockpkg
@@ -104,6 +105,16 @@ class TestRuntime:
     def back_off(self) -> flowcontrol.Backoff:
         """The kubelet's crash back-off: 10 s, doubled up to 5 min."""
         return flowcontrol.Backoff(10.0, 300.0, clock=self.clock)
+
+
+class FakeRuntimeObserver(NullRuntimeObserver):
+    """Keeps what is killed, and why."""
+
+    def __init__(self) -> None:
+        self.kills: list[tuple[str, str, str]] = []
+
+    def killing(self, uid: str, container: str, reason: str) -> None:
+        self.kills.append((uid, container, reason))
 
 
 def create_test_runtime_manager(

@@ -198,6 +198,8 @@ class _Look:
             now=self.now,
             pod=pod,
             remembered=bool(lines),
+            refused=self.history.pods.was_refused(uid),
+            killed_for=self.history.pods.killed_for(uid),
             standalone=kubelet.kube_client is None,
             status=status,
             worker=worker,
@@ -220,6 +222,8 @@ class _Look:
             item = self.kubelet.reason_cache.get(uid, container.name)
             if item is not None:
                 facts.reasons[container.name] = (item.reason, item.message)
+                if item.missing is not None:
+                    facts.missing[container.name] = item.missing
                 if item.retry_at is not None:
                     facts.restart_at[container.name] = item.retry_at
             if (pull_at := self.kubelet.image_back_off.until(f"{uid}_{_with_tag(container.image)}")) is not None:

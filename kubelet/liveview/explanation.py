@@ -17,13 +17,18 @@ from datetime import UTC, datetime, timedelta
 from typing import TypedDict
 
 from kubelet import container as kubecontainer
+from kubelet import types as kubetypes
 from kubelet.activity import Activity
+from kubelet.events import CONTAINER_UNHEALTHY
+from kubelet.kuberuntime import REASON_LIVENESS_PROBE, REASON_STARTUP_PROBE
 from kubelet.liveview import activity
 from kubelet.liveview.history import Call, PodEvent, describe_end, shortened
 from kubelet.liveview.words import spoken
 from kubelet.pod_workers import SYNC_POD, TERMINATED_POD, TERMINATING_POD, PodWorkerSnapshot
+from kubelet.prober import ProbeType
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery.apis.meta import v1 as metav1
 
 # One day before the last moment of datetime, so that it can be shown in every time zone.
 _LAST_MOMENT = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
@@ -121,8 +126,9 @@ class PodFacts:
     pod: v1.Pod | None = None
     # There is no API server, so kubectl is of no use.
     standalone: bool = False
-    # Something has been noted of it since the kubelet's start.
+    # Something has been noted of it since the kubelet's start, and this kubelet has refused it for good.
     remembered: bool = False
+    refused: bool = False
     status: v1.PodStatus = field(default_factory=v1.PodStatus)
     worker: PodWorkerSnapshot | None = None
     # Why no pod, or none with a network of its own, can be started at the moment.
@@ -134,6 +140,9 @@ class PodFacts:
     unmounted: Sequence[str] = ()
     # Why the last start of a container failed, as reason and message, by its name.
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
+    # The object for want of which a container could not be started, and why one was killed last, by its name.
+    missing: dict[str, metav1.StatusDetails] = field(default_factory=dict)
+    killed_for: dict[str, str] = field(default_factory=dict)
     # When a container is started again, and when an image is pulled again.
     restart_at: dict[str, datetime] = field(default_factory=dict)
     pull_at: dict[str, datetime] = field(default_factory=dict)
@@ -185,8 +194,9 @@ def _ended(facts: PodFacts) -> Explanation | None:
         return None
     if status.phase == v1.POD_SUCCEEDED:
         return Explanation(State.SUCCEEDED, "Succeeded", "It is done: all its containers ended with exit code 0.")
-    message = status.message.removeprefix("Pod was rejected: ")
-    if status.message != message or _refusal(facts) is not None:
+    message = status.message.removeprefix(kubetypes.REJECTED_POD_MESSAGE)
+    # Of a kubelet before this one, only its words are left.
+    if facts.refused or status.message.startswith(kubetypes.REJECTED_POD_MESSAGE):
         sentence = f"This node has refused it for good: {_quote(message or status.reason)} ({status.reason})."
         evidence = [Evidence("admission", f"{status.reason}: {message}"), *_said(facts, status.reason)]
         return Explanation(State.REFUSED, status.reason, sentence, evidence, advice=_advice_for_refused(status.reason))
@@ -203,13 +213,6 @@ def _ended(facts: PodFacts) -> Explanation | None:
         return Explanation(State.FAILED, "ContainerFailed", sentence, evidence, container.name)
     sentence = f"It has failed: {_quote(message or status.reason or 'the kubelet was not told why')}"
     return Explanation(State.FAILED, status.reason or "Failed", _end(sentence), [Evidence("status", message)])
-
-
-def _refusal(facts: PodFacts) -> PodEvent | None:
-    for event in facts.events:
-        if event.reason == facts.status.reason and event.type == v1.EVENT_TYPE_WARNING and not event.field_path:
-            return event
-    return None
 
 
 def _advice_for_refused(reason: str) -> str:
@@ -330,7 +333,8 @@ def _volumes(facts: PodFacts) -> Explanation | None:
     if not facts.unmounted or _any_container(facts):
         return None
     at_it = facts.worker is not None and facts.worker.activity is Activity.WAITS_FOR_VOLUMES
-    said = _said(facts, *_VOLUME_EVENTS)
+    mount_errors = _last_events(facts, *_VOLUME_EVENTS)
+    said = [_evidence_of(event) for event in mount_errors]
     failed = facts.worker is not None and facts.worker.failed_at is Activity.WAITS_FOR_VOLUMES
     if not (at_it or said or failed):
         return None
@@ -338,11 +342,11 @@ def _volumes(facts: PodFacts) -> Explanation | None:
     what = f"volume {names}" if len(facts.unmounted) == 1 else f"volumes {names}"
     if not said and not failed:
         return Explanation(State.STARTING, "Volumes", f"It waits for its {what} to be mounted.", _calls_evidence(facts))
-    error = _volume_error(said, facts)
+    error = _volume_error(mount_errors, facts)
     evidence = list(said)
     if failed and facts.worker is not None:
         evidence.append(Evidence("last step", facts.worker.err, facts.worker.step_ended, facts.worker.failures))
-    missing = _missing_object(error)
+    missing = _missing_for_volumes(mount_errors, facts)
     if missing is not None:
         kind, name = missing
         sentence = f"It waits for its {what}: {kind} {name} does not exist in namespace {facts.namespace}."
@@ -357,9 +361,9 @@ def _create(facts: PodFacts, kind: str, name: str) -> str:
     return f"{how}; the pod goes on as soon as it is there"
 
 
-def _volume_error(said: Sequence[Evidence], facts: PodFacts) -> str:
+def _volume_error(events: Sequence[PodEvent], facts: PodFacts) -> str:
     """The most telling error: what a mount said, rather than that waiting for it took too long."""
-    texts = [each.text for each in reversed(said)]
+    texts = [event.message for event in reversed(events)]
     for text in texts:
         if "Unable to attach or mount volumes" not in text:
             return _strip(text.partition(": ")[2] or text)
@@ -367,19 +371,23 @@ def _volume_error(said: Sequence[Evidence], facts: PodFacts) -> str:
     return _strip(re.sub(r"^.*failed to process volumes=\[[^]]*\]: ", "", text))
 
 
-_MISSING = re.compile(r"""\b(secret|configmap|persistentvolumeclaim)s? "([^"]+)" (?:is )?not found""", re.IGNORECASE)
-# Each word is looked through once: an error may quote a text of any length that somebody chose.
-_MISSING_BARE = re.compile(r"""\b(secret|config ?map|persistentvolumeclaim)s? (\S++) not found""", re.IGNORECASE)
+def _missing_for_volumes(events: Sequence[PodEvent], facts: PodFacts) -> tuple[str, str] | None:
+    """The kind and name of the object that the latest of the events, or else the worker's last step, did not find."""
+    for event in reversed(events):
+        if event.missing is not None:
+            return _named(event.missing)
+    return None if facts.worker is None else _named(facts.worker.missing)
+
+
 _KINDS = {"secret": "Secret", "configmap": "ConfigMap", "persistentvolumeclaim": "PersistentVolumeClaim"}
 
 
-def _missing_object(error: str) -> tuple[str, str] | None:
-    """The kind and name of the object that an error says is not there."""
-    if (found := _MISSING.search(error)) is not None:
-        return _KINDS[found[1].lower()], found[2].rpartition("/")[2]
-    if (found := _MISSING_BARE.search(error)) is not None:
-        return _KINDS[found[1].lower().replace(" ", "")], found[2].rpartition("/")[2].strip('"')
-    return None
+def _named(missing: metav1.StatusDetails | None) -> tuple[str, str] | None:
+    """The kind and name of an object that somebody could create for the pod."""
+    if missing is None:
+        return None
+    kind = _KINDS.get(missing.kind.lower().removesuffix("s"))
+    return None if kind is None else (kind, missing.name.rpartition("/")[2])
 
 
 def _sandbox(facts: PodFacts) -> Explanation | None:
@@ -500,7 +508,7 @@ def _registry_error(message: str, image: str) -> str:
 
 def _configuration(facts: PodFacts, container: v1.Container, kind: str, message: str) -> Explanation:
     evidence = [Evidence("kubelet", f"CreateContainerConfigError: {message}"), *_said(facts, "Failed")]
-    missing = _missing_object(message)
+    missing = _named(facts.missing.get(container.name))
     if missing is not None:
         sentence = (
             f"Its {kind} {container.name} cannot be configured: {missing[0]} {missing[1]} does not exist "
@@ -534,11 +542,11 @@ def _crash_loop(facts: PodFacts, container: v1.Container, status: v1.ContainerSt
         advice = f"read {facts.last_logs[container.name]}" if container.name in facts.last_logs else ""
     if unhealthy is not None:
         which, event = unhealthy
-        sentence = f"Its {kind} {container.name} is killed again and again because its {which} probe fails: "
-        sentence += _quote(_after_colon(event.message)) or "it said nothing"
+        sentence = f"Its {kind} {container.name} is killed again and again because its {which.lower()} probe fails: "
+        sentence += _quote(event.said) or "it said nothing"
         evidence.insert(0, _evidence_of(event))
         return Explanation(
-            State.STUCK, f"{which.capitalize()}Probe", _end(sentence), evidence, container.name, until, _RESTART, advice
+            State.STUCK, f"{which}Probe", _end(sentence), evidence, container.name, until, _RESTART, advice
         )
     cause = "OOMKilled" if ended.reason == "OOMKilled" else "CrashLoop"
     sentence = f"Its {kind} {container.name} {describe_end(ended)}{ran}, {often}"
@@ -588,36 +596,39 @@ def _running_container(
     facts: PodFacts, container: v1.Container, status: v1.ContainerStatus, kind: str
 ) -> Explanation | None:
     if container.startup_probe is not None and not status.started:
-        return _probe(facts, container, "Startup", "has not passed its startup probe yet", State.STARTING)
+        return _probe(facts, container, ProbeType.STARTUP, "has not passed its startup probe yet", State.STARTING)
     if status.ready or kind == "init container":
         return None
-    if container.liveness_probe is not None and (worst := _failing(facts, container.name, "Liveness")) is not None:
-        return _probe(facts, container, "Liveness", f"fails its liveness probe ({_runs_of(worst)})", State.STUCK)
+    if (
+        container.liveness_probe is not None
+        and (worst := _failing(facts, container.name, ProbeType.LIVENESS)) is not None
+    ):
+        return _probe(
+            facts, container, ProbeType.LIVENESS, f"fails its liveness probe ({_runs_of(worst)})", State.STUCK
+        )
     if container.readiness_probe is not None:
-        return _probe(facts, container, "Readiness", "runs but is not ready: its readiness probe", State.NOT_READY)
+        return _probe(
+            facts, container, ProbeType.READINESS, "runs but is not ready: its readiness probe", State.NOT_READY
+        )
     return None
 
 
-def _probe(facts: PodFacts, container: v1.Container, which: str, text: str, state: State) -> Explanation:
+def _probe(facts: PodFacts, container: v1.Container, which: ProbeType, text: str, state: State) -> Explanation:
     probe = next((p for p in facts.probes if (p.container, p.type) == (container.name, which)), None)
-    events = [
-        event
-        for event in facts.events
-        if event.reason == "Unhealthy" and event.message.startswith(which) and container.name in event.field_path
-    ]
+    events = _failures_of(facts, container.name, which)
     failed = bool(events) if probe is None else probe.result == "FAILURE"
     evidence = [_evidence_of(event) for event in events[-2:]]
     if probe is not None:
         evidence.append(Evidence("probe", _describe(probe)))
-    said = _quote(_after_colon(events[-1].message)) if events else ""
-    if which == "Readiness":
+    said = _quote(events[-1].said) if events else ""
+    if which is ProbeType.READINESS:
         if failed:
             text += f" fails: {said}" if said else " fails"
         else:
             text += " has not succeeded yet"
     elif said and failed:
         text += f": {said}"
-    if which == "Startup" and failed:
+    if which is ProbeType.STARTUP and failed:
         state = State.STUCK
     sentence = _end(f"Its container {container.name} {text}")
     until = probe.next_at if probe is not None else None
@@ -625,25 +636,30 @@ def _probe(facts: PodFacts, container: v1.Container, which: str, text: str, stat
     return Explanation(state, cause, sentence, evidence, container.name, until, "probed again" if until else "")
 
 
-def _failing(facts: PodFacts, container: str, which: str) -> ProbeFacts | None:
+def _failing(facts: PodFacts, container: str, which: ProbeType) -> ProbeFacts | None:
     for probe in facts.probes:
         if (probe.container, probe.type, probe.result) == (container, which, "FAILURE"):
             return probe
     return None
 
 
-def _killed_by_probe(facts: PodFacts, container: str) -> tuple[str, PodEvent] | None:
+_KILLS = {REASON_LIVENESS_PROBE: ProbeType.LIVENESS, REASON_STARTUP_PROBE: ProbeType.STARTUP}
+
+
+def _killed_by_probe(facts: PodFacts, container: str) -> tuple[ProbeType, PodEvent] | None:
     """The probe that had the container killed last, and the event of its failure."""
-    killed = None
-    for event in facts.events:
-        if event.reason == "Killing" and f"ontainer {container} failed " in event.message:
-            killed = "liveness" if "liveness" in event.message else "startup"
-    if killed is None:
-        return None
-    for event in reversed(facts.events):
-        if event.reason == "Unhealthy" and event.message.lower().startswith(killed) and container in event.field_path:
-            return killed, event
-    return None
+    which = _KILLS.get(facts.killed_for.get(container, ""))
+    failures = [] if which is None else _failures_of(facts, container, which)
+    return (which, failures[-1]) if which is not None and failures else None
+
+
+def _failures_of(facts: PodFacts, container: str, which: ProbeType) -> list[PodEvent]:
+    """What a probe of a container said when it failed, oldest first."""
+    return [
+        event
+        for event in facts.events
+        if event.reason == CONTAINER_UNHEALTHY and event.probe is which and container in event.field_path
+    ]
 
 
 def _readiness_gates(facts: PodFacts) -> Explanation | None:
@@ -775,7 +791,11 @@ def _ran_for(ended: v1.ContainerStateTerminated) -> str:
 
 def _said(facts: PodFacts, *reasons: str) -> list[Evidence]:
     """The last events with these reasons, oldest first."""
-    return [_evidence_of(event) for event in facts.events if event.reason in reasons][-3:]
+    return [_evidence_of(event) for event in _last_events(facts, *reasons)]
+
+
+def _last_events(facts: PodFacts, *reasons: str) -> list[PodEvent]:
+    return [event for event in facts.events if event.reason in reasons][-3:]
 
 
 def _evidence_of(event: PodEvent) -> Evidence:
@@ -815,12 +835,6 @@ def _strip(text: str) -> str:
     while (shorter := _PREFIX.sub("", text)) != text:
         text = shorter
     return text.strip()
-
-
-def _after_colon(message: str) -> str:
-    """The output in "Readiness probe failed: OUTPUT"; empty if there is none."""
-    head, colon, output = message.partition(":")
-    return output.strip() if colon else head
 
 
 def _quote(text: str, limit: int = _QUOTE) -> str:

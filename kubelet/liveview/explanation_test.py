@@ -14,11 +14,11 @@ from kubelet.liveview.explanation import (
     PodFacts,
     ProbeFacts,
     State,
-    _missing_object,
     explain_pod,
 )
 from kubelet.liveview.history import MAX_TEXT_LENGTH, Call, PodEvent
 from kubelet.pod_workers import TERMINATED_POD, TERMINATING_POD, PodWorkerSnapshot
+from kubelet.prober import ProbeType
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -68,9 +68,17 @@ def running(*statuses: v1.ContainerStatus, **fields: Any) -> v1.PodStatus:
     return v1.PodStatus(phase=v1.POD_RUNNING, container_statuses=list(statuses), **fields)
 
 
-def event(reason: str, message: str, container: str = "") -> PodEvent:
+def event(reason: str, message: str, container: str = "", **cause: Any) -> PodEvent:
     path = f"spec.containers{{{container}}}" if container else ""
-    return PodEvent(NOW.timestamp(), NOW.timestamp(), "Warning", reason, message, path)
+    return PodEvent(NOW.timestamp(), NOW.timestamp(), "Warning", reason, message, path, **cause)
+
+
+def unhealthy(probe: ProbeType, said: str) -> PodEvent:
+    return event("Unhealthy", f"{probe} probe failed: {said}", "main", probe=probe, said=said)
+
+
+def missing(kind: str, name: str) -> metav1.StatusDetails:
+    return metav1.StatusDetails(kind=kind, name=name)
 
 
 def failed(err: str, **fields: Any) -> PodWorkerSnapshot:
@@ -166,6 +174,27 @@ CASES = [
             )
         },
         evidence=("OutOfcpu: Node didn't",),
+    ),
+    Case(
+        "refused, which the status does not say in these words",
+        State.REFUSED,
+        "OutOfcpu",
+        "This node has refused it for good: too much (OutOfcpu).",
+        facts={"refused": True, "status": v1.PodStatus(phase=v1.POD_FAILED, reason="OutOfcpu", message="too much")},
+    ),
+    Case(
+        "crash of a container that a probe has not ended",
+        State.STUCK,
+        "CrashLoop",
+        "Its container main ended with exit code 1 after 3 s, once so far.",
+        pod=pod(PROBED),
+        facts={
+            "status": running(status(waiting("CrashLoopBackOff"), last_state=ended(1))),
+            "events": [
+                unhealthy(ProbeType.LIVENESS, "no heartbeat"),
+                event("Killing", "Container main failed liveness probe", "main"),
+            ],
+        },
     ),
     Case(
         "evicted",
@@ -328,7 +357,11 @@ CASES = [
             "status": pending(status(CREATING)),
             "worker": PodWorkerSnapshot(step_began=NOW),
             "events": [
-                event("FailedMount", 'MountVolume.SetUp failed for volume "settings" : configmap "app" not found')
+                event(
+                    "FailedMount",
+                    'MountVolume.SetUp failed for volume "settings" : configmap "app" not found',
+                    missing=missing("configmap", "app"),
+                )
             ],
         },
         evidence=('configmap "app" not found',),
@@ -365,6 +398,7 @@ CASES = [
                 "unmounted volumes=[data], unattached volumes=[], failed to process volumes=[data]: error processing "
                 'PVC ns/mine: failed to fetch PVC from API server: persistentvolumeclaims "mine" not found',
                 failed_at=Activity.WAITS_FOR_VOLUMES,
+                missing=missing("persistentvolumeclaims", "mine"),
             ),
         },
         until="tries again",
@@ -468,6 +502,7 @@ CASES = [
         facts={
             "status": pending(status(waiting("CreateContainerConfigError", 'secret "smtp" not found'))),
             "worker": failed("CreateContainerConfigError"),
+            "missing": {"main": missing("secrets", "ns/smtp")},
         },
         until="tries again",
     ),
@@ -546,9 +581,10 @@ CASES = [
         facts={
             "status": running(status(waiting("CrashLoopBackOff"), last_state=ended(137), restart_count=3)),
             "events": [
-                event("Unhealthy", "Liveness probe failed: no heartbeat", "main"),
+                unhealthy(ProbeType.LIVENESS, "no heartbeat"),
                 event("Killing", "Container main failed liveness probe, will be restarted", "main"),
             ],
+            "killed_for": {"main": "LivenessProbe"},
             "restart_at": {"main": LATER},
         },
         until="starts again",
@@ -608,7 +644,7 @@ CASES = [
         facts={
             "status": running(status(RUNNING, started=False)),
             "probes": [ProbeFacts(container="main", type="Startup", result="FAILURE", run=2, what="TCP port 80")],
-            "events": [event("Unhealthy", "Startup probe failed: connection refused", "main")],
+            "events": [unhealthy(ProbeType.STARTUP, "connection refused")],
         },
         evidence=("Startup of main: TCP port 80, every 10 s, failed 2 times of 3 in a row",),
     ),
@@ -621,7 +657,7 @@ CASES = [
         facts={
             "status": running(status(RUNNING, started=True)),
             "probes": [ProbeFacts(container="main", type="Readiness", result="FAILURE", run=4, next_at=LATER)],
-            "events": [event("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503", "main")],
+            "events": [unhealthy(ProbeType.READINESS, "HTTP probe failed with statuscode: 503")],
         },
         until="probed again",
     ),
@@ -738,6 +774,7 @@ def test_advice_on_a_container_that_crashes(facts: dict[str, Any], advice: str) 
 def test_advice_on_what_is_missing(standalone: bool, advice: str) -> None:
     waits = pending(status(waiting("CreateContainerConfigError", 'secret "x" not found')))
     facts = PodFacts(namespace="ns", name="pod", now=NOW, pod=pod(), status=waits, standalone=standalone)
+    facts.missing["main"] = missing("secret", "x")
     assert explain_pod(facts).advice == f"{advice}the pod goes on as soon as it is there"
 
 
@@ -752,7 +789,7 @@ def test_long_errors_are_cut_in_the_sentence_only() -> None:
 
 
 def test_error_that_quotes_a_long_name() -> None:
-    """An image may name its user as it likes. The search for missing objects took the square of a word's length."""
+    """An image may name its user as it likes."""
     message = f"container has runAsNonRoot and image has non-numeric user (secret {'a/' * 500_000})"
     facts = PodFacts(
         namespace="ns", name="pod", now=NOW, pod=pod(), reasons={"main": ("CreateContainerConfigError", message)}
@@ -763,8 +800,3 @@ def test_error_that_quotes_a_long_name() -> None:
 
     assert found.cause == "CreateContainerConfigError"
     assert all(len(evidence.text) < MAX_TEXT_LENGTH + 100 for evidence in found.evidence)
-
-
-def test_missing_object_is_searched_in_one_go() -> None:
-    assert _missing_object(f"secret {'a/' * 500_000}") is None
-    assert _missing_object("secrets ns/smtp not found") == ("Secret", "smtp")

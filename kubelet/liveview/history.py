@@ -8,6 +8,7 @@ count. Times are seconds since the epoch by the time of day, for they are only s
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import itertools
 import threading
@@ -19,8 +20,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kubelet.observer import Observers
+from kubelet.prober import ProbeType
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery.api import errors as apierrors
+from pkg.apimachinery.apis.meta import v1 as metav1
 
 # How many events of the sync loop are kept: more than a minute of a busy node.
 _TAPE_LENGTH = 1200
@@ -131,12 +135,29 @@ class PodEvent:
     # The field of the pod's spec that it is about; empty for the pod as a whole.
     field_path: str
     count: int = 1
+    # What the message was made of, in so far as it tells a cause: the probe that failed and what it said, and the
+    # object that does not exist.
+    probe: ProbeType | None = None
+    said: str = ""
+    missing: metav1.StatusDetails | None = None
 
 
 class Story:
     """What became of one pod. Guarded by the lock of its PodStories."""
 
-    __slots__ = ("beginning", "containers", "events", "latest", "name", "namespace", "phase", "ready", "uid")
+    __slots__ = (
+        "beginning",
+        "containers",
+        "events",
+        "killed_for",
+        "latest",
+        "name",
+        "namespace",
+        "phase",
+        "ready",
+        "refused",
+        "uid",
+    )
 
     def __init__(self, uid: str) -> None:
         self.uid = uid
@@ -146,6 +167,9 @@ class Story:
         self.events: deque[PodEvent] = deque(maxlen=_EVENTS_OF_A_POD)
         self.phase = ""
         self.ready = False
+        self.refused = False
+        # Why each container was killed last, by its name; a REASON_ of the runtime manager.
+        self.killed_for: dict[str, str] = {}
         # The id of each container and whether it has ended, as last told.
         self.containers: dict[str, tuple[str, bool]] = {}
 
@@ -181,6 +205,13 @@ class PodStories:
 
     def refused(self, uid: str, reason: str, message: str) -> None:
         self.mark(uid, "refused", f"{reason}: {message}", failed=True)
+        with self._lock:
+            self._story_locked(uid).refused = True
+
+    def killing(self, uid: str, container: str, reason: str) -> None:
+        """Told by the runtime manager, by way of RuntimeCalls."""
+        with self._lock:
+            self._story_locked(uid).killed_for[container] = reason
 
     def waits_for_admission(self, uid: str, message: str) -> None:
         self.mark(uid, "waiting", message)
@@ -219,8 +250,8 @@ class PodStories:
             if line.ended - began >= _NO_TIME or all(known.stage != stage for known in story.lines()):
                 story.add(line)
 
-    def note_event(self, obj: Any, event_type: str, reason: str, message: str) -> None:
-        """An event was recorded; only those about pods are kept."""
+    def note_event(self, obj: Any, event_type: str, reason: str, message: str, args: tuple[Any, ...] = ()) -> None:
+        """An event was recorded, its message formatted with args; only those about pods are kept."""
         if isinstance(obj, v1.Pod):
             uid, field_path = obj.metadata.uid, ""
         elif isinstance(obj, v1.ObjectReference) and obj.kind == "Pod":
@@ -236,7 +267,9 @@ class PodStories:
                     events.remove(known)
                     events.append(known)
                     return
-            events.append(PodEvent(now, now, event_type, reason, message, field_path))
+            event = PodEvent(now, now, event_type, reason, message, field_path)
+            _note_cause(event, args)
+            events.append(event)
 
     # Told by the status manager (its PodUpdateNotifier).
 
@@ -266,7 +299,21 @@ class PodStories:
         """The lines and the events of a pod, oldest first; copies."""
         with self._lock:
             story = self._stories.get(uid)
-            return ([], []) if story is None else (story.lines(), [_copy(event) for event in story.events])
+            return (
+                ([], []) if story is None else (story.lines(), [dataclasses.replace(event) for event in story.events])
+            )
+
+    def was_refused(self, uid: str) -> bool:
+        """Whether this kubelet has refused the pod for good."""
+        with self._lock:
+            story = self._stories.get(uid)
+            return story is not None and story.refused
+
+    def killed_for(self, uid: str) -> dict[str, str]:
+        """Why each container of the pod was killed last, by its name; a copy."""
+        with self._lock:
+            story = self._stories.get(uid)
+            return {} if story is None else dict(story.killed_for)
 
     def names(self) -> dict[str, tuple[str, str]]:
         """Namespace and name of the pods that are remembered, by uid, longest untouched first."""
@@ -289,8 +336,13 @@ def shortened(text: str) -> str:
     return text if len(text) <= MAX_TEXT_LENGTH else f"{text[:MAX_TEXT_LENGTH]}…"
 
 
-def _copy(event: PodEvent) -> PodEvent:
-    return PodEvent(event.first, event.last, event.type, event.reason, event.message, event.field_path, event.count)
+def _note_cause(event: PodEvent, args: tuple[Any, ...]) -> None:
+    """Take over from what the message was formatted with that which tells a cause."""
+    for arg in args:
+        if isinstance(arg, ProbeType):
+            event.probe, event.said = arg, shortened(str(args[-1]))
+        elif isinstance(arg, Exception):
+            event.missing = apierrors.what_is_not_found(arg)
 
 
 def _note_container(story: Story, status: v1.ContainerStatus, now: float) -> None:
@@ -390,6 +442,9 @@ class RuntimeCalls:
         with self._lock:
             self._owners.pop(runtime_id, None)
 
+    def killing(self, uid: str, container: str, reason: str) -> None:
+        self._stories.killing(uid, container, reason)
+
     def in_flight(self) -> list[Call]:
         """The calls under way, oldest first."""
         with self._lock:
@@ -442,4 +497,4 @@ class History:
 
     def observers(self) -> Observers:
         """What a kubelet is to tell all of this."""
-        return Observers(loop=self.loop, pods=self.pods, calls=self.calls, relists=self.relists)
+        return Observers(loop=self.loop, pods=self.pods, runtime=self.calls, relists=self.relists)

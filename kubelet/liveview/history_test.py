@@ -8,7 +8,9 @@ import datetime
 import pytest
 
 from kubelet.liveview import history
+from kubelet.prober import ProbeType
 from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 
 
@@ -102,6 +104,35 @@ def test_events_that_repeat_are_counted() -> None:
         ("Pulled", 1, ""),
         ("Unhealthy", 2, "spec.containers{main}"),
     ]
+
+
+def test_event_tells_its_cause() -> None:
+    stories = history.PodStories()
+    failed = RuntimeError("MountVolume.SetUp failed")
+    failed.__cause__ = apierrors.new_not_found("configmap", "app")
+    stories.note_event(pod(), "Warning", "Unhealthy", "…", (ProbeType.LIVENESS, "no heartbeat"))
+    stories.note_event(pod(), "Warning", "FailedMount", "…", (failed,))
+    stories.note_event(pod(), "Normal", "Pulled", "…", ("image", 5))
+
+    unhealthy, mount, pulled = stories.get("1")[1]
+
+    assert (unhealthy.probe, unhealthy.said) == (ProbeType.LIVENESS, "no heartbeat")
+    assert mount.missing is not None and (mount.missing.kind, mount.missing.name) == ("configmap", "app")
+    assert (pulled.probe, pulled.missing) == (None, None)
+
+
+def test_why_a_container_was_killed_last() -> None:
+    stories = history.PodStories()
+    calls = history.RuntimeCalls(stories)
+    calls.killing("1", "main", "LivenessProbe")
+    calls.killing("1", "main", "Unknown")
+    assert (stories.killed_for("1"), stories.killed_for("2")) == ({"main": "Unknown"}, {})
+
+
+def test_refusal_is_remembered() -> None:
+    stories = history.PodStories()
+    stories.refused("1", "OutOfcpu", "too much")
+    assert (stories.was_refused("1"), stories.was_refused("2")) == (True, False)
 
 
 def test_status_changes_are_told() -> None:

@@ -66,8 +66,8 @@ class Prober:
             klog.v(1).info_s("Probe errored", **where, err=err)
             broken = isinstance(err, probing.BrokenAnswerError)
             state = probing.Result.FAILURE if broken else probing.Result.UNKNOWN
-            message = f"{probe_type} probe errored and resulted in {state} state: {err}"
-            self._record(pod, container, events.CONTAINER_UNHEALTHY, message)
+            text = "%s probe errored and resulted in %s state: %s"
+            self._record(pod, container, events.CONTAINER_UNHEALTHY, text, probe_type, state, err)
             raise
         match result:
             case probing.Result.SUCCESS:
@@ -75,10 +75,10 @@ class Prober:
                 return results.SUCCESS
             case probing.Result.WARNING:
                 klog.v(3).info_s("Probe succeeded with a warning", **where, output=output)
-                self._record(pod, container, events.CONTAINER_PROBE_WARNING, f"{probe_type} probe warning: {output}")
+                self._record(pod, container, events.CONTAINER_PROBE_WARNING, "%s probe warning: %s", probe_type, output)
                 return results.SUCCESS
         klog.v(1).info_s("Probe failed", **where, probeResult=result, output=output)
-        self._record(pod, container, events.CONTAINER_UNHEALTHY, f"{probe_type} probe failed: {output}")
+        self._record(pod, container, events.CONTAINER_UNHEALTHY, "%s probe failed: %s", probe_type, output)
         return results.FAILURE
 
     def _run_probe_with_retries(
@@ -137,13 +137,13 @@ class Prober:
         with let_others(ctx):
             return self._runner.run_in_container(ctx, container_id, command, timeout)
 
-    def _record(self, pod: v1.Pod, container: v1.Container, reason: str, message: str) -> None:
+    def _record(self, pod: v1.Pod, container: v1.Container, reason: str, message_fmt: str, *args: object) -> None:
         try:
             reference = kubecontainer.generate_container_ref(pod, container)
         except ValueError as err:
             klog.error_s(err, "Can't make a ref to pod and container", pod=klog.kobj(pod))
             return
-        self._recorder.event(reference, v1.EVENT_TYPE_WARNING, reason, message)
+        self._recorder.eventf(reference, v1.EVENT_TYPE_WARNING, reason, message_fmt, *args)
 
 
 def probe_spec(container: v1.Container, probe_type: ProbeType) -> v1.Probe | None:

@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 import pytest
 
-from kubelet import container as kubecontainer
 from kubelet.cri import errors as crierrors
 from kubelet.prober import results
 from kubelet.prober.prober import Prober, ProbeType
@@ -261,19 +260,10 @@ def test_hosts_default_to_the_pods_address(world: World, monkeypatch: pytest.Mon
     assert asked == ["http://127.0.0.1:80/x", ("127.0.0.1", 81), "http://10.1.2.3:80/x", ("10.1.2.3", 81)]
 
 
-def test_events_name_the_container() -> None:
-    class Recorder(FakeRecorder):
-        def event(self, obj: object, event_type: str, reason: str, message: str, /) -> None:
-            assert isinstance(obj, v1.ObjectReference)
-            super().event(obj, obj.field_path, reason, message)
-
-    recorder = Recorder(10)
-    runner = FakeRunner()
-    runner.fail()
-    container = v1.Container(name="c", liveness_probe=command("x"))
-    pod = v1.deepcopy(POD)
-    pod.spec.containers = [container]
-    Prober(runner, recorder).probe(
-        CTX, ProbeType.LIVENESS, pod, v1.PodStatus(), container, kubecontainer.ContainerID("t", "i")
-    )
-    assert recorder.drain() == ["spec.containers{c} Unhealthy Liveness probe failed: "]
+def test_events_name_the_container_and_tell_the_probe(world: World) -> None:
+    told: list[tuple[object, ...]] = []
+    world.recorder.observer = lambda obj, *event: told.append((obj.field_path, *event))
+    world.runner.fail()
+    world.probe(command("x"))
+    message = "Liveness probe failed: "
+    assert told == [("spec.containers{c}", "Warning", "Unhealthy", message, (ProbeType.LIVENESS, ""))]

@@ -25,3 +25,6 @@ class SwapBehavior(enum.StrEnum):
 
 LIMITED_SWAP = SwapBehavior.LIMITED_SWAP
 NO_SWAP = SwapBehavior.NO_SWAP
+
+# How the status message of a pod that the kubelet has refused begins. Go has it in kubelet.go, rejectPod.
+REJECTED_POD_MESSAGE = "Pod was rejected: "

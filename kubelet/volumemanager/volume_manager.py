@@ -271,7 +271,7 @@ class VolumeManager:
         )
         if self._is_exhausted(unattached):
             raise VolumeAttachLimitExceededError(message)
-        raise TimeoutError(message) if isinstance(err, TimeoutError) else RuntimeError(message)
+        raise (TimeoutError(message) if isinstance(err, TimeoutError) else RuntimeError(message)) from err
 
     def wait_for_unmount(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """Return when none of the pod's volumes is set up any more.
@@ -328,7 +328,7 @@ class VolumeManager:
     def _verify_volumes_mounted(self, pod_name: str, expected: list[str]) -> bool:
         """Raises RuntimeError when something is wrong with the pod's volumes."""
         if errors := self._desired_state_of_world.pop_pod_errors(pod_name):
-            raise RuntimeError("; ".join(errors))
+            raise RuntimeError("; ".join(map(str, errors))) from ExceptionGroup("", errors)
         return not self._get_unmounted_volumes(pod_name, expected)
 
     def _wait(self, ctx: golang.Context, pod_name: str, done: Callable[[], bool]) -> Exception | None:

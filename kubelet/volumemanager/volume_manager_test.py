@@ -13,6 +13,7 @@ from kubelet.volumemanager import VolumeAttachLimitExceededError, VolumeManager,
 from kubelet.volumemanager.populator import APIServerClaims
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api.resource import parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import Clock
@@ -504,6 +505,14 @@ def test_volume_that_is_not_attached_is_named(tmp_path: Path, exhausted: bool) -
     assert str(err).startswith("Node has reached its volume attachment limit") == exhausted
     assert attached.plugin.calls == []
     attached.stop()
+
+
+def test_claim_that_is_not_there_is_what_is_not_found(attached: World) -> None:
+    attached.start()
+    with pytest.raises(RuntimeError) as raised:
+        attached.manager.wait_for_attach_and_mount(attached.ctx, attached.add(CLAIM))
+    missing = apierrors.what_is_not_found(raised.value)
+    assert missing is not None and (missing.kind, missing.name) == ("persistentvolumeclaims", "claim")
 
 
 def test_claim_that_is_not_bound_is_named_at_once(attached: World) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kubelet.volumemanager.cache import desired_state_of_wold_selinux_metrics as selinux_metrics
-from pkg import klog
+from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.api.resource import Quantity
@@ -83,7 +83,7 @@ class DesiredStateOfWorld:
         self._clock = clock or clocklib.RealClock()
         self._lock = threading.Lock()  # guards all below
         self._volumes_to_mount: dict[str, _VolumeToMount] = {}
-        self._pod_errors: dict[str, set[str]] = {}
+        self._pod_errors: dict[str, dict[str, Exception]] = {}
         # Pods of which nobody can tell what volumes they want.
         self._kept_pods: frozenset[str] = frozenset()
         selinux_metrics.register_selinux_metrics()
@@ -290,18 +290,18 @@ class DesiredStateOfWorld:
         with self._lock:
             return {volume.volume_name for volume in self._volumes_to_mount.values() if volume.plugin_is_attachable}
 
-    def add_error_to_pod(self, pod_name: str, err: str) -> None:
-        """Keep a fault for whoever waits for the pod's volumes."""
+    def add_error_to_pod(self, pod_name: str, err: Exception) -> None:
+        """Keep a fault for whoever waits for the pod's volumes. Of several with the same text it keeps one."""
         with self._lock:
-            errors = self._pod_errors.setdefault(pod_name, set())
+            errors = self._pod_errors.setdefault(pod_name, {})
             if len(errors) < MAX_POD_ERRORS:
-                errors.add(err)
+                errors[str(err)] = golang.without_frames(err)
         self._on_pod_change(pod_name)
 
-    def pop_pod_errors(self, pod_name: str) -> list[str]:
-        """The pod's faults, once."""
+    def pop_pod_errors(self, pod_name: str) -> list[Exception]:
+        """The pod's faults, once, in the order of their texts."""
         with self._lock:
-            return sorted(self._pod_errors.pop(pod_name, ()))
+            return [err for _, err in sorted(self._pod_errors.pop(pod_name, {}).items())]
 
     def get_pods_with_errors(self) -> list[str]:
         with self._lock:

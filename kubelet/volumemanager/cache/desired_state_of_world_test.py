@@ -167,13 +167,13 @@ def test_attachability_and_size_change(world: World) -> None:
 
 def test_errors_are_kept_once_and_not_without_bounds(world: World) -> None:
     for text in ["b", "a", "b", *map(str, range(100))]:
-        world.state.add_error_to_pod("p", text)
+        world.state.add_error_to_pod("p", ValueError(text))
     assert world.state.get_pods_with_errors() == ["p"] and set(world.told) == {"p"}
-    errors = world.state.pop_pod_errors("p")
+    errors = [str(err) for err in world.state.pop_pod_errors("p")]
     assert errors == sorted(errors) and {"a", "b"} < set(errors) and len(errors) == 10
     assert world.state.pop_pod_errors("p") == [] == world.state.get_pods_with_errors()
     name = world.add("p", disk("pv"))
-    world.state.add_error_to_pod("p", "x")
+    world.state.add_error_to_pod("p", ValueError("x"))
     world.state.delete_pod_from_volume("p", name)
     assert world.state.pop_pod_errors("p") == [], "they go with the pod's volume"
 

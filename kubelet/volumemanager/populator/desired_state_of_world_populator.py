@@ -301,7 +301,7 @@ class DesiredStateOfWorldPopulator:
         except Exception as err:
             klog.error_s(err, "Failed to process volumes of pod", pod=klog.kobj(pod), stacktrace=klog.stacktrace(err))
             self._unmark_pod_processed(pod_name)
-            self._desired_state_of_world.add_error_to_pod(pod_name, str(err))
+            self._desired_state_of_world.add_error_to_pod(pod_name, err)
 
     def find_and_remove_deleted_pods(self) -> None:
         """Take out what pods wanted that have no containers any more, and what is known of pods that are gone."""
@@ -414,7 +414,7 @@ class DesiredStateOfWorldPopulator:
             except Exception as err:
                 # Whatever it is, who waits for the pod tells it; the other volumes can be made ready meanwhile.
                 klog.error_s(err, "Error processing volume", pod=klog.kobj(pod), volumeName=volume.name)
-                self._desired_state_of_world.add_error_to_pod(pod_name, str(err))
+                self._desired_state_of_world.add_error_to_pod(pod_name, err)
                 all_volumes_added = False
         if all_volumes_added:
             with self._lock:

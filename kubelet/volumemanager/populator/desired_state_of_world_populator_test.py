@@ -58,6 +58,9 @@ class World:
             on_populated=lambda: self.populated.send(None),
         )
 
+    def pop_pod_errors(self, pod_name: str) -> list[str]:
+        return [str(err) for err in self.desired.pop_pod_errors(pod_name)]
+
     def start(self) -> golang.Thread:
         thread = golang.go(self.populator.run, self.ctx, self.pods, name="populator-test")
         assert self.populated.recv(30)[1]
@@ -194,7 +197,7 @@ def test_asks_again_for_what_the_node_may_not_read_yet(
     world.add_bound()
     world.add_pod()
     assert world.loop() == expected
-    errors = world.desired.pop_pod_errors("u")
+    errors = world.pop_pod_errors("u")
     assert all("is forbidden: no relationship found" in each for each in errors) and bool(errors) != bool(expected)
 
 
@@ -295,7 +298,7 @@ def test_claim_that_cannot_be_used_yet_is_tried_until_somebody_waits(world: Worl
     world.loop()
     world.loop()
     assert len(world.client.actions("get", "persistentvolumeclaims")) == 3, "the pod's next sync asks again"
-    (error,) = world.desired.pop_pod_errors("u")
+    (error,) = world.pop_pod_errors("u")
     assert error.startswith("error processing PVC default/claim: failed to fetch PVC from API server: ")
     assert 'persistentvolumeclaims "claim" not found' in error
 
@@ -322,7 +325,7 @@ def test_one_volume_that_fails_does_not_keep_others(world: World) -> None:
     pod.spec.volumes.insert(0, testing.new_claim_volume("bad", "missing"))
     pod.spec.containers[0].volume_mounts.append(v1.VolumeMount(name="bad", mount_path="/bad"))
     assert world.loop() == [VOLUME]
-    assert len(world.desired.pop_pod_errors("u")) == 1
+    assert len(world.pop_pod_errors("u")) == 1
 
 
 def _deleted(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume) -> None:
@@ -388,7 +391,7 @@ def test_claim_must_be_bound_to_its_volume(
     world.add_pod()
     assert world.loop() == ([VOLUME] if error is None else [])
     if error is not None:
-        (found,) = world.desired.pop_pod_errors("u")
+        (found,) = world.pop_pod_errors("u")
         assert found.startswith(f"error processing PVC default/claim: {error}")
 
 
@@ -396,7 +399,7 @@ def test_claim_without_an_api_server(tmp_path: Path) -> None:
     world = World(tmp_path, standalone=True)
     world.add_pod()
     assert world.loop() == []
-    assert world.desired.pop_pod_errors("u") == [
+    assert world.pop_pod_errors("u") == [
         "error processing PVC default/claim: there are no claims without an API server"
     ]
 
@@ -418,7 +421,7 @@ def test_volume_is_used_as_its_mode_says(world: World, mode: str, devices: bool,
     world.add_bound(volume_mode=mode)
     world.add_pod(devices=devices)
     assert world.loop() == ([VOLUME] if error is None else [])
-    assert world.desired.pop_pod_errors("u") == ([] if error is None else [error])
+    assert world.pop_pod_errors("u") == ([] if error is None else [error])
 
 
 @pytest.mark.parametrize("owner", ["u", "another"])
@@ -432,7 +435,7 @@ def test_ephemeral_claim_must_be_the_pods_own(world: World, owner: str) -> None:
     world.client.add(testing.new_persistent_volume("pv", claim=claim))
     assert world.loop() == ([VOLUME] if owner == "u" else [])
     message = "PVC default/pod-u-v was not created for pod default/pod-u (pod is not owner)"
-    assert world.desired.pop_pod_errors("u") == ([] if owner == "u" else [message])
+    assert world.pop_pod_errors("u") == ([] if owner == "u" else [message])
 
 
 def test_volume_tells_its_group_and_whether_it_is_read_only(world: World) -> None:
@@ -539,10 +542,10 @@ def test_what_is_wrong_with_one_pod_is_told_that_pod_alone(
 
     monkeypatch.setattr(world.actual, "mark_remount_required", fail_once)
     world.loop()
-    assert world.desired.pop_pod_errors("bad") == [str(err)] and "good" in world.desired.get_pods()
+    assert world.pop_pod_errors("bad") == [str(err)] and "good" in world.desired.get_pods()
     assert not world.populator._pod_previously_processed("bad"), "it is looked at again"
     world.loop()
-    assert world.populator._pod_previously_processed("bad") and world.desired.pop_pod_errors("bad") == []
+    assert world.populator._pod_previously_processed("bad") and world.pop_pod_errors("bad") == []
 
 
 @pytest.mark.parametrize("err", UNEXPECTED, ids=lambda err: type(err).__name__)
@@ -575,7 +578,7 @@ def test_claims_are_asked_for_once_there_is_a_thread(world: World) -> None:
     with out_of_threads("volume-claims-") as refused:
         assert world.loop() == []
     assert refused == ["volume-claims-u"]
-    (told,) = world.desired.pop_pod_errors("u")
+    (told,) = world.pop_pod_errors("u")
     assert "can't start new thread" in told
     assert world.loop() == [VOLUME]
 
@@ -596,7 +599,7 @@ def test_claim_whose_volume_fails_may_be_asked_for_again(
 
     monkeypatch.setattr(world.actual, "mark_remount_required", fail_once)
     world.loop()
-    assert world.desired.pop_pod_errors("u") == [str(err)]
+    assert world.pop_pod_errors("u") == [str(err)]
     world.loop()
     assert world.populator._pod_previously_processed("u") and not world.populator._claim_threads
 
@@ -641,5 +644,5 @@ def test_volume_that_cannot_be_translated_is_told_its_pod(migrated: World) -> No
     source = v1.AzureDiskVolumeSource(disk_uri="https://blob", kind="Shared")
     world.pods.pods["u"] = testing.new_pod("u", v1.Volume(name="d", azure_disk=source))
     assert world.loop() == []
-    (told,) = world.desired.pop_pod_errors("u")
+    (told,) = world.pop_pod_errors("u")
     assert told == "failed to translate in-tree pv to CSI: kind(Shared) is not supported in csi migration"

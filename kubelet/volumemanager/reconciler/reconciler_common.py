@@ -170,7 +170,7 @@ class ReconcilerCommon:
             except Exception as err:
                 # Whatever it is, other volumes do not wait for it, and it is tried again in the next round.
                 klog.error_s(err, "Failed to mount or attach a volume", stacktrace=klog.stacktrace(err))
-                self._desired_state_of_world.add_error_to_pod(volume.pod_name, str(err))
+                self._desired_state_of_world.add_error_to_pod(volume.pod_name, err)
             if pending(volume.volume_name, volume.pod_name, EMPTY_NODE_NAME):
                 turns.started(volume.pod_name)
 
@@ -193,7 +193,7 @@ class ReconcilerCommon:
         match err:
             case cache.SELinuxMountMismatchError():
                 # It is unmounted first, everywhere.
-                self._desired_state_of_world.add_error_to_pod(volume.pod_name, str(err))
+                self._desired_state_of_world.add_error_to_pod(volume.pod_name, err)
             case cache.VolumeNotAttachedError():
                 self._wait_for_volume_attach(volume)
             case cache.RemountRequiredError():
@@ -330,7 +330,7 @@ class ReconcilerCommon:
                 # reason is logged; the pod is told after two minutes that its volume is not mounted.
                 # Why: the owner of the pod cannot read the log.
                 # Test: reconciler_test.py:test_what_is_wrong_with_one_volume_is_told_its_pod_alone
-                self._desired_state_of_world.add_error_to_pod(volume.pod_name, str(err))
+                self._desired_state_of_world.add_error_to_pod(volume.pod_name, err)
             return
         if klog.v(level).enabled:
             klog.v(level).info_s(volume.generate_msg_detailed(f"{name} started", note))

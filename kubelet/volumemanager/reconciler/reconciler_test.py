@@ -1161,7 +1161,7 @@ def test_what_is_wrong_with_one_volume_is_told_its_pod_alone(
 
         monkeypatch.setattr(world.executor, "verify_controller_attached_volume", fail_once_to_verify)
     world.reconciler.reconcile()
-    assert world.desired.pop_pod_errors("a") == [str(err)]
+    assert [str(told) for told in world.desired.pop_pod_errors("a")] == [str(err)]
     world.rounds(4)
     assert {("set_up", "pv", "b"), ("set_up", "bad", "a")} <= set(world.plugin.calls), "it is tried again"
 

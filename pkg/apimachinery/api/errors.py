@@ -219,6 +219,16 @@ def status_of(err: BaseException) -> metav1.Status | None:
     return None
 
 
+def what_is_not_found(err: BaseException | None) -> metav1.StatusDetails | None:
+    """The kind and name of an object that is not found, by the error, what caused it, or its parts. Go: none"""
+    if err is None:
+        return None
+    if isinstance(err, StatusError):
+        return err.status.details if is_not_found(err) else None
+    parts = (*(err.exceptions if isinstance(err, BaseExceptionGroup) else ()), err.__cause__)
+    return next((found for part in parts if (found := what_is_not_found(part)) is not None), None)
+
+
 def reason_for_error(err: BaseException) -> str:
     """The reason, "" if the error is not the API server's."""
     status = status_of(err)

@@ -53,3 +53,15 @@ def test_other_errors_are_none() -> None:
     assert not errors.is_not_found(ValueError("x"))
     assert errors.reason_for_error(ValueError("x")) == ""
     assert errors.suggests_client_delay(ValueError("x")) is None
+
+
+def test_what_is_not_found() -> None:
+    wrapper = RuntimeError("around it")
+    wrapper.__cause__ = ExceptionGroup("", [OSError(), errors.new_not_found("secret", "smtp")])
+    found = errors.what_is_not_found(wrapper)
+    assert found is not None and (found.kind, found.name) == ("secret", "smtp")
+
+
+@pytest.mark.parametrize("err", [None, OSError(), errors.new_conflict("secret", "smtp", "")], ids=repr)
+def test_error_of_what_is_there(err: Exception | None) -> None:
+    assert errors.what_is_not_found(err) is None

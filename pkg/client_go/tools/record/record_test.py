@@ -46,9 +46,9 @@ def test_observer_is_told_of_each_event(log: io.StringIO) -> None:
     recorder.eventf(POD, "Warning", "Failed", "%s took %d s", "it", 5)
     recorder.annotated_eventf(POD, {"a": "b"}, "Warning", "Failed", "%d", 1)
     assert told == [
-        (POD, "Normal", "Pulled", "it is there"),
-        (POD, "Warning", "Failed", "it took 5 s"),
-        (POD, "Warning", "Failed", "1"),
+        (POD, "Normal", "Pulled", "it is there", ()),
+        (POD, "Warning", "Failed", "it took 5 s", ("it", 5)),
+        (POD, "Warning", "Failed", "1", (1,)),
     ]
 
 

@@ -1132,7 +1132,7 @@ class OperationGenerator:
     def _event_recorder(self, pods: list[v1.Pod], reason: str) -> Callable[[Exception | None], None]:
         def record_event(err: Exception | None) -> None:
             for pod in pods if err is not None else []:
-                self._recorder.event(pod, v1.EVENT_TYPE_WARNING, reason, str(err))
+                self._recorder.eventf(pod, v1.EVENT_TYPE_WARNING, reason, "%s", err)
 
         return record_event
 
@@ -1219,7 +1219,7 @@ def _failing(volume: VolumeLogger, prefix: str) -> Iterator[None]:
 
 def _operation_error(volume: VolumeLogger, prefix: str, err: Exception) -> OperationError:
     simple, detailed = volume.generate_error(prefix, err)
-    detailed.__cause__ = err
+    simple.__cause__ = detailed.__cause__ = err
     return OperationError(simple, detailed)
 
 

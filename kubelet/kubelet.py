@@ -44,7 +44,8 @@ from kubelet.kubelet_logs import KubeletLogs
 from kubelet.kubelet_network_linux import init_network_util
 from kubelet.kubelet_node_declared_features import missing_for_update
 from kubelet.kubelet_nodecache import KubeletNodeCache
-from kubelet.kubelet_pods import KubeletPods, PodsOnNode
+from kubelet.kubelet_pod_resources_api import KubeletPodResourcesAPI
+from kubelet.kubelet_pods import PodsOnNode
 from kubelet.kubelet_resize import record_resize_operations, requests_shrank
 from kubelet.kubelet_stats import KubeletStats
 from kubelet.kubeletconfig import KUBELET_PLUGINS_DIR_SELINUX_LABEL
@@ -94,10 +95,6 @@ RUNTIME_ERROR_BACK_OFF_MAX = 5.0
 # When a pod is synced for which the sync loop could not handle an event.
 FAILED_EVENT_RETRY_PERIOD = 10.0
 
-# How long, in seconds, local agents wait for the API server to tell of its pods.
-POD_RESOURCES_PATIENCE = 5.0
-# How soon it is tried again to serve them, in seconds.
-POD_RESOURCES_RETRY_PERIOD = 60.0
 EVICTION_MONITORING_PERIOD = 10.0
 # Reasons of refused pods that the metric of refusals tells apart.
 _REJECTION_REASONS = frozenset(
@@ -155,7 +152,7 @@ class LoopCase(enum.IntEnum):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Kubelet(KubeletPods, KubeletLogs, KubeletNodeCache, KubeletStats, KubeletGarbage):
+class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStats, KubeletGarbage):
     """One node's agent, made by kubelet_build. run(ctx, updates) is its main loop and ends with ctx."""
 
     # Takes the error that the kubelet cannot run with.
@@ -164,7 +161,6 @@ class Kubelet(KubeletPods, KubeletLogs, KubeletNodeCache, KubeletStats, KubeletG
     runtime_service: internalapi.RuntimeService
     oom_watcher: oom.Watcher | None
     os: kubecontainer.OSInterface
-    sources_ready: config.SourcesReady
     # None where the chains of the packet filter are not wanted.
     new_iptables: Callable[[], list[iptables.Interface]] | None
     tracer: tracing.Tracer
@@ -196,8 +192,6 @@ class Kubelet(KubeletPods, KubeletLogs, KubeletNodeCache, KubeletStats, KubeletG
     server_certificate_manager: certificate.Manager | KubeletServerCertificateDynamicFileManager | None = None
     # How the server speaks TLS with it; None for a server without TLS.
     tls_config: server.TLSConfig | None = None
-    # Closed once the pods of all sources are known.
-    all_sources_seen: golang.Channel[None] = field(default_factory=golang.Channel)
     # Says that the node's status must tell of other volumes in use, before they can be attached or detached.
     volumes_in_use_changed: golang.Channel[None] = field(default_factory=lambda: golang.Channel(1))
     # When sync_loop_iteration last began or ended, by the steady clock; None before the first time. Read by the
@@ -1542,43 +1536,6 @@ class Kubelet(KubeletPods, KubeletLogs, KubeletNodeCache, KubeletStats, KubeletG
         if tracer_provider.enabled:
             handler.install_filter(tracing.with_tracing(tracer_provider, "kubelet", public_endpoint=public_endpoint))
 
-    def listen_and_serve_pod_resources(self, ctx: golang.Context) -> None:
-        """Tell local agents what containers were given, until ctx ends. Without the socket the kubelet does its work.
-
-        DIVERGES (safer): if the socket cannot be made, the kubelet runs on, and tries again later.
-        Go: pkg/kubelet/server/server.go, ListenAndServePodResources: the process ends.
-        Why: pods run without that socket; only agents on the node, such as those for monitoring, need it.
-        Test: kubelet_faults_test.py:test_local_agents_are_served_once_that_can_be
-
-        DIVERGES (fault of Go): the socket is made once the pods of all sources are known, or after five seconds.
-        Go: pkg/kubelet/kubelet.go, (*Kubelet).ListenAndServePodResources: it is made as soon as the kubelet starts.
-        Why: an agent that asks right after a restart is told of no pods, although they run.
-        Test: kubelet_test.py:test_local_agents_wait_for_the_last_source,
-        kubelet_test.py:test_local_agents_are_not_served_before
-        """
-        self._wait_for_sources(ctx, POD_RESOURCES_PATIENCE)
-
-        from kubelet.apis import podresources
-        from kubelet.apis.podresources import server as podresources_server
-
-        manager = self.container_manager
-        providers = podresources.PodResourcesProviders(_PodsProvider(self), manager, manager, manager, manager)
-        endpoint = util.local_endpoint(self.get_pod_resources_dir(), podresources.SOCKET)
-
-        def serve() -> None:
-            try:
-                podresources_server.listen_and_serve_pod_resources(ctx, endpoint, providers)
-            except Exception as err:
-                # Pods run without, whatever it is; it may well be gone the next time.
-                klog.error_s(err, "Failed to create listener for podResources endpoint", endpoint=endpoint)
-
-        wait.until(serve, POD_RESOURCES_RETRY_PERIOD, ctx, self.clock)
-
-    def _wait_for_sources(self, ctx: golang.Context, patience: float) -> None:
-        """Until the pods of all sources are known, but no longer than so many seconds."""
-        if not self.sources_ready.all_ready():
-            golang.select(self.all_sources_seen, self.clock.after(patience), ctx.done())
-
     def list_metric_descriptors(self, ctx: golang.Context) -> Sequence[runtimeapi.MetricDescriptor]:
         """Which metrics the runtime has. Raises what the runtime says."""
         return self.runtime_service.list_metric_descriptors(ctx)
@@ -1645,23 +1602,6 @@ def _condition_error(message: str, condition: kubecontainer.RuntimeCondition | N
     if condition is not None and condition.status:
         return None
     return RuntimeError(f"{message}: {condition}")
-
-
-class _PodsProvider:
-    """The pods that the pod resources API tells of. Go: kubeletPodsProvider"""
-
-    def __init__(self, kubelet: Kubelet) -> None:
-        self._kubelet = kubelet
-
-    def get_active_pods(self) -> list[v1.Pod]:
-        return self._kubelet.get_active_pods()
-
-    def get_pods(self) -> list[v1.Pod]:
-        return self._kubelet.pod_manager.get_pods()
-
-    def get_pod_by_name(self, namespace: str, name: str) -> v1.Pod | None:
-        pod = self._kubelet.get_pod_by_name(namespace, name)
-        return pod if pod is not None and self._kubelet.filter_out_inactive_pods([pod]) else None
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from kubelet import container as kubecontainer
 from kubelet import eviction, lifecycle, pleg
 from kubelet import types as kubetypes
 from kubelet.apis.podresources import server as podresources_server
-from kubelet.kubelet import POD_RESOURCES_RETRY_PERIOD
+from kubelet.kubelet_pod_resources_api import POD_RESOURCES_RETRY_PERIOD
 from kubelet.pod_workers import UpdatePodOptions
 from kubelet.prober import results
 from kubelet.testing import TestKubelet, new_pod, runtime_pod

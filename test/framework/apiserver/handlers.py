@@ -44,6 +44,24 @@ _encode = msgspec.json.encode
 _CONNECTIONS = ("exec", "attach", "portforward", "proxy", "log")
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "HEAD": "get"}
 _WATCH_TIMEOUT = (1800.0, 3600.0)
+# Kinds of which a deletion answers the object as it was; of others it answers a status.
+_RETURN_DELETED = frozenset(
+    (
+        "csidrivers",
+        "csinodes",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "pods",
+        "podtemplates",
+        "resourceclaims",
+        "resourcequotas",
+        "resourceslices",
+        "serviceaccounts",
+        "services",
+        "storageclasses",
+        "volumeattachments",
+    )
+)
 
 
 class Settings(Protocol):
@@ -398,7 +416,7 @@ class Handlers:
         form = form_of(request, resource)
         stored = BY_PLURAL[resource.plural]
         entry, gone = self._registry.delete(request, stored, request.name, _delete_options(request))
-        if not gone or resource.plural == "pods":
+        if not gone or resource.plural in _RETURN_DELETED:
             responder.send(200, form.encode(entry))
             return
         details = {"name": request.name, "group": resource.group, "kind": resource.plural}

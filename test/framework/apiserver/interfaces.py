@@ -208,7 +208,7 @@ class Store(Protocol):
         """Conflicts (409) if the object carries a resourceVersion that is not the newest."""
 
     def patch(self, resource: str, name: str, patch: Object, namespace: str = "", *, subresource: str = "") -> Object:
-        """Applies a strategic merge patch where the kind is known, else a merge patch."""
+        """Applies a strategic merge patch."""
 
     def delete(
         self, resource: str, name: str, namespace: str = "", *, grace_period_seconds: int | None = None, uid: str = ""

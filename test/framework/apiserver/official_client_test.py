@@ -14,7 +14,9 @@ from kubernetes import config
 from kubernetes.client import (
     ApiClient,
     ApiException,
+    AppsV1Api,
     CoreV1Api,
+    RbacAuthorizationV1Api,
     StorageV1Api,
     V1Pod,
 )
@@ -86,6 +88,35 @@ def test_patches(core: CoreV1Api) -> None:
 
     assert [each.image for each in found.spec.containers] == ["busybox"]
     assert found.metadata.labels == {"a": "b", "c": "d"}
+
+
+def test_patch_of_a_pod_template(client: ApiClient) -> None:
+    """Nodes do not use deployments, and yet their lists merge: those of the metadata, and of the template."""
+    deployments = AppsV1Api(client)
+    labels = {"app": "web"}
+    containers = [{"name": name, "image": "nginx"} for name in ("one", "two")]
+    template = {"metadata": {"labels": labels}, "spec": {"containers": containers}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    made = {"metadata": {"name": "web", "finalizers": ["a/a"]}, "spec": spec}
+    deployments.create_namespaced_deployment(NAMESPACE, made)
+
+    other = {"spec": {"containers": [{"name": "two", "image": "busybox"}]}}
+    patch = {"metadata": {"finalizers": ["b/b"]}, "spec": {"template": other}}
+    found = deployments.patch_namespaced_deployment("web", NAMESPACE, patch)
+
+    images = {each.name: each.image for each in found.spec.template.spec.containers}
+    assert images == {"one": "nginx", "two": "busybox"}
+    assert sorted(found.metadata.finalizers) == ["a/a", "b/b"]
+
+
+def test_patch_of_a_list_that_does_not_merge(client: ApiClient) -> None:
+    roles = RbacAuthorizationV1Api(client)
+    pods, nodes = ([{"apiGroups": [""], "resources": [each], "verbs": ["get"]}] for each in ("pods", "nodes"))
+    roles.create_namespaced_role(NAMESPACE, {"metadata": {"name": "reader"}, "rules": pods})
+
+    found = roles.patch_namespaced_role("reader", NAMESPACE, {"rules": nodes})
+
+    assert [each.resources for each in found.rules] == [["nodes"]]
 
 
 def test_deletions_answer_the_object_or_a_status(client: ApiClient, core: CoreV1Api) -> None:

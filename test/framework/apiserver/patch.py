@@ -6,12 +6,14 @@ Go: k8s.io/apiserver/pkg/endpoints/handlers/patch.go
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import jsonpatch
 import jsonpointer
 import msgspec
 
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import strategicpatch
 
 from . import errors
@@ -43,13 +45,37 @@ def change_of(resource: Resource, content_type: str, body: bytes) -> Change:
     return lambda obj: merge(obj, patch)
 
 
+class _PodTemplate(msgspec.Struct):
+    metadata: metav1.ObjectMeta
+    spec: v1.PodSpec
+
+
+class _Spec(msgspec.Struct):
+    template: _PodTemplate
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    conditions: list[Any]
+    reserved_for: list[Any]
+    PATCH_TAGS: ClassVar[dict[str, tuple[str, str]]] = {
+        "conditions": ("merge", "type"),
+        "reservedFor": ("merge", "uid"),
+    }
+
+
+class _Untyped(msgspec.Struct):
+    """Which lists merge in kinds that have no type here: apart from these fields, their lists are replaced."""
+
+    metadata: metav1.ObjectMeta
+    spec: _Spec
+    status: _Status
+    template: _PodTemplate
+
+
 def strategic(resource: Resource, obj: Object, patch: Object) -> Object:
-    """Lists merge as the kind's type says; a kind without a type takes the patch as a merge patch."""
-    type_ = type_of(resource)
-    if type_ is None:
-        raise errors.unsupported_media_type((JSON, MERGE))
+    """Lists merge as the kind's type says. Raises ApiError for a patch that does not fit."""
     try:
-        return strategicpatch.strategic_merge_map_patch(obj, patch, type_)
+        return strategicpatch.strategic_merge_map_patch(obj, patch, type_of(resource) or _Untyped)
     except (ValueError, TypeError, KeyError) as err:
         raise errors.bad_request(f"error applying patch: {err}") from err
 

@@ -37,7 +37,7 @@ from .interfaces import (
     Watch,
 )
 from .registry import Registry
-from .resources import BY_PLURAL, Resource, type_of
+from .resources import BY_PLURAL, Resource
 from .storage import Storage
 from .watch import LocalWatch, open_watch
 
@@ -266,9 +266,6 @@ class LocalStore:
         request = _request("patch", known, namespace, name, subresource)
 
         def change(obj: Object) -> Object:
-            if type_of(known) is None:
-                merged: Object = patching.merge(obj, patch)
-                return merged
             return patching.strategic(known, obj, _copy(patch))
 
         return self._registry.update(request, known, name, change)[0].copy()

@@ -15,11 +15,7 @@ from framework.local_cluster import LocalCluster
 from framework.pod_ways import Pods, teller
 from framework.pods import Manifest, pod, shell, sleeper
 from framework.waiting import wait_for
-
-from pkg.api.core import v1
-from pkg.apimachinery import types
-from pkg.apimachinery.runtime import codec
-from pkg.client_go import kubernetes
+from kubernetes.client import CoreV1Api
 
 HOST_PORT = 31780
 DEVICE = "e2e.example.org/device"
@@ -80,11 +76,11 @@ def made(namespace: Namespace) -> None:
 def test_refused(namespace: Namespace, name: str) -> None:
     reason, message = REFUSED[name]
 
-    status = namespace.wait_for(name, "Failed", lambda found: found.status.phase == v1.POD_FAILED).status
+    status = namespace.wait_for(name, "Failed", lambda found: found.status.phase == "Failed").status
 
     assert status.reason == reason
     assert re.fullmatch(f"Pod was rejected: {message}", status.message)
-    assert (status.container_statuses, status.pod_ip) == ([], "")
+    assert (status.container_statuses, status.pod_ip) == (None, None)
     assert status.start_time is not None and status.qos_class
     namespace.wait_for_event(name, reason, message)
     assert [each.reason for each in namespace.events_of(name)] == [reason], "nothing else was done for it"
@@ -96,26 +92,20 @@ def test_admitted(namespace: Namespace) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("safe-sysctl", "20000 30000"), ("slashes", "1")])
 def test_safe_sysctl_is_set_in_the_container(namespace: Namespace, name: str, value: str) -> None:
-    found = namespace.wait_for(name, "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
+    found = namespace.wait_for(name, "Succeeded", lambda found: found.status.phase == "Succeeded")
     state = terminated(found)
     assert state is not None and state.message.strip() == value
 
 
 @pytest.fixture
-def node_with_devices(namespace: Namespace, client: kubernetes.Clientset) -> Iterator[None]:
+def node_with_devices(namespace: Namespace, core: CoreV1Api) -> Iterator[None]:
     """Four devices, which nobody else asks for."""
-    nodes = client.core_v1.nodes()
 
     def patch(count: str | None) -> None:
-        data = codec.encode_json({"status": {"capacity": {DEVICE: count}}})
-        nodes.patch(namespace.ctx, namespace.node, types.PatchType.STRATEGIC_MERGE, data, None, "status")
+        core.patch_node_status(namespace.node, {"status": {"capacity": {DEVICE: count}}})
 
     patch("4")
-    wait_for(
-        "the node has devices",
-        lambda: DEVICE in nodes.get(namespace.ctx, namespace.node).status.allocatable,
-        120,
-    )
+    wait_for("the node has devices", lambda: DEVICE in core.read_node(namespace.node).status.allocatable, 120)
     yield
     patch(None)
 
@@ -135,7 +125,7 @@ def test_critical_pod_takes_the_place_of_another(
 
         namespace.wait_for_running("critical")
 
-        found = namespace.wait_for("small", "Failed", lambda found: found.status.phase == v1.POD_FAILED)
+        found = namespace.wait_for("small", "Failed", lambda found: found.status.phase == "Failed")
         assert (found.status.reason, found.status.message) == ("Preempting", PREEMPTED)
         target = conditions(found)["DisruptionTarget"]
         assert (target.status, target.reason) == ("True", "TerminationByKubelet")

@@ -16,8 +16,7 @@ from framework.local_cluster import LocalCluster
 from framework.pod_ways import Pods
 from framework.pods import pod, sleeper
 from framework.waiting import wait_for
-
-from pkg.api.core import v1
+from kubernetes.client import V1Pod
 
 pytestmark = pytest.mark.local
 
@@ -80,7 +79,7 @@ def test_event_names_container_and_reason(pods: Pods, name: str, message: str) -
     assert status is not None and not status.ready and restarts(found, name) == 0
 
 
-def is_running(found: v1.Pod, name: str) -> bool:
+def is_running(found: V1Pod, name: str) -> bool:
     status = container(found, name)
     return status is not None and status.state.running is not None
 

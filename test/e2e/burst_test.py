@@ -12,10 +12,7 @@ from framework.containerd import PAUSE
 from framework.local_cluster import LocalCluster
 from framework.pods import pod, shell
 from framework.recorder import Recorder
-
-from pkg.api.core import v1
-from pkg.apimachinery import watch
-from pkg.client_go import kubernetes
+from kubernetes.client import CoreV1Api
 
 COUNT = 30
 NAMES = [f"burst-{number:02}" for number in range(COUNT)]
@@ -34,16 +31,16 @@ def test_pods_that_come_all_at_once_all_run(namespace: Namespace) -> None:
 
 @pytest.mark.local
 def test_killed_kubelet_comes_again_and_no_pod_takes_notice(
-    local: LocalCluster, namespace: Namespace, client: kubernetes.Clientset
+    core: CoreV1Api, local: LocalCluster, namespace: Namespace
 ) -> None:
     before = {each.metadata.name: each for each in namespace.wait_for_running(*NAMES, timeout=TIMEOUT)}
-    nodes = Recorder("nodes", client.core_v1.nodes())
+    nodes = Recorder(core.list_node)
     seen = {name: len(namespace.history(name)) for name in NAMES}
 
     local.kubelet.signal(signal.SIGKILL)
     local.kubelet.wait_for_exit(60)
     namespace.create(pod("meanwhile", {"name": "main", "image": PAUSE}))
-    namespace.delete(NAMES[0])
+    core.delete_namespaced_pod(NAMES[0], namespace.name)
     local.kubelet.start()
 
     # Both say that it is at work again.
@@ -54,11 +51,11 @@ def test_killed_kubelet_comes_again_and_no_pod_takes_notice(
     )
     assert heartbeat
     nodes.stop()
-    assert all(is_true(each.object, v1.NODE_READY) for each in nodes.history(namespace.node))
+    assert all(is_true(each.object, "Ready") for each in nodes.history(namespace.node))
     for name in NAMES[1:]:
         for each in namespace.history(name)[seen[name] :]:
-            assert each.type != watch.DELETED, name
-            assert is_true(each.object, v1.POD_READY), f"{name} was said not to be ready"
+            assert each.type != "DELETED", name
+            assert is_true(each.object, "Ready"), f"{name} was said not to be ready"
             assert restarts(each.object) == 0, name
             assert each.object.status.container_statuses == before[name].status.container_statuses, name
     still = {each.id for each in local.cri.running_containers()}
@@ -90,11 +87,11 @@ def test_one_that_takes_all_memory_goes_and_no_other(local: LocalCluster, namesp
         assert not [each for each in namespace.events_of(name) if each.reason == "Evicted"]
 
 
-def test_pods_that_are_deleted_all_at_once_all_go(namespace: Namespace) -> None:
+def test_pods_that_are_deleted_all_at_once_all_go(core: CoreV1Api, namespace: Namespace) -> None:
     names = [each.metadata.name for each in namespace.pods.all()]
     assert len(names) >= COUNT
     for name in names:
-        namespace.delete(name)
+        core.delete_namespaced_pod(name, namespace.name)
 
     for name in names:
         namespace.wait_deleted(name, TIMEOUT)

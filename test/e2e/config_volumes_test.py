@@ -19,6 +19,7 @@ from framework.cluster_client import TIMEOUT, Namespace
 from framework.pods import Manifest
 from framework.volumes import File, files, looker, mounted, once, put_config_map, put_secret, review, told
 from framework.waiting import wait_for
+from kubernetes.client import CoreV1Api
 
 CONFIG = {"one": "1", "two": "second\n", "empty": ""}
 RAW = b"\x00\x01\xff"
@@ -219,14 +220,14 @@ def test_token_is_for_whom_it_was_asked_for(namespace: Namespace, name: str) -> 
     token = found["there/token"]
     assert (token.mode, token.owner) == TOKENS[name][1:]
 
-    reviewed = review(namespace.client, token.content.decode(), AUDIENCE)
+    reviewed = review(namespace.api, token.content.decode(), AUDIENCE)
     assert reviewed.authenticated and reviewed.audiences == [AUDIENCE]
     assert reviewed.user.username == f"system:serviceaccount:{namespace.name}:default"
     pod = namespace.history(name)[-1].object
     assert reviewed.user.extra["authentication.kubernetes.io/pod-name"] == [name]
     assert reviewed.user.extra["authentication.kubernetes.io/pod-uid"] == [pod.metadata.uid]
     assert reviewed.user.extra["authentication.kubernetes.io/node-name"] == [namespace.node]
-    assert not review(namespace.client, token.content.decode(), "others.example.com").authenticated
+    assert not review(namespace.api, token.content.decode(), "others.example.com").authenticated
 
 
 def test_token_volume_of_every_pod(namespace: Namespace) -> None:
@@ -234,17 +235,17 @@ def test_token_volume_of_every_pod(namespace: Namespace) -> None:
     assert {"ca.crt", "namespace", "token", "..data"} <= set(listed)
     assert (name, mode) == (namespace.name, "644 0:0")
     assert int(certificates) > 0
-    reviewed = review(namespace.client, token)
+    reviewed = review(namespace.api, token)
     assert reviewed.authenticated
     assert reviewed.user.username == f"system:serviceaccount:{namespace.name}:default"
 
 
-def test_token_is_no_good_when_its_pod_is_gone(namespace: Namespace) -> None:
+def test_token_is_no_good_when_its_pod_is_gone(core: CoreV1Api, namespace: Namespace) -> None:
     namespace.create(looks_at("goes", projected(TOKEN)))
     token = files(told(namespace, "goes"))["there/token"].content.decode()
-    assert review(namespace.client, token, AUDIENCE).authenticated
+    assert review(namespace.api, token, AUDIENCE).authenticated
 
-    namespace.delete("goes", 0)
+    core.delete_namespaced_pod("goes", namespace.name, grace_period_seconds=0)
     namespace.wait_deleted("goes")
 
-    wait_for("the token refused", lambda: not review(namespace.client, token, AUDIENCE).authenticated, TIMEOUT)
+    wait_for("the token refused", lambda: not review(namespace.api, token, AUDIENCE).authenticated, TIMEOUT)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,10 +15,7 @@ from framework.pod_ways import Pods, StaticPods
 from framework.pods import pod, sleeper
 from framework.processes import LeftOut, SlowestFirst, logs_folder
 from framework.waiting import wait_for
-
-from pkg import golang
-from pkg.api.core import v1
-from pkg.client_go import kubernetes
+from kubernetes.client import CoreV1Api, V1Node
 
 HERE = Path(__file__).parent
 NEEDED = ("containerd", "runc", "iptables", "gcc", "ip")
@@ -40,8 +35,6 @@ SLOWEST = (
     "burst_test.py",
     "registry_test.py",
 )
-# How long threads that were told to stop may take to do so.
-_GRACE = 30.0
 
 
 # Which tests run.
@@ -116,29 +109,28 @@ def start_local_cluster() -> LocalCluster:
 
 
 def connect(kubeconfig: Path, local: LocalCluster | None) -> Environment:
-    client = new_client(kubeconfig)
-    return Environment(kubeconfig, client, choose_node(client), Images.from_environment(), local)
+    api = new_client(kubeconfig)
+    return Environment(kubeconfig, api, choose_node(CoreV1Api(api)), Images.from_environment(), local)
 
 
-def choose_node(client: kubernetes.Clientset) -> str:
+def choose_node(core: CoreV1Api) -> str:
     """E2E_NODE, or the first node that is Ready and may be scheduled to."""
     wanted = os.environ.get("E2E_NODE", "")
 
-    def usable(node: v1.Node) -> bool:
+    def usable(node: V1Node) -> bool:
         if wanted:
-            return node.metadata.name == wanted and is_true(node, v1.NODE_READY)
-        return is_true(node, v1.NODE_READY) and not node.spec.unschedulable and not node.spec.taints
+            return bool(node.metadata.name == wanted) and is_true(node, "Ready")
+        return is_true(node, "Ready") and not node.spec.unschedulable and not node.spec.taints
 
     def look() -> list[str]:
-        nodes = client.core_v1.nodes().list(golang.background()).items
-        return [node.metadata.name for node in nodes if usable(node)]
+        return [node.metadata.name for node in core.list_node().items if usable(node)]
 
     return wait_for(f"node {wanted or 'that is not tainted'} Ready", look, NODE_TIMEOUT)[0]
 
 
 @pytest.fixture(scope="session")
-def client(environment: Environment) -> kubernetes.Clientset:
-    return environment.client
+def core(environment: Environment) -> CoreV1Api:
+    return CoreV1Api(environment.api)
 
 
 @pytest.fixture(scope="session")
@@ -154,7 +146,7 @@ def new_namespace(environment: Environment) -> Iterator[Callable[[str], Namespac
     made: list[Namespace] = []
 
     def make(name: str) -> Namespace:
-        made.append(Namespace(environment.client, environment.node, environment.images, name))
+        made.append(Namespace(environment.api, environment.node, environment.images, name))
         return made[-1]
 
     yield make
@@ -196,18 +188,6 @@ def used_kubelet(environment: Environment, new_namespace: Callable[[str], Namesp
     namespace = new_namespace("first-use")
     namespace.create(pod("first", sleeper()))
     namespace.wait_for_running("first")
-    namespace.delete("first")
+    namespace.core.delete_namespaced_pod("first", namespace.name)
     namespace.wait_deleted("first")
     namespace.close()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_leaked_threads(environment: Environment) -> Iterator[None]:
-    """In place of the fixture that looks after each test: a recorder begins a new watch when it likes."""
-    before = set(threading.enumerate())
-    yield
-    deadline = time.monotonic() + _GRACE
-    for thread in threading.enumerate():
-        if thread not in before and isinstance(thread, golang.Thread):
-            thread.join(max(deadline - time.monotonic(), 0.0))
-            assert not thread.is_alive(), f"thread {thread.name} still runs"

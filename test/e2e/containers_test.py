@@ -50,8 +50,7 @@ from framework.local_cluster import Environment
 from framework.pod_ways import Pods, teller
 from framework.pods import Manifest, lines_of, pod, shell, sleeper
 from framework.waiting import wait_for
-
-from pkg.api.core import v1
+from kubernetes.client import CoreV1Api, V1ContainerStateTerminated, V1Pod
 
 # Seconds, the longest pause between restarts on the cluster made here.
 LONGEST_PAUSE = 4
@@ -247,7 +246,7 @@ def hungry() -> Manifest:
     return pod("hungry", *containers, restartPolicy="Never")
 
 
-def ends(pods: Pods, name: str) -> list[v1.ContainerStateTerminated]:
+def ends(pods: Pods, name: str) -> list[V1ContainerStateTerminated]:
     """How a container of the hungry pod has ended, each time that the API server was told.
 
     A single time says nothing about the reason: containerd up to 2.2 now and then loses the kernel's word that a
@@ -261,40 +260,40 @@ def was_killed_for_memory(pods: Pods, name: str) -> bool:
     return any(state.reason == "OOMKilled" for state in ends(pods, name))
 
 
-def message(found: v1.Pod, name: str = "main") -> str | None:
+def message(found: V1Pod, name: str = "main") -> str | None:
     """What a container told when it ended; None while it has not."""
     state = terminated(found, name)
-    return None if state is None else state.message
+    return None if state is None else state.message or ""
 
 
-def is_in_state_running(found: v1.Pod, name: str) -> bool:
+def is_in_state_running(found: V1Pod, name: str) -> bool:
     status = container(found, name)
     return status is not None and status.state.running is not None
 
 
-def has_ended(found: v1.Pod) -> bool:
-    return found.status.phase in (v1.POD_SUCCEEDED, v1.POD_FAILED)
+def has_ended(found: V1Pod) -> bool:
+    return found.status.phase in ("Succeeded", "Failed")
 
 
 # Init containers and sidecars.
 
 
 def test_init_containers_run_in_order_and_a_failing_one_again(pods: Pods) -> None:
-    ended = pods.wait_for("init", "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
+    ended = pods.wait_for("init", "Succeeded", lambda found: found.status.phase == "Succeeded")
 
     assert message(ended) == "first second second "
     assert (restarts(ended, "first"), restarts(ended, "second")) == (0, 1)
 
 
 def test_status_of_init_containers(pods: Pods) -> None:
-    pods.wait_for("init", "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
+    pods.wait_for("init", "Succeeded", lambda found: found.status.phase == "Succeeded")
 
     versions = [each.object for each in pods.history("init") if each.object.status.init_container_statuses]
     failed = next(version for version in versions if last_terminated(version, "second") is not None)
     state = last_terminated(failed, "second")
     assert state is not None and (state.exit_code, state.reason) == (1, "Error")
     waiting = next(version for version in versions if conditions(version)["Initialized"].status == "False")
-    assert waiting.status.phase == v1.POD_PENDING
+    assert waiting.status.phase == "Pending"
     assert conditions(waiting)["Initialized"].reason == "ContainersNotInitialized"
     main = container(waiting)
     assert main is not None and main.state.waiting is not None and main.state.waiting.reason == "PodInitializing"
@@ -305,7 +304,7 @@ def test_status_of_init_containers(pods: Pods) -> None:
 
 
 def test_failing_init_container_fails_the_pod_that_is_never_restarted(pods: Pods) -> None:
-    ended = pods.wait_for("init-fails", "Failed", lambda found: found.status.phase == v1.POD_FAILED)
+    ended = pods.wait_for("init-fails", "Failed", lambda found: found.status.phase == "Failed")
 
     state = terminated(ended, "bad")
     assert state is not None and (state.exit_code, state.reason) == (5, "Error")
@@ -331,13 +330,14 @@ def test_sidecars_start_in_order(pods: Pods) -> None:
 # Processes.
 
 
-def test_ephemeral_container_sees_its_target(namespace: Namespace) -> None:
+def test_ephemeral_container_sees_its_target(core: CoreV1Api, namespace: Namespace) -> None:
     """What `kubectl debug --target` asks for. Static pods have none: the API server refuses them."""
     namespace.wait_for_running("debugged")
     looks = f"ps | grep -c ' [s]leep 7654$' > {MESSAGE}; cat /proc/1/cmdline | tr '\\0' ' ' >> {MESSAGE}; exit 0"
     debugger = {**shell(looks, "debugger"), "image": namespace.images.busybox, "targetContainerName": "main"}
 
-    namespace.patch("debugged", {"spec": {"ephemeralContainers": [debugger]}}, "ephemeralcontainers")
+    patch = {"spec": {"ephemeralContainers": [debugger]}}
+    core.patch_namespaced_pod_ephemeralcontainers("debugged", namespace.name, patch)
 
     found = namespace.wait_for("debugged", "the debugger ended", lambda found: debugger_ended(found) is not None)
     ended = debugger_ended(found)
@@ -347,8 +347,8 @@ def test_ephemeral_container_sees_its_target(namespace: Namespace) -> None:
     namespace.wait_for_event("debugged", "Started", "Container started", "spec.ephemeralContainers{debugger}")
 
 
-def debugger_ended(found: v1.Pod) -> v1.ContainerStateTerminated | None:
-    return next((each.state.terminated for each in found.status.ephemeral_container_statuses), None)
+def debugger_ended(found: V1Pod) -> V1ContainerStateTerminated | None:
+    return next((each.state.terminated for each in found.status.ephemeral_container_statuses or []), None)
 
 
 @pytest.mark.parametrize(("name", "count"), [("shared", "1\n"), ("not-shared", "0\n")])
@@ -367,18 +367,18 @@ def test_restart_policy_of_the_pod(pods: Pods, policy: str) -> None:
     if policy != "Always":
         found = pods.wait_for(name, "ended", has_ended)
         assert restarts(found) == wanted
-        assert found.status.phase == (v1.POD_SUCCEEDED if wanted else v1.POD_FAILED)
+        assert found.status.phase == ("Succeeded" if wanted else "Failed")
 
 
 def test_restart_policy_of_a_container(pods: Pods) -> None:
     """It goes before that of the pod; and while one is to run again, the pod has not ended."""
 
-    def all_ran(found: v1.Pod) -> bool:
+    def all_ran(found: V1Pod) -> bool:
         enough = all(restarts(found, policy.lower()) >= wanted for policy, wanted in POLICIES.items())
         return enough and terminated(found, "never") is not None
 
     found = pods.wait_for("own-policies", "all ran", all_ran)
-    assert found.status.phase == v1.POD_RUNNING
+    assert found.status.phase == "Running"
     assert (restarts(found, "onfailure"), restarts(found, "never")) == (1, 0)
     state = terminated(found, "never")
     assert state is not None and state.exit_code == 1
@@ -387,7 +387,7 @@ def test_restart_policy_of_a_container(pods: Pods) -> None:
 def test_exit_code_decides_about_the_restart(pods: Pods) -> None:
     found = pods.wait_for("exit-codes", "ended", has_ended)
 
-    assert found.status.phase == v1.POD_FAILED
+    assert found.status.phase == "Failed"
     ends = {name: (restarts(found, name), state.exit_code) for name in CODES if (state := terminated(found, name))}
     assert ends == CODES
 
@@ -400,7 +400,7 @@ def test_exit_code_restarts_all_containers(pods: Pods) -> None:
         lambda found: is_running(found) and all(restarts(found, name) == 1 for name in ("init", "causes", "beside")),
     )
     assert len({each.object.status.pod_ip for each in pods.history("all-again") if each.object.status.pod_ip}) == 1
-    assert found.status.phase == v1.POD_RUNNING
+    assert found.status.phase == "Running"
 
 
 @pytest.mark.local
@@ -420,9 +420,9 @@ def test_pause_between_restarts_is_as_configured(pods: Pods, environment: Enviro
     pods.wait_for_seen("crashes", "back-off", lambda found: backing_off in waiting_message(found))
 
 
-def waiting_message(found: v1.Pod) -> str:
+def waiting_message(found: V1Pod) -> str:
     main = container(found)
-    return main.state.waiting.message if main is not None and main.state.waiting is not None else ""
+    return main.state.waiting.message or "" if main is not None and main.state.waiting is not None else ""
 
 
 # Ends.
@@ -431,7 +431,7 @@ def waiting_message(found: v1.Pod) -> str:
 @pytest.mark.local
 def test_deadline_ends_the_pod(pods: Pods) -> None:
     log = pods.log("deadline")
-    ended = pods.wait_for("deadline", "Failed", lambda found: found.status.phase == v1.POD_FAILED)
+    ended = pods.wait_for("deadline", "Failed", lambda found: found.status.phase == "Failed")
 
     assert ended.status.reason == "DeadlineExceeded"
     assert ended.status.message == "Pod was active on the node longer than the specified deadline"
@@ -546,7 +546,7 @@ def test_process_that_takes_too_much_memory(pods: Pods) -> None:
     """With cgroups of version 2 all processes of its container die, else it alone, which its parent is told."""
     if V2:
         pods.wait_for("hungry", "the parent killed", lambda _: was_killed_for_memory(pods, "parent"))
-        assert {(state.exit_code, state.message) for state in ends(pods, "parent")} == {(137, "")}
+        assert {(state.exit_code, state.message) for state in ends(pods, "parent")} == {(137, None)}
     else:
         pods.wait_for("hungry", "the parent ended", lambda _: ends(pods, "parent"))
         assert {(state.exit_code, state.message) for state in ends(pods, "parent")} == {(0, "137")}

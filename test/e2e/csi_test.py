@@ -18,12 +18,7 @@ from framework.local_cluster import Environment, LocalCluster
 from framework.pods import Manifest, pod, sleeper
 from framework.volumes import looker, mounted, once, put_secret, review, told
 from framework.waiting import wait_for
-
-from pkg import golang
-from pkg.api.core import v1
-from pkg.api.storage import v1 as storagev1
-from pkg.apimachinery.runtime import codec
-from pkg.client_go import kubernetes
+from kubernetes.client import CoreV1Api, StorageV1Api, V1CSINodeDriver
 
 pytestmark = pytest.mark.local
 
@@ -38,10 +33,15 @@ INFO = "csi.storage.k8s.io/"
 
 
 @pytest.fixture(scope="module")
-def drivers(local: LocalCluster, environment: Environment, namespace: Namespace) -> Iterator[dict[str, CSIDriver]]:
+def storage(environment: Environment) -> StorageV1Api:
+    return StorageV1Api(environment.api)
+
+
+@pytest.fixture(scope="module")
+def drivers(local: LocalCluster, storage: StorageV1Api, namespace: Namespace) -> Iterator[dict[str, CSIDriver]]:
     """One that does all that can be done, and one that does as little as can be."""
     _put_driver(
-        environment.client,
+        storage,
         DRIVER,
         podInfoOnMount=True,
         fsGroupPolicy="File",
@@ -49,11 +49,10 @@ def drivers(local: LocalCluster, environment: Environment, namespace: Namespace)
         requiresRepublish=True,
         volumeLifecycleModes=["Persistent", "Ephemeral"],
     )
-    _put_driver(environment.client, PLAIN, attachRequired=False, fsGroupPolicy="None")
-    _put_driver(environment.client, NOBODY, attachRequired=False)
+    _put_driver(storage, PLAIN, attachRequired=False, fsGroupPolicy="None")
+    _put_driver(storage, NOBODY, attachRequired=False)
     growing = {"metadata": {"name": GROWING}, "provisioner": DRIVER, "allowVolumeExpansion": True}
-    classes = environment.client.storage_v1.storage_classes()
-    classes.create(namespace.ctx, codec.convert(growing, storagev1.StorageClass))
+    storage.create_storage_class(growing)
     root = local.kubelet.root_dir
     options = {"capabilities": "stage,stats,expand,condition", "topology": f"{ZONE}=a", "max-volumes": 50}
     full = CSIDriver(local.folder, DRIVER, root, NODE_ID, options)
@@ -64,8 +63,8 @@ def drivers(local: LocalCluster, environment: Environment, namespace: Namespace)
         # Without their drivers, pods that a failed test left would not end.
         _delete_pods(namespace)
     for name in (DRIVER, PLAIN, NOBODY):
-        environment.client.storage_v1.csi_drivers().delete(namespace.ctx, name)
-    classes.delete(namespace.ctx, GROWING)
+        storage.delete_csi_driver(name)
+    storage.delete_storage_class(GROWING)
 
 
 @pytest.fixture(scope="module")
@@ -73,15 +72,15 @@ def driver(drivers: dict[str, CSIDriver]) -> CSIDriver:
     return drivers[DRIVER]
 
 
-def _put_driver(client: kubernetes.Clientset, name: str, **spec: Any) -> None:
+def _put_driver(storage: StorageV1Api, name: str, **spec: Any) -> None:
     """Tell the cluster what a driver wants."""
-    made = codec.convert({"metadata": {"name": name}, "spec": spec}, storagev1.CSIDriver)
-    client.storage_v1.csi_drivers().create(golang.background(), made)
+    storage.create_csi_driver({"metadata": {"name": name}, "spec": spec})
 
 
 def _delete_pods(namespace: Namespace) -> None:
     for found in namespace.pods.all():
-        namespace.delete(found.metadata.name, 0 if found.status.phase == v1.POD_PENDING else None)
+        grace = 0 if found.status.phase == "Pending" else None
+        namespace.core.delete_namespaced_pod(found.metadata.name, namespace.name, grace_period_seconds=grace)
     for found in namespace.pods.all():
         namespace.wait_deleted(found.metadata.name)
 
@@ -140,18 +139,19 @@ def _with(manifest: Manifest, source: dict[str, Any]) -> Manifest:
 # Registration.
 
 
-def test_node_tells_of_its_drivers(environment: Environment, namespace: Namespace, driver: CSIDriver) -> None:
-    def look() -> dict[str, storagev1.CSINodeDriver]:
-        found = environment.client.storage_v1.csi_nodes().get(namespace.ctx, environment.node)
-        known = {each.name: each for each in found.spec.drivers}
+def test_node_tells_of_its_drivers(
+    core: CoreV1Api, storage: StorageV1Api, environment: Environment, driver: CSIDriver
+) -> None:
+    def look() -> dict[str, V1CSINodeDriver]:
+        known = {each.name: each for each in storage.read_csi_node(environment.node).spec.drivers}
         return known if {DRIVER, PLAIN} <= set(known) else {}
 
     known = wait_for("the CSINode has the drivers", look, TIMEOUT)
     assert (known[DRIVER].node_id, known[DRIVER].topology_keys) == (NODE_ID, [ZONE])
     allocatable = known[DRIVER].allocatable
     assert allocatable is not None and allocatable.count == 50
-    assert (known[PLAIN].topology_keys, known[PLAIN].allocatable) == ([], None)
-    node = environment.client.core_v1.nodes().get(namespace.ctx, environment.node)
+    assert not known[PLAIN].topology_keys and known[PLAIN].allocatable is None
+    node = core.read_node(environment.node)
     assert node.metadata.labels[ZONE] == "a"
     assert json.loads(node.metadata.annotations["csi.volume.kubernetes.io/nodeid"])[DRIVER] == NODE_ID
     # The driver is told after the API server is.
@@ -185,13 +185,11 @@ def test_volume_with_everything(namespace: Namespace, driver: CSIDriver, environ
     assert found.metadata.uid in publish["target_path"]
 
 
-def test_driver_gets_tokens_of_the_pods_account(
-    namespace: Namespace, driver: CSIDriver, client: kubernetes.Clientset
-) -> None:
+def test_driver_gets_tokens_of_the_pods_account(namespace: Namespace, driver: CSIDriver) -> None:
     namespace.wait_for_running("shared")
     publish = driver.calls(PUBLISH, volume=handle(namespace, "shared"))[0].request
     tokens = json.loads(publish["volume_context"][f"{INFO}serviceAccount.tokens"])
-    status = review(client, tokens["storage"]["token"], "storage")
+    status = review(namespace.api, tokens["storage"]["token"], "storage")
     assert status.authenticated
     assert status.user.username == f"system:serviceaccount:{namespace.name}:default"
     assert tokens["storage"]["expirationTimestamp"]
@@ -213,20 +211,22 @@ def test_read_only_volume(namespace: Namespace, driver: CSIDriver) -> None:
     assert driver.calls(PUBLISH, volume=handle(namespace, "read-only"))[0].request["readonly"] is True
 
 
-def test_volume_of_two_pods_is_staged_once(namespace: Namespace, driver: CSIDriver, local: LocalCluster) -> None:
+def test_volume_of_two_pods_is_staged_once(
+    core: CoreV1Api, namespace: Namespace, driver: CSIDriver, local: LocalCluster
+) -> None:
     namespace.wait_for_running("shared", "sharing")
     volume = handle(namespace, "shared")
     published = {call.path for call in driver.calls(PUBLISH, volume=volume)}
     assert len(published) == 2 and len({call.path for call in driver.calls(STAGE, volume=volume)}) == 1
     for name in ("shared", "sharing"):
         assert driver.calls(UNSTAGE, volume=volume) == []
-        namespace.delete(name)
+        core.delete_namespaced_pod(name, namespace.name)
         namespace.wait_deleted(name)
     driver.wait_for_call_of(UNSTAGE, volume)
     assert {call.path for call in driver.calls(UNPUBLISH, volume=volume)} == published
 
 
-def test_device(namespace: Namespace, driver: CSIDriver, local: LocalCluster) -> None:
+def test_device(core: CoreV1Api, namespace: Namespace, driver: CSIDriver, local: LocalCluster) -> None:
     (found,) = namespace.wait_for_running("block")
     disk = driver.state / "volumes" / handle(namespace, "block") / "disk"
     assert len(loop_devices(disk)) == 2, "the driver's, and one by which the kubelet keeps it open"
@@ -234,35 +234,33 @@ def test_device(namespace: Namespace, driver: CSIDriver, local: LocalCluster) ->
     said = local.cri.exec(container_id, "sh", "-c", "echo to the disk | dd of=/dev/v conv=fsync 2>/dev/null")
     assert said.exit_code == 0, said
     assert disk.read_bytes()[:12] == b"to the disk\n"
-    namespace.delete("block")
+    core.delete_namespaced_pod("block", namespace.name)
     namespace.wait_deleted("block")
     driver.wait_for_call_of(UNSTAGE, handle(namespace, "block"))
     wait_for("no loop device", lambda: not loop_devices(disk), TIMEOUT, lambda: loop_devices(disk))
 
 
-def test_volume_grows_under_its_pod(namespace: Namespace, driver: CSIDriver) -> None:
+def test_volume_grows_under_its_pod(core: CoreV1Api, namespace: Namespace, driver: CSIDriver) -> None:
     namespace.wait_for_running("grows")
     grow(namespace, "grows", "40Mi")
     wait_for_claim(namespace, "grows", "to grow", lambda claim: claim.status.allocated_resource_statuses)
     # The kubelet looks at claims when it looks at pods, at least every minute or two.
-    namespace.patch("grows", {"metadata": {"annotations": {"look": "at the claim"}}})
-    claim = wait_for_claim(
-        namespace, "grows", "grown", lambda claim: str(claim.status.capacity.get("storage")) == "40Mi"
-    )
+    core.patch_namespaced_pod("grows", namespace.name, {"metadata": {"annotations": {"look": "at the claim"}}})
+    claim = wait_for_claim(namespace, "grows", "grown", lambda claim: claim.status.capacity.get("storage") == "40Mi")
     (call,) = driver.calls(EXPAND, volume=handle(namespace, "grows"))
     assert call.request["capacity_range"] == {"required_bytes": str(40 * MIB)}
-    assert claim.status.conditions == [] and claim.status.allocated_resource_statuses == {}
+    assert not claim.status.conditions and not claim.status.allocated_resource_statuses
     message = "MountVolume.NodeExpandVolume succeeded for volume .*"
     namespace.wait_for_event("grows", "FileSystemResizeSuccessful", message)
 
 
-def test_volume_within_a_pods_spec(namespace: Namespace, driver: CSIDriver) -> None:
+def test_volume_within_a_pods_spec(core: CoreV1Api, namespace: Namespace, driver: CSIDriver) -> None:
     (found,) = namespace.wait_for_running("inline")
     (publish, *_) = [each for each in driver.calls(PUBLISH) if found.metadata.uid in each.path]
     context = publish.request["volume_context"]
     assert (context["c"], context[f"{INFO}ephemeral"], context[f"{INFO}pod.name"]) == ("d", "true", "inline")
     assert publish.volume.startswith("csi-") and driver.calls(STAGE, volume=publish.volume) == []
-    namespace.delete("inline")
+    core.delete_namespaced_pod("inline", namespace.name)
     namespace.wait_deleted("inline")
     assert driver.calls(UNPUBLISH, volume=publish.volume)[-1].code == "OK"
     assert not (driver.state / "volumes" / publish.volume).exists()
@@ -287,12 +285,12 @@ def test_driver_that_fails(namespace: Namespace, driver: CSIDriver) -> None:
     assert codes[:3] == ["INTERNAL", "INTERNAL", "OK"]
 
 
-def test_volume_is_published_again_for_new_tokens(namespace: Namespace, driver: CSIDriver) -> None:
+def test_volume_is_published_again_for_new_tokens(core: CoreV1Api, namespace: Namespace, driver: CSIDriver) -> None:
     """The driver asked for it; at the same place, and what is mounted there stays."""
     namespace.wait_for_running("grows")
     volume = handle(namespace, "grows")
     before = len(driver.calls(PUBLISH, volume=volume))
-    namespace.patch("grows", {"metadata": {"annotations": {"look": "again"}}})
+    core.patch_namespaced_pod("grows", namespace.name, {"metadata": {"annotations": {"look": "again"}}})
 
     def look() -> list[Any]:
         calls = driver.calls(PUBLISH, volume=volume)
@@ -306,7 +304,7 @@ def test_volume_is_published_again_for_new_tokens(namespace: Namespace, driver: 
 # Ends and beginnings.
 
 
-def test_driver_dies_in_the_middle_of_publishing(namespace: Namespace, driver: CSIDriver) -> None:
+def test_driver_dies_in_the_middle_of_publishing(core: CoreV1Api, namespace: Namespace, driver: CSIDriver) -> None:
     volume = handle(namespace, "dies")
     driver.let(PUBLISH, faults.DIE, faults.DURING, volume)
     put(namespace, "dies")
@@ -320,11 +318,13 @@ def test_driver_dies_in_the_middle_of_publishing(namespace: Namespace, driver: C
     namespace.wait_for_running("dies")
     assert [call.code for call in driver.calls(PUBLISH, volume=volume)][:1] == [""]
     assert len({call.path for call in driver.calls(PUBLISH, volume=volume)}) == 1
-    namespace.delete("dies")
+    core.delete_namespaced_pod("dies", namespace.name)
     namespace.wait_deleted("dies")
 
 
-def test_kubelet_is_killed_with_a_volume_mounted(namespace: Namespace, driver: CSIDriver, local: LocalCluster) -> None:
+def test_kubelet_is_killed_with_a_volume_mounted(
+    core: CoreV1Api, namespace: Namespace, driver: CSIDriver, local: LocalCluster
+) -> None:
     put(namespace, "stays")
     namespace.create(with_claim(pod("stays", sleeper(volumeMounts=V))))
     namespace.wait_for_running("stays")
@@ -335,14 +335,16 @@ def test_kubelet_is_killed_with_a_volume_mounted(namespace: Namespace, driver: C
     registered = len([call for call in driver.calls("NotifyRegistrationStatus") if call.code == "OK"])
     local.kubelet.start()
     driver.wait_for_call("NotifyRegistrationStatus", count=registered + 1)
-    namespace.delete("stays")
+    core.delete_namespaced_pod("stays", namespace.name)
     namespace.wait_deleted("stays")
     driver.wait_for_call_of(UNSTAGE, volume)
     assert [each for each in driver.mounts() if each not in before] == []
     assert driver.violations() == [], driver.describe()
 
 
-def test_nothing_is_left(namespace: Namespace, drivers: dict[str, CSIDriver], environment: Environment) -> None:
+def test_nothing_is_left(
+    namespace: Namespace, drivers: dict[str, CSIDriver], storage: StorageV1Api, environment: Environment
+) -> None:
     """All pods are deleted: no mount, no staged volume, no attachment; a driver that ends is no more the node's."""
     _delete_pods(namespace)
     driver = drivers[DRIVER]
@@ -353,14 +355,13 @@ def test_nothing_is_left(namespace: Namespace, drivers: dict[str, CSIDriver], en
         wait_for("no loop device", lambda each=each: not each.loop_devices(), TIMEOUT, each.loop_devices)  # type: ignore[misc]
 
     def attachments() -> list[str]:
-        found = environment.client.storage_v1.volume_attachments().list(namespace.ctx).items
+        found = storage.list_volume_attachment().items
         return [each.metadata.name for each in found if each.spec.attacher in drivers]
 
     wait_for("all detached", lambda: not attachments(), TIMEOUT, attachments)
     drivers[PLAIN].stop()
 
     def forgotten() -> bool:
-        found = environment.client.storage_v1.csi_nodes().get(namespace.ctx, environment.node)
-        return PLAIN not in [each.name for each in found.spec.drivers]
+        return PLAIN not in [each.name for each in storage.read_csi_node(environment.node).spec.drivers]
 
     wait_for("the driver is forgotten", forgotten, TIMEOUT)

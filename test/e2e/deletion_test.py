@@ -5,17 +5,16 @@ All pods are made by the first fixture, for they are to run before they are dele
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from framework.cluster_client import Namespace, last_terminated, or_none, terminated
+from framework.cluster_client import Namespace, last_terminated, terminated
 from framework.pods import pod, shell, sleeper
-
-from pkg.api.core import v1
-from pkg.apimachinery import watch
+from kubernetes.client import CoreV1Api
+from kubernetes.client.exceptions import NotFoundException
 
 # That a container runs does not say that its shell has come so far as to heed a signal.
 TRAPS: dict[str, Any] = {"exec": {"command": ["test", "-e", "/tmp/traps"]}, "periodSeconds": 1, "timeoutSeconds": 10}
@@ -27,10 +26,11 @@ STUBBORN = "trap '' TERM; while true; do sleep 1; done"
 # The main process sees what the hook did before it was told to end.
 HOOKED = "trap 'cat /tmp/hook > /dev/termination-log; exit 0' TERM; while true; do sleep 1000 & wait $!; done"
 FINALIZER = "example.com/hold"
+RELEASE = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def pods(namespace: Namespace) -> Iterator[None]:
+def pods(core: CoreV1Api, namespace: Namespace) -> Iterator[None]:
     namespace.create(pod("slow", shell(SLOW, readinessProbe=TRAPS), grace=30))
     namespace.create(pod("stubborn", shell(STUBBORN), grace=2))
     namespace.create(pod("shortened", shell(STUBBORN), grace=90))
@@ -48,14 +48,11 @@ def pods(namespace: Namespace) -> Iterator[None]:
     # What no test has deleted would hold the namespace: one by its finalizer, others for as long as they may take to
     # end. They may go meanwhile.
     for found in namespace.pods.all():
-        if found.metadata.finalizers:
-            or_none(functools.partial(release, namespace, found.metadata.name))()
-        or_none(functools.partial(namespace.delete, found.metadata.name, grace=0))()
-
-
-def release(namespace: Namespace, name: str) -> None:
-    """Take the finalizer away."""
-    namespace.patch(name, {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}})
+        name = found.metadata.name
+        with suppress(NotFoundException):
+            if found.metadata.finalizers:
+                core.patch_namespaced_pod(name, namespace.name, RELEASE)
+            core.delete_namespaced_pod(name, namespace.name, grace_period_seconds=0)
 
 
 def seconds_to_end(namespace: Namespace, name: str, since: float) -> float:
@@ -63,42 +60,42 @@ def seconds_to_end(namespace: Namespace, name: str, since: float) -> float:
     return namespace.history(name)[-1].at - since
 
 
-def test_graceful_deletion_waits_for_the_process(namespace: Namespace) -> None:
+def test_graceful_deletion_waits_for_the_process(core: CoreV1Api, namespace: Namespace) -> None:
     namespace.wait_for_running("slow")
     begun = time.monotonic()
 
-    namespace.delete("slow")
+    core.delete_namespaced_pod("slow", namespace.name)
 
     marked = namespace.wait_for_seen("slow", "marked", lambda found: found.metadata.deletion_timestamp is not None)
     assert marked.metadata.deletion_grace_period_seconds == 30
-    assert marked.status.phase == v1.POD_RUNNING
+    assert marked.status.phase == "Running"
     last = namespace.wait_deleted("slow")
     assert 3 <= seconds_to_end(namespace, "slow", begun) < 30
     namespace.wait_for_event("slow", "Killing", "Stopping container main", "spec.containers{main}")
     state = terminated(last.object)
     assert state is not None and (state.exit_code, state.reason, state.message) == (0, "Completed", "ended")
-    assert last.object.status.phase == v1.POD_SUCCEEDED
+    assert last.object.status.phase == "Succeeded"
 
 
-def test_process_that_does_not_end_is_killed_after_its_grace(namespace: Namespace) -> None:
+def test_process_that_does_not_end_is_killed_after_its_grace(core: CoreV1Api, namespace: Namespace) -> None:
     namespace.wait_for_running("stubborn")
     begun = time.monotonic()
 
-    namespace.delete("stubborn")
+    core.delete_namespaced_pod("stubborn", namespace.name)
 
     last = namespace.wait_deleted("stubborn")
     assert 2 <= seconds_to_end(namespace, "stubborn", begun) < 30
     state = terminated(last.object)
     assert state is not None and (state.exit_code, state.reason) == (137, "Error")
-    assert last.object.status.phase == v1.POD_FAILED
+    assert last.object.status.phase == "Failed"
 
 
-def test_second_deletion_shortens_the_grace(namespace: Namespace) -> None:
+def test_second_deletion_shortens_the_grace(core: CoreV1Api, namespace: Namespace) -> None:
     namespace.wait_for_running("shortened")
-    namespace.delete("shortened")
+    core.delete_namespaced_pod("shortened", namespace.name)
     namespace.wait_for_event("shortened", "Killing", "Stopping container main")
 
-    namespace.delete("shortened", grace=1)
+    core.delete_namespaced_pod("shortened", namespace.name, grace_period_seconds=1)
 
     last = namespace.wait_deleted("shortened", timeout=60)
     graces = [each.object.metadata.deletion_grace_period_seconds for each in namespace.history("shortened")]
@@ -107,29 +104,29 @@ def test_second_deletion_shortens_the_grace(namespace: Namespace) -> None:
     assert state is not None and state.exit_code == 137
 
 
-def test_pre_stop_hook_runs_before_the_process_is_told(namespace: Namespace) -> None:
+def test_pre_stop_hook_runs_before_the_process_is_told(core: CoreV1Api, namespace: Namespace) -> None:
     namespace.wait_for_running("hooked")
 
-    namespace.delete("hooked")
+    core.delete_namespaced_pod("hooked", namespace.name)
 
     state = terminated(namespace.wait_deleted("hooked").object)
     assert state is not None and (state.exit_code, state.message) == (0, "hook ran")
 
 
-def test_failing_pre_stop_hook_is_told_and_the_pod_goes(namespace: Namespace) -> None:
+def test_failing_pre_stop_hook_is_told_and_the_pod_goes(core: CoreV1Api, namespace: Namespace) -> None:
     namespace.wait_for_running("bad-hook")
 
-    namespace.delete("bad-hook")
+    core.delete_namespaced_pod("bad-hook", namespace.name)
 
     event = namespace.wait_for_event("bad-hook", "FailedPreStopHook", "PreStopHook failed", "spec.containers{main}")
     assert event.type == "Warning"
     namespace.wait_deleted("bad-hook")
 
 
-def test_forced_deletion_frees_the_name_at_once(namespace: Namespace) -> None:
+def test_forced_deletion_frees_the_name_at_once(core: CoreV1Api, namespace: Namespace) -> None:
     (first,) = namespace.wait_for_running("forced")
 
-    namespace.delete("forced", grace=0)
+    core.delete_namespaced_pod("forced", namespace.name, grace_period_seconds=0)
 
     # Long before its grace is over.
     namespace.wait_deleted("forced", timeout=20)
@@ -139,33 +136,33 @@ def test_forced_deletion_frees_the_name_at_once(namespace: Namespace) -> None:
     assert second.status.container_statuses[0].container_id != first.status.container_statuses[0].container_id
 
 
-def test_finalizer_holds_the_object_and_not_the_containers(namespace: Namespace) -> None:
+def test_finalizer_holds_the_object_and_not_the_containers(core: CoreV1Api, namespace: Namespace) -> None:
     namespace.wait_for_running("held")
 
-    namespace.delete("held")
+    core.delete_namespaced_pod("held", namespace.name)
 
-    held = namespace.wait_for("held", "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
+    held = namespace.wait_for("held", "Succeeded", lambda found: found.status.phase == "Succeeded")
     assert terminated(held) is not None
     assert held.metadata.finalizers == [FINALIZER]
-    release(namespace, "held")
+    core.patch_namespaced_pod("held", namespace.name, RELEASE)
     namespace.wait_deleted("held")
 
 
-def test_crashing_pod_goes_without_waiting_for_its_back_off(namespace: Namespace) -> None:
+def test_crashing_pod_goes_without_waiting_for_its_back_off(core: CoreV1Api, namespace: Namespace) -> None:
     namespace.wait_for_seen("crashing", "a crash", lambda found: terminated(found) or last_terminated(found))
     begun = time.monotonic()
 
-    namespace.delete("crashing")
+    core.delete_namespaced_pod("crashing", namespace.name)
 
     namespace.wait_deleted("crashing")
     # Neither does it wait for its grace.
     assert seconds_to_end(namespace, "crashing", begun) < 30
 
 
-def test_ended_pod_goes_at_once(namespace: Namespace) -> None:
-    namespace.wait_for("ended", "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
+def test_ended_pod_goes_at_once(core: CoreV1Api, namespace: Namespace) -> None:
+    namespace.wait_for("ended", "Succeeded", lambda found: found.status.phase == "Succeeded")
 
-    namespace.delete("ended")
+    core.delete_namespaced_pod("ended", namespace.name)
 
     namespace.wait_deleted("ended", timeout=30)
 
@@ -173,6 +170,6 @@ def test_ended_pod_goes_at_once(namespace: Namespace) -> None:
 def test_deleted_pod_never_looks_alive_again(namespace: Namespace) -> None:
     """Of all pods of this file: once ended, a phase stays as it is."""
     for name in ("slow", "stubborn", "hooked", "ended"):
-        phases = [each.object.status.phase for each in namespace.history(name) if each.type != watch.DELETED]
+        phases = [each.object.status.phase for each in namespace.history(name) if each.type != "DELETED"]
         order = ["Pending", "Running", "Succeeded", "Failed"]
         assert [order.index(phase) for phase in phases] == sorted(order.index(phase) for phase in phases), name

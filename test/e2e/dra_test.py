@@ -13,13 +13,10 @@ from framework.local_cluster import Environment, LocalCluster
 from framework.pods import Manifest, pod, sleeper
 from framework.volumes import looker, once, told
 from framework.waiting import wait_for
+from kubernetes.client import CoreV1Api, ResourceV1Api
 
 from kubelet.apis.podresources import get_v1_client
 from kubelet.apis.podresources.v1 import api_pb2 as podresources
-from pkg.api.core import v1
-from pkg.api.resource import v1 as resourcev1
-from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.apimachinery.runtime import codec
 
 pytestmark = pytest.mark.local
 
@@ -35,9 +32,9 @@ def driver(local: LocalCluster, environment: Environment) -> Iterator[DRADriver]
         yield driver
 
 
-def describes_devices(environment: Environment, namespace: Namespace) -> bool:
+def describes_devices(namespace: Namespace) -> bool:
     """Whether the runtime knows CDI: containerd before 1.7 does not, and passes over devices in silence."""
-    node = environment.client.core_v1.nodes().get(namespace.ctx, environment.node)
+    node = namespace.core.read_node(namespace.node)
     found = re.match(r"containerd://v?(\d+)\.(\d+)", node.status.node_info.container_runtime_version)
     return found is None or (int(found[1]), int(found[2])) >= (1, 7)
 
@@ -45,29 +42,28 @@ def describes_devices(environment: Environment, namespace: Namespace) -> bool:
 def start(namespace: Namespace, manifest: Manifest) -> str:
     """A pod that is bound once the claim of its name was allocated; returns the claim's UID."""
     name = manifest["metadata"]["name"]
-    claims = namespace.client.resource_v1.resource_claims(namespace.name)
-    made = claims.create(namespace.ctx, codec.convert(claim(name, [DRIVER]), resourcev1.ResourceClaim))
+    claims = ResourceV1Api(namespace.api)
+    made = claims.create_namespaced_resource_claim(namespace.name, claim(name, [DRIVER]))
     bound = with_claims({**manifest, "spec": {**manifest["spec"], "schedulerName": "nobody"}}, mine=name)
     uid = namespace.create(bound, node="").metadata.uid
     status = allocated([DRIVER], [(name, uid)], namespace.node)
-    made.status = codec.convert(status, resourcev1.ResourceClaimStatus)
-    claims.update_status(namespace.ctx, made)
-    target = v1.ObjectReference(kind="Node", name=namespace.node)
-    metadata = metav1.ObjectMeta(name=name, namespace=namespace.name)
-    namespace.client.core_v1.pods(namespace.name).bind(namespace.ctx, v1.Binding(metadata=metadata, target=target))
-    return made.metadata.uid
+    claims.patch_namespaced_resource_claim_status(name, namespace.name, {"status": status})
+    binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": namespace.node}}
+    # The client expects a binding for an answer, and gets a status.
+    namespace.core.create_namespaced_pod_binding(name, namespace.name, binding, _preload_content=False)
+    return str(made.metadata.uid)
 
 
 def asked(driver: DRADriver, method: str, name: str) -> int:
     return sum(name in names for names in driver.asked(method))
 
 
-def test_container_has_its_devices(environment: Environment, namespace: Namespace, driver: DRADriver) -> None:
+def test_container_has_its_devices(namespace: Namespace, driver: DRADriver) -> None:
     driver.give("looks", {"device": "gpu-1"}, {"device": "gpu-2"})
     script = "env | grep DEVICE_ | sort; cat /devices/*/name || true"
     uid = start(namespace, once("looks", looker(script)))
     seen = told(namespace, "looks")
-    if describes_devices(environment, namespace):
+    if describes_devices(namespace):
         lines = ["DEVICE_GPU_1=looks", "DEVICE_GPU_2=looks", f"gpu-1 of {DRIVER}", f"gpu-2 of {DRIVER}"]
         assert seen.splitlines() == lines
     else:
@@ -79,7 +75,9 @@ def test_container_has_its_devices(environment: Environment, namespace: Namespac
     assert not [each for each in driver.prepared() if uid in each]
 
 
-def test_pod_resources_api_has_claims(local: LocalCluster, namespace: Namespace, driver: DRADriver) -> None:
+def test_pod_resources_api_has_claims(
+    core: CoreV1Api, local: LocalCluster, namespace: Namespace, driver: DRADriver
+) -> None:
     driver.give("listed", {"device": "gpu-7"})
     uid = start(namespace, pod("listed", sleeper()))
     namespace.wait_for_running("listed")
@@ -95,6 +93,6 @@ def test_pod_resources_api_has_claims(local: LocalCluster, namespace: Namespace,
         claim_resources=[podresources.ClaimResource(cdi_devices=cdi, **device)],
     )
     assert list(found.containers[0].dynamic_resources) == [resource]
-    namespace.delete("listed")
+    core.delete_namespaced_pod("listed", namespace.name)
     namespace.wait_deleted("listed")
     assert asked(driver, UNPREPARE, "listed") == 1

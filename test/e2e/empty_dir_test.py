@@ -16,8 +16,8 @@ from framework.pod_ways import Pods
 from framework.pods import Manifest, pod, shell, sleeper
 from framework.volumes import looker, mounted, once, told
 from framework.waiting import wait_for
-
-from pkg.api.core import v1
+from kubernetes.client import V1Node
+from kubernetes.utils import parse_quantity
 
 V = [mounted("v", "/v")]
 # Limits of memory are those of such directories.
@@ -109,7 +109,7 @@ def huge_pages(namespace: Namespace, environment: Environment) -> Iterator[None]
     """A node on this machine gets some for a while. A kubelet learns of them when it starts."""
 
     def has_some() -> bool:
-        return has_huge_pages(namespace.client.core_v1.nodes().get(namespace.ctx, namespace.node))
+        return has_huge_pages(namespace.core.read_node(namespace.node))
 
     if environment.local is None:
         if not has_some():
@@ -138,6 +138,6 @@ def test_huge_pages(namespace: Namespace) -> None:
         assert " hugetlbfs " in mount and "pagesize=2M" in mount
 
 
-def has_huge_pages(node: v1.Node) -> bool:
+def has_huge_pages(node: V1Node) -> bool:
     found = node.status.allocatable.get(HUGE_PAGES)
-    return found is not None and found.value() >= 4 << 20
+    return found is not None and bool(parse_quantity(found) >= 4 << 20)

@@ -17,12 +17,10 @@ from framework.cluster_client import TIMEOUT, Namespace, last_terminated, termin
 from framework.local_cluster import CLUSTER_DNS, Environment, LocalCluster
 from framework.pod_ways import Pods
 from framework.pods import Manifest, pod, shell
+from framework.volumes import put_config_map, put_secret
 from framework.waiting import wait_for
-
-from pkg import golang
-from pkg.api.core import v1
-from pkg.apimachinery.api import errors as apierrors
-from pkg.apimachinery.apis.meta import v1 as metav1
+from kubernetes.client import CoreV1Api, V1Pod
+from kubernetes.utils import parse_quantity
 
 # What is tried again is tried again after a while.
 AGAIN = 2 * TIMEOUT
@@ -66,7 +64,7 @@ def told(pods: Pods | Namespace, name: str, timeout: float = TIMEOUT) -> str:
     ended = terminated(found)
     assert ended is not None
     assert ended.exit_code == 0, ended
-    return ended.message
+    return ended.message or ""
 
 
 def variables(text: str) -> dict[str, str]:
@@ -78,23 +76,21 @@ def variables(text: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def services(environment: Environment, namespace: Namespace) -> Iterator[None]:
+def services(core: CoreV1Api, environment: Environment, namespace: Namespace) -> Iterator[None]:
     """A service of the namespace, and the one of the API server, which the test API server does not make."""
-    core, ctx = environment.client.core_v1, golang.background()
 
-    def service(name: str, ip: str, port: int) -> v1.Service:
-        ports = [v1.ServicePort(name="web", port=port, protocol="TCP")]
-        return v1.Service(
-            metadata=metav1.ObjectMeta(name=name), spec=v1.ServiceSpec(type="ClusterIP", cluster_ip=ip, ports=ports)
-        )
+    def service(name: str, ip: str, port: int) -> dict[str, Any]:
+        ports = [{"name": "web", "port": port, "protocol": "TCP"}]
+        return {"metadata": {"name": name}, "spec": {"type": "ClusterIP", "clusterIP": ip, "ports": ports}}
 
-    core.services(namespace.name).create(ctx, service("the-web", SERVICE_IP if environment.local else "", SERVICE_PORT))
-    if any(found.metadata.name == "kubernetes" for found in core.services("default").list(ctx).items):
+    ip = SERVICE_IP if environment.local else ""
+    core.create_namespaced_service(namespace.name, service("the-web", ip, SERVICE_PORT))
+    if any(found.metadata.name == "kubernetes" for found in core.list_namespaced_service("default").items):
         yield
         return
-    core.services("default").create(ctx, service("kubernetes", "10.96.0.1", 443))
+    core.create_namespaced_service("default", service("kubernetes", "10.96.0.1", 443))
     yield
-    core.services("default").delete(ctx, "kubernetes")
+    core.delete_namespaced_service("kubernetes", "default")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -106,21 +102,18 @@ def made(services: None, namespace: Namespace, both_ways: dict[str, Pods]) -> No
         for manifest in [*hosts(), *names(), *name_services(), *downward(), *others()]:
             way.create(manifest)
     saw(namespace, "changing", "first")
-    put(namespace, "changing", key="second")
+    put_config_map(namespace, "changing", {"key": "second"})
 
 
 def make_objects(namespace: Namespace) -> None:
-    core, ctx = namespace.client.core_v1, namespace.ctx
     maps = {
         "settings": {"PLAIN": "from map", "BOTH": "map", "REFERENCE": "$(PLAIN)", "odd.key-1": "odd"},
         "no-key": {"other": "x"},
         "changing": {"key": "first"},
     }
     for name, data in maps.items():
-        metadata = metav1.ObjectMeta(name=name)
-        core.config_maps(namespace.name).create(ctx, v1.ConfigMap(metadata=metadata, data=data))
-    secrets = {"HIDDEN": b"from secret", "BOTH": b"secret"}
-    core.secrets(namespace.name).create(ctx, v1.Secret(metadata=metav1.ObjectMeta(name="settings"), data=secrets))
+        put_config_map(namespace, name, data)
+    put_secret(namespace, "settings", {"HIDDEN": b"from secret", "BOTH": b"secret"})
 
 
 def from_objects() -> list[Manifest]:
@@ -271,7 +264,7 @@ ALIASES = "\n# Entries added by HostAliases.\n192.0.2.1\tone.test\tuno.test\nfd0
 
 def addresses(pods: Pods, name: str) -> list[str]:
     """All that the pod ever had: when it has ended, it has none."""
-    found = {each.ip for version in pods.history(name) for each in version.object.status.pod_ips}
+    found = {each.ip for version in pods.history(name) for each in version.object.status.pod_ips or []}
     return sorted(found, key=lambda ip: ":" in ip)
 
 
@@ -450,11 +443,10 @@ def test_variables_of_the_downward_api(pods: Pods, environment: Environment) -> 
     assert found["ACCOUNT"] == ("default" if pods.way == "api" else "")
 
 
-def test_variables_of_resources(pods: Pods, environment: Environment) -> None:
+def test_variables_of_resources(core: CoreV1Api, pods: Pods, environment: Environment) -> None:
     found = variables(told(pods, "downward"))
     assert (found["CPU"], found["CPUS"], found["MEMORY"]) == ("250", "1", "32")
-    node = environment.client.core_v1.nodes().get(golang.background(), environment.node)
-    allocatable = node.status.allocatable["memory"].value()
+    allocatable = parse_quantity(core.read_node(environment.node).status.allocatable["memory"])
     assert found["OTHER"] == str(-(-allocatable // 1024)), "without a limit all that the node has"
     assert found["CHAIN"] == f"{pods.full_name('downward')}-250-$(LATER)"
 
@@ -498,14 +490,14 @@ def test_missing_values_keep_a_container_from_starting(namespace: Namespace, nam
 
 def test_container_starts_when_what_it_misses_is_there(namespace: Namespace) -> None:
     namespace.wait_for_seen("comes-later", "waits", lambda found: waiting_reason(found) == "CreateContainerConfigError")
-    put(namespace, "comes-later", key="there")
+    put_config_map(namespace, "comes-later", {"key": "there"})
     assert told(namespace, "comes-later", AGAIN) == "there"
 
 
 def saw(namespace: Namespace, name: str, text: str) -> None:
     """Wait until a container of the pod has told so; it ends again and again, and starts after longer pauses."""
 
-    def has(found: v1.Pod) -> bool:
+    def has(found: V1Pod) -> bool:
         ends = (state for state in (terminated(found), last_terminated(found)) if state is not None)
         return any(ended.message == text for ended in ends)
 
@@ -514,18 +506,6 @@ def saw(namespace: Namespace, name: str, text: str) -> None:
 
 def test_next_start_finds_what_has_changed(namespace: Namespace) -> None:
     saw(namespace, "changing", "second")
-
-
-def put(namespace: Namespace, name: str, **data: str) -> None:
-    """Make a config map, or change it."""
-    maps = namespace.client.core_v1.config_maps(namespace.name)
-    made = v1.ConfigMap(metadata=metav1.ObjectMeta(name=name, namespace=namespace.name), data=data)
-    try:
-        maps.create(namespace.ctx, made)
-    except apierrors.StatusError as err:
-        if not apierrors.is_already_exists(err):
-            raise
-        maps.update(namespace.ctx, made)
 
 
 def test_variable_from_a_file(pods: Pods) -> None:
@@ -540,9 +520,9 @@ def test_variable_that_a_file_does_not_have(pods: Pods) -> None:
     )
 
 
-def test_variables_of_services(pods: Pods, environment: Environment) -> None:
+def test_variables_of_services(core: CoreV1Api, pods: Pods) -> None:
     found = variables(told(pods, "services"))
-    service = environment.client.core_v1.services(pods.namespace.name).get(golang.background(), "the-web")
+    service = core.read_namespaced_service("the-web", pods.namespace.name)
     ip, url = service.spec.cluster_ip, f"tcp://{service.spec.cluster_ip}:{SERVICE_PORT}"
     expected = {
         "THE_WEB_SERVICE_HOST": ip,

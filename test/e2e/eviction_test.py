@@ -14,8 +14,6 @@ from framework.local_cluster import LocalCluster
 from framework.pod_ways import Pods
 from framework.pods import Manifest, pod, shell
 
-from pkg.api.core import v1
-
 # What is said of each, in upstream's words.
 OVER = {
     "directory": 'Usage of EmptyDir volume "v" exceeds the limit "4Mi". ',
@@ -51,7 +49,7 @@ def pods_of_all_kinds(both_ways: dict[str, Pods], namespace: Namespace) -> None:
 def test_pod_over_its_limit_is_evicted(namespace: Namespace, name: str) -> None:
     evicted = namespace.wait_for(name, "evicted", lambda found: found.status.reason == "Evicted")
 
-    assert evicted.status.phase == v1.POD_FAILED
+    assert evicted.status.phase == "Failed"
     assert evicted.status.message.startswith(OVER[name])
     # It is its own doing, not that of the node.
     assert "DisruptionTarget" not in conditions(evicted)

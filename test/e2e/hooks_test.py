@@ -17,8 +17,7 @@ from framework.local_cluster import LocalCluster
 from framework.pod_ways import SAY, ContainerLog, Pods, teller
 from framework.pods import Manifest, pod, shell, sleeper
 from framework.waiting import wait_for
-
-from pkg.api.core import v1
+from kubernetes.client import V1Pod
 
 pytestmark = pytest.mark.local
 
@@ -174,7 +173,7 @@ MESSAGES = {
 
 @pytest.mark.parametrize("name", BAD_STARTS)
 def test_post_start_that_fails_ends_the_container(namespace: Namespace, name: str) -> None:
-    def shows_error(found: v1.Pod) -> bool:
+    def shows_error(found: V1Pod) -> bool:
         return waiting_reason(found) == "PostStartHookError"
 
     found = namespace.wait_for_seen(f"bad-{name}", "with the hook's error", shows_error)
@@ -236,7 +235,7 @@ def uptime() -> float:
 def test_pre_stop_sleep_is_cut_at_the_end_of_the_grace_period(seen: Pods) -> None:
     log = started(seen, "stop-sleep-long")
     before = uptime()
-    seen.namespace.delete("stop-sleep-long", 4)
+    seen.namespace.core.delete_namespaced_pod("stop-sleep-long", seen.namespace.name, grace_period_seconds=4)
     text = "PreStopHook failed: not completed in grace period of 4s"
     seen.wait_for_event("stop-sleep-long", "FailedPreStopHook", text, "spec.containers{main}")
     seen.wait_deleted("stop-sleep-long")

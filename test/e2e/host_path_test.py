@@ -19,6 +19,7 @@ from framework.local_cluster import LocalCluster
 from framework.pod_ways import Pods, teller
 from framework.pods import Manifest, pod
 from framework.volumes import looker, mounted, once, told
+from kubernetes.client import CoreV1Api
 
 SHOW = "stat -c '%a %F' /v"
 # Where any node has something of the type.
@@ -135,7 +136,9 @@ def test_mount_propagation(pods: Pods, tmp_path: Path, mode: str) -> None:
 
 @pytest.mark.local
 @pytest.mark.parametrize("mode", ["Disabled", "IfPossible", "Enabled"])
-def test_read_only_mounts_below(namespace: Namespace, local: LocalCluster, tmp_path: Path, mode: str) -> None:
+def test_read_only_mounts_below(
+    core: CoreV1Api, namespace: Namespace, local: LocalCluster, tmp_path: Path, mode: str
+) -> None:
     """What is mounted below a read-only volume can be written to, unless that is read-only as well."""
     possible = has_recursive_read_only(local)
     if mode == "Enabled" and not possible:
@@ -154,7 +157,7 @@ def test_read_only_mounts_below(namespace: Namespace, local: LocalCluster, tmp_p
         [mount] = [each for each in main.volume_mounts if each.name == "v"]
         if mode != "Disabled":
             assert mount.recursive_read_only == ("Enabled" if recursive else "Disabled")
-        namespace.delete(name)
+        core.delete_namespaced_pod(name, namespace.name)
         namespace.wait_deleted(name)
 
 

@@ -18,7 +18,7 @@ _FIRST = (2, 1)
 @pytest.fixture(scope="module")
 def runtime(namespace: Namespace) -> tuple[int, ...]:
     """The version of containerd; that of another runtime counts as the latest."""
-    node = namespace.client.core_v1.nodes().get(namespace.ctx, namespace.node)
+    node = namespace.core.read_node(namespace.node)
     found = re.match(r"containerd://v?(\d+)\.(\d+)", node.status.node_info.container_runtime_version)
     return tuple(map(int, found.groups())) if found is not None else (999,)
 

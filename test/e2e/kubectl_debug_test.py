@@ -13,8 +13,7 @@ from framework.kubectl import Kubectl
 from framework.local_cluster import Environment
 from framework.pods import pod, sleeper
 from framework.waiting import wait_for
-
-from pkg.api.core import v1
+from kubernetes.client import V1Pod
 
 pytestmark = pytest.mark.kubectl
 
@@ -67,8 +66,8 @@ def test_a_container_beside_those_that_run(debug: Debug, kubectl: Kubectl, names
     assert output.startswith("seen\n") and "sleep 1000" in output
 
 
-def _debugger_has_ended(pod: v1.Pod) -> bool:
-    return any(status.state.terminated is not None for status in pod.status.ephemeral_container_statuses)
+def _debugger_has_ended(pod: V1Pod) -> bool:
+    return any(status.state.terminated is not None for status in pod.status.ephemeral_container_statuses or [])
 
 
 @pytest.mark.parametrize("way", ["websocket", "spdy"])
@@ -97,9 +96,9 @@ def test_a_copy_with_another_command(debug: Debug, kubectl: Kubectl, namespace: 
     run(kubectl, "delete", "pod", "copied", "--now")
 
 
-def _has_exited(pod: v1.Pod) -> bool:
+def _has_exited(pod: V1Pod) -> bool:
     """Now or before it was started again."""
-    for status in pod.status.container_statuses:
+    for status in pod.status.container_statuses or []:
         for state in (status.state, status.last_state):
             if state.terminated is not None and state.terminated.exit_code == 3:
                 return True

@@ -158,7 +158,7 @@ def test_ephemeral_container(logs: Logs, kubectl: kubectls.Kubectl, namespace: N
 
 
 def debug_ended(found: Any) -> bool:
-    return any(each.state.terminated is not None for each in found.status.ephemeral_container_statuses)
+    return any(each.state.terminated is not None for each in found.status.ephemeral_container_statuses or [])
 
 
 Follow = Callable[..., subprocess.Popen[bytes]]

@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,13 +25,11 @@ from pathlib import Path
 
 import pytest
 from framework import kubectl as kubectls
-from framework.cluster_client import Namespace, is_running, terminated
+from framework.cluster_client import Namespace, is_running, restarts, terminated
 from framework.kubectl import Kubectl
 from framework.local_cluster import Environment
 from framework.pods import pod, shell, sleeper
 from framework.waiting import wait_for
-
-from pkg import golang
 
 pytestmark = pytest.mark.kubectl
 
@@ -283,12 +282,7 @@ def test_attached_to_a_terminal(kubectl: Kubectl) -> None:
 def test_a_container_that_reads_once_ends_with_its_stdin(ways: dict[str, Kubectl], namespace: Namespace) -> None:
     done = ways["websocket"].run("attach", "-i", "streams", "-c", "once", stdin=b"a\nb\n")
     assert done.stdout.endswith(b"got a\ngot b\nend\n"), done
-    namespace.wait_for_seen("streams", "once restarted", lambda found: restarted(found, "once"))
-
-
-def restarted(found: object, name: str) -> bool:
-    statuses = found.status.container_statuses  # type: ignore[attr-defined]
-    return any(each.name == name and each.restart_count for each in statuses)
+    namespace.wait_for_seen("streams", "once restarted", lambda found: restarts(found, "once"))
 
 
 # Copying.
@@ -341,7 +335,8 @@ def test_much_is_forwarded_over_several_ports(kubectl: Kubectl, much: bytes) -> 
         connect(ports[DOWNLOAD]) as download,
         connect(ports[UPLOAD]) as upload,
     ):
-        sender = golang.go(upload.sendall, much, name="sender")
+        sender = threading.Thread(target=upload.sendall, args=(much,), name="sender")
+        sender.start()
         assert read_all(download) == bytes(MUCH)
         assert read_all(upload).split()[0].decode() == hashlib.sha256(much).hexdigest()
         sender.join()

@@ -83,7 +83,7 @@ def test_described_node(kubectl: Kubectl, namespace: Namespace) -> None:
 
 def place(namespace: Namespace) -> dict[str, object]:
     """What sends a pod to the tested node by way of the scheduler, and spares it a token."""
-    node = namespace.client.core_v1.nodes().get(namespace.ctx, namespace.node)
+    node = namespace.core.read_node(namespace.node)
     return {
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 2,

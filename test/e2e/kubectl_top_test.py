@@ -16,10 +16,9 @@ from framework.cluster_client import Namespace, is_true
 from framework.containerd import BUSYBOX
 from framework.local_cluster import Environment
 from framework.waiting import wait_for
+from kubernetes.client import CoreV1Api
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
-
-from pkg.api.core import v1
 
 pytestmark = pytest.mark.kubectl
 
@@ -84,7 +83,7 @@ def pods(namespace: Namespace) -> None:
             }
         )
     namespace.wait_for_running("works")
-    namespace.wait_for("keeps", "it has written", lambda pod: is_true(pod, v1.POD_READY))
+    namespace.wait_for("keeps", "it has written", lambda pod: is_true(pod, "Ready"))
 
 
 def rows(table: str) -> dict[str, list[str]]:
@@ -276,10 +275,10 @@ def reader_token(kubectl: Kubectl, namespace: Namespace) -> Iterator[str]:
     ],
 )
 def test_metrics_server_asks_the_node_itself(
-    namespace: Namespace, environment: Environment, reader_token: str, path: str, code: int
+    core: CoreV1Api, environment: Environment, reader_token: str, path: str, code: int
 ) -> None:
     """By its own token, which the kubelet has the API server look at."""
-    node = environment.client.core_v1.nodes().get(namespace.ctx, namespace.node)
+    node = core.read_node(environment.node)
     address = next(address.address for address in node.status.addresses if address.type == "InternalIP")
     port = node.status.daemon_endpoints.kubelet_endpoint.port
     assert ask(address, port, path, {"Authorization": f"Bearer {reader_token}"}) == code

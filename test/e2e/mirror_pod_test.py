@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from framework.cluster_client import Namespace, container, is_running
+from framework.cluster_client import Namespace, container, container_statuses, is_running
 from framework.local_cluster import LocalCluster
 from framework.pods import Manifest, pod, sleeper
+from kubernetes.client import CoreV1Api
 
 pytestmark = pytest.mark.local
 MIRROR = "kubernetes.io/config.mirror"
@@ -47,12 +48,14 @@ def test_static_pod_has_a_mirror(local: LocalCluster, namespace: Namespace) -> N
     assert main is not None and main.container_id.endswith(container_id(local, name))
 
 
-def test_deleted_mirror_comes_back_and_nothing_is_restarted(local: LocalCluster, namespace: Namespace) -> None:
+def test_deleted_mirror_comes_back_and_nothing_is_restarted(
+    core: CoreV1Api, local: LocalCluster, namespace: Namespace
+) -> None:
     name = write(local, namespace, "deleted")
     (first,) = namespace.wait_for_running(name)
     running = container_id(local, name)
 
-    namespace.delete(name)
+    core.delete_namespaced_pod(name, namespace.name)
 
     namespace.wait_for(
         name, "a new mirror running", lambda found: found.metadata.uid != first.metadata.uid and is_running(found)
@@ -60,12 +63,14 @@ def test_deleted_mirror_comes_back_and_nothing_is_restarted(local: LocalCluster,
     assert container_id(local, name) == running
 
 
-def test_forced_deletion_of_a_mirror_is_no_different(local: LocalCluster, namespace: Namespace) -> None:
+def test_forced_deletion_of_a_mirror_is_no_different(
+    core: CoreV1Api, local: LocalCluster, namespace: Namespace
+) -> None:
     name = write(local, namespace, "forced")
     (first,) = namespace.wait_for_running(name)
     running = container_id(local, name)
 
-    namespace.delete(name, grace=0)
+    core.delete_namespaced_pod(name, namespace.name, grace_period_seconds=0)
 
     namespace.wait_for(
         name, "a new mirror running", lambda found: found.metadata.uid != first.metadata.uid and is_running(found)
@@ -90,20 +95,23 @@ def test_edited_manifest_gives_a_new_mirror(local: LocalCluster, namespace: Name
     write(local, namespace, "edited", pod("edited", sleeper(), sleeper("second")))
 
     found = namespace.wait_for(
-        name, "two containers", lambda found: is_running(found) and len(found.status.container_statuses) == 2
+        name, "two containers", lambda found: is_running(found) and len(container_statuses(found)) == 2
     )
     assert found.metadata.uid != first.metadata.uid
     assert found.metadata.annotations[MIRROR] != first.metadata.annotations[MIRROR]
 
 
-def test_foreign_changes_of_a_mirror_change_nothing_that_runs(local: LocalCluster, namespace: Namespace) -> None:
+def test_foreign_changes_of_a_mirror_change_nothing_that_runs(
+    core: CoreV1Api, local: LocalCluster, namespace: Namespace
+) -> None:
     name = write(local, namespace, "changed")
     namespace.wait_for_running(name)
     running = container_id(local, name)
 
     # As upstream has it, the mirror stays as it is: it is compared by its annotation alone.
-    namespace.patch(name, {"spec": {"containers": [{"name": "main", "image": namespace.images.pause}]}})
-    namespace.patch(name, {"status": {"phase": "Pending"}}, "status")
+    other = {"containers": [{"name": "main", "image": namespace.images.pause}]}
+    core.patch_namespaced_pod(name, namespace.name, {"spec": other})
+    core.patch_namespaced_pod_status(name, namespace.name, {"status": {"phase": "Pending"}})
 
     namespace.wait_for_seen(name, "the change", lambda found: found.spec.containers[0].image == namespace.images.pause)
     namespace.wait_for(name, "its status put right", is_running)

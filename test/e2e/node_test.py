@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pytest
 from framework.cluster_client import Namespace, conditions, is_true
-from framework.local_cluster import LocalCluster
+from framework.local_cluster import Environment, LocalCluster
 from framework.pods import pod, sleeper
 from framework.recorder import Recorder
-
-from pkg import golang
-from pkg.api.coordination import v1 as coordinationv1
-from pkg.api.core import v1
-from pkg.apimachinery import types
-from pkg.apimachinery.api import errors as apierrors
-from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.client_go import kubernetes
+from kubernetes.client import CoordinationV1Api, CoreV1Api, V1Node, V1NodeCondition
+from kubernetes.client.exceptions import NotFoundException
+from kubernetes.utils import parse_quantity
 
 LEASES = "kube-node-lease"
 # Seconds: a lease is renewed four times in its time, which is 40.
@@ -27,30 +21,30 @@ RENEWAL = 40.0
 
 
 @pytest.fixture(scope="module")
-def nodes(client: kubernetes.Clientset) -> Iterator[Recorder[v1.Node]]:
-    recorder = Recorder("nodes", client.core_v1.nodes())
+def nodes(core: CoreV1Api) -> Iterator[Recorder]:
+    recorder = Recorder(core.list_node)
     yield recorder
     recorder.stop()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def leases(client: kubernetes.Clientset) -> Iterator[Recorder[coordinationv1.Lease]]:
+def leases(environment: Environment) -> Iterator[Recorder]:
     """Recorded from the first test on, so that the tests of other things are part of the wait."""
-    recorder = Recorder("leases", client.coordination_v1.leases(LEASES))
+    recorder = Recorder(CoordinationV1Api(environment.api).list_namespaced_lease, LEASES)
     yield recorder
     recorder.stop()
 
 
 @pytest.fixture
-def node(nodes: Recorder[v1.Node], namespace: Namespace) -> v1.Node:
+def node(nodes: Recorder, namespace: Namespace) -> V1Node:
     """The tested node as it is now."""
     return wait_for_node(nodes, namespace.node, "there", lambda found: True)
 
 
 def wait_for_node(
-    nodes: Recorder[v1.Node], name: str, what: str, condition: Callable[[v1.Node], object], timeout: float = 120
-) -> v1.Node:
-    def look() -> v1.Node | None:
+    nodes: Recorder, name: str, what: str, condition: Callable[[V1Node], object], timeout: float = 120
+) -> V1Node:
+    def look() -> V1Node | None:
         found = nodes.latest(name)
         return found if found is not None and condition(found) else None
 
@@ -59,12 +53,7 @@ def wait_for_node(
     return found
 
 
-def patch_node(client: kubernetes.Clientset, name: str, patch: object) -> None:
-    data = json.dumps(patch).encode()
-    client.core_v1.nodes().patch(golang.background(), name, types.PatchType.STRATEGIC_MERGE, data)
-
-
-def test_conditions_are_told_with_their_reasons(node: v1.Node) -> None:
+def test_conditions_are_told_with_their_reasons(node: V1Node) -> None:
     assert {
         name: (each.status, each.reason, each.message)
         for name, each in conditions(node).items()
@@ -78,7 +67,7 @@ def test_conditions_are_told_with_their_reasons(node: v1.Node) -> None:
     assert all(each.last_heartbeat_time and each.last_transition_time for each in node.status.conditions)
 
 
-def test_labels_say_what_and_where_it_is(node: v1.Node) -> None:
+def test_labels_say_what_and_where_it_is(node: V1Node) -> None:
     labels = node.metadata.labels
     assert labels["kubernetes.io/hostname"]
     for key in ("kubernetes.io/os", "beta.kubernetes.io/os"):
@@ -87,22 +76,22 @@ def test_labels_say_what_and_where_it_is(node: v1.Node) -> None:
         assert labels[key] == node.status.node_info.architecture
 
 
-def test_capacity_and_what_pods_may_have_of_it(node: v1.Node) -> None:
+def test_capacity_and_what_pods_may_have_of_it(node: V1Node) -> None:
     for name in ("cpu", "memory", "pods", "ephemeral-storage", "hugepages-2Mi"):
         if name in node.status.capacity:
-            assert node.status.allocatable[name].cmp(node.status.capacity[name]) <= 0
+            assert parse_quantity(node.status.allocatable[name]) <= parse_quantity(node.status.capacity[name])
     assert {"cpu", "memory", "pods", "ephemeral-storage"} <= set(node.status.capacity)
-    assert node.status.capacity["cpu"].value() >= 1
-    assert node.status.allocatable["memory"].value() > 0
+    assert parse_quantity(node.status.capacity["cpu"]) >= 1
+    assert parse_quantity(node.status.allocatable["memory"]) > 0
 
 
-def test_addresses(node: v1.Node) -> None:
+def test_addresses(node: V1Node) -> None:
     addresses = {each.type: each.address for each in node.status.addresses}
     assert addresses["Hostname"]
     assert addresses["InternalIP"]
 
 
-def test_versions_and_the_machine(node: v1.Node) -> None:
+def test_versions_and_the_machine(node: V1Node) -> None:
     info = node.status.node_info
     assert re.match(r"v1\.\d+\.\d+", info.kubelet_version)
     assert re.match(r"\w+://", info.container_runtime_version)
@@ -110,24 +99,24 @@ def test_versions_and_the_machine(node: v1.Node) -> None:
     assert node.status.daemon_endpoints.kubelet_endpoint.port > 0
 
 
-def test_images_that_pods_use_are_told(namespace: Namespace, nodes: Recorder[v1.Node]) -> None:
+def test_images_that_pods_use_are_told(namespace: Namespace, nodes: Recorder) -> None:
     namespace.create(pod("uses-image", sleeper()))
     namespace.wait_for_running("uses-image")
     image = namespace.images.busybox
 
-    def told(found: v1.Node) -> bool:
-        return any(image in each.names and each.size_bytes > 0 for each in found.status.images)
+    def told(found: V1Node) -> bool:
+        return any(image in each.names and each.size_bytes > 0 for each in found.status.images or [])
 
     wait_for_node(nodes, namespace.node, f"image {image}", told, timeout=330)
 
 
 def test_foreign_label_annotation_and_taint_stay(
-    client: kubernetes.Clientset, nodes: Recorder[v1.Node], leases: Recorder[coordinationv1.Lease], namespace: Namespace
+    core: CoreV1Api, nodes: Recorder, leases: Recorder, namespace: Namespace
 ) -> None:
     name = namespace.node
     mark = {"labels": {"e2e.example.com/l": "1"}, "annotations": {"e2e.example.com/a": "2"}}
     taint = {"key": "e2e.example.com/t", "effect": "PreferNoSchedule"}
-    patch_node(client, name, {"metadata": mark, "spec": {"taints": [taint]}})
+    core.patch_node(name, {"metadata": mark, "spec": {"taints": [taint]}})
     try:
         wait_for_renewals(leases, name, 1)
         kept = wait_for_node(nodes, name, "there", lambda found: found.metadata.labels.get("e2e.example.com/l") == "1")
@@ -135,32 +124,30 @@ def test_foreign_label_annotation_and_taint_stay(
         assert "e2e.example.com/t" in [each.key for each in kept.spec.taints]
     finally:
         gone = {"labels": {"e2e.example.com/l": None}, "annotations": {"e2e.example.com/a": None}}
-        patch_node(client, name, {"metadata": gone, "spec": {"taints": [{**taint, "$patch": "delete"}]}})
+        core.patch_node(name, {"metadata": gone, "spec": {"taints": [{**taint, "$patch": "delete"}]}})
 
 
-def test_cordon_is_left_alone(
-    client: kubernetes.Clientset, nodes: Recorder[v1.Node], leases: Recorder[coordinationv1.Lease], namespace: Namespace
-) -> None:
+def test_cordon_is_left_alone(core: CoreV1Api, nodes: Recorder, leases: Recorder, namespace: Namespace) -> None:
     name = namespace.node
-    patch_node(client, name, {"spec": {"unschedulable": True}})
+    core.patch_node(name, {"spec": {"unschedulable": True}})
     try:
         wait_for_node(nodes, name, "cordoned", lambda found: found.spec.unschedulable)
         wait_for_renewals(leases, name, 1)
         node = wait_for_node(nodes, name, "there", lambda found: True)
-        assert node.spec.unschedulable and is_true(node, v1.NODE_READY)
+        assert node.spec.unschedulable and is_true(node, "Ready")
         # Only the scheduler goes by it.
         namespace.create(pod("on-cordoned", sleeper(), tolerations=[{"operator": "Exists"}]))
         namespace.wait_for_running("on-cordoned")
     finally:
-        patch_node(client, name, {"spec": {"unschedulable": None}})
+        core.patch_node(name, {"spec": {"unschedulable": None}})
 
 
-def wait_for_renewals(leases: Recorder[coordinationv1.Lease], name: str, count: int) -> None:
+def wait_for_renewals(leases: Recorder, name: str, count: int) -> None:
     """Wait for so many more renewals of a node's lease."""
     wait_for_versions(leases, name, len(leases.history(name)) + count)
 
 
-def wait_for_versions(leases: Recorder[coordinationv1.Lease], name: str, count: int) -> None:
+def wait_for_versions(leases: Recorder, name: str, count: int) -> None:
     leases.wait_for(
         f"{count} versions of lease {name}",
         lambda: len(leases.history(name)) >= count,
@@ -169,7 +156,7 @@ def wait_for_versions(leases: Recorder[coordinationv1.Lease], name: str, count: 
     )
 
 
-def test_lease_is_the_nodes_and_is_renewed(leases: Recorder[coordinationv1.Lease], node: v1.Node) -> None:
+def test_lease_is_the_nodes_and_is_renewed(leases: Recorder, node: V1Node) -> None:
     name = node.metadata.name
     wait_for_versions(leases, name, 3)
 
@@ -183,15 +170,13 @@ def test_lease_is_the_nodes_and_is_renewed(leases: Recorder[coordinationv1.Lease
     assert all(earlier < later for earlier, later in pairwise(renewals) if earlier and later)
 
 
-def test_node_stays_ready(nodes: Recorder[v1.Node], namespace: Namespace) -> None:
+def test_node_stays_ready(nodes: Recorder, namespace: Namespace) -> None:
     """Over all that the tests before did to it."""
-    assert all(is_true(each.object, v1.NODE_READY) for each in nodes.history(namespace.node))
+    assert all(is_true(each.object, "Ready") for each in nodes.history(namespace.node))
 
 
 @pytest.mark.local
-def test_heartbeats_go_on_and_transitions_do_not(
-    local: LocalCluster, nodes: Recorder[v1.Node], namespace: Namespace
-) -> None:
+def test_heartbeats_go_on_and_transitions_do_not(local: LocalCluster, nodes: Recorder, namespace: Namespace) -> None:
     def heartbeats() -> set[object]:
         return {each.last_heartbeat_time for each in all_ready_conditions(nodes, namespace.node)}
 
@@ -199,30 +184,30 @@ def test_heartbeats_go_on_and_transitions_do_not(
     assert len({each.last_transition_time for each in all_ready_conditions(nodes, namespace.node)}) == 1
 
 
-def all_ready_conditions(nodes: Recorder[v1.Node], name: str) -> list[v1.NodeCondition]:
+def all_ready_conditions(nodes: Recorder, name: str) -> list[V1NodeCondition]:
     """The Ready condition in each version of the node."""
     versions = [each.object for each in nodes.history(name)]
-    return [each for node in versions for each in node.status.conditions if each.type == v1.NODE_READY]
+    return [each for node in versions for each in node.status.conditions if each.type == "Ready"]
 
 
 @pytest.mark.local
 def test_deleted_node_stays_away_until_the_kubelet_is_started_again(
-    local: LocalCluster, client: kubernetes.Clientset, nodes: Recorder[v1.Node], namespace: Namespace, node: v1.Node
+    local: LocalCluster, core: CoreV1Api, nodes: Recorder, namespace: Namespace, node: V1Node
 ) -> None:
     name, old = node.metadata.name, node.metadata.uid
     namespace.create(pod("survives", sleeper()))
     namespace.wait_for_running("survives")
 
     told = len(local.kubelet.logged("Unable to update node status"))
-    client.core_v1.nodes().delete(golang.background(), name, metav1.DeleteOptions())
+    core.delete_node(name)
     local.kubelet.wait_for_log("Unable to update node status", count=told + 2)
-    with pytest.raises(apierrors.StatusError, match="not found"):
-        client.core_v1.nodes().get(golang.background(), name)
+    with pytest.raises(NotFoundException):
+        core.read_node(name)
 
     local.kubelet.stop()
     local.kubelet.start()
     again = wait_for_node(
-        nodes, name, "Ready again", lambda found: found.metadata.uid != old and is_true(found, v1.NODE_READY)
+        nodes, name, "Ready again", lambda found: found.metadata.uid != old and is_true(found, "Ready")
     )
     assert again.metadata.labels == node.metadata.labels
     namespace.create(pod("after", sleeper()))

@@ -28,6 +28,7 @@ from framework.local_cluster import Environment, LocalCluster
 from framework.pods import pod, sleeper
 from framework.volumes import looker, mounted, once, told
 from framework.waiting import wait_for
+from kubernetes.client import CoreV1Api
 
 pytestmark = pytest.mark.local
 
@@ -187,15 +188,14 @@ def test_ephemeral_claim_of_others(namespace: Namespace) -> None:
     namespace.wait_for_event("taken", "FailedMount", f".*{re.escape(why)}")
 
 
-def test_ephemeral_claim_comes_and_goes_with_its_pod(namespace: Namespace) -> None:
+def test_ephemeral_claim_comes_and_goes_with_its_pod(core: CoreV1Api, namespace: Namespace) -> None:
     (found,) = namespace.wait_for_running("ephemeral")
-    claims = namespace.client.core_v1.persistent_volume_claims(namespace.name)
-    claim = claims.get(namespace.ctx, "ephemeral-v")
+    claim = core.read_namespaced_persistent_volume_claim("ephemeral-v", namespace.name)
     assert claim.metadata.labels == {"made": "for-a-pod"} and claim.status.phase == "Bound"
     assert [each.uid for each in claim.metadata.owner_references] == [found.metadata.uid]
-    namespace.delete("ephemeral")
+    core.delete_namespaced_pod("ephemeral", namespace.name)
     namespace.wait_deleted("ephemeral")
-    look = or_none(lambda: claims.get(namespace.ctx, "ephemeral-v"))
+    look = or_none(lambda: core.read_namespaced_persistent_volume_claim("ephemeral-v", namespace.name))
     wait_for("the claim is gone", lambda: look() is None, TIMEOUT)
 
 

@@ -19,8 +19,7 @@ from framework.cluster_client import (
     waiting_reason,
 )
 from framework.pods import pod, shell, sleeper
-
-from pkg.api.core import v1
+from kubernetes.client import CoreV1Api, V1Pod
 
 # Refused at once wherever the tests run: nobody listens there.
 NO_IMAGE = "localhost:1/not-there:1"
@@ -123,7 +122,7 @@ def test_events_of_a_start_are_in_the_words_of_upstream(namespace: Namespace) ->
 
 
 def test_container_that_ends_well_succeeds(namespace: Namespace) -> None:
-    ended = namespace.wait_for("succeeds", "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
+    ended = namespace.wait_for("succeeds", "Succeeded", lambda found: found.status.phase == "Succeeded")
 
     state = terminated(ended)
     assert state is not None
@@ -136,7 +135,7 @@ def test_container_that_ends_well_succeeds(namespace: Namespace) -> None:
 
 
 def test_container_that_ends_badly_fails(namespace: Namespace) -> None:
-    ended = namespace.wait_for("fails", "Failed", lambda found: found.status.phase == v1.POD_FAILED)
+    ended = namespace.wait_for("fails", "Failed", lambda found: found.status.phase == "Failed")
 
     state = terminated(ended)
     assert state is not None
@@ -147,7 +146,7 @@ def test_container_that_ends_badly_fails(namespace: Namespace) -> None:
 
 
 def test_on_failure_is_tried_again_until_it_succeeds(namespace: Namespace) -> None:
-    ended = namespace.wait_for("on-failure", "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
+    ended = namespace.wait_for("on-failure", "Succeeded", lambda found: found.status.phase == "Succeeded")
 
     assert restarts(ended) == 1
     assert conditions(ended)["Initialized"].reason == "PodCompleted"
@@ -166,18 +165,18 @@ def test_host_network_pod_has_the_address_of_the_node(namespace: Namespace) -> N
     assert found.status.pod_ip == found.status.host_ip
 
 
-def test_label_reaches_the_environment_at_the_next_start_and_not_before(namespace: Namespace) -> None:
+def test_label_reaches_the_environment_at_the_next_start_and_not_before(core: CoreV1Api, namespace: Namespace) -> None:
     first = namespace.wait_for_seen("labelled", "the first end", lambda found: ended_with(found) == "before")
-    namespace.patch("labelled", {"metadata": {"labels": {"mark": "after"}}})
+    core.patch_namespaced_pod("labelled", namespace.name, {"metadata": {"labels": {"mark": "after"}}})
 
     again = namespace.wait_for_seen("labelled", "a later end", lambda found: ended_with(found) == "after")
     assert first.metadata.uid == again.metadata.uid
     assert again.metadata.labels == {"mark": "after"}
 
 
-def ended_with(found: v1.Pod) -> str:
+def ended_with(found: V1Pod) -> str:
     state = terminated(found) or last_terminated(found)
-    return state.message if state is not None else ""
+    return state.message or "" if state is not None else ""
 
 
 def test_missing_image_is_pulled_again_with_back_off(namespace: Namespace) -> None:
@@ -187,7 +186,7 @@ def test_missing_image_is_pulled_again_with_back_off(namespace: Namespace) -> No
     )
 
     image = re.escape(NO_IMAGE)
-    assert found.status.phase == v1.POD_PENDING
+    assert found.status.phase == "Pending"
     assert conditions(found)["ContainersReady"].message == "containers with unready status: [main]"
     field = "spec.containers{main}"
     namespace.wait_for_event("no-image", "Pulling", f'Pulling image "{image}"', field)
@@ -198,7 +197,7 @@ def test_missing_image_is_pulled_again_with_back_off(namespace: Namespace) -> No
     namespace.wait_for_event("no-image", "Failed", "Error: ImagePullBackOff", field)
 
 
-def test_corrected_image_lets_the_pod_run(namespace: Namespace) -> None:
+def test_corrected_image_lets_the_pod_run(core: CoreV1Api, namespace: Namespace) -> None:
     namespace.wait_for_seen("bad-image", "InvalidImageName", lambda found: waiting_reason(found) == "InvalidImageName")
     inspect = namespace.wait_for_event(
         "bad-image",
@@ -210,7 +209,7 @@ def test_corrected_image_lets_the_pod_run(namespace: Namespace) -> None:
     assert inspect.type == "Warning"
 
     image = namespace.images.pause
-    namespace.patch("bad-image", {"spec": {"containers": [{"name": "main", "image": image}]}})
+    core.patch_namespaced_pod("bad-image", namespace.name, {"spec": {"containers": [{"name": "main", "image": image}]}})
 
     (found,) = namespace.wait_for_running("bad-image")
     assert restarts(found) == 0
@@ -234,7 +233,7 @@ def test_failing_post_start_hook_ends_the_container(namespace: Namespace) -> Non
 
 
 def test_sidecar_runs_before_the_main_container_and_ends_after_it(namespace: Namespace) -> None:
-    ended = namespace.wait_for("sidecar", "Succeeded", lambda found: found.status.phase == v1.POD_SUCCEEDED)
+    ended = namespace.wait_for("sidecar", "Succeeded", lambda found: found.status.phase == "Succeeded")
 
     main, sidecar = terminated(ended), terminated(ended, "sidecar")
     assert main is not None and sidecar is not None
@@ -252,7 +251,7 @@ def test_crashing_container_is_restarted_with_back_off(namespace: Namespace) -> 
     )
 
     uid = found.metadata.uid
-    assert found.status.phase == v1.POD_RUNNING
+    assert found.status.phase == "Running"
     state = last_terminated(found)
     assert state is not None and (state.exit_code, state.reason) == (7, "Error")
     main = container(found)

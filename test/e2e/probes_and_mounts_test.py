@@ -10,8 +10,7 @@ import re
 import pytest
 from framework.cluster_client import Namespace, conditions, container, is_true, last_terminated, restarts
 from framework.pods import pod, shell, sleeper
-
-from pkg.api.core import v1
+from kubernetes.client import CoreV1Api, V1Pod
 
 SERVE = "mkdir -p /tmp/www && echo fine > /tmp/www/health && exec httpd -f -p 8080 -h /tmp/www"
 FOREVER = "trap 'exit 0' TERM; while true; do sleep 1000 & wait $!; done"
@@ -72,7 +71,7 @@ def test_failing_readiness_probe_leaves_the_container_running_and_not_ready(name
         "readiness", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 404"
     )
     assert event.type == "Warning"
-    found = namespace.wait_for("readiness", "Running", lambda found: found.status.phase == v1.POD_RUNNING)
+    found = namespace.wait_for("readiness", "Running", lambda found: found.status.phase == "Running")
 
     assert restarts(found) == 0
     assert conditions(found)["Ready"].reason == "ContainersNotReady"
@@ -92,21 +91,23 @@ def test_pod_gets_ready_when_its_probe_passes(namespace: Namespace) -> None:
     namespace.wait_for_running("late")
 
     history = [each.object for each in namespace.history("late")]
-    running = next(version for version in history if version.status.phase == v1.POD_RUNNING)
+    running = next(version for version in history if version.status.phase == "Running")
     assert not is_true(running, "Ready")
     assert conditions(running)["Ready"].reason == "ContainersNotReady"
 
 
-def test_readiness_gate_holds_the_pod_back_until_its_condition_is_true(namespace: Namespace) -> None:
+def test_readiness_gate_holds_the_pod_back_until_its_condition_is_true(core: CoreV1Api, namespace: Namespace) -> None:
     found = namespace.wait_for("gated", "its containers ready", lambda found: is_true(found, "ContainersReady"))
     ready = conditions(found)["Ready"]
     assert ready.reason == "ReadinessGatesNotReady"
     assert ready.message == f'corresponding condition of pod readiness gate "{GATE}" does not exist.'
 
-    namespace.patch("gated", {"status": {"conditions": [{"type": GATE, "status": "True"}]}}, "status")
+    passed = {"type": GATE, "status": "True"}
+    core.patch_namespaced_pod_status("gated", namespace.name, {"status": {"conditions": [passed]}})
     namespace.wait_for_running("gated")
 
-    namespace.patch("gated", {"status": {"conditions": [{"type": GATE, "status": "False"}]}}, "status")
+    held_back = {"type": GATE, "status": "False"}
+    core.patch_namespaced_pod_status("gated", namespace.name, {"status": {"conditions": [held_back]}})
     namespace.wait_for("gated", "not ready", lambda found: not is_true(found, "Ready"))
 
 
@@ -117,7 +118,7 @@ def test_missing_volume_is_told_and_the_pod_waits(namespace: Namespace) -> None:
     found = namespace.wait_for("no-volume", "a status", lambda found: bool(found.status.container_statuses))
 
     assert event.type == "Warning"
-    assert found.status.phase == v1.POD_PENDING
+    assert found.status.phase == "Pending"
     assert not is_true(found, "PodReadyToStartContainers")
     main = container(found)
     assert main is not None and main.state.waiting is not None
@@ -128,16 +129,16 @@ def test_active_deadline_ends_the_pod(namespace: Namespace) -> None:
     assert_ended_by_deadline(namespace, "deadline")
 
 
-def test_active_deadline_may_be_given_to_a_running_pod(namespace: Namespace) -> None:
+def test_active_deadline_may_be_given_to_a_running_pod(core: CoreV1Api, namespace: Namespace) -> None:
     namespace.wait_for_running("deadline-later")
 
-    namespace.patch("deadline-later", {"spec": {"activeDeadlineSeconds": 1}})
+    core.patch_namespaced_pod("deadline-later", namespace.name, {"spec": {"activeDeadlineSeconds": 1}})
 
     assert_ended_by_deadline(namespace, "deadline-later")
 
 
 def assert_ended_by_deadline(namespace: Namespace, name: str) -> None:
-    ended = namespace.wait_for(name, "Failed", lambda found: found.status.phase == v1.POD_FAILED)
+    ended = namespace.wait_for(name, "Failed", lambda found: found.status.phase == "Failed")
     assert ended.status.reason == "DeadlineExceeded"
     assert ended.status.message == "Pod was active on the node longer than the specified deadline"
     namespace.wait_for_event(name, "DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
@@ -145,6 +146,6 @@ def assert_ended_by_deadline(namespace: Namespace, name: str) -> None:
     namespace.wait_for(name, "its container told ended", lambda found: has_ended(found))
 
 
-def has_ended(found: v1.Pod) -> bool:
+def has_ended(found: V1Pod) -> bool:
     main = container(found)
     return main is not None and main.state.terminated is not None

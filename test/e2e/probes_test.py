@@ -46,9 +46,7 @@ from framework.pods import Manifest, pod, shell, sleeper
 from framework.waiting import wait_for
 from framework.web import ManifestServer
 from framework.witness import GRPC, HTTP, HTTPS
-
-from pkg.api.core import v1
-from pkg.apimachinery.api import errors as apierrors
+from kubernetes.client import ApiException, V1ContainerStatus, V1Pod
 
 pytestmark = pytest.mark.local
 
@@ -291,7 +289,7 @@ def test_startup_fails_by_each_action(pods: Pods, action: str) -> None:
     assert not any(status.started for status in statuses(pods, "fails-startup", action))
 
 
-def statuses(pods: Pods, name: str, of: str) -> list[v1.ContainerStatus]:
+def statuses(pods: Pods, name: str, of: str) -> list[V1ContainerStatus]:
     """All versions of the status of a container."""
     return [status for each in pods.history(name) if (status := container(each.object, of)) is not None]
 
@@ -306,12 +304,12 @@ def test_https_certificate_is_not_verified(pods: Pods) -> None:
     pods.wait_for("details", "https ready", lambda found: is_ready(found, "https"))
 
 
-def is_started(found: v1.Pod, name: str) -> bool:
+def is_started(found: V1Pod, name: str) -> bool:
     status = container(found, name)
     return status is not None and status.started is True
 
 
-def is_ready(found: v1.Pod, name: str) -> bool:
+def is_ready(found: V1Pod, name: str) -> bool:
     status = container(found, name)
     return status is not None and status.ready
 
@@ -475,7 +473,7 @@ def test_sidecar_is_probed(pods: Pods) -> None:
 
 
 def test_plain_init_container_has_no_probes(namespace: Namespace) -> None:
-    with pytest.raises(apierrors.StatusError, match=r"may not be set for init containers without restartPolicy=Always"):
+    with pytest.raises(ApiException, match=r"may not be set for init containers without restartPolicy=Always"):
         namespace.create(pod("init-probe", sleeper(), initContainers=[sleeper("init", livenessProbe=http_get("/"))]))
 
 

@@ -11,11 +11,9 @@ import pytest
 from framework.cluster_client import TIMEOUT, Namespace
 from framework.pods import pod, sleeper
 from framework.registry import PASSWORD, USER, Gate, Registry
+from framework.volumes import encoded
 from framework.waiting import wait_for
-
-from pkg import golang
-from pkg.api.core import v1
-from pkg.apimachinery.apis.meta import v1 as metav1
+from kubernetes.client import V1ContainerStateWaiting, V1Pod
 
 pytestmark = pytest.mark.local
 
@@ -32,9 +30,8 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 
 def make_secret(namespace: Namespace, name: str, type_: str, key: str, data: bytes) -> None:
-    meta = metav1.ObjectMeta(name=name, namespace=namespace.name)
-    secret = v1.Secret(metadata=meta, type=type_, data={key: data})
-    namespace.client.core_v1.secrets(namespace.name).create(golang.background(), secret)
+    secret = {"metadata": {"name": name}, "type": type_, "data": encoded({key: data})}
+    namespace.core.create_namespaced_secret(namespace.name, secret)
 
 
 def docker_config(registry: Registry, password: str = PASSWORD) -> dict[str, object]:
@@ -43,7 +40,7 @@ def docker_config(registry: Registry, password: str = PASSWORD) -> dict[str, obj
 
 def docker_config_json(namespace: Namespace, name: str, registry: Registry, password: str = PASSWORD) -> None:
     data = json.dumps({"auths": docker_config(registry, password)}).encode()
-    make_secret(namespace, name, v1.SECRET_TYPE_DOCKER_CONFIG_JSON, v1.DOCKER_CONFIG_JSON_KEY, data)
+    make_secret(namespace, name, "kubernetes.io/dockerconfigjson", ".dockerconfigjson", data)
 
 
 def start(namespace: Namespace, name: str, image: str, *secrets: str) -> None:
@@ -51,9 +48,9 @@ def start(namespace: Namespace, name: str, image: str, *secrets: str) -> None:
     namespace.create(pod(name, sleeper(image=image, imagePullPolicy="IfNotPresent"), imagePullSecrets=references))
 
 
-def wait_for_reason(namespace: Namespace, name: str, reason: str) -> v1.ContainerStateWaiting:
-    def waiting(found: v1.Pod) -> v1.ContainerStateWaiting | None:
-        states = [status.state.waiting for status in found.status.container_statuses]
+def wait_for_reason(namespace: Namespace, name: str, reason: str) -> V1ContainerStateWaiting:
+    def waiting(found: V1Pod) -> V1ContainerStateWaiting | None:
+        states = [status.state.waiting for status in found.status.container_statuses or []]
         return next((state for state in states if state is not None and state.reason == reason), None)
 
     found = waiting(namespace.wait_for_seen(name, reason, waiting))
@@ -83,7 +80,7 @@ def test_user_and_password_in_a_pull_secret(namespace: Namespace, registry: Regi
 
 def test_pull_secret_in_the_old_format(namespace: Namespace, registry: Registry) -> None:
     data = json.dumps(docker_config(registry)).encode()
-    make_secret(namespace, "old", v1.SECRET_TYPE_DOCKERCFG, v1.DOCKER_CONFIG_KEY, data)
+    make_secret(namespace, "old", "kubernetes.io/dockercfg", ".dockercfg", data)
     start(namespace, "dockercfg", registry.push("dockercfg/busybox", "1.0", test="dockercfg"), "old")
 
     namespace.wait_for_running("dockercfg")
@@ -100,7 +97,7 @@ def test_second_secret_does_where_the_first_does_not(namespace: Namespace, regis
 def test_secret_that_holds_no_credentials(namespace: Namespace, registry: Registry) -> None:
     """Something else than JSON does not even pass the API server."""
     data = b'{"auths": "open sesame, please"}'
-    make_secret(namespace, "prose", v1.SECRET_TYPE_DOCKER_CONFIG_JSON, v1.DOCKER_CONFIG_JSON_KEY, data)
+    make_secret(namespace, "prose", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", data)
     start(namespace, "prose", registry.push("prose/busybox", "1.0", test="prose"), "prose")
 
     waiting = wait_for_reason(namespace, "prose", "ErrImagePull")

@@ -16,18 +16,17 @@ import functools
 import os
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from framework.cluster_client import TIMEOUT, Namespace, conditions, container, restarts
+from framework.cluster_client import TIMEOUT, Namespace, conditions, container, container_statuses, restarts
 from framework.local_cluster import LocalCluster
 from framework.pods import Manifest, lines_of, pod, shell, with_evidence
 from framework.waiting import wait_for
-
-from pkg import golang
-from pkg.api.core import v1
-from pkg.apimachinery.api import errors, resource
+from kubernetes.client import ApiException, V1Pod, V1ResourceRequirements
+from kubernetes.utils import parse_quantity
 
 pytestmark = pytest.mark.local
 
@@ -91,6 +90,16 @@ def seen(path: Path) -> tuple[int, int, int] | None:
     return shares, quota, -1 if memory > 1 << 60 else memory
 
 
+def amounts(quantities: dict[str, str] | None) -> dict[str, Decimal]:
+    """Quantities of resources as numbers, for there are several ways to write them."""
+    return {name: parse_quantity(quantity) for name, quantity in (quantities or {}).items()}
+
+
+def alike(one: V1ResourceRequirements, other: V1ResourceRequirements) -> bool:
+    same = amounts(one.requests) == amounts(other.requests)
+    return same and amounts(one.limits) == amounts(other.limits)
+
+
 class Resizer:
     """Makes pods that write down their cgroups, and resizes them."""
 
@@ -103,23 +112,19 @@ class Resizer:
         self.namespace.create(with_evidence(manifest, folder))
         return Cgroups(folder)
 
-    def resize(self, name: str, container_name: str = "main", kind: str = "containers", **resources: Any) -> v1.Pod:
+    def resize(self, name: str, container_name: str = "main", kind: str = "containers", **resources: Any) -> V1Pod:
         patch = {"spec": {kind: [{"name": container_name, "resources": resources}]}}
-        return self.namespace.patch(name, patch, "resize")
+        return self.namespace.core.patch_namespaced_pod_resize(name, self.namespace.name, patch)
 
-    def wait_resized(self, name: str) -> v1.Pod:
+    def wait_resized(self, name: str) -> V1Pod:
         """Wait until everything that the pod wants is in force."""
 
-        def done(found: v1.Pod) -> bool:
-            wanted = {each.name: each.resources for each in (*found.spec.containers, *found.spec.init_containers)}
-            shown = (*found.status.container_statuses, *found.status.init_container_statuses)
-            same = all(
-                each.resources is not None
-                and each.resources.requests == wanted[each.name].requests
-                and each.resources.limits == wanted[each.name].limits
-                for each in shown
-                if each.state.running is not None
-            )
+        def done(found: V1Pod) -> bool:
+            wanted = {
+                each.name: each.resources for each in [*found.spec.containers, *(found.spec.init_containers or [])]
+            }
+            running = [each for each in container_statuses(found) if each.state.running is not None]
+            same = all(each.resources is not None and alike(each.resources, wanted[each.name]) for each in running)
             pending = {"PodResizePending", "PodResizeInProgress"} & set(conditions(found))
             return same and not pending and found.status.observed_generation == found.metadata.generation
 
@@ -134,8 +139,7 @@ def resizer(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> R
 @pytest.fixture
 def cpus(local: LocalCluster, namespace: Namespace) -> int:
     """Thousandths of a cpu that the node has for pods."""
-    node = namespace.client.core_v1.nodes().get(golang.background(), namespace.node)
-    return node.status.allocatable["cpu"].milli_value()
+    return int(parse_quantity(namespace.core.read_node(namespace.node).status.allocatable["cpu"]) * 1000)
 
 
 def test_resize_in_place(resizer: Resizer) -> None:
@@ -154,10 +158,10 @@ def test_resize_in_place(resizer: Resizer) -> None:
     assert cgroups.starts() == 1
     for found in (after, last):
         assert restarts(found) == 0
-        assert found.status.qos_class == v1.POD_QOS_BURSTABLE
+        assert found.status.qos_class == "Burstable"
         status, first = container(found), container(before)
         assert status is not None and first is not None and status.container_id == first.container_id
-        assert status.allocated_resources == found.spec.containers[0].resources.requests
+        assert amounts(status.allocated_resources) == amounts(found.spec.containers[0].resources.requests)
     for reason in ("ResizeStarted", "ResizeCompleted"):
         event = resizer.namespace.wait_for_event(
             "in-place", reason, r'Pod resize \w+: \{"containers":.*"generation":2\}'
@@ -183,7 +187,7 @@ def test_resize_that_restarts(resizer: Resizer) -> None:
     found = resizer.wait_resized("restarts")
     assert restarts(found) == 1
     assert cgroups.starts() == 2
-    assert found.status.qos_class == v1.POD_QOS_GUARANTEED
+    assert found.status.qos_class == "Guaranteed"
     resizer.namespace.wait_for_event("restarts", "Killing", "Container main resize requires restart")
 
 
@@ -213,7 +217,7 @@ def test_put_off_resize_is_granted_when_there_is_room(resizer: Resizer, cpus: in
     wanted = cpus // 2 + 10
     resizer.resize("waits", requests={"cpu": f"{wanted}m"})
     found = resizer.namespace.wait_for("waits", "deferred", lambda found: "PodResizePending" in conditions(found))
-    (pending,) = (each for each in found.status.conditions if each.type == v1.POD_RESIZE_PENDING)
+    (pending,) = (each for each in found.status.conditions if each.type == "PodResizePending")
     assert (pending.status, pending.reason, pending.observed_generation) == ("True", "Deferred", 2)
     message = rf"Node didn't have enough resource: cpu, requested: {wanted}, used: \d+, capacity: {cpus}"
     assert re.fullmatch(message, pending.message)
@@ -221,7 +225,7 @@ def test_put_off_resize_is_granted_when_there_is_room(resizer: Resizer, cpus: in
     assert event.type == "Warning"
     cgroups.wait("main", 20, 0, 0)
 
-    resizer.namespace.delete("big")
+    resizer.namespace.core.delete_namespaced_pod("big", resizer.namespace.name)
     cgroups.wait("main", wanted, 0, 0)
     resizer.wait_resized("waits")
     resizer.resize("waits", requests={"cpu": "20m"})
@@ -245,7 +249,7 @@ def test_resizes_that_can_never_be(resizer: Resizer, resources: Any, message: st
     if message is None:
         resizer.resize(name, **resources)
         return
-    with pytest.raises(errors.StatusError, match=message):
+    with pytest.raises(ApiException, match=message):
         resizer.resize(name, **resources)
 
 
@@ -259,7 +263,7 @@ def test_memory_in_use_is_not_taken_away(resizer: Resizer) -> None:
 
     resizer.resize("hungry", requests={"memory": "10Mi"}, limits={"memory": "20Mi"})
 
-    def failed(found: v1.Pod) -> bool:
+    def failed(found: V1Pod) -> bool:
         progress = conditions(found).get("PodResizeInProgress")
         return progress is not None and progress.reason == "Error"
 
@@ -307,7 +311,7 @@ def test_container_that_crashes_finds_the_memory_its_pod_was_given(resizer: Resi
     main = shell(script, resources=resources, env=[{"name": "NAME", "value": "main"}])
     cgroups = resizer.create(pod("starved", main))
 
-    def waits(found: v1.Pod) -> bool:
+    def waits(found: V1Pod) -> bool:
         status = container(found)
         return status is not None and status.state.waiting is not None and restarts(found) > 0
 
@@ -329,20 +333,18 @@ def test_resources_of_the_pod_as_a_whole(resizer: Resizer, local: LocalCluster) 
     cgroups.wait("own", 20, 100, 30 * MI)
     uid = before.metadata.uid
     assert pod_cgroup(local, uid) == expected(100, 200, 60 * MI)
-    assert before.status.qos_class == v1.POD_QOS_BURSTABLE
-    assert before.status.allocated_resources == before.spec.resources.requests  # type: ignore[union-attr]
+    assert before.status.qos_class == "Burstable"
+    assert amounts(before.status.allocated_resources) == amounts(before.spec.resources.requests)
 
     wider = {"requests": {"cpu": "150m"}, "limits": {"cpu": "300m", "memory": "90Mi"}}
-    resizer.namespace.patch("whole", {"spec": {"resources": wider}}, "resize")
+    resizer.namespace.core.patch_namespaced_pod_resize("whole", resizer.namespace.name, {"spec": {"resources": wider}})
     wait_for("the pod has more", lambda: pod_cgroup(local, uid) == expected(150, 300, 90 * MI), TIMEOUT)
 
-    def shown(found: v1.Pod) -> bool:
-        status, wanted = found.status.resources, found.spec.resources
-        assert wanted is not None
-        return status is not None and (status.requests, status.limits) == (wanted.requests, wanted.limits)
+    def shown(found: V1Pod) -> bool:
+        return found.status.resources is not None and alike(found.status.resources, found.spec.resources)
 
     found = resizer.namespace.wait_for("whole", "shown", shown)
-    assert found.status.allocated_resources["cpu"] == resource.must_parse("150m")
+    assert found.status.allocated_resources["cpu"] == "150m"
     assert [cgroups.starts(name) for name in ("main", "own")] == [1, 1]
     cgroups.wait("own", 20, 100, 30 * MI)
 

@@ -9,16 +9,10 @@ from typing import Any
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 from framework.cluster_client import TIMEOUT, Namespace, waiting_reason
-from framework.local_cluster import LocalCluster
+from framework.local_cluster import Environment, LocalCluster
 from framework.pods import Manifest, pod, sleeper
 from framework.waiting import wait_for
-
-from pkg import golang
-from pkg.api.core import v1
-from pkg.api.node import v1 as nodev1
-from pkg.apimachinery.api import resource
-from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.client_go import kubernetes
+from kubernetes.client import CoreV1Api, NodeV1Api
 
 MEBIBYTE = 1 << 20
 RESOURCES = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
@@ -26,28 +20,25 @@ NewClass = Callable[[str, str], str]
 
 
 @pytest.fixture(scope="module")
-def new_class(client: kubernetes.Clientset, namespace: Namespace) -> Iterator[NewClass]:
+def classes(environment: Environment) -> NodeV1Api:
+    return NodeV1Api(environment.api)
+
+
+@pytest.fixture(scope="module")
+def new_class(classes: NodeV1Api, namespace: Namespace) -> Iterator[NewClass]:
     """Make runtime classes, given a name and a handler; all have an overhead, and are deleted at the end."""
-    classes = client.node_v1.runtime_classes()
     made: set[str] = set()
 
     def make(name: str, handler: str) -> str:
-        fixed = {"cpu": resource.parse_quantity("50m"), "memory": resource.parse_quantity("16Mi")}
         full_name = f"{name}.{namespace.name}"
-        classes.create(
-            golang.background(),
-            nodev1.RuntimeClass(
-                metadata=metav1.ObjectMeta(name=full_name),
-                handler=handler,
-                overhead=nodev1.Overhead(pod_fixed=fixed),
-            ),
-        )
+        overhead = {"podFixed": {"cpu": "50m", "memory": "16Mi"}}
+        classes.create_runtime_class({"metadata": {"name": full_name}, "handler": handler, "overhead": overhead})
         made.add(full_name)
         return full_name
 
     yield make
     for name in made:
-        classes.delete(golang.background(), name)
+        classes.delete_runtime_class(name)
 
 
 def _pod(name: str, class_name: str, **fields: Any) -> Manifest:
@@ -70,21 +61,21 @@ def test_handler_runs_the_pod_and_overhead_counts(
 ) -> None:
     namespace.create(_pod("classy", new_class("plain", "runc"), resources=RESOURCES))
     (running,) = namespace.wait_for_running("classy")
-    assert {name: str(each) for name, each in running.spec.overhead.items()} == {"cpu": "50m", "memory": "16Mi"}
-    assert running.status.qos_class == v1.POD_QOS_BURSTABLE
+    assert running.spec.overhead == {"cpu": "50m", "memory": "16Mi"}
+    assert running.status.qos_class == "Burstable"
     (sandbox,) = local.cri.sandboxes("classy")
     assert sandbox.runtime_handler == "runc"
     assert _limit_of_cgroup(local, "burstable", running.metadata.uid) == (64 + 16) * MEBIBYTE
 
 
 def test_overhead_is_part_of_what_the_node_must_have(
-    namespace: Namespace, client: kubernetes.Clientset, new_class: NewClass
+    namespace: Namespace, core: CoreV1Api, new_class: NewClass
 ) -> None:
-    node = client.core_v1.nodes().get(golang.background(), namespace.node)
+    node = core.read_node(namespace.node)
     # All that the node has to give goes to the container; the overhead is too much.
-    everything = {"requests": {"memory": str(node.status.allocatable["memory"])}}
+    everything = {"requests": {"memory": node.status.allocatable["memory"]}}
     namespace.create(_pod("too-much", new_class("costly", "runc"), resources=everything))
-    failed = namespace.wait_for("too-much", "refused", lambda found: found.status.phase == v1.POD_FAILED)
+    failed = namespace.wait_for("too-much", "refused", lambda found: found.status.phase == "Failed")
     assert failed.status.reason == "OutOfmemory"
 
 
@@ -97,14 +88,14 @@ def test_handler_that_the_runtime_does_not_have(namespace: Namespace, new_class:
 
 @pytest.mark.local
 def test_class_that_is_not_there_any_more(
-    namespace: Namespace, client: kubernetes.Clientset, local: LocalCluster, new_class: NewClass
+    namespace: Namespace, classes: NodeV1Api, local: LocalCluster, new_class: NewClass
 ) -> None:
     """The pod runs on, and is told why it does not when it needs a new sandbox; with the class it runs again."""
     name = new_class("fleeting", "runc")
     namespace.create(_pod("orphaned", name))
     namespace.wait_for_running("orphaned")
     (before,) = local.cri.sandboxes("orphaned")
-    client.node_v1.runtime_classes().delete(golang.background(), name)
+    classes.delete_runtime_class(name)
     local.cri.remove_sandbox(before.id)
     not_found = f'runtimeclass\\.node\\.k8s\\.io "{name}" not found'
     namespace.wait_for_event("orphaned", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {not_found}")
@@ -114,14 +105,14 @@ def test_class_that_is_not_there_any_more(
 
 
 @pytest.mark.local
-def test_node_tells_its_handlers(client: kubernetes.Clientset, namespace: Namespace, local: LocalCluster) -> None:
+def test_node_tells_its_handlers(core: CoreV1Api, namespace: Namespace, local: LocalCluster) -> None:
     """With what each of them can do, if the runtime says so."""
-    node = client.core_v1.nodes().get(golang.background(), namespace.node)
-    told = {handler.name: handler.features for handler in node.status.runtime_handlers}
+    node = core.read_node(namespace.node)
+    told = {handler.name: handler.features for handler in node.status.runtime_handlers or []}
     answer = local.cri.runtime.Status(runtimeapi.StatusRequest(), timeout=10)
     assert set(told) == {each.name for each in answer.runtime_handlers}
     for each in answer.runtime_handlers:
         features = told[each.name]
         assert features is not None
-        assert features.user_namespaces == each.features.user_namespaces
-        assert features.recursive_read_only_mounts == each.features.recursive_read_only_mounts
+        assert bool(features.user_namespaces) == each.features.user_namespaces
+        assert bool(features.recursive_read_only_mounts) == each.features.recursive_read_only_mounts

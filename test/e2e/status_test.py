@@ -6,20 +6,20 @@ import secrets
 
 from framework.cluster_client import Condition, Namespace, conditions, is_running, restarts
 from framework.pods import pod, sleeper
-
-from pkg.api.core import v1
+from kubernetes.client import CoreV1Api
 
 FOREIGN = "example.com/foreign"
 FOREIGN_READY = Condition("False", "Foreign")
 
 
-def test_foreign_change_of_the_status_is_put_right(namespace: Namespace) -> None:
+def test_foreign_change_of_the_status_is_put_right(core: CoreV1Api, namespace: Namespace) -> None:
     namespace.create(pod("changed", sleeper()))
     (before,) = namespace.wait_for_running("changed")
 
-    namespace.patch("changed", {"status": {"phase": "Pending", "message": "somebody else's"}}, "status")
+    foreign = {"phase": "Pending", "message": "somebody else's"}
+    core.patch_namespaced_pod_status("changed", namespace.name, {"status": foreign})
     ready = {"type": "Ready", "status": "False", "reason": "Foreign"}
-    namespace.patch("changed", {"status": {"conditions": [ready]}}, "status")
+    core.patch_namespaced_pod_status("changed", namespace.name, {"status": {"conditions": [ready]}})
 
     namespace.wait_for_seen("changed", "the change", lambda found: conditions(found).get("Ready") == FOREIGN_READY)
     after = namespace.wait_for("changed", "put right", is_running)
@@ -28,27 +28,28 @@ def test_foreign_change_of_the_status_is_put_right(namespace: Namespace) -> None
     assert restarts(after) == 0
 
 
-def test_foreign_condition_is_kept(namespace: Namespace) -> None:
+def test_foreign_condition_is_kept(core: CoreV1Api, namespace: Namespace) -> None:
     namespace.create(pod("marked", sleeper()))
     namespace.wait_for_running("marked")
 
     foreign = {"type": FOREIGN, "status": "True", "reason": "Because", "message": "not the kubelet's"}
-    namespace.patch("marked", {"status": {"conditions": [foreign]}}, "status")
+    core.patch_namespaced_pod_status("marked", namespace.name, {"status": {"conditions": [foreign]}})
     # Makes the kubelet write the whole status once more.
-    namespace.patch("marked", {"spec": {"activeDeadlineSeconds": 2}})
+    core.patch_namespaced_pod("marked", namespace.name, {"spec": {"activeDeadlineSeconds": 2}})
 
-    ended = namespace.wait_for("marked", "Failed", lambda found: found.status.phase == v1.POD_FAILED)
+    ended = namespace.wait_for("marked", "Failed", lambda found: found.status.phase == "Failed")
     kept = conditions(ended)[FOREIGN]
     assert (kept.status, kept.reason, kept.message) == ("True", "Because", "not the kubelet's")
 
 
-def test_labels_and_annotations_change_without_a_restart(namespace: Namespace) -> None:
+def test_labels_and_annotations_change_without_a_restart(core: CoreV1Api, namespace: Namespace) -> None:
     namespace.create(pod("labelled", sleeper()))
     (before,) = namespace.wait_for_running("labelled")
 
-    namespace.patch("labelled", {"metadata": {"labels": {"a": "1"}, "annotations": {"b": "2"}}})
+    marks = {"labels": {"a": "1"}, "annotations": {"b": "2"}}
+    core.patch_namespaced_pod("labelled", namespace.name, {"metadata": marks})
     # Comes after the change and goes the same way, so the change has been handled when this one shows.
-    namespace.patch("labelled", {"spec": {"activeDeadlineSeconds": 3600}})
+    core.patch_namespaced_pod("labelled", namespace.name, {"spec": {"activeDeadlineSeconds": 3600}})
 
     after = namespace.wait_for(
         "labelled",
@@ -60,7 +61,7 @@ def test_labels_and_annotations_change_without_a_restart(namespace: Namespace) -
     assert all(is_running(each.object) for each in namespace.history("labelled")[-2:])
 
 
-def test_pod_of_another_node_is_left_alone(namespace: Namespace) -> None:
+def test_pod_of_another_node_is_left_alone(core: CoreV1Api, namespace: Namespace) -> None:
     name = "elsewhere"
     namespace.create(pod(name, sleeper()), node=f"no-such-node-{secrets.token_hex(3)}")
     namespace.create(pod("here", sleeper()))
@@ -68,10 +69,10 @@ def test_pod_of_another_node_is_left_alone(namespace: Namespace) -> None:
     namespace.wait_for_running("here")
 
     found = namespace.wait_for(name, "there", lambda found: True)
-    assert found.status.phase == v1.POD_PENDING
+    assert found.status.phase == "Pending"
     assert found.status.start_time is None and not found.status.container_statuses
     assert not [each for each in namespace.events_of(name) if each.source.component == "kubelet"]
-    namespace.delete(name, grace=0)
+    core.delete_namespaced_pod(name, namespace.name, grace_period_seconds=0)
 
 
 def test_resources_show_the_class_of_service(namespace: Namespace) -> None:

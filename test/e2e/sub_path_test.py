@@ -105,7 +105,7 @@ def told_anyhow(namespace: Namespace, name: str) -> str:
     found = namespace.wait_for(name, "ended", lambda found: (main := container(found)) and main.state.terminated)
     main = container(found)
     assert main is not None and main.state.terminated is not None
-    return main.state.terminated.message
+    return str(main.state.terminated.message)
 
 
 def test_path_of_variables(pods: Pods) -> None:

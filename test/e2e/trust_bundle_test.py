@@ -10,9 +10,7 @@ from framework.cluster_client import Namespace
 from framework.local_cluster import LocalCluster
 from framework.pods import Manifest
 from framework.volumes import looker, mounted, once, told
-
-from pkg.api.certificates import v1beta1 as certificatesv1beta1
-from pkg.apimachinery.apis.meta import v1 as metav1
+from kubernetes.client import CertificatesV1beta1Api
 
 pytestmark = pytest.mark.local
 
@@ -23,17 +21,17 @@ SIGNER = "example.com/signer"
 @pytest.fixture(scope="module", autouse=True)
 def bundles(local: LocalCluster, namespace: Namespace) -> Iterator[None]:
     """One by itself, and two of a signer."""
-    client, ctx = namespace.client.certificates_v1beta1.cluster_trust_bundles(), namespace.ctx
+    certificates = CertificatesV1beta1Api(namespace.api)
     signers = {"alone": "", "example.com:signer:two": SIGNER, "example.com:signer:three": SIGNER}
     with local.kubelet.configured({"featureGates": GATES}):
         for name, signer in signers.items():
             anchors = CertificateAuthority.create(name).pem.decode()
-            spec = certificatesv1beta1.ClusterTrustBundleSpec(signer_name=signer, trust_bundle=anchors)
-            metadata = metav1.ObjectMeta(name=name, labels={"for": "tests"})
-            client.create(ctx, certificatesv1beta1.ClusterTrustBundle(metadata=metadata, spec=spec))
+            metadata = {"name": name, "labels": {"for": "tests"}}
+            spec = {"signerName": signer, "trustBundle": anchors}
+            certificates.create_cluster_trust_bundle({"metadata": metadata, "spec": spec})
         yield
         for name in signers:
-            client.delete(ctx, name)
+            certificates.delete_cluster_trust_bundle(name)
 
 
 def shows(pod: str, **source: object) -> Manifest:

@@ -11,8 +11,6 @@ from framework.local_cluster import LocalCluster
 from framework.pod_ways import Pods, teller
 from framework.pods import Manifest, pod, shell
 
-from pkg.api.core import v1
-
 pytestmark = pytest.mark.local
 
 SCRATCH = {"name": "scratch", "mountPath": "/scratch"}
@@ -81,5 +79,5 @@ def test_a_runtime_without_them_refuses_the_pod(namespace: Namespace, supported:
     refusal = ".*can't set `spec.hostUsers: false`, runtime does not support user namespaces"
     namespace.wait_for_event("refused", "FailedCreatePodSandBox", refusal)
     found = namespace.wait_for_seen("refused", "known to wait", lambda found: found.status.conditions)
-    assert found.status.phase == v1.POD_PENDING
+    assert found.status.phase == "Pending"
     assert conditions(found)["PodReadyToStartContainers"].status == "False"

@@ -108,7 +108,7 @@ def made(
     yield
     of_drivers = [*OF_DRIVER, "itself"]
     for name in of_drivers:
-        namespace.delete(name)
+        namespace.core.delete_namespaced_pod(name, namespace.name)
     for name in of_drivers:
         namespace.wait_deleted(name)
     for driver in (itself, no_word):

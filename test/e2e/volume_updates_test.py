@@ -12,7 +12,6 @@ container reads all files of its volumes over and over and tells of every new se
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,8 +24,7 @@ from framework.pod_ways import ContainerLog, Pods, teller
 from framework.pods import Manifest, pod
 from framework.volumes import looker, mounted, once, put_config_map, put_secret, review, told
 from framework.waiting import wait_for
-
-from pkg.apimachinery import types
+from kubernetes.client import CoreV1Api
 
 STRATEGIES = ("Watch", "Cache", "Get")
 # Seconds: between two looks at a pod, up to half as long again; for which an object is kept by who asks again after a
@@ -127,9 +125,7 @@ def reads(name: str) -> Manifest:
 
 def set_ttl(local: LocalCluster, namespace: Namespace, seconds: int | None) -> None:
     text = None if seconds is None else str(seconds)
-    patch = json.dumps({"metadata": {"annotations": {TTL_ANNOTATION: text}}}).encode()
-    nodes = namespace.client.core_v1.nodes()
-    nodes.patch(namespace.ctx, namespace.node, types.PatchType.STRATEGIC_MERGE, patch)
+    namespace.core.patch_node(namespace.node, {"metadata": {"annotations": {TTL_ANNOTATION: text}}})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -156,7 +152,7 @@ def reader(
         namespace.create(reads(name))
         namespace.wait_for_running(name)
         yield Reader(strategy, namespace, pods, pods.log(name))
-        namespace.delete(name)
+        namespace.core.delete_namespaced_pod(name, namespace.name)
         namespace.wait_deleted(name)
         set_ttl(local, namespace, None)
 
@@ -174,7 +170,7 @@ def test_changes_arrive_in_time_and_at_once(reader: Reader) -> None:
         changed = uptime()
         reader.put(number, "map", "secret")
         labels = {"metadata": {"labels": {"number": str(number)}}}
-        reader.namespace.patch(reader.name, labels)
+        reader.namespace.core.patch_namespaced_pod(reader.name, reader.namespace.name, labels)
         arrived = {directory: reader.wait_for(directory, number) for directory in ("map", "secret", "all")}
         # Its three files have no line's end.
         (arrived["info"],) = reader.pods.wait_for_said(reader.log, f"info 1 {3 * str(number)}")
@@ -200,10 +196,9 @@ def test_optional_object_that_comes_later(reader: Reader) -> None:
 
 
 @pytest.mark.local
-def test_immutable_objects_are_not_followed(reader: Reader) -> None:
+def test_immutable_objects_are_not_followed(core: CoreV1Api, reader: Reader) -> None:
     """By a kubelet that watches, that is: others ask for them as for any."""
-    maps = reader.namespace.client.core_v1.config_maps(reader.namespace.name)
-    maps.delete(reader.namespace.ctx, f"{reader.name}-fixed")
+    core.delete_namespaced_config_map(f"{reader.name}-fixed", reader.namespace.name)
     reader.put(2, "fixed")
     if reader.strategy != "Watch":
         reader.wait_for("fixed", 2)
@@ -219,10 +214,10 @@ def test_immutable_objects_are_not_followed(reader: Reader) -> None:
 
 
 @pytest.mark.local
-def test_object_that_goes_and_comes_back(reader: Reader) -> None:
+def test_object_that_goes_and_comes_back(core: CoreV1Api, reader: Reader) -> None:
     before = reader.told("secret")
     name = f"{reader.name}-secret"
-    reader.namespace.client.core_v1.secrets(reader.namespace.name).delete(reader.namespace.ctx, name)
+    core.delete_namespaced_secret(name, reader.namespace.name)
 
     # Who asks the API server tells of its answer, which has the plural.
     message = f'MountVolume.SetUp failed for volume "secret" : secrets? "{name}" not found'
@@ -243,7 +238,7 @@ def test_token_is_replaced_before_it_ends(reader: Reader) -> None:
     for (before, old), (after, new) in pairwise(found):
         assert old != new
         assert after - before < SHORTEST_TOKEN
-    reviewed = review(reader.namespace.client, reader.told("token")[-1])
+    reviewed = review(reader.namespace.api, reader.told("token")[-1])
     assert reviewed.authenticated and reviewed.user.extra["authentication.kubernetes.io/pod-name"] == [reader.name]
 
 

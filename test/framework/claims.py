@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kubernetes.client import V1PersistentVolumeClaim
+
 from framework.cluster_client import TIMEOUT, Namespace
 from framework.pods import Manifest
 from framework.waiting import wait_for
-from pkg.api.core import v1
-from pkg.apimachinery import types
-from pkg.apimachinery.runtime import codec
 
 
 def volume_name(namespace: Namespace, claim: str) -> str:
@@ -38,15 +37,12 @@ def put_volume(
             **spec,
         },
     }
-    made = codec.convert(volume, v1.PersistentVolume)
-    namespace.client.core_v1.persistent_volumes().create(namespace.ctx, made)
+    namespace.core.create_persistent_volume(volume)
 
 
 def put_claim(namespace: Namespace, name: str, **spec: Any) -> None:
-    metadata = {"name": name, "namespace": namespace.name}
-    claim = {"metadata": metadata, "spec": {**claim_spec(), **spec}}
-    made = codec.convert(claim, v1.PersistentVolumeClaim)
-    namespace.client.core_v1.persistent_volume_claims(namespace.name).create(namespace.ctx, made)
+    claim = {"metadata": {"name": name}, "spec": {**claim_spec(), **spec}}
+    namespace.core.create_namespaced_persistent_volume_claim(namespace.name, claim)
 
 
 def claim_spec() -> dict[str, Any]:
@@ -62,23 +58,19 @@ def put_claimed(
     put_claim(namespace, claim, volumeMode=mode, volumeName=volume_name(namespace, claim), **both)
 
 
-def get_claim(namespace: Namespace, name: str) -> v1.PersistentVolumeClaim:
-    return namespace.client.core_v1.persistent_volume_claims(namespace.name).get(namespace.ctx, name)
-
-
 def wait_for_claim(
     namespace: Namespace,
     name: str,
     what: str,
-    condition: Callable[[v1.PersistentVolumeClaim], object],
+    condition: Callable[[V1PersistentVolumeClaim], object],
     timeout: float = TIMEOUT,
-) -> v1.PersistentVolumeClaim:
-    def look() -> v1.PersistentVolumeClaim | None:
-        found = get_claim(namespace, name)
+) -> V1PersistentVolumeClaim:
+    def look() -> V1PersistentVolumeClaim | None:
+        found = namespace.core.read_namespaced_persistent_volume_claim(name, namespace.name)
         return found if condition(found) else None
 
     def describe() -> object:
-        return codec.to_builtins(get_claim(namespace, name))
+        return namespace.core.read_namespaced_persistent_volume_claim(name, namespace.name)
 
     found = wait_for(f"claim {name}: {what}", look, timeout, describe)
     assert found is not None
@@ -87,9 +79,8 @@ def wait_for_claim(
 
 def grow(namespace: Namespace, claim: str, size: str) -> None:
     """Ask for more; only claims of a class that allows it may."""
-    patch = codec.encode_json({"spec": {"resources": {"requests": {"storage": size}}}})
-    claims = namespace.client.core_v1.persistent_volume_claims(namespace.name)
-    claims.patch(namespace.ctx, claim, types.PatchType.STRATEGIC_MERGE, patch)
+    patch = {"spec": {"resources": {"requests": {"storage": size}}}}
+    namespace.core.patch_namespaced_persistent_volume_claim(claim, namespace.name, patch)
 
 
 def with_claim(manifest: Manifest, claim: str = "", **more: object) -> Manifest:

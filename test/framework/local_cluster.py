@@ -9,12 +9,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubernetes.client import ApiClient
+
 from framework.cluster_client import Images
 from framework.containerd import Containerd
 from framework.cri import CRIClient
 from framework.kubelet_process import KubeletProcess
 from framework.program import Program
-from pkg.client_go import kubernetes
 
 NODE = "e2e-node"
 STOP_TIMEOUT = 20.0
@@ -136,10 +137,12 @@ class LocalCluster:
 
 @dataclass(frozen=True)
 class Environment:
-    """The cluster under test. `local` is what only a cluster made here lets tests see and do."""
+    """The cluster under test. `api` is what the official client's classes take, as in `NodeV1Api(environment.api)`;
+    `local` is what only a cluster made here lets tests see and do.
+    """
 
     kubeconfig: Path
-    client: kubernetes.Clientset
+    api: ApiClient
     node: str
     images: Images
     local: LocalCluster | None

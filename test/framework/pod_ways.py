@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kubernetes.client import CoreV1Event, V1Pod
+
 from framework.cluster_client import TIMEOUT, Namespace
 from framework.local_cluster import LocalCluster
 from framework.pods import Manifest, shell
 from framework.recorder import Seen
 from framework.waiting import wait_for
-from pkg.api.core import v1
 
 CONFIG_HASH = "kubernetes.io/config.hash"
 # What a shell says when SIGKILL for all of a container reached its child before itself.
@@ -87,7 +88,7 @@ class Pods:
 
     def delete(self, name: str) -> None:
         """Begin the end of a pod; does not wait."""
-        self.namespace.delete(name)
+        self.namespace.core.delete_namespaced_pod(name, self.namespace.name)
 
     def full_name(self, name: str) -> str:
         """The name that the API server and the runtime know."""
@@ -95,7 +96,7 @@ class Pods:
 
     def uid(self, name: str) -> str:
         """What the kubelet calls it, too, in directories."""
-        return self.namespace.history(self.full_name(name))[-1].object.metadata.uid
+        return str(self.namespace.history(self.full_name(name))[-1].object.metadata.uid)
 
     def close(self) -> None:
         for log in self._logs:
@@ -103,33 +104,33 @@ class Pods:
 
     # Looking and waiting, as with a Namespace.
 
-    def latest(self, name: str) -> v1.Pod | None:
+    def latest(self, name: str) -> V1Pod | None:
         return self.namespace.pods.latest(self.full_name(name))
 
-    def history(self, name: str) -> list[Seen[v1.Pod]]:
+    def history(self, name: str) -> list[Seen]:
         return self.namespace.history(self.full_name(name))
 
-    def events_of(self, name: str) -> list[v1.Event]:
+    def events_of(self, name: str) -> list[CoreV1Event]:
         return self.namespace.events_of(self.full_name(name))
 
-    def wait_for(self, name: str, what: str, condition: Callable[[v1.Pod], object], timeout: float = TIMEOUT) -> v1.Pod:
+    def wait_for(self, name: str, what: str, condition: Callable[[V1Pod], object], timeout: float = TIMEOUT) -> V1Pod:
         return self.namespace.wait_for(self.full_name(name), what, condition, timeout)
 
     def wait_for_seen(
-        self, name: str, what: str, condition: Callable[[v1.Pod], object], timeout: float = TIMEOUT
-    ) -> v1.Pod:
+        self, name: str, what: str, condition: Callable[[V1Pod], object], timeout: float = TIMEOUT
+    ) -> V1Pod:
         return self.namespace.wait_for_seen(self.full_name(name), what, condition, timeout)
 
-    def wait_for_running(self, name: str, timeout: float = TIMEOUT) -> v1.Pod:
+    def wait_for_running(self, name: str, timeout: float = TIMEOUT) -> V1Pod:
         (found,) = self.namespace.wait_for_running(self.full_name(name), timeout=timeout)
         return found
 
     def wait_for_event(
         self, name: str, reason: str, message: str, field_path: str | None = None, timeout: float = TIMEOUT
-    ) -> v1.Event:
+    ) -> CoreV1Event:
         return self.namespace.wait_for_event(self.full_name(name), reason, message, field_path, timeout)
 
-    def wait_deleted(self, name: str, timeout: float = TIMEOUT) -> Seen[v1.Pod]:
+    def wait_deleted(self, name: str, timeout: float = TIMEOUT) -> Seen:
         return self.namespace.wait_deleted(self.full_name(name), timeout)
 
     # The node from within.
@@ -175,7 +176,7 @@ class StaticPods(Pods):
         return self._kubelet.full_name(name)
 
     def uid(self, name: str) -> str:
-        return self.history(name)[-1].object.metadata.annotations[CONFIG_HASH]
+        return str(self.history(name)[-1].object.metadata.annotations[CONFIG_HASH])
 
     def close(self) -> None:
         super().close()

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
+
+from kubernetes.client import ApiClient, ApiException, AuthenticationV1Api, V1TokenReviewStatus
 
 from framework.cluster_client import TIMEOUT, Namespace, terminated
 from framework.pod_ways import Pods
 from framework.pods import Manifest, pod, shell
-from pkg import golang
-from pkg.api.authentication import v1 as authenticationv1
-from pkg.api.core import v1
-from pkg.apimachinery.api import errors as apierrors
-from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.client_go import kubernetes
 
 # For scripts: `files DIR` writes a line for each file below a directory, what links lead to and not the links
 # themselves, except for the directory that the kubelet keeps them in.
@@ -60,7 +57,7 @@ def told(pods: Pods | Namespace, name: str, container: str = "main", timeout: fl
     ended = terminated(found, container)
     assert ended is not None
     assert ended.exit_code == 0, ended
-    return ended.message
+    return ended.message or ""
 
 
 def mounted(name: str, path: str, **fields: object) -> dict[str, Any]:
@@ -79,31 +76,39 @@ def put_config_map(
     immutable: bool | None = None,
 ) -> None:
     """Make a config map, or change it."""
-    metadata = metav1.ObjectMeta(name=name, namespace=namespace.name)
-    made = v1.ConfigMap(metadata=metadata, data=dict(data), binary_data=dict(binary_data or {}), immutable=immutable)
-    _put(namespace.client.core_v1.config_maps(namespace.name), made)
+    binary = encoded(binary_data or {})
+    made = {"metadata": {"name": name}, "data": data, "binaryData": binary, "immutable": immutable}
+    core = namespace.core
+    _put(core.create_namespaced_config_map, core.replace_namespaced_config_map, namespace, made)
 
 
 def put_secret(namespace: Namespace, name: str, data: Mapping[str, bytes], immutable: bool | None = None) -> None:
     """Make a secret, or change it."""
-    metadata = metav1.ObjectMeta(name=name, namespace=namespace.name)
-    made = v1.Secret(metadata=metadata, data=dict(data), immutable=immutable)
-    _put(namespace.client.core_v1.secrets(namespace.name), made)
+    made = {"metadata": {"name": name}, "data": encoded(data), "immutable": immutable}
+    core = namespace.core
+    _put(core.create_namespaced_secret, core.replace_namespaced_secret, namespace, made)
 
 
-def _put(client: kubernetes.ResourceClient[Any], made: v1.ConfigMap | v1.Secret) -> None:
+def _put(
+    create: Callable[..., object], replace: Callable[..., object], namespace: Namespace, made: Mapping[str, Any]
+) -> None:
     try:
-        client.create(golang.background(), made)
-    except apierrors.StatusError as err:
-        if not apierrors.is_already_exists(err):
+        create(namespace.name, made)
+    except ApiException as err:
+        if err.status != HTTPStatus.CONFLICT:
             raise
-        client.update(golang.background(), made)
+        replace(made["metadata"]["name"], namespace.name, made)
+
+
+def encoded(data: Mapping[str, bytes]) -> dict[str, str]:
+    """Bytes as JSON has them."""
+    return {key: base64.b64encode(value).decode() for key, value in data.items()}
 
 
 # Tokens.
 
 
-def review(client: kubernetes.Clientset, token: str, *audiences: str) -> authenticationv1.TokenReviewStatus:
+def review(api: ApiClient, token: str, *audiences: str) -> V1TokenReviewStatus:
     """What the API server says of a token."""
-    asked = authenticationv1.TokenReview(spec=authenticationv1.TokenReviewSpec(token=token, audiences=list(audiences)))
-    return client.authentication_v1.token_reviews().create(golang.background(), asked).status
+    asked = {"spec": {"token": token, "audiences": list(audiences)}}
+    return AuthenticationV1Api(api).create_token_review(asked).status

@@ -510,6 +510,6 @@ def test_merge_blocked_on_a_full_channel_ends_with_its_context() -> None:
         config.POD_CONFIG_NOTIFICATION_INCREMENTAL, recordtesting.FakeRecorder(1), FakePodStartupSLIObserver()
     )
     channel = pod_config.channel(ctx, TEST_SOURCE)
-    for i in range(pod_config.updates().capacity + 1):
+    for i in range(pod_config.updates().maxsize + 1):
         channel.send(kubetypes.PodUpdate([valid_pod(f"p{i}", "new")], kubetypes.ADD, TEST_SOURCE))
     cancel()  # conftest fails the test if the listener does not end

@@ -31,7 +31,7 @@ def test_configuration_channels() -> None:
     one = mux.channel_with_context(ctx, "one")
     assert mux.channel_with_context(ctx, "one") is one
     assert mux.channel_with_context(ctx, "two") is not one
-    assert one.capacity == 0
+    assert one.maxsize == 0
     cancel()
 
 

@@ -629,7 +629,7 @@ def _line(line: history.Line) -> Object:
 def _channel(channel: golang.Channel[Any] | None) -> Object:
     if channel is None:
         return {"depth": None, "capacity": None, "passed": None}
-    return {"depth": len(channel), "capacity": channel.capacity, "passed": channel.passed}
+    return {"depth": len(channel), "capacity": channel.maxsize, "passed": channel.passed}
 
 
 def _describe_probe(spec: v1.Probe) -> str:

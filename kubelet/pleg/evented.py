@@ -131,12 +131,12 @@ class EventedPLEG:
     def healthy(self) -> None:
         """Raises PLEGUnhealthyError if nobody takes the events. Relisting is the generic PLEG's concern."""
         waiting = len(self._event_channel)
-        if waiting == self._event_channel.capacity:
+        if waiting == self._event_channel.maxsize:
             raise PLEGUnhealthyError(f"EventedPLEG: pleg event channel capacity is full with {waiting} events")
         metrics.PLEG_LAST_SEEN.set(int(self._clock.now().timestamp()))
 
     def _watch_events_channel(self, ctx: golang.Context) -> None:
-        events: golang.Channel[runtimeapi.ContainerEventResponse] = golang.Channel(self._event_channel.capacity)
+        events: golang.Channel[runtimeapi.ContainerEventResponse] = golang.Channel(self._event_channel.maxsize)
         try:
             golang.go(self._stream, ctx, events, name="evented-pleg-stream")
         except golang.ThreadError as err:

@@ -12,11 +12,15 @@ select over several channels then needs no lock order. Nothing of a user's code 
 
 A channel can become ready by itself at `_deadline` (timers, contexts with a deadline). No thread watches that
 time: whoever blocks on the channel sleeps at most until then, and then calls `_expire_locked`.
+
+A channel is a queue.Queue, but has none of the lock and the conditions with which that class blocks.
 """
 
 from __future__ import annotations
 
+import queue
 import random
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -27,6 +31,14 @@ from pkg.golang.mutex import Mutex
 
 if TYPE_CHECKING:
     from pkg.golang.context import Context
+
+if sys.version_info >= (3, 13):
+    from queue import ShutDown
+else:
+
+    class ShutDown(Exception):
+        """As `queue` has it since Python 3.13."""
+
 
 T = TypeVar("T")
 
@@ -39,8 +51,11 @@ _WAITING = -1
 _RETRY = -2
 
 
-class ClosedChannelError(RuntimeError):
-    """A send on a closed channel, or a second close: a programming error (in Go a panic)."""
+class ClosedChannelError(ShutDown, RuntimeError):
+    """A send on a closed channel, or a second close: a programming error (in Go a panic).
+
+    To code that uses the channel as a queue it means that the queue was shut down, and `get` raises it too.
+    """
 
 
 class Selected(NamedTuple):
@@ -98,20 +113,29 @@ class _Waiter:
                 case._dequeue_locked((self, i))
 
 
-class Channel(Generic[T]):
-    """A FIFO of values between threads; capacity 0 means that sender and receiver meet.
+class Channel(queue.Queue[T]):
+    """A FIFO of values between threads; `maxsize` 0 means that sender and receiver meet.
+
+    It keeps the documented contract of queue.Queue with one difference: there `maxsize` 0 means that there is no bound.
+    A channel with `maxsize` 0 is always both empty and full, and `put` returns once somebody has got the item. The
+    attributes that queue.Queue has but does not document (`mutex`, `not_empty`, `queue`, …) are missing.
 
     All methods are safe from any thread, but not from signal handlers and finalizers: those may run while their own
     thread holds the lock of all channels. finalizers_test.py looks that there are none.
     As a case of `select` a channel means receiving from it.
     """
 
-    __slots__ = ("_buffer", "_closed", "_deadline", "_receivers", "_senders", "capacity", "passed")
+    __slots__ = ("_buffer", "_closed", "_deadline", "_receivers", "_senders", "maxsize", "passed")
 
-    def __init__(self, capacity: int = 0) -> None:
-        if capacity < 0:
-            raise ValueError(f"channel capacity must not be negative, got {capacity}")
-        self.capacity = capacity
+    # How many of the values that passed are done with, and what is closed once all are. No slots: few channels need it.
+    _done = 0
+    _all_done: Channel[None] | None = None
+
+    def __init__(self, maxsize: int = 0) -> None:
+        # Queue.__init__ is not called: it makes a lock and three conditions, which a channel does without.
+        if maxsize < 0:
+            raise ValueError(f"channel capacity must not be negative, got {maxsize}")
+        self.maxsize = maxsize
         # How many values have gone in so far; for those who watch.
         self.passed = 0
         self._buffer: deque[T] = deque()
@@ -129,8 +153,8 @@ class Channel(Generic[T]):
         if self.try_send(value):
             return
         if ctx is None:
-            select(Send(self, value))
-        elif select(Send(self, value), ctx.done()).index == 1:
+            _select((Send(self, value),))
+        elif _select((Send(self, value), ctx.done())).index == 1:
             raise ctx.err() or AssertionError("a done context has an error")
 
     def try_send(self, value: T) -> bool:
@@ -146,7 +170,7 @@ class Channel(Generic[T]):
         with lock:
             if self._ready_locked():
                 return self._complete_locked()
-        taken = select(self, timeout=timeout)
+        taken = _select((self,), timeout=timeout)
         return taken.value, taken.ok
 
     def try_recv(self) -> tuple[T | None, bool, bool]:
@@ -182,6 +206,77 @@ class Channel(Generic[T]):
         """Always true, so that `if ch` asks for a nil channel and not for an empty one."""
         return True
 
+    # Channel as a queue; put_nowait and get_nowait are inherited.
+
+    def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
+        """Send. Raises queue.Full if that is not possible at once, or in `timeout` seconds, and ClosedChannelError."""
+        _check_timeout(block, timeout)
+        if _select((Send(self, item),), not block, timeout).index < 0:
+            raise queue.Full
+
+    def get(self, block: bool = True, timeout: float | None = None) -> T:
+        """Receive. Raises queue.Empty if that is not possible at once, or in `timeout` seconds.
+
+        Raises ClosedChannelError once the channel is closed and drained.
+        """
+        _check_timeout(block, timeout)
+        taken = _select((self,), not block, timeout)
+        if taken.index < 0:
+            raise queue.Empty
+        if not taken.ok:
+            raise ClosedChannelError("get from closed channel")
+        value: T = taken.value
+        return value
+
+    def qsize(self) -> int:
+        """The number of buffered values."""
+        return len(self)
+
+    def empty(self) -> bool:
+        """Whether no value is buffered."""
+        return not len(self)
+
+    def full(self) -> bool:
+        """Whether there is no room in the buffer."""
+        return len(self) >= self.maxsize
+
+    def task_done(self) -> None:
+        """Note that one of the values that passed is done with. Raises ValueError if all are already."""
+        with lock:
+            if self._done == self.passed:
+                raise ValueError("task_done() called too many times")
+            self._count_done_locked(1)
+
+    def join(self) -> None:
+        """Wait until task_done() was called for each value that passed."""
+        with lock:
+            if self._done == self.passed:
+                return
+            if self._all_done is None:
+                self._all_done = Channel()
+            all_done = self._all_done
+        all_done.recv()
+
+    def shutdown(self, immediate: bool = False) -> None:
+        """Close, unless it is closed; with `immediate` also drop the buffered values, and count them as done.
+
+        queue.Queue has this since Python 3.13.
+        """
+        dropped: deque[T] = deque()
+        with lock:
+            if not self._closed:
+                self._close_locked()
+            if immediate:
+                # The values are freed on return, when the lock is not held any more.
+                dropped, self._buffer = self._buffer, dropped
+                self._count_done_locked(len(dropped))
+
+    def _count_done_locked(self, count: int) -> None:
+        self._done = min(self._done + count, self.passed)
+        if self._done == self.passed and self._all_done is not None:
+            self._all_done._close_locked()
+            self._all_done = None
+
     # Channel as a receive case of select; Send below has the same five methods.
 
     def _ready_locked(self) -> bool:
@@ -212,7 +307,7 @@ class Channel(Generic[T]):
     # The other side, and what subclasses use.
 
     def _send_ready_locked(self) -> bool:
-        return bool(self._receivers) or len(self._buffer) < self.capacity or self._closed
+        return bool(self._receivers) or len(self._buffer) < self.maxsize or self._closed
 
     def _put_locked(self, value: T) -> None:
         """Hand the value over; only if _send_ready_locked."""
@@ -287,14 +382,18 @@ def select(*cases: Case, default: bool = False, timeout: float | None = None) ->
     A case is a Channel (receive), a Send, or None (a nil channel, never ready). With `default`, or after
     `timeout` seconds, the index is -1. Raises ClosedChannelError if the case taken sends on a closed channel.
     """
+    return _select(cases, default, timeout)
+
+
+def _select(cases: tuple[Any, ...], default: bool = False, timeout: float | None = None) -> Selected:
     limit = None if timeout is None else monotonic() + timeout
     while True:
         with lock:
             ready = [i for i, case in enumerate(cases) if case is not None and case._ready_locked()]
             # To notice a deadline wakes others, who then leave the queues in which an earlier case has seen them.
-            if ready and (ready := [i for i in ready if cases[i]._still_ready_locked()]):  # type: ignore[union-attr]
+            if ready and (ready := [i for i in ready if cases[i]._still_ready_locked()]):
                 index = ready[0] if len(ready) == 1 else ready[int(_random.random() * len(ready))]
-                return Selected(index, *cases[index]._complete_locked())  # type: ignore[union-attr]
+                return Selected(index, *cases[index]._complete_locked())
             if default or (limit is not None and monotonic() >= limit):
                 return _NOTHING
             waiter = _Waiter(cases)
@@ -313,3 +412,8 @@ def _earliest_locked(cases: tuple[Case, ...], limit: float | None) -> float | No
         if deadline is not None and (limit is None or deadline < limit):
             limit = deadline
     return limit
+
+
+def _check_timeout(block: bool, timeout: float | None) -> None:
+    if block and timeout is not None and timeout < 0:
+        raise ValueError("'timeout' must be a non-negative number")

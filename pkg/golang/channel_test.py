@@ -92,7 +92,7 @@ def test_close_rules() -> None:
 
 def test_an_empty_channel_is_true_and_has_a_length() -> None:
     ch = filled(2, "a")
-    assert ch and len(ch) == 1 and ch.capacity == 2
+    assert ch and len(ch) == 1 and ch.maxsize == 2
     assert golang.Channel[int]()
 
 

@@ -54,7 +54,7 @@ def test_remove_makes_the_next_result_new() -> None:
 
 def test_set_on_a_full_channel_ends_with_the_context() -> None:
     m = results.Manager()
-    for i in range(m.updates().capacity):
+    for i in range(m.updates().maxsize):
         m.set(kubecontainer.ContainerID("test", str(i)), results.SUCCESS, POD)
     ctx, cancel = golang.with_cancel(golang.background())
     cancel()
@@ -64,7 +64,7 @@ def test_set_on_a_full_channel_ends_with_the_context() -> None:
 
 def test_set_on_a_full_channel_lets_others_have_their_turn() -> None:
     m, only = results.Manager(), OnlyTurn()
-    for i in range(m.updates().capacity):
+    for i in range(m.updates().maxsize):
         m.set(kubecontainer.ContainerID("test", str(i)), results.SUCCESS, POD)
     ctx, cancel = golang.with_timeout(only.ctx, 30)
     with only.turn:

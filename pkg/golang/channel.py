@@ -13,7 +13,8 @@ select over several channels then needs no lock order. Nothing of a user's code 
 A channel can become ready by itself at `_deadline` (timers, contexts with a deadline). No thread watches that
 time: whoever blocks on the channel sleeps at most until then, and then calls `_expire_locked`.
 
-A channel is a queue.Queue, but has none of the lock and the conditions with which that class blocks.
+A channel is a queue.Queue, but has none of the lock and the conditions with which that class blocks. A select takes
+values from any other queue.Queue too: it waits in the queue's own line, where a blocked `get` waits (`_in_line`).
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 from pkg.golang.mutex import Mutex
 
@@ -79,7 +81,7 @@ class _Waiter:
 
     __slots__ = ("cases", "index", "ok", "value", "wake")
 
-    def __init__(self, cases: tuple[Case, ...]) -> None:
+    def __init__(self, cases: tuple[_OwnCase, ...]) -> None:
         self.cases = cases
         self.index = _WAITING
         self.value: Any = None
@@ -373,19 +375,28 @@ class Send(Generic[T]):
             self.channel._senders.pop(entry, None)
 
 
-Case = Channel[Any] | Send[Any] | None
+_OwnCase = Channel[Any] | Send[Any] | None
+Case = queue.Queue[Any] | Send[Any] | None
 
 
 def select(*cases: Case, default: bool = False, timeout: float | None = None) -> Selected:
     """Wait until at least one case can proceed, do one of those, chosen uniformly at random, and say which.
 
-    A case is a Channel (receive), a Send, or None (a nil channel, never ready). With `default`, or after
-    `timeout` seconds, the index is -1. Raises ClosedChannelError if the case taken sends on a closed channel.
+    A case is a Channel or another queue.Queue (receive), a Send, or None (a nil channel, never ready). With `default`,
+    or after `timeout` seconds, the index is -1. Raises ClosedChannelError if the case taken sends on a closed channel,
+    and TypeError for any other case; a SimpleQueue is one, because nothing can wait for its values but its `get`.
     """
-    return _select(cases, default, timeout)
+    try:
+        return _select(cases, default, timeout)
+    except AttributeError:
+        # Other queues lack the methods of a case. They are rare, and a check of each case costs a tenth of a select.
+        if all(case is None or isinstance(case, Channel | Send) for case in cases):
+            raise
+    return _select_also_from_queues(cases, default, timeout)
 
 
 def _select(cases: tuple[Any, ...], default: bool = False, timeout: float | None = None) -> Selected:
+    """As select, without queues that are no channels."""
     limit = None if timeout is None else monotonic() + timeout
     while True:
         with lock:
@@ -405,13 +416,74 @@ def _select(cases: tuple[Any, ...], default: bool = False, timeout: float | None
             return Selected(waiter.index, waiter.value, waiter.ok)
 
 
-def _earliest_locked(cases: tuple[Case, ...], limit: float | None) -> float | None:
+def _earliest_locked(cases: tuple[_OwnCase, ...], limit: float | None) -> float | None:
     """When a select must look again by itself, as monotonic time."""
     for case in cases:
         deadline = case._deadline if isinstance(case, Channel) else None
         if deadline is not None and (limit is None or deadline < limit):
             limit = deadline
     return limit
+
+
+def _select_also_from_queues(cases: tuple[Case, ...], default: bool, timeout: float | None) -> Selected:
+    limit = None if timeout is None else monotonic() + timeout
+    while True:
+        with ExitStack() as lines:
+            bells = [lines.enter_context(_in_line(case)) if _is_plain(case) else case for case in cases]
+            taken = _select(tuple(bells), default, None if limit is None else max(limit - monotonic(), 0.0))
+            case = cases[taken.index]
+            if taken.index < 0 or not _is_plain(case):
+                return taken
+            try:
+                return Selected(taken.index, case.get_nowait(), True)
+            except queue.Empty:
+                pass  # Another thread was faster.
+            except ShutDown:
+                return Selected(taken.index, None, False)
+
+
+def _is_plain(case: Case) -> TypeGuard[queue.Queue[Any]]:
+    """Whether it is a queue that is no channel. Raises TypeError if it is no case of a select."""
+    if case is None or isinstance(case, Channel | Send):
+        return False
+    if not isinstance(case, queue.Queue):
+        raise TypeError(f"a {type(case).__name__} cannot be a case of select")
+    return True
+
+
+class _Bell(Channel[None]):
+    """Stands for a queue in a select, and is ready when the queue may have a value."""
+
+    __slots__ = ()
+
+    def release(self) -> None:
+        """Called by a put, as on the lock of a blocked get. The thread holds the mutex of the queue."""
+        self.try_send(None)
+
+
+@contextmanager
+def _in_line(plain: queue.Queue[Any]) -> Iterator[_Bell]:
+    """Have a bell wait in the line of the queue's blocked gets, of which each put wakes one.
+
+    Condition.wait does the same with a lock. A subclass of Queue is served too, whatever its order, if its put notifies
+    `not_empty`; if not, its own blocked `get` would not be woken either.
+    The mutex of the queue is never taken under the lock of all channels: a put takes them in the other order.
+    """
+    bell = _Bell(1)
+    line = plain.not_empty._waiters  # type: ignore[attr-defined]
+    with plain.not_empty:
+        line.append(bell)
+    try:
+        if not plain.empty() or getattr(plain, "is_shutdown", False):
+            bell.release()
+        yield bell
+    finally:
+        with plain.not_empty:
+            try:
+                line.remove(bell)
+            except ValueError:
+                # A put has woken this bell and no blocked get, and its value may still be in the queue.
+                plain.not_empty.notify()
 
 
 def _check_timeout(block: bool, timeout: float | None) -> None:

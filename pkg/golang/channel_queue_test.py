@@ -1,16 +1,19 @@
-"""Channels as queues."""
+"""Channels as queues, and queues as cases of a select."""
 
 from __future__ import annotations
 
 import logging
 import logging.handlers
 import queue
+import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pkg import golang
+from pkg.golang import channel as channel_
 
 WAIT = 30.0
 
@@ -30,6 +33,16 @@ def go(fn: Callable[[], Any]) -> golang.Channel[Any]:
 
     golang.go(run, name="beside")
     return result
+
+
+def wait_in_line(plain: queue.Queue[Any], count: int) -> None:
+    """Wait until so many wait for a value of a queue that is no channel."""
+    ctx, cancel = golang.with_timeout(golang.background(), WAIT)
+    try:
+        while len(plain.not_empty._waiters) != count:  # type: ignore[attr-defined]
+            assert not ctx.wait(0.001), "nobody is in line"
+    finally:
+        cancel()
 
 
 # What both kinds of queue do.
@@ -187,3 +200,169 @@ def test_shutdown_at_once_after_early_task_done() -> None:
     ch.task_done()
     ch.shutdown(immediate=True)
     ch.join()
+
+
+# Queues as cases of select.
+
+
+def test_select_takes_a_value_that_is_there() -> None:
+    plain: queue.Queue[str] = queue.Queue()
+    plain.put("x")
+    assert golang.select(golang.Channel(), None, plain) == (2, "x", True)
+    assert golang.select(plain, default=True) == golang.select(plain, timeout=0.001) == (-1, None, False)
+    plain.put("y")
+    assert golang.select(plain, default=True) == (0, "y", True)
+    wait_in_line(plain, 0)
+
+
+def test_select_is_woken_by_a_put() -> None:
+    plain: queue.Queue[str] = queue.Queue()
+    ch: golang.Channel[str] = golang.Channel()
+    for put, expected in ((plain.put, (0, "x", True)), (ch.put, (1, "x", True))):
+        taken = go(lambda: golang.select(plain, ch))
+        wait_in_line(plain, 1)
+        put("x")
+        assert taken.get(timeout=WAIT) == expected
+        wait_in_line(plain, 0)
+        assert plain.empty() and not ch._receivers
+
+
+def test_select_follows_the_order_of_the_queue() -> None:
+    plain: queue.PriorityQueue[int] = queue.PriorityQueue()
+    for value in (3, 1, 2):
+        plain.put(value)
+    assert [golang.select(plain, golang.Channel()).value for _ in range(3)] == [1, 2, 3]
+
+
+def test_select_makes_room_for_a_blocked_put() -> None:
+    plain: queue.Queue[str] = queue.Queue(1)
+    plain.put("a")
+    put = go(lambda: plain.put("b"))
+    assert [golang.select(plain, timeout=WAIT).value for _ in range(2)] == ["a", "b"]
+    assert put.get(timeout=WAIT) is None
+
+
+def test_choice_among_queues_and_channels_is_uniform_and_can_be_replayed() -> None:
+    plain: queue.Queue[int] = queue.Queue()
+    ch: golang.Channel[int] = golang.Channel()
+    ch.close()
+
+    def run(rounds: int) -> list[int]:
+        golang.seed(7)
+        for _ in range(rounds):
+            plain.put(0)
+        return [golang.select(ch, plain, ch).index for _ in range(rounds)]
+
+    counts = Counter(run(3000))
+    assert all(abs(counts[i] - 1000) < 130 for i in range(3)), counts  # 5 standard deviations
+    assert run(50) == run(50)
+
+
+def test_a_put_that_woke_a_select_in_vain_wakes_the_next_in_line() -> None:
+    """The select took another case: the value is for the thread that is blocked in a get."""
+    plain: queue.Queue[str] = queue.Queue()
+    with channel_._in_line(plain) as bell:
+        got = go(plain.get)
+        wait_in_line(plain, 2)
+        plain.put("x")
+        assert len(bell) == 1 and plain.qsize() == 1, "the put has woken the select and nobody else"
+    assert got.get(timeout=WAIT) == "x"
+    wait_in_line(plain, 0)
+
+
+def test_select_goes_on_when_another_thread_was_faster() -> None:
+    class Contended(queue.Queue[str]):
+        others = 2
+
+        def get(self, block: bool = True, timeout: float | None = None) -> str:
+            value = super().get(block, timeout)
+            if self.others:
+                self.others -= 1
+                raise queue.Empty
+            return value
+
+    plain = Contended()
+    for value in ("a", "b", "c"):
+        plain.put(value)
+    assert golang.select(plain, timeout=WAIT) == (0, "c", True)
+
+
+def test_a_queue_that_is_shut_down_is_like_a_closed_channel() -> None:
+    class Ended(queue.Queue[str]):
+        """As a queue of Python 3.13 after its shutdown."""
+
+        is_shutdown = False
+
+        def get(self, block: bool = True, timeout: float | None = None) -> str:
+            if self.empty():
+                raise channel_.ShutDown
+            return super().get(block, timeout)
+
+    plain = Ended()
+    plain.put("x")
+    plain.is_shutdown = True
+    assert golang.select(plain) == (0, "x", True)
+    assert golang.select(plain) == (0, None, False)
+
+
+@pytest.mark.parametrize("case", [queue.SimpleQueue(), "text", threading.Lock()])
+def test_what_is_no_case_is_refused(case: Any) -> None:
+    with pytest.raises(TypeError, match=f"a {type(case).__name__} cannot be a case of select"):
+        golang.select(golang.Channel(), case)
+
+
+def test_an_error_of_a_case_is_told() -> None:
+    class Broken(golang.Channel[None]):
+        def _ready_locked(self) -> bool:
+            raise AttributeError("broken")
+
+    with pytest.raises(AttributeError, match="broken"):
+        golang.select(Broken())
+
+
+def test_stress_no_value_of_a_queue_is_lost() -> None:
+    """Puts, gets and selects over two queues and a channel, all at once."""
+    queues: list[queue.Queue[int]] = [queue.Queue(), queue.Queue(3)]
+    sources = [*queues, golang.Channel[int](1)]
+    count, got, guard = 200, list[int](), threading.Lock()
+    done: golang.Channel[None] = golang.Channel()
+
+    def put(source: queue.Queue[int], start: int) -> None:
+        for value in range(start, start + count):
+            source.put(value)
+
+    def note(value: int) -> None:
+        with guard:
+            got.append(value)
+
+    def get(plain: queue.Queue[int]) -> None:
+        while (value := plain.get()) >= 0:
+            note(value)
+
+    def take(order: list[queue.Queue[int]]) -> None:
+        while (taken := golang.select(*order, done)).index != len(order):
+            note(taken.value)
+
+    putters = [
+        golang.go(put, source, i * count, name=f"putter-{i}")
+        for i, source in enumerate(source for source in sources * 2)
+    ]
+    getters = [golang.go(get, plain, name="getter") for plain in queues]
+    takers = [golang.go(take, sources[i:] + sources[:i], name=f"taker-{i}") for i in range(3)]
+    for thread in putters:
+        thread.join(60)
+        assert not thread.is_alive(), "deadlock"
+    while any(not source.empty() for source in sources):
+        golang.background().wait(0.001)
+    done.close()
+    for thread in takers:
+        thread.join(60)
+        assert not thread.is_alive(), "deadlock"
+    for plain in queues:
+        plain.put(-1)
+    for thread in getters:
+        thread.join(60)
+        assert not thread.is_alive(), "a get was not woken"
+    assert sorted(got) == list(range(count * len(putters)))
+    for plain in queues:
+        wait_in_line(plain, 0)

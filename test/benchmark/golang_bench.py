@@ -5,6 +5,7 @@ Each function runs for about `seconds` and returns operations per second.
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable
 from time import perf_counter, process_time
 
@@ -41,22 +42,13 @@ def hand_offs_per_second(seconds: float = 1.0) -> float:
 def select_hand_offs_per_second(seconds: float = 1.0) -> float:
     """Values to a thread that blocks in a select over 7 channels each time."""
     there: golang.Channel[int] = golang.Channel()
-    back: golang.Channel[int] = golang.Channel()
-    idle: list[golang.Channel[int]] = [golang.Channel() for _ in range(6)]
+    return _select_hand_off_rate(there, there.send, seconds)
 
-    def answer() -> None:
-        while (taken := golang.select(*idle, there)).ok:
-            back.send(taken.value)
 
-    def ask() -> None:
-        there.send(1)
-        back.recv()
-
-    thread = golang.go(answer, name="bench-answer")
-    rate = _rate(ask, seconds)
-    there.close()
-    thread.join()
-    return rate
+def queue_hand_offs_per_second(seconds: float = 1.0) -> float:
+    """Values to a thread that blocks in a select over 6 channels and a plain queue each time."""
+    there: queue.Queue[int] = queue.Queue()
+    return _select_hand_off_rate(there, there.put, seconds)
 
 
 def idle_select_cpu_share(seconds: float = 1.0) -> float:
@@ -66,6 +58,26 @@ def idle_select_cpu_share(seconds: float = 1.0) -> float:
     before = process_time()
     golang.select(*cases, timeout=seconds)
     return (process_time() - before) / seconds
+
+
+def _select_hand_off_rate(there: queue.Queue[int], send: Callable[[int], None], seconds: float) -> float:
+    stop: golang.Channel[None] = golang.Channel()
+    back: golang.Channel[int] = golang.Channel()
+    idle: list[golang.Channel[int]] = [golang.Channel() for _ in range(5)]
+
+    def answer() -> None:
+        while (taken := golang.select(*idle, stop, there)).ok:
+            back.send(taken.value)
+
+    def ask() -> None:
+        send(1)
+        back.recv()
+
+    thread = golang.go(answer, name="bench-answer")
+    rate = _rate(ask, seconds)
+    stop.close()
+    thread.join()
+    return rate
 
 
 def _transfer_rate(channel: golang.Channel[int], seconds: float) -> float:

@@ -138,7 +138,7 @@ class SyncHandler(Protocol):
 
 
 class LoopCase(enum.IntEnum):
-    """The channels of the sync loop, in the order in which select is given them."""
+    """The channels of the sync loop, with the numbers under which the live view shows them."""
 
     CONFIG = 0
     PLEG = 1
@@ -366,7 +366,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         for reports on demand.
         Test: kubelet_faults_test.py:test_volumes_in_use_are_reported_after_a_report_that_failed
         """
-        while golang.select(self.volumes_in_use_changed, ctx.done()).index == 0:
+        while golang.select(self.volumes_in_use_changed, ctx.done()).took(self.volumes_in_use_changed):
             try:
                 # The regular report, ten seconds later at most, says the same.
                 with contain("Failed to report the volumes in use", ctx):
@@ -449,7 +449,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         Why: a runtime that hangs would keep all pods from starting and ending for two minutes.
         Test: kubelet_test.py:test_loop_goes_on_while_the_runtime_does_not_tell_its_pods
         """
-        while golang.select(ticks, ctx.done()).index == 0:
+        while golang.select(ticks, ctx.done()).took(ticks):
             try:
                 if self._sync_obstacle() is None and self.sources_ready.all_ready():
                     housekeeping_ch.send(self.find_pods_on_node(ctx), ctx)
@@ -491,21 +491,23 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
 
         Returns False when the loop is to end.
         """
-        selected = golang.select(
-            config_ch,
-            pleg_ch,
-            sync_ch,
-            self.liveness_manager.updates(),
-            self.readiness_manager.updates(),
-            self.startup_manager.updates(),
-            self.container_manager.updates(),
-            housekeeping_ch,
-            ctx.done(),
-        )
-        self.observers.loop.took(selected.index)
+        cases: dict[golang.Case, LoopCase] = {
+            config_ch: LoopCase.CONFIG,
+            pleg_ch: LoopCase.PLEG,
+            sync_ch: LoopCase.SYNC,
+            self.liveness_manager.updates(): LoopCase.LIVENESS,
+            self.readiness_manager.updates(): LoopCase.READINESS,
+            self.startup_manager.updates(): LoopCase.STARTUP,
+            self.container_manager.updates(): LoopCase.CONTAINER_MANAGER,
+            housekeeping_ch: LoopCase.HOUSEKEEPING,
+            ctx.done(): LoopCase.STOP,
+        }
+        selected = golang.select(*cases)
+        loop_case = cases[selected.case]
+        self.observers.loop.took(loop_case)
         # What the handlers did not contain may fail for this event alone: everybody else waits for the loop, too.
-        with contain("Failed to handle an event of the sync loop", ctx, channel=LoopCase(selected.index).name):
-            match LoopCase(selected.index):
+        with contain("Failed to handle an event of the sync loop", ctx, channel=loop_case.name):
+            match loop_case:
                 case LoopCase.CONFIG:
                     if not selected.ok:
                         klog.error_s(None, "Update channel is closed, exiting the sync loop")

@@ -84,7 +84,7 @@ class OrphanRemoval:
             ended = self._removing.get(uid)
         if ended is None:
             return
-        if golang.select(ended, ctx.done(), timeout=REMOVAL_TIMEOUT).index != 0:
+        if not golang.select(ended, ctx.done(), timeout=REMOVAL_TIMEOUT).took(ended):
             raise ctx.err() or TimeoutError(f"the directory of an earlier pod with the uid {uid!r} is being removed")
 
     def _work(self, ctx: golang.Context) -> None:

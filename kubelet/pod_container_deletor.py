@@ -21,7 +21,7 @@ class PodContainerDeletor:
         golang.go(self._run, ctx, runtime, name="pod-container-deletor")
 
     def _run(self, ctx: golang.Context, runtime: kubecontainer.Runtime) -> None:
-        while (taken := golang.select(self._worker, ctx.done())).index == 0:
+        while taken := golang.select(self._worker, ctx.done()).took(self._worker):
             try:
                 runtime.delete_container(ctx, taken.value)
             except Exception as err:

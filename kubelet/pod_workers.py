@@ -1364,11 +1364,11 @@ def kill_pod_now(
                 ),
             ),
         )
-        match golang.select(completed, ctx.done(), timeout=timeout).index:
-            case 0:
-                return
-            case 1:
-                raise ctx.err() or golang.Canceled()
+        selected = golang.select(completed, ctx.done(), timeout=timeout)
+        if selected.took(completed):
+            return
+        if selected.took(ctx.done()):
+            raise ctx.err() or golang.Canceled()
         if is_cut:
             raise TimeoutError(f"the pod has not ended within {longest_wait:g} seconds, and may take longer")
         recorder.event(
@@ -1493,8 +1493,8 @@ def _notify_post_terminating_locked(status: PodSyncStatus) -> None:
 def _wait_for_update(ctx: golang.Context, pod_updates: golang.Channel[None]) -> bool:
     """False if the channel is closed or the kubelet stops."""
     with activity.doing(ctx, Activity.WAITS_FOR_UPDATE):
-        taken = golang.select(pod_updates, ctx.done())
-    return taken.index == 0 and taken.ok and ctx.err() is None
+        update = golang.select(pod_updates, ctx.done()).took(pod_updates)
+    return update is not None and update.ok and ctx.err() is None
 
 
 def _pod_uid_and_ref_for_update(options: UpdatePodOptions) -> tuple[str, klog.ObjectRef]:

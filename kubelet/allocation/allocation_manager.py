@@ -88,7 +88,7 @@ class Manager:
 
     def _retry_periodically(self, ctx: golang.Context, ticker: golang.Ticker) -> None:
         try:
-            while golang.select(ticker.channel, self._room_is_wanted, ctx.done()).index != 2:
+            while not golang.select(ticker.channel, self._room_is_wanted, ctx.done()).took(ctx.done()):
                 with contain("Failed to retry the pending resizes", ctx):
                     self._make_room()
                     for pod in self._retry_pending_resizes(_TRIGGER_REASON_PERIODIC):

@@ -240,12 +240,12 @@ class ContainerManagerImpl:
 
     def _forward(self, ctx: golang.Context, source: str, channel: golang.Channel[Update]) -> None:
         def forward() -> None:
-            while (selected := golang.select(channel, ctx.done())).index == 0 and selected.ok:
+            while (update := golang.select(channel, ctx.done()).took(channel)) and update.ok:
                 klog.v(4).info_s(
-                    "Container Manager: forwarding resource update", source=source, pods=selected.value.pod_uids
+                    "Container Manager: forwarding resource update", source=source, pods=update.value.pod_uids
                 )
                 try:
-                    self._updates.send(selected.value, ctx)
+                    self._updates.send(update.value, ctx)
                 except golang.ContextError:
                     return  # the kubelet ends, and nobody receives any more
 

@@ -169,13 +169,12 @@ class SourceFile:
             self._list_and_log(ctx)
             while True:
                 selected = golang.select(list_ticker.channel, self._watch_events, ctx.done())
-                match selected.index:
-                    case 0:
-                        self._list_and_log(ctx)
-                    case 1:
-                        self._consume_and_log(ctx, selected.value)
-                    case _:
-                        return
+                if selected.took(list_ticker.channel):
+                    self._list_and_log(ctx)
+                elif event := selected.took(self._watch_events):
+                    self._consume_and_log(ctx, event.value)
+                else:
+                    return
         except golang.ContextError:
             return
         finally:
@@ -447,9 +446,8 @@ class SourceFile:
             watching.add_callback(os.fsencode(watched), _MASK, callback, inotify_c.CallbackId(id(callback)))
             # What came before the watch was there has no event.
             self._watch_events.send(WatchEvent(self._path, PodEventType.LIST), ctx)
-            selected = golang.select(lost, ctx.done())
-            if selected.index == 0:
-                raise RetryableError(f"watch on {watched} ended: {selected.value}")
+            if reason := golang.select(lost, ctx.done()).took(lost):
+                raise RetryableError(f"watch on {watched} ended: {reason.value}")
         finally:
             watching.stop()
             watching.join()

@@ -74,9 +74,9 @@ class Watched:
         """Wait for an event; updates are taken meanwhile so that the source is not held up."""
         while True:
             selected = golang.select(self.recorder.events, self.updates, timeout=_DEADLINE)
-            assert selected.index >= 0, f"no event with {parts}"
-            if selected.index == 0:
-                assert all(part in selected.value for part in parts), selected.value
+            assert selected.case, f"no event with {parts}"
+            if event := selected.took(self.recorder.events):
+                assert all(part in event.value for part in parts), event.value
                 return
 
 

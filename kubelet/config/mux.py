@@ -65,10 +65,12 @@ class Mux(Generic[T]):
         unmerged: list[T] = []  # the last update, unless it was merged
         while True:
             selected = golang.select(listen_channel, ctx.done(), timeout=_RETRY_PERIOD if unmerged else None)
-            if selected.index == 0:
-                unmerged = [selected.value]
-            if selected.index == 1 or (selected.index == 0 and not selected.ok):
+            if selected.took(ctx.done()):
                 return
+            if update := selected.took(listen_channel):
+                if not update.ok:
+                    return
+                unmerged = [update.value]
             try:
                 # What one update makes the merger raise must not end the source: the next update may be better. Nor can
                 # a source be relied on to send the same again: most of them send when something has changed.

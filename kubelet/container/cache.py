@@ -128,12 +128,11 @@ class CacheImpl:
             data, _ = record.ch.recv()
             assert data is not None
             return data.result()
-        selected = golang.select(record.ch, ctx.done())
-        if selected.index == 1:
+        found = golang.select(record.ch, ctx.done()).took(record.ch)
+        if found is None:
             self._unsubscribe(id, record)
             raise ctx.err() or AssertionError("a done context has an error")
-        found: _Data = selected.value
-        return found.result()
+        return found.value.result()
 
     def set(self, id: str, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime) -> bool:
         with self._lock:

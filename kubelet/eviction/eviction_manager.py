@@ -213,8 +213,8 @@ class ManagerImpl:
             timer = self._clock.new_timer(monitoring_interval)
             selected = golang.select(self._crossed, timer.channel, ctx.done())
             timer.stop()
-            if selected.index == 0:
-                klog.info_s(selected.value)
+            if crossed := selected.took(self._crossed):
+                klog.info_s(crossed.value)
                 wait.sleep(ctx, looked + MIN_INTERVAL - self._clock.monotonic(), self._clock)
 
     def is_under_memory_pressure(self) -> bool:
@@ -450,14 +450,12 @@ class ManagerImpl:
         ticker = self._clock.new_ticker(POD_CLEANUP_POLL_FREQ)
         try:
             while True:
-                match golang.select(timeout.channel, ticker.channel, ctx.done()).index:
-                    case 0:
-                        klog.info_s(
-                            "Eviction manager: timed out waiting for pods to be cleaned up", pods=klog.kobjs(pods)
-                        )
-                        return
-                    case 2:
-                        return
+                selected = golang.select(timeout.channel, ticker.channel, ctx.done())
+                if selected.took(timeout.channel):
+                    klog.info_s("Eviction manager: timed out waiting for pods to be cleaned up", pods=klog.kobjs(pods))
+                    return
+                if selected.took(ctx.done()):
+                    return
                 if all(map(pod_cleaned_up_func, pods)):
                     klog.info_s("Eviction manager: pods successfully cleaned up", pods=klog.kobjs(pods))
                     return

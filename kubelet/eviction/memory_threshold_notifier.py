@@ -95,7 +95,7 @@ class LinuxMemoryThresholdNotifier:
 
     def start(self, ctx: golang.Context) -> None:
         klog.info_s("Eviction manager: created memoryThresholdNotifier", notifier=self.description())
-        while golang.select(self._events, ctx.done()).index == 0:
+        while golang.select(self._events, ctx.done()).took(self._events):
             with contain("Eviction manager: failed to handle a memory threshold notification", golang.background()):
                 self._handler(f"eviction manager: {self.description()} crossed")
 

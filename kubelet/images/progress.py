@@ -70,7 +70,7 @@ class PullProgress:
 
     def _run(self, idle: golang.Channel[None]) -> None:
         used: int | None = None
-        while golang.select(idle, self._clock.after(REPORT_PERIOD)).index != 0:
+        while not golang.select(idle, self._clock.after(REPORT_PERIOD)).took(idle):
             with contain("Failed to report long image pulls"):
                 used = self.report(used)
 

@@ -139,7 +139,7 @@ class _Turns:
                 waitingAhead=ahead,
                 maxParallelImagePulls=self._limit,
             )
-            if golang.select(waiter.turn, request.ctx.done()).index != 0:
+            if golang.select(waiter.turn, request.ctx.done()).took(request.ctx.done()):
                 raise request.ctx.err() or golang.Canceled()
         except BaseException:
             self._leave(waiter)

@@ -673,10 +673,10 @@ class ContainerMethods(LogMethods):
                 bounded, cancel = golang.with_timeout(ctx, grace_period)
                 self._run_pre_stop_hook(bounded, *args)
                 cancel()
-            ended = golang.select(done, timer.channel, ctx.done()).index
-            if ended == 0:
+            selected = golang.select(done, timer.channel, ctx.done())
+            if selected.took(done):
                 klog.v(3).info_s("PreStop hook completed", **who)
-            elif ended == 1:
+            elif selected.took(timer.channel):
                 expired.set()
                 klog.v(2).info_s("PreStop hook not completed in grace period", **who, gracePeriod=grace_period)
                 # DIVERGES (safer): a preStop hook that outlasts the grace period gets an event that says so.

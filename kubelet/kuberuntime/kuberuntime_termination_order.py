@@ -58,7 +58,7 @@ class TerminationOrdering:
         timer = self._clock.new_timer(grace_period)
         try:
             for ended in self._prereqs.get(name, []):
-                if golang.select(ended, timer.channel, ctx.done()).index != 0:
+                if not golang.select(ended, timer.channel, ctx.done()).took(ended):
                     break
         finally:
             timer.stop()

@@ -174,12 +174,12 @@ class ContainerLogManagerImpl:
     def _process_queue_items(self, ctx: golang.Context, worker: int) -> None:
         klog.v(4).info_s("Starting container log rotation worker", workerID=worker)
         while True:
-            chosen = golang.select(ctx.done(), self._queue)
-            if chosen.index == 0:
+            taken = golang.select(ctx.done(), self._queue).took(self._queue)
+            if taken is None:
                 break
             # The next round looks at this container's log again.
-            with contain("Failed to rotate log for container", golang.background(), containerID=chosen.value):
-                self.process_container(ctx, chosen.value, worker)
+            with contain("Failed to rotate log for container", golang.background(), containerID=taken.value):
+                self.process_container(ctx, taken.value, worker)
         klog.v(4).info_s("Terminating container log rotation worker", workerID=worker)
 
     def _rotate_logs_or_log(self, ctx: golang.Context) -> None:

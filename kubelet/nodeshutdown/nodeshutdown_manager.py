@@ -169,7 +169,7 @@ class PodManager:
             bounded, end = golang.with_timeout(ctx, group.grace_period)
             self._kill_and_unmount(bounded, group, done)
             end()
-        finished = golang.select(done, timer.channel).index == 0
+        finished = golang.select(done, timer.channel).took(done)
         timer.stop()
         cancel()
         klog.v(1).info_s(
@@ -422,15 +422,15 @@ class ManagerImpl:
     def _watch(self, ctx: golang.Context, events: golang.Channel[bool]) -> None:
         """Handle shutdowns until the bus goes away or ctx ends."""
         while True:
-            chosen = golang.select(ctx.done(), events)
-            if chosen.index == 0:
+            event = golang.select(ctx.done(), events).took(events)
+            if event is None:
                 return
-            if not chosen.ok:
+            if not event.ok:
                 klog.error_s(None, "Ended to watching the node for shutdown events")
                 return
             with contain("Failed to handle the shutdown event", ctx):
-                self._handle_event(ctx, bool(chosen.value))
-            if not chosen.value and self._inhibit_lock is None:
+                self._handle_event(ctx, event.value)
+            if not event.value and self._inhibit_lock is None:
                 # DIVERGES (safer): if the lock that delays shutdowns cannot be taken again when a shutdown was called
                 # off, the kubelet connects to the system bus anew.
                 # Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).start: goes on without it.

@@ -46,10 +46,10 @@ class RuntimeService:
         assert connection_established_callback is not None
         connection_established_callback(iter(()))
         while True:
-            selected = golang.select(ctx.done(), self.events)
-            if selected.index == 0:
+            event = golang.select(ctx.done(), self.events).took(self.events)
+            if event is None:
                 raise golang.Canceled
-            container_events_ch.send(selected.value)
+            container_events_ch.send(event.value)
 
 
 class Handler:

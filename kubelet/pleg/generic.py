@@ -169,7 +169,7 @@ class _Inspection:
 
     def finished(self, limit: float) -> bool:
         """Wait until it is over, but not longer than `limit` seconds."""
-        return golang.select(self.done, timeout=limit).index == 0
+        return golang.select(self.done, timeout=limit).took(self.done) is not None
 
 
 class RelistObserver(Protocol):
@@ -285,9 +285,10 @@ class GenericPLEG:
         request: _RelistRequest | None = None
         if not ready:
             selected = golang.select(ctx.done(), timer.channel, self._relist_requests)
-            if selected.index == 0:
+            if selected.took(ctx.done()):
                 return
-            request = selected.value if selected.index == 2 else None
+            if asked := selected.took(self._relist_requests):
+                request = asked.value
         if request is None:
             try:
                 self.relist()

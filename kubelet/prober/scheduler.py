@@ -415,8 +415,8 @@ class Scheduler:
         if task is not None or is_over:
             return task
         selected = golang.select(mine, self._ctx.done(), timeout=_IDLE_TIMEOUT)
-        if selected.index == 0:
-            return selected.value if selected.ok else None
+        if given := selected.took(mine):
+            return given.value if given.ok else None
         with self._lock:
             if mine in self._idle:
                 self._idle.remove(mine)

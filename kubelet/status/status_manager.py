@@ -202,15 +202,15 @@ class Manager:
         # Single statuses and all of them are sent from the same thread, so that they cannot overtake.
         ticker = golang.Ticker(SYNC_PERIOD)
         while True:
-            match golang.select(self._pod_status_channel, ticker.channel, ctx.done()).index:
-                case 0:
-                    klog.v(4).info_s("Syncing updated statuses")
-                    self.sync_batch(ctx, all=False)
-                case 1:
-                    klog.v(4).info_s("Syncing all statuses")
-                    self.sync_batch(ctx, all=True)
-                case _:
-                    return
+            selected = golang.select(self._pod_status_channel, ticker.channel, ctx.done())
+            if selected.took(self._pod_status_channel):
+                klog.v(4).info_s("Syncing updated statuses")
+                self.sync_batch(ctx, all=False)
+            elif selected.took(ticker.channel):
+                klog.v(4).info_s("Syncing all statuses")
+                self.sync_batch(ctx, all=True)
+            else:
+                return
 
     def add_pod_update_notifier(self, notifier: PodUpdateNotifier) -> None:
         with self._pod_statuses_lock:

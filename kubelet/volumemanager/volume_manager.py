@@ -153,7 +153,7 @@ class VolumeManager:
         """Find out who holds what could not be unmounted, which takes a look at all processes, until ctx ends."""
         if self._stuck_unmounts is None:
             return
-        while golang.select(self._operation_has_ended, ctx.done()).index == 0:
+        while golang.select(self._operation_has_ended, ctx.done()).took(self._operation_has_ended):
             began = self._clock.monotonic()
             with contain("Failed to find out who holds volumes", ctx):
                 self._stuck_unmounts.investigate(self._retry)
@@ -337,11 +337,11 @@ class VolumeManager:
         with self._told_of(pod_name) as told:
             try:
                 while not done():
-                    match golang.select(told, ctx.done(), deadline).index:
-                        case 1:
-                            return ctx.err()
-                        case 2:
-                            return golang.DeadlineExceeded()
+                    selected = golang.select(told, ctx.done(), deadline)
+                    if selected.took(ctx.done()):
+                        return ctx.err()
+                    if selected.took(deadline):
+                        return golang.DeadlineExceeded()
             except RuntimeError as err:
                 return golang.without_frames(err)
         return None

@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar, overload
 
 from pkg.golang.mutex import Mutex
 
@@ -43,6 +43,7 @@ else:
 
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 # Guards the fields of every Channel, _Waiter and context state. Never held while blocking or calling out.
 lock = Mutex()
@@ -60,15 +61,36 @@ class ClosedChannelError(ShutDown, RuntimeError):
     """
 
 
-class Selected(NamedTuple):
-    """What `select` did: the index of the case taken (-1: default or timeout), and what a receive got."""
+class Selected(Generic[T]):
+    """What `select` did: the case that it took (None: default or timeout), and what it received.
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
-    value: Any
-    ok: bool
+    `value` is None, and `ok` false, if the channel is closed.
+    """
 
+    __slots__ = ("_cases", "case", "ok", "value")
 
-_NOTHING = Selected(-1, None, False)
+    def __init__(self, cases: tuple[Case, ...], case: Case, value: T, ok: bool) -> None:
+        self._cases = cases
+        self.case = case
+        self.value = value
+        self.ok = ok
+
+    @overload
+    def took(self, case: queue.Queue[U] | None) -> Selected[U] | None: ...
+
+    @overload
+    def took(self, case: Send[Any]) -> Selected[None] | None: ...
+
+    def took(self, case: Case) -> Selected[Any] | None:
+        """This object if the select took that case, and so with the type of the channel's values; else None.
+
+        Raises ValueError if the select had no such case, as when a timer's channel is made anew to ask for it.
+        """
+        if case is self.case and case is not None:
+            return self
+        if case not in self._cases:
+            raise ValueError("the select had no such case")
+        return None
 
 
 def seed(n: int) -> None:
@@ -156,7 +178,7 @@ class Channel(queue.Queue[T]):
             return
         if ctx is None:
             _select((Send(self, value),))
-        elif _select((Send(self, value), ctx.done())).index == 1:
+        elif _select((Send(self, value), done := ctx.done())).took(done):
             raise ctx.err() or AssertionError("a done context has an error")
 
     def try_send(self, value: T) -> bool:
@@ -213,7 +235,7 @@ class Channel(queue.Queue[T]):
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Send. Raises queue.Full if that is not possible at once, or in `timeout` seconds, and ClosedChannelError."""
         _check_timeout(block, timeout)
-        if _select((Send(self, item),), not block, timeout).index < 0:
+        if _select((Send(self, item),), not block, timeout).case is None:
             raise queue.Full
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
@@ -223,7 +245,7 @@ class Channel(queue.Queue[T]):
         """
         _check_timeout(block, timeout)
         taken = _select((self,), not block, timeout)
-        if taken.index < 0:
+        if taken.case is None:
             raise queue.Empty
         if not taken.ok:
             raise ClosedChannelError("get from closed channel")
@@ -379,11 +401,11 @@ _OwnCase = Channel[Any] | Send[Any] | None
 Case = queue.Queue[Any] | Send[Any] | None
 
 
-def select(*cases: Case, default: bool = False, timeout: float | None = None) -> Selected:
-    """Wait until at least one case can proceed, do one of those, chosen uniformly at random, and say which.
+def select(*cases: Case, default: bool = False, timeout: float | None = None) -> Selected[Any]:
+    """Wait until at least one case can proceed, do one of those, chosen uniformly at random, and say which it `took`.
 
     A case is a Channel or another queue.Queue (receive), a Send, or None (a nil channel, never ready). With `default`,
-    or after `timeout` seconds, the index is -1. Raises ClosedChannelError if the case taken sends on a closed channel,
+    or after `timeout` seconds, no case is taken. Raises ClosedChannelError if the case taken sends on a closed channel,
     and TypeError for any other case; a SimpleQueue is one, because nothing can wait for its values but its `get`.
     """
     try:
@@ -395,25 +417,26 @@ def select(*cases: Case, default: bool = False, timeout: float | None = None) ->
     return _select_also_from_queues(cases, default, timeout)
 
 
-def _select(cases: tuple[Any, ...], default: bool = False, timeout: float | None = None) -> Selected:
+def _select(cases: tuple[Any, ...], default: bool = False, timeout: float | None = None) -> Selected[Any]:
     """As select, without queues that are no channels."""
     limit = None if timeout is None else monotonic() + timeout
     while True:
         with lock:
-            ready = [i for i, case in enumerate(cases) if case is not None and case._ready_locked()]
+            ready = [case for case in cases if case is not None and case._ready_locked()]
             # To notice a deadline wakes others, who then leave the queues in which an earlier case has seen them.
-            if ready and (ready := [i for i in ready if cases[i]._still_ready_locked()]):
-                index = ready[0] if len(ready) == 1 else ready[int(_random.random() * len(ready))]
-                return Selected(index, *cases[index]._complete_locked())
+            if ready and (ready := [case for case in ready if case._still_ready_locked()]):
+                case = ready[0] if len(ready) == 1 else ready[int(_random.random() * len(ready))]
+                return Selected(cases, case, *case._complete_locked())
             if default or (limit is not None and monotonic() >= limit):
-                return _NOTHING
+                return Selected(cases, None, None, False)
             waiter = _Waiter(cases)
             until = _earliest_locked(cases, limit)
         waiter.sleep(until)
         if waiter.index >= 0:
-            if not waiter.ok and isinstance(cases[waiter.index], Send):
+            case = cases[waiter.index]
+            if not waiter.ok and isinstance(case, Send):
                 raise ClosedChannelError("send on closed channel")
-            return Selected(waiter.index, waiter.value, waiter.ok)
+            return Selected(cases, case, waiter.value, waiter.ok)
 
 
 def _earliest_locked(cases: tuple[_OwnCase, ...], limit: float | None) -> float | None:
@@ -425,21 +448,21 @@ def _earliest_locked(cases: tuple[_OwnCase, ...], limit: float | None) -> float 
     return limit
 
 
-def _select_also_from_queues(cases: tuple[Case, ...], default: bool, timeout: float | None) -> Selected:
+def _select_also_from_queues(cases: tuple[Case, ...], default: bool, timeout: float | None) -> Selected[Any]:
     limit = None if timeout is None else monotonic() + timeout
     while True:
         with ExitStack() as lines:
-            bells = [lines.enter_context(_in_line(case)) if _is_plain(case) else case for case in cases]
-            taken = _select(tuple(bells), default, None if limit is None else max(limit - monotonic(), 0.0))
-            case = cases[taken.index]
-            if taken.index < 0 or not _is_plain(case):
-                return taken
+            own_cases = tuple(lines.enter_context(_in_line(case)) if _is_plain(case) else case for case in cases)
+            taken = _select(own_cases, default, None if limit is None else max(limit - monotonic(), 0.0))
+            if not isinstance(taken.case, _Bell):
+                return Selected(cases, taken.case, taken.value, taken.ok)
+            plain = taken.case.plain
             try:
-                return Selected(taken.index, case.get_nowait(), True)
+                return Selected(cases, plain, plain.get_nowait(), True)
             except queue.Empty:
                 pass  # Another thread was faster.
             except ShutDown:
-                return Selected(taken.index, None, False)
+                return Selected(cases, plain, None, False)
 
 
 def _is_plain(case: Case) -> TypeGuard[queue.Queue[Any]]:
@@ -454,7 +477,11 @@ def _is_plain(case: Case) -> TypeGuard[queue.Queue[Any]]:
 class _Bell(Channel[None]):
     """Stands for a queue in a select, and is ready when the queue may have a value."""
 
-    __slots__ = ()
+    __slots__ = ("plain",)
+
+    def __init__(self, plain: queue.Queue[Any]) -> None:
+        super().__init__(1)
+        self.plain = plain
 
     def release(self) -> None:
         """Called by a put, as on the lock of a blocked get. The thread holds the mutex of the queue."""
@@ -467,9 +494,10 @@ def _in_line(plain: queue.Queue[Any]) -> Iterator[_Bell]:
 
     Condition.wait does the same with a lock. A subclass of Queue is served too, whatever its order, if its put notifies
     `not_empty`; if not, its own blocked `get` would not be woken either.
-    The mutex of the queue is never taken under the lock of all channels: a put takes them in the other order.
+    The mutex of the queue is never taken under the lock of all channels: a put takes them in the other order. So what
+    is said of finalizers and signal handlers in Channel is true of a put to this queue, too.
     """
-    bell = _Bell(1)
+    bell = _Bell(plain)
     line = plain.not_empty._waiters  # type: ignore[attr-defined]
     with plain.not_empty:
         line.append(bell)

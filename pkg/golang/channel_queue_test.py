@@ -45,6 +45,12 @@ def wait_in_line(plain: queue.Queue[Any], count: int) -> None:
         cancel()
 
 
+def received(selected: golang.Selected[Any], source: queue.Queue[Any]) -> tuple[Any, bool]:
+    taken = selected.took(source)
+    assert taken is not None
+    return taken.value, taken.ok
+
+
 # What both kinds of queue do.
 
 
@@ -208,21 +214,21 @@ def test_shutdown_at_once_after_early_task_done() -> None:
 def test_select_takes_a_value_that_is_there() -> None:
     plain: queue.Queue[str] = queue.Queue()
     plain.put("x")
-    assert golang.select(golang.Channel(), None, plain) == (2, "x", True)
-    assert golang.select(plain, default=True) == golang.select(plain, timeout=0.001) == (-1, None, False)
+    assert received(golang.select(golang.Channel(), None, plain), plain) == ("x", True)
+    assert golang.select(plain, default=True).case is golang.select(plain, timeout=0.001).case is None
     plain.put("y")
-    assert golang.select(plain, default=True) == (0, "y", True)
+    assert received(golang.select(plain, default=True), plain) == ("y", True)
     wait_in_line(plain, 0)
 
 
 def test_select_is_woken_by_a_put() -> None:
     plain: queue.Queue[str] = queue.Queue()
     ch: golang.Channel[str] = golang.Channel()
-    for put, expected in ((plain.put, (0, "x", True)), (ch.put, (1, "x", True))):
+    for source in (plain, ch):
         taken = go(lambda: golang.select(plain, ch))
         wait_in_line(plain, 1)
-        put("x")
-        assert taken.get(timeout=WAIT) == expected
+        source.put("x")
+        assert received(taken.get(timeout=WAIT), source) == ("x", True)
         wait_in_line(plain, 0)
         assert plain.empty() and not ch._receivers
 
@@ -244,17 +250,18 @@ def test_select_makes_room_for_a_blocked_put() -> None:
 
 def test_choice_among_queues_and_channels_is_uniform_and_can_be_replayed() -> None:
     plain: queue.Queue[int] = queue.Queue()
-    ch: golang.Channel[int] = golang.Channel()
-    ch.close()
+    one, two = golang.Channel[int](), golang.Channel[int]()
+    one.close()
+    two.close()
 
-    def run(rounds: int) -> list[int]:
+    def run(rounds: int) -> list[golang.Case]:
         golang.seed(7)
         for _ in range(rounds):
             plain.put(0)
-        return [golang.select(ch, plain, ch).index for _ in range(rounds)]
+        return [golang.select(one, plain, two).case for _ in range(rounds)]
 
     counts = Counter(run(3000))
-    assert all(abs(counts[i] - 1000) < 130 for i in range(3)), counts  # 5 standard deviations
+    assert all(abs(counts[case] - 1000) < 130 for case in (one, plain, two)), counts  # 5 standard deviations
     assert run(50) == run(50)
 
 
@@ -284,7 +291,7 @@ def test_select_goes_on_when_another_thread_was_faster() -> None:
     plain = Contended()
     for value in ("a", "b", "c"):
         plain.put(value)
-    assert golang.select(plain, timeout=WAIT) == (0, "c", True)
+    assert received(golang.select(plain, timeout=WAIT), plain) == ("c", True)
 
 
 def test_a_queue_that_is_shut_down_is_like_a_closed_channel() -> None:
@@ -301,8 +308,8 @@ def test_a_queue_that_is_shut_down_is_like_a_closed_channel() -> None:
     plain = Ended()
     plain.put("x")
     plain.is_shutdown = True
-    assert golang.select(plain) == (0, "x", True)
-    assert golang.select(plain) == (0, None, False)
+    assert received(golang.select(plain), plain) == ("x", True)
+    assert received(golang.select(plain), plain) == (None, False)
 
 
 @pytest.mark.parametrize("case", [queue.SimpleQueue(), "text", threading.Lock()])
@@ -340,7 +347,7 @@ def test_stress_no_value_of_a_queue_is_lost() -> None:
             note(value)
 
     def take(order: list[queue.Queue[int]]) -> None:
-        while (taken := golang.select(*order, done)).index != len(order):
+        while not (taken := golang.select(*order, done)).took(done):
             note(taken.value)
 
     putters = [

@@ -36,6 +36,13 @@ def filled(capacity: int, *values: Any) -> golang.Channel[Any]:
     return ch
 
 
+def outcome(selected: golang.Selected[Any] | None, *cases: golang.Case) -> tuple[int, Any, bool]:
+    """What a select did, with the case by its place among these: -1 if it took none."""
+    assert selected is not None
+    places = [i for i, case in enumerate(cases) if case is selected.case and case is not None]
+    return places[0] if places else -1, selected.value, selected.ok
+
+
 def drain(ch: golang.Channel[Any]) -> list[Any]:
     return [ch.recv()[0] for _ in range(len(ch))]
 
@@ -209,8 +216,32 @@ def test_send_with_context() -> None:
 )
 def test_select_default_and_timeout(cases: list[Any], expected: tuple[int, Any, bool]) -> None:
     if expected[0] == -1:
-        assert golang.select(*cases, timeout=0.001) == expected
-    assert golang.select(*cases, default=True) == expected
+        assert outcome(golang.select(*cases, timeout=0.001), *cases) == expected
+    assert outcome(golang.select(*cases, default=True), *cases) == expected
+
+
+def test_took_tells_which_case() -> None:
+    """Each answer has the type of its channel, which mypy checks here."""
+    numbers, texts = filled(1, 7), golang.Channel[str]()
+    selected = golang.select(numbers, texts, None)
+    number = selected.took(numbers)
+    assert number is selected and number.value == 7 and number.ok
+    assert selected.took(texts) is None and selected.took(None) is None
+    sending = golang.Send(texts, "x")
+    receiver = golang.go(texts.recv, name="receiver")
+    assert golang.select(sending, numbers).took(sending)
+    receiver.join(WAIT)
+    assert golang.select(numbers, None, default=True).took(None) is None
+
+
+def test_took_refuses_what_is_no_case_of_the_select() -> None:
+    """Such as a timer that is made anew to ask for it."""
+    ready, others = closed(golang.Channel()), golang.Channel[int]()
+    for selected in (golang.select(ready), golang.select(golang.Channel(), default=True)):
+        with pytest.raises(ValueError, match="the select had no such case"):
+            selected.took(others)
+        with pytest.raises(ValueError, match="the select had no such case"):
+            selected.took(None)
 
 
 def test_select_takes_nothing_from_the_other_cases() -> None:
@@ -222,11 +253,12 @@ def test_select_takes_nothing_from_the_other_cases() -> None:
 def test_select_blocks_until_any_case() -> None:
     a: golang.Channel[int] = golang.Channel()
     b: golang.Channel[int] = golang.Channel()
-    got: golang.Channel[golang.Selected] = golang.Channel(1)
-    thread = golang.go(lambda: got.send(golang.select(a, b, golang.Send(b, 1))), name="selector")
+    cases = (a, b, golang.Send(b, 1))
+    got: golang.Channel[golang.Selected[Any]] = golang.Channel(1)
+    thread = golang.go(lambda: got.send(golang.select(*cases)), name="selector")
     wait_for_blocked(b, receivers=1, senders=1)
     b.send(7)
-    assert got.recv(WAIT) == ((1, 7, True), True)
+    assert outcome(got.get(timeout=WAIT), *cases) == (1, 7, True)
     assert (a._receivers, b._receivers, b._senders) == ({}, {}, {}), "the other cases stay queued"
     thread.join(WAIT)
 
@@ -234,18 +266,17 @@ def test_select_blocks_until_any_case() -> None:
 def test_two_selects_meet_on_one_channel() -> None:
     """Each may send or receive on the same channel: one does this, the other does that."""
     ch: golang.Channel[str] = golang.Channel()
-    got: golang.Channel[golang.Selected] = golang.Channel(2)
+    got: golang.Channel[golang.Selected[Any]] = golang.Channel(2)
     threads = [golang.go(lambda: got.send(golang.select(ch, golang.Send(ch, "x"))), name=f"peer-{i}") for i in range(2)]
-    taken = [got.recv(WAIT)[0] for _ in range(2)]
-    assert sorted(t.index for t in taken if t) == [0, 1]
-    assert [t.value for t in taken if t and t.index == 0] == ["x"]
+    received = [got.get(timeout=WAIT).took(ch) for _ in range(2)]
+    assert [each.value for each in received if each] == ["x"]
     for thread in threads:
         thread.join(WAIT)
 
 
 def test_the_same_channel_twice_in_one_select() -> None:
     ch: golang.Channel[int] = golang.Channel()
-    got: golang.Channel[golang.Selected] = golang.Channel(1)
+    got: golang.Channel[golang.Selected[Any]] = golang.Channel(1)
     thread = golang.go(lambda: got.send(golang.select(ch, ch)), name="selector")
     wait_for_blocked(ch, receivers=2)
     ch.close()
@@ -266,8 +297,8 @@ def test_a_deadline_noticed_by_a_select_takes_away_whom_it_would_have_met(monkey
             wait_for_blocked(ch, receivers=not other_sends, senders=other_sends)
             with monkeypatch.context() as later:
                 later.setattr(channel_, "monotonic", lambda: now + 3600)
-                assert golang.select(ours, ctx.done()) == (1, None, False)
-            assert other.recv(WAIT) == ((1, None, False), True)
+                assert outcome(golang.select(ours, ctx.done()), ours, ctx.done()) == (1, None, False)
+            assert outcome(other.get(timeout=WAIT), theirs, ctx.done()) == (1, None, False)
             assert len(ch) == 0
             cancel()
 
@@ -280,14 +311,13 @@ def test_a_timer_that_fires_for_another_leaves_nothing_to_take(monkeypatch: pyte
     wait_for_blocked(ch, senders=1)
     with monkeypatch.context() as later:
         later.setattr(channel_, "monotonic", lambda: now + 3601)
-        assert golang.select(ch, timer.channel, default=True).index == -1
-    taken, _ = other.recv(WAIT)
-    assert taken and taken.index == 1
+        assert golang.select(ch, timer.channel, default=True).case is None
+    assert other.get(timeout=WAIT).took(timer.channel)
 
 
-def selecting(*cases: channel_.Case) -> golang.Channel[golang.Selected]:
+def selecting(*cases: channel_.Case) -> golang.Channel[golang.Selected[Any]]:
     """What a thread's select over the cases returns."""
-    taken: golang.Channel[golang.Selected] = golang.Channel(1)
+    taken: golang.Channel[golang.Selected[Any]] = golang.Channel(1)
     golang.go(lambda: taken.send(golang.select(*cases)), name="selector")
     return taken
 
@@ -297,27 +327,27 @@ def test_choice_is_uniform() -> None:
     golang.seed(1)
     channels = [closed(golang.Channel[int]()) for _ in range(7)]
     rounds = 14000
-    counts = Counter(golang.select(*channels).index for _ in range(rounds))
+    counts = Counter(golang.select(*channels).case for _ in range(rounds))
     expected = rounds / len(channels)
-    chi_square = sum((counts[i] - expected) ** 2 / expected for i in range(len(channels)))
+    chi_square = sum((counts[ch] - expected) ** 2 / expected for ch in channels)
     assert chi_square < 22.46, counts
 
 
 def test_choice_is_uniform_among_the_ready_ones_only() -> None:
     golang.seed(2)
     idle: golang.Channel[int] = golang.Channel()
-    ready = closed(golang.Channel[int]())
-    counts = Counter(golang.select(idle, ready, None, ready, idle).index for _ in range(4000))
-    assert set(counts) == {1, 3}
-    assert abs(counts[1] - 2000) < 210  # 6.6 standard deviations
+    one, two = closed(golang.Channel[int]()), closed(golang.Channel[int]())
+    counts = Counter(golang.select(idle, one, None, two, idle).case for _ in range(4000))
+    assert set(counts) == {one, two}
+    assert abs(counts[one] - 2000) < 210  # 6.6 standard deviations
 
 
 def test_choice_can_be_replayed() -> None:
-    channels = [closed(golang.Channel[int]()) for _ in range(5)]
+    channels: list[golang.Case] = [closed(golang.Channel[int]()) for _ in range(5)]
 
     def run() -> list[int]:
         golang.seed(42)
-        return [golang.select(*channels).index for _ in range(50)]
+        return [channels.index(golang.select(*channels).case) for _ in range(50)]
 
     first = run()
     assert first == run()
@@ -330,7 +360,7 @@ def test_no_case_starves_beside_a_busy_one() -> None:
     busy = closed(golang.Channel[int]())
     rare = filled(1, "x")
     rounds = 0
-    while golang.select(busy, rare).index != 1:
+    while not golang.select(busy, rare).took(rare):
         rounds += 1
         assert rounds < 60, "starved; the chance of that is 2**-60"
 
@@ -350,7 +380,7 @@ def test_stress_every_value_arrives_once() -> None:
     def receive(order: list[golang.Channel[int]]) -> None:
         while True:
             taken = golang.select(*order, done)
-            if taken.index == len(order):
+            if taken.took(done):
                 return
             with guard:
                 got.append(taken.value)

@@ -18,7 +18,7 @@ WAIT = 30.0
 def test_background_is_never_done() -> None:
     ctx = golang.background()
     assert ctx.err() is None and ctx.remaining() is None and ctx.wait(0) is False
-    assert golang.select(ctx.done(), default=True).index == -1
+    assert golang.select(ctx.done(), default=True).case is None
 
 
 def test_error_of_a_done_context_keeps_nobody_who_got_it() -> None:
@@ -69,7 +69,7 @@ def test_deadline_passes_for_the_child_too() -> None:
     parent, cancel_parent = golang.with_timeout(golang.background(), 0.005)
     child, cancel_child = golang.with_cancel(parent)
     late, cancel_late = golang.with_timeout(parent, 3600)
-    assert golang.select(late.done(), timeout=WAIT).index == 0
+    assert golang.select(late.done(), timeout=WAIT).took(late.done())
     for ctx in (parent, child, late):
         assert isinstance(ctx.err(), golang.DeadlineExceeded)
         assert ctx.remaining() == 0

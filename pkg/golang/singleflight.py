@@ -36,7 +36,7 @@ class _Call(Generic[_T]):
 
     def wait(self, ctx: golang.Context) -> None:
         """Raises golang.ContextError when ctx ends first."""
-        if golang.select(self.done, ctx.done()).index == 1:
+        if golang.select(self.done, ctx.done()).took(ctx.done()):
             ctx.raise_if_done()
 
     def result(self) -> _T:

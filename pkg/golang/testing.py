@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 from unittest import mock
 
 from cryptography import x509
@@ -50,6 +50,12 @@ def out_of_threads(prefix: str = "") -> Iterator[list[str]]:
 
     with mock.patch.object(golang.Thread, "start", refuse):
         yield refused
+
+
+def closes(channel: golang.Channel[Any], within: float = 30.0) -> bool:
+    """Whether the channel is closed in so many seconds, with nothing left in it. Takes what else comes first."""
+    taken = golang.select(channel, timeout=within).took(channel)
+    return taken is not None and not taken.ok
 
 
 def frames_kept_after(call: Callable[[], object]) -> list[str]:

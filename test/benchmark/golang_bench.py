@@ -84,7 +84,7 @@ def _transfer_rate(channel: golang.Channel[int], seconds: float) -> float:
     stop: golang.Channel[None] = golang.Channel()
 
     def produce() -> None:
-        while golang.select(golang.Send(channel, 1), stop).index == 0:
+        while golang.select(sending := golang.Send(channel, 1), stop).took(sending):
             pass
 
     thread = golang.go(produce, name="bench-producer")

@@ -379,8 +379,8 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
         run_kubelet(ctx, server, kube_deps)
         debug.spare_what_stays()
         _notify_systemd()
-        if (ended := golang.select(ctx.done(), done, kube_deps.failed)).index == 2:
-            raise ended.value
+        if failure := golang.select(ctx.done(), done, kube_deps.failed).took(kube_deps.failed):
+            raise failure.value
     finally:
         zpages.delete_configz()
         tracer_provider.shutdown(_SPANS_SENT_WITHIN)

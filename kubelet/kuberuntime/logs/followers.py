@@ -154,7 +154,7 @@ class Follower:
         """
         if not self._is_running_lately(ctx):
             return False
-        if golang.select(ctx.done(), self._changed, timeout=LOG_FORCE_CHECK_PERIOD).index == 0:
+        if golang.select(ctx.done(), self._changed, timeout=LOG_FORCE_CHECK_PERIOD).took(ctx.done()):
             raise ctx.err() or golang.Canceled()
         self._leave_turns(ctx)
         return True

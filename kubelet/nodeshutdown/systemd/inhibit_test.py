@@ -188,7 +188,7 @@ def test_signals(logind: FakeLogind, connection: systemd.DBusCon) -> None:
     assert [events.recv(timeout=30) for _ in range(2)] == [(True, True), (False, True)]
     assert connection.current_inhibit_delay() == 5.0, "calls work beside the signals"
     connection.close()
-    assert golang.select(events, timeout=30) == (0, None, False)
+    assert golangtesting.closes(events)
 
 
 def test_close_while_nobody_takes_the_signals(logind: FakeLogind, connection: systemd.DBusCon) -> None:
@@ -205,7 +205,7 @@ def test_logind_goes_away_while_the_bus_stays(bus: Bus, tmp_path: Path) -> None:
     connection = systemd.DBusCon(tmp_path)
     events = connection.monitor_shutdown()
     first.close()
-    assert golang.select(events, timeout=30) == (0, None, False)
+    assert golangtesting.closes(events)
     connection.close()
 
 
@@ -277,7 +277,7 @@ def _unicast(connection: blocking.DBusConnection, signature: str, value: object)
 def test_bus_goes_away(bus: Bus, connection: systemd.DBusCon) -> None:
     events = connection.monitor_shutdown()
     bus.stop()
-    assert golang.select(events, timeout=30) == (0, None, False)
+    assert golangtesting.closes(events)
     with pytest.raises(systemd.InhibitError, match="failed creating systemd inhibitor"):
         connection.inhibit_shutdown()
 
@@ -351,7 +351,7 @@ def test_signal_that_cannot_be_read_ends_the_connection(
     monkeypatch.setattr(jeepney.MatchRule, "matches", raising(err))
     events = connection.monitor_shutdown()
     logind.signal()
-    assert golang.select(events, timeout=30) == (0, None, False), "so that the manager makes another"
+    assert golangtesting.closes(events), "so that the manager makes another"
 
 
 def test_no_thread_for_signals(logind: FakeLogind, connection: systemd.DBusCon) -> None:

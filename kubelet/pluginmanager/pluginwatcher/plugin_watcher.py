@@ -86,7 +86,7 @@ class Watcher:
         Why: if all of root's inotify watches are in use for a while, no plugin below the directory would register.
         Test: plugin_watcher_test.py:test_directory_that_could_not_be_watched_is_tried_again
         """
-        while golang.select(ctx.done(), self._failed).index != 0 and not ctx.wait(WATCH_RETRY_PERIOD):
+        while not golang.select(ctx.done(), self._failed).took(ctx.done()) and not ctx.wait(WATCH_RETRY_PERIOD):
             with self._lock, self._trying(self.path):
                 self._look_at_all()
         # Only now: nothing may be watched with the descriptor once it is closed.

@@ -56,7 +56,7 @@ class StreamWatcher(Generic[T]):
     def _receive(self) -> None:
         try:
             while (event := self._next()) is not None:
-                if golang.select(self._done, golang.Send(self._result, event)).index == 0:
+                if golang.select(self._done, golang.Send(self._result, event)).took(self._done):
                     return
                 if event.type == ERROR:
                     return  # nothing that comes after one would be worth having

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pkg import golang
 from pkg.apimachinery import watch
 from pkg.apimachinery.watch.testing import FakeWatcher
-
-_WAIT = 30.0
+from pkg.golang.testing import closes
 
 
 class FakeDecoder:
@@ -44,7 +43,7 @@ def test_events_until_the_end() -> None:
     event = watch.Event(watch.ADDED, "a")
     decoder = FakeDecoder(event, event)
     assert events_of(decoder) == [event, event]
-    assert golang.select(decoder.closed, timeout=_WAIT) == (0, None, False)
+    assert closes(decoder.closed)
 
 
 def test_faults_are_reported_and_cuts_are_not() -> None:

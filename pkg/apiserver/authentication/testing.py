@@ -38,7 +38,7 @@ class FakeToken:
 
     def authenticate_token(self, ctx: golang.Context, token: str) -> authenticator.Response | None:
         self.asked.append(token)
-        if self.gate is not None and golang.select(self.gate, ctx.done()).index == 1:
+        if self.gate is not None and golang.select(self.gate, ctx.done()).took(ctx.done()):
             raise authenticator.AuthenticationError(str(ctx.err()))
         if self.err is not None:
             raise self.err

@@ -20,6 +20,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.client_go import kubernetes, rest
 from pkg.client_go.rest import testing
+from pkg.golang.testing import closes
 
 CTX = golang.background()
 _WAIT = 30.0
@@ -267,7 +268,7 @@ def test_watch() -> None:
         options = metav1.ListOptions(allow_watch_bookmarks=True, timeout_seconds=433, resource_version="5")
         watcher = clientset(server).core_v1.pods("n").watch(CTX, options)
         events = [watcher.result_chan().recv(_WAIT)[0] for _ in range(4)]
-        assert golang.select(watcher.result_chan(), timeout=_WAIT) == (0, None, False)
+        assert closes(watcher.result_chan())
         release.set()
     assert [event and event.type for event in events] == [watch.ADDED, watch.ADDED, watch.BOOKMARK, watch.ERROR]
     assert events[1] is not None and isinstance(events[1].object, watch.Undecodable)
@@ -348,7 +349,7 @@ def test_watch_ends_with_its_context() -> None:
         ctx, cancel = golang.with_cancel(CTX)
         watcher = clientset(server).core_v1.nodes().watch(ctx)
         cancel()
-        assert golang.select(watcher.result_chan(), timeout=_WAIT) == (0, None, False)
+        assert closes(watcher.result_chan())
         assert not release.is_set()
         release.set()
 

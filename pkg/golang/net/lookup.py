@@ -67,7 +67,7 @@ def lookup_host(ctx: golang.Context, host: str, port: int) -> Sequence[Address]:
         lookup, ends = _share_lookup(owner, host, port)
         with let_others(ctx):
             selected = golang.select(ctx.done(), *ends)
-        if selected.index == 0:
+        if selected.took(ctx.done()):
             raise_if_canceled(ctx)
             raise TimeoutError(f"lookup {host}: {IO_TIMEOUT}")
     if lookup.err is not None:

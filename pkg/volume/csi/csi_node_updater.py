@@ -124,7 +124,7 @@ class CSINodeUpdater:
         klog.v(7).info_s("Starting periodic updates for driver", driver=driver_name, period=period)
         try:
             while ctx.err() is None:
-                if golang.select(ctx.done(), ticker.channel).index == 1:
+                if golang.select(ctx.done(), ticker.channel).took(ticker.channel):
                     self._update(driver_name)
         finally:
             ticker.stop()

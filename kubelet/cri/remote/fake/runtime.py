@@ -193,10 +193,10 @@ class FakeRuntime:
         events: golang.Channel[runtimeapi.ContainerEventResponse],
     ) -> Iterator[runtimeapi.ContainerEventResponse]:
         while True:
-            selected = golang.select(events, ctx.done())
-            if selected.index == 1 or not selected.ok:
+            event = golang.select(events, ctx.done()).took(events)
+            if event is None or not event.ok:
                 return
-            yield self.faults.apply(ctx, method, request, lambda: (), self._sleep, selected.value)
+            yield self.faults.apply(ctx, method, request, lambda: (), self._sleep, event.value)
 
     def _subscribe(self, events: golang.Channel[runtimeapi.ContainerEventResponse]) -> None:
         with self._lock:
@@ -212,7 +212,7 @@ class FakeRuntime:
                 self._settle_locked()
                 next_end = self._store.next_end()
             wait = None if next_end is None else self.clock.after(next_end - self.clock.monotonic())
-            if golang.select(stop, self._wake, wait).index == 0:
+            if golang.select(stop, self._wake, wait).took(stop):
                 return
 
     def _make_handlers(self) -> dict[str, Callable[[golang.Context, Any], Any]]:

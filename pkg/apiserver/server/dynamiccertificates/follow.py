@@ -61,7 +61,7 @@ def _watch(ctx: golang.Context, files: Sequence[str], load: Callable[[], None]) 
             # What happened before the watch was there has no event.
             _load(load)
             selected = golang.select(ctx.done(), lost, changes, timeout=_CHECK_PERIOD)
-            if selected.index in (0, 1):
+            if selected.took(ctx.done()) or selected.took(lost):
                 break
     finally:
         watching.stop()

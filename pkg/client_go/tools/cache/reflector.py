@@ -425,11 +425,11 @@ class _Events:
         """Return when the watch ends; raises the error that ended it, and ctx.err(). Leaves the watch to stop."""
         results, done = watcher.result_chan(), ctx.done()
         while True:
-            index, event, ok = golang.select(results, done, resync.channel)
-            if ctx.err() is not None or (index == 0 and not ok):
+            event = golang.select(results, done, resync.channel).took(results)
+            if ctx.err() is not None or (event and not event.ok):
                 break
-            if index == 0:
-                self._apply(event)
+            if event:
+                self._apply(event.value)
             else:
                 resync.resync()
         self._finish(ctx, start)
@@ -443,12 +443,12 @@ class _Events:
         warning = _InitialEventsEndWarning(self.reflector, start)
         try:
             while not self.initial_events_ended:
-                index, event, ok = golang.select(results, done, warning.channel)
-                if ctx.err() is not None or (index == 0 and not ok):
+                event = golang.select(results, done, warning.channel).took(results)
+                if ctx.err() is not None or (event and not event.ok):
                     self._finish(ctx, start)
                     return False
-                if index == 0:
-                    self._apply(event)
+                if event:
+                    self._apply(event.value)
                     warning.observe_event()
                 else:
                     warning.warn_if_expired()

@@ -33,10 +33,10 @@ class FakeStream:
     def __iter__(self) -> Iterator[pluginapi.ListAndWatchResponse]:
         while True:
             self.asked += 1
-            taken = golang.select(self._ctx.done(), self.numbers)
+            taken = golang.select(self._ctx.done(), self.numbers).took(self.numbers)
             if self.err is not None:
                 raise self.err
-            if taken.index == 0 or not taken.ok:
+            if taken is None or not taken.ok:
                 return
             yield pluginapi.ListAndWatchResponse(devices=[device(str(taken.value))])
 

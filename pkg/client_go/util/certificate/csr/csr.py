@@ -181,17 +181,17 @@ class _Waiter:
             watcher.stop()
 
     def _follow(self, watcher: watch.Interface[certificatesv1.CertificateSigningRequest]) -> bytes | None:
-        ticker = self._clock.new_ticker(_TICK)
+        results, ticker = watcher.result_chan(), self._clock.new_ticker(_TICK)
         try:
             while True:
-                selected = golang.select(self._ctx.done(), watcher.result_chan(), ticker.channel)
+                taken = golang.select(self._ctx.done(), results, ticker.channel).took(results)
                 self._raise_if_done()
-                if selected.index == 2:
+                if taken is None:
                     self._while_waiting()
                     continue
-                if not selected.ok:
+                if not taken.ok:
                     return None
-                event = selected.value
+                event = taken.value
                 if isinstance(event.object, watch.Undecodable):
                     continue  # another one of its versions may be better
                 match event.type:

@@ -515,17 +515,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                     self._dispatch_config_update(ctx, selected.value, handler)
 
                 case LoopCase.PLEG:
-                    event = selected.value
-                    if is_sync_pod_worthy(event):
-                        pod = self.pod_manager.get_pod_by_uid(event.id)
-                        if pod is not None:
-                            klog.v(2).info_s("SyncLoop (PLEG): event for pod", pod=klog.kobj(pod), event=event)
-                            handler.handle_pod_syncs(ctx, [pod])
-                        else:
-                            text = "SyncLoop (PLEG): pod does not exist, ignore irrelevant event"
-                            klog.v(4).info_s(text, event=event)
-                    if event.type is kubepleg.CONTAINER_DIED and isinstance(event.data, str):
-                        self.clean_up_containers_in_pod(event.id, event.data)
+                    self._handle_pleg_event(ctx, selected.value, handler)
 
                 case LoopCase.SYNC:
                     self._sync_due_pods(ctx, handler)
@@ -594,6 +584,17 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             # Why: resizes that waited when the kubelet ended are to be decided when it has the pods again.
             # Test: kubelet_test.py:test_pending_resizes_are_tried_again_when_the_last_source_has_spoken
             self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_PODS_ADDED)
+
+    def _handle_pleg_event(self, ctx: golang.Context, event: kubepleg.PodLifecycleEvent, handler: SyncHandler) -> None:
+        if is_sync_pod_worthy(event):
+            pod = self.pod_manager.get_pod_by_uid(event.id)
+            if pod is not None:
+                klog.v(2).info_s("SyncLoop (PLEG): event for pod", pod=klog.kobj(pod), event=event)
+                handler.handle_pod_syncs(ctx, [pod])
+            else:
+                klog.v(4).info_s("SyncLoop (PLEG): pod does not exist, ignore irrelevant event", event=event)
+        if event.type is kubepleg.CONTAINER_DIED and isinstance(event.data, str):
+            self.clean_up_containers_in_pod(event.id, event.data)
 
     def _sync_due_pods(self, ctx: golang.Context, handler: SyncHandler) -> None:
         """Have the pods synced that are due; all pods, if the last call failed and lost those that were due."""

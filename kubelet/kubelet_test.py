@@ -31,6 +31,7 @@ from pkg.apimachinery.api import resource
 from pkg.apimachinery.util.runtime.testing import failing_once, raising
 from pkg.apiserver.server import healthz
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.component_base.metrics import testing as metricstesting
 
 State = kubecontainer.State
 NOTHING_FOUND = PodsOnNode(begun=set(), cgroups={}, running=[], seconds=0.0)
@@ -613,10 +614,8 @@ def test_first_refusal_counts(test_kubelet: TestKubelet) -> None:
     ],
 )
 def test_refusals_are_counted_by_reasons_that_are_few(test_kubelet: TestKubelet, reason: str, label: str) -> None:
-    counter = metrics.ADMISSION_REJECTIONS_TOTAL.labels(label)
-    before = counter._value.get()
-    test_kubelet.kubelet.reject_pod(new_pod("p"), reason, "no")
-    assert counter._value.get() == before + 1
+    with metricstesting.moves(metrics.ADMISSION_REJECTIONS_TOTAL.labels(label)):
+        test_kubelet.kubelet.reject_pod(new_pod("p"), reason, "no")
 
 
 def static_and_mirror() -> tuple[v1.Pod, v1.Pod]:
@@ -1353,10 +1352,8 @@ def resize_conditions(test_kubelet: TestKubelet, name: str) -> list[str]:
 def test_update_that_resizes_is_granted(test_kubelet: TestKubelet) -> None:
     kubelet = test_kubelet.kubelet
     kubelet.handle_pod_additions(test_kubelet.ctx, [sized_pod("p", "100m")])
-    counter = metrics.CONTAINER_REQUESTED_RESIZES.labels("cpu", "requests", "increase")
-    before = counter._value.get()
-    kubelet.handle_pod_updates(test_kubelet.ctx, [sized_pod("p", "200m", 2)])
-    assert counter._value.get() == before + 1
+    with metricstesting.moves(metrics.CONTAINER_REQUESTED_RESIZES.labels("cpu", "requests", "increase")):
+        kubelet.handle_pod_updates(test_kubelet.ctx, [sized_pod("p", "200m", 2)])
     assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"]
     assert test_kubelet.workers.update_types() == [("CREATE", "p"), ("SYNC", "p"), ("UPDATE", "p")]
     assert test_kubelet.pleg.relists == ["uid-p"]

@@ -23,6 +23,7 @@ from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.component_base.metrics import testing as metricstesting
 
 Amounts = dict[str, resource.Quantity]
 
@@ -288,11 +289,9 @@ def test_deferred_resize_is_told_once_and_granted_later() -> None:
     assert set(environment.synced) == {"p"}
 
     del environment.pods[other.metadata.uid]
-    counter = metrics.POD_DEFERRED_ACCEPTED_RESIZES.labels("pods_removed")
-    before = counter._value.get()
-    environment.manager.retry_pending_resizes(allocation.TRIGGER_REASON_PODS_REMOVED)
+    with metricstesting.moves(metrics.POD_DEFERRED_ACCEPTED_RESIZES.labels("pods_removed")):
+        environment.manager.retry_pending_resizes(allocation.TRIGGER_REASON_PODS_REMOVED)
     assert environment.conditions(pod) == [IN_PROGRESS]
-    assert counter._value.get() == before + 1
     assert not environment.manager.has_pending_resizes()
 
 
@@ -369,11 +368,10 @@ def test_resizes_of_guaranteed_pods(
     pod = new_pod("p", container(same, same))
     environment = Environment(pod)
     environment.policies.cpu, environment.policies.memory = policies
-    before = metrics.POD_INFEASIBLE_RESIZES.labels(metric)._value.get() if metric else 0
-    environment.retry(environment.resize(pod, requests=new, limits=new))
+    with metricstesting.moves(metrics.POD_INFEASIBLE_RESIZES, 1 if metric else 0, reason_detail=metric):
+        environment.retry(environment.resize(pod, requests=new, limits=new))
     assert environment.conditions(pod) == conditions
     if metric:
-        assert metrics.POD_INFEASIBLE_RESIZES.labels(metric)._value.get() == before + 1
         (event,) = environment.recorder.drain()
         assert event.startswith("Warning ResizeInfeasible Pod resize Infeasible: {")
         assert "Resize is infeasible for Guaranteed Pods alongside" in event

@@ -26,6 +26,7 @@ from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.client_go.tools.record.testing import FakeRecorder
+from pkg.component_base.metrics import testing as metricstesting
 
 Signal = evictionapi.Signal
 LOW, HIGH = -1, 1
@@ -607,8 +608,7 @@ def _preview(world: World) -> eviction.Preview:
 def _evictions(signal: str) -> float:
     from kubelet import metrics
 
-    value: float = metrics.EVICTIONS.labels(signal)._value.get()
-    return value
+    return metricstesting.value(metrics.EVICTIONS.labels(signal))
 
 
 def test_every_pod_over_its_limits_goes_and_nobody_else_then() -> None:

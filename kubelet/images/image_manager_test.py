@@ -24,6 +24,7 @@ from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.client_go.util import flowcontrol
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.component_base.metrics import testing as metricstesting
 from pkg.util import parsers
 
 _CTX = golang.background()
@@ -485,7 +486,7 @@ def test_pull_intent_that_cannot_be_recorded() -> None:
 
 
 def _requests(policy: str, present: str, required: str) -> float:
-    return float(metrics.ENSURE_IMAGE_REQUESTS_COUNTER.labels(policy, present, required)._value.get())
+    return metricstesting.value(metrics.ENSURE_IMAGE_REQUESTS_COUNTER.labels(policy, present, required))
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_update_running_pod_metric(h: Harness) -> None:
     for state, expected in steps:
         h.pleg._update_running_metrics(pod_status(state))
         h.cache.set("pod", pod_status(state), None, NOW)
-        assert metrics.RUNNING_POD_COUNT._value.get() == expected
+        assert metricstesting.value(metrics.RUNNING_POD_COUNT) == expected
 
 
 def test_update_running_container_metric(h: Harness) -> None:
@@ -236,15 +236,15 @@ def test_update_running_container_metric(h: Harness) -> None:
     for state in (RUNNING, EXITED, EXITED):
         h.pleg._update_running_metrics(pod_status(state))
         h.cache.set("pod", pod_status(state), None, NOW)
-    assert metrics.RUNNING_CONTAINER_COUNT.labels(RUNNING)._value.get() == 0
-    assert metrics.RUNNING_CONTAINER_COUNT.labels(EXITED)._value.get() == 1
+    assert metricstesting.value(metrics.RUNNING_CONTAINER_COUNT.labels(RUNNING)) == 0
+    assert metricstesting.value(metrics.RUNNING_CONTAINER_COUNT.labels(EXITED)) == 1
 
 
 def test_running_metrics_after_a_failed_inspection(h: Harness) -> None:
     metrics.RUNNING_POD_COUNT.set(0)
     h.cache.set("pod", None, RuntimeError("inspection failed"), NOW)
     h.pleg._update_running_metrics(pod_status(RUNNING))
-    assert metrics.RUNNING_POD_COUNT._value.get() == 0
+    assert metricstesting.value(metrics.RUNNING_POD_COUNT) == 0
 
 
 READY = runtimeapi.SANDBOX_READY

@@ -20,6 +20,7 @@ from pkg import features, golang
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.component_base.featuregate import testing as featuregatetesting
+from pkg.component_base.metrics import testing as metricstesting
 from pkg.golang import testing as golangtesting
 
 RUNNING = kubecontainer.CONTAINER_STATE_RUNNING
@@ -158,10 +159,9 @@ def test_relisting(h: Harness, as_sandboxes: bool) -> None:
 
 def test_event_channel_full() -> None:
     h = Harness(channel_size=4)
-    before = metrics.PLEG_DISCARD_EVENTS._value.get()
     h.runtime.set_pods(make_pod("1234", [container(f"c{i}", RUNNING) for i in range(6)]))
-    assert len(h.relist()) == 4
-    assert metrics.PLEG_DISCARD_EVENTS._value.get() == before + 2
+    with metricstesting.moves(metrics.PLEG_DISCARD_EVENTS, 2):
+        assert len(h.relist()) == 4
     h.pleg.stop()
 
 
@@ -350,14 +350,14 @@ def test_running_pod_and_container_count(h: Harness) -> None:
 
     def counts() -> dict[str, float]:
         states = ("running", "exited", "unknown")
-        return {s: metrics.RUNNING_CONTAINER_COUNT.labels(s)._value.get() for s in states}
+        return {s: metricstesting.value(metrics.RUNNING_CONTAINER_COUNT.labels(s)) for s in states}
 
     assert counts() == {"running": 1, "exited": 1, "unknown": 2}
-    assert metrics.RUNNING_POD_COUNT._value.get() == 2
+    assert metricstesting.value(metrics.RUNNING_POD_COUNT) == 2
     h.runtime.set_pods()
     h.relist()
     assert counts() == {"running": 0, "exited": 0, "unknown": 0}
-    assert metrics.RUNNING_POD_COUNT._value.get() == 0
+    assert metricstesting.value(metrics.RUNNING_POD_COUNT) == 0
 
 
 def test_call_that_returns_while_it_is_named(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

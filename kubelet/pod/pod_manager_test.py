@@ -18,6 +18,7 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go import kubernetes, rest
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
+from pkg.component_base.metrics import testing as metricstesting
 
 CTX = golang.background()
 
@@ -105,9 +106,9 @@ def test_ephemeral_containers_are_counted() -> None:
     debugged = make_pod("u", "p", {})
     debugged.spec.ephemeral_containers = [v1.EphemeralContainer(name="d"), v1.EphemeralContainer(name="e")]
     manager.update_pod(debugged)
-    assert metrics.MANAGED_EPHEMERAL_CONTAINERS._value.get() == 2
+    assert metricstesting.value(metrics.MANAGED_EPHEMERAL_CONTAINERS) == 2
     manager.remove_pod(debugged)
-    assert metrics.MANAGED_EPHEMERAL_CONTAINERS._value.get() == 0
+    assert metricstesting.value(metrics.MANAGED_EPHEMERAL_CONTAINERS) == 0
 
 
 def test_is_mirror_pod_of() -> None:

@@ -16,6 +16,7 @@ from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.component_base.metrics import testing as metricstesting
 from pkg.golang.http import testing as httptest
 
 POD_CGROUP = "/kubepods/burstable/pod1"
@@ -103,7 +104,7 @@ def test_cadvisor_page() -> None:
     start = 'container_start_time_seconds{container="",id="/kubepods/burstable/pod1",image="",name="",'
     assert f'{start}namespace="default",pod="web"}} 0\n' in text
     assert "machine_memory_bytes{" in text
-    assert servermetrics.METRICS_PROVIDER.labels("cadvisor")._value.get() == 1
+    assert metricstesting.value(servermetrics.METRICS_PROVIDER.labels("cadvisor")) == 1
 
 
 def test_cadvisor_page_of_the_runtime() -> None:
@@ -112,7 +113,7 @@ def test_cadvisor_page_of_the_runtime() -> None:
     assert "made_by_the_runtime 1\n" in text
     assert "machine_memory_bytes{" in text
     assert "container_start_time_seconds" not in text
-    assert servermetrics.METRICS_PROVIDER.labels("cri")._value.get() == 1
+    assert metricstesting.value(servermetrics.METRICS_PROVIDER.labels("cri")) == 1
 
 
 def test_resource_page() -> None:

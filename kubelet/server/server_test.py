@@ -23,6 +23,7 @@ from pkg.apiserver.authentication import user as userinfo
 from pkg.apiserver.authorization import authorizer
 from pkg.apiserver.server import dynamiccertificates
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
+from pkg.component_base.metrics import testing as metricstesting
 from pkg.golang import http
 from pkg.golang import testing as golangtesting
 from pkg.golang.http.testing import Recorded, record
@@ -428,11 +429,9 @@ def test_get_url_root_path(path: str, root: str) -> None:
     ],
 )
 def test_requests_are_counted(method: str, target: str, labels: tuple[str, ...]) -> None:
-    requests = servermetrics.HTTP_REQUESTS.labels(*labels)
-    before = requests._value.get()
-    get(FakeHost(), target, method)
-    assert requests._value.get() == before + 1
-    assert servermetrics.HTTP_INFLIGHT_REQUESTS.labels(*labels)._value.get() == 0
+    with metricstesting.moves(servermetrics.HTTP_REQUESTS.labels(*labels)):
+        get(FakeHost(), target, method)
+    assert metricstesting.value(servermetrics.HTTP_INFLIGHT_REQUESTS.labels(*labels)) == 0
 
 
 @pytest.mark.parametrize(

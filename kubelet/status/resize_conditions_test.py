@@ -12,6 +12,7 @@ from kubelet import pod as kubepod
 from kubelet.status.testing import FakePodDeletionSafetyProvider, FakePodStartupLatencyStateHelper
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.component_base.metrics import testing as metricstesting
 
 UID = "12345"
 PENDING, IN_PROGRESS = v1.POD_RESIZE_PENDING, v1.POD_RESIZE_IN_PROGRESS
@@ -103,15 +104,15 @@ def test_backfill(m: status.Manager) -> None:
     assert shown(m, "pending") == [pending]
     assert shown(m, "progress") == [in_progress]
     assert shown(m, "neither") == []
-    assert metrics.POD_PENDING_RESIZES.labels("infeasible")._value.get() == 2
-    assert metrics.POD_IN_PROGRESS_RESIZES._value.get() == 2
+    assert metricstesting.value(metrics.POD_PENDING_RESIZES.labels("infeasible")) == 2
+    assert metricstesting.value(metrics.POD_IN_PROGRESS_RESIZES) == 2
 
 
 def test_counts(m: status.Manager) -> None:
     def counts() -> tuple[float, float, float]:
         pending = metrics.POD_PENDING_RESIZES
-        deferred, infeasible = (pending.labels(reason)._value.get() for reason in ("deferred", "infeasible"))
-        return deferred, infeasible, metrics.POD_IN_PROGRESS_RESIZES._value.get()
+        deferred, infeasible = (metricstesting.value(pending.labels(reason)) for reason in ("deferred", "infeasible"))
+        return deferred, infeasible, metricstesting.value(metrics.POD_IN_PROGRESS_RESIZES)
 
     m.set_pod_resize_pending_condition("a", "Deferred", "", 1)
     m.set_pod_resize_pending_condition("b", "Whatever", "", 1)
@@ -130,4 +131,4 @@ def test_pods_that_are_gone_are_forgotten(m: status.Manager) -> None:
     m.set_pod_resize_in_progress_condition(UID, "", "", 1)
     m.remove_orphaned_statuses(set())
     assert shown(m) == []
-    assert metrics.POD_IN_PROGRESS_RESIZES._value.get() == 0
+    assert metricstesting.value(metrics.POD_IN_PROGRESS_RESIZES) == 0

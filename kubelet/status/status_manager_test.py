@@ -765,8 +765,7 @@ def test_container_termination_metric() -> None:
 
     def count(exit_code: int) -> float:
         labels = (metrics.CONTAINER, str(exit_code), "metric-test")
-        value: float = metrics.TERMINATED_CONTAINERS_TOTAL.labels(*labels)._value.get()
-        return value
+        return metricstesting.value(metrics.TERMINATED_CONTAINERS_TOTAL.labels(*labels))
 
     def stopped(exit_code: int) -> v1.ContainerState:
         terminated = v1.ContainerStateTerminated(exit_code=exit_code, reason="metric-test")

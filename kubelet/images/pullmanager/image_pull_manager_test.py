@@ -24,6 +24,7 @@ from kubelet.images.pullmanager.interfaces import ImagePulledRecord
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once
+from pkg.component_base.metrics import testing as metricstesting
 from pkg.util import atomicfile
 
 _CTX = golang.background()
@@ -178,15 +179,13 @@ def test_absent_image_must_be_pulled(tmp_path: Path) -> None:
 def test_trouble_with_the_credentials_is_raised_and_counted(tmp_path: Path) -> None:
     manager = _manager(tmp_path)
     _record(manager, _IMAGE, _secrets(_SECRET))
-    counter = metrics.MUST_PULL_CHECKS_TOTAL.labels("error")
-    before = counter._value.get()
 
     def get_pod_credentials() -> tuple[list[ImagePullSecret], ImagePullServiceAccount | None]:
         raise RuntimeError("no API server")
 
-    with pytest.raises(RuntimeError, match="no API server"):
+    counter = metrics.MUST_PULL_CHECKS_TOTAL.labels("error")
+    with metricstesting.moves(counter), pytest.raises(RuntimeError, match="no API server"):
         manager.must_attempt_image_pull(_CTX, _IMAGE, "ref", get_pod_credentials)
-    assert counter._value.get() == before + 1
 
 
 _B, _C = _replaced(_SECRET, name="b"), _replaced(_SECRET, name="c")
@@ -275,10 +274,11 @@ def test_intent_lasts_as_long_as_the_last_pull(tmp_path: Path) -> None:
         manager.record_pull_intent(_IMAGE)
     manager.record_image_pull_failed(_CTX, _IMAGE)
     assert accessor.image_pull_intent_exists(_IMAGE)
-    assert metrics.FS_PULL_INTENTS_SIZE._value.get() == 1
+    assert metricstesting.value(metrics.FS_PULL_INTENTS_SIZE) == 1
     manager.record_image_pulled(_CTX, _IMAGE, "ref", _EVERYONE)
     assert not accessor.image_pull_intent_exists(_IMAGE)
-    assert (metrics.FS_PULL_INTENTS_SIZE._value.get(), metrics.FS_PULLED_RECORDS_SIZE._value.get()) == (0, 1)
+    assert metricstesting.value(metrics.FS_PULL_INTENTS_SIZE) == 0
+    assert metricstesting.value(metrics.FS_PULLED_RECORDS_SIZE) == 1
 
 
 def test_record_that_cannot_be_read_at_the_moment_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -425,8 +425,8 @@ def test_files_of_an_older_version_are_written_anew(tmp_path: Path, capsys: pyte
             assert _kept(tmp_path, folder, nonsense) == expected, "somebody may still want it"
             assert re.search(f'"{message}" err=.*{_file_of(nonsense)}', logged)
     assert logged.count("Error migrating") == 2 * len(_NONSENSE)
-    sizes = metrics.FS_PULL_INTENTS_SIZE._value.get(), metrics.FS_PULLED_RECORDS_SIZE._value.get()
-    assert sizes == (1 + len(_NONSENSE), 1 + len(_NONSENSE))
+    for size in (metrics.FS_PULL_INTENTS_SIZE, metrics.FS_PULLED_RECORDS_SIZE):
+        assert metricstesting.value(size) == 1 + len(_NONSENSE)
 
 
 def test_files_of_the_newest_version_stay_as_they_are(tmp_path: Path) -> None:

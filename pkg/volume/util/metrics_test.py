@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from pkg.api.core import v1
+from pkg.component_base.metrics import testing as metricstesting
 from pkg.volume import util
 from pkg.volume.plugins import Spec
 from pkg.volume.util import metrics
@@ -64,6 +65,5 @@ def test_operations_are_counted_by_so_many_drivers_and_no_more(monkeypatch: pyte
 def test_operation_is_counted_once_it_has_ended(err: Exception | None, status: str) -> None:
     counted = metrics.STORAGE_OPERATION_METRIC.labels("test-plugin", "test-operation", status, "false")
     hook = util.operation_complete_hook("test-plugin", "test-operation")
-    before = sum(bucket.get() for bucket in counted._buckets)
-    hook(volumetypes.CompleteFuncParam(err, migrated=False))
-    assert sum(bucket.get() for bucket in counted._buckets) == before + 1
+    with metricstesting.moves(counted):
+        hook(volumetypes.CompleteFuncParam(err, migrated=False))

@@ -23,6 +23,8 @@ class FakeClock:
         self._start = start
         self._elapsed = 0.0
         self._armed: dict[_FakeTimerChannel, None] = {}  # guarded by the channels' lock
+        self._waiters = 0  # the size of _armed, guarded by the next
+        self._waiters_changed = threading.Condition()  # taken inside the channels' lock
         self._skipped: list[float] | None = None
 
     def now(self) -> datetime:
@@ -88,8 +90,22 @@ class FakeClock:
 
     def waiters(self) -> int:
         """How many timers and tickers are running."""
-        with channel.lock:
-            return len(self._armed)
+        with self._waiters_changed:
+            return self._waiters
+
+    def wait_for_waiters(self, count: int = 1, timeout: float = 30.0) -> None:
+        """Return once so many timers and tickers or more are running; AssertionError after timeout seconds.
+
+        Go: none; its tests poll HasWaiters.
+        """
+        with self._waiters_changed:
+            found = self._waiters_changed.wait_for(lambda: self._waiters >= count, timeout)
+            assert found, f"{self._waiters} timers are running after {timeout:g} s, not {count}"
+
+    def _note_waiters_locked(self) -> None:
+        with self._waiters_changed:
+            self._waiters = len(self._armed)
+            self._waiters_changed.notify_all()
 
     def _fire_due(self) -> None:
         with channel.lock:
@@ -120,7 +136,9 @@ class _FakeTimerChannel(golang.TimerChannel):
         self._next = at
         if at is None:
             self._clock._armed.pop(self, None)
+            self._clock._note_waiters_locked()
+        elif self._period is None and at <= self.monotonic():
+            self._expire_locked()
         else:
             self._clock._armed[self] = None
-            if self._period is None and at <= self.monotonic():
-                self._expire_locked()
+            self._clock._note_waiters_locked()

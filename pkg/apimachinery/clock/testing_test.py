@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from pkg import golang
 from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.clock import testing
 
@@ -48,6 +51,18 @@ def test_waiters() -> None:
     assert clock.waiters() == 1, "a ticker goes on, a timer that fired does not"
     ticker.stop()
     assert not clock.has_waiters()
+
+
+def test_waiters_are_waited_for() -> None:
+    clock = testing.FakeClock(START)
+    threads = [golang.go(lambda: clock.after(1).recv(), name=f"waiter-{i}") for i in range(2)]
+    clock.wait_for_waiters(2)
+    clock.step(1)
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    with pytest.raises(AssertionError, match=r"0 timers are running after 0.01 s, not 1"):
+        clock.wait_for_waiters(timeout=0.01)
 
 
 def test_real_clock() -> None:

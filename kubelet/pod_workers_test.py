@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import ParamSpec, TypeVar
 
 import pytest
+from framework.waiting import wait_for
 
 from kubelet import activity, pod_workers
 from kubelet import container as kubecontainer
@@ -1774,14 +1775,6 @@ def test_model(seed: int) -> None:
 # ---- With threads ----
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Waits for something that other threads bring about."""
-    ctx, cancel = golang.with_timeout(golang.background(), 30)
-    while not condition():
-        assert not ctx.wait(0.001), f"timed out waiting until {what}"
-    cancel()
-
-
 def worker_threads() -> set[threading.Thread]:
     return {t for t in threading.enumerate() if t.name.startswith("podworker-")}
 
@@ -1798,14 +1791,14 @@ def threaded() -> Iterator[tuple[Harness, Callable[[], None]]]:
             with workers.pod_lock:
                 return not any(status.working for status in workers.pod_sync_statuses.values())
 
-        wait_for(idle, "the workers are idle")
+        wait_for("the workers are idle", idle)
 
     before = worker_threads()
     try:
         yield harness, drain
     finally:
         harness.close()
-        wait_for(lambda: worker_threads() <= before, "the workers' threads have ended")
+        wait_for("the workers' threads have ended", lambda: worker_threads() <= before)
 
 
 def test_update_pod_parallel() -> None:
@@ -1831,7 +1824,7 @@ def test_threads_end_with_their_pods() -> None:
         drain()
         assert len(worker_threads() - before) == 30
         harness.workers.sync_known_pods([])
-        wait_for(lambda: worker_threads() <= before, "all workers have ended")
+        wait_for("all workers have ended", lambda: worker_threads() <= before)
         assert harness.workers.sync_known_pods([]) == {}
         assert not harness.workers.pod_sync_statuses
 
@@ -1856,7 +1849,7 @@ def test_threads_end_with_the_kubelet() -> None:
             )
         assert entered.wait(30)
         harness.cancel()
-        wait_for(lambda: not worker_threads(), "all workers have ended")
+        wait_for("all workers have ended", lambda: not worker_threads())
         assert [type(err) for err in errs] == [golang.Canceled]
 
 
@@ -1865,7 +1858,7 @@ def test_a_kill_interrupts_the_wait_for_a_status() -> None:
         pod = _running()
         harness.cache.blocks = True
         harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=CREATE, pod=pod))
-        wait_for(lambda: len(harness.cache.min_times) == 1, "the worker waits for the status")
+        wait_for("the worker waits for the status", lambda: len(harness.cache.min_times) == 1)
         harness.cache.blocks = False
         harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=KILL, pod=pod))
         drain()
@@ -1945,7 +1938,7 @@ def test_worker_lives_on_when_it_fails_between_steps(
         monkeypatch.setattr(harness.workers, where, failing_once(getattr(harness.workers, where), err))
         update = UpdatePodOptions(update_type=CREATE, pod=_running())
         harness.workers.update_pod(harness.ctx, update)
-        wait_for(lambda: harness.queue.items != [], "the pod is to be synced later")
+        wait_for("the pod is to be synced later", lambda: harness.queue.items != [])
         # The kubelet syncs it once more.
         harness.workers.update_pod(harness.ctx, UpdatePodOptions(pod=_running()))
         drain()
@@ -2036,9 +2029,9 @@ def test_orphan_whose_worker_fails_between_steps_is_ended_by_housekeeping(
         monkeypatch.setattr(harness.workers, "start_pod_sync", failing_once(harness.workers.start_pod_sync, err))
         update = UpdatePodOptions(update_type=KILL, running_pod=ORPHAN, kill_pod_options=kill_options(1))
         harness.workers.update_pod(harness.ctx, update)
-        wait_for(lambda: harness.queue.items != [], "the worker has failed")
+        wait_for("the worker has failed", lambda: harness.queue.items != [])
         harness.workers.sync_known_pods([])
-        wait_for(lambda: not harness.workers.is_pod_known("1"), "the orphan has ended")
+        wait_for("the orphan has ended", lambda: not harness.workers.is_pod_known("1"))
         assert [r.step for r in harness.syncer.processed["1"]] == ["terminating runtime"]
 
 
@@ -2059,7 +2052,7 @@ def test_worker_that_finds_no_thread_is_started_with_the_next_sync(static: bool)
             for update in (UpdatePodOptions(update_type=CREATE, pod=pod), UpdatePodOptions(pod=pod)):
                 harness.workers.update_pod(harness.ctx, update)
             harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=CREATE, pod=other))
-            wait_for(lambda: bool(harness.syncer.processed["2"]), "the other pod is synced")
+            wait_for("the other pod is synced", lambda: bool(harness.syncer.processed["2"]))
         assert refused == ["podworker-1"] * 2
         assert "1" in harness.queue.get_work()
         assert list(harness.workers.pod_updates) == ["2"], "nothing pretends to be the worker"
@@ -2091,5 +2084,5 @@ def test_orphan_whose_worker_found_no_thread_is_forgotten_and_found_again() -> N
             harness.workers.update_pod(harness.ctx, update)
         assert harness.workers.sync_known_pods([]) == {}
         harness.workers.update_pod(harness.ctx, update)
-        wait_for(lambda: not harness.workers.is_pod_known("1"), "the orphan has ended")
+        wait_for("the orphan has ended", lambda: not harness.workers.is_pod_known("1"))
         assert [r.step for r in harness.syncer.processed["1"]] == ["terminating runtime"]

@@ -6,10 +6,10 @@ Go: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager_test.go
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
-from time import monotonic
+from collections.abc import Iterator
 
 import pytest
+from framework.waiting import wait_for
 
 from kubelet import clustertrustbundle
 from pkg import golang
@@ -46,13 +46,6 @@ def ctx() -> Iterator[golang.Context]:
     cancel()
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + 30
-    while not condition():
-        assert monotonic() < deadline
-        golang.background().wait(0.01)
-
-
 def lazy(ctx: golang.Context, *objects: object) -> tuple[FakeClientset, clustertrustbundle.LazyInformerManager]:
     client = FakeClientset(*objects)
     return client, clustertrustbundle.LazyInformerManager(ctx, client)
@@ -86,9 +79,9 @@ def test_changes_are_seen(ctx: golang.Context) -> None:
     client, manager = lazy(ctx, bundle("one", pem(ROOT1)))
     assert blocks(manager.get_trust_anchors_by_name("one", False)) == {ROOT1}
     client.add(bundle("one", pem(ROOT2)))
-    eventually(lambda: blocks(manager.get_trust_anchors_by_name("one", False)) == {ROOT2})
+    wait_for("the bundle's new content", lambda: blocks(manager.get_trust_anchors_by_name("one", False)) == {ROOT2})
     client.remove(bundle("one", ""))
-    eventually(lambda: manager.get_trust_anchors_by_name("one", True) == b"")
+    wait_for("the bundle is gone", lambda: manager.get_trust_anchors_by_name("one", True) == b"")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +121,7 @@ def test_order_of_anchors_stays_when_another_bundle_changes(ctx: golang.Context)
     before = labelled("a")
     assert blocks(before) == set(anchors)
     client.add(bundle("s:b", pem(ROOT2), "s", label="b"))
-    eventually(lambda: blocks(labelled("b")) == {ROOT2})
+    wait_for("the other bundle's new content", lambda: blocks(labelled("b")) == {ROOT2})
     assert labelled("a") == before
 
 

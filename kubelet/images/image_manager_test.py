@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
+from framework.waiting import wait_for, wait_until_equal
 
 from kubelet import container as kubecontainer
 from kubelet import images
@@ -537,7 +537,7 @@ def test_pulls_at_the_same_time(limit: int | None, serial: bool, at_once: int) -
         assert gate.entered.recv(timeout=30)[1]
     if a_puller._turns is not None:
         turns = a_puller._turns
-        _eventually(lambda: len(turns._waiting) == 4 - at_once)
+        wait_for("the other pulls wait for their turn", lambda: len(turns._waiting) == 4 - at_once)
     assert not len(gate.entered)
     gate.release.close()
     for thread in threads:
@@ -591,13 +591,6 @@ def test_accident_of_one_who_waits_passes_the_turn_on(err: Exception, monkeypatc
     assert service.calls.count("PullImage") == 2
 
 
-def _eventually(look: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not look():
-        assert time.monotonic() < deadline
-        _CTX.wait(0.01)
-
-
 @pytest.mark.parametrize("critical_first", [False, True])
 def test_critical_pods_are_first_for_who_wants_it(critical_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     world = _World(critical_first=critical_first)
@@ -634,10 +627,10 @@ def test_those_that_go_first(serial: bool) -> None:
         if number == 0:
             assert gate.entered.recv(timeout=30)[1]
         else:
-            _eventually(lambda n=number: len(a_puller._turns._waiting) == n)  # type: ignore[misc, union-attr]
+            wait_until_equal("pulls that wait for their turn", lambda: len(a_puller._turns._waiting), number)  # type: ignore[union-attr]
     for done in range(1, 6):
         gate.release.send(None)
-        _eventually(lambda n=done: len(order) == n)  # type: ignore[misc]
+        wait_until_equal("images that are pulled", lambda: len(order), done)
     for thread in threads:
         thread.join(timeout=30)
     assert order == ["busy", "z", "y", "b", "a"]
@@ -648,7 +641,7 @@ def test_who_waits_is_told_how_many_are_ahead(capfd: pytest.CaptureFixture[str])
     gate = service.on_pull = _Gate()
     a_puller = puller.ParallelImagePuller(service, 1)
     threads = _pull_at_once(a_puller, 3)
-    _eventually(lambda: len(a_puller._turns._waiting) == 2)  # type: ignore[union-attr]
+    wait_for("two pulls wait for their turn", lambda: len(a_puller._turns._waiting) == 2)  # type: ignore[union-attr]
     gate.release.close()
     for thread in threads:
         thread.join(timeout=30)
@@ -681,9 +674,9 @@ def test_long_pulls_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(klog, "info_s", lambda message, **values: lines.append(tuple(values.values())))
 
     def step_until_told(count: int) -> None:
-        _eventually(clock.has_waiters)
+        clock.wait_for_waiters()
         clock.step(progress.REPORT_PERIOD)
-        _eventually(lambda: len(lines) == count)
+        wait_until_equal("lines", lambda: len(lines), count)
 
     with watcher.watch("big", "ns/pod"):
         step_until_told(1)
@@ -712,7 +705,7 @@ def test_the_thread_that_tells_of_pulls_lives_only_while_there_are_some() -> Non
     for _ in range(2):
         with watcher.watch("a", "ns/pod"), watcher.watch("b", "ns/pod"):
             assert running()
-        _eventually(lambda: not running())
+        wait_for("the thread that tells of pulls has ended", lambda: not running())
 
 
 def test_pulls_are_watched_again_after_a_thread_could_not_be_started(monkeypatch: pytest.MonkeyPatch) -> None:

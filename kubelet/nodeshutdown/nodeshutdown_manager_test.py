@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from framework.waiting import wait_for, wait_for_end_of_threads
 
 from kubelet import lifecycle, metrics, nodeshutdown
 from kubelet.apis.config import types as kubeletconfig
@@ -111,16 +112,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     yield made
     made.let_end.set()
     made.cancel()
-    assert eventually(lambda: not any(t.name.startswith(("node-shutdown", "shutdown-")) for t in threading.enumerate()))
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    ctx, cancel = golang.with_timeout(golang.background(), 30)
-    while not condition():
-        if ctx.wait(0.002):
-            return False
-    cancel()
-    return True
+    wait_for_end_of_threads("node-shutdown", "shutdown-")
 
 
 def admits(manager: nodeshutdown.Manager) -> bool:
@@ -154,7 +146,7 @@ def test_grace_periods(
     assert world.bus.locks == {1} and not world.bus.overrides
     world.bus.shut_down()
     assert world.killed(len(expected)) == expected
-    assert eventually(lambda: world.bus.locks == set()), "the shutdown may go on"
+    wait_for("the lock is released", lambda: world.bus.locks == set())
     assert not admits(manager) and str(manager.shutdown_status()) == "node is shutting down"
     assert world.synced.recv(timeout=30)[1], "the node's status says so"
     assert world.recorder.drain() == ["Normal Shutdown Shutdown manager detected shutdown event"]
@@ -198,15 +190,15 @@ def test_what_does_not_end_in_time_is_not_waited_for(world: World, stuck: str) -
     world.start()
     world.bus.shut_down()
     world.killed(1)
-    assert eventually(world.clock.has_waiters)
+    world.clock.wait_for_waiters()
     world.clock.step(19)
     assert world.kills.recv(timeout=0.05) == (None, False)
     world.clock.step(1)
     assert world.killed(1) == {"urgent": 10}
     assert world.bus.locks == {1}
-    assert eventually(world.clock.has_waiters)
+    world.clock.wait_for_waiters()
     world.clock.step(10)
-    assert eventually(lambda: not world.bus.locks)
+    wait_for("the lock is released", lambda: not world.bus.locks)
 
 
 def test_pod_that_cannot_be_killed_holds_nobody_up(world: World) -> None:
@@ -215,7 +207,7 @@ def test_pod_that_cannot_be_killed_holds_nobody_up(world: World) -> None:
     world.start()
     world.bus.shut_down()
     assert set(world.killed(2)) == {"normal", "urgent"}
-    assert eventually(lambda: not world.bus.locks)
+    wait_for("the lock is released", lambda: not world.bus.locks)
 
 
 @pytest.mark.parametrize("fault", [golang.Canceled(), ConnectionError("refused")], ids=["end", "no server"])
@@ -235,9 +227,9 @@ def test_called_off(world: World) -> None:
     manager = world.start()
     assert admits(manager) and manager.shutdown_status() is None
     world.bus.shut_down()
-    assert eventually(lambda: not admits(manager) and not world.bus.locks)
+    wait_for("pods are refused and the lock is released", lambda: not admits(manager) and not world.bus.locks)
     world.bus.call_off()
-    assert eventually(lambda: admits(manager) and world.bus.locks == {2}), "held up the next time too"
+    wait_for("pods are admitted and a new lock is taken", lambda: admits(manager) and world.bus.locks == {2})
     assert world.recorder.drain()[-1] == "Normal Shutdown Shutdown manager detected shutdown cancellation"
 
 
@@ -246,19 +238,19 @@ def test_called_off_without_a_new_lock(world: World, monkeypatch: pytest.MonkeyP
     world.buses.append(second)
     manager = world.start()
     world.bus.shut_down()
-    assert eventually(lambda: not admits(manager) and not world.bus.locks)
+    wait_for("pods are refused and the lock is released", lambda: not admits(manager) and not world.bus.locks)
     monkeypatch.setattr(world.bus, "inhibit_shutdown", raising(OSError("no answer")))
     world.bus.call_off()
-    assert eventually(world.clock.has_waiters)
+    world.clock.wait_for_waiters()
     world.clock.step(1)
-    assert eventually(lambda: second.locks == {101}), "taken on a new connection"
+    wait_for("a lock is taken on the new connection", lambda: second.locks == {101})
     assert admits(manager)
 
 
 def test_rejection(world: World) -> None:
     manager = world.start()
     world.bus.shut_down()
-    assert eventually(lambda: manager.shutdown_status() is not None)
+    wait_for("the shutdown is noticed", lambda: manager.shutdown_status() is not None)
     result = manager.admit(lifecycle.PodAdmitAttributes(make_pod("new")))
     assert (result.reason, result.message) == ("NodeShutdown", "Pod was rejected as the node is shutting down.")
 
@@ -274,7 +266,7 @@ def test_delay_that_cannot_be_overridden(world: World, delay: int) -> None:
     world.bus.inhibit_delay = world.bus.delay_after_override = delay
     starter = golang.go(world.start, name="node-shutdown-test")
     for _ in range(4):
-        assert eventually(world.clock.has_waiters)
+        world.clock.wait_for_waiters()
         world.clock.step(1)
     starter.join(30)
     assert world.recorder.drain() == [
@@ -303,12 +295,12 @@ def test_bus_that_goes_away_is_joined_again(world: World) -> None:
     manager = world.start()
     world.bus.events.close()
     for _ in range(2):
-        assert eventually(world.clock.has_waiters)
+        world.clock.wait_for_waiters()
         world.clock.step(1)
-    assert eventually(lambda: second.locks == {101}), "the old lock is given back for the new one"
+    wait_for("a lock is taken on the new connection", lambda: second.locks == {101})
     assert world.bus.closed and broken.closed
     second.shut_down()
-    assert eventually(lambda: not admits(manager))
+    wait_for("pods are refused", lambda: not admits(manager))
 
 
 def test_shutdown_that_is_called_off_while_the_bus_is_away(world: World) -> None:
@@ -317,15 +309,15 @@ def test_shutdown_that_is_called_off_while_the_bus_is_away(world: World) -> None
     world.buses += [refused, second]
     manager = world.start()
     world.bus.shut_down()
-    assert eventually(lambda: not admits(manager) and not world.bus.locks)
+    wait_for("pods are refused and the lock is released", lambda: not admits(manager) and not world.bus.locks)
     world.bus.events.close()
-    assert eventually(world.clock.has_waiters)
+    world.clock.wait_for_waiters()
     world.clock.step(1)
     refused.events.close()
-    assert eventually(lambda: world.clock.has_waiters())
+    world.clock.wait_for_waiters()
     assert not admits(manager), "it goes on"
     world.clock.step(1)
-    assert eventually(lambda: admits(manager) and len(second.locks) == 1)
+    wait_for("pods are admitted and a new lock is taken", lambda: admits(manager) and len(second.locks) == 1)
 
 
 def test_shutdown_that_begins_while_the_bus_is_away(world: World) -> None:
@@ -336,15 +328,15 @@ def test_shutdown_that_begins_while_the_bus_is_away(world: World) -> None:
     world.let_end.clear()
     manager = world.start()
     world.bus.events.close()
-    assert eventually(world.clock.has_waiters)
+    world.clock.wait_for_waiters()
     world.clock.step(1)
     assert world.killed(1) == {"normal": 20}
     assert not admits(manager) and world.bus.locks == {1}, "held up until the pods have ended"
     world.let_end.set()
-    assert eventually(lambda: not world.bus.locks)
+    wait_for("the lock is released", lambda: not world.bus.locks)
     second.in_progress = False
     second.call_off()
-    assert eventually(lambda: admits(manager) and len(second.locks) == 1)
+    wait_for("pods are admitted and a new lock is taken", lambda: admits(manager) and len(second.locks) == 1)
 
 
 @pytest.mark.parametrize("call", ["current_inhibit_delay", "monitor_shutdown"])
@@ -356,10 +348,10 @@ def test_bus_that_cannot_be_joined_again_leaves_the_lock(
     world.buses.append(broken)
     world.start()
     world.bus.events.close()
-    assert eventually(world.clock.has_waiters)
+    world.clock.wait_for_waiters()
     world.clock.step(1)
-    assert eventually(lambda: broken.closed)
-    assert eventually(world.clock.has_waiters)
+    wait_for("the broken connection is closed", lambda: broken.closed)
+    world.clock.wait_for_waiters()
     assert world.bus.locks == {1}
 
 
@@ -378,7 +370,7 @@ def test_shutdown_that_begins_as_the_lock_is_taken(world: World, monkeypatch: py
     monkeypatch.setattr(world.bus, "monitor_shutdown", monitor)
     monkeypatch.setattr(world.bus, "inhibit_shutdown", inhibit)
     manager = world.start()
-    assert eventually(lambda: not admits(manager))
+    wait_for("pods are refused", lambda: not admits(manager))
 
 
 def test_lock_is_released_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,11 +378,11 @@ def test_lock_is_released_once(world: World, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(world.bus, "release_inhibit_lock", released.append)
     manager = world.start()
     world.bus.shut_down()
-    assert eventually(lambda: not admits(manager) and released == [1])
+    wait_for("pods are refused and the lock is released once", lambda: not admits(manager) and released == [1])
     world.bus.call_off()
-    assert eventually(lambda: admits(manager) and world.bus.taken == 2)
+    wait_for("pods are admitted and a new lock is taken", lambda: admits(manager) and world.bus.taken == 2)
     world.cancel()
-    assert eventually(lambda: world.bus.closed)
+    wait_for("the connection is closed", lambda: world.bus.closed)
     assert released == [1, 2]
 
 
@@ -406,7 +398,7 @@ def test_start_during_a_shutdown(world: World) -> None:
 def test_end_of_the_kubelet_lets_go(world: World) -> None:
     world.start()
     world.cancel()
-    assert eventually(lambda: world.bus.closed and not world.bus.locks)
+    wait_for("the connection is closed and the lock is released", lambda: world.bus.closed and not world.bus.locks)
 
 
 def test_nothing_configured(world: World) -> None:
@@ -435,10 +427,13 @@ def test_state_file(world: World, tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o644
     world.clock.step(3)
     world.let_end.set()
-    assert eventually(lambda: b"2020-01-01T00:00:03Z" in path.read_bytes())
+    wait_for("the end of the shutdown is written", lambda: b"2020-01-01T00:00:03Z" in path.read_bytes())
     began = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC).timestamp()
     assert metricstesting.value(metrics.GRACEFUL_SHUTDOWN_START_TIME) == began
-    assert eventually(lambda: metricstesting.value(metrics.GRACEFUL_SHUTDOWN_END_TIME) == began + 3)
+    wait_for(
+        "the end of the shutdown is in the metrics",
+        lambda: metricstesting.value(metrics.GRACEFUL_SHUTDOWN_END_TIME) == began + 3,
+    )
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
 
 
@@ -496,7 +491,7 @@ def test_without_threads_all_pods_are_ended(world: World, missing: str) -> None:
     with golangtesting.out_of_threads(missing) as refused:
         world.bus.shut_down()
         assert set(world.killed(3)) == {"normal", "urgent", "another"}
-        assert eventually(lambda: not world.bus.locks)
+        wait_for("the lock is released", lambda: not world.bus.locks)
     assert refused
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
+from framework.waiting import wait_for, wait_for_end_of_threads
 
 from kubelet import container as kubecontainer
 from kubelet import metrics, pleg
@@ -112,14 +112,7 @@ def h() -> Iterator[Harness]:
     harness = Harness()
     yield harness
     harness.pleg.stop()
-    wait_until(lambda: not any(t.name.startswith("evented-pleg") for t in threading.enumerate()))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), DEADLINE)
-    while not condition():
-        assert not ctx.wait(0.002), "the condition was not met in time"
-    cancel()
+    wait_for_end_of_threads("evented-pleg")
 
 
 def event(type: runtimeapi.ContainerEventType.ValueType, container_id: str = "c1") -> runtimeapi.ContainerEventResponse:
@@ -153,7 +146,7 @@ def test_events(h: Harness) -> None:
     h.runtime.pod_status = pod_status(RUNNING)
     with metricstesting.moves(metrics.EVENTED_PLEG_CONN):
         h.pleg.start(golang.background())
-        wait_until(lambda: h.service.calls == 1)
+        wait_for("the stream of events is opened", lambda: h.service.calls == 1)
     assert h.generic.evented_in_use
 
     before = metricstesting.value(metrics.EVENTED_PLEG_CONN_LATENCY)
@@ -191,7 +184,7 @@ def test_falls_back(h: Harness) -> None:
     h.service.err = RuntimeError("unimplemented")
     with metricstesting.moves(metrics.EVENTED_PLEG_CONN_ERR, 3):
         h.pleg.start(golang.background())
-        wait_until(lambda: h.generic.calls[-1:] == ["start"])
+        wait_for("the generic PLEG is started", lambda: h.generic.calls[-1:] == ["start"])
     assert h.generic.calls == ["relist", "relist", "relist", "stop", "update 1.0", "start"]
     assert h.service.calls == 3
     assert not h.pleg.in_use
@@ -201,9 +194,9 @@ def test_falls_back(h: Harness) -> None:
 def test_stops_with_its_context(h: Harness) -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     h.pleg.start(ctx)
-    wait_until(lambda: h.service.calls == 1)
+    wait_for("the stream of events is opened", lambda: h.service.calls == 1)
     cancel()
-    wait_until(lambda: not any(t.name.startswith("evented-pleg") for t in threading.enumerate()))
+    wait_for_end_of_threads("evented-pleg")
     assert h.generic.calls == []
 
 
@@ -286,13 +279,13 @@ def test_falls_back_though_relisting_fails(h: Harness, monkeypatch: pytest.Monke
     monkeypatch.setattr(h.generic, "start", failing_once(h.generic.start, err))
     h.service.err = RuntimeError("unimplemented")
     h.pleg.start(golang.background())
-    wait_until(lambda: h.generic.calls[-1:] == ["start"])
+    wait_for("the generic PLEG is started", lambda: h.generic.calls[-1:] == ["start"])
 
 
 def test_falls_back_when_there_is_no_thread_to_listen(h: Harness) -> None:
     with golangtesting.out_of_threads("evented-pleg-stream"):
         h.pleg.start(golang.background())
-        wait_until(lambda: h.generic.calls[-1:] == ["start"])
+        wait_for("the generic PLEG is started", lambda: h.generic.calls[-1:] == ["start"])
     assert not h.pleg.in_use
 
 

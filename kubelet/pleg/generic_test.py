@@ -10,6 +10,7 @@ from typing import cast
 from unittest import mock
 
 import pytest
+from framework.waiting import wait_for, wait_for_end_of_threads
 
 from kubelet import container as kubecontainer
 from kubelet import metrics, pleg
@@ -376,13 +377,6 @@ def hang(h: Harness, id: str) -> golang.Channel[None]:
     return gate
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), DEADLINE)
-    while not condition():
-        assert not ctx.wait(0.002), "the condition was not met in time"
-    cancel()
-
-
 def get_newer_than(
     h: Harness, id: str, min_time: datetime.datetime
 ) -> tuple[golang.Channel[object], Callable[[], None]]:
@@ -427,7 +421,7 @@ def test_hanging_pod_stalls_only_itself(h: Harness) -> None:
 
     # The late result is taken by the next relist.
     gate.close()
-    wait_until(lambda: h.pleg._late["bad"].finished(0))
+    wait_for("the late inspection has ended", lambda: h.pleg._late["bad"].finished(0))
     assert h.relist() == [("bad", "ContainerStarted", "cb"), ("bad", "ContainerStarted", "sb")]
     assert bad.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="bad")
     assert h.runtime.inspected == ["a", "bad", "z"]
@@ -442,7 +436,7 @@ def test_hanging_pod_that_changes_meanwhile(h: Harness) -> None:
     assert h.relist() == []
     h.runtime.gates.clear()
     gate.close()
-    wait_until(lambda: h.pleg._late["bad"].finished(0))
+    wait_for("the late inspection has ended", lambda: h.pleg._late["bad"].finished(0))
     # First what the inspection saw, then the change since, inspected anew.
     h.pleg.inspect_limit = DEADLINE
     with h.pleg._reinspect_lock:
@@ -457,7 +451,7 @@ def test_hanging_pod_that_vanishes(h: Harness) -> None:
     h.runtime.set_pods()
     h.relist()
     gate.close()
-    wait_until(lambda: h.pleg._late["bad"].finished(0))
+    wait_for("the late inspection has ended", lambda: h.pleg._late["bad"].finished(0))
     assert h.relist() == [
         ("bad", "ContainerDied", "c1"),
         ("bad", "ContainerRemoved", "c1"),
@@ -477,11 +471,11 @@ def test_hanging_pod_ends_in_an_error(h: Harness) -> None:
     h.relist()
     waiting, _ = get_newer_than(h, "bad", start)
     gate.close()
-    wait_until(lambda: h.pleg._late["bad"].finished(0))
+    wait_for("the late inspection has ended", lambda: h.pleg._late["bad"].finished(0))
     assert h.relist() == []
     assert str(waiting.recv(DEADLINE)[0]) == "deadline exceeded"
     # It is tried again, on a thread that no relist waits for.
-    wait_until(lambda: h.runtime.inspected == ["bad", "bad"])
+    wait_for("the pod is inspected again", lambda: h.runtime.inspected == ["bad", "bad"])
 
 
 def test_stop_breaks_off_a_hanging_inspection(h: Harness) -> None:
@@ -489,9 +483,9 @@ def test_stop_breaks_off_a_hanging_inspection(h: Harness) -> None:
     h.pleg.inspect_limit = DEADLINE
     h.runtime.set_pods(make_pod("bad", [container("c1", RUNNING)]))
     h.pleg.start(golang.background())
-    wait_until(lambda: h.runtime.inspected == ["bad"])
+    wait_for("the pod is inspected", lambda: h.runtime.inspected == ["bad"])
     h.pleg.stop()
-    wait_until(lambda: not any(t.name.startswith("pleg-") for t in threading.enumerate()))
+    wait_for_end_of_threads("pleg-")
     assert h.cache.get("bad") == kubecontainer.PodStatus(id="bad")
 
 
@@ -598,29 +592,29 @@ def test_runs_until_stopped() -> None:
     h = Harness(period=5.0)
     h.pleg.start(golang.background())
     h.pleg.start(golang.background())  # does nothing
-    wait_until(lambda: h.runtime.called_functions == ["get_pods"])
-    wait_until(h.clock.has_waiters)
+    wait_for("the first relist", lambda: h.runtime.called_functions == ["get_pods"])
+    h.clock.wait_for_waiters()
     h.clock.step(5)
-    wait_until(lambda: h.runtime.called_functions == ["get_pods"] * 2)
+    wait_for("relists: 2", lambda: h.runtime.called_functions == ["get_pods"] * 2)
     h.pleg.stop()
-    wait_until(lambda: not any(t.name == "pleg-relist" for t in threading.enumerate()))
+    wait_for_end_of_threads("pleg-relist")
     h.pleg.start(golang.background())
-    wait_until(lambda: h.runtime.called_functions == ["get_pods"] * 3)
+    wait_for("relists: 3", lambda: h.runtime.called_functions == ["get_pods"] * 3)
     h.pleg.stop()
-    wait_until(lambda: not any(t.name == "pleg-relist" for t in threading.enumerate()))
+    wait_for_end_of_threads("pleg-relist")
 
 
 def test_goes_on_after_a_crash() -> None:
     h = Harness(period=5.0)
     h.runtime.set_pods(make_pod("p", [container("c", "nonsense")]))  # type: ignore[arg-type]
     h.pleg.start(golang.background())
-    wait_until(lambda: h.runtime.called_functions == ["get_pods"])
-    wait_until(h.clock.has_waiters)
+    wait_for("the first relist", lambda: h.runtime.called_functions == ["get_pods"])
+    h.clock.wait_for_waiters()
     h.runtime.set_pods()
     h.clock.step(5)
-    wait_until(lambda: h.runtime.called_functions == ["get_pods"] * 2)
+    wait_for("relists: 2", lambda: h.runtime.called_functions == ["get_pods"] * 2)
     h.pleg.stop()
-    wait_until(lambda: not any(t.name == "pleg-relist" for t in threading.enumerate()))
+    wait_for_end_of_threads("pleg-relist")
 
 
 @pytest.mark.parametrize(
@@ -706,4 +700,4 @@ def test_start_that_finds_no_thread_can_be_made_again(h: Harness) -> None:
     with golangtesting.out_of_threads("pleg-relist"), pytest.raises(golang.ThreadError):
         h.pleg.start(golang.background())
     h.pleg.start(golang.background())
-    wait_until(lambda: h.pleg._relist_time is not None)
+    wait_for("the first relist has ended", lambda: h.pleg._relist_time is not None)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from framework import memory
+from framework.waiting import wait_for, wait_until_equal
 
 from kubelet import container as kubecontainer
 from kubelet import prober
@@ -20,7 +21,6 @@ from kubelet.prober.prober import ProbeType
 from kubelet.prober.status_index import StatusIndex
 from kubelet.prober.testing import CONTAINER_NAME, POD_UID, ProbeWorld, new_pod, set_probe
 from kubelet.prober.worker import Worker
-from kubelet.prober.worker_test import eventually
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -56,7 +56,7 @@ def probes(world: ProbeWorld) -> Probes:
 
 def stop(world: ProbeWorld) -> None:
     world.manager.stop_all()
-    assert eventually(lambda: world.manager.worker_count() == 0)
+    wait_until_equal("probe workers", lambda: world.manager.worker_count(), 0)
 
 
 def test_add_and_remove_pods(world: ProbeWorld) -> None:
@@ -82,7 +82,7 @@ def test_add_and_remove_pods(world: ProbeWorld) -> None:
     world.manager.remove_pod(plain)
     assert probes(world) == expected
     world.manager.remove_pod(probed)
-    assert eventually(lambda: probes(world) == set())
+    wait_for("nothing is probed any more", lambda: probes(world) == set())
     world.manager.remove_pod(probed)
 
 
@@ -94,7 +94,7 @@ def test_of_init_containers_only_sidecars_are_probed(world: ProbeWorld, restart_
     expected = {("u", "init", probe_type) for probe_type in ProbeType} if restart_policy else set()
     assert probes(world) == expected
     world.manager.remove_pod(probed)
-    assert eventually(lambda: probes(world) == set())
+    wait_for("nothing is probed any more", lambda: probes(world) == set())
 
 
 def test_probes_cease_when_the_step_that_began_them_does_not(world: ProbeWorld) -> None:
@@ -132,7 +132,7 @@ def test_terminating_pod_keeps_its_readiness_probes_and_its_sidecars(world: Prob
     probed = pod("u", container("c", LIVENESS, READINESS, STARTUP), init=[sidecar])
     world.manager.add_pod(CTX, probed)
     world.manager.stop_liveness_and_startup(probed)
-    assert eventually(lambda: world.manager.worker_count() == 2)
+    wait_until_equal("probe workers", lambda: world.manager.worker_count(), 2)
     assert probes(world) == {("u", "c", READINESS), ("u", "sidecar", LIVENESS)}
     stop(world)
 
@@ -142,10 +142,10 @@ def test_cleanup_pods(world: ProbeWorld) -> None:
         world.manager.add_pod(CTX, pod(uid, container("a", READINESS), container("b", LIVENESS, STARTUP)))
     for _ in range(10):
         world.manager.cleanup_pods({"keep"})
-    assert eventually(lambda: world.manager.worker_count() == 3)
+    wait_until_equal("probe workers", lambda: world.manager.worker_count(), 3)
     assert {uid for uid, _, _ in probes(world)} == {"keep"}
     world.manager.cleanup_pods(set())
-    assert eventually(lambda: world.manager.worker_count() == 0)
+    wait_until_equal("probe workers", lambda: world.manager.worker_count(), 0)
 
 
 def test_pod_that_is_gone_leaves_no_series_in_the_metrics(world: ProbeWorld) -> None:
@@ -157,8 +157,8 @@ def test_pod_that_is_gone_leaves_no_series_in_the_metrics(world: ProbeWorld) -> 
         world.manager.observe(worker, result, 0.1)
     assert len(series("gone")) == 3
     world.manager.remove_pod(probed)
-    assert eventually(lambda: world.manager.worker_count() == 0)
-    assert eventually(lambda: series("gone") == [])
+    wait_until_equal("probe workers", lambda: world.manager.worker_count(), 0)
+    wait_for("the pod's series are gone", lambda: series("gone") == [])
 
 
 def series(pod_uid: str) -> list[str]:
@@ -210,10 +210,10 @@ def probe_a_crowd() -> None:
     for number in range(1, 6):
         world.clock.step(1)
         # Startup probes are not carried out: all containers have started.
-        assert eventually(lambda number=number: world.runner.runs == number * 3400)
+        wait_until_equal("probes", lambda: world.runner.runs, number * 3400)
         assert threading.active_count() < 2 * scheduler.MAX_PROBES_PER_POD
     world.manager.remove_pod(each)
-    assert eventually(lambda: world.manager.worker_count() == 0)
+    wait_until_equal("probe workers", lambda: world.manager.worker_count(), 0)
 
 
 def test_probe_that_hangs_ends_with_its_pod_and_the_next_of_that_uid_is_probed(world: ProbeWorld) -> None:
@@ -230,9 +230,9 @@ def test_probe_that_hangs_ends_with_its_pod_and_the_next_of_that_uid_is_probed(w
     for count in (2, 4):
         world.manager.add_pod(CTX, probed)
         world.clock.step(10)
-        assert eventually(lambda count=count: len(asked) == count)
+        wait_until_equal("probes", lambda: len(asked), count)
         world.manager.remove_pod(probed)
-        assert eventually(lambda: world.manager.worker_count() == 0)
+        wait_until_equal("probe workers", lambda: world.manager.worker_count(), 0)
     stop(world)
 
 
@@ -261,10 +261,10 @@ def run_out_of_threads() -> None:
     for each in pods:
         world.manager.add_pod(CTX, each)
     world.clock.step(1)
-    assert eventually(lambda: "Probes wait for a thread; it is tried again" in log.getvalue())
+    wait_for("the lack of threads is logged", lambda: "Probes wait for a thread; it is tried again" in log.getvalue())
     assert "the limit is TasksMax of the unit, pids.max of the cgroup" in log.getvalue()
     go_on.set()
-    assert eventually(lambda: len(probed) == len(pods))
+    wait_for("all pods are probed", lambda: len(probed) == len(pods))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the limit of threads must be that of another user")
@@ -496,7 +496,7 @@ def test_container_that_is_not_ready_is_probed_at_once(world: ProbeWorld) -> Non
     world.manager.update_pod_status(CTX, spec, running)
     world.set_status(running)
     world.manager.probe_unready(spec, running)
-    assert eventually(lambda: world.result(READINESS) == results.SUCCESS)
+    wait_for("the container is ready", lambda: world.result(READINESS) == results.SUCCESS)
     assert world.manager._worker(spec, CONTAINER_NAME, READINESS) is not None
     assert world.runner.runs == 1
     stop(world)

@@ -9,12 +9,12 @@ from typing import Any
 
 import grpc
 import pytest
+from framework.waiting import wait_for
 
 from kubelet.cri import errors as crierrors
 from kubelet.prober import results
 from kubelet.prober.prober import Prober, ProbeType
 from kubelet.prober.testing import CONTAINER_ID, FakeRunner
-from kubelet.prober.worker_test import eventually
 from pkg import golang, probe
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -198,7 +198,7 @@ def test_what_cannot_succeed_is_told_of_and_leaves_nothing_open(
         assert len(told) == 1
         assert told[0].startswith(f"Warning Unhealthy Liveness probe failed: {message.replace('PORT', str(port))}")
     if "grpc" not in handler(1):  # it takes its time for closing, which is tested beside it, and may do so here
-        assert eventually(lambda: open_files() <= before), "what others have open comes and goes, a leak stays"
+        wait_for("no open file is left", lambda: open_files() <= before)
 
 
 def test_answer_that_breaks_off_is_asked_for_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from framework.waiting import wait_for, wait_until_equal
 
 from kubelet.prober import scheduler
 from kubelet.prober.scheduler import MAX_PROBES_PER_POD, MAX_THREADS, Scheduler
-from kubelet.prober.worker_test import eventually
 from pkg import golang
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.golang.testing import out_of_threads
@@ -85,7 +85,7 @@ class World:
         self.scheduler.end_all()
         for probe in self.probes:
             probe.let_go.set()
-        assert eventually(lambda: all(probe.ended == 1 for probe in self.probes))
+        wait_for("all probes have ended", lambda: all(probe.ended == 1 for probe in self.probes))
 
 
 @pytest.fixture
@@ -118,8 +118,8 @@ def test_pod_has_no_more_threads_than_probes_that_run_at_once(world: World, monk
     monkeypatch.setattr(world.scheduler, "_lock", EagerTimekeeper(world.scheduler))
     probes = [world.add("pod") for _ in range(10 * MAX_PROBES_PER_POD)]
     for turn in range(1, 4):
-        assert eventually(lambda turn=turn: all(len(probe.runs) == turn for probe in probes))
-        assert eventually(lambda: world.clock.waiters() == 1)
+        wait_until_equal("rounds of all probes", lambda: {len(probe.runs) for probe in probes}, {turn})
+        wait_for("only the next turn is waited for", lambda: world.clock.waiters() == 1)
         world.clock.step(10)
     assert world.threads() <= MAX_PROBES_PER_POD
 
@@ -129,35 +129,35 @@ def test_worker_runs_when_it_is_due(world: World) -> None:
     world.clock.step(4)
     assert probe.runs == []
     world.clock.step(1)
-    assert eventually(lambda: probe.runs == [False])
-    assert eventually(lambda: world.clock.waiters() == 1)
+    wait_for("the probe ran", lambda: probe.runs == [False])
+    wait_for("only the next turn is waited for", lambda: world.clock.waiters() == 1)
     world.clock.step(10)
-    assert eventually(lambda: probe.runs == [False, False])
+    wait_for("the probe ran twice", lambda: probe.runs == [False, False])
 
 
 def test_workers_run_in_the_order_in_which_they_are_due(world: World) -> None:
     first = world.add("pod", hangs=True)
-    assert eventually(lambda: first.runs == [False])
+    wait_for("the first probe ran", lambda: first.runs == [False])
     rest = [world.add("pod", due=float(due), hangs=True) for due in range(1, MAX_PROBES_PER_POD)]
     world.clock.step(20)
-    assert eventually(lambda: world.running == MAX_PROBES_PER_POD)
+    wait_for("as many probes run as a pod may have at a time", lambda: world.running == MAX_PROBES_PER_POD)
     late = [world.add("pod", due=due) for due in (30.0, 25.0, 28.0)]
     world.clock.step(15)
-    assert eventually(lambda: len(world.scheduler._pods["pod"].queue) >= 3)
+    wait_for("three probes wait for a thread", lambda: len(world.scheduler._pods["pod"].queue) >= 3)
     rest[0].let_go.set()
-    assert eventually(lambda: all(probe.runs for probe in late))
+    wait_for("all late probes ran", lambda: all(probe.runs for probe in late))
     assert [probe for probe in world.order if probe in late] == [late[1], late[2], late[0]]
 
 
 def test_pod_whose_probes_hang_holds_up_no_other(world: World) -> None:
     hanging = [world.add("hanging", hangs=True) for _ in range(3 * MAX_PROBES_PER_POD)]
-    assert eventually(lambda: world.running == MAX_PROBES_PER_POD)
+    wait_for("as many probes run as a pod may have at a time", lambda: world.running == MAX_PROBES_PER_POD)
     other = world.add("other")
-    assert eventually(lambda: other.runs == [False])
+    wait_for("the other pod's probe ran", lambda: other.runs == [False])
     assert sum(len(probe.runs) for probe in hanging) == MAX_PROBES_PER_POD
     for probe in hanging:
         probe.let_go.set()
-    assert eventually(lambda: all(probe.runs for probe in hanging))
+    wait_for("all probes that hung ran", lambda: all(probe.runs for probe in hanging))
 
 
 def test_pods_whose_probes_hang_take_no_more_threads_than_there_are(world: World) -> None:
@@ -165,9 +165,9 @@ def test_pods_whose_probes_hang_take_no_more_threads_than_there_are(world: World
     for number in range(pods):
         for _ in range(MAX_PROBES_PER_POD):
             world.add(f"pod-{number}", hangs=True)
-    assert eventually(lambda: world.running >= MAX_THREADS)
+    wait_for("all threads run probes", lambda: world.running >= MAX_THREADS)
     late = [world.add(f"late-{number}") for number in range(5)]
-    assert eventually(lambda: all(probe.runs for probe in late)), "a pod without a running probe gets a thread"
+    wait_for("all late probes ran", lambda: all(probe.runs for probe in late))
     with world.scheduler._lock:
         assert world.scheduler._take_locked(thread_is_free=False) is None, "no other probe gets one"
     # Beyond the threads that all share there is one for each pod that had none.
@@ -184,52 +184,52 @@ def test_worker_that_waits_costs_no_thread(world: World) -> None:
 def test_thread_without_work_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "_IDLE_TIMEOUT", 0.0)
     hanging = [world.add("pod", hangs=True) for _ in range(4)]
-    assert eventually(lambda: world.threads() == 4)
+    wait_for("four threads are left", lambda: world.threads() == 4)
     for probe in hanging:
         probe.let_go.set()
-    assert eventually(lambda: world.threads() == 0)
+    wait_for("no thread is left", lambda: world.threads() == 0)
     world.clock.step(100)
-    assert eventually(lambda: all(len(probe.runs) > 1 for probe in hanging))
+    wait_for("all probes ran again", lambda: all(len(probe.runs) > 1 for probe in hanging))
 
 
 def test_trigger_runs_a_worker_at_once_and_moves_its_turn(world: World) -> None:
     probe = world.add("pod", due=8.0)
     world.clock.step(4)
     world.scheduler.trigger(probe)
-    assert eventually(lambda: probe.runs == [True])
+    wait_for("the probe ran for its trigger", lambda: probe.runs == [True])
     world.clock.step(9)
     assert probe.runs == [True], "its turn at 8 is over"
-    assert eventually(lambda: world.clock.waiters() == 1)
+    wait_for("only the next turn is waited for", lambda: world.clock.waiters() == 1)
     world.clock.step(1)
-    assert eventually(lambda: probe.runs == [True, False])
+    wait_for("the probe ran in its turn after its trigger", lambda: probe.runs == [True, False])
 
 
 def test_trigger_of_a_worker_that_runs_has_it_run_again(world: World) -> None:
     probe = world.add("pod", hangs=True)
-    assert eventually(lambda: probe.runs == [False])
+    wait_for("the probe ran", lambda: probe.runs == [False])
     for _ in range(3):
         world.scheduler.trigger(probe)
     probe.let_go.set()
-    assert eventually(lambda: probe.runs == [False, True])
+    wait_for("the probe ran again for its trigger", lambda: probe.runs == [False, True])
 
 
 def test_worker_that_is_stopped_ends_once(world: World) -> None:
     waiting, running = world.add("pod", due=1000.0), world.add("pod", hangs=True)
     queued = [world.add("pod", hangs=True) for _ in range(2 * MAX_PROBES_PER_POD)]
-    assert eventually(lambda: world.running == MAX_PROBES_PER_POD)
+    wait_for("as many probes run as a pod may have at a time", lambda: world.running == MAX_PROBES_PER_POD)
     for probe in (waiting, running, *queued):
         world.scheduler.stop(probe)
         world.scheduler.stop(probe)
     assert waiting.ended == 1, "it did not run, so it ends at once"
     assert running.ended == 0
     running.let_go.set()
-    assert eventually(lambda: running.ended == 1)
+    wait_for("the probe that runs has ended", lambda: running.ended == 1)
     assert all(probe.ended == (not probe.runs) for probe in queued)
 
 
 def test_run_of_a_worker_that_is_stopped_is_cancelled(world: World) -> None:
     stopped, other = world.add("pod", hangs=True), world.add("pod", hangs=True)
-    assert eventually(lambda: stopped.runs == other.runs == [False])
+    wait_for("both probes run", lambda: stopped.runs == other.runs == [False])
     world.scheduler.stop(stopped)
     assert isinstance(stopped.contexts[0].err(), golang.Canceled)
     assert other.contexts[0].err() is None
@@ -241,7 +241,7 @@ def test_worker_that_does_not_go_on_ends(world: World) -> None:
     world.probes.append(probe)
     world.scheduler.add(probe)
     world.scheduler.tend()
-    assert eventually(lambda: probe.ended == 1)
+    wait_for("the probe has ended", lambda: probe.ended == 1)
     world.scheduler.trigger(probe)
     world.scheduler.stop(probe)
     assert probe.runs == [False]
@@ -254,9 +254,11 @@ def test_worker_that_raises_runs_again(world: World, err: Exception, log: io.Str
     world.probes.append(probe)
     world.scheduler.add(probe)
     world.scheduler.tend()
-    assert eventually(lambda: probe.runs == [False] and world.clock.waiters() == 1)
+    wait_for(
+        "the probe ran and its next turn is waited for", lambda: probe.runs == [False] and world.clock.waiters() == 1
+    )
     world.clock.step(10)
-    assert eventually(lambda: probe.runs == [False, False])
+    wait_for("the probe ran twice", lambda: probe.runs == [False, False])
     assert "Probe worker failed" in log.getvalue()
 
 
@@ -266,7 +268,7 @@ def test_first_thread_that_cannot_be_started_is_tried_again_with_housekeeping(wo
     assert "Cannot begin to probe" in log.getvalue()
     assert "can't start new thread" in log.getvalue()
     world.scheduler.tend()
-    assert eventually(lambda: probe.runs == [False])
+    wait_for("the probe ran", lambda: probe.runs == [False])
 
 
 def test_thread_that_cannot_be_started_is_tried_again(
@@ -274,22 +276,22 @@ def test_thread_that_cannot_be_started_is_tried_again(
 ) -> None:
     monkeypatch.setattr(scheduler, "_RETRY_PERIOD", 0.01)
     waiting = world.add("pod", due=5.0)
-    assert eventually(lambda: world.clock.waiters() == 1)
+    wait_for("only the next turn is waited for", lambda: world.clock.waiters() == 1)
     with out_of_threads("prober-"):
         world.clock.step(5)
-        assert eventually(lambda: "Probes wait for a thread" in log.getvalue())
+        wait_for("the lack of threads is logged", lambda: "Probes wait for a thread" in log.getvalue())
         assert waiting.runs == []
-    assert eventually(lambda: waiting.runs == [False])
+    wait_for("the probe that waited for a thread ran", lambda: waiting.runs == [False])
 
 
 def test_threads_that_there_are_serve_all_when_no_other_can_be_started(world: World, log: io.StringIO) -> None:
     first = world.add("pod", hangs=True)
-    assert eventually(lambda: first.runs == [False])
+    wait_for("the first probe ran", lambda: first.runs == [False])
     with out_of_threads("prober-"):
         others = [world.add(f"pod-{number}") for number in range(20)]
-        assert eventually(lambda: "Probes wait for a thread" in log.getvalue())
+        wait_for("the lack of threads is logged", lambda: "Probes wait for a thread" in log.getvalue())
         first.let_go.set()
-        assert eventually(lambda: all(probe.runs for probe in others))
+        wait_for("all other probes ran", lambda: all(probe.runs for probe in others))
 
 
 def test_worker_that_is_stopped_while_no_thread_can_be_started(world: World, log: io.StringIO) -> None:
@@ -310,18 +312,18 @@ def test_timekeeper_survives_a_fault(world: World, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Scheduler, "_dispatch", fail_at_first)
     probe = world.add("pod")
-    assert eventually(lambda: probe.runs == [False])
+    wait_for("the probe ran", lambda: probe.runs == [False])
     assert log.getvalue().count("Failed to schedule probes") == 2
 
 
 def test_probes_that_wait_long_are_told_once(world: World, log: io.StringIO) -> None:
     for _ in range(MAX_PROBES_PER_POD + 4):
         world.add("pod", hangs=True)
-    assert eventually(lambda: world.running == MAX_PROBES_PER_POD)
+    wait_for("as many probes run as a pod may have at a time", lambda: world.running == MAX_PROBES_PER_POD)
     for _ in range(5):
         world.clock.step(5)
         world.add("other", due=world.clock.monotonic())
-    assert eventually(lambda: "Probes wait for others to end" in log.getvalue())
+    wait_for("the wait of probes is logged", lambda: "Probes wait for others to end" in log.getvalue())
     assert log.getvalue().count("Probes wait for others to end") == 1
     assert 'podUID="pod"' in log.getvalue()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from framework.waiting import wait_for, wait_until_equal
 
 from kubelet import container as kubecontainer
 from kubelet import metrics
@@ -418,7 +419,7 @@ class Running:
         worker = world.manager._worker(self.pod, CONTAINER_NAME, READINESS)
         assert worker is not None
         self.worker = worker
-        assert eventually(lambda: world.clock.waiters() == 1)
+        wait_for("only the next turn is waited for", lambda: world.clock.waiters() == 1)
 
     def step_to_first(self) -> None:
         """Move the clock to the worker's turn."""
@@ -432,16 +433,7 @@ class Running:
 
     def wait_for_round(self, runs: int) -> None:
         """Wait until the probe has run this often, and its worker waits for the next tick."""
-        assert eventually(lambda: self.world.runner.runs >= runs)
-
-
-def eventually(condition: object, seconds: float = 30.0) -> bool:
-    assert callable(condition)
-    ctx, cancel = golang.with_timeout(golang.background(), seconds)
-    while not condition() and not ctx.wait(0.005):
-        pass
-    cancel()
-    return bool(condition())
+        wait_for(f"{runs} probes", lambda: self.world.runner.runs >= runs)
 
 
 def test_worker_probes_at_each_period_and_cleans_up(world: ProbeWorld) -> None:
@@ -457,9 +449,9 @@ def test_worker_probes_at_each_period_and_cleans_up(world: ProbeWorld) -> None:
     assert running.next_result() == results.FAILURE
     for _ in range(10):
         world.manager.remove_pod(running.pod)
-    assert eventually(lambda: world.manager.worker_count() == 0)
+    wait_until_equal("probe workers", lambda: world.manager.worker_count(), 0)
     assert world.result(READINESS) is None
-    assert eventually(lambda: world.clock.waiters() == 0)
+    wait_for("no turn is waited for", lambda: world.clock.waiters() == 0)
 
 
 def test_trigger_probes_at_once_and_begins_the_period_anew(world: ProbeWorld) -> None:
@@ -469,13 +461,13 @@ def test_trigger_probes_at_once_and_begins_the_period_anew(world: ProbeWorld) ->
     world.clock.step(6)
     running.worker.trigger()
     running.wait_for_round(2)
-    assert eventually(lambda: running.worker._due == pytest.approx(world.clock.monotonic() + 10))
+    wait_for("the period begins anew", lambda: running.worker._due == pytest.approx(world.clock.monotonic() + 10))
     world.clock.step(9)
     assert world.runner.runs == 2
     world.clock.step(1)
     running.wait_for_round(3)
     world.manager.remove_pod(running.pod)
-    assert eventually(lambda: world.manager.worker_count() == 0)
+    wait_until_equal("probe workers", lambda: world.manager.worker_count(), 0)
 
 
 def test_trigger_does_not_wait_for_the_first_turn(world: ProbeWorld) -> None:
@@ -483,7 +475,7 @@ def test_trigger_does_not_wait_for_the_first_turn(world: ProbeWorld) -> None:
     running.worker.trigger()
     running.wait_for_round(1)
     world.manager.remove_pod(running.pod)
-    assert eventually(lambda: world.manager.worker_count() == 0)
+    wait_until_equal("probe workers", lambda: world.manager.worker_count(), 0)
 
 
 @pytest.mark.parametrize("uptime", [0.0, 3600.0])
@@ -500,16 +492,16 @@ def test_probes_are_spread_over_the_period(world: ProbeWorld, uptime: float) -> 
         world.statuses.statuses[pod.metadata.uid] = status
         world.manager.add_pod(CTX, pod)
         workers.append(world.manager._worker(pod, CONTAINER_NAME, LIVENESS))
-    assert eventually(lambda: world.clock.waiters() == 1)
+    wait_for("only the next turn is waited for", lambda: world.clock.waiters() == 1)
     for expected in (range(5, 16), range(20, 21), range(25, 36), range(40, 41)):
         world.clock.step(50)
         due = sum(worker is not None and worker._share_of_period() <= 0.5 for worker in workers)
         full, half = divmod(int(world.clock.monotonic() - uptime), 100)
         probed = 20 * full + (due if half else 0)
         assert probed in expected
-        assert eventually(lambda probed=probed: world.runner.runs == probed)
+        wait_until_equal("probes", lambda: world.runner.runs, probed)
     world.manager.stop_all()
-    assert eventually(lambda: world.manager.worker_count() == 0)
+    wait_until_equal("probe workers", lambda: world.manager.worker_count(), 0)
 
 
 def test_turns_are_the_same_after_a_restart_of_the_kubelet(world: ProbeWorld) -> None:
@@ -557,7 +549,7 @@ def test_wait_for_a_turn_counts_as_late(world: ProbeWorld) -> None:
         for each in waits:
             turns.enter_context(each)
         probe = golang.go(worker.run_once, CTX, False, name="prober")
-        assert eventually(lambda: len(world.manager.turns._waiting) == 1)
+        wait_for("the probe waits for its turn", lambda: len(world.manager.turns._waiting) == 1)
         world.clock.step(13.0)
         due = worker.due
     probe.join(30)
@@ -569,9 +561,9 @@ def test_worker_whose_results_nobody_reads_can_be_stopped(world: ProbeWorld) -> 
     while updates.try_send(results.Update(CONTAINER_ID, results.UNKNOWN, "other")):
         pass
     Running(world).step_to_first()
-    assert eventually(lambda: world.result(READINESS) is not None)
+    wait_for("a result", lambda: world.result(READINESS) is not None)
     world.manager.stop_all()
-    assert eventually(lambda: world.manager.worker_count() == 0)
+    wait_until_equal("probe workers", lambda: world.manager.worker_count(), 0)
 
 
 def test_worker_that_waits_for_its_turn_can_be_stopped(world: ProbeWorld) -> None:
@@ -579,7 +571,7 @@ def test_worker_that_waits_for_its_turn_can_be_stopped(world: ProbeWorld) -> Non
     set_probe(pod.spec.containers[0], READINESS, period_seconds=100)
     world.manager.add_pod(CTX, pod)
     world.manager.remove_pod(pod)
-    assert eventually(lambda: world.manager.worker_count() == 0)
+    wait_until_equal("probe workers", lambda: world.manager.worker_count(), 0)
     assert world.runner.runs == 0
 
 
@@ -596,7 +588,7 @@ def test_few_probes_work_at_a_time(world: ProbeWorld, monkeypatch: pytest.Monkey
     world.set_status(world.running())
     workers = [world.worker(READINESS) for _ in range(2 * MAX_TURNS)]
     threads = [golang.go(worker.run_once, CTX, True, name="prober") for worker in workers]
-    assert eventually(lambda: len(turns._waiting) == MAX_TURNS)
+    wait_for("the other probes wait for their turn", lambda: len(turns._waiting) == MAX_TURNS)
     assert len(work) == MAX_TURNS
     go_on.set()
     for thread in threads:

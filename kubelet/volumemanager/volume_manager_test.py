@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from framework.waiting import wait_for
 
 from kubelet.volumemanager import VolumeAttachLimitExceededError, VolumeManager, testing, volume_manager
 from kubelet.volumemanager.populator import APIServerClaims
@@ -158,13 +159,6 @@ EMPTY = v1.Volume(name="e", empty_dir=v1.EmptyDirVolumeSource())
 CLAIM = testing.new_claim_volume("v", "claim")
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), 30)
-    while not condition():
-        assert not ctx.wait(0.01), "condition did not come true within 30 s"
-    cancel()
-
-
 def wait_in_vain(
     wait: Callable[[golang.Context, v1.Pod], None], world: World, pod: v1.Pod, until: Callable[[], bool]
 ) -> Exception:
@@ -182,8 +176,8 @@ def wait_in_vain(
     world.clock.step(volume_manager.POD_ATTACH_AND_MOUNT_TIMEOUT)
     assert not world.clock.has_waiters()
     thread = golang.go(wait_and_tell, name="wait-test")
-    eventually(until)
-    eventually(world.clock.has_waiters)
+    wait_for("the moment at which the wait is to end", until)
+    world.clock.wait_for_waiters()
     world.clock.step(volume_manager.POD_ATTACH_AND_MOUNT_TIMEOUT)
     thread.join(30)
     err, ok, _ = raised.try_recv()
@@ -288,7 +282,7 @@ def test_failures_that_are_forgotten_are_tried_again_at_once(timeless: World) ->
         world.manager.forget_failures("u")
         return not waiting.is_alive()
 
-    eventually(mounted)
+    wait_for("the volume is mounted", mounted)
     assert world.plugin.calls == [("set_up", "d", "u")] * 2
 
 
@@ -395,7 +389,7 @@ def test_pod_that_ends_while_its_volume_comes_up_loses_it(world: World) -> None:
     world.manager.sources_changed()
     gate.close()
     world.plugin.wait_for_call("tear_down", "d", "u")
-    eventually(lambda: not world.manager.has_possibly_mounted_volumes_for_pod("u"))
+    wait_for("the pod's volume is unmounted", lambda: not world.manager.has_possibly_mounted_volumes_for_pod("u"))
     world.cancel()
     waiting.join(30)
 
@@ -408,7 +402,7 @@ def test_uncertain_mount_is_unmounted_and_a_failed_one_is_not(world: World, fina
     pod = world.add(v1.Volume(name="d", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd")))
     waiting = in_background(world.manager.wait_for_attach_and_mount, world, pod)
     world.plugin.wait_for_call("set_up", "d", "u")
-    eventually(lambda: world.manager.has_possibly_mounted_volumes_for_pod("u") != final)
+    wait_for("the mount is settled", lambda: world.manager.has_possibly_mounted_volumes_for_pod("u") != final)
     assert world.manager.get_mounted_volumes_for_pod("u") == {}
     world.pods.removed.add("u")
     world.pods.pods.clear()
@@ -453,7 +447,7 @@ def test_claimed_volume_is_attached_and_mounted_once_it_is_reported_in_use(attac
     attached.pods.removed.add("u")
     attached.manager.wait_for_unmount(attached.ctx, pod)
     attached.plugin.wait_for_call("unmount_device", "pv")
-    eventually(lambda: attached.manager.get_volumes_in_use() == [])
+    wait_for("no volume is in use", lambda: attached.manager.get_volumes_in_use() == [])
     assert attached.plugin.calls[3:] == [("tear_down", "pv", "u"), ("unmount_device", "pv")]
     assert attached.in_use_changes.recv(30)[1], "only then it may be detached"
 
@@ -473,12 +467,12 @@ def test_volume_of_a_pod_that_ended_is_no_longer_in_use_though_the_pod_object_ex
     else:
         attached.manager.sources_changed()
     attached.report_in_use()
-    eventually(lambda: attached.manager.volume_is_attached(PV))
+    wait_for("the volume is attached", lambda: attached.manager.volume_is_attached(PV))
     if begun:
         attached.plugin.wait_for_call("mount_device", "pv", testing.FAKE_DEVICE_PATH)
     attached.pods.removed.add("u")
     attached.manager.wait_for_unmount(attached.ctx, pod)
-    eventually(lambda: attached.manager.get_volumes_in_use() == [])
+    wait_for("no volume is in use", lambda: attached.manager.get_volumes_in_use() == [])
     assert not [call for call in attached.plugin.calls if call[0] == "set_up"]
     attached.cancel()
     if waiting is not None:
@@ -575,7 +569,7 @@ def test_uncertain_device_is_unmounted_before_the_volume_is_given_up(attached: W
     attached.pods.pods.clear()
     attached.manager.sources_changed()
     attached.plugin.wait_for_call("unmount_device", "pv")
-    eventually(lambda: not attached.manager.volume_is_attached(PV))
+    wait_for("the volume is detached", lambda: not attached.manager.volume_is_attached(PV))
     attached.cancel()
     waiting.join(30)
 
@@ -590,7 +584,7 @@ def test_larger_volume_is_expanded_while_in_use(attached: World) -> None:
     attached.add_bound(size="10G")
     attached.manager.wait_for_attach_and_mount(attached.ctx, pod)
     attached.plugin.wait_for_call("node_expand", "pv")
-    eventually(lambda: bool(attached.plugin.resized))
+    wait_for("the volume is expanded", lambda: bool(attached.plugin.resized))
     assert attached.plugin.resized[0].new_size == parse_quantity("10G")
     assert attached.plugin.resized[0].old_size == parse_quantity("5G")
 
@@ -605,11 +599,11 @@ def test_volumes_found_on_disk_are_kept_until_sources_are_ready(world: World) ->
     world.pods.ready = False
     world.pods.removed.add("gone")
     world.start()
-    eventually(world.manager.reconciler_states_have_been_synced)
+    wait_for("the node's status is known", world.manager.reconciler_states_have_been_synced)
     assert path.exists() and world.manager.has_possibly_mounted_volumes_for_pod("gone")
     world.pods.ready = True
     world.manager.sources_changed()
-    eventually(lambda: not path.exists())
+    wait_for("the volume is unmounted", lambda: not path.exists())
 
 
 def test_volume_found_on_disk_is_taken_over_by_its_pod(world: World) -> None:
@@ -629,7 +623,7 @@ def test_volume_that_cannot_be_told_from_its_directory_is_unmounted(world: World
     world.pods.removed.add("gone")
     world.start()
     world.plugin.wait_for_call("tear_down", "pv", "gone")
-    eventually(lambda: not path.exists())
+    wait_for("the volume is unmounted", lambda: not path.exists())
 
 
 @pytest.mark.parametrize("reconstructible", [True, False])
@@ -641,11 +635,11 @@ def test_volume_of_an_unwanted_pod_stays_until_the_pod_has_ended(world: World, r
         (path / "mount").touch()
     world.pods.removed.add("gone")
     world.start()
-    eventually(lambda: not gone.exists())
+    wait_for("the volume is unmounted", lambda: not gone.exists())
     assert runs.exists() and world.plugin.calls == [("tear_down", "pv", "gone")]
     world.pods.removed.add("runs")
     world.manager.orphan_ended()
-    eventually(lambda: not runs.exists())
+    wait_for("the volume is unmounted", lambda: not runs.exists())
 
 
 def left_behind(world: World, uid: str = "gone") -> tuple[Path, Path]:
@@ -666,9 +660,9 @@ def test_device_of_a_pod_that_went_meanwhile_is_unmounted_too(attached: World) -
     )
     attached.pods.removed.add("gone")
     attached.start()
-    eventually(lambda: not path.exists() and not device.exists())
+    wait_for("volume and device are unmounted", lambda: not path.exists() and not device.exists())
     assert attached.plugin.calls == [("tear_down", "pv", "gone"), ("unmount_device", "pv")]
-    eventually(lambda: attached.manager.get_volumes_in_use() == [])
+    wait_for("no volume is in use", lambda: attached.manager.get_volumes_in_use() == [])
 
 
 def test_nothing_is_unmounted_before_the_node_has_told_where_devices_are(attached: World) -> None:
@@ -683,8 +677,8 @@ def test_nothing_is_unmounted_before_the_node_has_told_where_devices_are(attache
     assert path.exists() and device.exists() and not attached.manager.reconciler_states_have_been_synced()
     attached.client.add(v1.Node(metadata=metav1.ObjectMeta(name="node")))
     attached.manager.wait_for_unmount(attached.ctx, other)
-    eventually(lambda: not path.exists() and not device.exists())
-    eventually(attached.manager.reconciler_states_have_been_synced)
+    wait_for("volume and device are unmounted", lambda: not path.exists() and not device.exists())
+    wait_for("the node's status is known", attached.manager.reconciler_states_have_been_synced)
 
 
 def test_device_found_on_disk_serves_the_pod_that_has_it_still(attached: World) -> None:
@@ -710,7 +704,7 @@ def test_pod_keeps_what_it_has_while_its_claim_cannot_be_read(attached: World) -
     attached.add_bound()
     pod = attached.add(CLAIM)
     attached.start()
-    eventually(lambda: not gone.exists())
+    wait_for("the volume is unmounted", lambda: not gone.exists())
     with pytest.raises(RuntimeError, match="went away"):
         attached.manager.wait_for_attach_and_mount(attached.ctx, pod)
     assert attached.manager.has_possibly_mounted_volumes_for_pod("u")

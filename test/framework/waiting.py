@@ -38,6 +38,11 @@ def wait_for(
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
+def wait_until_equal(what: str, look: Callable[[], T], wanted: T, timeout: float = TIMEOUT) -> None:
+    """Call look until it returns what is wanted; AssertionError with what it returned last after timeout seconds."""
+    wait_for(f"{what}: {wanted!r}", lambda: look() == wanted, timeout, look)
+
+
 def wait_for_end_of_threads(*prefixes: str, timeout: float = TIMEOUT) -> None:
     """Return once no thread's name begins with one of these; AssertionError with the names of those that still run."""
     deadline = time.monotonic() + timeout

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import itertools
 import threading
 
 import pytest
 
-from framework.waiting import threads_named, wait_for, wait_for_end_of_threads
+from framework.waiting import threads_named, wait_for, wait_for_end_of_threads, wait_until_equal
 from pkg import golang
 
 
@@ -18,6 +19,14 @@ def test_what_does_not_come_about_is_told() -> None:
         wait_for("a miracle", lambda: False, 0.01)
     with pytest.raises(AssertionError, match=r"not within 0.01 s: a miracle; last seen: water"):
         wait_for("a miracle", lambda: False, 0.01, lambda: "water")
+
+
+def test_what_is_to_be_equal() -> None:
+    counted = itertools.count()
+    wait_until_equal("rounds", lambda: next(counted), 3)
+    assert next(counted) == 4
+    with pytest.raises(AssertionError, match=r"not within 0.01 s: rounds: 3; last seen: 2"):
+        wait_until_equal("rounds", lambda: 2, 3, 0.01)
 
 
 def test_end_of_threads() -> None:

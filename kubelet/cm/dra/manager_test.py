@@ -13,13 +13,14 @@ from typing import Any
 
 import grpc
 import pytest
+from framework.waiting import wait_for
 
 from kubelet import metrics
 from kubelet.apis.dra.v1 import DRA_PLUGIN_SERVICE
 from kubelet.apis.dra.v1 import api_pb2 as drapb
 from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealth
 from kubelet.cm.dra import manager as dramanager
-from kubelet.cm.dra.testing import FakeDRADriver, wait_until
+from kubelet.cm.dra.testing import FakeDRADriver
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.api.resource import v1 as resourceapi
@@ -252,7 +253,7 @@ def test_call_ends_with_the_context(node: Node) -> None:
             failures.append(err)
 
     thread = golang.go(prepare, name="prepare")
-    wait_until(lambda: node.driver.calls)
+    wait_for("the driver is called", lambda: node.driver.calls)
     cancel()
     thread.join(30)
     assert "code = Canceled" in str(failures[0])
@@ -612,7 +613,7 @@ def test_no_pod_gets_a_claim_that_is_being_given_back(node: Node) -> None:
     node.prepare(first)
     gate = node.driver.gate = threading.Event()
     thread = golang.go(node.unprepare, first, name="unprepare")
-    wait_until(lambda: node.driver.asked("unprepare"))
+    wait_for("the driver is asked to unprepare", lambda: node.driver.asked("unprepare"))
     with pytest.raises(dramanager.ResourcesError, match="ResourceClaim claim is being unprepared"):
         node.prepare(second)
     gate.set()
@@ -628,7 +629,7 @@ def test_only_one_at_a_time_gives_a_claim_back(node: Node) -> None:
     node.prepare(pod)
     gate = node.driver.gate = threading.Event()
     thread = golang.go(node.unprepare, pod, name="unprepare")
-    wait_until(lambda: node.driver.asked("unprepare"))
+    wait_for("the driver is asked to unprepare", lambda: node.driver.asked("unprepare"))
     with pytest.raises(dramanager.ResourcesError, match="ResourceClaim claim is being unprepared"):
         node.unprepare(pod)
     gate.set()
@@ -711,7 +712,7 @@ def test_claims_of_pods_that_are_gone_are_given_back(node: Node, log: Any) -> No
     node.manager.start(node.ctx, lambda: active, lambda uid: False, lambda ctx: v1.Node(), sources)
     node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
     # Its own thread is not to be at it at the same time.
-    wait_until(node.clock.has_waiters)
+    node.clock.wait_for_waiters()
     active.remove(gone)
     node.manager.reconcile_loop(node.ctx)
     # Which pods there are is not known yet.
@@ -734,7 +735,7 @@ def test_claims_of_a_pod_that_is_ending_are_left_to_it(node: Node) -> None:
     node.manager.start(node.ctx, list, ending.__contains__, lambda ctx: v1.Node(), sources)
     node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
     node.register(node.driver)
-    wait_until(node.clock.has_waiters)
+    node.clock.wait_for_waiters()
     assert not node.manager.reconcile_loop(node.ctx)
     assert node.driver.asked("unprepare") == []
     ending.clear()
@@ -756,7 +757,7 @@ def test_claim_of_a_pod_that_comes_at_that_moment_is_left_to_it(node: Node) -> N
     node.manager.start(node.ctx, active_pods, lambda uid: False, lambda ctx: v1.Node(), sources)
     node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
     node.register(node.driver)
-    wait_until(node.clock.has_waiters)
+    node.clock.wait_for_waiters()
     sources.ready = True
     assert node.manager.reconcile_loop(node.ctx)
     assert node.driver.asked("unprepare") == []
@@ -1000,7 +1001,7 @@ def test_reconciliation_that_fails_is_tried_again(node: Node, log: Any, err: Exc
     sources.ready = True
     node.manager.start(node.ctx, active_pods, lambda uid: False, lambda ctx: v1.Node(), sources)
     node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
-    wait_until(node.clock.has_waiters)
+    node.clock.wait_for_waiters()
     node.clock.step(1)
-    wait_until(lambda: len(asked) == 2)
+    wait_for("the API server is asked again", lambda: len(asked) == 2)
     assert "Failed to reconcile resource claims" in log.getvalue()

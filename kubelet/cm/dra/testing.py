@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
 from types import TracebackType
@@ -144,12 +142,3 @@ class _Health(drahealth_grpc.DRAResourceHealthServicer):
                 new, sent = driver.reports[sent:], len(driver.reports)
             for devices in new:
                 yield drahealth.NodeWatchResourcesResponse(devices=devices)
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    """For what other threads do."""
-    deadline = time.monotonic() + 30
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("it has not come about")
-        time.sleep(0.005)

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from concurrent import futures
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 from framework import memory
+from framework.waiting import wait_for, wait_until_equal
 
 from kubelet.cri import errors, remote
 from kubelet.cri.remote import client, fake
@@ -59,13 +59,6 @@ def run_container(service: remote.RemoteRuntimeService, *command: str) -> tuple[
     container_id = service.create_container(CTX, sandbox_id, container_config(*command), sandbox_config())
     service.start_container(CTX, container_id)
     return sandbox_id, container_id
-
-
-def wait_for(condition: Any, seconds: float = 30) -> None:
-    deadline = monotonic() + seconds
-    while not condition():
-        assert monotonic() < deadline, "condition not met in time"
-        CTX.wait(0.01)
 
 
 def test_version(service: remote.RemoteRuntimeService) -> None:
@@ -206,7 +199,7 @@ def test_calls_at_once_have_a_channel_each_and_one_connection(
             service.status(ctx, False)
 
     threads = [golang.go(call, name=f"caller-{number}") for number in range(20)]
-    wait_for(lambda: fault.waiting == 20)
+    wait_until_equal("calls that hang", lambda: fault.waiting, 20)
     assert len(made) == 20
     assert _connections(server) == 1
 
@@ -245,7 +238,7 @@ def test_closing_ends_all_calls(server: fake.FakeServer, service: remote.RemoteR
             failures.append(err)
 
     threads = [golang.go(call, name=f"caller-{number}") for number in range(3)]
-    wait_for(lambda: fault.waiting == 3)
+    wait_until_equal("calls that hang", lambda: fault.waiting, 3)
     service.close(CTX)
     for thread in threads:
         thread.join(30)
@@ -271,11 +264,11 @@ def _end_calls_and_streams(server: fake.FakeServer) -> None:
     for _ in range(100):
         ctx, cancel = golang.with_cancel(CTX)
         threads = [golang.go(call, ctx, name=f"caller-{number}") for number in range(20)]
-        wait_for(lambda: fault.waiting == 20)
+        wait_until_equal("calls that hang", lambda: fault.waiting, 20)
         cancel()
         for thread in threads:
             thread.join(30)
-        wait_for(lambda: fault.waiting == 0)
+        wait_for("no call hangs any more", lambda: fault.waiting == 0)
     for _ in range(500):
         with caller.stream(CTX, "GetContainerEvents", runtimeapi.GetEventsRequest()):
             pass
@@ -342,12 +335,12 @@ def test_cancelling_the_context_ends_a_call_that_hangs(
             failures.append(err)
 
     thread = golang.go(call, name="caller")
-    wait_for(lambda: fault.waiting == 1)
+    wait_until_equal("calls that hang", lambda: fault.waiting, 1)
     cancel()
     thread.join(30)
     assert isinstance(failures[0], remote.RemoteError)
     assert failures[0].code is grpc.StatusCode.CANCELLED
-    wait_for(lambda: fault.waiting == 0)  # the runtime noticed too
+    wait_for("no call hangs any more", lambda: fault.waiting == 0)  # the runtime noticed too
 
 
 def test_call_of_a_cancelled_context_is_never_made(
@@ -462,7 +455,7 @@ def test_runtime_that_comes_back_is_found(server: fake.FakeServer, service: remo
         except remote.RemoteError:
             return False
 
-    wait_for(answers)
+    wait_for("the runtime answers", answers)
 
 
 def test_attempts_to_connect_are_at_most_a_second_apart(
@@ -606,7 +599,7 @@ def test_container_events(server: fake.FakeServer, service: remote.RemoteRuntime
 
     thread = golang.go(listen, name="listener")
     # The runtime may know of it before the listener is told.
-    wait_for(lambda: server.runtime.subscribers == 1 and bool(connected))
+    wait_for("the stream of events is connected", lambda: server.runtime.subscribers == 1 and bool(connected))
     _, container_id = run_container(service, "sh", "-c", "exit 3")
     kinds = []
     while runtimeapi.CONTAINER_STOPPED_EVENT not in kinds:
@@ -621,7 +614,7 @@ def test_container_events(server: fake.FakeServer, service: remote.RemoteRuntime
     ]
     cancel()
     thread.join(30)
-    wait_for(lambda: server.runtime.subscribers == 0)
+    wait_for("the stream of events has ended", lambda: server.runtime.subscribers == 0)
 
 
 def test_container_events_not_implemented(server: fake.FakeServer, service: remote.RemoteRuntimeService) -> None:

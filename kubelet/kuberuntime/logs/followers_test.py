@@ -3,12 +3,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
+from framework.waiting import wait_for
 from watchdog.observers import inotify_c
 
 from kubelet.cri import errors as crierror
@@ -16,7 +16,6 @@ from kubelet.cri import testing
 from kubelet.kuberuntime import logs
 from kubelet.kuberuntime.logs import followers
 from pkg import golang
-from pkg.apimachinery.util import wait
 from pkg.util.testing import open_inotify_instances
 
 _CTX = golang.background()
@@ -30,10 +29,6 @@ def _runtime(ids: list[str]) -> testing.FakeRuntimeService:
         for each in ids
     )
     return runtime
-
-
-def _wait_for(condition: Callable[[], bool]) -> None:
-    wait.poll_until_context_timeout(_CTX, 0.005, 30.0, True, condition)
 
 
 def _watchers() -> set[threading.Thread]:
@@ -81,14 +76,14 @@ def test_two_hundred_followers_share_one_inotify_instance(tmp_path: Path) -> Non
     runtime = _runtime(ids)
     before, threads = open_inotify_instances(), _watchers()
     readers = [_Reader(tmp_path / each / "0.log", each, runtime) for each in ids for _ in range(10)]
-    _wait_for(lambda: all(reader.data for reader in readers))
+    wait_for("all readers have the first line", lambda: all(reader.data for reader in readers))
     assert len(open_inotify_instances() - before) == 1
     assert len(_watchers() - threads) == 1
 
     for each in ids:
         with (tmp_path / each / "0.log").open("ab") as f:
             f.write(_LINE)
-    _wait_for(lambda: all(reader.data == b"text\n" * 2 for reader in readers))
+    wait_for("all readers have both lines", lambda: all(reader.data == b"text\n" * 2 for reader in readers))
 
     # Half of them go away, and the containers of the rest end.
     for reader in readers[:100]:
@@ -207,10 +202,10 @@ def test_log_is_followed_without_inotify(
     (tmp_path / "0.log").write_bytes(_LINE)
     runtime = _runtime(["c"])
     reader = _Reader(tmp_path / "0.log", "c", runtime)
-    _wait_for(lambda: bool(reader.data))
+    wait_for("the reader has the first line", lambda: bool(reader.data))
     with (tmp_path / "0.log").open("ab") as f:
         f.write(_LINE)
-    _wait_for(lambda: reader.data == b"text\n" * 2)
+    wait_for("the reader has both lines", lambda: reader.data == b"text\n" * 2)
     runtime.exit_container("c", 0)
     reader.join()
     assert open_inotify_instances() <= before

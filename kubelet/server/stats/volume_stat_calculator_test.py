@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 import pytest
+from framework.waiting import wait_for, wait_for_end_of_threads, wait_until_equal
 
 from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.server.stats import fs_resource_analyzer, volume_stat_calculator
@@ -20,7 +21,6 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
-from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
@@ -279,10 +279,6 @@ def is_measured(uid: str) -> bool:
     return any(thread.name == f"volume-stats-{uid}" for thread in threading.enumerate())
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    wait.poll_until_context_timeout(golang.background(), 0.01, 20, True, condition)
-
-
 def test_all_pods_are_measured(world: World) -> None:
     """Each one to two periods after the last time; a pod that is gone is forgotten."""
     clock = FakeClock()
@@ -292,17 +288,22 @@ def test_all_pods_are_measured(world: World) -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     stats.start(ctx)
     stats.start(ctx)
-    wait_for(lambda: stats.get_pod_volume_stats(UID) is not None and not is_measured(UID) and clock.has_waiters())
+    wait_for(
+        "the pod is measured and its next turn is waited for",
+        lambda: stats.get_pod_volume_stats(UID) is not None and not is_measured(UID) and clock.has_waiters(),
+    )
     assert local.asked == 1
     clock.step(59)
     assert local.asked == 1
     clock.step(61)
-    wait_for(lambda: local.asked == 2 and clock.has_waiters())
+    wait_for(
+        "the pod is measured again and its next turn is waited for", lambda: local.asked == 2 and clock.has_waiters()
+    )
     world.provider.pods = []
     clock.step(60)
-    wait_for(lambda: stats.get_pod_volume_stats(UID) is None)
+    wait_for("the pod is forgotten", lambda: stats.get_pod_volume_stats(UID) is None)
     cancel()
-    wait_for(lambda: not any(thread.name == "volume-stats" for thread in threading.enumerate()))
+    wait_for_end_of_threads("volume-stats")
 
 
 def test_one_pod_in_trouble_leaves_the_others(world: World) -> None:
@@ -314,7 +315,7 @@ def test_one_pod_in_trouble_leaves_the_others(world: World) -> None:
     stats = analyzer(world, 60.0, clock)
     ctx, cancel = golang.with_cancel(golang.background())
     stats.start(ctx)
-    wait_for(lambda: stats.get_pod_volume_stats(UID) is not None)
+    wait_for("the pod is measured", lambda: stats.get_pod_volume_stats(UID) is not None)
     cancel()
 
 
@@ -332,15 +333,19 @@ def test_one_pod_with_many_silent_volumes_leaves_the_others(world: World, monkey
     stats = analyzer(world, 60.0, clock)
     ctx, cancel = golang.with_cancel(golang.background())
     stats.start(ctx)
-    wait_for(lambda: silent.asked == 1)
-    wait_for(lambda: stats.get_pod_volume_stats("other") is not None and not is_measured("other"))
+    wait_for("the silent volume is asked", lambda: silent.asked == 1)
+    wait_for(
+        "the other pod is measured",
+        lambda: stats.get_pod_volume_stats("other") is not None and not is_measured("other"),
+    )
     for times in (2, 3):
-        wait_for(clock.has_waiters)
+        clock.wait_for_waiters()
         clock.step(120)
-        wait_for(lambda times=times: alive.asked == times and not is_measured("other"))  # type: ignore[misc]
+        wait_until_equal("measurements of the other pod", lambda: alive.asked, times)
+        wait_for("the measurement has ended", lambda: not is_measured("other"))
     assert silent.asked == 1 and is_measured(UID), "its turn has not ended"
     silent.release()
-    wait_for(lambda: stats.get_pod_volume_stats(UID) is not None)
+    wait_for("the pod is measured", lambda: stats.get_pod_volume_stats(UID) is not None)
     cancel()
 
 
@@ -353,10 +358,10 @@ def test_pod_is_measured_in_its_next_turn_when_there_was_no_thread(
     stats = analyzer(world, 60.0, clock)
     ctx, cancel = golang.with_cancel(golang.background())
     stats.start(ctx)
-    wait_for(clock.has_waiters)
+    clock.wait_for_waiters()
     assert local.asked == 0
     clock.step(120)
-    wait_for(lambda: local.asked == 1)
+    wait_for("the volume is asked", lambda: local.asked == 1)
     cancel()
 
 

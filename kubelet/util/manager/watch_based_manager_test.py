@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
 from framework import faulty_call
 from framework.client_calls import Call
 from framework.faulty_call import MINE, OTHER, FaultyCall, Kind
+from framework.waiting import wait_for
 
 from kubelet.util import manager as manager_
 from kubelet.util.manager import watch_based_manager
@@ -92,27 +92,19 @@ def world() -> Iterator[World]:
         assert not group.join(_WAIT)
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + _WAIT
-    ctx = golang.background()
-    while not condition():
-        assert monotonic() < deadline
-        ctx.wait(0.005)
-
-
 def test_changes_are_seen(world: World) -> None:
     world.cache.add_reference("ns", "name", "pod")
     assert world.get() is None
     world.source.add(secret("1"))
-    eventually(lambda: world.get() == "1")
+    wait_for("version 1 is seen", lambda: world.get() == "1")
     world.source.modify(secret("2"))
-    eventually(lambda: world.get() == "2")
+    wait_for("version 2 is seen", lambda: world.get() == "2")
     world.source.delete(secret())
-    eventually(lambda: world.get() is None)
+    wait_for("the deletion is seen", lambda: world.get() is None)
     world.cache.delete_reference("ns", "name", "pod")
     with pytest.raises(LookupError, match='object "ns"/"name" not registered'):
         world.get()
-    eventually(lambda: not world.reflectors() and not world.source.watches())
+    wait_for("the watch has ended", lambda: not world.reflectors() and not world.source.watches())
 
 
 def watched_names(world: World, names: list[str]) -> list[str]:
@@ -157,12 +149,12 @@ def test_who_has_asked_in_vain_is_told_once(world: World) -> None:
     assert world.told.recv(_WAIT) == ({"pod", "other"}, True)
     assert world.get() == "1"
     world.source.delete(secret())
-    eventually(lambda: world.get() is None)
+    wait_for("the deletion is seen", lambda: world.get() is None)
     world.source.add(secret("2"))
     assert world.told.recv(_WAIT) == ({"pod", "other"}, True)
     world.source.delete(secret())
     world.source.add(secret("3"))
-    eventually(lambda: world.get() == "3")
+    wait_for("version 3 is seen", lambda: world.get() == "3")
     assert len(world.told) == 0
 
 
@@ -243,7 +235,7 @@ def test_immutable_ones_are_not_watched_any_more(
     assert world.watched() is (initial is None or not initial.immutable)
     if eventual is not None:
         (world.source.add if initial is None else world.source.modify)(eventual)
-        eventually(lambda: world.get() == "2")
+        wait_for("version 2 is seen", lambda: world.get() == "2")
         assert world.watched() is not bool(eventual.immutable)
     elif initial is not None:
         world.clock.step(3600)
@@ -271,7 +263,7 @@ def test_what_nobody_asks_for_is_not_watched_until_somebody_does(world: World) -
         world.get()
     world.cache.start_recycle_idle_watch()
     assert world.watched()
-    eventually(lambda: len(world.reflectors()) == 1)
+    wait_for("the watch has begun", lambda: len(world.reflectors()) == 1)
 
 
 def test_what_a_watch_writes_as_it_ends_is_old(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +278,7 @@ def test_what_a_watch_writes_as_it_ends_is_old(world: World, monkeypatch: pytest
     with pytest.raises(TimeoutError):
         world.get()
     world.source.watch_errors.clear()
-    eventually(item.store.has_synced)
+    wait_for("the first list is there", item.store.has_synced)
     assert world.get() == "1"
 
 
@@ -301,7 +293,7 @@ def test_a_watch_that_has_not_begun_is_not_ended(world: World, monkeypatch: pyte
     with pytest.raises(TimeoutError, match=r"^failed to sync secret cache: timed out waiting for the condition$"):
         world.get()
     world.source.watch_errors.clear()
-    eventually(lambda: world.cache.item("ns", "name").store.has_synced())  # type: ignore[union-attr]
+    wait_for("the first list is there", lambda: world.cache.item("ns", "name").store.has_synced())  # type: ignore[union-attr]
     # Somebody has asked for it meanwhile.
     world.cache.start_recycle_idle_watch()
     assert world.watched()

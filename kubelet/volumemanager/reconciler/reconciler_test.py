@@ -7,11 +7,12 @@ import io
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from framework.waiting import wait_for
 
 from kubelet.volumemanager import testing
 from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
@@ -1224,9 +1225,9 @@ def test_node_status_is_asked_once_there_is_a_thread_for_it(world: World) -> Non
     left_behind(world)
     with out_of_threads("volume-reconstruction") as refused:
         thread = golang.go(world.reconciler.run, world.ctx, name="reconciler-test")
-        wait_for(lambda: bool(refused))
+        wait_for("a thread is refused", lambda: bool(refused))
     world.reconciler.wake()
-    wait_for(world.reconciler.states_has_been_synced)
+    wait_for("the node's status is known", world.reconciler.states_has_been_synced)
     world.cancel()
     thread.join(30)
 
@@ -1245,16 +1246,9 @@ def test_the_loop_survives(world: World, monkeypatch: pytest.MonkeyPatch, err: E
     thread = golang.go(world.reconciler.run, world.ctx, name="reconciler-test")
     assert rounds.recv(30)[1]
     world.reconciler.wake()
-    wait_for(world.reconciler.states_has_been_synced)
+    wait_for("the node's status is known", world.reconciler.states_has_been_synced)
     world.cancel()
     thread.join(30)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), 30)
-    while not condition():
-        assert not ctx.wait(0.01), "condition did not come true within 30 s"
-    cancel()
 
 
 def test_pod_with_very_many_volumes_has_few_operations_at_one_time(world: World) -> None:
@@ -1273,7 +1267,7 @@ def test_pod_with_very_many_volumes_has_few_operations_at_one_time(world: World)
         world.plugin.calls.clear()
         gate = world.plugin.gates[step] = golang.Channel[None]()
         world.reconciler.reconcile()
-        wait_for(lambda: len(world.plugin.calls) >= limit + 1)
+        wait_for("all operations that may run at a time run", lambda: len(world.plugin.calls) >= limit + 1)
         world.reconciler.reconcile()
         pods = Counter(call[2] for call in world.plugin.calls)
         assert pods == {"greedy": limit, "other": 1}

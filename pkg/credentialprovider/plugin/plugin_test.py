@@ -6,11 +6,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from framework.waiting import wait_for
 
 from kubelet.apis.config.types import ExecEnvVar, ServiceAccountTokenAttributes
 from pkg import credentialprovider, golang
@@ -151,20 +152,13 @@ def test_those_who_ask_at_once_share_one_run() -> None:
     users: list[str] = []
     threads = [golang.go(lambda: users.append(world.user()), name=f"ask-{i}") for i in range(5)]
     # Each of them knows by then which call it is to wait for.
-    _eventually(lambda: lock.count == 5)
+    wait_for("all five wait for the run", lambda: lock.count == 5)
     world.plugin.hold.set()
     for thread in threads:
         thread.join(30)
     assert users == ["1"] * 5
     assert world.plugin.images == ["reg.io/a"]
     assert world.user() == "2"
-
-
-def _eventually(look: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not look():
-        assert time.monotonic() < deadline
-        golang.background().wait(0.01)
 
 
 def test_who_failed_is_told() -> None:
@@ -397,7 +391,7 @@ def test_plugin_that_never_ends_is_killed_with_its_children(tmp_path: Path, monk
     with pytest.raises(PluginError, match="context deadline exceeded: waiting"):
         slow.exec_plugin("reg.io/a", "", {})
     child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
-    _eventually(lambda: _is_dead(child))
+    wait_for("the child is dead", lambda: _is_dead(child))
 
 
 def _is_dead(stat: Path) -> bool:

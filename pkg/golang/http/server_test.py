@@ -9,12 +9,13 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
+from framework.waiting import wait_for, wait_until_equal
 from OpenSSL import SSL
 
 from pkg import golang
@@ -64,13 +65,6 @@ def read_all(sock: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + _TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.01)
-
-
 def echo(w: http.ResponseWriter, r: http.Request) -> None:
     w.write(f"{r.method} {r.path} ".encode() + r.body.read())
 
@@ -85,7 +79,7 @@ def test_requests_on_one_connection() -> None:
             assert answer.read() == (b"" if method == "HEAD" else f"{method} /a ".encode() + (body or b""))
             assert server.connections() == 1
         client.close()
-        wait_for(lambda: server.connections() == 0)
+        wait_until_equal("connections", lambda: server.connections(), 0)
 
 
 def test_a_body_that_the_handler_does_not_read() -> None:
@@ -123,7 +117,7 @@ def test_client_that_breaks_off_a_body_is_nobodys_fault_here(capsys: pytest.Capt
             sock.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
             assert reading.wait(_TIMEOUT)
             reset(sock)
-        wait_for(lambda: server.connections() == 0)
+        wait_until_equal("connections", lambda: server.connections(), 0)
     assert ends == [http.ClientGone]
     assert "panic" not in capsys.readouterr().err
 
@@ -214,7 +208,7 @@ def test_unread_body_does_not_become_a_request() -> None:
 def test_clients_that_stop_sending(options: dict[str, Any], data: bytes) -> None:
     with serving(echo, **options) as server:
         exchange(server, data)
-        wait_for(lambda: server.connections() == 0)
+        wait_until_equal("connections", lambda: server.connections(), 0)
 
 
 def test_a_head_that_drips_is_not_waited_for() -> None:
@@ -239,7 +233,7 @@ def test_context_ends_when_the_client_goes() -> None:
             sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             sock.recv(100)
         assert ended.wait(_TIMEOUT)
-        wait_for(lambda: server.connections() == 0)
+        wait_until_equal("connections", lambda: server.connections(), 0)
 
 
 def test_close_ends_running_requests() -> None:
@@ -260,7 +254,7 @@ def test_serving_ends_with_the_context() -> None:
     server.listen("127.0.0.1", 0)
     thread = golang.go(server.serve, ctx, name="test-server")
     with connect(server) as sock:
-        wait_for(lambda: server.connections() == 1)
+        wait_until_equal("connections", lambda: server.connections(), 1)
         cancel()
         thread.join(_TIMEOUT)
         assert not thread.is_alive()
@@ -356,7 +350,7 @@ def test_refusals_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         with contextlib.suppress(ConnectionError):
             while True:
                 sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 100)
-        wait_for(lambda: server.connections() == 0)
+        wait_until_equal("connections", lambda: server.connections(), 0)
 
 
 def test_answer_of_which_nothing_is_taken_is_given_up_unless_it_is_a_stream() -> None:
@@ -373,8 +367,8 @@ def test_answer_of_which_nothing_is_taken_is_given_up_unless_it_is_a_stream() ->
         stream.sendall(b"GET /stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert stream.recv(12) == b"HTTP/1.1 200"
         plain.sendall(b"GET /pods HTTP/1.1\r\nHost: a\r\n\r\n")
-        wait_for(lambda: "/pods" in asked)
-        wait_for(lambda: server.connections() == 1)
+        wait_for("the request has come", lambda: "/pods" in asked)
+        wait_until_equal("connections", lambda: server.connections(), 1)
         assert len(read_all(stream)) > len(body)
         with contextlib.suppress(ConnectionError):
             assert len(read_all(plain)) < len(body)
@@ -396,7 +390,7 @@ def test_what_fails_for_one_client_fails_for_it_alone(
             with connect(server) as sock:
                 assert read_all(sock) == b""
         assert exchange(server, CLOSING % (b"GET", b"/") + b"\r\n").startswith(b"HTTP/1.1 200")
-        wait_for(lambda: server.connections() == 0)
+        wait_until_equal("connections", lambda: server.connections(), 0)
 
 
 def test_a_taken_port_is_an_error() -> None:
@@ -439,8 +433,8 @@ def test_nothing_is_left_open() -> None:
     with serving(echo) as server, contextlib.ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(connect(server)).sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        wait_for(lambda: server.connections() == 20)
-    wait_for(lambda: open_files() <= before)
+        wait_until_equal("connections", lambda: server.connections(), 20)
+    wait_for("no open file is left", lambda: open_files() <= before)
 
 
 def test_a_connection_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,10 +461,10 @@ def test_memory_is_given_back_after_a_crowd(monkeypatch: pytest.MonkeyPatch) -> 
             with contextlib.ExitStack() as stack:
                 for _ in range(70):
                     stack.enter_context(connect(server))
-                wait_for(lambda: server.connections() == 70)
+                wait_until_equal("connections", lambda: server.connections(), 70)
                 assert len(given_back) == crowds - 1
-            wait_for(lambda: server.connections() == 0)
-            wait_for(lambda crowds=crowds: len(given_back) == crowds)  # type: ignore[misc]
+            wait_until_equal("connections", lambda: server.connections(), 0)
+            wait_until_equal("times that memory was given back", lambda: len(given_back), crowds)
     assert max(given_back) <= 16
 
 
@@ -571,7 +565,7 @@ def test_half_closed_tls(server_context: SSL.Context) -> None:
             tls.recv(100)
         tls.sendall(b"still here")
         tls.shutdown()
-        wait_for(lambda: after)
+        wait_for("the last bytes of the client", lambda: after)
     assert after == [b"still here"]
 
 
@@ -612,7 +606,7 @@ def test_handshakes_that_do_not_end(server_context: SSL.Context, data: bytes) ->
         with connect(server) as sock, contextlib.suppress(ConnectionError):
             sock.sendall(data)
             read_all(sock)
-        wait_for(lambda: server.connections() == 0)
+        wait_until_equal("connections", lambda: server.connections(), 0)
 
 
 def test_few_clients_that_nobody_knows_are_worked_for_at_the_same_time(server_context: SSL.Context) -> None:
@@ -632,9 +626,12 @@ def test_few_clients_that_nobody_knows_are_worked_for_at_the_same_time(server_co
     with contextlib.ExitStack() as clients, serving(echo, tls_context=work) as server:
         for _ in range(5 * MAX_TURNS):
             clients.enter_context(connect(server))
-        wait_for(lambda: server.connections() == 5 * MAX_TURNS and now[0] >= MAX_TURNS)
+        wait_for(
+            "all are connected, and as many are worked for as may be",
+            lambda: server.connections() == 5 * MAX_TURNS and now[0] >= MAX_TURNS,
+        )
         go_on.set()
-        wait_for(lambda: len(seen) == 5 * MAX_TURNS)
+        wait_for("all are served", lambda: len(seen) == 5 * MAX_TURNS)
     assert max(seen) == MAX_TURNS
 
 
@@ -667,10 +664,10 @@ def test_few_clients_that_nobody_knows_are_read_from_at_the_same_time(
         for _ in range(5 * MAX_TURNS):
             client = clients.enter_context(connect(server))
             client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n" + field + b"\r\n\r\n")
-        wait_for(lambda: now[0] >= MAX_TURNS)
+        wait_for("as many are read from as may be", lambda: now[0] >= MAX_TURNS)
         go_on.wait(0.2)
         go_on.set()
-        wait_for(lambda: len(seen) >= 5 * MAX_TURNS)
+        wait_for("all are served", lambda: len(seen) >= 5 * MAX_TURNS)
     assert max(seen) == MAX_TURNS
 
 
@@ -701,7 +698,7 @@ def test_clients_that_wait_leave_their_turns_to_others() -> None:
         for said in (b"", slow, b"\x16" + bytes(1000), CLOSING % (b"GET", b"/")):
             for _ in range(MAX_TURNS):
                 clients.enter_context(connect(server)).sendall(said)
-        wait_for(lambda: server.connections() >= 3 * MAX_TURNS)
+        wait_for("all are connected", lambda: server.connections() >= 3 * MAX_TURNS)
         assert exchange(server, CLOSING % (b"GET", b"/") + b"\r\n").endswith(b"done")
         assert not held_up.is_set()
         go_on.set()

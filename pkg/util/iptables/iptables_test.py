@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from framework.waiting import wait_for
 
 from pkg import golang
 from pkg.apimachinery.clock.testing import FakeClock
-from pkg.apimachinery.util import wait
 from pkg.util import iptables
 from pkg.util.iptables.testing import FakeIPTables
 from pkg.util.testing import FakeExec, exit_status
@@ -86,10 +86,10 @@ class Watched:
 
     def wait_a_minute(self) -> None:
         """Until the monitor has looked, and waits again."""
-        wait_for(self.clock.has_waiters)
+        self.clock.wait_for_waiters()
         asked = len(self.machine.commands)
         self.clock.step(60)
-        wait_for(lambda: len(self.machine.commands) > asked and self.clock.has_waiters())
+        wait_for("the chains are looked at", lambda: len(self.machine.commands) > asked and self.clock.has_waiters())
 
     def stop(self) -> None:
         self.cancel()
@@ -104,10 +104,6 @@ def watched() -> Iterator[Watched]:
     watched.stop()
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    wait.poll_until_context_timeout(golang.background(), 0.01, 30, True, condition)
-
-
 def test_a_flush_is_noticed(watched: Watched) -> None:
     for _ in range(2):
         watched.wait_a_minute()
@@ -115,7 +111,7 @@ def test_a_flush_is_noticed(watched: Watched) -> None:
         watched.machine.flush("iptables")
         watched.clock.step(60)
         watched.reloads.recv()
-    wait_for(watched.has_canaries)
+    wait_for("the canaries are there", watched.has_canaries)
 
 
 def test_a_chain_of_which_nothing_can_be_told_is_not_flushed(watched: Watched) -> None:
@@ -141,6 +137,6 @@ def test_canaries_that_cannot_be_placed_are_tried_again(watched: Watched) -> Non
 
 
 def test_canaries_stay_when_the_monitor_ends(watched: Watched) -> None:
-    wait_for(watched.has_canaries)
+    wait_for("the canaries are there", watched.has_canaries)
     watched.stop()
     assert watched.has_canaries()

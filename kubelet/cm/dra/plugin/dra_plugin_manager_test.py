@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+from framework.waiting import wait_for
 
 from kubelet.apis.dra.v1 import DRA_PLUGIN_SERVICE as V1
 from kubelet.apis.dra.v1 import api_pb2 as drapb
@@ -19,7 +20,7 @@ from kubelet.apis.dra.v1beta1 import DRA_PLUGIN_SERVICE as V1BETA1
 from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealth
 from kubelet.cm.dra import plugin as draplugin
 from kubelet.cm.dra.plugin import dra_plugin, dra_plugin_manager
-from kubelet.cm.dra.testing import FakeDRADriver, wait_until
+from kubelet.cm.dra.testing import FakeDRADriver
 from pkg import golang
 from pkg.api.core import v1
 from pkg.api.resource import v1 as resourceapi
@@ -92,7 +93,10 @@ def slices(client: FakeClientset) -> list[str]:
 
 def wait_for_start(client: FakeClientset) -> None:
     """Until all slices were deleted of which no driver has said anything."""
-    wait_until(lambda: client.actions("delete-collection", "resourceslices"))
+    wait_for(
+        "all slices were deleted of which no driver has said anything",
+        lambda: client.actions("delete-collection", "resourceslices"),
+    )
 
 
 def connected(manager: draplugin.DRAPluginManager) -> bool:
@@ -174,7 +178,7 @@ def test_plugins_that_left_their_sockets_make_room(make: Make, tmp_path: Path, m
     manager = make()
     with FakeDRADriver(tmp_path / "serving.sock") as serving:
         manager.register_plugin(DRIVER, serving.endpoint, [V1], None)
-        wait_until(lambda: connected(manager))
+        wait_for("the plugin is connected", lambda: connected(manager))
         for endpoint in ("/killed.sock", "/starting.sock"):
             manager.register_plugin(DRIVER, endpoint, [V1], None)
         manager.register_plugin("other", "/other.sock", [V1], None)
@@ -205,22 +209,22 @@ def test_plugin_that_no_thread_is_left_for(make: Make, tmp_path: Path, thread: s
         with pytest.raises(LookupError, match="is not registered"):
             manager.get_plugin(DRIVER)
         manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
-        wait_until(lambda: connected(manager))
+        wait_for("the plugin is connected", lambda: connected(manager))
 
 
 def test_newest_plugin_is_called_that_is_connected(make: Make, tmp_path: Path) -> None:
     manager = make()
     with FakeDRADriver(tmp_path / "old.sock") as old:
         manager.register_plugin(DRIVER, old.endpoint, [V1], None)
-        wait_until(lambda: connected(manager))
+        wait_for("the plugin is connected", lambda: connected(manager))
         new = FakeDRADriver(tmp_path / "new.sock")
         manager.register_plugin(DRIVER, new.endpoint, [V1], None)
         assert manager.get_plugin(DRIVER).endpoint == old.endpoint
         with new:
-            wait_until(lambda: manager.get_plugin(DRIVER).endpoint == new.endpoint)
+            wait_for("the newest plugin is chosen", lambda: manager.get_plugin(DRIVER).endpoint == new.endpoint)
             manager.deregister_plugin(DRIVER, new.endpoint)
         assert manager.get_plugin(DRIVER).endpoint == old.endpoint
-    wait_until(lambda: not connected(manager))
+    wait_for("the plugin's connection is lost", lambda: not connected(manager))
     manager.register_plugin(DRIVER, new.endpoint, [V1], None)
     # None of them is there: perhaps the last one still comes.
     assert manager.get_plugin(DRIVER).endpoint == new.endpoint
@@ -234,16 +238,19 @@ def test_nothing_is_left_of_plugins_that_come_and_go(make: Make, tmp_path: Path)
     for turn in range(12):
         with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver:
             manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
-            wait_until(lambda: connected(manager))
+            wait_for("the plugin is connected", lambda: connected(manager))
             if turn % 2:
                 manager.deregister_plugin(DRIVER, driver.endpoint)
         manager.deregister_plugin(DRIVER, driver.endpoint)
         del driver
         if turn == 3:
-            wait_until(lambda: manager.threads() == [f"dra-wipe-{DRIVER}"])
+            wait_for(
+                "only the thread that waits to delete slices is left",
+                lambda: manager.threads() == [f"dra-wipe-{DRIVER}"],
+            )
             threads, files = _threads(), _files()
-    wait_until(lambda: _threads() <= threads and _files() <= files)
-    wait_until(lambda: manager.threads() == [f"dra-wipe-{DRIVER}"])
+    wait_for("no thread and no open file is left", lambda: _threads() <= threads and _files() <= files)
+    wait_for("only the thread that waits to delete slices is left", lambda: manager.threads() == [f"dra-wipe-{DRIVER}"])
 
 
 def _threads() -> int:
@@ -292,7 +299,7 @@ def test_call_that_is_cancelled(make: Make, tmp_path: Path) -> None:
         driver.gate = threading.Event()
 
         def cancel_once_asked() -> None:
-            wait_until(lambda: driver.calls)
+            wait_for("the driver is called", lambda: driver.calls)
             cancel()
 
         thread = golang.go(cancel_once_asked, name="cancel")
@@ -326,7 +333,7 @@ def test_plugin_that_registers_when_all_has_ended(make: Make, tmp_path: Path) ->
     with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver:
         manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
         _assert_closed(manager.get_plugin(DRIVER))
-        wait_until(lambda: manager.threads() == [])
+        wait_for("no thread is left", lambda: manager.threads() == [])
 
 
 def _assert_closed(plugin: draplugin.DRAPlugin) -> None:
@@ -346,7 +353,7 @@ def _assert_closed(plugin: draplugin.DRAPlugin) -> None:
 def test_all_slices_of_the_node_are_deleted_at_start(make: Make) -> None:
     client = FakeClientset(new_slice("a"), new_slice("b", "other"), new_slice("c", node="another"))
     make(client)
-    wait_until(lambda: slices(client) == ["c"])
+    wait_for("only slice c is left", lambda: slices(client) == ["c"])
 
 
 def test_deletion_is_tried_again(make: Make) -> None:
@@ -364,7 +371,7 @@ def test_deletion_is_tried_again(make: Make) -> None:
         return NODE
 
     make(client, get_node=get_node)
-    wait_until(lambda: slices(client) == [])
+    wait_for("no slice is left", lambda: slices(client) == [])
     assert len(client.actions("delete-collection")) == 3
 
 
@@ -374,11 +381,11 @@ def test_slices_of_a_plugin_that_is_deregistered_are_deleted(make: Make, tmp_pat
     wait_for_start(client)
     with FakeDRADriver(tmp_path / "dra.sock") as driver:
         manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
-        wait_until(lambda: connected(manager))
+        wait_for("the plugin is connected", lambda: connected(manager))
         client.add(new_slice("a"))
         client.add(new_slice("b", "other"))
         manager.deregister_plugin(DRIVER, driver.endpoint)
-        wait_until(lambda: slices(client) == ["b"])
+        wait_for("only slice b is left", lambda: slices(client) == ["b"])
 
 
 def test_slices_are_deleted_once_there_is_a_thread(make: Make, tmp_path: Path) -> None:
@@ -387,7 +394,7 @@ def test_slices_are_deleted_once_there_is_a_thread(make: Make, tmp_path: Path) -
     wait_for_start(client)
     with FakeDRADriver(tmp_path / "dra.sock") as driver:
         manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
-        wait_until(lambda: connected(manager))
+        wait_for("the plugin is connected", lambda: connected(manager))
         client.resource_v1.resource_slices().create(golang.background(), new_slice("new"))
         plugin = manager.get_plugin(DRIVER)
         with out_of_threads("dra-wipe-"):
@@ -395,7 +402,7 @@ def test_slices_are_deleted_once_there_is_a_thread(make: Make, tmp_path: Path) -
         _assert_closed(plugin)
     assert slices(client) == ["new"]
     manager.plan_wipes()
-    wait_until(lambda: not slices(client))
+    wait_for("no slice is left", lambda: not slices(client))
 
 
 def test_slices_of_a_plugin_that_died_are_deleted(make: Make, tmp_path: Path) -> None:
@@ -404,9 +411,9 @@ def test_slices_of_a_plugin_that_died_are_deleted(make: Make, tmp_path: Path) ->
     wait_for_start(client)
     with FakeDRADriver(tmp_path / "dra.sock") as driver:
         manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
-        wait_until(lambda: connected(manager))
+        wait_for("the plugin is connected", lambda: connected(manager))
         client.add(new_slice("a"))
-    wait_until(lambda: slices(client) == [])
+    wait_for("no slice is left", lambda: slices(client) == [])
     assert not connected(manager)
 
 
@@ -417,12 +424,12 @@ def test_slices_stay_when_the_plugin_comes_back_in_time(make: Make, tmp_path: Pa
     driver = FakeDRADriver(tmp_path / "dra.sock")
     with driver:
         manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
-        wait_until(lambda: connected(manager))
+        wait_for("the plugin is connected", lambda: connected(manager))
         client.add(new_slice("a"))
-    wait_until(lambda: not connected(manager))
+    wait_for("the plugin's connection is lost", lambda: not connected(manager))
     assert manager.pending_wipes() == [DRIVER]
     with driver:
-        wait_until(lambda: connected(manager))
+        wait_for("the plugin is connected", lambda: connected(manager))
         assert manager.pending_wipes() == []
         assert slices(client) == ["a"]
 
@@ -437,9 +444,9 @@ def test_health_stream_is_read(make: Make, tmp_path: Path) -> None:
         manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
         driver.report(drahealth.DeviceHealth(health=drahealth.HEALTHY))
         driver.report()
-        wait_until(lambda: listener.streams)
+        wait_for("the stream of health began", lambda: listener.streams)
         manager.deregister_plugin(DRIVER, driver.endpoint)
-        wait_until(lambda: listener.ended)
+        wait_for("the stream of health ended", lambda: listener.ended)
     assert listener.streams == 1
 
 
@@ -449,12 +456,15 @@ def test_health_stream_begins_anew(make: Make, tmp_path: Path) -> None:
     driver = FakeDRADriver(tmp_path / "dra.sock", health=True)
     with driver:
         manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
-        wait_until(lambda: listener.streams)
+        wait_for("the stream of health began", lambda: listener.streams)
     driver.report(drahealth.DeviceHealth(health=drahealth.UNHEALTHY))
     with driver:
-        wait_until(lambda: connected(manager))
+        wait_for("the plugin is connected", lambda: connected(manager))
         seen = listener.streams
-        wait_until(lambda: listener.streams > seen or listener.ended < listener.streams)
+        wait_for(
+            "the stream of health ended or began anew",
+            lambda: listener.streams > seen or listener.ended < listener.streams,
+        )
 
 
 def test_health_that_cannot_be_taken_is_asked_for_again(make: Make, tmp_path: Path) -> None:
@@ -462,7 +472,7 @@ def test_health_that_cannot_be_taken_is_asked_for_again(make: Make, tmp_path: Pa
     manager = make(listener=listener)
     with FakeDRADriver(tmp_path / "dra.sock", health=True) as driver:
         manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
-        wait_until(lambda: listener.streams == 4)
+        wait_for("health is asked for a fourth time", lambda: listener.streams == 4)
 
 
 class NonsenseHealth(grpc.GenericRpcHandler):
@@ -501,6 +511,6 @@ def test_plugin_without_health_is_asked_once(make: Make, tmp_path: Path) -> None
     manager = make(listener=listener)
     with FakeDRADriver(tmp_path / "dra.sock") as driver:
         manager.register_plugin(DRIVER, driver.endpoint, [V1], None)
-        wait_until(lambda: listener.ended)
-        wait_until(lambda: manager.threads() == [f"dra-conn-{DRIVER}"])
+        wait_for("the stream of health ended", lambda: listener.ended)
+        wait_for("only the thread of the connection is left", lambda: manager.threads() == [f"dra-conn-{DRIVER}"])
     assert listener.streams == 1

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
+from framework.waiting import wait_for
 
 from kubelet.cri import remote
 from kubelet.cri.remote import fake
@@ -172,7 +173,7 @@ def test_stop_container(node: Node, life: fake.Behaviour, grace: int, waits: flo
     container_id = node.start(node.sandbox())
     thread = golang.go(node.service.stop_container, CTX, container_id, grace, name="stopper")
     if waits:
-        _wait_for(lambda: node.runtime.sleeping)
+        wait_for("the runtime sleeps", lambda: node.runtime.sleeping)
         assert node.status(container_id).state == RUNNING
         node.clock.step(waits)
     thread.join(30)
@@ -250,7 +251,7 @@ def test_faults(node: Node) -> None:
 def test_latency_is_on_the_clock(node: Node) -> None:
     node.runtime.faults.latency("Version", 10)
     thread = golang.go(node.service.version, CTX, "", name="caller")
-    _wait_for(lambda: node.runtime.sleeping)
+    wait_for("the runtime sleeps", lambda: node.runtime.sleeping)
     node.clock.step(10)
     thread.join(30)
     assert not thread.is_alive()
@@ -261,7 +262,7 @@ def test_hang_of_one_sandbox_leaves_others_alone(node: Node) -> None:
     fault = node.runtime.faults.hang("PodSandboxStatus", sandbox="stuck")
     listing = node.runtime.faults.hang("ListContainers", sandbox=stuck)
     thread = golang.go(node.service.pod_sandbox_status, CTX, stuck, False, name="caller")
-    _wait_for(lambda: fault.waiting == 1)
+    wait_for("the call hangs", lambda: fault.waiting == 1)
     node.service.pod_sandbox_status(CTX, fine, False)
     node.service.list_containers(CTX, None)
     assert listing.hits == 0
@@ -275,7 +276,7 @@ def test_answer_that_hangs_comes_after_the_deed(node: Node) -> None:
     other = node.runtime.faults.hang("StopPodSandbox", answer=True, match=lambda request: False)
     sandbox_id = node.sandbox()
     thread = golang.go(node.service.stop_pod_sandbox, CTX, sandbox_id, name="caller")
-    _wait_for(lambda: wanted.waiting == 1)
+    wait_for("the call hangs", lambda: wanted.waiting == 1)
     assert not node.runtime.sandboxes[0].ready
     assert thread.is_alive()
     assert other.hits == 0
@@ -360,10 +361,3 @@ def test_as_a_process(tmp_path: Path) -> None:
         service.close(CTX)
         process.terminate()
         assert process.wait(30) == 0
-
-
-def _wait_for(condition: Any) -> None:
-    ctx, cancel = golang.with_timeout(CTX, 30)
-    while not condition():
-        assert not ctx.wait(0.005), "condition not met in time"
-    cancel()

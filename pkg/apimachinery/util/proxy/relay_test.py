@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import select
 import socket
-import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from framework.waiting import wait_for
 
 from pkg import golang
 from pkg.apimachinery.util.proxy import relay as relaylib
@@ -78,13 +78,6 @@ def low_water_marks(end: relaylib.End) -> list[int]:
     return marks
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.001)
-
-
 class Answering(PlainConn):
     """Sends before it reads, and when it ends, as TLS does when the other side wants new keys, and to say good-bye."""
 
@@ -136,7 +129,7 @@ def test_who_has_to_answer_before_he_reads_waits_until_he_can() -> None:
         assert end.events(sink) == select.POLLOUT
         assert end.is_readable(select.POLLOUT)
         read_exactly(near, full.sent)
-        wait_for(lambda: bool(select.select([], [client], [], 0)[1]))
+        wait_for("the client can send", lambda: bool(select.select([], [client], [], 0)[1]))
         end.read(sink)
         assert far.recv(100) == b"question"
         assert end.events(sink) == select.POLLIN
@@ -151,7 +144,7 @@ def test_the_end_of_a_direction_waits_until_it_can_be_said() -> None:
         relay = relaylib.Relay(full.conn, PlainConn(backend))
         far.close()
         thread = golang.go(relay.run, name="relay")
-        wait_for(lambda: relay.client.has_to_send())
+        wait_for("something waits to be sent to the client", lambda: relay.client.has_to_send())
         read_exactly(near, full.sent)
         assert read_all(near).endswith(b"good-bye")
         near.close()
@@ -215,9 +208,9 @@ def upload(held: int, kind: type[PlainConn] = PlainConn, **options: Any) -> Iter
                 sent += near.send(bytes(1 << 14), socket.MSG_DONTWAIT)
             return is_full
 
-        wait_for(is_held)
+        wait_for("the kernel holds data", is_held)
         # A reset throws away what has not left yet.
-        wait_for(lambda: not relaylib._held_by_kernel(near.fileno()))
+        wait_for("the kernel holds no data", lambda: not relaylib._held_by_kernel(near.fileno()))
         yield between, sent
         near.close()
         far.close()
@@ -253,7 +246,7 @@ def test_what_the_client_said_last_arrives_although_its_connection_failed(
 ) -> None:
     with upload(held, kind) as (between, sent):
         end(between)
-        wait_for(lambda: between.relay.client.broken or held > 1)
+        wait_for("the client's connection has failed", lambda: between.relay.client.broken or held > 1)
         assert len(read_all(between.far)) == sent
         assert between.over()
 
@@ -269,7 +262,7 @@ def test_what_the_client_said_last_arrives_however_slowly_the_backend_takes_it()
         relay._limit()
         assert first is not None and relay._over_by == first
         relay.backend.taken, relay.backend.waiting = 1, relaylib.MAX_WAITING_BYTES
-        wait_for(lambda: time.monotonic() + relaylib.LINGER > first)
+        wait_for("some time has passed", lambda: time.monotonic() + relaylib.LINGER > first)
         relay._limit()
         assert relay._over_by > first
 
@@ -333,7 +326,7 @@ def test_small_pieces_are_gathered_as_long_as_they_come_fast(between: Between) -
         between.far.sendall(b"piece")
         assert between.near.recv(5) == b"piece"
     # Nothing more comes, so that what does come, be it ever so little, is waited for no longer.
-    wait_for(lambda: marks[-1] == 1)
+    wait_for("pieces are no longer gathered", lambda: marks[-1] == 1)
     assert marks[0] > 1
     between.far.sendall(b"a")
     assert between.near.recv(1) == b"a"
@@ -367,7 +360,7 @@ def test_what_the_backend_says_arrives_although_it_takes_nothing_any_more() -> N
         near.sendall(b"nobody takes this")
         thread = golang.go(relaylib.Relay(PlainConn(client), PlainConn(backend)).run, name="relay")
         # Read, and not taken, by now.
-        wait_for(lambda: not select.select([client], [], [], 0)[0])
+        wait_for("the relay has read all", lambda: not select.select([client], [], [], 0)[0])
         far.sendall(b"last words")
         far.close()
         assert read_all(near) == b"last words"
@@ -392,7 +385,7 @@ def test_what_can_wait_comes_once_the_backend_is_drained(between: Between) -> No
     assert read_exactly(between.far, 5) == b"first"
     sent = fill(between.far)
     between.near.sendall(b"second")
-    wait_for(lambda: between.relay.held == b"second")
+    wait_for("the relay holds second", lambda: between.relay.held == b"second")
     assert not select.select([between.far], [], [], 0)[0]
     assert len(read_exactly(between.near, sent)) == sent
     between.far.settimeout(_TIMEOUT)
@@ -404,7 +397,7 @@ def test_what_can_wait_costs_nothing_of_what_a_backend_says_that_closes(between:
     sent = fill(between.far)
     between.far.close()
     between.near.sendall(b"ping")
-    wait_for(lambda: between.relay.held == b"ping")
+    wait_for("the relay holds ping", lambda: between.relay.held == b"ping")
     assert len(read_all(between.near)) == sent
 
 
@@ -577,7 +570,7 @@ def test_a_client_may_pause_although_the_backend_has_ended() -> None:
         said = b"a" * (1 << 17)
         far.sendall(said)
         far.close()
-        wait_for(lambda: relay.backend.read_ended)
+        wait_for("the backend has ended", lambda: relay.backend.read_ended)
         # Long enough for a relay that does not wait for the client.
         thread.join(0.1)
         assert read_all(near) == said
@@ -623,7 +616,7 @@ def test_many_small_records_leave_the_turn_to_others() -> None:
                 threads.append(golang.go(keep_turn, name="busy"))
                 assert busy.recv(_TIMEOUT)[1]
             threads.append(golang.go(other, name="other"))
-            wait_for(lambda: len(relaylib.TURNS._waiting) == 1)
+            wait_for("the relay waits for its turn", lambda: len(relaylib.TURNS._waiting) == 1)
         order.append("record")
 
     conn: Any = _SmallRecords(3 * relaylib.PIECES_IN_TURN, note)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from framework.waiting import wait_for, wait_until_equal
 
 from pkg import features, golang
 from pkg.api.core import v1
@@ -45,13 +46,6 @@ TOO_LARGE = status_error(504, "Timeout", "ResourceVersionTooLarge")
 REFUSED = ConnectionRefusedError(111, "connection refused")
 
 
-def wait_until(condition: Callable[[], bool], what: str = "") -> None:
-    ctx, cancel = golang.with_timeout(BACKGROUND, WAIT)
-    while not condition():
-        assert not ctx.wait(0.001), f"not within {WAIT} s: {what}"
-    cancel()
-
-
 class Run:
     """A reflector of a source, and the store that it fills."""
 
@@ -79,14 +73,18 @@ class Run:
 
     def await_resync_timer(self) -> None:
         """Wait until the watch goes on after the list: before, the one timer could be that of its warning."""
-        wait_until(lambda: self.reflector.last_sync_resource_version != "" and self.clock.waiters() == 1)
+        wait_for(
+            "the timer of the resync",
+            lambda: self.reflector.last_sync_resource_version != "" and self.clock.waiters() == 1,
+        )
 
     def await_names(self, *names: str) -> None:
-        wait_until(lambda: sorted(self.store.list_keys()) == sorted(names), f"{names}, has {self.store.list_keys()}")
+        wait_until_equal("stored", lambda: sorted(self.store.list_keys()), sorted(names))
 
     def await_calls(self, *verbs: str) -> list[metav1.ListOptions]:
         """The options of the calls, which must be exactly these."""
-        wait_until(lambda: len(self.source.calls) >= len(verbs), f"{verbs}, got {self.source.calls}")
+        calls = self.source.calls
+        wait_for(f"calls {verbs}", lambda: len(calls) >= len(verbs), describe=lambda: calls)
         assert [verb for verb, _ in self.source.calls] == list(verbs)
         return [options for _, options in self.source.calls]
 
@@ -109,7 +107,7 @@ def test_watch_list_fills_the_store_and_goes_on_as_the_watch(run: Run) -> None:
     run.source.add(pod("c"))
     run.source.delete(pod("a"))
     run.await_names("b", "c")
-    wait_until(lambda: run.reflector.last_sync_resource_version == run.source.version())
+    wait_for("the server's version", lambda: run.reflector.last_sync_resource_version == run.source.version())
     (options,) = run.await_calls("watch")
     assert options.timeout_seconds is not None and 300 <= options.timeout_seconds <= 600
     assert options == metav1.ListOptions(
@@ -151,7 +149,7 @@ def test_a_client_may_say_that_it_cannot_watch_list(source: testing.FakeControll
     source.add(pod("a"))
     run = Run(cache.ListWatch(source.list, source.watch, Client())).start()
     run.await_names("a")
-    wait_until(lambda: len(source.calls) == 2)
+    wait_for("a second call", lambda: len(source.calls) == 2)
     assert [verb for verb, _ in source.calls] == ["list", "watch"]
     run.stop()
 
@@ -174,7 +172,7 @@ def test_a_bookmark_moves_the_version_on(run: Run) -> None:
     for _ in range(3):
         run.source._version += 1  # other resources change
     run.source.bookmark()
-    wait_until(lambda: run.reflector.last_sync_resource_version == "5")
+    wait_for("version 5", lambda: run.reflector.last_sync_resource_version == "5")
     run.source.cut_watches()
     run.source.compact()
     run.source.add(pod("b"))
@@ -238,7 +236,7 @@ def test_a_busy_or_absent_server_is_not_listed_again(err: Exception, watch_list:
     run.source.add(pod("a"))
     run.start().await_names("a")
 
-    wait_until(lambda: bool(run.source.watches()))
+    wait_for("a watch", lambda: bool(run.source.watches()))
     before = len(run.source.calls)
     run.source.add(pod("b"))
     run.await_names("a", "b")
@@ -268,7 +266,7 @@ def test_a_refused_watch_list_is_tried_again_after_a_pause(source: testing.FakeC
     source.watch_errors.append(REFUSED)
     source.add(pod("a"))
     run.start()
-    wait_until(run.clock.has_waiters)
+    run.clock.wait_for_waiters()
     run.await_calls("watch")
     run.clock.step(10)
     run.await_names("a")
@@ -283,7 +281,7 @@ def test_other_errors_are_told_and_the_next_round_waits(source: testing.FakeCont
     source.list_errors.append(forbidden)
     source.add(pod("a"))
     run.start()
-    wait_until(run.clock.has_waiters)
+    run.clock.wait_for_waiters()
     assert run.errors == [forbidden]
     run.await_calls("watch", "list")
     run.clock.step(5)
@@ -309,7 +307,7 @@ def test_very_short_watch_ends_the_round(source: testing.FakeControllerSource[v1
     run.start()
     run.await_calls("watch", "list", "watch")
     source.cut_watches()
-    wait_until(run.clock.has_waiters, "a pause")
+    run.clock.wait_for_waiters()
     run.await_calls("watch", "list", "watch")
     assert "watch lasted less than a second and no items received" in log.getvalue()
     run.clock.step(5)
@@ -365,7 +363,9 @@ def test_a_server_that_was_given_back_an_older_state_is_listed(
     run.clock.step(150)
     silent.end()  # as the client does
     run.await_names("c")
-    wait_until(lambda: run.reflector.last_sync_resource_version == restored.version())
+    wait_for(
+        "the version of the restored state", lambda: run.reflector.last_sync_resource_version == restored.version()
+    )
     run.stop()
 
 
@@ -376,7 +376,7 @@ def test_an_event_of_another_type_does_not_end_the_watch(run: Run, log: io.Strin
     watching.send(watch.Event("NEWKIND", pod("x", "3")))
     watching.send(watch.Event(watch.ADDED, pod("a", "4")))
     run.await_names("a")
-    wait_until(lambda: run.reflector.last_sync_resource_version == "4")
+    wait_for("version 4", lambda: run.reflector.last_sync_resource_version == "4")
     run.await_calls("watch")
     assert "Unexpected watch event object type" in log.getvalue() and "Unknown watch event" in log.getvalue()
 
@@ -391,9 +391,9 @@ def test_an_object_that_the_store_refuses_does_not_end_the_watch(log: io.StringI
     store = Picky(cache.meta_namespace_key_func)
     run = Run(testing.FakeControllerSource(v1.Pod), store=store)
     run.start().await_calls("watch")
-    wait_until(lambda: bool(run.source.watches()))
+    wait_for("a watch", lambda: bool(run.source.watches()))
     run.source.add(pod("bad"), pod("good"))
-    wait_until(lambda: store.list_keys() == ["good"])
+    wait_for("the good object is stored", lambda: store.list_keys() == ["good"])
     run.await_calls("watch")
     assert "no thanks" in log.getvalue() and "Traceback" in log.getvalue()
     run.stop()
@@ -435,7 +435,7 @@ def test_a_watch_from_no_version_is_begun_again_from_none(source: testing.FakeCo
 
     empty: pager.List[v1.Pod] = pager.List(metav1.ListMeta(resource_version="0"), [])
     run = Run(cache.ListWatch(lambda ctx, options: empty, watch_func, Client())).start()
-    wait_until(lambda: len(asked) == 3)
+    wait_for("a third call", lambda: len(asked) == 3)
     assert asked == ["0", "0", "11"]
     run.stop()
 
@@ -446,10 +446,10 @@ def test_once_recovered_it_asks_for_what_it_has(watch_list: bool) -> None:
     (run.source.watch_errors if watch_list else run.source.list_errors).append(testing.expired())
     run.source.add(pod("a"))
     run.start().await_names("a")
-    wait_until(lambda: bool(run.source.watches()))
+    wait_for("a watch", lambda: bool(run.source.watches()))
     before = len(run.source.calls)
     run.source.fail_watches(status_error(500, "InternalError"))
-    wait_until(lambda: len(run.source.calls) > before + (0 if watch_list else 1))
+    wait_for("another call", lambda: len(run.source.calls) > before + (0 if watch_list else 1))
     assert {options.resource_version for _, options in run.source.calls[before:]} == {"2"}
     run.stop()
 
@@ -464,7 +464,7 @@ def test_list_and_watch_raises_what_kept_it_from_watching(run: Run) -> None:
 
 def test_watches_are_stopped(run: Run) -> None:
     run.start().await_calls("watch")
-    wait_until(lambda: bool(run.source.watches()))
+    wait_for("a watch", lambda: bool(run.source.watches()))
     (watching,) = run.source.watches()
     run.stop()
     assert watching.stopped.is_set()
@@ -480,7 +480,7 @@ def test_a_watch_list_without_its_end_is_stopped_and_tried_again(run: Run) -> No
     run = Run(cache.ListWatch(run.source.list, lambda ctx, options: next(streams))).start()
     run.await_names("a")
     assert first.stopped.is_set() and not second.stopped.is_set()
-    wait_until(lambda: run.reflector.last_sync_resource_version == "5")
+    wait_for("version 5", lambda: run.reflector.last_sync_resource_version == "5")
     run.stop()
 
 
@@ -507,17 +507,17 @@ def test_warns_of_a_watch_list_that_does_not_end(log: io.StringIO) -> None:
     stream = testing.FakeWatch[v1.Pod]()
     run = Run(cache.ListWatch(lambda ctx, options: pager.List(metav1.ListMeta(), []), lambda ctx, options: stream))
     run.start()
-    wait_until(run.clock.has_waiters)
+    run.clock.wait_for_waiters()
     run.clock.step(10)
-    wait_until(lambda: "no events received for 10.0s" in log.getvalue())
+    wait_for("the warning is logged", lambda: "no events received for 10.0s" in log.getvalue())
     stream.send(watch.Event(watch.ADDED, pod("a", "3")))
-    wait_until(lambda: not len(stream.result_chan()))
+    wait_for("the events are taken", lambda: not len(stream.result_chan()))
 
     def step_until_warned() -> bool:
         run.clock.step(10)
         return "received last event" in log.getvalue()
 
-    wait_until(step_until_warned)
+    wait_for("another warning", step_until_warned)
     run.stop()
 
 
@@ -549,7 +549,7 @@ def test_ends_in_the_middle_of_a_pause(source: testing.FakeControllerSource[v1.P
     run = Run(source, backoff=wait.Backoff(3600.0))
     source.watch_errors.append(REFUSED)
     run.start()
-    wait_until(run.clock.has_waiters)
+    run.clock.wait_for_waiters()
     run.stop()
     assert not run.clock.has_waiters()
 
@@ -576,7 +576,7 @@ def test_resync() -> None:
     for n in range(1, 5):
         run.await_resync_timer()
         run.clock.step(30)
-        wait_until(lambda n=n: len(wanted) == n)  # type: ignore[misc]
+        wait_until_equal("resyncs", lambda: len(wanted), n)
     run.stop()
     assert store.resyncs == 2
     run.await_calls("watch")
@@ -693,8 +693,8 @@ def test_ends_up_as_the_server_whatever_happens(seed: int, watch_list: bool) -> 
         else:
             source.delete(pod(name))
     source.cut_watches()
-    wait_until(lambda: {obj.metadata.name: obj for obj in run.store.list()} == source.objects(), "the server's state")
-    wait_until(lambda: run.reflector.last_sync_resource_version == source.version())
+    wait_for("the server's state", lambda: {obj.metadata.name: obj for obj in run.store.list()} == source.objects())
+    wait_for("the server's version", lambda: run.reflector.last_sync_resource_version == source.version())
     run.stop()
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from framework.waiting import wait_for, wait_until_equal
 
 from pkg import features, golang
 from pkg.api.core import v1
@@ -26,13 +27,6 @@ BACKGROUND = golang.background()
 
 def pod(name: str, **labels: str) -> v1.Pod:
     return v1.Pod(metadata=metav1.ObjectMeta(name=name, labels=labels))
-
-
-def wait_until(condition: Callable[[], bool], what: object = "") -> None:
-    ctx, cancel = golang.with_timeout(BACKGROUND, WAIT)
-    while not condition():
-        assert not ctx.wait(0.001), f"not within {WAIT} s: {what}"
-    cancel()
 
 
 class Listener:
@@ -53,9 +47,13 @@ class Listener:
         else:
             self.heard.append(f"-{obj.metadata.name}")
 
+    def names(self) -> list[str]:
+        """Of the objects that it heard were added."""
+        return sorted(each.lstrip("+*") for each in self.heard)
+
     def await_heard(self, *heard: str) -> None:
         """Wait for exactly this, and forget it."""
-        wait_until(lambda: len(self.heard) >= len(heard), f"{heard}, heard {self.heard}")
+        wait_for(f"heard {heard}", lambda: len(self.heard) >= len(heard), describe=lambda: self.heard)
         assert self.heard == list(heard)
         self.heard.clear()
 
@@ -94,7 +92,7 @@ def test_store_and_handler_follow_the_server(run: Run) -> None:
     assert run.informer.last_sync_resource_version() == ""
     run.start()
     listener.await_heard("+*a")
-    wait_until(registration.has_synced)
+    wait_for("the handler has heard of all objects", registration.has_synced)
     assert run.informer.has_synced()
     assert cache.wait_for(run.ctx, run.informer)
     run.source.add(pod("b", app="web"))
@@ -105,7 +103,7 @@ def test_store_and_handler_follow_the_server(run: Run) -> None:
     listener.await_heard("-b")
     assert [obj.metadata.name for obj in run.informer.get_indexer().by_index("app", "web")] == ["a"]
     assert run.informer.get_store().list_keys() == ["a"]
-    wait_until(lambda: run.informer.last_sync_resource_version() == run.source.version())
+    wait_for("the server's version", lambda: run.informer.last_sync_resource_version() == run.source.version())
 
 
 def test_a_missed_deletion_is_told(run: Run) -> None:
@@ -116,7 +114,7 @@ def test_a_missed_deletion_is_told(run: Run) -> None:
     listener.await_heard("+*a", "+*b")
     run.source.watch_errors.append(testing.expired())
     run.source.cut_watches()
-    wait_until(run.clock.has_waiters, "the pause before the next round")
+    run.clock.wait_for_waiters()
     run.source.delete(pod("a"))
     run.source.modify(pod("b"))
     run.source.add(pod("c"))
@@ -135,14 +133,14 @@ def test_after_a_disruption_who_wants_no_resync_hears_only_of_changes() -> None:
     run.start()
     plain.await_heard("+*same", "+*changed")
     resyncing.await_heard("+*same", "+*changed")
-    wait_until(run.clock.has_waiters, "the timer of the resync")
+    run.clock.wait_for_waiters()
     run.clock.step(1)
     resyncing.await_heard("~same", "~changed")
-    wait_until(run.clock.has_waiters, "the timer of the next resync")
+    run.clock.wait_for_waiters()
     run.source.watch_errors.append(testing.expired())
     run.source.cut_watches()
     # The error is told when the timer of the resync has been stopped.
-    wait_until(lambda: len(errors) == 1 and run.clock.waiters() == 1, "the pause before the next round")
+    wait_for("the pause before the next round", lambda: len(errors) == 1 and run.clock.waiters() == 1)
     run.source.modify(pod("changed"))
     run.clock.step(60)
     resyncing.await_heard("~same", "~changed")
@@ -153,11 +151,11 @@ def test_after_a_disruption_who_wants_no_resync_hears_only_of_changes() -> None:
 def test_a_late_handler_gets_the_existing_objects(run: Run) -> None:
     run.source.add(pod("a"), pod("b"))
     run.start()
-    wait_until(run.informer.has_synced)
+    wait_for("the informer has all objects", run.informer.has_synced)
     late = Listener()
     registration = run.informer.add_event_handler(late)
     late.await_heard("+*a", "+*b")
-    wait_until(registration.has_synced)
+    wait_for("the handler has heard of all objects", registration.has_synced)
     run.source.modify(pod("a"))
     late.await_heard("~a")
 
@@ -173,7 +171,7 @@ def test_handlers_that_join_while_objects_change(run: Run) -> None:
         run.informer.add_event_handler(listeners[-1])
     expected = sorted(["first", *(f"p{i}" for i in range(20))])
     for listener in listeners:
-        wait_until(lambda lst=listener: sorted(h.lstrip("+*") for h in lst.heard) == expected)  # type: ignore[misc]
+        wait_until_equal("objects that a handler heard of", listener.names, expected)
 
 
 def test_a_slow_handler_holds_up_nobody(run: Run) -> None:
@@ -188,12 +186,12 @@ def test_a_slow_handler_holds_up_nobody(run: Run) -> None:
     slow_registration, fast_registration = run.informer.add_event_handler(slow), run.informer.add_event_handler(fast)
     run.source.add(pod("a"))
     run.start()
-    wait_until(fast_registration.has_synced)
+    wait_for("the handler has heard of all objects", fast_registration.has_synced)
     run.source.add(*(pod(f"p{i}") for i in range(500)))
-    wait_until(lambda: len(fast.heard) == 501)
+    wait_for("the fast handler has heard all", lambda: len(fast.heard) == 501)
     assert run.informer.has_synced() and not slow_registration.has_synced() and slow.heard == []
     release.set()
-    wait_until(lambda: len(slow.heard) == 501)
+    wait_for("the slow handler has heard all", lambda: len(slow.heard) == 501)
     assert slow.heard == fast.heard and slow_registration.has_synced()
 
 
@@ -208,7 +206,7 @@ def test_a_handler_that_fails_hears_of_the_next(run: Run, log: io.StringIO) -> N
     run.source.add(pod("a"), pod("b"))
     run.start()
     failing.await_heard("+*a", "+*b")
-    wait_until(registration.has_synced)
+    wait_for("the handler has heard of all objects", registration.has_synced)
     assert "bad handler" in log.getvalue() and "Traceback" in log.getvalue()
 
 
@@ -221,7 +219,7 @@ def test_what_there_is_no_memory_to_store_is_stored_and_told_later(run: Run, mon
     run.source.add(pod("a"), pod("b"))
     run.start()
     listener.await_heard("+*a", "+*b")
-    wait_until(registration.has_synced)
+    wait_for("the handler has heard of all objects", registration.has_synced)
     assert indexer.list_keys() == ["a", "b"]
 
 
@@ -242,7 +240,7 @@ def test_handlers_hear_of_all_objects_in_the_order_of_the_changes(off: str | Non
         listener = Listener()
         run.informer.add_event_handler(listener)
         run.start()
-        wait_until(run.informer.has_synced)
+        wait_for("the informer has all objects", run.informer.has_synced)
         with run.informer._block_deltas:
             run.source.add(pod("first"), pod("a"), pod("b"))
             run.source.modify(pod("a"))
@@ -265,12 +263,12 @@ def test_what_there_is_no_memory_to_store_of_a_batch_is_stored_and_told_later(
     informer.add_event_handler(listener)
     with set_feature_gate_during_test(features.feature_gate, features.IN_ORDER_INFORMERS_BATCH_PROCESS, batches):
         run.start()
-        wait_until(informer.has_synced)
+        wait_for("the informer has all objects", informer.has_synced)
     with informer._block_deltas:
         run.source.add(pod("first"))
-        wait_until(lambda: informer._queue.get_by_key("first") is not None)
+        wait_for("first is queued", lambda: informer._queue.get_by_key("first") is not None)
         run.source.add(pod("a"), pod("b"))
-        wait_until(lambda: informer._queue.get_by_key("b") is not None)
+        wait_for("b is queued", lambda: informer._queue.get_by_key("b") is not None)
     listener.await_heard("+first", *expected)
     assert sorted(informer.get_indexer().list_keys()) == ["a", "b", "first"]
 
@@ -299,7 +297,7 @@ def test_an_informer_waits_for_threads(run: Run, monkeypatch: pytest.MonkeyPatch
 
 def test_a_handler_that_gets_no_thread_is_not_added(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run.start()
-    wait_until(run.informer.has_synced)
+    wait_for("the informer has all objects", run.informer.has_synced)
 
     def go(*args: object, name: str) -> golang.Thread:
         raise golang.ThreadError("no thread")
@@ -322,13 +320,13 @@ def test_a_watch_error_handler_that_fails_ends_nothing(run: Run, log: io.StringI
     run.source.watch_list = False
     run.source.list_errors.append(ValueError("nonsense"))
     run.start()
-    wait_until(lambda: "Unable to handle the error of a watch" in log.getvalue())
+    wait_for("the handler's failure is logged", lambda: "Unable to handle the error of a watch" in log.getvalue())
 
     def has_synced() -> bool:
         run.clock.step(60)
         return run.informer.has_synced()
 
-    wait_until(has_synced)
+    wait_for("the informer has all objects", has_synced)
 
 
 def test_remove_event_handler(run: Run) -> None:
@@ -389,7 +387,7 @@ def test_a_handler_may_remove_itself_and_end_the_informer(run: Run) -> None:
 
 def test_what_is_refused_when_stopped(run: Run, log: io.StringIO) -> None:
     run.start()
-    wait_until(run.informer.has_synced)
+    wait_for("the informer has all objects", run.informer.has_synced)
     with pytest.raises(RuntimeError, match="already started"):
         run.informer.set_watch_error_handler(lambda reflector, err: None)
     assert not run.informer.is_stopped()
@@ -410,14 +408,14 @@ def test_watch_error_handler(run: Run) -> None:
     run.source.watch_errors.append(refused)
     run.source.list_errors.append(refused)
     run.start()
-    wait_until(lambda: told == [refused])
+    wait_for("the refusal is told", lambda: told == [refused])
 
 
 def test_threads_are_few_and_end(run: Run) -> None:
     before = set(threading.enumerate())
     run.informer.add_event_handler(Listener())
     run.start()
-    wait_until(run.informer.has_synced)
+    wait_for("the informer has all objects", run.informer.has_synced)
     names = {thread.name for thread in set(threading.enumerate()) - before}
     assert names == {"informer-test", "reflector-Pod", "informer-handler-Pod"}
     run.stop()
@@ -447,7 +445,7 @@ def test_resync_periods() -> None:
         listener.await_heard("+*a", "+*b")
 
     def step() -> None:
-        wait_until(lambda: run.clock.waiters() == 1, "the timer of the next look")
+        wait_for("the timer of the next look", lambda: run.clock.waiters() == 1)
         run.clock.step(1.0)
 
     step()
@@ -472,7 +470,7 @@ def test_resync_check_period(run: Run, log: io.StringIO) -> None:
     assert [registration.resync_period for registration in periods] == [0.0, 60.0, 55.0, 1.0]
     assert "Resync period is too small" in log.getvalue()
     run.start()
-    wait_until(run.informer.has_synced)
+    wait_for("the informer has all objects", run.informer.has_synced)
     run.informer._resync_check_period = 30.0
     late: Any = run.informer.add_event_handler(Listener(), 5.0)
     assert late.resync_period == 30.0
@@ -564,6 +562,6 @@ def test_handlers_end_up_with_what_the_server_has(seed: int) -> None:
         run.clock.step(60)  # no pause is longer
         return all(view == run.source.objects() for view in [*views])
 
-    wait_until(settled)
+    wait_for("all handlers and the store have what the server has", settled)
     run.stop()
     assert len(views) > 3

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from framework.waiting import wait_for
 
 from pkg import golang
 from pkg.api.core import v1
@@ -65,19 +66,8 @@ class World:
 
     def retry(self) -> None:
         """Let the sink's thread sleep, and wake it."""
-        assert eventually(self.clock.has_waiters), "the broadcaster does not wait for a retry"
+        self.clock.wait_for_waiters()
         self.clock.step(10)
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    ctx, cancel = golang.with_timeout(golang.background(), 30)
-    try:
-        while not condition():
-            if ctx.wait(0.001):
-                return False
-        return True
-    finally:
-        cancel()
 
 
 @pytest.fixture
@@ -269,7 +259,7 @@ def test_shutdown_ends_a_retry(world: World, log: io.StringIO) -> None:
     world.sink.errors = [ConnectionRefusedError("away")]
     world.recorder.event(POD, "Normal", "R", "m")
     world.sink.next()
-    assert eventually(world.clock.has_waiters)
+    world.clock.wait_for_waiters()
     world.broadcaster.shutdown()
     assert "Unable to write event (broadcaster is shut down)" in log.getvalue()
 
@@ -281,7 +271,7 @@ def test_sink_of_the_api_server() -> None:
     recorder = broadcaster.new_recorder(SOURCE)
     recorder.event(POD, "Normal", "Pulled", "same")
     recorder.event(POD, "Normal", "Pulled", "same")
-    assert eventually(lambda: len(client.actions(resource="events")) == 2)
+    wait_for("both events are sent", lambda: len(client.actions(resource="events")) == 2)
     assert [action.verb for action in client.actions()] == ["create", "patch"]
     broadcaster.shutdown()
     (event,) = client.core_v1.events("ns").list(golang.background()).items

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from framework.waiting import wait_for
 
 from pkg import golang
 from pkg.apimachinery.clock import testing
@@ -171,18 +172,11 @@ def test_without_a_volume_each_completes_for_itself(gate: Gate) -> None:
     def pending() -> list[bool]:
         return [operation.pending for operation in operations._operations.get("", [])]
 
-    wait_until(lambda: len(pending()) == 2)
+    wait_for("both operations are pending", lambda: len(pending()) == 2)
     other.release.close()
-    wait_until(lambda: pending() == [False, True])
+    wait_for("the operation that failed is pending no more", lambda: pending() == [False, True])
     gate.release.send(None)
-    wait_until(lambda: pending() == [False])
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), WAIT)
-    while not condition():
-        assert not ctx.wait(0.001)
-    cancel()
+    wait_for("only the operation that failed is still known", lambda: pending() == [False])
 
 
 def test_operation_that_cannot_be_started_may_be_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:

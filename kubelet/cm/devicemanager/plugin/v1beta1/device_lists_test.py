@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 import pytest
+from framework.waiting import wait_for, wait_until_equal
 from google.protobuf.message import DecodeError
 
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.cm.devicemanager.plugin.v1beta1 import device_lists
 from kubelet.cm.devicemanager.testing import device
-from kubelet.cm.dra.testing import wait_until
 from pkg import golang
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
@@ -66,13 +65,10 @@ class World:
     def _receive(self, response: pluginapi.ListAndWatchResponse) -> None:
         self.heard.append(int(response.devices[0].ID))
 
-    def _has_heard(self, count: int) -> bool:
-        return len(self.heard) == count
-
     def tell_one_by_one(self, numbers: range) -> None:
         for count, number in enumerate(numbers, len(self.heard) + 1):
             self.stream.tell(range(number, number + 1))
-            wait_until(functools.partial(self._has_heard, count))
+            wait_until_equal("lists that are heard", lambda: len(self.heard), count)
             assert self.heard[-1] == number
 
 
@@ -89,10 +85,10 @@ def test_plugin_that_tells_as_fast_as_it_can_is_heard_now_and_then(world: World)
     at_once = range(device_lists.MAX_LISTS)
     world.tell_one_by_one(at_once)
     world.stream.tell(range(100, 130))
-    wait_until(lambda: world.stream.asked == len(at_once) + 31)
+    wait_for("all lists are asked for", lambda: world.stream.asked == len(at_once) + 31)
     assert world.heard == list(at_once), "no time has passed"
     world.clock.step(1 / device_lists.MAX_LISTS_PER_SECOND)
-    wait_until(lambda: len(world.heard) > len(at_once))
+    wait_for("a later list is heard", lambda: len(world.heard) > len(at_once))
     assert world.heard == [*at_once, 129]
 
 
@@ -100,7 +96,7 @@ def test_stream_that_ends_is_heard_no_more(world: World) -> None:
     at_once = range(device_lists.MAX_LISTS)
     world.tell_one_by_one(at_once)
     world.stream.tell(range(100, 101))
-    wait_until(lambda: world.stream.asked == len(at_once) + 2)
+    wait_for("the end of the stream is asked for", lambda: world.stream.asked == len(at_once) + 2)
     world.stream.err = ConnectionError("gone")
     world.stream.cancel()
     world.thread.join(30)
@@ -139,7 +135,7 @@ def test_newer_list_takes_the_place_of_one_that_cannot_be_taken(world: World) ->
     def refuse_first(response: pluginapi.ListAndWatchResponse) -> None:
         if response.devices[0].ID == "0":
             world.stream.tell(range(1, 2))
-            wait_until(lambda: world.stream.asked == 3)
+            wait_for("three lists are asked for", lambda: world.stream.asked == 3)
             refused.close()
             raise MemoryError
         taken(response)
@@ -147,7 +143,7 @@ def test_newer_list_takes_the_place_of_one_that_cannot_be_taken(world: World) ->
     world.receive = refuse_first
     world.stream.tell(range(1))
     refused.recv()
-    wait_until(lambda: world.heard == [1])
+    wait_for("the newer list is heard", lambda: world.heard == [1])
 
 
 def test_without_a_thread_nothing_is_read() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import grpc
 import pytest
+from framework.waiting import wait_for
 
 from kubelet import metrics, pluginmanager
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
@@ -29,7 +30,6 @@ from kubelet.cm.devicemanager.plugin.v1beta1 import client as pluginclient
 from kubelet.cm.devicemanager.plugin.v1beta1 import server
 from kubelet.cm.devicemanager.plugin.v1beta1.stub import Stub
 from kubelet.cm.devicemanager.testing import device
-from kubelet.cm.dra.testing import wait_until
 from pkg import golang
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.clock.testing import FakeClock
@@ -238,7 +238,7 @@ def test_nothing_is_left_of_plugins_whose_lists_cannot_be_decoded(world: _World)
         world.handler.expect("connected p.sock", f"disconnected {_RESOURCE}")
         if turn == 1:
             files = _files()
-    wait_until(lambda: _files() <= files)
+    wait_for("no open file is left", lambda: _files() <= files)
     server.stop(None).wait(_DEADLINE)
 
 
@@ -305,7 +305,7 @@ def test_nothing_is_left_of_plugins_that_come_and_go(world: _World) -> None:
             threads, files = _threads(), _files()
         stub.start()
     stub.stop()
-    wait_until(lambda: _threads() <= threads and _files() <= files)
+    wait_for("no thread and no open file is left", lambda: _threads() <= threads and _files() <= files)
 
 
 def _threads() -> int:
@@ -392,7 +392,7 @@ def test_only_one_plugin_waits_for_another_of_its_resource(world: _World, monkey
         first = _begin(channel, _RESOURCE)
         assert hangs.wait(_DEADLINE)
         others = [_begin(channel, _RESOURCE) for _ in range(3)]
-        wait_until(lambda: sum(call.done() for call in others) == 2)
+        wait_for("two of the plugins that register have an answer", lambda: sum(call.done() for call in others) == 2)
         goes_on.set()
         assert first.code() is grpc.StatusCode.OK
         codes = [call.code() for call in others]

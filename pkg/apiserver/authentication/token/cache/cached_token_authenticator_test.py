@@ -7,6 +7,7 @@ import datetime
 import queue
 
 import pytest
+from framework.waiting import wait_for, wait_until_equal
 
 from pkg import golang
 from pkg.apimachinery.clock.testing import FakeClock
@@ -16,7 +17,7 @@ from pkg.apiserver.authentication.testing import FakeToken, response
 from pkg.apiserver.authentication.token.cache import CachedTokenAuthenticator, cached_token_authenticator, stats
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.golang import http
-from pkg.golang.http.server_test import connect, serving, wait_for
+from pkg.golang.http.server_test import connect, serving
 from pkg.golang.testing import frames_kept_after
 
 CTX = golang.background()
@@ -106,7 +107,7 @@ def test_client_that_goes_is_answered_no_more_and_others_are() -> None:
     first_ctx, first_goes = golang.with_cancel(CTX)
     second_ctx, second_goes = golang.with_cancel(CTX)
     first = _ask(cached, first_ctx)
-    wait_for(lambda: tokens.asked == ["good"])
+    wait_for("the token is asked for", lambda: tokens.asked == ["good"])
     second, third = _ask(cached, second_ctx), _ask(cached, CTX)
     second_goes()
     assert isinstance(second.get(timeout=30), golang.Canceled)
@@ -143,8 +144,8 @@ def test_connections_that_made_way_do_not_wait_for_their_tokens(monkeypatch: pyt
         for number in range(6):
             client = clients.enter_context(connect(server))
             client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %d\r\n\r\n" % number)
-            wait_for(lambda number=number: len(tokens.asked) == number + 1)  # type: ignore[misc]
-        wait_for(lambda: server.connections() == 2)
+            wait_until_equal("tokens asked for", lambda: len(tokens.asked), number + 1)
+        wait_for("two connections are left", lambda: server.connections() == 2)
 
 
 def test_tokens_are_not_kept_in_memory() -> None:

@@ -12,6 +12,7 @@ from unittest import mock
 
 import pytest
 from framework import memory
+from framework.waiting import wait_until_equal
 
 from kubelet import container as kubecontainer
 from kubelet import environment, standalone
@@ -27,7 +28,6 @@ from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api.resource import parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
-from pkg.apimachinery.util import wait
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
@@ -381,8 +381,7 @@ def test_pod_is_synced_when_what_it_lacked_is_there(test_kubelet: TestKubelet) -
     client.add(v1.ConfigMap(metadata=metav1.ObjectMeta(namespace="ns", name="settings"), data={"k": "v"}))
 
     updates = test_kubelet.workers.update_types
-    wait.poll_until_context_timeout(test_kubelet.ctx, 0.01, 30.0, True, lambda: bool(updates()))
-    assert updates() == [("SYNC", "p")]
+    wait_until_equal("updates", updates, [("SYNC", "p")])
     assert test_kubelet.volumes.changes == ["forget uid-p"]
 
 

@@ -345,8 +345,7 @@ def test_local_agents_are_served_once_that_can_be(
     monkeypatch.setattr(podresources_server, "listen_and_serve_pod_resources", failing_once(serve, err))
     ctx, cancel = golang.with_cancel(test_kubelet.ctx)
     thread = golang.go(test_kubelet.kubelet.listen_and_serve_pod_resources, ctx, name="pod-resources")
-    while not test_kubelet.clock.has_waiters():
-        assert not ctx.wait(0.002)
+    test_kubelet.clock.wait_for_waiters()
     test_kubelet.clock.step(POD_RESOURCES_RETRY_PERIOD)
     assert served.recv(30)[1]
     cancel()

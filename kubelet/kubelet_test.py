@@ -319,8 +319,7 @@ def test_local_agents_wait_for_the_last_source(test_kubelet: TestKubelet, event:
         case "sources":
             kubelet.all_sources_seen.close()
         case "clock":
-            while not test_kubelet.clock.has_waiters():
-                waiting.join(0.01)
+            test_kubelet.clock.wait_for_waiters()
             test_kubelet.clock.step(4.9)
             assert waiting.is_alive()
             test_kubelet.clock.step(0.2)

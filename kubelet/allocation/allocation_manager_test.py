@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from framework.waiting import wait_for
 
 from kubelet import allocation, checkpointmanager, cm, lifecycle, metrics, status
 from kubelet import types as kubetypes
@@ -653,8 +654,7 @@ def test_nobody_waits_for_pods_that_are_in_the_way_of_a_resize() -> None:
     resized = environment.resize(pod, requests=amounts("2"))
     environment.retry(resized)
     assert ended.recv(30) == ("allocation-manager", True)
-    while manager.has_pending_resizes():
-        assert not ctx.wait(0.002)
+    wait_for("no resize is pending", lambda: not manager.has_pending_resizes())
     assert environment.allocated(resized).requests == amounts("2")
     cancel()
     assert group.join(30) == []
@@ -690,8 +690,7 @@ def test_nobody_is_ended_for_a_resize_that_was_withdrawn_meanwhile() -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     with golang.ThreadGroup() as group:
         manager.run(ctx)
-    while manager.has_pending_resizes():
-        assert not ctx.wait(0.002)
+    wait_for("no resize is pending", lambda: not manager.has_pending_resizes())
     cancel()
     assert group.join(30) == []
     assert ended == ["first"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from framework.waiting import wait_until_equal
 
 from kubelet import certificate as kubeletcertificate
 from kubelet.apis import config as kubeletconfig
@@ -229,10 +230,11 @@ def follow() -> Iterator[Callable[[Path], kubeletcertificate.KubeletServerCertif
 
 
 def await_subject(manager: kubeletcertificate.KubeletServerCertificateDynamicFileManager, expected: str) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), WAIT)
-    while (cert := manager.current()) is None or subject(cert) != expected:
-        assert not ctx.wait(0.01), f"the certificate did not become {expected}"
-    cancel()
+    def found() -> str:
+        cert = manager.current()
+        return "" if cert is None else subject(cert)
+
+    wait_until_equal("subject of the certificate", found, expected)
 
 
 @pytest.mark.parametrize("replace", [in_place, by_rename, by_removal, by_links])

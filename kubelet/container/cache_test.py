@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Callable
 
 import pytest
+from framework.waiting import wait_until_equal
 
 from kubelet.container.cache import CacheImpl, _Data
 from kubelet.container.runtime import PodStatus
@@ -118,17 +119,14 @@ def test_set_of_something_older(evented: bool, updated: bool) -> None:
     assert cache.get("p").name == ("old" if updated else "")
 
 
-def wait_for(cache: CacheImpl, id: str, min_time: datetime.datetime) -> golang.Channel[PodStatus]:
+def status_to_come(cache: CacheImpl, id: str, min_time: datetime.datetime) -> golang.Channel[PodStatus]:
     result: golang.Channel[PodStatus] = golang.Channel(1)
     golang.go(lambda: result.send(cache.get_newer_than(id, min_time)), name="get-newer-than")
     return result
 
 
 def wait_for_subscribers(cache: CacheImpl, count: int) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), DEADLINE)
-    while sum(map(len, list(cache._subscribers.values()))) != count:
-        assert not ctx.wait(0.001), "nobody subscribed"
-    cancel()
+    wait_until_equal("subscribers", lambda: sum(map(len, list(cache._subscribers.values()))), count)
 
 
 Action = Callable[[CacheImpl, datetime.datetime], object]
@@ -148,7 +146,7 @@ def test_get_newer_than(exists: bool, action: str) -> None:
     cache.update_time(NOW)
     if exists:
         cache.set("p", PodStatus(id="p"), None, NOW)
-    result = wait_for(cache, "p", at(10))
+    result = status_to_come(cache, "p", at(10))
     wait_for_subscribers(cache, 1)
     ACTIONS[action](cache, at(9))
     wait_for_subscribers(cache, 1)
@@ -176,7 +174,7 @@ def test_get_newer_than_cancelled() -> None:
 
 def test_cancelling_leaves_other_waiters() -> None:
     cache = CacheImpl()
-    other = wait_for(cache, "p", NOW)
+    other = status_to_come(cache, "p", NOW)
     wait_for_subscribers(cache, 1)
     ctx, cancel = golang.with_timeout(golang.background(), 0.01)
     with pytest.raises(golang.DeadlineExceeded):
@@ -189,7 +187,7 @@ def test_cancelling_leaves_other_waiters() -> None:
 def test_held_pods_are_not_covered_by_the_global_time() -> None:
     cache = CacheImpl()
     cache.set("held", PodStatus(id="held"), None, at(-5))
-    result = wait_for(cache, "held", NOW)
+    result = status_to_come(cache, "held", NOW)
     wait_for_subscribers(cache, 1)
     cache.update_time(at(1), {"held"})
     assert newer_than(cache, "held", NOW) is None

@@ -885,12 +885,7 @@ def test_the_loop_survives_what_goes_wrong_and_gives_up_waiting(err: Exception) 
 
 
 def _step_when_waiting(clock: FakeClock, seconds: float, waiters: int) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), 30)
-    try:
-        while clock.waiters() < waiters:
-            assert not ctx.wait(0.001), "nobody waits for the clock"
-    finally:
-        cancel()
+    clock.wait_for_waiters(waiters)
     clock.step(seconds)
 
 

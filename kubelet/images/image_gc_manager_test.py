@@ -8,6 +8,7 @@ from datetime import datetime
 import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
+from framework.waiting import wait_for
 
 from kubelet import container as kubecontainer
 from kubelet import images, metrics
@@ -18,7 +19,6 @@ from kubelet.images.image_gc_manager import ImageGCError, format_size
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.clock import testing as testingclock
-from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.metrics import testing as metricstesting
@@ -280,13 +280,9 @@ def test_image_list_is_kept_biggest_first() -> None:
     assert world.manager.get_image_list() == []
     ctx, cancel = golang.with_cancel(_CTX)
     world.manager.start(ctx)
-
-    def listed() -> bool:
-        return bool(world.manager.get_image_list())
-
-    wait.poll_until_context_timeout(_CTX, 0.001, 30.0, True, listed)
+    listed = wait_for("the images are listed", world.manager.get_image_list)
     cancel()
-    assert [image.id for image in world.manager.get_image_list()] == ["9", "5", "2"]
+    assert [image.id for image in listed] == ["9", "5", "2"]
 
 
 @pytest.mark.parametrize(

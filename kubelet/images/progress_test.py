@@ -29,8 +29,7 @@ def test_report_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch, err: E
     monkeypatch.setattr(pulls, "report", report)
     with golang.ThreadGroup() as group, pulls.watch("image", "ns/pod"):
         for _ in range(2):
-            while not clock.has_waiters():
-                golang.background().wait(0.001)
+            clock.wait_for_waiters()
             clock.step(progress.REPORT_PERIOD)
             assert reports.recv(30)[1]
     assert group.join(30) == []

@@ -7,7 +7,6 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.clock import RealClock
 from pkg.apimachinery.clock import testing as testingclock
-from pkg.apimachinery.util import wait
 
 
 def _pod(*sidecars: str) -> v1.Pod:
@@ -43,7 +42,7 @@ def test_wait_ends_with_the_grace_period() -> None:
     ordering = TerminationOrdering(_pod("one"), ["main", "one"], clock)
     waited: golang.Channel[float] = golang.Channel(1)
     thread = golang.go(lambda: waited.send(ordering.wait_for_turn(golang.background(), "one", 5)), name="wait")
-    wait.poll_until_context_timeout(golang.background(), 0.001, 30.0, True, clock.has_waiters)
+    clock.wait_for_waiters()
     clock.step(5)
     assert waited.recv(timeout=30) == (5, True)
     thread.join(timeout=30)

@@ -9,12 +9,12 @@ import io
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from framework.waiting import wait_for
 
 from kubelet import container as kubecontainer
 from kubelet import lifecycle, metrics
@@ -399,12 +399,12 @@ def test_client_ends_with_its_context_while_it_connects() -> None:
 def wait_for_connecting(port: int) -> None:
     """Wait until four sockets are connected to the port, or trying to."""
     wanted = f"0100007F:{port:04X}"
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+
+    def sockets() -> int:
         lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-        if sum(line.split()[2] == wanted for line in lines) >= 4:
-            return
-    raise TimeoutError("no connection was tried")
+        return sum(line.split()[2] == wanted for line in lines)
+
+    wait_for("four sockets", lambda: sockets() >= 4, describe=sockets)
 
 
 def admitted(handler: lifecycle.PodAdmitHandler, pod: v1.Pod) -> lifecycle.PodAdmitResult:

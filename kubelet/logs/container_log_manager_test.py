@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
+from framework.waiting import wait_until_equal
 
 from kubelet import container as kubecontainer
 from kubelet import logs
@@ -17,7 +18,6 @@ from kubelet.cri import errors as crierror
 from kubelet.cri import testing
 from pkg import golang
 from pkg.apimachinery.clock import testing as testingclock
-from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
 
 _CTX = golang.background()
@@ -216,7 +216,7 @@ def test_clean_waits_for_the_rotation_of_the_container(tmp_path: Path) -> None:
     cleaning = golang.go(world.manager.clean, _CTX, "c1", name="cleaning")
     # It asks where the logs are, and then for its turn.
     asked = ["ContainerStatus", "ReopenContainerLog", "ContainerStatus"]
-    wait.poll_until_context_timeout(_CTX, 0.001, 30.0, True, lambda: world.runtime.called() == asked)
+    wait_until_equal("calls", world.runtime.called, asked)
     cleaning.join(timeout=0.1)
     assert cleaning.is_alive()
     rotation.finish()

@@ -8,18 +8,12 @@ import time
 from collections import OrderedDict
 
 import pytest
+from framework.waiting import wait_until_equal
 
 from pkg import golang
 from pkg.golang.mutex import Mutex
 
 _TIMEOUT = 30.0
-
-
-def _wait_for_line(mutex: Mutex, length: int) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), _TIMEOUT)
-    while len(mutex._waiting) != length:
-        assert not ctx.wait(0.001), "nobody came"
-    cancel()
 
 
 def test_one_thread_holds_it_at_a_time() -> None:
@@ -51,7 +45,7 @@ def test_thread_that_is_woken_stays_in_line_until_it_owns_it() -> None:
     with mutex:
         thread = golang.go(work, name="waiter")
         for _ in range(3):
-            _wait_for_line(mutex, 1)
+            wait_until_equal("threads in line", lambda: len(mutex._waiting), 1)
             mutex._waiting.popitem(last=False)[0].release()
         assert not taken.wait(0.01)
     assert taken.wait(_TIMEOUT)

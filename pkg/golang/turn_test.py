@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import contextlib
 
+from framework.waiting import wait_until_equal
+
 from pkg import golang
 from pkg.golang.testing import OnlyTurn
 from pkg.golang.turn import ALLOWANCE, Turn, Turns, let_others
 
 _TIMEOUT = 30.0
-
-
-def _wait_for_line(turns: Turns, length: int) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), _TIMEOUT)
-    while len(turns._waiting) != length:
-        assert not ctx.wait(0.001), "nobody came"
-    cancel()
 
 
 def _order_of(turns: Turns, waiting: dict[str, Turn]) -> list[str]:
@@ -33,7 +28,7 @@ def _order_of(turns: Turns, waiting: dict[str, Turn]) -> list[str]:
         threads = []
         for name in waiting:
             threads.append(golang.go(work, name, name=name))
-            _wait_for_line(turns, len(threads))
+            wait_until_equal("threads in line", lambda: len(turns._waiting), len(threads))
         # Somebody who always has more to say.
         first._had = 1000.0
         with first.let_others():

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from framework.waiting import wait_for
 
-from pkg import golang, mount_utils
-from pkg.apimachinery.util import wait
+from pkg import mount_utils
 from pkg.mount_utils import mount
 from pkg.mount_utils.testing import FakeMounter
 from pkg.util import exec as utilexec
@@ -353,9 +353,7 @@ def test_real_disk_is_formatted_once_and_grown(unmounted_after: Path) -> None:
         before = os.statvfs(target).f_blocks
         safe.interface.unmount(str(target))
         # A container that is being started somewhere may have a copy of the mount, for a moment.
-        wait.poll_until_context_timeout(
-            golang.background(), 0.05, 10.0, True, lambda: not HostUtil().device_opened(device)
-        )
+        wait_for("nobody has the device open", lambda: not HostUtil().device_opened(device))
         os.truncate(disk, 32 << 20)
         executor.run(["losetup", "--set-capacity", device])
         # Not mounted: only with CAP_SYS_RESOURCE may a mounted one be made larger.

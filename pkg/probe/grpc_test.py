@@ -18,6 +18,7 @@ import grpc
 import hpack
 import pytest
 from framework import memory
+from framework.waiting import wait_until_equal
 
 from pkg import golang
 from pkg.apimachinery.util import wait
@@ -506,11 +507,7 @@ def test_no_connection_and_no_thread_is_left() -> None:
             probe_grpc(CTX, HOST, "", port, TIMEOUT)
         # The server of the test has some that come and go.
         assert threads() < before + 10
-        settled, deadline = threading.Event(), 600
-        while connections(port) and deadline:
-            settled.wait(0.05)
-            deadline -= 1
-        assert connections(port) == 0
+        wait_until_equal("connections", lambda: connections(port), 0)
 
 
 def test_pause_before_connecting_again_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from framework.waiting import wait_until_equal
 
 from kubelet.allocation import state
 from kubelet.allocation.state import checkpoint as checkpoint_module
@@ -16,7 +17,6 @@ from kubelet.checkpointmanager import CheckpointManager, checksum
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
-from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime.testing import raising
 
 _NAME = "allocated_pods_state"
@@ -183,9 +183,7 @@ def test_changes_at_the_same_time_are_written_at_once(tmp_path: Path, monkeypatc
     assert begun.wait(30)
     others = [golang.go(set_one, str(i), "c", requirements("1"), name=f"other-{i}") for i in range(5)]
     try:
-        wait.poll_until_context_timeout(
-            golang.background(), 0.01, 30, True, lambda: len(checkpoint.get_pod_resource_info_map()) == 6
-        )
+        wait_until_equal("pods", lambda: len(checkpoint.get_pod_resource_info_map()), 6)
     finally:
         goes_on.set()
         for thread in (first, *others):

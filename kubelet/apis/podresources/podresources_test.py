@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
+from framework.waiting import wait_for
 
 from kubelet import metrics
 from kubelet.apis import grpc as apisgrpc
@@ -132,9 +133,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
     ctx, cancel = golang.with_cancel(golang.background())
     serve = podresources_server.listen_and_serve_pod_resources
     thread = golang.go(serve, ctx, endpoint, node.providers(), name="server")
-    while not (tmp_path / "kubelet.sock").exists():
-        assert thread.is_alive()
-        ctx.wait(0.01)
+    wait_for("the socket", (tmp_path / "kubelet.sock").exists)
     stub, channel = podresources.get_v1_client(endpoint, 30, 1 << 20)
     alpha_stub, alpha_channel = podresources.get_v1alpha1_client(endpoint, 30, 1 << 20)
     yield Running(node, endpoint, stub, alpha_stub)

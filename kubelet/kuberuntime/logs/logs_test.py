@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
+from framework.waiting import wait_for, wait_until_equal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,6 @@ from kubelet.kuberuntime.logs.logs import (
     parse_docker_json_log,
 )
 from pkg import golang
-from pkg.apimachinery.util import wait
 from pkg.golang.turn import Turn
 
 _CTX = golang.background()
@@ -83,7 +83,7 @@ def test_one_log_after_the_other_is_taken_apart(log: Path) -> None:
 
 
 def _wait_for_line(length: int) -> None:
-    wait.poll_until_context_timeout(_CTX, 0.001, 30.0, True, lambda: len(turns.TURNS._waiting) == length)
+    wait_until_equal("threads in line", lambda: len(turns.TURNS._waiting), length)
 
 
 def test_who_reads_a_little_goes_before_who_reads_much(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,10 +282,7 @@ def test_follow_goes_on_in_the_new_file_after_a_rotation(log: Path) -> None:
     assert follower.next() == b"three\n"
 
     # The watch is there once the container was asked after.
-    def watching() -> bool:
-        return "ContainerStatus" in follower.runtime.called()
-
-    wait.poll_until_context_timeout(_CTX, 0.001, 30.0, True, watching)
+    wait_for("the watch", lambda: "ContainerStatus" in follower.runtime.called())
     os.rename(log, f"{log}.20200927-111804")
     log.write_text("2020-09-27T11:18:05Z stdout F five\n")
     assert follower.next() == b"five\n"

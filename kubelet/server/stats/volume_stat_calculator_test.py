@@ -394,8 +394,11 @@ def test_volumes_are_measured_after_the_pods_could_not_be_listed(
     ctx, cancel = golang.with_cancel(golang.background())
     with golang.ThreadGroup() as group:
         analyzer.start(ctx)
-    while analyzer.get_pod_volume_stats(UID) is None:
-        assert not ctx.wait(0.005)
+
+    def measured() -> bool:
         clock.step(30)
+        return analyzer.get_pod_volume_stats(UID) is not None
+
+    wait_for("the pod is measured", measured)
     cancel()
     assert group.join(30) == []

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from framework.waiting import wait_for, wait_until_equal
 
 from pkg import golang
 from pkg.api.storage import v1 as storagev1
@@ -51,10 +52,7 @@ class World(TestPlugin):
             raise RuntimeError("asked too often")
 
     def wait_for_waiters(self, count: int) -> None:
-        deadline = golang.after(WAIT)
-        while self.clock.waiters() != count:
-            assert not deadline.try_recv()[2], f"{self.clock.waiters()} threads wait, not {count}"
-            self.ctx.wait(0.001)
+        wait_until_equal("threads that wait", self.clock.waiters, count)
 
 
 @pytest.fixture
@@ -73,11 +71,12 @@ def test_driver_is_asked_as_often_as_its_object_says(world: World) -> None:
     world.clock.step(1)
     assert world.asked.recv(WAIT) == (TEST_DRIVER, True)
     world.client.add(csi_driver(10))
-    deadline = golang.after(WAIT)
-    while len(world.asked) == 0:
-        assert not deadline.try_recv()[2], "the new period is not used"
+
+    def asked_after_ten_seconds() -> bool:
         world.clock.step(10)
-        world.ctx.wait(0.001)
+        return len(world.asked) > 0
+
+    wait_for("the new period is used", asked_after_ten_seconds)
 
 
 @pytest.mark.parametrize("end", ["no period", "no object", "no driver", "end of the kubelet"])
@@ -102,11 +101,12 @@ def test_driver_that_registers_after_its_object(world: World) -> None:
     world.client.add(csi_driver(60))
     world.register(TEST_DRIVER)
     world.updater.sync_driver_updater("unknown")
-    deadline = golang.after(WAIT)
-    while world.clock.waiters() == 0:
-        assert not deadline.try_recv()[2], "the driver is not asked"
+
+    def waits_for_its_turn() -> bool:
         world.updater.sync_driver_updater(TEST_DRIVER)
-        world.ctx.wait(0.001)
+        return world.clock.has_waiters()
+
+    wait_for("the driver is to be asked", waits_for_its_turn)
     world.wait_for_waiters(1)
 
 
@@ -129,10 +129,8 @@ def test_registration_during_a_change_of_the_object(world: World, monkeypatch: p
     registration = golang.go(world.updater.sync_driver_updater, TEST_DRIVER, name="registration")
     read.recv(WAIT)
     world.client.add(csi_driver(None))
-    deadline = golang.after(WAIT)
-    while csi_node_updater.get_node_allocatable_update_period(get_by_key(TEST_DRIVER)):
-        assert not deadline.try_recv()[2], "the change does not arrive"
-        world.ctx.wait(0.001)
+    period = csi_node_updater.get_node_allocatable_update_period
+    wait_for("the change arrives", lambda: not period(get_by_key(TEST_DRIVER)))
     event = golang.go(world.updater.sync_driver_updater, TEST_DRIVER, name="event")
     event.join(0.2)
     goes_on.close()

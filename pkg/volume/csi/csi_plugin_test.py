@@ -386,9 +386,7 @@ def test_node_is_not_ready_without_its_csi_node() -> None:
     message = next_error(host)
     assert message is not None and message.startswith("failed to initialize CSINode: error updating CSINode annotation")
     client.add(NODE)
-    while not clock.has_waiters():
-        assert thread.is_alive()
-        CTX.wait(0.001)
+    clock.wait_for_waiters()
     clock.step(1)
     assert next_error(host) is None
     thread.join(30)
@@ -416,9 +414,7 @@ def test_making_the_csi_node_is_tried_again_whatever_went_wrong(err: Exception) 
     thread = csi_plugin.initialize_csi_node(CTX, client, host, manager, clock)
     assert next_error(host) == "CSINode is not yet initialized"
     assert next_error(host) == f"failed to initialize CSINode: {err}"
-    while not clock.has_waiters():
-        assert thread.is_alive()
-        CTX.wait(0.001)
+    clock.wait_for_waiters()
     clock.step(1)
     assert next_error(host) is None
     thread.join(30)
@@ -470,9 +466,7 @@ def test_api_server_is_waited_for() -> None:
     host = Host(client)
     thread = start(host, clock)
     assert next_error(host) == "CSINode is not yet initialized"
-    while not clock.has_waiters():
-        assert thread.is_alive()
-        CTX.wait(0.001)
+    clock.wait_for_waiters()
     away.clear()
     clock.step(1)
     assert next_error(host) is None

@@ -34,12 +34,6 @@ class Stepper:
     def await_call(self) -> None:
         assert self.called.recv(WAIT)[1], "the loop did not call"
 
-    def await_waiter(self) -> None:
-        ctx, cancel = golang.with_timeout(golang.background(), WAIT)
-        while not self.clock.has_waiters():
-            assert not ctx.wait(0.001), "nobody waits on the clock"
-        cancel()
-
 
 def test_until_counts_from_the_end_of_the_call() -> None:
     s = Stepper()
@@ -51,7 +45,7 @@ def test_until_counts_from_the_end_of_the_call() -> None:
     thread = s.run(lambda: wait.until(slow, 10.0, s.ctx, s.clock))
     for _ in range(2):
         s.await_call()
-        s.await_waiter()
+        s.clock.wait_for_waiters()
         s.clock.step(10)
     s.await_call()
     s.cancel()
@@ -164,7 +158,7 @@ def test_poll_until_context_cancel(immediate: bool, expected: list[float]) -> No
     thread = s.run(lambda: wait.poll_until_context_cancel(s.ctx, 5.0, immediate, second_time, s.clock))
     if immediate:
         s.await_call()
-    s.await_waiter()
+    s.clock.wait_for_waiters()
     for _ in range(1 if immediate else 2):
         s.clock.step(5)
         s.await_call()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import select
 import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
+from framework.waiting import wait_for
 from wsproto import events
 from wsproto.connection import Connection, ConnectionType
 
@@ -105,10 +104,7 @@ def test_what_a_client_that_goes_has_said_arrives_although_the_runtime_is_slow(p
         if polite:
             near.sendall(ws.send(events.CloseConnection(code=1000)))
         near.close()
-        deadline = time.monotonic() + TIMEOUT
-        while not session._finished:
-            assert time.monotonic() < deadline
-            threading.Event().wait(0.001)
+        wait_for("the session is finished", lambda: session._finished)
         streams = FakeStreams(far, streams={"stdin": 1})
         assert len(streams.read("stdin")) == sent
         far.close()

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from framework.waiting import wait_until_equal
 
 from pkg import golang
 from pkg.apimachinery.util.httpstream import spdy
@@ -71,13 +72,6 @@ def _frame(text: bytes) -> bytes:
     return spdy.Framer.data_head(3, len(text)) + text
 
 
-def _wait_for_line(length: int) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), _TIMEOUT)
-    while len(TURNS._waiting) != length:
-        assert not ctx.wait(0.001), "nobody came"
-    cancel()
-
-
 @pytest.mark.parametrize(("of", "sent"), [(_tunnel, _message), (_command, _message), (_output, _frame)])
 def test_many_small_messages_leave_the_turn_to_others(
     of: Callable[[_Write], _Feed], sent: Callable[[bytes], bytes]
@@ -99,7 +93,7 @@ def test_many_small_messages_leave_the_turn_to_others(
                 start(keep_turn)
                 assert busy.recv(_TIMEOUT)[1]
             start(lambda data: order.append(data[-1:]))
-            _wait_for_line(1)
+            wait_until_equal("threads in line", lambda: len(TURNS._waiting), 1)
         order.append(data[-1:])
 
     try:

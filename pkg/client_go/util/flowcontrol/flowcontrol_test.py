@@ -125,7 +125,7 @@ def test_token_bucket_makes_the_caller_wait() -> None:
         got.send(clock.monotonic())
 
     thread = golang.go(accept, name="caller")
-    _await_waiter(clock)
+    clock.wait_for_waiters()
     clock.step(0.4)
     assert len(got) == 0
     clock.step(0.1)
@@ -159,13 +159,6 @@ def test_token_bucket_without_burst_lets_nobody_through() -> None:
 def test_token_bucket_refuses(qps: float, burst: int) -> None:
     with pytest.raises(ValueError, match="qps must be positive and burst not negative"):
         flowcontrol.TokenBucketRateLimiter(qps, burst)
-
-
-def _await_waiter(clock: testing.FakeClock) -> None:
-    ctx, cancel = golang.with_timeout(golang.background(), WAIT)
-    while not clock.has_waiters():
-        assert not ctx.wait(0.001), "nobody waits on the clock"
-    cancel()
 
 
 def test_wait_that_ends_keeps_nothing_of_the_caller() -> None:

@@ -198,9 +198,7 @@ def test_run_ends_with_its_context() -> None:
     ctx, cancel = golang.with_cancel(CTX)
     answer(client, "get", NO_CONNECTION)
     thread = golang.go(make_controller(client, clock).run, ctx, name="lease")
-    while not clock.has_waiters():
-        assert thread.is_alive()
-        ctx.wait(0.001)
+    clock.wait_for_waiters()
     cancel()
     thread.join(30)
     assert not thread.is_alive()

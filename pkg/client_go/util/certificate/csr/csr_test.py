@@ -16,6 +16,7 @@ from cryptography.x509.oid import NameOID
 from framework import faulty_call
 from framework.client_calls import Call
 from framework.faulty_call import MINE, OTHER, FaultyCall, Kind
+from framework.waiting import wait_for
 
 from pkg import golang
 from pkg.api.certificates import v1 as certificatesv1
@@ -210,11 +211,14 @@ def test_wait_for_certificate_outlives_failed_lists_and_watches() -> None:
 
 def step_until(r: Requester, channel: golang.Channel[None]) -> None:
     """Let the waiter's time pass until the channel has something."""
-    ctx, cancel = golang.with_timeout(golang.background(), WAIT)
-    while not channel.try_recv()[2]:
-        assert not ctx.wait(0.001), "nothing came"
+
+    def has_come() -> bool:
+        if channel.try_recv()[2]:
+            return True
         r.clock.step(1)
-    cancel()
+        return False
+
+    wait_for("something from the channel", has_come)
 
 
 def test_wait_for_certificate_calls_while_waiting() -> None:

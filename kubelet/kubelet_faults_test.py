@@ -13,6 +13,7 @@ from kubelet import container as kubecontainer
 from kubelet import eviction, lifecycle, pleg
 from kubelet import types as kubetypes
 from kubelet.apis.podresources import server as podresources_server
+from kubelet.config.testing import FakeSourcesReady
 from kubelet.kubelet_pod_resources_api import POD_RESOURCES_RETRY_PERIOD
 from kubelet.pod_workers import UpdatePodOptions
 from kubelet.prober import results
@@ -28,16 +29,9 @@ failures = pytest.mark.parametrize("err", [*FAILURES, golang.DeadlineExceeded()]
 @pytest.fixture
 def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
     kubelet = TestKubelet(tmp_path)
-    kubelet.kubelet.sources_ready = _AllReady()
+    kubelet.kubelet.sources_ready = FakeSourcesReady()
     yield kubelet
     kubelet.close()
-
-
-class _AllReady:
-    def add_source(self, source: str) -> None: ...
-
-    def all_ready(self) -> bool:
-        return True
 
 
 class _Loop:
@@ -231,7 +225,7 @@ def test_the_last_source_is_noted_though_pending_resizes_cannot_be_retried(
     monkeypatch.setattr(loop.kubelet.allocation_manager, "update_pod_from_allocation", lambda pod: (pod, True))
     monkeypatch.setattr(loop.kubelet.allocation_manager, method, raising(err))
     ready: list[bool] = []
-    sources = _AllReady()
+    sources = FakeSourcesReady()
     monkeypatch.setattr(sources, "add_source", lambda source: ready.append(True))
     monkeypatch.setattr(sources, "all_ready", lambda: bool(ready))
     loop.kubelet.sources_ready = sources

@@ -21,6 +21,7 @@ from kubelet import kubelet as kubelet_module
 from kubelet import types as kubetypes
 from kubelet.apis.podresources import server as podresources_server
 from kubelet.cm import resourceupdates
+from kubelet.config.testing import FakeSourcesReady
 from kubelet.kubelet_pods import PodsOnNode
 from kubelet.prober import results as proberesults
 from kubelet.prober.worker import Worker
@@ -156,7 +157,7 @@ def test_source_of_which_pods_are_missing_has_not_spoken(loop: Loop, monkeypatch
 def test_volumes_are_looked_at_when_the_last_source_has_spoken(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sources = Sources(False)
+    sources = FakeSourcesReady(False)
     monkeypatch.setattr(sources, "add_source", lambda source: setattr(sources, "all_ready", lambda: True))
     test_kubelet.kubelet.sources_ready = sources
     update = kubetypes.PodUpdate(pods=[], op=kubetypes.ADD, source="url")
@@ -170,7 +171,7 @@ def test_pending_resizes_are_tried_again_when_the_last_source_has_spoken(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubelet = test_kubelet.kubelet
-    kubelet.sources_ready = sources = Sources(False)
+    kubelet.sources_ready = sources = FakeSourcesReady(False)
     monkeypatch.setattr(sources, "add_source", lambda source: setattr(sources, "ready", True))
     ready: list[bool] = []
     monkeypatch.setattr(
@@ -312,7 +313,7 @@ def test_container_manager_update(loop: Loop) -> None:
 @pytest.mark.parametrize("event", ["nothing", "sources", "clock", "end"])
 def test_local_agents_wait_for_the_last_source(test_kubelet: TestKubelet, event: str) -> None:
     kubelet = test_kubelet.kubelet
-    kubelet.sources_ready = Sources(event == "nothing")
+    kubelet.sources_ready = FakeSourcesReady(event == "nothing")
     ctx, cancel = golang.with_cancel(test_kubelet.ctx)
     waiting = golang.go(kubelet._wait_for_sources, ctx, 5.0, name="waits-for-sources")
     match event:
@@ -344,19 +345,9 @@ def test_local_agents_are_not_served_before(test_kubelet: TestKubelet, monkeypat
     assert done == ["waited", "served"]
 
 
-class Sources:
-    def __init__(self, ready: bool) -> None:
-        self.ready = ready
-
-    def add_source(self, source: str) -> None: ...
-
-    def all_ready(self) -> bool:
-        return self.ready
-
-
 @pytest.mark.parametrize("ready", [True, False])
 def test_housekeeping_waits_for_all_sources(loop: Loop, ready: bool) -> None:
-    loop.kubelet.sources_ready = Sources(ready)
+    loop.kubelet.sources_ready = FakeSourcesReady(ready)
     loop.housekeeping_ch.send(NOTHING_FOUND)
     assert loop.iterate()
     assert loop.handler.calls == ([("cleanups", [])] if ready else [])
@@ -364,7 +355,7 @@ def test_housekeeping_waits_for_all_sources(loop: Loop, ready: bool) -> None:
 
 def test_failed_housekeeping_does_not_end_the_loop(loop: Loop) -> None:
     loop.handler.err = RuntimeError("runtime is away")
-    loop.kubelet.sources_ready = Sources(True)
+    loop.kubelet.sources_ready = FakeSourcesReady(True)
     loop.housekeeping_ch.send(NOTHING_FOUND)
     assert loop.iterate()
 
@@ -505,7 +496,7 @@ def looks(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> Looks:
 def running_loop(test_kubelet: TestKubelet) -> Iterator[tuple[golang.Channel[kubetypes.PodUpdate], NotingHandler]]:
     """The sync loop in a thread, with all sources ready: where updates of pods go in, and what takes them."""
     kubelet, handler = test_kubelet.kubelet, NotingHandler()
-    kubelet.sources_ready = Sources(True)
+    kubelet.sources_ready = FakeSourcesReady(True)
     updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(1)
     thread = golang.go(kubelet.sync_loop, test_kubelet.ctx, updates, handler, name="loop")
     try:
@@ -686,7 +677,7 @@ def test_updates_and_syncs(test_kubelet: TestKubelet) -> None:
 
 @pytest.mark.parametrize("ready", [True, False])
 def test_removed_pod_is_ended_once_all_sources_have_spoken(test_kubelet: TestKubelet, ready: bool) -> None:
-    test_kubelet.kubelet.sources_ready = Sources(ready)
+    test_kubelet.kubelet.sources_ready = FakeSourcesReady(ready)
     pod = new_pod("p")
     test_kubelet.kubelet.pod_manager.add_pod(pod)
     test_kubelet.kubelet.handle_pod_removes(test_kubelet.ctx, [pod])
@@ -695,7 +686,7 @@ def test_removed_pod_is_ended_once_all_sources_have_spoken(test_kubelet: TestKub
 
 
 def test_removed_static_pod_is_ended_before_the_api_server_has_spoken(test_kubelet: TestKubelet) -> None:
-    test_kubelet.kubelet.sources_ready = Sources(False)
+    test_kubelet.kubelet.sources_ready = FakeSourcesReady(False)
     static, _ = static_and_mirror()
     test_kubelet.kubelet.pod_manager.add_pod(static)
     test_kubelet.kubelet.handle_pod_removes(test_kubelet.ctx, [static])

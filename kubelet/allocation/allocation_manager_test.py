@@ -14,6 +14,7 @@ from framework.waiting import wait_for
 from kubelet import allocation, checkpointmanager, cm, lifecycle, metrics, status
 from kubelet import types as kubetypes
 from kubelet.allocation import allocation_manager, handlers
+from kubelet.config.testing import FakeSourcesReady
 from kubelet.container import testing as containertest
 from kubelet.status.testing import FakePodDeletionSafetyProvider, FakePodStartupLatencyStateHelper
 from pkg import features, golang
@@ -42,16 +43,6 @@ def new_pod(name: str, *containers: v1.Container, **spec: Any) -> v1.Pod:
 def container(requests: Amounts, limits: Amounts | None = None, name: str = "c1", **fields: Any) -> v1.Container:
     resources = v1.ResourceRequirements(requests=requests, limits=limits or {})
     return v1.Container(name=name, image="i1", resources=resources, **fields)
-
-
-class FakeSources:
-    def __init__(self) -> None:
-        self.ready = True
-
-    def add_source(self, source: str) -> None: ...
-
-    def all_ready(self) -> bool:
-        return self.ready
 
 
 class PodManager:
@@ -97,7 +88,7 @@ class Environment:
     def __init__(self, *pods: v1.Pod, directory: str = "") -> None:
         self.pods = {pod.metadata.uid: pod for pod in pods}
         self.synced: list[str] = []
-        self.sources = FakeSources()
+        self.sources = FakeSourcesReady()
         self.recorder = FakeRecorder(100)
         self.clock = testingclock.FakeClock()
         self.runtime = SwappingRuntime()

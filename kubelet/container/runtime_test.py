@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubelet import container as kubecontainer
+from kubelet.config.testing import FakeSourcesReady
 from kubelet.container import testing as containertest
 from pkg import golang, mount_utils
 from pkg.apimachinery.clock import testing as testingclock
@@ -134,12 +135,12 @@ def test_runtime_cache_when_the_clock_is_set_back() -> None:
 def test_container_gc() -> None:
     runtime = containertest.FakeRuntime()
     policy = kubecontainer.GCPolicy(0, 1, -1)
-    gc = kubecontainer.RealContainerGC(runtime, policy, containertest.FakeReadyProvider())
+    gc = kubecontainer.RealContainerGC(runtime, policy, FakeSourcesReady())
     gc.garbage_collect(CTX)
     gc.delete_all_unused_containers(CTX)
     runtime.assert_calls(["garbage_collect"] * 2)
     with pytest.raises(ValueError, match="invalid minimum garbage collection age"):
-        kubecontainer.RealContainerGC(runtime, kubecontainer.GCPolicy(-1, 1, -1), containertest.FakeReadyProvider())
+        kubecontainer.RealContainerGC(runtime, kubecontainer.GCPolicy(-1, 1, -1), FakeSourcesReady())
 
 
 def test_real_os(tmp_path: Path) -> None:

@@ -398,16 +398,6 @@ class FakeCache:
 
 
 @dataclass
-class FakeReadyProvider:
-    """Pod sources that are ready, or are not."""
-
-    ready: bool = True
-
-    def all_ready(self) -> bool:
-        return self.ready
-
-
-@dataclass
 class FakeRuntimeHelper:
     """A kubelet that gives a runtime manager what the fields say, and raises `err` if set."""
 
@@ -570,4 +560,3 @@ if TYPE_CHECKING:
     _helper: kubecontainer.RuntimeHelper = FakeRuntimeHelper()
     _os: kubecontainer.OSInterface = FakeOS()
     _runner: kubecontainer.CommandRunner = FakeContainerCommandRunner()
-    _provider: kubecontainer.SourcesReadyProvider = FakeReadyProvider()

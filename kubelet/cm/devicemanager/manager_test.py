@@ -206,10 +206,10 @@ def test_devices_of_pods_that_have_ended(world: World) -> None:
     one, two = pod("one", {_R: 1}), pod("two", {_R: 1})
     world.allocate(one)
     world.active_pods = []
-    world.sources_ready = False
+    world.sources.ready = False
     with pytest.raises(AllocationError, match="unavailable"):
         world.allocate(two)
-    world.sources_ready = True
+    world.sources.ready = True
     world.allocate(two)
     assert (world.devices(one), world.devices(two)) == ({}, {_R: {"1"}})
     assert world.manager.get_device_run_container_options(golang.background(), one, one.spec.containers[0]) is None
@@ -549,7 +549,7 @@ def test_after_a_restart_no_container_is_looked_for_among_all(world: World, ctx:
     world.allocate(asking)
     containers = _CountingMap()
     containers.add("pod", "c", "running")
-    world.sources_ready = False
+    world.sources.ready = False
     world.start(ctx, containers, {"running"})
     looks = containers.looks
     world.allocate(asking)
@@ -608,7 +608,7 @@ def _restarted(world: World, ctx: golang.Context, running: bool, pod_uid: str = 
     containers = ContainerMap()
     containers.add(pod_uid, "c", "old")
     containers.add(pod_uid, "c", "new")
-    world.sources_ready = False
+    world.sources.ready = False
     world.start(ctx, containers, {"new"} if running else set())
 
 
@@ -795,7 +795,7 @@ def test_start_after_one_that_failed_later_on(
     monkeypatch.setattr(manager._server, "disconnect_all", disconnect_slowly)
     monkeypatch.setattr(stopper, "join", wait)
     cancel()
-    manager.start(ctx, list, lambda uid: False, world, ContainerMap(), set())
+    manager.start(ctx, list, lambda uid: False, world.sources, ContainerMap(), set())
     goes_on.set()
     join(30)
     with socket.socket(socket.AF_UNIX) as registering:

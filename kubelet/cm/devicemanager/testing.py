@@ -17,6 +17,7 @@ from kubelet.cm.containermap import ContainerMap
 from kubelet.cm.devicemanager.manager import ManagerImpl
 from kubelet.cm.topologymanager import TopologyHint
 from kubelet.cm.topologymanager import testing as topologymanagertesting
+from kubelet.config.testing import FakeSourcesReady
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
@@ -160,7 +161,7 @@ class World:
         self.active_pods: list[v1.Pod] = []
         # Pods that are ending, by uid.
         self.ending: set[str] = set()
-        self.sources_ready = True
+        self.sources = FakeSourcesReady()
         self.plugins: dict[str, FakeDevicePlugin] = {}
         self.manager = self._new_manager()
 
@@ -176,14 +177,8 @@ class World:
         # What start would tell; not every test needs its server.
         manager._active_pods = lambda: self.active_pods
         manager._could_run = self.ending.__contains__
-        manager._sources_ready = self.all_ready
+        manager._sources_ready = self.sources.all_ready
         return manager
-
-    # The kubelet's config.SourcesReady.
-    def all_ready(self) -> bool:
-        return self.sources_ready
-
-    def add_source(self, source: str) -> None: ...
 
     def start(
         self, ctx: golang.Context, containers: ContainerMap | None = None, running: Iterable[str] = ()
@@ -191,7 +186,8 @@ class World:
         """A kubelet that is started now; returns its manager."""
         self.manager = self._new_manager()
         could_run = self.ending.__contains__
-        self.manager.start(ctx, lambda: self.active_pods, could_run, self, containers or ContainerMap(), set(running))
+        containers = containers or ContainerMap()
+        self.manager.start(ctx, lambda: self.active_pods, could_run, self.sources, containers, set(running))
         return self.manager
 
     def connect(

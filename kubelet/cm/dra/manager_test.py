@@ -21,6 +21,7 @@ from kubelet.apis.dra.v1 import api_pb2 as drapb
 from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealth
 from kubelet.cm.dra import manager as dramanager
 from kubelet.cm.dra.testing import FakeDRADriver
+from kubelet.config.testing import FakeSourcesReady
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.api.resource import v1 as resourceapi
@@ -689,25 +690,12 @@ def test_checkpoint_that_cannot_be_read_is_named(tmp_path: Path, content: str) -
         dramanager.Manager(FakeClientset(), str(tmp_path))
 
 
-class Ready:
-    """Sources of pods that are ready, or not."""
-
-    def __init__(self) -> None:
-        self.ready = False
-
-    def add_source(self, source: str) -> None:
-        raise AssertionError
-
-    def all_ready(self) -> bool:
-        return self.ready
-
-
 def test_claims_of_pods_that_are_gone_are_given_back(node: Node, log: Any) -> None:
     node.client.add(new_claim("kept", pods=("q",)))
     gone, stays = new_pod(named("claim")), new_pod(named("kept"), name="q")
     node.prepare(gone)
     node.prepare(stays)
-    sources = Ready()
+    sources = FakeSourcesReady(False)
     active = [gone, stays]
     node.manager.start(node.ctx, lambda: active, lambda uid: False, lambda ctx: v1.Node(), sources)
     node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
@@ -730,7 +718,7 @@ def test_claims_of_pods_that_are_gone_are_given_back(node: Node, log: Any) -> No
 def test_claims_of_a_pod_that_is_ending_are_left_to_it(node: Node) -> None:
     """It was deleted while there was no kubelet, and its containers still run."""
     node.prepare(new_pod(named("claim")))
-    sources, ending = Ready(), {POD_UID}
+    sources, ending = FakeSourcesReady(False), {POD_UID}
     sources.ready = True
     node.manager.start(node.ctx, list, ending.__contains__, lambda ctx: v1.Node(), sources)
     node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]
@@ -744,7 +732,7 @@ def test_claims_of_a_pod_that_is_ending_are_left_to_it(node: Node) -> None:
 
 
 def test_claim_of_a_pod_that_comes_at_that_moment_is_left_to_it(node: Node) -> None:
-    sources, active = Ready(), list[v1.Pod]()
+    sources, active = FakeSourcesReady(False), list[v1.Pod]()
     pod = new_pod(named("claim"))
 
     def active_pods() -> list[v1.Pod]:
@@ -997,7 +985,7 @@ def test_reconciliation_that_fails_is_tried_again(node: Node, log: Any, err: Exc
             raise err
         return []
 
-    sources = Ready()
+    sources = FakeSourcesReady(False)
     sources.ready = True
     node.manager.start(node.ctx, active_pods, lambda uid: False, lambda ctx: v1.Node(), sources)
     node.restarts.append(node.manager.get_watcher_handler().stop)  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from kubelet.cadvisor.testing import build_machine
 from kubelet.cm import cpumanager, memorymanager, topologymanager
 from kubelet.cm.containermap import ContainerMap
 from kubelet.cm.memorymanager.testing import GB, pod
+from kubelet.config.testing import FakeSourcesReady
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import must_parse
@@ -48,7 +49,7 @@ class Node:
         self.pods: list[v1.Pod] = []
         self.ctx, self.stop = golang.with_cancel(golang.background())
         rest: Any = None
-        sources: Any = _Ready()
+        sources = FakeSourcesReady()
         statuses: Any = _NoStatuses()
         for manager in (self.cpu, self.memory):
             self.topology.add_hint_provider(manager)
@@ -68,11 +69,6 @@ class Node:
         of_cpus = {node.id for node in self._machine.topology for core in node.cores if cpus & frozenset(core.threads)}
         blocks = self.memory.get_memory(asking.metadata.uid, name)
         return of_cpus, {node for block in blocks for node in block.numa_affinity}
-
-
-class _Ready:
-    def all_ready(self) -> bool:
-        return True
 
 
 class _NoStatuses:

@@ -16,6 +16,7 @@ from kubelet.cm.memorymanager import state
 from kubelet.cm.memorymanager.memory_manager import get_system_reserved_memory
 from kubelet.cm.memorymanager.testing import GB, MB, container, hint_of, machine, pod
 from kubelet.cm.topologymanager.testing import FakeManager
+from kubelet.config.testing import FakeSourcesReady
 from kubelet.util.store import testing as storetesting
 from pkg import golang
 from pkg.api.core import v1
@@ -23,16 +24,6 @@ from pkg.apimachinery.api.resource import must_parse
 from pkg.apimachinery.util.runtime.testing import failures, raising
 
 _TESTDATA = Path(__file__).parent / "state/testdata"
-
-
-class _Sources:
-    ready = True
-
-    def add_source(self, source: str) -> None:
-        """All are known."""
-
-    def all_ready(self) -> bool:
-        return self.ready
 
 
 def reservation(node: int, **limits: str) -> kubeletconfig.MemoryReservation:
@@ -48,7 +39,7 @@ class Node:
         self.pods: list[v1.Pod] = []
         # Pods that are ending, by uid.
         self.ending: set[str] = set()
-        self.sources = _Sources()
+        self.sources = FakeSourcesReady()
         self.containers = ContainerMap()
         reserved = [reservation(0, memory="512Mi"), reservation(1, memory="512Mi")]
         self.manager = memorymanager.Manager(

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from kubelet import cadvisor, cm, eviction, kubelet_node_status
+from kubelet import cadvisor, kubelet_node_status
 from kubelet import container as kubecontainer
 from kubelet.cadvisor.testing import FakeCadvisor
-from kubelet.cm.helpers import hard_eviction_reservation
+from kubelet.cm.testing import FakeReservingContainerManager
 from kubelet.eviction import testing as evictiontesting
 from kubelet.testing import TestKubelet
 from pkg import features, golang
@@ -62,28 +62,6 @@ def fake_machine() -> FakeCadvisor:
     )
 
 
-class FakeManager(cm.ContainerManagerStub):
-    """A node that reserves what the test says."""
-
-    def __init__(self, machine: FakeCadvisor) -> None:
-        super().__init__()
-        self.machine = machine
-        self.thresholds = {"memory.available": "100Mi", "nodefs.available": "1%"}
-        self.reserved: Resources = {}
-        self.reset_extended_resources = False
-
-    def get_capacity(self, local_storage_capacity_isolation: bool) -> dict[str, resource.Quantity]:
-        return cadvisor.ephemeral_storage_capacity_from_fs_info(self.machine.root_fs_info())
-
-    def get_node_allocatable_reservation(self) -> dict[str, resource.Quantity]:
-        capacity = self.get_capacity(True) | cadvisor.capacity_from_machine_info(self.machine.machine_info())
-        kept = hard_eviction_reservation(eviction.parse_threshold_config([], self.thresholds, {}, {}, {}), capacity)
-        return kept | quantities(self.reserved)
-
-    def should_reset_extended_resource_capacity(self) -> bool:
-        return self.reset_extended_resources
-
-
 class DelegatingLister:
     """Asks the client, so that the test sees when the informer is asked; or has the node that the test gives it."""
 
@@ -118,7 +96,7 @@ class NodeKubelet:
         self.clock = self.test.clock
         self.clock.set_time(START)
         self.machine = fake_machine()
-        self.manager = FakeManager(self.machine)
+        self.manager = FakeReservingContainerManager(self.machine)
         kubelet: Any = self.test.kubelet
         kubelet.cadvisor, kubelet.container_manager = self.machine, self.manager
         kubelet.image_manager = FakeImages()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kubelet import cm
 from kubelet import kubelet_pod_resources as podresources
+from kubelet.cm.testing import FakePodContainerManager
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 
@@ -20,19 +19,6 @@ def new_pod(own: v1.ResourceRequirements | None = None, phase: str = v1.POD_RUNN
     requests = v1.ResourceRequirements(requests=amounts(cpu="100m", memory="10Mi"), limits=amounts(memory="20Mi"))
     spec = v1.PodSpec(containers=[v1.Container(name="c", resources=requests)], resources=own)
     return v1.Pod(spec=spec, status=v1.PodStatus(phase=phase))
-
-
-class Cgroups(cm.PodContainerManagerNoop):
-    """Says what it is told; None for no cgroups, an error for cgroups that cannot be read."""
-
-    def __init__(self, config: cm.ResourceConfig | OSError | None) -> None:
-        super().__init__(cm.CgroupName(()))
-        self.config = config
-
-    def get_pod_cgroup_config(self, pod: v1.Pod, resource: str) -> cm.ResourceConfig | None:
-        if isinstance(self.config, OSError):
-            raise self.config
-        return self.config
 
 
 OWN = v1.ResourceRequirements(requests=amounts(cpu="200m", memory="30Mi"), limits=amounts(cpu="1", memory="1Gi"))
@@ -63,15 +49,17 @@ ENDED = v1.PodStatus(phase=v1.POD_SUCCEEDED, resources=BEFORE.resources)
 def test_convert_to_api_pod_level_resources_status(
     own: v1.ResourceRequirements | None,
     phase: str,
-    config: Any,
+    config: cm.ResourceConfig | OSError | None,
     old: v1.PodStatus,
     requests: dict[str, str],
     limits: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cm, "is_cgroup2_unified_mode", lambda: False)
+    cgroups = FakePodContainerManager(None if isinstance(config, OSError) else config)
+    cgroups.read_err = config if isinstance(config, OSError) else None
     pod = new_pod(own, phase)
-    found = podresources.convert_to_api_pod_level_resources_status(Cgroups(config), pod, old)
+    found = podresources.convert_to_api_pod_level_resources_status(cgroups, pod, old)
     assert {name: str(amount) for name, amount in found.requests.items()} == requests
     assert {name: str(amount) for name, amount in found.limits.items()} == limits
     assert pod == new_pod(own, phase), "the pod stays as it is"
@@ -85,5 +73,7 @@ def test_weight_that_covers_the_request(written: str, shown: str, monkeypatch: p
     config = cm.ResourceConfig(
         memory=-1, cpu_shares=(weight - 1) * 262142 // 9999 + 3, cpu_quota=-1, cpu_period=100_000
     )
-    found = podresources.convert_to_api_pod_level_resources_status(Cgroups(config), new_pod(OWN), BEFORE)
+    found = podresources.convert_to_api_pod_level_resources_status(
+        FakePodContainerManager(config), new_pod(OWN), BEFORE
+    )
     assert str(found.requests["cpu"]) == shown

@@ -14,6 +14,7 @@ import pytest
 from kubelet import cm, kubelet_pods
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
+from kubelet.cm.testing import FakePodContainerManager
 from kubelet.pod_workers import PodWorkerState, PodWorkerSync, UpdatePodOptions
 from kubelet.testing import TestKubelet, join_threads, new_pod, runtime_pod
 from pkg import features, golang
@@ -351,30 +352,11 @@ def test_wanted_pod_without_a_worker_is_started_and_not_taken_for_an_orphan(test
     assert clean_up(test_kubelet) == [("CREATE", "p")]
 
 
-class FakePodContainerManager(cm.PodContainerManagerNoop):
-    """There are the cgroups of `found`; the names of those that are destroyed are sent."""
-
-    def __init__(self, found: dict[str, cm.CgroupName]) -> None:
-        super().__init__(cm.CgroupName(()))
-        self.found = found
-        self.destroyed: golang.Channel[cm.CgroupName] = golang.Channel(10)
-        self.reduced: list[cm.CgroupName] = []
-
-    def get_all_pods_from_cgroups(self) -> dict[str, cm.CgroupName]:
-        return self.found
-
-    def destroy(self, name: cm.CgroupName) -> None:
-        self.destroyed.send(name)
-
-    def reduce_cpu_limits(self, name: cm.CgroupName) -> None:
-        self.reduced.append(name)
-
-
 def put_cgroups(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, found: dict[str, cm.CgroupName]
 ) -> FakePodContainerManager:
     """Have the kubelet find these cgroups of pods."""
-    cgroups = FakePodContainerManager(found)
+    cgroups = FakePodContainerManager(found=found)
     monkeypatch.setattr(test_kubelet.kubelet, "cgroups_per_qos", True)
     monkeypatch.setattr(test_kubelet.kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
     return cgroups

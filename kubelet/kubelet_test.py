@@ -21,6 +21,7 @@ from kubelet import kubelet as kubelet_module
 from kubelet import types as kubetypes
 from kubelet.apis.podresources import server as podresources_server
 from kubelet.cm import resourceupdates
+from kubelet.cm.testing import FakePodContainerManager
 from kubelet.config.testing import FakeSourcesReady
 from kubelet.kubelet_pods import PodsOnNode
 from kubelet.prober import results as proberesults
@@ -1026,19 +1027,6 @@ def test_directories_that_cannot_be_made_are_an_event(test_kubelet: TestKubelet)
     assert event.startswith("Warning Failed error making pod data directories: ")
 
 
-class PodCgroups:
-    """Says whether the pod's cgroup exists, and records that it was made."""
-
-    def __init__(self) -> None:
-        self.made: list[str] = []
-
-    def exists(self, pod: v1.Pod) -> bool:
-        return pod.metadata.uid in self.made
-
-    def ensure_exists(self, pod: v1.Pod) -> None:
-        self.made.append(pod.metadata.uid)
-
-
 @pytest.mark.parametrize(
     ("policy", "running", "kill_fails", "killed", "made"),
     [
@@ -1057,7 +1045,7 @@ def test_containers_outside_of_their_cgroup_are_stopped(
     killed: bool,
     made: bool,
 ) -> None:
-    cgroups = PodCgroups()
+    cgroups = FakePodContainerManager()
     monkeypatch.setattr(test_kubelet.kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
     pod = new_pod("p", restart_policy=policy)
     now = [kubecontainer.Status(id=CONTAINER, name="c", state=State.RUNNING)] if running else []

@@ -1,16 +1,23 @@
-"""A directory that behaves as the kernel's cgroup file systems do, and a systemd that remembers what it was asked."""
+"""A directory that behaves as the kernel's cgroup file systems do, a systemd that remembers what it was asked, and
+container managers without either."""
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kubelet import cadvisor, cm, eviction
+from kubelet.cm.helpers import hard_eviction_reservation
 from kubelet.cm.systemd import Property
+from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.api import resource
 
 V1_FILES = {
     "cpu": {"cpu.shares": "1024", "cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "-1"},
@@ -127,3 +134,87 @@ class FakeSystemd:
 
     def _set(self, known: dict[str, Any], properties: Sequence[Property]) -> None:
         known |= {name: value for name, (_signature, value) in properties}
+
+
+class FakePodContainerManager(cm.PodContainerManagerNoop):
+    """Has the cgroups of pods that the test says, and notes what is done to them.
+
+    `config` is in force for each pod, None where pods have no cgroups. `found` are the cgroups that are there, by the
+    pods' uids. `read_err` and `err` are raised where a configuration is read and set.
+    """
+
+    def __init__(
+        self, config: cm.ResourceConfig | None = None, found: Mapping[str, cm.CgroupName] | None = None
+    ) -> None:
+        super().__init__(cm.CgroupName(()))
+        self.config = config
+        self.found = dict(found or {})
+        self.read_err: OSError | None = None
+        self.err: OSError | None = None
+        # The uids of pods whose cgroups were made.
+        self.made: list[str] = []
+        self.updates: list[cm.ResourceConfig] = []
+        self.reduced: list[cm.CgroupName] = []
+        self.destroyed: golang.Channel[cm.CgroupName] = golang.Channel(10)
+
+    def exists(self, pod: v1.Pod) -> bool:
+        return pod.metadata.uid in self.made
+
+    def ensure_exists(self, pod: v1.Pod) -> None:
+        self.made.append(pod.metadata.uid)
+
+    def get_all_pods_from_cgroups(self) -> dict[str, cm.CgroupName]:
+        return self.found
+
+    def destroy(self, name: cm.CgroupName) -> None:
+        self.destroyed.send(name)
+
+    def reduce_cpu_limits(self, name: cm.CgroupName) -> None:
+        self.reduced.append(name)
+
+    def get_pod_cgroup_config(self, pod: v1.Pod, resource: str) -> cm.ResourceConfig | None:
+        if self.read_err is not None:
+            raise self.read_err
+        if self.config is None:
+            return None
+        if resource == v1.RESOURCE_MEMORY:
+            return cm.ResourceConfig(memory=self.config.memory)
+        return dataclasses.replace(self.config, memory=None)
+
+    def set_pod_cgroup_config(self, pod: v1.Pod, config: cm.ResourceConfig) -> None:
+        self.updates.append(config)
+        if self.err is not None:
+            raise self.err
+
+
+class FakeContainerManager(cm.ContainerManagerStub):
+    """Has the cgroups of pods that the test says."""
+
+    def __init__(self, pods: FakePodContainerManager | None = None) -> None:
+        super().__init__()
+        self.pods = pods or FakePodContainerManager()
+
+    def new_pod_container_manager(self) -> cm.PodContainerManager:
+        return self.pods
+
+
+class FakeReservingContainerManager(cm.ContainerManagerStub):
+    """A node that reserves what the test says."""
+
+    def __init__(self, machine: cadvisor.Interface) -> None:
+        super().__init__()
+        self.machine = machine
+        self.thresholds = {"memory.available": "100Mi", "nodefs.available": "1%"}
+        self.reserved: dict[str, str] = {}
+        self.reset_extended_resources = False
+
+    def get_capacity(self, local_storage_capacity_isolation: bool) -> dict[str, resource.Quantity]:
+        return cadvisor.ephemeral_storage_capacity_from_fs_info(self.machine.root_fs_info())
+
+    def get_node_allocatable_reservation(self) -> dict[str, resource.Quantity]:
+        capacity = self.get_capacity(True) | cadvisor.capacity_from_machine_info(self.machine.machine_info())
+        kept = hard_eviction_reservation(eviction.parse_threshold_config([], self.thresholds, {}, {}, {}), capacity)
+        return kept | {name: resource.parse_quantity(text) for name, text in self.reserved.items()}
+
+    def should_reset_extended_resource_capacity(self) -> bool:
+        return self.reset_extended_resources

@@ -14,6 +14,7 @@ from kubelet import cm, metrics
 from kubelet import container as kubecontainer
 from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.cm import cgroup_manager, cgroup_v2_manager
+from kubelet.cm.testing import FakeContainerManager, FakePodContainerManager
 from kubelet.container import testing as containertest
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import ACTUATED_PODS_STATE_FILE, PodActions, testing
@@ -33,52 +34,27 @@ _RESTART = v1.RESTART_CONTAINER
 _NOT = v1.NOT_REQUIRED
 
 
-class FakePodContainerManager(cm.PodContainerManagerNoop):
-    """One pod's cgroup; records what is changed in it, and raises `err` if set."""
-
-    def __init__(self) -> None:
-        super().__init__(cm.CgroupName(()))
-        self.config = cm.ResourceConfig(memory=-1, cpu_shares=2, cpu_quota=-1, cpu_period=100_000)
-        self.updates: list[cm.ResourceConfig] = []
-        self.err: OSError | None = None
-        self.read_err: OSError | None = None
-
-    def get_pod_cgroup_config(self, pod: v1.Pod, resource: str) -> cm.ResourceConfig | None:
-        if self.read_err is not None:
-            raise self.read_err
-        if resource == v1.RESOURCE_MEMORY:
-            return cm.ResourceConfig(memory=self.config.memory)
-        return cm.ResourceConfig(cpu_shares=self.config.cpu_shares, cpu_quota=self.config.cpu_quota, cpu_period=100_000)
-
-    def set_pod_cgroup_config(self, pod: v1.Pod, config: cm.ResourceConfig) -> None:
-        self.updates.append(config)
-        if self.err is not None:
-            raise self.err
-
-
-class FakeContainerManager(cm.ContainerManagerStub):
-    """Has one pod's cgroup."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pod = FakePodContainerManager()
-
-    def new_pod_container_manager(self) -> cm.PodContainerManager:
-        return self.pod
-
-
 class Resizes:
     """A runtime manager, a pod that runs, and what is in force of its resources."""
 
     def __init__(self, root: Path) -> None:
-        self.cgroups = FakeContainerManager()
-        self.fake = testing.create_test_runtime_manager(str(root), container_manager=self.cgroups, cpu_cfs_quota=True)
+        config = cm.ResourceConfig(memory=-1, cpu_shares=2, cpu_quota=-1, cpu_period=100_000)
+        self.cgroups = FakePodContainerManager(config)
+        self.fake = testing.create_test_runtime_manager(
+            str(root), container_manager=FakeContainerManager(self.cgroups), cpu_cfs_quota=True
+        )
         self.manager = self.fake.manager
         self.calls: list[tuple[Any, ...]] = []
         self.errors: dict[str, crierror.RemoteError] = {}
         service: Any = self.manager.runtime_service
         service.update_container_resources = self._update_container_resources
         service.update_pod_sandbox_resources = self._update_pod_sandbox_resources
+
+    @property
+    def in_force(self) -> cm.ResourceConfig:
+        """In the pod's cgroup."""
+        assert self.cgroups.config is not None
+        return self.cgroups.config
 
     def _update_container_resources(
         self, ctx: golang.Context, container_id: str, resources: runtimeapi.ContainerResources
@@ -275,17 +251,17 @@ def test_pod_that_has_grown_is_left_alone(resizes: Resizes, unified: bool, monke
         if unified
         else config.cpu_shares
     )
-    resizes.cgroups.pod.config = dataclasses.replace(config, cpu_shares=shares, memory=100)
+    resizes.cgroups.config = dataclasses.replace(config, cpu_shares=shares, memory=100)
     resizes.actuate(pod, figures(100, 100, 100, 100))
     for memory in (100, 200, 200):
-        resizes.cgroups.pod.config.memory = memory
+        resizes.in_force.memory = memory
         actions = resizes.actions(pod, "a")
         assert actions.update_pod_resources
         assert resizes.manager.do_pod_resize_action(_CTX, pod, pod_status(pod, "a"), actions).error is None
         if memory == 100:
-            assert resizes.cgroups.pod.updates[0] == cm.ResourceConfig(memory=200)
-            before = len(resizes.cgroups.pod.updates), len(resizes.calls)
-    assert (len(resizes.cgroups.pod.updates), len(resizes.calls)) == before
+            assert resizes.cgroups.updates[0] == cm.ResourceConfig(memory=200)
+            before = len(resizes.cgroups.updates), len(resizes.calls)
+    assert (len(resizes.cgroups.updates), len(resizes.calls)) == before
     assert resizes.fake.helper.reinspected == [_UID]
 
 
@@ -322,7 +298,7 @@ def test_pod_grows_before_its_init_containers_start(resizes: Resizes, monkeypatc
     sidecar.restart_policy = v1.CONTAINER_RESTART_POLICY_ALWAYS
     pod = new_pod(new_container("a", figures(cpu_limit=200), cpu=_RESTART), init_containers=[sidecar])
     resizes.actuate(pod, figures(cpu_limit=100), figures(cpu_limit=100))
-    resizes.cgroups.pod.config.cpu_quota = 20_000
+    resizes.in_force.cpu_quota = 20_000
     order: list[str] = []
 
     def start_container(ctx: golang.Context, context: object, spec: StartSpec, image_volumes: object) -> None:
@@ -333,7 +309,7 @@ def test_pod_grows_before_its_init_containers_start(resizes: Resizes, monkeypatc
 
     monkeypatch.setattr(resizes.manager, "kill_container", lambda *args: None)
     monkeypatch.setattr(resizes.manager, "start_container", start_container)
-    monkeypatch.setattr(resizes.cgroups.pod, "set_pod_cgroup_config", set_pod_cgroup_config)
+    monkeypatch.setattr(resizes.cgroups, "set_pod_cgroup_config", set_pod_cgroup_config)
     status = pod_status(pod)
     result = resizes.manager.sync_pod(_CTX, pod, status, [], resizes.fake.back_off(), False)
     assert result.error() is None
@@ -395,7 +371,7 @@ def do_resize(
     pod = new_pod(new_container("a", desired), new_container("b", other))
     before = new_pod(new_container("a", current), new_container("b", other))
     config = cm.resource_config_for_pod(before, True, 100_000)
-    cgroup = resizes.cgroups.pod.config
+    cgroup = resizes.in_force
     cgroup.cpu_shares = config.cpu_shares
     cgroup.cpu_quota = config.cpu_quota if config.cpu_quota is not None else -1
     cgroup.memory = config.memory if config.memory is not None else -1
@@ -463,7 +439,7 @@ def test_do_pod_resize_action(
         linux = resources.linux
         log.append(f"{id.removeprefix('id-')} {linux.cpu_shares} {linux.cpu_quota} {linux.memory_limit_in_bytes}")
 
-    fakes: Any = (resizes.cgroups.pod, resizes.manager.runtime_service)
+    fakes: Any = (resizes.cgroups, resizes.manager.runtime_service)
     fakes[0].set_pod_cgroup_config = set_pod_cgroup_config
     fakes[1].update_container_resources = update
     result = do_resize(resizes, current, desired, others_limited)
@@ -486,7 +462,7 @@ def test_runtime_refuses_a_container(resizes: Resizes) -> None:
         result = do_resize(resizes, figures(100, 100, 100, 100), figures(200, 200, 200, 200), True)
     assert isinstance(result.error, kubecontainer.ErrResizePodInPlace)
     assert "error updating container resources" in result.message
-    assert len(resizes.cgroups.pod.updates) == 1
+    assert len(resizes.cgroups.updates) == 1
     assert resizes.fake.helper.reinspected == [_UID]
     found = resizes.manager.actuated_state.get_container_resources(_UID, "a")
     assert cpu_memory_resources_equal(found, requirements(figures(100, 100, 100, 100)))
@@ -505,18 +481,18 @@ def test_runtime_is_told_of_the_pod_first(resizes: Resizes, code: grpc.StatusCod
     result = do_resize(resizes, figures(100, 0, 100), figures(200, 0, 200))
     if not refused:
         assert result.error is None
-        assert len(resizes.cgroups.pod.updates) == 1
+        assert len(resizes.cgroups.updates) == 1
         return
     assert result.message.startswith(
         "failed to notify runtime for UpdatePodSandboxResources (resource=cpu); resize rejected: "
         'updatePodSandboxResources failed for sanboxID "sandbox-id": '
     )
     assert message in result.message
-    assert resizes.cgroups.pod.updates == []
+    assert resizes.cgroups.updates == []
 
 
 def test_kernel_refuses_the_pod(resizes: Resizes) -> None:
-    resizes.cgroups.pod.err = OSError("cgroup update failed")
+    resizes.cgroups.err = OSError("cgroup update failed")
     result = do_resize(resizes, figures(100, 0, 100), figures(200, 0, 200))
     assert result.message == "cgroup update failed"
     sandbox = [call for call in resizes.calls if call[0] == "sandbox-id"]
@@ -524,7 +500,7 @@ def test_kernel_refuses_the_pod(resizes: Resizes) -> None:
 
 
 def test_cgroup_that_cannot_be_read(resizes: Resizes) -> None:
-    resizes.cgroups.pod.read_err = OSError("gone")
+    resizes.cgroups.read_err = OSError("gone")
     result = do_resize(resizes, figures(100), figures(200))
     assert result.message == 'unable to get pod cgroup cpu config for pod "foo_ns(12345678)"'
     assert resizes.calls == []
@@ -544,12 +520,12 @@ def test_resize_of_the_pod_as_a_whole(resizes: Resizes) -> None:
     resizes.manager.update_actuated_pod_level_resources(
         new_pod(pod.spec.containers[0], resources=requirements(figures(100, 100, 100, 300)))
     )
-    resizes.cgroups.pod.config = cm.ResourceConfig(memory=300, cpu_shares=102, cpu_quota=10000)
+    resizes.cgroups.config = cm.ResourceConfig(memory=300, cpu_shares=102, cpu_quota=10000)
     status = pod_status(pod)
     assert resizes.manager.is_pod_resize_in_progress(pod, status)
     result = resizes.manager.do_pod_resize_action(_CTX, pod, status, resizes.actions(pod))
     assert result.error is None
-    assert [(c.memory, c.cpu_quota, c.cpu_shares) for c in resizes.cgroups.pod.updates] == [
+    assert [(c.memory, c.cpu_quota, c.cpu_shares) for c in resizes.cgroups.updates] == [
         (None, 20000, None),
         (None, None, 204),
     ]

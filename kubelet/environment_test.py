@@ -17,9 +17,9 @@ from framework.waiting import wait_until_equal
 from kubelet import container as kubecontainer
 from kubelet import environment, standalone
 from kubelet import types as kubetypes
-from kubelet.configmap.testing import FakeManager as FakeConfigMapManager
+from kubelet.configmap.testing import FakeConfigMapManager
 from kubelet.kubelet_build import new_change_detection
-from kubelet.secret.testing import FakeManager as FakeSecretManager
+from kubelet.secret.testing import FakeSecretManager
 from kubelet.testing import TestKubelet, new_pod
 from kubelet.util import env
 from kubelet.util.manager import watch_based_manager
@@ -138,7 +138,7 @@ def test_optional_does_not_mean_that_it_may_not_be_readable(test_kubelet: TestKu
 
 
 def test_whole_objects(test_kubelet: TestKubelet) -> None:
-    del test_kubelet.kubelet.secret_manager.secrets["ns", "settings"].data["RAW"]  # type: ignore[union-attr]
+    del test_kubelet.kubelet.secret_manager.objects["ns", "settings"].data["RAW"]  # type: ignore[union-attr]
     found = variables(
         test_kubelet,
         v1.EnvVar(name="REPLACE", value="own"),
@@ -161,7 +161,7 @@ def test_whole_objects(test_kubelet: TestKubelet) -> None:
 
 def test_the_last_source_counts(test_kubelet: TestKubelet) -> None:
     secrets: Any = test_kubelet.kubelet.secret_manager
-    secrets.secrets["ns", "settings"].data = {"REPLACE": b"from-secret"}
+    secrets.objects["ns", "settings"].data = {"REPLACE": b"from-secret"}
     assert variables(test_kubelet, sources=[all_of_map(), all_of_secret()])["REPLACE"] == "from-secret"
     assert variables(test_kubelet, sources=[all_of_secret(), all_of_map()])["REPLACE"] == "from-map"
 
@@ -169,7 +169,7 @@ def test_the_last_source_counts(test_kubelet: TestKubelet) -> None:
 def test_source_that_comes_again_is_taken_once(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two that take turns the last still counts."""
     secrets: Any = test_kubelet.kubelet.secret_manager
-    secrets.secrets["ns", "settings"].data = {"REPLACE": b"from-secret"}
+    secrets.objects["ns", "settings"].data = {"REPLACE": b"from-secret"}
     expected = variables(test_kubelet, sources=[all_of_secret(), all_of_map()])
     setting = mock.Mock(side_effect=environment.Variables.set)
     monkeypatch.setattr(environment.Variables, "set", lambda *args: setting(*args))

@@ -323,7 +323,7 @@ def test_update_new_node_status(node_kubelet: NodeKubelet) -> None:
 
 
 def test_update_node_status_under_pressure(node_kubelet: NodeKubelet) -> None:
-    node_kubelet.kubelet.eviction_manager = evictiontesting.FakeManager(memory=True, disk=True)
+    node_kubelet.kubelet.eviction_manager = evictiontesting.FakeEvictionManager(memory=True, disk=True)
     registered(node_kubelet)
     node_kubelet.kubelet.update_node_status(CTX)
     conditions = server_node(node_kubelet).status.conditions

@@ -117,7 +117,7 @@ def ctx() -> Iterator[golang.Context]:
 
 
 def test_rotation_while_a_watch_runs(server: Server, ctx: golang.Context, new_client: NewClient) -> None:
-    manager = testing.FakeManager(AUTHORITY.pair("first"))
+    manager = testing.FakeCertificateManager(AUTHORITY.pair("first"))
     config = server.config()
     kubeletcertificate.update_transport(ctx, config, manager, EXIT_AFTER)
     nodes = new_client(config).core_v1.nodes()
@@ -145,7 +145,7 @@ def test_rotation_while_a_watch_runs(server: Server, ctx: golang.Context, new_cl
 def test_without_certificate_none_is_shown_until_there_is_one(
     server: Server, ctx: golang.Context, new_client: NewClient
 ) -> None:
-    manager = testing.FakeManager()
+    manager = testing.FakeCertificateManager()
     config = server.config()
     kubeletcertificate.update_transport(ctx, config, manager, EXIT_AFTER)
     nodes = new_client(config).core_v1.nodes()
@@ -161,7 +161,9 @@ def test_the_certificate_files_of_the_config_are_not_used(
     config = server.config()
     config.tls_client_config.cert_file = config.tls_client_config.key_file = "/nowhere/kubelet-client-current.pem"
     config.tls_client_config.cert_data, config.tls_client_config.key_data = AUTHORITY.issue("own")
-    kubeletcertificate.update_transport(ctx, config, testing.FakeManager(AUTHORITY.pair("first")), EXIT_AFTER)
+    kubeletcertificate.update_transport(
+        ctx, config, testing.FakeCertificateManager(AUTHORITY.pair("first")), EXIT_AFTER
+    )
     new_client(config).core_v1.nodes().get(ctx, "n")
     assert server.request()[1] == "first"
 
@@ -203,7 +205,7 @@ def test_exit_when_there_is_no_certificate(
     has_cert: bool, healthy: bool, exit_after: float, without: float, exits: bool
 ) -> None:
     clock = clocktesting.FakeClock()
-    manager = testing.FakeManager(AUTHORITY.pair("first"), healthy)
+    manager = testing.FakeCertificateManager(AUTHORITY.pair("first"), healthy)
     codes: list[int] = []
     rotation = CertRotation(manager, exit_after, clock, codes.append)
     clock.step(1000)
@@ -218,7 +220,7 @@ def test_exit_when_there_is_no_certificate(
 def test_a_clock_that_is_set_ends_nothing() -> None:
     clock = clocktesting.FakeClock()
     codes: list[int] = []
-    rotation = CertRotation(testing.FakeManager(healthy=True), EXIT_AFTER, clock, codes.append)
+    rotation = CertRotation(testing.FakeCertificateManager(healthy=True), EXIT_AFTER, clock, codes.append)
     clock._now = clock.now().replace(year=2035)
     rotation.check()
     assert codes == []
@@ -228,7 +230,7 @@ def test_the_manager_is_looked_at_from_time_to_time(ctx: golang.Context) -> None
     clock = clocktesting.FakeClock()
     codes: golang.Channel[int] = golang.Channel(10)
     kubeletcertificate.update_transport(
-        ctx, rest.Config(), testing.FakeManager(healthy=True), 25, clock=clock, exit_process=codes.try_send
+        ctx, rest.Config(), testing.FakeCertificateManager(healthy=True), 25, clock=clock, exit_process=codes.try_send
     )
 
     def ends_the_process() -> bool:

@@ -146,7 +146,7 @@ class FakeNotifierFactory:
 
 
 @dataclass
-class FakeManager:
+class FakeEvictionManager:
     """Under the pressure that the test says."""
 
     memory: bool = False

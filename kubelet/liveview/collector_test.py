@@ -381,7 +381,7 @@ def test_explain_of_what_is_no_name(mux: http.ServeMux, pod: str) -> None:
 
 
 def test_evictions(mux: http.ServeMux, test_kubelet: ObservedKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
-    manager = evictiontesting.FakeManager()
+    manager = evictiontesting.FakeEvictionManager()
     test_kubelet.kubelet.eviction_manager = manager
     answer = httptesting.record(mux, "GET", "/debug/syncloop/evictions")
     assert (answer.status, answer.json()["sentence"]) == (200, evictions.NO_THRESHOLDS)

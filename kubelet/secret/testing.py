@@ -8,36 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubelet import secret
+from kubelet.util.manager.testing import FakeObjectManager
 from pkg.api.core import v1
-from pkg.apimachinery.api import errors as apierrors
 
 
-class FakeManager:
-    """Has the secrets that it was made with, and says for which pods it was asked to have some at hand."""
+class FakeSecretManager(FakeObjectManager[v1.Secret]):
+    """Has the secrets that it was made with."""
 
     def __init__(self, *secrets: v1.Secret) -> None:
-        self.secrets = {(one.metadata.namespace, one.metadata.name): one for one in secrets}
-        self.registered: list[v1.Pod] = []
-        # Namespace and name of each that was asked for.
-        self.reads: list[tuple[str, str]] = []
-        # What get_secret raises, if anything.
-        self.err: Exception | None = None
+        super().__init__("secret", *secrets)
 
     def get_secret(self, namespace: str, name: str) -> v1.Secret:
-        self.reads.append((namespace, name))
-        if self.err is not None:
-            raise self.err
-        found = self.secrets.get((namespace, name))
-        if found is None:
-            raise apierrors.new_not_found("secret", name)
-        return found
-
-    def register_pod(self, pod: v1.Pod) -> None:
-        self.registered.append(pod)
-
-    def unregister_pod(self, pod: v1.Pod) -> None:
-        self.registered = [one for one in self.registered if one.metadata.uid != pod.metadata.uid]
+        return self.get_object(namespace, name)
 
 
 if TYPE_CHECKING:
-    _MANAGER: secret.Manager = FakeManager()
+    _: secret.Manager = FakeSecretManager()

@@ -13,6 +13,7 @@ import pytest
 
 from kubelet import container as kubecontainer
 from kubelet import metrics, status
+from kubelet import pod as kubepod
 from kubelet import types as kubetypes
 from kubelet.status import status_manager
 from kubelet.status.testing import (
@@ -41,60 +42,13 @@ CUT = NOW.replace(microsecond=0)
 _messages = itertools.count()
 
 
-class FakePodManager:
-    """Pods by uid; a mirror pod belongs to the static pod of its name."""
-
-    def __init__(self, *pods: v1.Pod) -> None:
-        self.pods: dict[str, v1.Pod] = {}
-        self.mirror_pods: dict[str, v1.Pod] = {}
-        for pod in pods:
-            self.add_pod(pod)
-
-    def add_pod(self, pod: v1.Pod) -> None:
-        (self.mirror_pods if kubetypes.is_mirror_pod(pod) else self.pods)[pod.metadata.uid] = pod
-
-    def remove_pod(self, pod: v1.Pod) -> None:
-        self.mirror_pods.pop(pod.metadata.uid, None)
-        self.pods.pop(pod.metadata.uid, None)
-
-    def get_pod_by_uid(self, uid: str) -> v1.Pod | None:
-        return self.pods.get(uid)
-
-    def get_mirror_pod_by_pod(self, pod: v1.Pod) -> v1.Pod | None:
-        return next((m for m in self.mirror_pods.values() if m.metadata.name == pod.metadata.name), None)
-
-    def translate_pod_uid(self, uid: str) -> kubetypes.ResolvedPodUID:
-        mirror = self.mirror_pods.get(uid)
-        if mirror is not None:
-            for pod in self.pods.values():
-                if pod.metadata.name == mirror.metadata.name:
-                    uid = pod.metadata.uid
-        return kubetypes.ResolvedPodUID(uid)
-
-    def get_uid_translations(
-        self,
-    ) -> tuple[
-        dict[kubetypes.ResolvedPodUID, kubetypes.MirrorPodUID],
-        dict[kubetypes.MirrorPodUID, kubetypes.ResolvedPodUID],
-    ]:
-        to_mirror, to_pod = {}, {}
-        for pod in self.pods.values():
-            if not kubetypes.is_static_pod(pod):
-                continue
-            uid = kubetypes.ResolvedPodUID(pod.metadata.uid)
-            mirror = self.get_mirror_pod_by_pod(pod)
-            to_mirror[uid] = kubetypes.MirrorPodUID(mirror.metadata.uid if mirror else "")
-            if mirror is not None:
-                to_pod[to_mirror[uid]] = uid
-        return to_mirror, to_pod
-
-
 class Manager(status.Manager):
     """A status manager over fakes."""
 
     def __init__(self, *pods: v1.Pod) -> None:
         self.client = FakeClientset()
-        self.pods = FakePodManager(*pods)
+        self.pods = kubepod.BasicManager()
+        self.pods.set_pods(pods)
         self.safety = FakePodDeletionSafetyProvider()
         self.latency = FakePodStartupLatencyStateHelper()
         super().__init__(self.client, self.pods, self.safety, self.latency)
@@ -790,7 +744,9 @@ def test_container_termination_metric() -> None:
 
 
 def test_start_without_a_client_does_nothing() -> None:
-    m = status.Manager(None, FakePodManager(), FakePodDeletionSafetyProvider(), FakePodStartupLatencyStateHelper())
+    m = status.Manager(
+        None, kubepod.BasicManager(), FakePodDeletionSafetyProvider(), FakePodStartupLatencyStateHelper()
+    )
     threads = set(threading.enumerate())
     m.start(CTX)
     assert set(threading.enumerate()) <= threads
@@ -1030,7 +986,9 @@ def test_sync_batch_cleans_up_versions() -> None:
     m.set_pod_status(make_pod(), random_status())
     m.pods.add_pod(static)
     m.pods.add_pod(mirror)
-    m.pods.pods[make_pod().metadata.uid].status = m.expect(make_pod())
+    with_status = make_pod()
+    with_status.status = m.expect(with_status)
+    m.pods.update_pod(with_status)
     m.api_status_versions = dict(versions)
     m.sync_batch(CTX, all=True)
     assert m.api_status_versions == versions

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kubelet import container as kubecontainer
-from pkg import golang
 from pkg.api.core import v1
 
 
@@ -30,36 +28,6 @@ class FakePodStatusProvider:
 
     def get_pod_status(self, uid: str) -> tuple[v1.PodStatus, bool]:
         return self.statuses.get(uid, v1.PodStatus()), uid in self.statuses
-
-
-class FakeManager(FakePodStatusProvider):
-    """Stores what it is given and records the calls, as (name, uid, …)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[tuple[object, ...]] = []
-
-    def start(self, ctx: golang.Context) -> None:
-        self.calls.append(("start",))
-
-    def set_pod_status(self, pod: v1.Pod, status: v1.PodStatus) -> tuple[v1.PodStatus, bool]:
-        self.calls.append(("set_pod_status", pod.metadata.uid))
-        changed = self.statuses.get(pod.metadata.uid) != status
-        self.statuses[pod.metadata.uid] = status
-        return status, changed
-
-    def set_container_readiness(self, pod_uid: str, container_id: kubecontainer.ContainerID, ready: bool) -> None:
-        self.calls.append(("set_container_readiness", pod_uid, container_id, ready))
-
-    def set_container_startup(self, pod_uid: str, container_id: kubecontainer.ContainerID, started: bool) -> None:
-        self.calls.append(("set_container_startup", pod_uid, container_id, started))
-
-    def terminate_pod(self, pod: v1.Pod) -> None:
-        self.calls.append(("terminate_pod", pod.metadata.uid))
-
-    def remove_orphaned_statuses(self, pod_uids: set[str]) -> None:
-        self.calls.append(("remove_orphaned_statuses", frozenset(pod_uids)))
-        self.statuses = {uid: status for uid, status in self.statuses.items() if uid in pod_uids}
 
 
 @dataclass

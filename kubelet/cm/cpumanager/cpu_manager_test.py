@@ -13,7 +13,7 @@ from kubelet.cm.containermap import ContainerMap, ContainerRef
 from kubelet.cm.cpumanager import Manager
 from kubelet.cm.cpumanager.state import StateCheckpoint
 from kubelet.cm.cpumanager.testing import pod
-from kubelet.cm.topologymanager.testing import FakeManager
+from kubelet.cm.topologymanager.testing import FakeTopologyManager
 from kubelet.util.store import testing as storetesting
 from pkg import golang
 from pkg.api.core import v1
@@ -68,7 +68,9 @@ class FakeNode:
     def manager(self, policy: str = "static", options: dict[str, str] | None = None, cpu: str = "1") -> Manager:
         reserved = {v1.RESOURCE_CPU: resource.parse_quantity(cpu)}
         machine = _machine()
-        return Manager(policy, options or {}, _LONG, machine, cpuset.new(), reserved, str(self.folder), FakeManager())
+        return Manager(
+            policy, options or {}, _LONG, machine, cpuset.new(), reserved, str(self.folder), FakeTopologyManager()
+        )
 
     def start(self, manager: Manager, ctx: golang.Context, containers: ContainerMap | None = None) -> None:
         could_run = self.ending.__contains__
@@ -138,12 +140,12 @@ def test_new_manager_refuses(node: FakeNode, policy: str, options: dict[str, str
 def test_a_period_that_is_none() -> None:
     with pytest.raises(ValueError, match="cpuManagerReconcilePeriod must be greater than 0 seconds, not -1"):
         reserved = {v1.RESOURCE_CPU: resource.parse_quantity("1")}
-        Manager("static", {}, -1.0, _machine(), cpuset.new(), reserved, "/nowhere", FakeManager())
+        Manager("static", {}, -1.0, _machine(), cpuset.new(), reserved, "/nowhere", FakeTopologyManager())
 
 
 def test_nothing_reserved() -> None:
     with pytest.raises(ValueError, match="unable to determine reserved CPU resources for static policy"):
-        Manager("static", {}, _LONG, _machine(), cpuset.new(), {}, "/nowhere", FakeManager())
+        Manager("static", {}, _LONG, _machine(), cpuset.new(), {}, "/nowhere", FakeTopologyManager())
 
 
 @pytest.mark.parametrize(("cpu", "reserved"), [("100m", "0"), ("1", "0"), ("1001m", "0,4"), ("2500m", "0-1,4")])

@@ -13,7 +13,7 @@ from kubelet.cm.cpumanager.policy_options import (
 from kubelet.cm.cpumanager.state import StateMemory
 from kubelet.cm.cpumanager.testing import pod
 from kubelet.cm.cpumanager.topology import CPUTopology
-from kubelet.cm.topologymanager.testing import FakeManager
+from kubelet.cm.topologymanager.testing import FakeTopologyManager
 from kubelet.cm.topologymanager.topology_manager import Manager
 from pkg import features
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
@@ -101,9 +101,9 @@ def test_options_of_gates_that_are_off(option: str, gate: str, level: str) -> No
 def test_align_by_socket_wants_a_machine_and_a_policy_that_go_with_it() -> None:
     by_socket = StaticPolicyOptions(align_by_socket=True)
     fits = CPUTopology(num_sockets=2, num_numa_nodes=2)
-    validate_static_policy_options(by_socket, fits, FakeManager())
+    validate_static_policy_options(by_socket, fits, FakeTopologyManager())
     with pytest.raises(ValueError, match="number of sockets are more than number of NUMA"):
-        validate_static_policy_options(by_socket, CPUTopology(num_sockets=2, num_numa_nodes=1), FakeManager())
+        validate_static_policy_options(by_socket, CPUTopology(num_sockets=2, num_numa_nodes=1), FakeTopologyManager())
     single = Manager([], "single-numa-node", "container", {})
     with pytest.raises(ValueError, match="single-numa-node policy is incompatible with CPUManager align-by-socket"):
         validate_static_policy_options(by_socket, fits, single)

@@ -16,7 +16,7 @@ from kubelet.cm.cpumanager.state import ContainerCPUAssignments, StateMemory
 from kubelet.cm.cpumanager.testing import pod, topology
 from kubelet.cm.topologymanager import TopologyHint
 from kubelet.cm.topologymanager.bitmask import BitMask
-from kubelet.cm.topologymanager.testing import FakeManager
+from kubelet.cm.topologymanager.testing import FakeTopologyManager
 from pkg import features, klog
 from pkg.api.core import v1
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
@@ -40,7 +40,7 @@ def _policy(
     machine: str, number_reserved: int = 0, reserved: str = "", options: tuple[str, ...] = (), **fake: Any
 ) -> StaticPolicy:
     on = dict.fromkeys(options, "true")
-    return StaticPolicy(topology(machine), number_reserved, cpuset.parse(reserved), FakeManager(**fake), on)
+    return StaticPolicy(topology(machine), number_reserved, cpuset.parse(reserved), FakeTopologyManager(**fake), on)
 
 
 def _of_case(case: dict[str, Any]) -> tuple[StaticPolicy, StateMemory]:

@@ -156,7 +156,7 @@ class World:
         # Of the next manager, too.
         self.await_plugins = True
         self.clock = clocktesting.FakeClock()
-        self.topology_manager = topologymanagertesting.FakeManager()
+        self.topology_manager = topologymanagertesting.FakeTopologyManager()
         self.numa_nodes = numa_nodes
         self.active_pods: list[v1.Pod] = []
         # Pods that are ending, by uid.

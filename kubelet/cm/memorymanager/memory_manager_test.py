@@ -15,7 +15,7 @@ from kubelet.cm.containermap import ContainerMap
 from kubelet.cm.memorymanager import state
 from kubelet.cm.memorymanager.memory_manager import get_system_reserved_memory
 from kubelet.cm.memorymanager.testing import GB, MB, container, hint_of, machine, pod
-from kubelet.cm.topologymanager.testing import FakeManager
+from kubelet.cm.topologymanager.testing import FakeTopologyManager
 from kubelet.config.testing import FakeSourcesReady
 from kubelet.util.store import testing as storetesting
 from pkg import golang
@@ -35,7 +35,7 @@ class Node:
     """A machine of two nodes of 4 GiB with a manager, and the pods that are active on it."""
 
     def __init__(self, directory: Path, policy: str = "Static", hint: object = None) -> None:
-        self.affinity = FakeManager(hint)  # type: ignore[arg-type]
+        self.affinity = FakeTopologyManager(hint)  # type: ignore[arg-type]
         self.pods: list[v1.Pod] = []
         # Pods that are ending, by uid.
         self.ending: set[str] = set()
@@ -118,7 +118,7 @@ def test_get_system_reserved_memory(
 )
 def test_new_manager(tmp_path: Path, policy: str, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        memorymanager.Manager(policy, machine(4), {}, [], str(tmp_path), FakeManager())
+        memorymanager.Manager(policy, machine(4), {}, [], str(tmp_path), FakeTopologyManager())
 
 
 def test_policy_none(tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_goes_on_where_go_left_off(tmp_path: Path) -> None:
     kept = [str(recorded[str(id)]["memoryMap"]["memory"]["systemReserved"]) for id in range(2)]
     reserved = [reservation(id, memory=amount) for id, amount in enumerate(kept)]
     total = {"memory": must_parse(str(sum(map(int, kept))))}
-    manager = memorymanager.Manager("Static", info, total, reserved, str(tmp_path), FakeManager())
+    manager = memorymanager.Manager("Static", info, total, reserved, str(tmp_path), FakeTopologyManager())
     rest: Any = None
     manager.start(golang.background(), list, rest, rest, rest, rest, ContainerMap())
     assert manager.get_memory("c8585244-ec40-4950-8fd4-78d5410cf3f3", "main") == [state.Block((1,), "memory", GB // 2)]

@@ -13,7 +13,7 @@ from kubelet.cm.memorymanager import state
 from kubelet.cm.memorymanager.policy_static import PolicyStatic
 from kubelet.cm.memorymanager.testing import GB, MB, PAGES, container, hint_of, machine, pod
 from kubelet.cm.topologymanager import TopologyHint
-from kubelet.cm.topologymanager.testing import FakeManager
+from kubelet.cm.topologymanager.testing import FakeTopologyManager
 from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
@@ -23,7 +23,7 @@ from pkg.component_base.metrics import testing as metricstesting
 def policy(
     info: cadvisor.MachineInfo, hint: TopologyHint | None = None, reserved: dict[int, dict[str, int]] | None = None
 ) -> PolicyStatic:
-    return PolicyStatic(info, reserved or {0: {"memory": 512 * MB}}, FakeManager(hint))
+    return PolicyStatic(info, reserved or {0: {"memory": 512 * MB}}, FakeTopologyManager(hint))
 
 
 def started(made: PolicyStatic) -> state.StateMemory:
@@ -54,7 +54,7 @@ def cells(s: state.State) -> list[tuple[int, list[int]]]:
 def test_static_policy_new() -> None:
     for reserved in ({}, {0: {}, 1: {PAGES: GB}}, {0: {"memory": 0}}):
         with pytest.raises(ValueError, match=r"\[memorymanager\] you should specify the system reserved memory"):
-            PolicyStatic(machine(4), reserved, FakeManager())
+            PolicyStatic(machine(4), reserved, FakeTopologyManager())
     assert policy(machine(4)).name() == "Static"
 
 

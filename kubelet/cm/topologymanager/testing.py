@@ -13,7 +13,7 @@ from kubelet.cm.topologymanager.policy_none import NonePolicy
 from pkg.api.core import v1
 
 
-class FakeManager:
+class FakeTopologyManager:
     """Admits every pod, with one hint for all containers."""
 
     def __init__(

@@ -286,7 +286,7 @@ def _condition(kind: str) -> certificatesv1.CertificateSigningRequestCondition:
     )
 
 
-class FakeManager:
+class FakeCertificateManager:
     """Has the certificate that the test gives it."""
 
     def __init__(self, cert: certificate.Certificate | None = None, healthy: bool = False) -> None:
@@ -312,5 +312,5 @@ if TYPE_CHECKING:
     def _is_store(fake: FakeStore) -> certificate.Store:
         return fake
 
-    def _is_manager(fake: FakeManager) -> certificate.Manager:
+    def _is_manager(fake: FakeCertificateManager) -> certificate.Manager:
         return fake

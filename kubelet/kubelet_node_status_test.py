@@ -21,6 +21,7 @@ from kubelet import container as kubecontainer
 from kubelet.cadvisor.testing import FakeCadvisor
 from kubelet.cm.testing import FakeReservingContainerManager
 from kubelet.eviction import testing as evictiontesting
+from kubelet.images.testing import FakeImageGCManager
 from kubelet.testing import TestKubelet
 from pkg import features, golang
 from pkg.api.core import v1
@@ -75,19 +76,6 @@ class DelegatingLister:
         return self.client.core_v1.nodes().get(golang.background(), name)
 
 
-class FakeImages:
-    """The images that the image manager has listed."""
-
-    def __init__(self) -> None:
-        self.images = [
-            kubecontainer.Image(id="agnhost", size=86775172, repo_tags=["agnhost:2.55", "agnhost:2.63.0"]),
-            kubecontainer.Image(id="pause", size=686872, repo_tags=["pause:3.10"]),
-        ]
-
-    def get_image_list(self) -> list[kubecontainer.Image]:
-        return self.images
-
-
 class NodeKubelet:
     """A kubelet with a fake machine and a fake API server that has the given objects."""
 
@@ -99,7 +87,7 @@ class NodeKubelet:
         self.manager = FakeReservingContainerManager(self.machine)
         kubelet: Any = self.test.kubelet
         kubelet.cadvisor, kubelet.container_manager = self.machine, self.manager
-        kubelet.image_manager = FakeImages()
+        kubelet.image_manager = FakeImageGCManager()
         kubelet.hostname = kubelet.node_name = "labnode"
         kubelet.node_ips = [ip_address("192.0.2.2")]
         kubelet.max_pods = 120

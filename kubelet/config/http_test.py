@@ -9,13 +9,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from kubelet import types as kubetypes
 from kubelet.config import common, http, notes
+from kubelet.config.testing import FakeManifestServer
 from pkg import golang, klog
 from pkg.apimachinery.util import wait
 from pkg.client_go.rest import testing as resttesting
@@ -26,44 +26,9 @@ from pkg.golang.testing import frames_kept_after
 NODE = "different-value"
 
 
-class FakeServer:
-    """Answers every request alike and notes the headers it got."""
-
-    def __init__(self) -> None:
-        self.status = 200
-        self.body = b""
-        self.extra: dict[str, str] = {}
-        self.headers: list[dict[str, str]] = []
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                server.headers.append(dict(self.headers))
-                self.send_response(server.status)
-                for name, value in server.extra.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(server.body)))
-                self.end_headers()
-                self.wfile.write(server.body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address: tuple[str, int] = "127.0.0.1", self._http.server_address[1]
-        self.url = f"http://127.0.0.1:{self.address[1]}/pods"
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), name="fake-http")
-        self._thread.start()
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
-
-
 @pytest.fixture
-def server() -> Iterator[FakeServer]:
-    it = FakeServer()
+def server() -> Iterator[FakeManifestServer]:
+    it = FakeManifestServer()
     yield it
     it.close()
 
@@ -119,7 +84,7 @@ def test_url_error_not_exist_no_update() -> None:
         (f'{{"apiVersion":"v1","kind":"PodList","items":[{pod("a")},{pod("")}]}}', "name is needed"),
     ],
 )
-def test_extract_invalid_pods(server: FakeServer, body: str, message: str) -> None:
+def test_extract_invalid_pods(server: FakeManifestServer, body: str, message: str) -> None:
     server.body = body.encode()
     source = Source(server.url)
     with pytest.raises(http.SourceURLError, match=message):
@@ -130,7 +95,7 @@ def test_extract_invalid_pods(server: FakeServer, body: str, message: str) -> No
     assert source.extract() is None  # the same bytes again are not even looked at
 
 
-def test_notes_tell_what_is_wrong_with_the_url_now(server: FakeServer) -> None:
+def test_notes_tell_what_is_wrong_with_the_url_now(server: FakeManifestServer) -> None:
     noted = notes.ManifestNotes()
     updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(10)
     source = http.SourceURL(server.url, {}, NODE, updates, recordtesting.FakeRecorder(10), noted)
@@ -152,14 +117,14 @@ def test_notes_tell_what_is_wrong_with_the_url_now(server: FakeServer) -> None:
     assert noted.unknown_fields(sent[-1].pods[0].metadata.uid) == ["spec.containers[0].comand"]
 
 
-def test_nothing_stays_of_an_answer_that_cannot_be_used(server: FakeServer) -> None:
+def test_nothing_stays_of_an_answer_that_cannot_be_used(server: FakeManifestServer) -> None:
     server.body = b"this is no pod"
     source = Source(server.url)
     assert "_decode" not in frames_kept_after(source.extract)
     assert source.sent() is None
 
 
-def test_password_in_the_url_is_told_to_nobody(server: FakeServer) -> None:
+def test_password_in_the_url_is_told_to_nobody(server: FakeManifestServer) -> None:
     server.body = b'{"kind":"Pod","metadata":{"name":"a"}}'
     source = Source(server.url.replace("//", "//ann:secret@"))
     with pytest.raises(http.SourceURLError) as caught:
@@ -170,13 +135,13 @@ def test_password_in_the_url_is_told_to_nobody(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize("value", ["secret\n", "secret\r\nX: y", " secret"])
-def test_header_that_cannot_be_sent_is_not_told(server: FakeServer, value: str) -> None:
+def test_header_that_cannot_be_sent_is_not_told(server: FakeManifestServer, value: str) -> None:
     with pytest.raises(http.SourceURLError) as caught:
         Source(server.url, {"Authorization": [value]}).extract()
     assert "invalid header field" in str(caught.value) and "secret" not in str(caught.value)
 
 
-def test_extract_pods_from_http(server: FakeServer) -> None:
+def test_extract_pods_from_http(server: FakeManifestServer) -> None:
     source = Source(server.url)
     server.body = pod("foo").encode()
     assert source.extract() == ["foo-different-value"]
@@ -189,7 +154,7 @@ def test_extract_pods_from_http(server: FakeServer) -> None:
 
 @pytest.mark.parametrize("name", ["validation.validate_pod_create", "_parse"])
 def test_answer_for_which_there_was_no_memory_is_decoded_again(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch, name: str
+    server: FakeManifestServer, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     def fail(*_: object) -> None:
         raise MemoryError
@@ -203,7 +168,7 @@ def test_answer_for_which_there_was_no_memory_is_decoded_again(
     assert source.extract() == ["foo-different-value"]
 
 
-def test_pods_have_distinct_uids(server: FakeServer) -> None:
+def test_pods_have_distinct_uids(server: FakeManifestServer) -> None:
     source = Source(server.url)
     server.body = f'{{"apiVersion":"v1","kind":"PodList","items":[{pod("foo")},{pod("bar")}]}}'.encode()
     source.source.extract_from_url(golang.background())
@@ -213,34 +178,34 @@ def test_pods_have_distinct_uids(server: FakeServer) -> None:
     assert all(p.spec.tolerations == [] and p.spec.node_name == NODE for p in update.pods)
 
 
-def test_empty_answer_counts_as_seen(server: FakeServer) -> None:
+def test_empty_answer_counts_as_seen(server: FakeManifestServer) -> None:
     source = Source(server.url)
     with pytest.raises(http.SourceURLError, match="zero-length data received"):
         source.extract()
     assert source.sent() == []
 
 
-def test_status_that_is_not_ok(server: FakeServer) -> None:
+def test_status_that_is_not_ok(server: FakeManifestServer) -> None:
     server.status, server.body = 404, b"nothing"
     with pytest.raises(http.SourceURLError, match="404 Not Found"):
         Source(server.url).extract()
 
 
-def test_too_large(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large(server: FakeManifestServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "MAX_CONFIG_LENGTH", 10)
     server.body = pod("foo").encode()
     with pytest.raises(http.SourceURLError, match="longer than 10 bytes"):
         Source(server.url).extract()
 
 
-def test_url_with_header(server: FakeServer) -> None:
+def test_url_with_header(server: FakeManifestServer) -> None:
     server.body = pod("foo").encode()
     Source(server.url, {"Metadata-Flavor": ["Google"], "X-Many": ["a", "b"]}).extract()
     assert server.headers[0]["Metadata-Flavor"] == "Google"
     assert server.headers[0]["X-Many"] == "a, b"
 
 
-def test_netrc_is_not_read(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_netrc_is_not_read(server: FakeManifestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kubelet sends no password from root's .netrc to the server of the manifest URL."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login root password secret\n")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -250,7 +215,7 @@ def test_netrc_is_not_read(server: FakeServer, tmp_path: Path, monkeypatch: pyte
     assert "Authorization" not in server.headers[0]
 
 
-def test_credentials_of_the_url_are_sent(server: FakeServer) -> None:
+def test_credentials_of_the_url_are_sent(server: FakeManifestServer) -> None:
     server.body = pod("foo").encode()
     Source(server.url.replace("http://", "http://me:secret@")).extract()
     assert server.headers[0]["Authorization"] == "Basic bWU6c2VjcmV0"
@@ -290,7 +255,7 @@ def test_slow_answer_has_one_deadline(head: bytes, monkeypatch: pytest.MonkeyPat
 
 
 def test_dead_address_of_a_name_keeps_no_other_from_its_turn(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+    server: FakeManifestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A balancer of which one machine is down, or a machine whose IPv6 leads nowhere."""
     server.body = pod("foo").encode()
@@ -325,7 +290,7 @@ def test_the_end_of_the_context_ends_a_fetch() -> None:
         Source(url).source.extract_from_url(ctx)
 
 
-def test_compressed_answer(server: FakeServer) -> None:
+def test_compressed_answer(server: FakeManifestServer) -> None:
     server.body = gzip.compress(pod("foo").encode())
     server.extra = {"Content-Encoding": "gzip"}
     assert Source(server.url).extract() == ["foo-different-value"]
@@ -339,7 +304,7 @@ from kubelet.config import http
 from kubelet.config import http_test as t
 from pkg import golang
 
-server = t.FakeServer()
+server = t.FakeManifestServer()
 server.status = int(sys.argv[1])
 server.body = gzip.compress(b" " * (1 << 20)) * 1024
 server.extra = {"Content-Encoding": "gzip", "Location": "/again"}
@@ -365,7 +330,7 @@ def test_compressed_answer_stays_within_its_bound(status: int, fault: str) -> No
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_redirect(server: FakeServer, status: int) -> None:
+def test_redirect(server: FakeManifestServer, status: int) -> None:
     server.body = pod("foo").encode()
     found = b"HTTP/1.1 %d Go\r\nSet-Cookie: a=b\r\nLocation: %s\r\n\r\n" % (status, server.url.encode())
     with answering(lambda connection: connection.sendall(found)) as url:
@@ -402,7 +367,7 @@ def test_redirect_whose_body_never_ends(length: bytes) -> None:
         assert Source(url).extract() == ["foo-different-value"]
 
 
-def test_credentials_are_not_for_where_another_host_redirects_to(server: FakeServer) -> None:
+def test_credentials_are_not_for_where_another_host_redirects_to(server: FakeManifestServer) -> None:
     """Be it the first host again."""
     server.body = pod("foo").encode()
 
@@ -453,7 +418,7 @@ def test_redirect_elsewhere(location: bytes) -> None:
         Source(url).extract()
 
 
-def test_proxy_of_the_environment(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_of_the_environment(server: FakeManifestServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/pods"))
     monkeypatch.setenv("NO_PROXY", "")
     server.body = pod("foo").encode()
@@ -505,7 +470,7 @@ def test_answer_comes_after_what_is_none_yet() -> None:
         assert Source(url).extract() == ["foo-different-value"]
 
 
-def test_failures_become_quiet(server: FakeServer, capfd: pytest.CaptureFixture[str]) -> None:
+def test_failures_become_quiet(server: FakeManifestServer, capfd: pytest.CaptureFixture[str]) -> None:
     server.status = 500
     source = Source(server.url)
     for _ in range(6):
@@ -520,7 +485,7 @@ def test_failures_become_quiet(server: FakeServer, capfd: pytest.CaptureFixture[
     assert capfd.readouterr().err.count("Successfully read pods from URL") == 1
 
 
-def test_runs_until_the_context_ends(server: FakeServer) -> None:
+def test_runs_until_the_context_ends(server: FakeManifestServer) -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel()
     server.body = pod("one").encode()

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from kubelet.config import mux as muxes
+from kubelet.config.testing import FakeMerger
 from pkg import golang
 
 _DEADLINE = 30.0
-
-
-class FakeMerger:
-    """Hands what it merges to a channel, and fails when told to."""
-
-    def __init__(self) -> None:
-        self.merged: golang.Channel[tuple[str, str]] = golang.Channel(10)
-        self.threads: set[str] = set()
-
-    def merge(self, ctx: golang.Context, source: str, update: str) -> bool:
-        self.threads.add(threading.current_thread().name)
-        self.merged.send((source, update), ctx)
-        return True
 
 
 def test_configuration_channels() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -11,43 +10,11 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet import userns
+from kubelet.userns.testing import LENGTH, MAPPING_LENGTH, FakeUserNsPodsManager
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.runtime.testing import raising
-
-LENGTH = 65536
-MAPPING_LENGTH = LENGTH * 2000
-
-
-@dataclass
-class FakePodsManager:
-    """A kubelet whose pods have their directories under `root`."""
-
-    root: Path
-    # Those with a directory; None: as it is on disk.
-    pods: list[str] | None = None
-    handlers: dict[str, bool] = field(default_factory=dict)
-    max_pods: int = 110
-    mapping: tuple[int, int] = (LENGTH, MAPPING_LENGTH)
-    list_error: OSError | None = None
-
-    def handler_supports_user_namespaces(self, runtime_handler: str) -> bool:
-        return self.handlers[runtime_handler]
-
-    def get_pod_dir(self, pod_uid: str) -> str:
-        return str(self.root / pod_uid)
-
-    def list_pods_from_disk(self) -> list[str]:
-        if self.list_error is not None:
-            raise self.list_error
-        return self.pods if self.pods is not None else [entry.name for entry in self.root.iterdir()]
-
-    def get_kubelet_mappings(self, ids_per_pod: int) -> tuple[int, int]:
-        return self.mapping
-
-    def get_max_pods(self) -> int:
-        return self.max_pods
 
 
 def _pod(uid: str, host_users: bool | None = False) -> v1.Pod:
@@ -63,7 +30,7 @@ def _mapping(host: int = 131072, container: int = 0, length: int = LENGTH) -> di
 
 @pytest.mark.parametrize("length", [LENGTH, 1048576], ids=["default", "custom"])
 def test_allocate(tmp_path: Path, length: int) -> None:
-    manager = userns.UsernsManager(FakePodsManager(tmp_path, mapping=(length, length * 2000)), length)
+    manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, mapping=(length, length * 2000)), length)
     first, got = manager.allocate_one("one")
     assert got == length
     assert manager.is_set(first)
@@ -86,7 +53,7 @@ def test_allocate(tmp_path: Path, length: int) -> None:
 
 
 def test_no_range_is_left(tmp_path: Path) -> None:
-    manager = userns.UsernsManager(FakePodsManager(tmp_path, mapping=(LENGTH, LENGTH), max_pods=1))
+    manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, mapping=(LENGTH, LENGTH), max_pods=1))
     manager.record("one", LENGTH, LENGTH)
     with pytest.raises(ValueError, match="could not find an empty slot"):
         manager.allocate_one("two")
@@ -107,7 +74,7 @@ def test_no_range_is_left(tmp_path: Path) -> None:
 )
 def test_mappings_that_do_not_do(tmp_path: Path, mapping: tuple[int, int], max_pods: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        userns.UsernsManager(FakePodsManager(tmp_path, mapping=mapping, max_pods=max_pods))
+        userns.UsernsManager(FakeUserNsPodsManager(tmp_path, mapping=mapping, max_pods=max_pods))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +103,7 @@ def test_mappings_that_do_not_do(tmp_path: Path, mapping: tuple[int, int], max_p
 def test_parse_user_ns_file(
     tmp_path: Path, uids: list[dict[str, int]], gids: list[dict[str, int]], message: str
 ) -> None:
-    manager = userns.UsernsManager(FakePodsManager(tmp_path))
+    manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path))
     content = json.dumps({"uidMappings": uids, "gidMappings": gids}).encode()
     if not message:
         manager.parse_user_ns_file_and_record("uid", content)
@@ -149,7 +116,7 @@ def test_parse_user_ns_file(
 
 @pytest.mark.parametrize("host_users", [None, True])
 def test_the_nodes_user_namespace(tmp_path: Path, host_users: bool | None) -> None:
-    manager = userns.UsernsManager(FakePodsManager(tmp_path))
+    manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path))
     got = manager.get_or_create_user_namespace_mappings(_pod("uid", host_users), "")
     assert got == runtimeapi.UserNamespace(mode=runtimeapi.NODE)
     assert not manager.pod_allocated("uid")
@@ -176,7 +143,7 @@ def test_the_nodes_user_namespace(tmp_path: Path, host_users: bool | None) -> No
 def test_a_runtime_without_user_namespaces(
     tmp_path: Path, handlers: dict[str, bool], handler: str, message: str
 ) -> None:
-    manager = userns.UsernsManager(FakePodsManager(tmp_path, handlers=handlers))
+    manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, handlers=handlers))
     with pytest.raises(ValueError) as caught:
         manager.get_or_create_user_namespace_mappings(_pod("uid"), handler)
     assert str(caught.value) == message
@@ -184,7 +151,7 @@ def test_a_runtime_without_user_namespaces(
 
 
 def test_the_range_outlasts_the_kubelet(tmp_path: Path) -> None:
-    pods = FakePodsManager(tmp_path, handlers={"": True})
+    pods = FakeUserNsPodsManager(tmp_path, handlers={"": True})
     first = userns.UsernsManager(pods).get_or_create_user_namespace_mappings(_pod("uid"), "")
     assert first.mode == runtimeapi.POD
     assert first.uids == first.gids
@@ -218,7 +185,7 @@ def _write_record(root: Path, uid: str, content: str | dict[str, int]) -> Path:
 def test_a_record_that_cannot_be_read_is_the_trouble_of_its_pod(tmp_path: Path) -> None:
     path = _write_record(tmp_path, "broken", '{"uidMappings":')
     _write_record(tmp_path, "sound", _mapping())
-    manager = userns.UsernsManager(FakePodsManager(tmp_path, handlers={"": True}))
+    manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, handlers={"": True}))
     get = manager.get_or_create_user_namespace_mappings
 
     with pytest.raises(ValueError, match=r"^user namespace: invalid user namespace mappings file"):
@@ -237,7 +204,7 @@ def test_a_record_that_is_mended_or_removed(tmp_path: Path) -> None:
     path.unlink()
     path.mkdir()  # It cannot even be read.
     other = _write_record(tmp_path, "other", "[]")
-    manager = userns.UsernsManager(FakePodsManager(tmp_path, handlers={"": True}))
+    manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, handlers={"": True}))
     other.unlink()
     with pytest.raises(ValueError, match='pod "broken"'):
         manager.get_or_create_user_namespace_mappings(_pod("other"), "")
@@ -252,7 +219,7 @@ def test_a_record_for_which_there_is_no_descriptor_just_now(tmp_path: Path, monk
     (tmp_path / "without").mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", raising(OSError(errno.EMFILE, "Too many open files")))
-        manager = userns.UsernsManager(FakePodsManager(tmp_path, handlers={"": True}))
+        manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, handlers={"": True}))
         with pytest.raises(ValueError, match='the range of pod "one" cannot be told'):
             manager.get_or_create_user_namespace_mappings(_pod("new"), "")
     assert manager.get_or_create_user_namespace_mappings(_pod("new"), "").uids[0].host_id != 131072
@@ -266,7 +233,7 @@ def test_a_directory_that_cannot_be_looked_into_just_now(tmp_path: Path, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(os, "stat", raising(OSError(errno.EIO, "Input/output error")))
         patch.setattr(Path, "stat", raising(OSError(errno.EIO, "Input/output error")))
-        manager = userns.UsernsManager(FakePodsManager(tmp_path, handlers={"": True}))
+        manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, handlers={"": True}))
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", raising(OSError(errno.EMFILE, "Too many open files")))
         with pytest.raises(ValueError, match='the range of pod "one" cannot be told'):
@@ -277,7 +244,7 @@ def test_a_directory_that_cannot_be_looked_into_just_now(tmp_path: Path, monkeyp
 
 def test_memory_is_short_for_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The only range that there is.
-    pods = FakePodsManager(tmp_path, pods=[], handlers={"": True}, max_pods=1, mapping=(131072, LENGTH))
+    pods = FakeUserNsPodsManager(tmp_path, pods=[], handlers={"": True}, max_pods=1, mapping=(131072, LENGTH))
     manager = userns.UsernsManager(pods)
     _write_record(tmp_path, "one", _mapping())
     with monkeypatch.context() as patch:
@@ -303,7 +270,7 @@ def test_a_record_that_does_not_fit_keeps_what_it_touches(
     tmp_path: Path, mapping: dict[str, int], message: str, held: set[int]
 ) -> None:
     _write_record(tmp_path, "odd", mapping)
-    pods = FakePodsManager(tmp_path, handlers={"": True}, max_pods=4, mapping=(LENGTH, 4 * LENGTH))
+    pods = FakeUserNsPodsManager(tmp_path, handlers={"": True}, max_pods=4, mapping=(LENGTH, 4 * LENGTH))
     manager = userns.UsernsManager(pods)
     get = manager.get_or_create_user_namespace_mappings
     for _ in range(2):
@@ -322,7 +289,7 @@ def test_a_record_that_does_not_fit_keeps_what_it_touches(
 def test_a_range_in_two_records_is_free_when_both_are_gone(tmp_path: Path) -> None:
     for uid in ("one", "two"):
         _write_record(tmp_path, uid, _mapping())
-    pods = FakePodsManager(tmp_path, ["one", "two"], handlers={"": True})
+    pods = FakeUserNsPodsManager(tmp_path, ["one", "two"], handlers={"": True})
     manager = userns.UsernsManager(pods)
     with pytest.raises(ValueError, match='user namespace: range picked for pod "two" already taken'):
         manager.get_or_create_user_namespace_mappings(_pod("two"), "")
@@ -333,7 +300,7 @@ def test_a_range_in_two_records_is_free_when_both_are_gone(tmp_path: Path) -> No
 
 
 def test_a_record_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    manager = userns.UsernsManager(FakePodsManager(tmp_path, handlers={"": True}))
+    manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, handlers={"": True}))
 
     def fail(descriptor: int) -> None:
         raise OSError("disk full")
@@ -346,8 +313,8 @@ def test_a_record_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_pods_cannot_be_listed(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="read pods from disk: no"):
-        userns.UsernsManager(FakePodsManager(tmp_path, list_error=PermissionError("no")))
-    manager = userns.UsernsManager(FakePodsManager(tmp_path, list_error=FileNotFoundError("no")))
+        userns.UsernsManager(FakeUserNsPodsManager(tmp_path, list_error=PermissionError("no")))
+    manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, list_error=FileNotFoundError("no")))
     with pytest.raises(OSError, match="user namespace: read pods from disk: no"):
         manager.cleanup_orphaned_pod_userns_allocations([], [], set())
 
@@ -379,7 +346,7 @@ def test_cleanup_orphaned_pod_userns_allocations(
     with_worker: list[str],
     kept: list[str],
 ) -> None:
-    pods = FakePodsManager(tmp_path)
+    pods = FakeUserNsPodsManager(tmp_path)
     manager = userns.UsernsManager(pods)
     manager.record("pod-1", LENGTH, LENGTH)
     manager.record("pod-2", 2 * LENGTH, LENGTH)

@@ -10,6 +10,7 @@ import pytest
 
 from kubelet import watchdog
 from kubelet.watchdog import watchdog as watchdoglib
+from kubelet.watchdog.testing import FakeHealthCheck
 from pkg import golang, klog
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.apiserver.server import healthz
@@ -35,25 +36,12 @@ def told(monkeypatch: pytest.MonkeyPatch) -> queue.Queue[bytes]:
     return heard
 
 
-class FakeCheck:
-    """Fails while it has something to raise; `failed` has an entry for each time."""
-
-    def __init__(self) -> None:
-        self.err: Exception | None = None
-        self.failed: queue.Queue[None] = queue.Queue()
-
-    def __call__(self) -> None:
-        if self.err is not None:
-            self.failed.put(None)
-            raise self.err
-
-
 @failures
 @pytest.mark.parametrize("of_sync_loop", [True, False], ids=["sync loop", "another part"])
 def test_systemd_is_told_as_long_as_the_kubelet_is_well(
     told: queue.Queue[bytes], err: Exception, of_sync_loop: bool
 ) -> None:
-    sync_loop, other = FakeCheck(), FakeCheck()
+    sync_loop, other = FakeHealthCheck(), FakeHealthCheck()
     check = sync_loop if of_sync_loop else other
     ctx, cancel = golang.with_cancel(CTX)
     health_checker = watchdog.HealthChecker()

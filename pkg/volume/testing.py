@@ -15,7 +15,7 @@ from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.mount_utils.testing import FakeMounter
-from pkg.volume import emptydir
+from pkg.volume import Attributes, MetricsNil, MounterArgs, emptydir
 from pkg.volume.plugins import Spec, VolumePlugin, VolumePluginMgr
 from pkg.volume.util.hostutil.testing import FakeHostUtil
 from pkg.volume.util.subpath.testing import FakeSubpather
@@ -171,6 +171,23 @@ def _anchors(known: dict[str, bytes], key: str, allow_missing: bool) -> bytes:
     if key not in known and not allow_missing:
         raise LookupError(f'no trust anchors for "{key}"')
     return known.get(key, b"")
+
+
+class FakeVolumeMounter(MetricsNil):
+    """Its path is that of nothing: the directory that is given counts."""
+
+    def __init__(self, read_only: bool = False) -> None:
+        self._read_only = read_only
+
+    def get_path(self) -> str:
+        return "FAKE_DIR_DOESNT_EXIST"
+
+    def get_attributes(self) -> Attributes:
+        return Attributes(read_only=self._read_only)
+
+    def set_up(self, args: MounterArgs) -> None: ...
+
+    def set_up_at(self, directory: str, args: MounterArgs) -> None: ...
 
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from pkg.apimachinery.clock.testing import FakeClock
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.util import filesystem
 from pkg.util.testing import deep_tree, open_files
-from pkg.volume import Attributes, MetricsNil, MounterArgs, VolumeOwnership, volume_linux
+from pkg.volume import VolumeOwnership, volume_linux
+from pkg.volume.testing import FakeVolumeMounter
 from pkg.volume.util import types
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
@@ -28,25 +29,8 @@ TOLD = f"Warning VolumePermissionChangeInProgress Setting volume ownership for {
 ALWAYS, MISMATCH = v1.FS_GROUP_CHANGE_ALWAYS, v1.FS_GROUP_CHANGE_ON_ROOT_MISMATCH
 
 
-class FakeVolume(MetricsNil):
-    """Its path is that of nothing: the directory that is given counts."""
-
-    def __init__(self, read_only: bool = False) -> None:
-        self._read_only = read_only
-
-    def get_path(self) -> str:
-        return "FAKE_DIR_DOESNT_EXIST"
-
-    def get_attributes(self) -> Attributes:
-        return Attributes(read_only=self._read_only)
-
-    def set_up(self, args: MounterArgs) -> None: ...
-
-    def set_up_at(self, directory: str, args: MounterArgs) -> None: ...
-
-
 def change(path: Path, group: int | None, policy: str | None = None, read_only: bool = False) -> None:
-    VolumeOwnership(FakeVolume(read_only), str(path), group, policy, None).change_permissions()
+    VolumeOwnership(FakeVolumeMounter(read_only), str(path), group, policy, None).change_permissions()
 
 
 def mode(path: Path) -> int:
@@ -72,7 +56,7 @@ def test_skip_permission_change(
 ) -> None:
     tmp_path.chmod(root_mode)
     group = tmp_path.stat().st_gid + (0 if group_fits else 3000)
-    assert volume_linux.skip_permission_change(FakeVolume(), str(tmp_path), group, policy) is skipped
+    assert volume_linux.skip_permission_change(FakeVolumeMounter(), str(tmp_path), group, policy) is skipped
 
 
 def test_root_that_is_no_directory_or_is_not_there(tmp_path: Path) -> None:
@@ -225,11 +209,11 @@ def open_in_tree(path: Path) -> list[str]:
 
 def test_missing_directory_is_an_error_that_counts(tmp_path: Path) -> None:
     told: list[types.CompleteFuncParam] = []
-    ownership = VolumeOwnership(FakeVolume(), str(tmp_path / "none"), 1, None, told.append)
+    ownership = VolumeOwnership(FakeVolumeMounter(), str(tmp_path / "none"), 1, None, told.append)
     with pytest.raises(FileNotFoundError):
         ownership.change_permissions()
     assert isinstance(told[0].err, FileNotFoundError)
-    VolumeOwnership(FakeVolume(), str(tmp_path), os.getgid(), None, told.append).change_permissions()
+    VolumeOwnership(FakeVolumeMounter(), str(tmp_path), os.getgid(), None, told.append).change_permissions()
     assert told[1].err is None
 
 
@@ -270,7 +254,7 @@ def test_progress(
         real(entry, group, read_only)
 
     monkeypatch.setattr(volume_linux, "change_file_permission", slow)
-    ownership = VolumeOwnership(FakeVolume(), str(path), os.getgid(), ALWAYS, None, clock)
+    ownership = VolumeOwnership(FakeVolumeMounter(), str(path), os.getgid(), ALWAYS, None, clock)
     if with_pod:
         ownership.add_progress_notifier(v1.Pod(metadata=metav1.ObjectMeta(uid=POD_UID)), recorder)
     ownership.change_permissions()

@@ -5,7 +5,7 @@ Go: pkg/kubelet/cm/devicemanager/manager_test.go (MockEndpoint, getTestManager)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -230,3 +230,33 @@ class World:
         capacity, allocatable, gone = self.manager.get_capacity()
         counts = ({name: quantity.value() for name, quantity in each.items()} for each in (capacity, allocatable))
         return (*counts, gone)  # type: ignore[return-value]
+
+
+class FakeListStream:
+    """Tells lists of one device, whose id is the list's number."""
+
+    def __init__(self) -> None:
+        self.numbers: golang.Channel[int] = golang.Channel(1000)
+        # How many lists were asked for.
+        self.asked = 0
+        self.err: Exception | None = None
+        # Whether nothing is left of it.
+        self.ended = False
+        self._ctx, self.cancel = golang.with_cancel(golang.background())
+
+    def __iter__(self) -> Iterator[pluginapi.ListAndWatchResponse]:
+        while True:
+            self.asked += 1
+            taken = golang.select(self._ctx.done(), self.numbers).took(self.numbers)
+            if self.err is not None:
+                raise self.err
+            if taken is None or not taken.ok:
+                return
+            yield pluginapi.ListAndWatchResponse(devices=[device(str(taken.value))])
+
+    def end(self) -> None:
+        self.ended = True
+
+    def tell(self, numbers: range) -> None:
+        for number in numbers:
+            self.numbers.send(number)

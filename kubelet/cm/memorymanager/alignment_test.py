@@ -20,6 +20,7 @@ from kubelet.cm import cpumanager, memorymanager, topologymanager
 from kubelet.cm.containermap import ContainerMap
 from kubelet.cm.memorymanager.testing import GB, pod
 from kubelet.config.testing import FakeSourcesReady
+from kubelet.status.testing import FakePodStatusProvider
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import must_parse
@@ -50,7 +51,7 @@ class Node:
         self.ctx, self.stop = golang.with_cancel(golang.background())
         rest: Any = None
         sources = FakeSourcesReady()
-        statuses: Any = _NoStatuses()
+        statuses: Any = FakePodStatusProvider()
         for manager in (self.cpu, self.memory):
             self.topology.add_hint_provider(manager)
             manager.start(self.ctx, lambda: self.pods, lambda uid: False, sources, statuses, rest, ContainerMap())
@@ -69,13 +70,6 @@ class Node:
         of_cpus = {node.id for node in self._machine.topology for core in node.cores if cpus & frozenset(core.threads)}
         blocks = self.memory.get_memory(asking.metadata.uid, name)
         return of_cpus, {node for block in blocks for node in block.numa_affinity}
-
-
-class _NoStatuses:
-    """Nothing runs yet."""
-
-    def get_pod_status(self, uid: str) -> None:
-        return None
 
 
 def guaranteed(uid: str, *wishes: tuple[int, int]) -> v1.Pod:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from kubelet import lifecycle
 from kubelet.cm import admission
-from kubelet.cm.topologymanager.hints import HintProvider, TopologyHint
+from kubelet.cm.topologymanager.hints import HintProvider, Hints, TopologyHint
 from kubelet.cm.topologymanager.policy import Policy
 from kubelet.cm.topologymanager.policy_none import NonePolicy
+from kubelet.cm.topologymanager.topology_manager import Manager
 from pkg.api.core import v1
 
 
@@ -47,3 +48,30 @@ class FakeTopologyManager:
 
     def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
         return admission.get_pod_admit_result(None)
+
+
+class FakeHintProvider:
+    """Has what it is told to have, and notes who was given something on which nodes."""
+
+    def __init__(self, hints: Hints | None = None, err: Exception | None = None, of: str = "c1") -> None:
+        self.hints = hints or {}
+        self.err = err
+        self.fails_for = of
+        # Instead of hints.
+        self.no_hints: Exception | None = None
+        self.manager: Manager | None = None
+        self.allocated: list[tuple[str, TopologyHint]] = []
+
+    def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> Hints:
+        return self.get_pod_topology_hints(pod)
+
+    def get_pod_topology_hints(self, pod: v1.Pod) -> Hints:
+        if self.no_hints is not None:
+            raise self.no_hints
+        return self.hints
+
+    def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
+        if self.err is not None and container.name == self.fails_for:
+            raise self.err
+        assert self.manager is not None
+        self.allocated.append((container.name, self.manager.get_affinity(pod.metadata.uid, container.name)))

@@ -15,6 +15,7 @@ from kubelet.cm import admission
 from kubelet.cm.topologymanager import Hints, Manager, TopologyHint
 from kubelet.cm.topologymanager.bitmask import BitMask
 from kubelet.cm.topologymanager.policy_options import PolicyOptions, new_policy_options
+from kubelet.cm.topologymanager.testing import FakeHintProvider
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.component_base.metrics import legacyregistry
@@ -30,33 +31,6 @@ class NotYet(admission.Error):
     wait = True
 
 
-class FakeProvider:
-    """Has what it is told to have, and notes who was given something on which nodes."""
-
-    def __init__(self, hints: Hints | None = None, err: Exception | None = None, of: str = "c1") -> None:
-        self.hints = hints or {}
-        self.err = err
-        self.fails_for = of
-        # Instead of hints.
-        self.no_hints: Exception | None = None
-        self.manager: Manager | None = None
-        self.allocated: list[tuple[str, TopologyHint]] = []
-
-    def get_topology_hints(self, pod: v1.Pod, container: v1.Container) -> Hints:
-        return self.get_pod_topology_hints(pod)
-
-    def get_pod_topology_hints(self, pod: v1.Pod) -> Hints:
-        if self.no_hints is not None:
-            raise self.no_hints
-        return self.hints
-
-    def allocate(self, pod: v1.Pod, container: v1.Container) -> None:
-        if self.err is not None and container.name == self.fails_for:
-            raise self.err
-        assert self.manager is not None
-        self.allocated.append((container.name, self.manager.get_affinity(pod.metadata.uid, container.name)))
-
-
 def _pod() -> v1.Pod:
     return v1.Pod(
         metadata=metav1.ObjectMeta(name="p", uid="uid"),
@@ -67,7 +41,7 @@ def _pod() -> v1.Pod:
     )
 
 
-def _admit(manager: Manager, *providers: FakeProvider) -> lifecycle.PodAdmitResult:
+def _admit(manager: Manager, *providers: FakeHintProvider) -> lifecycle.PodAdmitResult:
     for provider in providers:
         provider.manager = manager
         manager.add_hint_provider(provider)
@@ -160,7 +134,7 @@ _ON_NONE: Hints = {"cpu": []}
 
 @pytest.mark.parametrize("scope", ["container", "pod"])
 def test_admitted_containers_get_what_the_hints_say(scope: str) -> None:
-    manager, first, second = Manager(_TWO, "restricted", scope, {}), FakeProvider(_ON_ANY), FakeProvider()
+    manager, first, second = Manager(_TWO, "restricted", scope, {}), FakeHintProvider(_ON_ANY), FakeHintProvider()
     assert _admit(manager, first, second) == lifecycle.PodAdmitResult(admit=True)
     want = [("init", _ON_ZERO), ("c1", _ON_ZERO), ("c2", _ON_ZERO)]
     assert (first.allocated, second.allocated) == (want, want)
@@ -181,7 +155,7 @@ def test_admitted_containers_get_what_the_hints_say(scope: str) -> None:
 def test_admission_by_policy(scope: str, policy: str, hints: Hints, admitted: bool) -> None:
     requests, errors = (f"kubelet_topology_manager_admission_{what}_total" for what in ("requests", "errors"))
     before = _metric(requests), _metric(errors)
-    result = _admit(Manager(_TWO, policy, scope, {}), FakeProvider(hints))
+    result = _admit(Manager(_TWO, policy, scope, {}), FakeHintProvider(hints))
     assert result.admit == admitted
     if not admitted:
         text = "Resources cannot be allocated with Topology locality"
@@ -198,7 +172,7 @@ def test_admission_by_policy(scope: str, policy: str, hints: Hints, admitted: bo
     ],
 )
 def test_allocation_that_fails(policy: str, scope: str, err: Exception, reason: str, message: str) -> None:
-    fails, after = FakeProvider(err=err), FakeProvider()
+    fails, after = FakeHintProvider(err=err), FakeHintProvider()
     result = _admit(Manager(_TWO, policy, scope, {}), fails, after)
     assert result == lifecycle.PodAdmitResult(admit=False, reason=reason, message=message)
     assert [name for name, _ in after.allocated] == ["init"], "nothing is given out after the first that failed"
@@ -207,7 +181,7 @@ def test_allocation_that_fails(policy: str, scope: str, err: Exception, reason: 
 @pytest.mark.parametrize("err", [MemoryError(), RecursionError(), RuntimeError("can't start new thread")], ids=repr)
 @pytest.mark.parametrize("scope", ["container", "pod"])
 def test_allocation_that_fails_by_accident_says_nothing_of_the_pod(scope: str, err: Exception) -> None:
-    manager, provider = Manager(_TWO, "restricted", scope, {}), FakeProvider(_ON_ANY, err)
+    manager, provider = Manager(_TWO, "restricted", scope, {}), FakeHintProvider(_ON_ANY, err)
     with pytest.raises(type(err)):
         _admit(manager, provider)
     provider.err = None
@@ -217,7 +191,7 @@ def test_allocation_that_fails_by_accident_says_nothing_of_the_pod(scope: str, e
 @pytest.mark.parametrize("scope", ["container", "pod"])
 def test_what_was_decided_for_a_pod_that_is_turned_away_is_forgotten(scope: str) -> None:
     manager = Manager(_TWO, "restricted", scope, {})
-    assert not _admit(manager, FakeProvider(_ON_ANY, NoMore("none left"), of="c2")).admit
+    assert not _admit(manager, FakeHintProvider(_ON_ANY, NoMore("none left"), of="c2")).admit
     assert [manager.get_affinity("uid", name) for name in ("init", "c1", "c2")] == [TopologyHint()] * 3
 
 
@@ -225,7 +199,7 @@ def test_what_was_decided_for_a_pod_that_is_turned_away_is_forgotten(scope: str)
 def test_provider_that_cannot_tell_yet(scope: str) -> None:
     """The pod waits, gets nothing, and does not count as turned away."""
     errors = "kubelet_topology_manager_admission_errors_total"
-    before, other, waits = _metric(errors), FakeProvider(), FakeProvider()
+    before, other, waits = _metric(errors), FakeHintProvider(), FakeHintProvider()
     waits.no_hints = NotYet("waits for it")
     result = _admit(Manager(_TWO, "restricted", scope, {}), other, waits)
     assert (result.admit, result.wait, result.message) == (False, True, "waits for it")
@@ -235,7 +209,7 @@ def test_provider_that_cannot_tell_yet(scope: str) -> None:
 @pytest.mark.parametrize("err", [NotYet("waits for it"), MemoryError()], ids=lambda err: type(err).__name__)
 def test_pod_that_has_a_part_of_its_resources(err: Exception) -> None:
     """It goes on with the nodes that were decided on, though its providers now speak of what is left."""
-    manager, provider = Manager(_TWO, "restricted", "pod", {}), FakeProvider(_ON_ANY, err)
+    manager, provider = Manager(_TWO, "restricted", "pod", {}), FakeHintProvider(_ON_ANY, err)
     with contextlib.suppress(MemoryError):
         assert _admit(manager, provider).wait
     ((_, decided),) = provider.allocated
@@ -247,7 +221,7 @@ def test_pod_that_has_a_part_of_its_resources(err: Exception) -> None:
 
 
 def test_pod_that_is_gone_before_it_has_all_its_resources_is_forgotten() -> None:
-    manager, provider = Manager(_TWO, "restricted", "pod", {}), FakeProvider(_ON_ANY, NotYet("waits for it"))
+    manager, provider = Manager(_TWO, "restricted", "pod", {}), FakeHintProvider(_ON_ANY, NotYet("waits for it"))
     assert _admit(manager, provider).wait
     provider.hints, provider.err = _ON_NONE, None
     manager.forget_all_but({"other"})
@@ -273,15 +247,15 @@ def test_guaranteed_alignment_is_counted(scope: str) -> None:
     labels = {"scope": scope, "boundary": "numa_node"}
     good, bad = (f"kubelet_container_aligned_compute_resources{what}_count" for what in ("", "_failure"))
     before = _metric(good, labels), _metric(bad, labels)
-    _admit(Manager(_TWO, "single-numa-node", scope, {}), FakeProvider(_ON_ANY))
-    _admit(Manager(_TWO, "single-numa-node", scope, {}), FakeProvider(_ON_NONE))
+    _admit(Manager(_TWO, "single-numa-node", scope, {}), FakeHintProvider(_ON_ANY))
+    _admit(Manager(_TWO, "single-numa-node", scope, {}), FakeHintProvider(_ON_NONE))
     containers = 3 if scope == "container" else 1
     assert (_metric(good, labels) - before[0], _metric(bad, labels) - before[1]) == (containers, 1)
 
 
 def test_what_was_decided_is_forgotten_with_the_last_container() -> None:
     manager = Manager(_TWO, "restricted", "container", {})
-    _admit(manager, FakeProvider(_ON_ANY))
+    _admit(manager, FakeHintProvider(_ON_ANY))
     pod = _pod()
     container = pod.spec.containers[0]
     manager.add_container(pod, container, "first")
@@ -297,7 +271,7 @@ def test_what_was_decided_is_forgotten_with_the_last_container() -> None:
 @pytest.mark.parametrize("scope", ["container", "pod"])
 def test_what_was_decided_is_forgotten_with_the_pod(scope: str) -> None:
     manager = Manager(_TWO, "restricted", scope, {})
-    _admit(manager, FakeProvider(_ON_ANY))
+    _admit(manager, FakeHintProvider(_ON_ANY))
     manager.add_container(_pod(), _pod().spec.containers[0], "id")
     manager.forget_all_but({"uid", "other"})
     assert manager.get_affinity("uid", "c2") == _ON_ZERO

@@ -5,6 +5,8 @@ Go: pkg/kubelet/server/stats/testing
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -121,6 +123,35 @@ class FakeProvider:
 
     def get_pod_by_cgroupfs(self, cgroupfs: str) -> v1.Pod | None:
         return None
+
+
+class FakeMeasuredVolume:
+    """A volume that answers when it is asked, unless it is blocked."""
+
+    def __init__(self, answer: volume.Metrics | Exception, supported: bool = True) -> None:
+        self.answer = answer
+        self.asked = 0
+        self.while_asked: Callable[[], object] = lambda: None
+        self._supported = supported
+        self._free = threading.Event()
+        self._free.set()
+
+    def block(self) -> None:
+        self._free.clear()
+
+    def release(self) -> None:
+        self._free.set()
+
+    def supports_metrics(self) -> bool:
+        return self._supported
+
+    def get_metrics(self) -> volume.Metrics:
+        self.asked += 1
+        self.while_asked()
+        self._free.wait()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
 
 
 if TYPE_CHECKING:

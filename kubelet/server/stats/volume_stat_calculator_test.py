@@ -6,7 +6,7 @@ Go: pkg/kubelet/server/stats/volume_stat_calculator_test.go
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -14,7 +14,7 @@ from framework.waiting import wait_for, wait_for_end_of_threads, wait_until_equa
 
 from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.server.stats import fs_resource_analyzer, volume_stat_calculator
-from kubelet.server.stats.testing import FakeProvider
+from kubelet.server.stats.testing import FakeMeasuredVolume, FakeProvider
 from kubelet.server.stats.volume_stat_calculator import VolumeStatCalculator
 from pkg import features, golang, volume
 from pkg.api.core import v1
@@ -41,35 +41,6 @@ def metrics(used: int, abnormal: bool | None = None, message: str | None = None)
     )
 
 
-class FakeVolume:
-    """A volume that answers when it is asked, unless it is blocked."""
-
-    def __init__(self, answer: volume.Metrics | Exception, supported: bool = True) -> None:
-        self.answer = answer
-        self.asked = 0
-        self.while_asked: Callable[[], object] = lambda: None
-        self._supported = supported
-        self._free = threading.Event()
-        self._free.set()
-
-    def block(self) -> None:
-        self._free.clear()
-
-    def release(self) -> None:
-        self._free.set()
-
-    def supports_metrics(self) -> bool:
-        return self._supported
-
-    def get_metrics(self) -> volume.Metrics:
-        self.asked += 1
-        self.while_asked()
-        self._free.wait()
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-
 class World:
     """One pod, with volumes that the test adds."""
 
@@ -86,10 +57,10 @@ class World:
         self.pod = v1.Pod(metadata=meta, spec=v1.PodSpec(volumes=volumes))
         self.provider = FakeProvider(pods=[self.pod])
         self.recorder = FakeRecorder(10)
-        self.volumes: list[FakeVolume] = []
+        self.volumes: list[FakeMeasuredVolume] = []
         self.calculator = VolumeStatCalculator(self.provider, self.pod, self.recorder)
 
-    def add(self, name: str, fake: FakeVolume, block: bool = False) -> FakeVolume:
+    def add(self, name: str, fake: FakeMeasuredVolume, block: bool = False) -> FakeMeasuredVolume:
         self.volumes.append(fake)
         if block:
             self.provider.block_volumes.setdefault(UID, {})[name] = cast(volume.BlockVolume, fake)
@@ -119,9 +90,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pvc_ref(world: World) -> None:
     for name in ("disk", "claim", "ephemeral", "local"):
-        world.add(name, FakeVolume(metrics(7)))
-    world.add("device", FakeVolume(volume.Metrics(capacity=resource.new_quantity(9))), block=True)
-    world.add("mute device", FakeVolume(metrics(1), supported=False), block=True)
+        world.add(name, FakeMeasuredVolume(metrics(7)))
+    world.add("device", FakeMeasuredVolume(volume.Metrics(capacity=resource.new_quantity(9))), block=True)
+    world.add("mute device", FakeMeasuredVolume(metrics(1), supported=False), block=True)
     latest = world.latest()
     assert [found.name for found in latest.ephemeral_volumes] == ["local"]
     found = {found.name: found for found in latest.persistent_volumes}
@@ -155,8 +126,8 @@ def test_pvc_ref(world: World) -> None:
     ],
 )
 def test_health(world: World, gate: bool, abnormal: bool | None, events: list[str]) -> None:
-    world.add("claim", FakeVolume(metrics(1, abnormal, "The target path of the volume doesn't exist")))
-    world.add("device", FakeVolume(metrics(1, abnormal)), block=True)
+    world.add("claim", FakeMeasuredVolume(metrics(1, abnormal, "The target path of the volume doesn't exist")))
+    world.add("device", FakeMeasuredVolume(metrics(1, abnormal)), block=True)
     with set_feature_gate_during_test(features.feature_gate, features.CSI_VOLUME_HEALTH, gate):
         latest = world.latest()
     assert world.recorder.drain() == events
@@ -165,9 +136,9 @@ def test_health(world: World, gate: bool, abnormal: bool | None, events: list[st
 
 
 def test_volumes_that_cannot_tell(world: World) -> None:
-    world.add("claim", FakeVolume(volume.new_not_supported_error()))
-    broken = world.add("disk", FakeVolume(metrics(1)))
-    world.add("local", FakeVolume(metrics(2)))
+    world.add("claim", FakeMeasuredVolume(volume.new_not_supported_error()))
+    broken = world.add("disk", FakeMeasuredVolume(metrics(1)))
+    world.add("local", FakeMeasuredVolume(metrics(2)))
     assert [found.name for found in world.latest().persistent_volumes] == ["disk"]
     broken.answer = OSError("no such device")
     latest = world.latest()
@@ -193,8 +164,8 @@ def test_pod_without_volumes(world: World) -> None:
 
 
 def test_volume_that_is_unmounted(world: World) -> None:
-    world.add("claim", FakeVolume(metrics(1)))
-    world.add("local", FakeVolume(metrics(1)))
+    world.add("claim", FakeMeasuredVolume(metrics(1)))
+    world.add("local", FakeMeasuredVolume(metrics(1)))
     world.latest()
     del world.provider.volumes[UID]["claim"]
     assert world.latest().persistent_volumes == []
@@ -205,8 +176,8 @@ def test_volume_that_is_unmounted_before_it_answers_takes_no_place(
 ) -> None:
     monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 0.01)
     monkeypatch.setattr(volume_stat_calculator, "MAX_ASKED", 1)
-    world.add("claim", FakeVolume(metrics(1))).block()
-    local = world.add("local", FakeVolume(metrics(1)))
+    world.add("claim", FakeMeasuredVolume(metrics(1))).block()
+    local = world.add("local", FakeMeasuredVolume(metrics(1)))
     assert world.latest().stale == frozenset({"claim", "local"})
     del world.provider.volumes[UID]["claim"]
     monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 30.0)
@@ -220,8 +191,8 @@ def asking(name: str) -> list[threading.Thread]:
 
 def test_dead_server_costs_nobody_but_itself(world: World, impatient: None) -> None:
     """What is known of its volume stays, marked as stale, and it is not asked again before it answers."""
-    dead = world.add("claim", FakeVolume(metrics(1)))
-    alive = world.add("local", FakeVolume(metrics(2)))
+    dead = world.add("claim", FakeMeasuredVolume(metrics(1)))
+    alive = world.add("local", FakeMeasuredVolume(metrics(2)))
     assert world.latest().stale == frozenset()
     dead.block()
     dead.answer, alive.answer = metrics(100), metrics(200)
@@ -244,7 +215,7 @@ def test_few_volumes_think_at_the_same_time(world: World, monkeypatch: pytest.Mo
     """A pod may have thousands, each of which takes a thread and many descriptors. The others have their turn later."""
     monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 0.01)
     names = [f"v{number}" for number in range(volume_stat_calculator.MAX_ASKED * 2)]
-    fakes = [world.add(name, FakeVolume(metrics(1))) for name in names]
+    fakes = [world.add(name, FakeMeasuredVolume(metrics(1))) for name in names]
     first = names[: volume_stat_calculator.MAX_ASKED]
     for fake in fakes:
         fake.block()
@@ -262,7 +233,7 @@ def test_few_volumes_think_at_the_same_time(world: World, monkeypatch: pytest.Mo
 
 
 def test_server_that_never_answered(world: World, impatient: None) -> None:
-    world.add("claim", FakeVolume(metrics(1))).block()
+    world.add("claim", FakeMeasuredVolume(metrics(1))).block()
     latest = world.latest()
     assert (latest.persistent_volumes, latest.stale) == ([], frozenset({"claim"}))
 
@@ -282,7 +253,7 @@ def is_measured(uid: str) -> bool:
 def test_all_pods_are_measured(world: World) -> None:
     """Each one to two periods after the last time; a pod that is gone is forgotten."""
     clock = FakeClock()
-    local = world.add("local", FakeVolume(metrics(1)))
+    local = world.add("local", FakeMeasuredVolume(metrics(1)))
     stats = analyzer(world, 60.0, clock)
     assert stats.get_pod_volume_stats(UID) is None
     ctx, cancel = golang.with_cancel(golang.background())
@@ -308,7 +279,7 @@ def test_all_pods_are_measured(world: World) -> None:
 
 def test_one_pod_in_trouble_leaves_the_others(world: World) -> None:
     clock = FakeClock()
-    world.add("local", FakeVolume(metrics(1)))
+    world.add("local", FakeMeasuredVolume(metrics(1)))
     other = v1.Pod(metadata=metav1.ObjectMeta(name="other", namespace="test0", uid="other"))
     world.provider.pods = [other, world.pod]
     world.provider.volumes["other"] = cast(dict[str, volume.Volume], 3)
@@ -324,11 +295,11 @@ def test_one_pod_with_many_silent_volumes_leaves_the_others(world: World, monkey
     monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 3600.0)
     monkeypatch.setattr(fs_resource_analyzer, "TURN_TIMEOUT", 0.01)
     clock = FakeClock()
-    silent = world.add("claim", FakeVolume(metrics(1)))
+    silent = world.add("claim", FakeMeasuredVolume(metrics(1)))
     silent.block()
     other = v1.Pod(metadata=metav1.ObjectMeta(name="other", namespace="test0", uid="other"))
     world.provider.pods = [world.pod, other]
-    alive = FakeVolume(metrics(2))
+    alive = FakeMeasuredVolume(metrics(2))
     world.provider.volumes["other"] = {"local": cast(volume.Volume, alive)}
     stats = analyzer(world, 60.0, clock)
     ctx, cancel = golang.with_cancel(golang.background())
@@ -353,7 +324,7 @@ def test_pod_is_measured_in_its_next_turn_when_there_was_no_thread(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FakeClock()
-    local = world.add("local", FakeVolume(metrics(1)))
+    local = world.add("local", FakeMeasuredVolume(metrics(1)))
     monkeypatch.setattr(golang, "go", failing_once(golang.go, golang.ThreadError("none left"), about="._measure "))
     stats = analyzer(world, 60.0, clock)
     ctx, cancel = golang.with_cancel(golang.background())
@@ -376,8 +347,8 @@ def test_volume_whose_answer_cannot_be_told_is_asked_again(
     world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
 ) -> None:
     monkeypatch.setattr(volume, "is_not_supported", raising(err))
-    broken = world.add("local", FakeVolume(OSError("broken")))
-    world.add("disk", FakeVolume(metrics(1)))
+    broken = world.add("local", FakeMeasuredVolume(OSError("broken")))
+    world.add("disk", FakeMeasuredVolume(metrics(1)))
     assert [found.name for found in world.latest().persistent_volumes] == ["disk"]
     world.latest()
     assert broken.asked == 2
@@ -387,7 +358,7 @@ def test_volume_whose_answer_cannot_be_told_is_asked_again(
 def test_volumes_are_measured_after_the_pods_could_not_be_listed(
     world: World, monkeypatch: pytest.MonkeyPatch, err: Exception
 ) -> None:
-    world.add("local", FakeVolume(metrics(1)))
+    world.add("local", FakeMeasuredVolume(metrics(1)))
     monkeypatch.setattr(world.provider, "get_pods", failing_once(world.provider.get_pods, err))
     clock = FakeClock()
     analyzer = fs_resource_analyzer.FsResourceAnalyzer(world.provider, 60.0, world.recorder, clock)

@@ -21,28 +21,11 @@ from pkg.apimachinery.api.resource import Quantity, parse_quantity
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.volume import Spec, VolumePluginMgr, emptydir
-from pkg.volume import util as volumeutil
 from pkg.volume.testing import FakeVolumeHost
+from pkg.volume.util.testing import FakeSELinuxLabelTranslator
 
 LABEL = "system_u:object_r:container_file_t:s0:c1,c2"
 OPTIONS = v1.SELinuxOptions(level="s0:c1,c2")
-
-
-class FakeTranslator:
-    """A node with SELinux, or without; "bad" is a level that it does not know."""
-
-    def __init__(self, enabled: bool) -> None:
-        self.enabled = enabled
-
-    def selinux_enabled(self) -> bool:
-        return self.enabled
-
-    def selinux_options_to_file_label(self, opts: v1.SELinuxOptions | None) -> str:
-        if opts is None:
-            return ""
-        if opts.level == "bad":
-            raise volumeutil.SELinuxLabelTranslationError("no such level")
-        return f"{opts.user or 'system_u'}:{opts.role or 'object_r'}:{opts.type or 'container_file_t'}:{opts.level}"
 
 
 class World:
@@ -52,7 +35,7 @@ class World:
         plugins.init_plugins([plugin, *emptydir.probe_volume_plugins()], FakeVolumeHost(str(root)))
         self.told: list[str] = []
         self.clock = FakeClock()
-        self.state = DesiredStateOfWorld(plugins, FakeTranslator(selinux), self.told.append, self.clock)
+        self.state = DesiredStateOfWorld(plugins, FakeSELinuxLabelTranslator(selinux), self.told.append, self.clock)
 
     def add(
         self,

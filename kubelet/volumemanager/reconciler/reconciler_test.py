@@ -41,44 +41,10 @@ from pkg.volume.util.operationexecutor import (
     VolumeMountState,
     VolumeToMount,
 )
+from pkg.volume.util.volumepathhandler.testing import FakeBlockVolumePathHandler
 
 PV = "test.io/fake-plugin/pv"
 DEVICE = testing.FAKE_DEVICE_PATH
-
-
-class FakeBlockVolumePathHandler:
-    """Notes what is mapped where; a device has one loop device."""
-
-    def __init__(self) -> None:
-        self.mapped: set[tuple[str, str]] = set()
-
-    def map_device(self, device_path: str, map_path: str, link_name: str, bind_mount: bool) -> None:
-        self.mapped.add((map_path, link_name))
-
-    def unmap_device(self, map_path: str, link_name: str, bind_mount: bool) -> None:
-        self.mapped.discard((map_path, link_name))
-
-    def remove_map_path(self, map_path: str) -> None: ...
-
-    def is_symlink_exist(self, map_path: str) -> bool:
-        return False
-
-    def is_device_bind_mount_exist(self, map_path: str) -> bool:
-        return False
-
-    def get_device_bind_mount_refs(self, dev_path: str, map_path: str) -> list[str]:
-        return []
-
-    def find_global_map_path_uuid_from_pod(self, plugin_dir: str, map_path: str, pod_uid: str) -> str:
-        return ""
-
-    def attach_file_device(self, path: str) -> str:
-        return "/dev/loop0"
-
-    def detach_file_device(self, path: str) -> None: ...
-
-    def get_loop_device(self, path: str) -> str:
-        return "/dev/loop0"
 
 
 class World:

@@ -2,37 +2,9 @@
 
 from __future__ import annotations
 
-from pkg import golang
 from pkg.apimachinery import watch
-from pkg.apimachinery.watch.testing import FakeWatcher
+from pkg.apimachinery.watch.testing import FakeDecoder, FakeReporter, FakeWatcher
 from pkg.golang.testing import closes
-
-
-class FakeDecoder:
-    """Its events, then an exception if one is given, then blocks until closed if it shall."""
-
-    def __init__(self, *events: watch.Event[str], err: Exception | None = None, block: bool = False) -> None:
-        self._events = list(events)
-        self._err = err
-        self._block = block
-        self.closed: golang.Channel[None] = golang.Channel()
-
-    def decode(self) -> watch.Event[str] | None:
-        if self._events:
-            return self._events.pop(0)
-        if self._err is not None:
-            raise self._err
-        if self._block:
-            self.closed.recv()
-        return None
-
-    def close(self) -> None:
-        self.closed.close()
-
-
-class FakeReporter:
-    def as_object(self, err: Exception) -> str:
-        return f"reported: {err}"
 
 
 def events_of(decoder: FakeDecoder) -> list[watch.Event[str]]:

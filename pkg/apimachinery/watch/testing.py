@@ -52,3 +52,32 @@ class FakeWatcher(Generic[T]):
             self._result.send(Event(type, obj))  # type: ignore[arg-type]
         except golang.ClosedChannelError:
             return
+
+
+class FakeDecoder:
+    """Its events, then an exception if one is given, then blocks until closed if it shall."""
+
+    def __init__(self, *events: Event[str], err: Exception | None = None, block: bool = False) -> None:
+        self._events = list(events)
+        self._err = err
+        self._block = block
+        self.closed: golang.Channel[None] = golang.Channel()
+
+    def decode(self) -> Event[str] | None:
+        if self._events:
+            return self._events.pop(0)
+        if self._err is not None:
+            raise self._err
+        if self._block:
+            self.closed.recv()
+        return None
+
+    def close(self) -> None:
+        self.closed.close()
+
+
+class FakeReporter:
+    """Makes a text of each error."""
+
+    def as_object(self, err: Exception) -> str:
+        return f"reported: {err}"

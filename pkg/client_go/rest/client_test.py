@@ -15,6 +15,7 @@ from pkg.apimachinery.api import errors as apierrors
 from pkg.client_go import rest
 from pkg.client_go.rest import testing
 from pkg.client_go.tools.clientcmd import api
+from pkg.client_go.util.flowcontrol.testing import FakeRateLimiter
 
 CA = testing.new_pair("ca")
 SERVER = testing.new_pair("server", CA)
@@ -524,21 +525,8 @@ def test_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [request.uri for request in proxy.requests] == ["http://198.51.100.1/a"]
 
 
-class FakeLimiter:
-    """Counts who waits."""
-
-    def __init__(self) -> None:
-        self.waits = 0
-
-    def try_accept(self) -> bool:
-        return True
-
-    def wait(self, ctx: golang.Context) -> None:
-        self.waits += 1
-
-
 def test_requests_are_throttled_and_watches_are_not() -> None:
-    limiter = FakeLimiter()
+    limiter = FakeRateLimiter()
 
     def answer(request: testing.Request) -> None:
         request.answer(body=b"")
@@ -551,7 +539,7 @@ def test_requests_are_throttled_and_watches_are_not() -> None:
     assert limiter.waits == 1
 
 
-class ClosedLimiter(FakeLimiter):
+class ClosedLimiter(FakeRateLimiter):
     """Lets nobody through before it is opened, and tells which threads wait for that."""
 
     def __init__(self) -> None:

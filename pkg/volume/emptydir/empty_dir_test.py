@@ -21,18 +21,8 @@ from pkg.mount_utils.testing import FakeMounter
 from pkg.util import testing
 from pkg.volume import MounterArgs, Spec, VolumeOwnership, VolumePluginMgr
 from pkg.volume.emptydir import empty_dir
+from pkg.volume.emptydir.testing import FakeMountDetector
 from pkg.volume.testing import FakeVolumeHost
-
-
-class FakeMountDetector:
-    """Always finds the same."""
-
-    def __init__(self, medium: str, is_mount_point: bool, page_size: str = "") -> None:
-        size = parse_quantity(page_size) if page_size else None
-        self.found = empty_dir.MountMedium(medium, is_mount_point, size)
-
-    def get_mount_medium(self, path: str, requested_medium: str) -> empty_dir.MountMedium:
-        return self.found
 
 
 class World:

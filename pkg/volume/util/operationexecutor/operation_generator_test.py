@@ -33,50 +33,12 @@ from pkg.volume.util.operationexecutor import (
 )
 from pkg.volume.util.operationexecutor.node_expander import NodeExpander, NodeResizeOperationOpts
 from pkg.volume.util.operationexecutor.testing import NAME, FakeActualStateOfWorld, FakePlugin
+from pkg.volume.util.volumepathhandler.testing import FakeBlockVolumePathHandler
 from pkg.volume.volume import DeviceMounterArgs
 
 PENDING = v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_PENDING
 IN_PROGRESS = v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_IN_PROGRESS
 INFEASIBLE = v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_INFEASIBLE
-
-
-class Blocks:
-    """A volume path handler that only tells what it was asked."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.refs: list[str] = []
-
-    def map_device(self, device_path: str, map_path: str, link_name: str, bind_mount: bool) -> None:
-        self.calls.append(f"map {device_path} {map_path}/{link_name} {bind_mount}")
-
-    def unmap_device(self, map_path: str, link_name: str, bind_mount: bool) -> None:
-        self.calls.append(f"unmap {map_path}/{link_name} {bind_mount}")
-
-    def remove_map_path(self, map_path: str) -> None:
-        self.calls.append(f"remove {map_path}")
-
-    def is_symlink_exist(self, map_path: str) -> bool:
-        return True
-
-    def is_device_bind_mount_exist(self, map_path: str) -> bool:
-        return True
-
-    def get_device_bind_mount_refs(self, dev_path: str, map_path: str) -> list[str]:
-        return self.refs
-
-    def find_global_map_path_uuid_from_pod(self, plugin_dir: str, map_path: str, pod_uid: str) -> str:
-        return ""
-
-    def attach_file_device(self, path: str) -> str:
-        self.calls.append(f"attach {path}")
-        return "/dev/loop0"
-
-    def detach_file_device(self, path: str) -> None:
-        self.calls.append(f"detach {path}")
-
-    def get_loop_device(self, path: str) -> str:
-        return "/dev/loop0"
 
 
 class HostUtils:
@@ -107,7 +69,7 @@ class World:
         self.plugins.init_plugins([self.plugin], self.host)
         self.recorder = FakeRecorder(20)
         self.client = FakeClientset()
-        self.blocks = Blocks()
+        self.blocks = FakeBlockVolumePathHandler(linked=True)
         self.state = FakeActualStateOfWorld()
         self.generator = OperationGenerator(self.client, self.plugins, self.recorder, self.blocks)
 

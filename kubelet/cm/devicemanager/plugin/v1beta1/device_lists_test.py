@@ -10,48 +10,18 @@ from google.protobuf.message import DecodeError
 
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.cm.devicemanager.plugin.v1beta1 import device_lists
-from kubelet.cm.devicemanager.testing import device
+from kubelet.cm.devicemanager.testing import FakeListStream
 from pkg import golang
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.golang.testing import frames_kept_after, out_of_threads
 
 
-class FakeStream:
-    """Tells lists of one device, whose id is the list's number."""
-
-    def __init__(self) -> None:
-        self.numbers: golang.Channel[int] = golang.Channel(1000)
-        # How many lists were asked for.
-        self.asked = 0
-        self.err: Exception | None = None
-        # Whether nothing is left of it.
-        self.ended = False
-        self._ctx, self.cancel = golang.with_cancel(golang.background())
-
-    def __iter__(self) -> Iterator[pluginapi.ListAndWatchResponse]:
-        while True:
-            self.asked += 1
-            taken = golang.select(self._ctx.done(), self.numbers).took(self.numbers)
-            if self.err is not None:
-                raise self.err
-            if taken is None or not taken.ok:
-                return
-            yield pluginapi.ListAndWatchResponse(devices=[device(str(taken.value))])
-
-    def end(self) -> None:
-        self.ended = True
-
-    def tell(self, numbers: range) -> None:
-        for number in numbers:
-            self.numbers.send(number)
-
-
 class World:
     """Hands lists on, on a thread of its own."""
 
     def __init__(self) -> None:
-        self.stream, self.clock = FakeStream(), FakeClock()
+        self.stream, self.clock = FakeListStream(), FakeClock()
         self.lists = device_lists.DeviceLists(self.stream, self.clock)
         self.lists.start("test-device-lists-reader")
         self.heard: list[int] = []
@@ -108,7 +78,7 @@ def test_stream_that_ends_is_heard_no_more(world: World) -> None:
 def test_of_the_lists_before_one_that_cannot_be_decoded_nothing_stays() -> None:
     """A plugin may register again as soon as it is not listened to any more, and tell as much as before."""
 
-    class _Stream(FakeStream):
+    class _Stream(FakeListStream):
         def __iter__(self) -> Iterator[pluginapi.ListAndWatchResponse]:
             return map(pluginapi.ListAndWatchResponse.FromString, [b"\n\x00", b"\xff"])
 
@@ -147,7 +117,7 @@ def test_newer_list_takes_the_place_of_one_that_cannot_be_taken(world: World) ->
 
 
 def test_without_a_thread_nothing_is_read() -> None:
-    stream = FakeStream()
+    stream = FakeListStream()
     with out_of_threads(), pytest.raises(golang.ThreadError):
         device_lists.DeviceLists(stream, FakeClock()).start("test-device-lists-reader")
     assert stream.asked == 0

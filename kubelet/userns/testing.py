@@ -1,0 +1,40 @@
+"""A kubelet as the manager of user namespaces sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# How many ids a pod has, and how many there are for all pods.
+LENGTH = 65536
+MAPPING_LENGTH = LENGTH * 2000
+
+
+@dataclass
+class FakeUserNsPodsManager:
+    """A kubelet whose pods have their directories under `root`."""
+
+    root: Path
+    # Those with a directory; None: as it is on disk.
+    pods: list[str] | None = None
+    handlers: dict[str, bool] = field(default_factory=dict)
+    max_pods: int = 110
+    mapping: tuple[int, int] = (LENGTH, MAPPING_LENGTH)
+    list_error: OSError | None = None
+
+    def handler_supports_user_namespaces(self, runtime_handler: str) -> bool:
+        return self.handlers[runtime_handler]
+
+    def get_pod_dir(self, pod_uid: str) -> str:
+        return str(self.root / pod_uid)
+
+    def list_pods_from_disk(self) -> list[str]:
+        if self.list_error is not None:
+            raise self.list_error
+        return self.pods if self.pods is not None else [entry.name for entry in self.root.iterdir()]
+
+    def get_kubelet_mappings(self, ids_per_pod: int) -> tuple[int, int]:
+        return self.mapping
+
+    def get_max_pods(self) -> int:
+        return self.max_pods

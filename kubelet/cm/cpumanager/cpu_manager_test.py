@@ -14,6 +14,8 @@ from kubelet.cm.cpumanager import Manager
 from kubelet.cm.cpumanager.state import StateCheckpoint
 from kubelet.cm.cpumanager.testing import pod
 from kubelet.cm.topologymanager.testing import FakeTopologyManager
+from kubelet.config.testing import FakeSourcesReady
+from kubelet.status.testing import FakePodStatusProvider
 from kubelet.util.store import testing as storetesting
 from pkg import golang
 from pkg.api.core import v1
@@ -33,7 +35,7 @@ def _machine(threads: int = 2, cores: int = 4) -> cadvisorapi.MachineInfo:
     return cadvisorapi.MachineInfo(num_cores=cores * threads, memory_capacity=0, num_sockets=1, topology=nodes)
 
 
-class FakeNode:
+class Node:
     """Who runs on the node, and what the runtime was told."""
 
     def __init__(self, folder: Path) -> None:
@@ -41,21 +43,13 @@ class FakeNode:
         self.pods: list[v1.Pod] = []
         # Pods that are ending, by uid.
         self.ending: set[str] = set()
-        self.ready = True
-        self.statuses: dict[str, v1.PodStatus] = {}
+        self.sources = FakeSourcesReady()
+        self.statuses = FakePodStatusProvider()
         self.err: Exception | None = None
         # By container id, what it was told last.
         self.told: dict[str, str] = {}
         # A container's id whenever one was told.
         self.updates: golang.Channel[str] = golang.Channel(100)
-
-    def add_source(self, source: str) -> None: ...
-
-    def all_ready(self) -> bool:
-        return self.ready
-
-    def get_pod_status(self, uid: str) -> tuple[v1.PodStatus, bool]:
-        return self.statuses.get(uid, v1.PodStatus()), uid in self.statuses
 
     def update_container_resources(
         self, ctx: golang.Context, container_id: str, resources: runtimeapi.ContainerResources
@@ -74,7 +68,8 @@ class FakeNode:
 
     def start(self, manager: Manager, ctx: golang.Context, containers: ContainerMap | None = None) -> None:
         could_run = self.ending.__contains__
-        manager.start(ctx, lambda: self.pods, could_run, self, self, self, containers or ContainerMap())
+        containers = containers or ContainerMap()
+        manager.start(ctx, lambda: self.pods, could_run, self.sources, self.statuses, self, containers)
 
     def run(self, wants: v1.Pod, **state: object) -> None:
         """All of the pod's containers are in that state, running without one."""
@@ -85,7 +80,7 @@ class FakeNode:
             uid = wants.metadata.uid
             return [v1.ContainerStatus(name=c.name, container_id=f"x://{uid}-{c.name}", state=of) for c in containers]
 
-        self.statuses[wants.metadata.uid] = v1.PodStatus(
+        self.statuses.statuses[wants.metadata.uid] = v1.PodStatus(
             init_container_statuses=statuses(wants.spec.init_containers),
             container_statuses=statuses(wants.spec.containers),
         )
@@ -97,8 +92,8 @@ class FakeNode:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> FakeNode:
-    return FakeNode(tmp_path)
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
 
 
 @pytest.fixture
@@ -131,7 +126,7 @@ def running() -> Iterator[tuple[golang.Context, Callable[[], None]]]:
         ),
     ],
 )
-def test_new_manager_refuses(node: FakeNode, policy: str, options: dict[str, str], cpu: str, want: str) -> None:
+def test_new_manager_refuses(node: Node, policy: str, options: dict[str, str], cpu: str, want: str) -> None:
     with pytest.raises(ValueError) as err:
         node.manager(policy, options, cpu)
     assert str(err.value).startswith(want)
@@ -149,14 +144,14 @@ def test_nothing_reserved() -> None:
 
 
 @pytest.mark.parametrize(("cpu", "reserved"), [("100m", "0"), ("1", "0"), ("1001m", "0,4"), ("2500m", "0-1,4")])
-def test_reserved_are_whole_processors(node: FakeNode, cancelled: golang.Context, cpu: str, reserved: str) -> None:
+def test_reserved_are_whole_processors(node: Node, cancelled: golang.Context, cpu: str, reserved: str) -> None:
     manager = node.manager(cpu=cpu)
     node.start(manager, cancelled)
     assert manager.get_all_cpus() - manager.get_allocatable_cpus() == cpuset.parse(reserved)
     assert str(manager.get_cpu_affinity("pod", "anybody")) == "0-7", "everybody else may use them too"
 
 
-def test_none_gives_out_nothing(node: FakeNode, cancelled: golang.Context) -> None:
+def test_none_gives_out_nothing(node: Node, cancelled: golang.Context) -> None:
     manager = node.manager("none")
     node.start(manager, cancelled)
     wants = pod("2")
@@ -165,7 +160,7 @@ def test_none_gives_out_nothing(node: FakeNode, cancelled: golang.Context) -> No
     assert (manager.get_allocatable_cpus(), str(manager.get_all_cpus())) == (cpuset.new(), "0-7")
 
 
-def test_what_was_given_is_found_again(node: FakeNode, cancelled: golang.Context) -> None:
+def test_what_was_given_is_found_again(node: Node, cancelled: golang.Context) -> None:
     wants = pod("2", "1")
     node.pods.append(wants)
     manager = node.manager()
@@ -185,7 +180,7 @@ def test_what_was_given_is_found_again(node: FakeNode, cancelled: golang.Context
 
 
 def test_a_kubelet_that_dies_at_any_moment_starts_again(
-    node: FakeNode, cancelled: golang.Context, monkeypatch: pytest.MonkeyPatch
+    node: Node, cancelled: golang.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is written, be it only for a moment, is a state that the next one can begin with."""
     written = storetesting.record_writes(monkeypatch)
@@ -205,7 +200,7 @@ def test_a_kubelet_that_dies_at_any_moment_starts_again(
     assert len(states) == 6
 
 
-def test_another_reservation_does_not_fit(node: FakeNode, cancelled: golang.Context) -> None:
+def test_another_reservation_does_not_fit(node: Node, cancelled: golang.Context) -> None:
     wants = pod("2")
     node.pods.append(wants)
     manager = node.manager()
@@ -215,7 +210,7 @@ def test_another_reservation_does_not_fit(node: FakeNode, cancelled: golang.Cont
         node.start(node.manager(cpu="3"), cancelled)
 
 
-def test_too_many(node: FakeNode, cancelled: golang.Context) -> None:
+def test_too_many(node: Node, cancelled: golang.Context) -> None:
     wants = pod("8")
     node.pods.append(wants)
     manager = node.manager()
@@ -224,7 +219,7 @@ def test_too_many(node: FakeNode, cancelled: golang.Context) -> None:
         manager.allocate(wants, wants.spec.containers[0])
 
 
-def test_container_that_starts_again_and_again_is_known_once(node: FakeNode, cancelled: golang.Context) -> None:
+def test_container_that_starts_again_and_again_is_known_once(node: Node, cancelled: golang.Context) -> None:
     restarts = pod("2")
     (container,) = restarts.spec.containers
     containers = ContainerMap({f"id-{number}": ContainerRef("pod", container.name) for number in range(2)})
@@ -236,7 +231,7 @@ def test_container_that_starts_again_and_again_is_known_once(node: FakeNode, can
     assert set(containers) == {"id-2"}
 
 
-def test_who_is_gone_has_nothing_any_more(node: FakeNode, cancelled: golang.Context) -> None:
+def test_who_is_gone_has_nothing_any_more(node: Node, cancelled: golang.Context) -> None:
     gone, comes = pod("4", uid="gone"), pod("6", uid="comes")
     manager = node.manager()
     node.start(manager, cancelled)
@@ -244,16 +239,16 @@ def test_who_is_gone_has_nothing_any_more(node: FakeNode, cancelled: golang.Cont
     manager.allocate(gone, gone.spec.containers[0])
     manager.add_container(gone, gone.spec.containers[0], "gone-id")
     node.pods[:] = [comes]
-    node.ready = False
+    node.sources.ready = False
     with pytest.raises(ValueError, match="not enough cpus"):
         manager.allocate(comes, comes.spec.containers[0])
-    node.ready = True
+    node.sources.ready = True
     manager.allocate(comes, comes.spec.containers[0])
     assert set(manager.state().get_cpu_assignments()) == {"comes"}
     manager.remove_container("gone-id")
 
 
-def test_pod_that_is_ending_keeps_its_processors(node: FakeNode, cancelled: golang.Context) -> None:
+def test_pod_that_is_ending_keeps_its_processors(node: Node, cancelled: golang.Context) -> None:
     ending, comes = pod("4", uid="ending"), pod("4", uid="comes")
     before = node.manager()
     node.start(before, cancelled)
@@ -272,7 +267,7 @@ def test_pod_that_is_ending_keeps_its_processors(node: FakeNode, cancelled: gola
     assert manager.pods() == {"comes"}
 
 
-def test_pod_that_cannot_be_read_in_full_keeps_its_processors(node: FakeNode, cancelled: golang.Context) -> None:
+def test_pod_that_cannot_be_read_in_full_keeps_its_processors(node: Node, cancelled: golang.Context) -> None:
     wants = pod("2")
     node.pods.append(wants)
     manager = node.manager()
@@ -286,7 +281,7 @@ def test_pod_that_cannot_be_read_in_full_keeps_its_processors(node: FakeNode, ca
 @runtimetesting.failures
 @pytest.mark.parametrize("step", ["set_cpu_set", "set_default_cpu_set", "delete"])
 def test_what_goes_wrong_half_way_changes_nothing(
-    node: FakeNode, cancelled: golang.Context, monkeypatch: pytest.MonkeyPatch, step: str, err: Exception
+    node: Node, cancelled: golang.Context, monkeypatch: pytest.MonkeyPatch, step: str, err: Exception
 ) -> None:
     """Processors that nobody has, and that nobody can have, would keep the next kubelet from starting."""
     pods = [pod("2", uid="first"), pod("1", uid="second")]
@@ -313,7 +308,7 @@ def test_what_goes_wrong_half_way_changes_nothing(
     assert str(manager.state().get_default_cpu_set()) == "0-7"
 
 
-def test_remove_container(node: FakeNode, cancelled: golang.Context) -> None:
+def test_remove_container(node: Node, cancelled: golang.Context) -> None:
     wants = pod("2")
     node.pods.append(wants)
     manager = node.manager()
@@ -344,7 +339,7 @@ _TERMINATED = {"terminated": v1.ContainerStateTerminated(exit_code=0)}
     ids=["runs", "runtime is away", "waits", "has ended", "in no state"],
 )
 def test_reconcile_state(
-    node: FakeNode,
+    node: Node,
     cancelled: golang.Context,
     state: dict[str, object],
     err: Exception | None,
@@ -365,20 +360,20 @@ def test_reconcile_state(
 
 @runtimetesting.failures
 def test_reconcile_tells_others_when_something_breaks_for_one_pod(
-    node: FakeNode, cancelled: golang.Context, err: Exception, monkeypatch: pytest.MonkeyPatch
+    node: Node, cancelled: golang.Context, err: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = node.manager()
     node.start(manager, cancelled)
     node.run(pod("1/2", uid="broken"))
     node.run(pod("1/2", uid="other"))
-    failing = runtimetesting.failing_once(node.get_pod_status, err, "broken")
-    monkeypatch.setattr(node, "get_pod_status", failing)
+    failing = runtimetesting.failing_once(node.statuses.get_pod_status, err, "broken")
+    monkeypatch.setattr(node.statuses, "get_pod_status", failing)
     success, _ = manager.reconcile_state(golang.background())
     assert [container.container_id for container in success] == ["other-c0"]
 
 
 def test_reconciliation_grows_with_a_pods_containers_and_not_with_their_square(
-    node: FakeNode, cancelled: golang.Context
+    node: Node, cancelled: golang.Context
 ) -> None:
     manager = node.manager()
     node.start(manager, cancelled)
@@ -393,11 +388,11 @@ def test_reconciliation_grows_with_a_pods_containers_and_not_with_their_square(
     assert lines(1000) < 15 * lines(100)
 
 
-def test_reconcile_pods_of_which_too_little_is_known(node: FakeNode, cancelled: golang.Context) -> None:
+def test_reconcile_pods_of_which_too_little_is_known(node: Node, cancelled: golang.Context) -> None:
     manager = node.manager()
     node.start(manager, cancelled)
     node.pods = [pod("1/2", uid="without-status"), pod("1/2", uid="without-container")]
-    node.statuses["without-container"] = v1.PodStatus()
+    node.statuses.statuses["without-container"] = v1.PodStatus()
     success, failure = manager.reconcile_state(cancelled)
     assert success == []
     assert [tuple(container) for container in failure] == [
@@ -406,7 +401,7 @@ def test_reconcile_pods_of_which_too_little_is_known(node: FakeNode, cancelled: 
     ]
 
 
-def test_reconcile_tells_once(node: FakeNode, cancelled: golang.Context) -> None:
+def test_reconcile_tells_once(node: Node, cancelled: golang.Context) -> None:
     manager = node.manager()
     node.start(manager, cancelled)
     alone, shares = pod("2", uid="alone"), pod("1/2", uid="shares")
@@ -426,7 +421,7 @@ def test_reconcile_tells_once(node: FakeNode, cancelled: golang.Context) -> None
 
 
 def test_who_shares_is_told_as_soon_as_somebody_gets_or_leaves_processors(
-    node: FakeNode, running: tuple[golang.Context, Callable[[], None]]
+    node: Node, running: tuple[golang.Context, Callable[[], None]]
 ) -> None:
     manager = node.manager()
     alone, shares = pod("2", uid="alone"), pod("1/2", uid="shares")
@@ -442,7 +437,7 @@ def test_who_shares_is_told_as_soon_as_somebody_gets_or_leaves_processors(
 
 
 def test_stale_state_is_looked_for_once_for_all_containers_of_a_pod(
-    node: FakeNode, cancelled: golang.Context, monkeypatch: pytest.MonkeyPatch
+    node: Node, cancelled: golang.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager, looks = node.manager(), list[str]()
     node.start(manager, cancelled)
@@ -459,7 +454,7 @@ def test_stale_state_is_looked_for_once_for_all_containers_of_a_pod(
     assert len(looks) == 2, "once for the hints, once to allocate"
 
 
-def test_stale_container_of_several_ids_is_forgotten_at_once(node: FakeNode, cancelled: golang.Context) -> None:
+def test_stale_container_of_several_ids_is_forgotten_at_once(node: Node, cancelled: golang.Context) -> None:
     manager, containers = node.manager(), ContainerMap()
     for container_id in ("first", "second"):
         containers.add("gone", "c", container_id)

@@ -53,6 +53,14 @@ def _no_leaked_threads(_no_thread_crashes: None) -> Iterator[None]:
 
 
 @pytest.fixture
+def ctx() -> Iterator[golang.Context]:
+    """Ends with the test."""
+    ctx, cancel = golang.with_cancel(golang.background())
+    yield ctx
+    cancel()
+
+
+@pytest.fixture
 def log() -> Iterator[io.StringIO]:
     """What is logged during the test."""
     out = io.StringIO()

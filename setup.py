@@ -24,7 +24,7 @@ class BuildWithoutTests(build_py):
         return [
             module
             for module in modules
-            if not module[1].endswith("_test") and (package != _FRAMEWORK or module[1] in _OF_FRAMEWORK)
+            if not module[1].endswith(("_test", "conftest")) and (package != _FRAMEWORK or module[1] in _OF_FRAMEWORK)
         ]
 
 

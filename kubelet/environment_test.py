@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,17 +33,16 @@ from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 
 @pytest.fixture
-def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
-    test = TestKubelet(tmp_path / "kubelet")
+def test_kubelet(test_kubelet: TestKubelet) -> TestKubelet:
+    """One whose pods may use a config map and a secret."""
     meta = metav1.ObjectMeta(namespace="ns", name="settings")
-    test.kubelet.config_map_manager = FakeConfigMapManager(
+    test_kubelet.kubelet.config_map_manager = FakeConfigMapManager(
         v1.ConfigMap(metadata=meta, data={"REPLACE": "from-map", "LITERAL": "$(REPLACE)", "2.odd-key": "x"})
     )
-    test.kubelet.secret_manager = FakeSecretManager(
+    test_kubelet.kubelet.secret_manager = FakeSecretManager(
         v1.Secret(metadata=meta, data={"PASSWORD": b"s3cret", "REPLACE": b"from-secret", "RAW": b"\xff"})
     )
-    yield test
-    test.close()
+    return test_kubelet
 
 
 def detect_changes(test: TestKubelet) -> None:

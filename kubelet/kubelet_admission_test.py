@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -60,10 +59,8 @@ class _World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[_World]:
-    kubelet = TestKubelet(tmp_path)
-    yield _World(kubelet)
-    kubelet.close()
+def world(test_kubelet: TestKubelet) -> _World:
+    return _World(test_kubelet)
 
 
 def test_pod_waits_and_is_admitted(world: _World) -> None:

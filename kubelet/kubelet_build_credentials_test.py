@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 from framework import faulty_call
 from framework.client_calls import Call
 from framework.faulty_call import MINE, OTHER, FaultyCall, Kind
@@ -22,13 +20,6 @@ from pkg.client_go import kubernetes
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
 
 _V1 = "credentialprovider.kubelet.k8s.io/v1"
-
-
-@pytest.fixture
-def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
-    kubelet = TestKubelet(tmp_path / "kubelet")
-    yield kubelet
-    kubelet.close()
 
 
 def _write_plugin(folder: Path) -> kubelet_build.KubeletOptions:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,11 +25,10 @@ failures = pytest.mark.parametrize("err", [*FAILURES, golang.DeadlineExceeded()]
 
 
 @pytest.fixture
-def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
-    kubelet = TestKubelet(tmp_path)
-    kubelet.kubelet.sources_ready = FakeSourcesReady()
-    yield kubelet
-    kubelet.close()
+def test_kubelet(test_kubelet: TestKubelet) -> TestKubelet:
+    """One whose sources have all delivered."""
+    test_kubelet.kubelet.sources_ready = FakeSourcesReady()
+    return test_kubelet
 
 
 class _Loop:

@@ -6,7 +6,6 @@ import os
 import platform
 import pwd
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,6 @@ from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.volume.util import hostutil
-
-
-@pytest.fixture
-def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
-    kubelet = TestKubelet(tmp_path)
-    yield kubelet
-    kubelet.close()
 
 
 def test_paths(test_kubelet: TestKubelet, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,6 @@ from pkg.util.testing import lines_run
 
 PENDING, RUNNING, SUCCEEDED, FAILED = v1.POD_PENDING, v1.POD_RUNNING, v1.POD_SUCCEEDED, v1.POD_FAILED
 State = kubecontainer.State
-
-
-@pytest.fixture
-def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
-    kubelet = TestKubelet(tmp_path)
-    yield kubelet
-    kubelet.close()
 
 
 # ---- get_phase ----

@@ -5,9 +5,7 @@ Go: pkg/kubelet/kubelet_pods_test.go (TestGetExec, TestGetPortForward)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -61,15 +59,13 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+def node(test_kubelet: TestKubelet) -> Node:
     """With a pod whose container has a terminal."""
-    test = TestKubelet(tmp_path)
     pod = new_pod("p", containers=[v1.Container(name="c", tty=True)])
-    test.kubelet.streaming_runtime = Streams()  # type: ignore[assignment]
-    test.kubelet.pod_manager.add_pod(pod)
-    test.runtime.pod_list = [runtime_pod(pod, CONTAINER)]
-    yield Node(test.kubelet, pod, test)
-    test.close()
+    test_kubelet.kubelet.streaming_runtime = Streams()  # type: ignore[assignment]
+    test_kubelet.kubelet.pod_manager.add_pod(pod)
+    test_kubelet.runtime.pod_list = [runtime_pod(pod, CONTAINER)]
+    return Node(test_kubelet.kubelet, pod, test_kubelet)
 
 
 def test_exec(node: Node) -> None:

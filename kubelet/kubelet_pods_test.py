@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Iterator
 from ipaddress import ip_address
-from pathlib import Path
 
 import pytest
 
@@ -24,14 +22,6 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.golang import testing as golangtesting
-
-
-@pytest.fixture
-def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
-    kubelet = TestKubelet(tmp_path)
-    yield kubelet
-    kubelet.close()
-
 
 # ---- Host names ----
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
-
-import pytest
 
 from kubelet import cadvisor, stats
 from kubelet import pod as kubepod
@@ -20,13 +17,6 @@ from kubelet.stats.testing import FakeHostStatsProvider, FakeResourceAnalyzer
 from kubelet.testing import TestKubelet, new_pod
 from pkg import golang
 from pkg.api.core import v1
-
-
-@pytest.fixture
-def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
-    kubelet = TestKubelet(tmp_path)
-    yield kubelet
-    kubelet.close()
 
 
 def new_stats(logs: stats.HostStatsProvider, volumes: FakeResourceAnalyzer | None = None) -> KubeletStats:

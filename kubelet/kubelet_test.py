@@ -39,13 +39,6 @@ State = kubecontainer.State
 NOTHING_FOUND = PodsOnNode(begun=set(), cgroups={}, running=[], seconds=0.0)
 
 
-@pytest.fixture
-def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
-    kubelet = TestKubelet(tmp_path)
-    yield kubelet
-    kubelet.close()
-
-
 class FakeHandler:
     """Records what the loop hands on; `err` is what cleaning up raises."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,6 @@ from kubelet.testing import TestKubelet, join_threads, new_pod, runtime_pod
 from pkg.mount_utils import MountPoint
 
 UID = "pod1uid"
-
-
-@pytest.fixture
-def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
-    kubelet = TestKubelet(tmp_path)
-    yield kubelet
-    kubelet.close()
 
 
 def hand_over(test_kubelet: TestKubelet, *uids: str, running: tuple[str, ...] = ()) -> None:

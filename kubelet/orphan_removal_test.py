@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -44,13 +42,6 @@ class Disk:
 
     def release(self) -> None:
         self._released.set()
-
-
-@pytest.fixture
-def ctx() -> Iterator[golang.Context]:
-    ctx, cancel = golang.with_cancel(golang.background())
-    yield ctx
-    cancel()
 
 
 def received(channel: golang.Channel[str], count: int = 1) -> list[str]:
@@ -170,13 +161,6 @@ def test_removal_without_threads_is_made_later(ctx: golang.Context) -> None:
 
 
 # ---- In the kubelet ----
-
-
-@pytest.fixture
-def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
-    kubelet = TestKubelet(tmp_path)
-    yield kubelet
-    kubelet.close()
 
 
 @pytest.fixture

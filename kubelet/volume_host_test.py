@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,31 +21,24 @@ from pkg.client_go.kubernetes.testing import Action, FakeClientset
 from pkg.volume import emptydir
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[TestKubelet]:
-    world = TestKubelet(tmp_path)
-    yield world
-    world.close()
-
-
-def new_host(world: TestKubelet, plugins: list[volume.VolumePlugin]) -> KubeletVolumeHost:
+def new_host(test_kubelet: TestKubelet, plugins: list[volume.VolumePlugin]) -> KubeletVolumeHost:
     """A host of the plugins, with an API server if the kubelet has been given one."""
-    kubelet, builder, client = world.kubelet, world.builder, world.kubelet.kube_client
+    kubelet, builder, client = test_kubelet.kubelet, test_kubelet.builder, test_kubelet.kubelet.kube_client
     builder.client = client
-    tokens = None if client is None else token.Manager(client, world.clock)
+    tokens = None if client is None else token.Manager(client, test_kubelet.clock)
     objects = ObjectManagers()
     if client is not None:
         objects = ObjectManagers(
-            secret_manager=secret.SimpleSecretManager(world.ctx, client),
-            config_map_manager=configmap.SimpleConfigMapManager(world.ctx, client),
+            secret_manager=secret.SimpleSecretManager(test_kubelet.ctx, client),
+            config_map_manager=configmap.SimpleConfigMapManager(test_kubelet.ctx, client),
         )
     host = builder.new_volume_host(objects, tokens, kubelet.runtime_state, kubelet.allocation_manager)
     host.plugin_mgr.init_plugins(plugins, host)
     return host
 
 
-def test_host(world: TestKubelet, tmp_path: Path) -> None:
-    kubelet, host = world.kubelet, new_host(world, [])
+def test_host(test_kubelet: TestKubelet, tmp_path: Path) -> None:
+    kubelet, host = test_kubelet.kubelet, new_host(test_kubelet, [])
     assert host.get_pod_volume_dir("u", "plugin", "name") == str(tmp_path / "pods/u/volumes/plugin/name")
     assert host.get_pod_plugin_dir("u", "plugin") == str(tmp_path / "pods/u/plugins/plugin")
     assert host.get_pods_dir() == str(tmp_path / "pods")
@@ -56,25 +48,25 @@ def test_host(world: TestKubelet, tmp_path: Path) -> None:
     assert host.get_subpather() is kubelet.subpather
     assert host.get_event_recorder() is kubelet.recorder
     assert host.get_node_name() == "node"
-    node = kubelet.get_node(world.ctx)
+    node = kubelet.get_node(test_kubelet.ctx)
     assert host.get_node_allocatable() == node.status.allocatable
     assert host.get_node_labels() == node.metadata.labels
     assert host.get_attached_volumes_from_node_status() == {}
 
 
-def test_pod_that_waits_for_a_resize_has_what_it_was_given(world: TestKubelet) -> None:
+def test_pod_that_waits_for_a_resize_has_what_it_was_given(test_kubelet: TestKubelet) -> None:
     def pod(memory: str) -> v1.Pod:
         resources = v1.ResourceRequirements(requests={"memory": resource.parse_quantity(memory)})
         container = v1.Container(name="c", resources=resources)
         return v1.Pod(metadata=metav1.ObjectMeta(uid="u"), spec=v1.PodSpec(containers=[container]))
 
-    host = new_host(world, [])
+    host = new_host(test_kubelet, [])
     assert host.get_allocated_pod(pod("1M")) == pod("1M")
-    world.kubelet.allocation_manager.set_allocated_resources(pod("1M"))
+    test_kubelet.kubelet.allocation_manager.set_allocated_resources(pod("1M"))
     assert host.get_allocated_pod(pod("2M")) == pod("1M")
 
 
-def test_plugins_are_told_of_their_host(world: TestKubelet) -> None:
+def test_plugins_are_told_of_their_host(test_kubelet: TestKubelet) -> None:
     class Plugin:
         host: object = None
 
@@ -85,11 +77,11 @@ def test_plugins_are_told_of_their_host(world: TestKubelet) -> None:
             return "fake"
 
     plugin = Plugin()
-    assert new_host(world, [plugin]) is plugin.host  # type: ignore[list-item]
+    assert new_host(test_kubelet, [plugin]) is plugin.host  # type: ignore[list-item]
 
 
-def test_wrapped_volume_has_a_name_of_its_own(world: TestKubelet, tmp_path: Path) -> None:
-    host = new_host(world, emptydir.probe_volume_plugins())
+def test_wrapped_volume_has_a_name_of_its_own(test_kubelet: TestKubelet, tmp_path: Path) -> None:
+    host = new_host(test_kubelet, emptydir.probe_volume_plugins())
     spec = volume.Spec(v1.Volume(name="v", empty_dir=v1.EmptyDirVolumeSource()))
     pod = v1.Pod(metadata=metav1.ObjectMeta(uid="u"))
     path = str(tmp_path / "pods/u/volumes/kubernetes.io~empty-dir/wrapped_v")
@@ -98,17 +90,17 @@ def test_wrapped_volume_has_a_name_of_its_own(world: TestKubelet, tmp_path: Path
     assert spec.name() == "v"
 
 
-def test_storage_error_keeps_the_node_from_being_ready(world: TestKubelet) -> None:
-    host = new_host(world, [])
+def test_storage_error_keeps_the_node_from_being_ready(test_kubelet: TestKubelet) -> None:
+    host = new_host(test_kubelet, [])
     host.set_kubelet_error(ValueError("no CSINode"))
-    assert "no CSINode" in str(world.kubelet.runtime_state.storage_errors())
+    assert "no CSINode" in str(test_kubelet.kubelet.runtime_state.storage_errors())
     host.set_kubelet_error(None)
-    assert world.kubelet.runtime_state.storage_errors() is None
+    assert test_kubelet.kubelet.runtime_state.storage_errors() is None
 
 
-def test_standalone_has_nothing_of_an_api_server(world: TestKubelet) -> None:
-    host = new_host(world, [])
-    world.kubelet.secret_manager = world.kubelet.config_map_manager = None
+def test_standalone_has_nothing_of_an_api_server(test_kubelet: TestKubelet) -> None:
+    host = new_host(test_kubelet, [])
+    test_kubelet.kubelet.secret_manager = test_kubelet.kubelet.config_map_manager = None
     assert host.get_kube_client() is None and host.csi_driver_lister() is None
     for get in (host.get_secret, host.get_config_map):
         with pytest.raises(ValueError, match="not supported due to running kubelet in standalone mode"):
@@ -122,34 +114,34 @@ def test_standalone_has_nothing_of_an_api_server(world: TestKubelet) -> None:
     host.delete_service_account_token("u")
 
 
-def test_api_server_is_asked(world: TestKubelet) -> None:
+def test_api_server_is_asked(test_kubelet: TestKubelet) -> None:
     metadata = metav1.ObjectMeta(namespace="ns", name="name")
     client = FakeClientset(
         v1.Secret(metadata=metadata, data={"a": b"1"}),
         v1.ConfigMap(metadata=metadata, data={"b": "2"}),
         storagev1.CSIDriver(metadata=metav1.ObjectMeta(name="driver")),
     )
-    world.kubelet.kube_client = client
-    host = new_host(world, [])
+    test_kubelet.kubelet.kube_client = client
+    host = new_host(test_kubelet, [])
     assert host.get_kube_client() is client
     assert host.get_secret("ns", "name").data == {"a": b"1"}
     assert host.get_config_map("ns", "name").data == {"b": "2"}
-    host.wait_for_cache_sync(world.ctx)
+    host.wait_for_cache_sync(test_kubelet.ctx)
     lister = host.csi_driver_lister()
     assert lister is not None and lister.get("driver").metadata.name == "driver"
 
 
-def test_tokens_of_a_pod_are_forgotten(world: TestKubelet) -> None:
+def test_tokens_of_a_pod_are_forgotten(test_kubelet: TestKubelet) -> None:
     client = FakeClientset()
 
     def answer(action: Action) -> tuple[bool, object]:
         action.object.status.token = f"token {len(client.actions(resource='serviceaccounts/token'))}"
-        action.object.status.expiration_timestamp = world.clock.now() + timedelta(hours=1)
+        action.object.status.expiration_timestamp = test_kubelet.clock.now() + timedelta(hours=1)
         return True, action.object
 
     client.prepend_reactor("create", "serviceaccounts/token", answer)
-    world.kubelet.kube_client = client
-    host = new_host(world, [])
+    test_kubelet.kubelet.kube_client = client
+    host = new_host(test_kubelet, [])
     bound = authenticationv1.BoundObjectReference(kind="Pod", uid="u")
     spec = authenticationv1.TokenRequestSpec(expiration_seconds=3600, bound_object_ref=bound)
 

@@ -109,13 +109,6 @@ def new_client() -> Iterator[NewClient]:
         client.close()
 
 
-@pytest.fixture
-def ctx() -> Iterator[golang.Context]:
-    ctx, cancel = golang.with_cancel(golang.background())
-    yield ctx
-    cancel()
-
-
 def test_rotation_while_a_watch_runs(server: Server, ctx: golang.Context, new_client: NewClient) -> None:
     manager = testing.FakeCertificateManager(AUTHORITY.pair("first"))
     config = server.config()

@@ -6,7 +6,6 @@ Go: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager_test.go
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 
 import pytest
 from framework.waiting import wait_for
@@ -37,13 +36,6 @@ def bundle(name: str, content: str, signer: str = "", **labels: str) -> certific
 
 def blocks(content: bytes) -> set[str]:
     return {line for line in content.decode().splitlines() if not line.startswith("-----")}
-
-
-@pytest.fixture
-def ctx() -> Iterator[golang.Context]:
-    ctx, cancel = golang.with_cancel(golang.background())
-    yield ctx
-    cancel()
 
 
 def lazy(ctx: golang.Context, *objects: object) -> tuple[FakeClientset, clustertrustbundle.LazyInformerManager]:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from framework.waiting import wait_for_end_of_threads
 
 from kubelet import config
 from kubelet import types as kubetypes
@@ -28,10 +29,7 @@ def ctx() -> Iterator[golang.Context]:
     ctx, cancel = golang.with_cancel(golang.background())
     yield ctx
     cancel()
-    for thread in threading.enumerate():
-        if thread.name == "config-api":
-            thread.join(TIMEOUT)
-            assert not thread.is_alive()
+    wait_for_end_of_threads("config-api")
 
 
 def start(

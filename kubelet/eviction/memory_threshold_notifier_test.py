@@ -33,13 +33,6 @@ def hierarchy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def ctx() -> Iterator[golang.Context]:
-    ctx, cancel = golang.with_cancel(golang.background())
-    yield ctx
-    cancel()
-
-
 def summary(available: str, working_set: str, usage: str, of_pods: bool) -> statsapi.Summary:
     memory = statsapi.MemoryStats(
         available_bytes=amount(available), working_set_bytes=amount(working_set), usage_bytes=amount(usage)

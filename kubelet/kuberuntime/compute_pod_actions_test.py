@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -187,11 +186,6 @@ def _verify(world: _World, case: _Case) -> None:
 
 def _params(cases: dict[str, _Case]) -> list[Any]:
     return [pytest.param(case, id=name) for name, case in cases.items()]
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> testing.TestRuntime:
-    return testing.create_test_runtime_manager(str(tmp_path))
 
 
 def _always(world: _World) -> None:

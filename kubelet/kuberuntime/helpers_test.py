@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import grpc
 import pytest
@@ -34,11 +33,6 @@ from pkg.util import parsers
 
 _CTX = golang.background()
 _EXITED = kubecontainer.CONTAINER_STATE_EXITED
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> testing.TestRuntime:
-    return testing.create_test_runtime_manager(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -61,11 +61,6 @@ def _resources(**amounts: str) -> v1.ResourceRequirements:
 
 
 @pytest.fixture
-def fake(tmp_path: Path) -> testing.TestRuntime:
-    return testing.create_test_runtime_manager(str(tmp_path))
-
-
-@pytest.fixture
 def v2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cm, "is_cgroup2_unified_mode", lambda: True)
 

@@ -35,11 +35,6 @@ def _pod(**spec: Any) -> v1.Pod:
     )
 
 
-@pytest.fixture
-def fake(tmp_path: Path) -> testing.TestRuntime:
-    return testing.create_test_runtime_manager(str(tmp_path))
-
-
 def test_generate_pod_sandbox_config(fake: testing.TestRuntime) -> None:
     fake.helper.host_name = "bar-host"
     fake.helper.dns_servers = ["10.0.0.10"]

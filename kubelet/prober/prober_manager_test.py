@@ -32,11 +32,6 @@ LIVENESS, READINESS, STARTUP = ProbeType.LIVENESS, ProbeType.READINESS, ProbeTyp
 Probes = set[tuple[str, str, ProbeType]]
 
 
-@pytest.fixture
-def world() -> ProbeWorld:
-    return ProbeWorld()
-
-
 def container(name: str, *probes: ProbeType, restart_policy: str | None = None) -> v1.Container:
     made = v1.Container(name=name, restart_policy=restart_policy)
     for probe_type in probes:

@@ -38,11 +38,6 @@ LIVENESS, READINESS, STARTUP = ProbeType.LIVENESS, ProbeType.READINESS, ProbeTyp
 all_types = pytest.mark.parametrize("probe_type", list(ProbeType))
 
 
-@pytest.fixture
-def world() -> ProbeWorld:
-    return ProbeWorld()
-
-
 def expect(world: ProbeWorld, worker: Worker, result: results.Result | None, hint: str = "") -> None:
     """One more round, after which the worker goes on and this is its container's result."""
     assert worker.do_probe(CTX), hint

@@ -20,11 +20,6 @@ CTX = golang.background()
 TIMEOUT = 30.0
 
 
-@pytest.fixture
-def names(monkeypatch: pytest.MonkeyPatch) -> Resolver:
-    return Resolver(monkeypatch)
-
-
 def test_slow_look_up_ends_with_the_probe(names: Resolver) -> None:
     assert probe_tcp(CTX, "slow", 80, 0.2) == (Result.FAILURE, "dial tcp: lookup slow: i/o timeout")
     names.go_on.set()

@@ -6,7 +6,6 @@ Go: cmd/kubelet/app/auth.go
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -165,13 +164,6 @@ def test_faulty_authorities(ca_file: Path, content: bytes | None) -> None:
         ca_file.write_bytes(content)
     with pytest.raises((ValueError, FileNotFoundError), match=str(ca_file)):
         appauth.build_auth("n", None, configuration(ca_file, webhook=False, mode="AlwaysAllow"))
-
-
-@pytest.fixture
-def ctx() -> Iterator[golang.Context]:
-    ctx, cancel = golang.with_cancel(golang.background())
-    yield ctx
-    cancel()
 
 
 def test_authorities_are_read_again(ctx: golang.Context, ca_file: Path) -> None:

@@ -10,7 +10,7 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,13 +22,6 @@ from pkg.client_go.rest import testing
 from pkg.client_go.util import cert as certutil
 from pkg.client_go.util import keyutil
 from pkg.golang.testing import closes
-
-
-@pytest.fixture
-def ctx() -> Iterator[golang.Context]:
-    ctx, cancel = golang.with_cancel(golang.background())
-    yield ctx
-    cancel()
 
 
 def make_server(folder: Path, **configuration: object) -> options.KubeletServer:

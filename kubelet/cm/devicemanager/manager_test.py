@@ -42,13 +42,6 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-@pytest.fixture
-def ctx() -> Iterator[golang.Context]:
-    ctx, cancel = golang.with_cancel(golang.background())
-    yield ctx
-    cancel()
-
-
 def _devices(*ids: str) -> list[pluginapi.Device]:
     return [device(id) for id in ids]
 

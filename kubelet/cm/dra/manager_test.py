@@ -110,12 +110,6 @@ class Node:
 
 
 @pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture
 def node(tmp_path: Path, stack: ExitStack) -> Node:
     ctx, cancel = golang.with_cancel(golang.background())
     stack.callback(cancel)

@@ -15,11 +15,6 @@ from pkg.golang.net.testing import Resolver, silent, stream_address
 WAIT = 30.0
 
 
-@pytest.fixture
-def names(monkeypatch: pytest.MonkeyPatch) -> Resolver:
-    return Resolver(monkeypatch)
-
-
 def test_request_whose_look_up_hangs_ends_in_its_time(names: Resolver) -> None:
     client = rest.RESTClient(rest.Config(host="http://slow.example"))
     with pytest.raises(TimeoutError, match=r"dial tcp: lookup slow\.example: i/o timeout"):

@@ -18,11 +18,6 @@ CTX = golang.background()
 WAIT = 30.0
 
 
-@pytest.fixture
-def names(monkeypatch: pytest.MonkeyPatch) -> Resolver:
-    return Resolver(monkeypatch)
-
-
 def try_look_up(ctx: golang.Context, host: str, seconds: float = 0.05) -> str:
     """What becomes of it in so many seconds."""
     limited, cancel = golang.with_timeout(ctx, seconds)

@@ -1,0 +1,12 @@
+"""What tests of probes start from."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubelet.prober.testing import ProbeWorld
+
+
+@pytest.fixture
+def world() -> ProbeWorld:
+    return ProbeWorld()

@@ -26,7 +26,7 @@ from kubelet.testing import TestKubelet
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
-from pkg.apimachinery.api import resource
+from pkg.apimachinery.api.testing import quantities, texts
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.runtime.testing import FAILURES, failing_once
@@ -144,14 +144,6 @@ def node_kubelet(tmp_path: Path) -> Iterator[NodeKubelet]:
 
 
 CTX = golang.background()
-
-
-def quantities(resources: Resources) -> dict[str, resource.Quantity]:
-    return {name: resource.parse_quantity(text) for name, text in resources.items()}
-
-
-def texts(resources: dict[str, resource.Quantity]) -> Resources:
-    return {name: str(quantity) for name, quantity in resources.items()}
 
 
 # ---- The node as upstream was recorded to register it ----
@@ -538,8 +530,8 @@ READY, MEMORY = condition(), condition("MemoryPressure", "False")
         pytest.param([READY], [READY, MEMORY], True, id="number of conditions"),
         pytest.param(v1.NodeStatus(phase="Pending"), v1.NodeStatus(phase="Running"), True, id="phase"),
         pytest.param(
-            v1.NodeStatus(capacity=quantities({"cpu": "1"})),
-            v1.NodeStatus(capacity=quantities({"cpu": "1000m"})),
+            v1.NodeStatus(capacity=quantities(cpu="1")),
+            v1.NodeStatus(capacity=quantities(cpu="1000m")),
             False,
             id="the same amount in other words",
         ),
@@ -817,7 +809,7 @@ def test_update_default_labels(initial: dict[str, str], existing: dict[str, str]
 
 
 def resource_node(capacity: Resources, allocatable: Resources) -> v1.Node:
-    status = v1.NodeStatus(capacity=quantities(capacity), allocatable=quantities(allocatable))
+    status = v1.NodeStatus(capacity=quantities(**capacity), allocatable=quantities(**allocatable))
     return v1.Node(status=status)
 
 

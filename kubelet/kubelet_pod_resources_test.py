@@ -9,24 +9,23 @@ from kubelet import kubelet_pod_resources as podresources
 from kubelet.cm.testing import FakePodContainerManager
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
-
-
-def amounts(**texts: str) -> dict[str, resource.Quantity]:
-    return {name: resource.must_parse(text) for name, text in texts.items()}
+from pkg.apimachinery.api.testing import quantities
 
 
 def new_pod(own: v1.ResourceRequirements | None = None, phase: str = v1.POD_RUNNING) -> v1.Pod:
-    requests = v1.ResourceRequirements(requests=amounts(cpu="100m", memory="10Mi"), limits=amounts(memory="20Mi"))
+    requests = v1.ResourceRequirements(requests=quantities(cpu="100m", memory="10Mi"), limits=quantities(memory="20Mi"))
     spec = v1.PodSpec(containers=[v1.Container(name="c", resources=requests)], resources=own)
     return v1.Pod(spec=spec, status=v1.PodStatus(phase=phase))
 
 
-OWN = v1.ResourceRequirements(requests=amounts(cpu="200m", memory="30Mi"), limits=amounts(cpu="1", memory="1Gi"))
+OWN = v1.ResourceRequirements(requests=quantities(cpu="200m", memory="30Mi"), limits=quantities(cpu="1", memory="1Gi"))
 LIMITED = cm.ResourceConfig(memory=64 << 20, cpu_shares=307, cpu_quota=50_000, cpu_period=100_000)
 UNLIMITED = cm.ResourceConfig(memory=9223372036854771712, cpu_shares=102, cpu_quota=-1, cpu_period=100_000)
 BEFORE = v1.PodStatus(
     phase=v1.POD_RUNNING,
-    resources=v1.ResourceRequirements(requests=amounts(cpu="7m", memory="7Mi"), limits=amounts(cpu="8m", memory="8Mi")),
+    resources=v1.ResourceRequirements(
+        requests=quantities(cpu="7m", memory="7Mi"), limits=quantities(cpu="8m", memory="8Mi")
+    ),
 )
 ENDED = v1.PodStatus(phase=v1.POD_SUCCEEDED, resources=BEFORE.resources)
 

@@ -19,9 +19,10 @@ from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.eviction import api as evictionapi
 from kubelet.eviction import eviction_manager, memory_threshold_notifier
 from kubelet.eviction import testing as evictiontesting
-from kubelet.eviction.testing import amount, new_pod, resources, threshold
+from kubelet.eviction.testing import amount, new_pod, threshold
 from pkg import features, golang
 from pkg.api.core import v1
+from pkg.apimachinery.api.testing import quantities
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
@@ -131,7 +132,7 @@ class World:
 
     def admits(self) -> list[str]:
         """The QoS classes of pods that are admitted now."""
-        request = resources(memory="100Mi")
+        request = quantities(memory="100Mi")
         candidates = {
             "burstable": new_pod("burstable", 0, request),
             "best effort": new_pod("best-effort", 0),
@@ -146,7 +147,7 @@ def pod_table(stats: Callable[..., statsapi.PodStats], *rows: tuple[Any, ...]) -
     """Rows of name, priority, requested and limited memory, figures."""
     made: Pods = {}
     for name, priority, request, limit, *figures in rows:
-        pod = new_pod(name, priority, resources(memory=request), resources(memory=limit))
+        pod = new_pod(name, priority, quantities(memory=request), quantities(memory=limit))
         made[name] = pod, stats(pod, *figures)
     return made
 
@@ -316,7 +317,7 @@ def _told_pid() -> World:
 def _told_disk(signal: Signal, which: str, **disks: bool) -> Callable[[], World]:
     pods: Pods = {}
     for name, request, used in (("below-requests", "1Gi", "900Mi"), ("above-requests", "100Mi", "700Mi")):
-        pod = new_pod(name, 7, resources(ephemeral_storage=request))
+        pod = new_pod(name, 7, quantities(ephemeral_storage=request))
         pods[name] = pod, evictiontesting.disk_stats(pod, used, "0", "0")
     return lambda: World([threshold(signal, "2Gi")], pods, disk_summary(which, "bytes"), **disks)
 
@@ -406,7 +407,7 @@ def test_pod_status_and_event(case: Told) -> None:
     ],
 )
 def test_admit_under_node_conditions(conditions: list[str], admitted: list[str]) -> None:
-    request = resources(cpu="100m", memory="1Gi")
+    request = quantities(cpu="100m", memory="1Gi")
     tolerating, static = new_pod("tolerating"), new_pod("static")
     tolerating.spec.tolerations = [v1.Toleration(key=v1.TAINT_NODE_MEMORY_PRESSURE, operator="Exists")]
     static.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = kubetypes.FILE_SOURCE
@@ -504,7 +505,7 @@ def test_critical_pods_are_not_evicted(make_critical: Callable[[v1.Pod], None]) 
 
 
 def _volume(size_limit: str) -> v1.Volume:
-    limit = resources(limit=size_limit).get("limit")
+    limit = quantities(limit=size_limit).get("limit")
     return v1.Volume(name="data", empty_dir=v1.EmptyDirVolumeSource(size_limit=limit))
 
 
@@ -573,7 +574,7 @@ class Limits:
     ],
 )
 def test_storage_limit_evictions(case: Limits) -> None:
-    pod = new_pod("pod", 0, limits=resources(ephemeral_storage=case.limit), volumes=[_volume(case.size_limit)])
+    pod = new_pod("pod", 0, limits=quantities(ephemeral_storage=case.limit), volumes=[_volume(case.size_limit)])
     stats = evictiontesting.disk_stats(pod, case.rootfs, case.logs, case.volume)
     stats.ephemeral_storage = statsapi.FsStats(used_bytes=amount(case.whole_pod))
     world = World(

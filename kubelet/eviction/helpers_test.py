@@ -17,10 +17,11 @@ from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.eviction import api as evictionapi
 from kubelet.eviction import helpers
 from kubelet.eviction import testing as evictiontesting
-from kubelet.eviction.testing import amount, new_pod, resources, threshold
+from kubelet.eviction.testing import amount, new_pod, threshold
 from kubelet.eviction.types import FsStatsType, RankFunc, SignalObservation
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
+from pkg.apimachinery.api.testing import quantities
 
 Signal = evictionapi.Signal
 MEMORY, ALLOCATABLE = Signal.MEMORY_AVAILABLE, Signal.ALLOCATABLE_MEMORY_AVAILABLE
@@ -283,7 +284,7 @@ class Ranking:
         stats, pods = {}, []
         for name, priority, request, figures in rows:
             volume = v1.Volume(name="local-volume", empty_dir=v1.EmptyDirVolumeSource())
-            pod = new_pod(name, priority, resources(**{self.requested: request}) if request else {}, volumes=[volume])
+            pod = new_pod(name, priority, quantities(**{self.requested: request}) if request else {}, volumes=[volume])
             pods.append(pod)
             if figures:
                 stats[name] = self.stats(pod, *figures)
@@ -635,14 +636,14 @@ class Blame:
 
     def pod(self) -> v1.Pod:
         def container(name: str, request: str) -> v1.Container:
-            return v1.Container(name=name, resources=v1.ResourceRequirements(requests=resources(memory=request)))
+            return v1.Container(name=name, resources=v1.ResourceRequirements(requests=quantities(memory=request)))
 
         pod = new_pod("pod")
         pod.spec.init_containers = [container(*item) for item in self.init.items()]
         pod.spec.containers = [container(*item) for item in self.containers.items()]
         pod.spec.ephemeral_containers = [v1.EphemeralContainer(name="ephemeral")]
         if self.pod_request:
-            pod.spec.resources = v1.ResourceRequirements(requests=resources(memory=self.pod_request))
+            pod.spec.resources = v1.ResourceRequirements(requests=quantities(memory=self.pod_request))
         return pod
 
     def stats(self, pod: v1.Pod) -> statsapi.PodStats:

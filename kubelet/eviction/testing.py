@@ -171,11 +171,6 @@ class FakeEvictionManager:
 # ---- Pods and figures ----
 
 
-def resources(**quantities: str) -> dict[str, resource.Quantity]:
-    """resources(memory="1Gi", ephemeral_storage="1Gi")"""
-    return {name.replace("_", "-"): resource.parse_quantity(text) for name, text in quantities.items() if text}
-
-
 def new_pod(
     name: str,
     priority: int | None = None,

@@ -20,7 +20,7 @@ from kubelet.container.testing import FakeVersion
 from kubelet.nodestatus import setters
 from pkg import golang
 from pkg.api.core import v1
-from pkg.apimachinery.api import resource
+from pkg.apimachinery.api.testing import quantities, texts
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.net import IPAddress
@@ -201,14 +201,6 @@ def test_machine_without_any_address() -> None:
 # ---- The machine ----
 
 
-def quantities(resources: Resources) -> dict[str, resource.Quantity]:
-    return {name: resource.parse_quantity(text) for name, text in resources.items()}
-
-
-def texts(resources: dict[str, resource.Quantity]) -> Resources:
-    return {name: str(quantity) for name, quantity in resources.items()}
-
-
 def set_machine(
     node: v1.Node,
     info: cadvisor.MachineInfo | None = None,
@@ -229,9 +221,9 @@ def set_machine(
         max_pods,
         pods_per_core,
         machine_info,
-        lambda isolation: quantities({"ephemeral-storage": storage} if storage else {}),
-        lambda: cm.DevicePluginResourceCapacity(quantities(devices[0]), quantities(devices[1]), devices[2]),
-        lambda: quantities(reserved or {}),
+        lambda isolation: quantities(**{"ephemeral-storage": storage} if storage else {}),
+        lambda: cm.DevicePluginResourceCapacity(quantities(**devices[0]), quantities(**devices[1]), devices[2]),
+        lambda: quantities(**reserved or {}),
         (events or Events()).record,
         True,
     )
@@ -313,7 +305,7 @@ CAPACITY = {"cpu": "2", "memory": "1Ki", "pods": "110"}
     ],
 )
 def test_machine_info(existing: Resources, kwargs: dict[str, Any], capacity: Resources, allocatable: Resources) -> None:
-    node = v1.Node(status=v1.NodeStatus(capacity=quantities(existing)))
+    node = v1.Node(status=v1.NodeStatus(capacity=quantities(**existing)))
     set_machine(node, MACHINE, **kwargs)
     assert texts(node.status.capacity) == {**CAPACITY, **capacity}
     assert texts(node.status.allocatable) == {**CAPACITY, **allocatable}
@@ -333,7 +325,7 @@ def test_machine_swap() -> None:
 
 
 def test_extended_resources_that_are_gone_cannot_be_allocated() -> None:
-    node = v1.Node(status=v1.NodeStatus(allocatable=quantities({"example.com/extended": "1"})))
+    node = v1.Node(status=v1.NodeStatus(allocatable=quantities(**{"example.com/extended": "1"})))
     set_machine(node, MACHINE)
     assert texts(node.status.allocatable) == CAPACITY
 
@@ -477,7 +469,7 @@ def set_ready(node: v1.Node, errors: dict[str, str], events: Events, soft: Excep
 
 
 def ready_node(capacity: Resources, *conditions: v1.NodeCondition) -> v1.Node:
-    return v1.Node(status=v1.NodeStatus(capacity=quantities(capacity), conditions=list(conditions)))
+    return v1.Node(status=v1.NodeStatus(capacity=quantities(**capacity), conditions=list(conditions)))
 
 
 @pytest.mark.parametrize(

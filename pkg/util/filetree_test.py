@@ -18,6 +18,7 @@ import pytest
 
 from pkg.golang.testing import frames_kept_after
 from pkg.util import filetree, testing
+from pkg.util.testing import tree
 
 # Far more than Python has recursion, a process has descriptors by default, and a path has elements.
 DEEP = 20_000
@@ -38,15 +39,6 @@ def quick_dir(tmp_path: Path) -> Iterator[Path]:
 def deep(quick_dir: Path) -> Iterator[Path]:
     with testing.deep_tree(str(quick_dir / "deep"), DEEP):
         yield quick_dir / "deep"
-
-
-def tree(root: Path) -> Path:
-    (root / "t/a/b").mkdir(parents=True)
-    (root / "t/a/file").write_text("x")
-    (root / "t/link").symlink_to(root / "outside")
-    (root / "outside").mkdir()
-    (root / "outside/kept").write_text("x")
-    return root / "t"
 
 
 def open_descriptors() -> int:

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -99,3 +100,13 @@ class FakeExec:
 def exit_status(code: int, output: str = "") -> CodeExitError:
     """What a command that ends with the code raises."""
     return CodeExitError(Exception(f"exit status {code}"), code, output.encode())
+
+
+def tree(root: Path) -> Path:
+    """Make directories and files below `root`/t, and a link there to a directory outside of it. Returns t."""
+    (root / "t/a/b").mkdir(parents=True)
+    (root / "t/a/file").write_text("x")
+    (root / "t/link").symlink_to(root / "outside")
+    (root / "outside").mkdir()
+    (root / "outside/kept").write_text("x")
+    return root / "t"

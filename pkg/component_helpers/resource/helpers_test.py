@@ -7,13 +7,9 @@ from typing import Any
 import pytest
 
 from pkg.api.core import v1
-from pkg.apimachinery.api import resource
+from pkg.apimachinery.api.testing import quantities
 from pkg.component_helpers import resource as resourcehelper
 from pkg.component_helpers.resource import PodResourcesOptions
-
-
-def quantities(**kwargs: str) -> dict[str, resource.Quantity]:
-    return {name: resource.must_parse(text) for name, text in kwargs.items()}
 
 
 def container(name: str, restart_policy: str | None = None, **kwargs: str) -> v1.Container:

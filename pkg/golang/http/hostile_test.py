@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pkg.golang.http.head import MAX_HEAD_BYTES
-from pkg.golang.http.server_test import read_all
+from pkg.golang.http.testing import read_all
 
 ROOT = Path(__file__).resolve().parents[3]
 TIMEOUT = 60.0

@@ -9,7 +9,6 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -23,46 +22,13 @@ from pkg.client_go.util.certificate.testing import Authority
 from pkg.golang import debug, http
 from pkg.golang.http import conn as httpconn
 from pkg.golang.http import connection, tlsconn, transfer
+from pkg.golang.http.testing import connect, exchange, read_all, serving
 from pkg.golang.turn import MAX_TURNS
 from pkg.util.testing import open_files, reset
 
 _TIMEOUT = 30.0
 # The head of a request after which the server ends the connection, without its last line.
 CLOSING = b"%b %b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
-
-
-@contextlib.contextmanager
-def serving(handler: http.Handler, *, unix: str = "", **options: Any) -> Iterator[http.Server]:
-    server = http.Server(handler, name="test", **options)
-    if unix:
-        server.listen_unix(unix)
-    else:
-        server.listen("127.0.0.1", 0)
-    thread = golang.go(server.serve, name="test-server")
-    try:
-        yield server
-    finally:
-        server.close()
-        thread.join(_TIMEOUT)
-        assert not thread.is_alive()
-
-
-def connect(server: http.Server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=_TIMEOUT)
-
-
-def exchange(server: http.Server, data: bytes) -> bytes:
-    """Send it all and read until the server ends the connection."""
-    with connect(server) as sock:
-        sock.sendall(data)
-        return read_all(sock)
-
-
-def read_all(sock: socket.socket) -> bytes:
-    parts = []
-    while part := sock.recv(1 << 16):
-        parts.append(part)
-    return b"".join(parts)
 
 
 def echo(w: http.ResponseWriter, r: http.Request) -> None:

@@ -1,9 +1,11 @@
-"""Calls a handler without sockets."""
+"""Calls a handler without sockets, or serves it on one that a test connects to."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +15,9 @@ from pkg.golang.http.connection import run_handler
 from pkg.golang.http.headers import Headers
 from pkg.golang.http.request import Body, Request, parse_path
 from pkg.golang.http.response import ClientGone, Handler, ResponseWriter
+from pkg.golang.http.server import Server
+
+_TIMEOUT = 30.0
 
 
 @dataclass(slots=True)
@@ -101,3 +106,39 @@ def record(
     except ClientGone:
         recorded.cut_short = True
     return recorded
+
+
+@contextmanager
+def serving(handler: Handler, *, unix: str = "", **options: Any) -> Iterator[Server]:
+    """A server on a free port of this machine, or on a socket of this path."""
+    server = Server(handler, name="test", **options)
+    if unix:
+        server.listen_unix(unix)
+    else:
+        server.listen("127.0.0.1", 0)
+    thread = golang.go(server.serve, name="test-server")
+    try:
+        yield server
+    finally:
+        server.close()
+        thread.join(_TIMEOUT)
+        assert not thread.is_alive()
+
+
+def connect(server: Server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=_TIMEOUT)
+
+
+def exchange(server: Server, data: bytes) -> bytes:
+    """Send it all and read until the server ends the connection."""
+    with connect(server) as sock:
+        sock.sendall(data)
+        return read_all(sock)
+
+
+def read_all(sock: socket.socket) -> bytes:
+    """Until the other side ends the connection."""
+    parts = []
+    while part := sock.recv(1 << 16):
+        parts.append(part)
+    return b"".join(parts)

@@ -6,15 +6,7 @@ import pytest
 
 from pkg.mount_utils.testing import FakeMounter
 from pkg.util import removeall
-
-
-def tree(root: Path) -> Path:
-    (root / "t/a/b").mkdir(parents=True)
-    (root / "t/a/file").write_text("x")
-    (root / "t/link").symlink_to(root / "outside")
-    (root / "outside").mkdir()
-    (root / "outside/kept").write_text("x")
-    return root / "t"
+from pkg.util.testing import tree
 
 
 def test_whole_tree_goes_and_links_are_not_followed(tmp_path: Path) -> None:

@@ -7,12 +7,8 @@ import pytest
 from pkg.api.core import v1
 from pkg.api.v1 import resource as resourceutil
 from pkg.apimachinery.api import resource
+from pkg.apimachinery.api.testing import quantities
 from pkg.apimachinery.runtime import codec
-
-
-def quantities(**kwargs: str) -> dict[str, resource.Quantity]:
-    return {name.replace("_", "-"): resource.must_parse(text) for name, text in kwargs.items()}
-
 
 CONTAINER = v1.Container(
     name="c",

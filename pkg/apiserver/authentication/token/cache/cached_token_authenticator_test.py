@@ -17,7 +17,7 @@ from pkg.apiserver.authentication.testing import FakeToken, response
 from pkg.apiserver.authentication.token.cache import CachedTokenAuthenticator, cached_token_authenticator, stats
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.golang import http
-from pkg.golang.http.server_test import connect, serving
+from pkg.golang.http.testing import connect, serving
 from pkg.golang.testing import frames_kept_after
 
 CTX = golang.background()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -90,6 +91,15 @@ class HollowKubelet(KubeletProcess):
             for each in self.runtime.containers
             if each.sandbox.config.metadata.name == full_name and each.state == runtimeapi.CONTAINER_RUNNING
         ]
+
+    def wait_until_containers_are_old(self) -> None:
+        """As upstream, the kubelet takes containers for new that were started less than ten seconds before it was."""
+
+        def look() -> bool:
+            running = (each for each in self.runtime.containers if each.state == runtimeapi.CONTAINER_RUNNING)
+            return time.time_ns() - max(each.status.started_at for each in running) > 11 * 10**9
+
+        self.wait_for_condition("all containers have run for a while", look)
 
     def hang(self, method: str, name: str) -> fake.Fault:
         """Let calls of this method that are about this pod hang."""

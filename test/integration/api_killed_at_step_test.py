@@ -7,7 +7,6 @@ them. What becomes of a pod is compared with a pod of the same kind that nothing
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -289,7 +288,7 @@ def story(new_node: Callable[..., ClusterNode], cluster: Cluster) -> Iterator[St
             node.wait_for_condition(f"{name} is at its step", functools.partial(getattr, fault, "hits"), 60)
         _wait_until_untold(story)
         _create_failing(story)
-        _wait_until_old(node)
+        node.wait_until_containers_are_old()
         story.kill_and_restart()
     yield story
 
@@ -376,16 +375,6 @@ def _wait_until_untold(story: Story) -> None:
         return True
 
     story.node.wait_for_condition("pods have come to their ends unseen", look)
-
-
-def _wait_until_old(node: ClusterNode) -> None:
-    """As upstream, the kubelet takes containers for new that were started less than ten seconds before it was."""
-
-    def look() -> bool:
-        started = [each.status.started_at for each in node.runtime.containers if each.state == CONTAINER_RUNNING]
-        return time.time_ns() - max(started) > 11 * 10**9
-
-    node.wait_for_condition("all containers have run for a while", look)
 
 
 def _is_main(container: Any, name: str) -> bool:

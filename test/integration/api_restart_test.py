@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cri_api.v1.api_pb2 import CONTAINER_RUNNING
 from framework.apiserver.cluster import Cluster
 from framework.cluster_node import ClusterNode
 from framework.pod_history import PodHistory, Version, assert_history_monotonic, assert_never_unready
@@ -68,7 +66,7 @@ class Before:
     def __init__(self, node: ClusterNode) -> None:
         self._node = node
         self._names = [*NAMES, *MIRRORS]
-        wait_until_old(node)
+        node.wait_until_containers_are_old()
         self._version = max(each.version for each in node.history.all())
         self._containers = {name: node.container_ids(name) for name in self._names}
         self._pods = {name: self._latest(name) for name in self._names}
@@ -104,16 +102,6 @@ class Before:
         assert_history_monotonic(each for each in self._node.history.all() if each.name not in MIRRORS)
         for name in filter(is_to_be_ready, NAMES):
             assert_never_unready(self._node.history.of(name))
-
-
-def wait_until_old(node: ClusterNode) -> None:
-    """As upstream, the kubelet takes containers for new that were started less than ten seconds before it was."""
-
-    def look() -> bool:
-        started = [each.status.started_at for each in node.runtime.containers if each.state == CONTAINER_RUNNING]
-        return time.time_ns() - max(started) > 11 * 10**9
-
-    node.wait_for_condition("all containers have run for a while", look)
 
 
 def wait_until_probed_again(node: ClusterNode, since: int) -> None:

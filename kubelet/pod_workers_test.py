@@ -1003,101 +1003,162 @@ def test_complete_work_pending_update(harness: Harness) -> None:
 # ---- Static pods of one name ----
 
 
-def test_static_pod_exclusion(harness: Harness) -> None:
-    workers, processed, full_name = harness.workers, harness.syncer.processed, "pod1_test1"
-    started = workers.started_static_pods_by_fullname
-    waiting = workers.waiting_to_start_static_pods_by_fullname
+class StaticPods:
+    """Static pods of one name, of which only one may run at a time; and another pod of that name."""
 
-    def static(uid: str) -> v1.Pod:
+    _NAME = "pod1_test1"
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.normal = new_named_pod("1-normal", "test1", "pod1")
+
+    def pod(self, uid: str) -> v1.Pod:
         return new_named_pod(uid, "test1", "pod1", is_static=True)
 
-    normal = new_named_pod("1-normal", "test1", "pod1")
-    # A static and another pod of one name both run.
-    harness.sync(normal)
-    harness.sync(static("2-static"))
-    assert not harness.status("1-normal").is_terminated()
-    assert processed["2-static"] == [Record("sync", "pod1", UPDATE)]
-    assert started == {full_name: "2-static"}
+    def sync(self, *uids: str) -> None:
+        for uid in uids:
+            self.harness.sync(self.pod(uid))
 
-    # Further static pods wait.
-    harness.sync(static("3-static"))
-    harness.sync(static("4-static"))
-    assert set(processed) == {"1-normal", "2-static"}
-    assert started == {full_name: "2-static"}
-    assert waiting == {full_name: ["3-static", "4-static"]}
-    assert set(harness.queue.get_work()) == {"1-normal", "2-static", "3-static", "4-static"}
-    harness.sync(static("3-static"))
-    assert waiting == {full_name: ["3-static", "4-static"]}
+    def kill(self, *uids: str) -> None:
+        for uid in uids:
+            self.harness.kill(self.pod(uid))
+
+    def update(self, uid: str, update_type: kubetypes.SyncPodType) -> None:
+        """Without what follows from it."""
+        self.harness.update(UpdatePodOptions(update_type=update_type, pod=self.pod(uid)))
+
+    def sync_known(self, *pods: v1.Pod) -> dict[str, PodWorkerSync]:
+        return self.harness.workers.sync_known_pods(pods)
+
+    def is_terminated(self, uid: str) -> bool:
+        return self.harness.status(uid).is_terminated()
+
+    def has_run(self, uid: str) -> bool:
+        return self.harness.syncer.processed[uid] == [Record("sync", "pod1", UPDATE)]
+
+    @property
+    def started(self) -> str | None:
+        """The uid of the one that runs."""
+        return self.harness.workers.started_static_pods_by_fullname.get(self._NAME)
+
+    @property
+    def waiting(self) -> list[str]:
+        """The uids of those that wait until they may run, the first one first."""
+        return self.harness.workers.waiting_to_start_static_pods_by_fullname.get(self._NAME, [])
+
+
+@pytest.fixture
+def static_pods(harness: Harness) -> StaticPods:
+    return StaticPods(harness)
+
+
+def test_static_pod_runs_beside_another_pod_of_its_name(harness: Harness, static_pods: StaticPods) -> None:
+    harness.sync(static_pods.normal)
+    static_pods.sync("2-static")
+    assert not static_pods.is_terminated("1-normal")
+    assert static_pods.has_run("2-static")
+    assert static_pods.started == "2-static"
+
+
+def test_static_pod_waits_while_another_of_its_name_runs(harness: Harness, static_pods: StaticPods) -> None:
+    static_pods.sync("2-static", "3-static", "4-static")
+    assert set(harness.syncer.processed) == {"2-static"}
+    assert static_pods.started == "2-static"
+    assert static_pods.waiting == ["3-static", "4-static"]
+    assert set(harness.queue.get_work()) == {"2-static", "3-static", "4-static"}
+    static_pods.sync("3-static")
+    assert static_pods.waiting == ["3-static", "4-static"]
     assert harness.queue.get_work() == ["3-static"], "to be tried again"
 
-    # One that is killed before its turn is finished without having run.
-    harness.kill(static("3-static"))
-    assert harness.status("3-static").is_terminated()
+
+def test_static_pod_that_is_killed_before_its_turn_is_finished_without_having_run(
+    harness: Harness, static_pods: StaticPods
+) -> None:
+    static_pods.sync("2-static", "3-static", "4-static")
+    harness.queue.get_work()
+    static_pods.kill("3-static")
+    assert static_pods.is_terminated("3-static") and not static_pods.has_run("3-static")
     assert harness.queue.get_work() == []
-    assert started == {full_name: "2-static"}
-    assert waiting == {full_name: ["3-static", "4-static"]}
+    assert static_pods.started == "2-static"
+    assert static_pods.waiting == ["3-static", "4-static"]
 
-    # When the running one has ended, the next that can still start is woken.
-    harness.kill(static("2-static"))
-    assert harness.status("2-static").is_terminated()
-    assert started == {}
+
+def test_end_of_a_static_pod_wakes_the_next_one_that_can_still_start(harness: Harness, static_pods: StaticPods) -> None:
+    static_pods.sync("2-static", "3-static", "4-static")
+    static_pods.kill("3-static", "2-static")
+    assert static_pods.is_terminated("2-static")
+    assert static_pods.started is None
     assert harness.queue.get_work()[-1] == "4-static"
-    harness.sync(static("4-static"))
-    assert not harness.status("4-static").is_terminated()
-    assert started == {full_name: "4-static"}
-    assert waiting == {}
+    static_pods.sync("4-static")
+    assert not static_pods.is_terminated("4-static")
+    assert static_pods.started == "4-static"
+    assert static_pods.waiting == []
 
-    state = workers.sync_known_pods([normal, *map(static, ("2-static", "3-static", "4-static"))])
-    assert state == {
+
+def test_static_pod_that_has_not_run_is_forgotten_once_it_is_not_wanted(
+    harness: Harness, static_pods: StaticPods
+) -> None:
+    harness.sync(static_pods.normal)
+    static_pods.sync("2-static", "3-static", "4-static")
+    static_pods.kill("3-static", "2-static")
+    static_pods.sync("4-static")
+    wanted = [static_pods.normal, static_pods.pod("2-static"), static_pods.pod("4-static")]
+    assert static_pods.sync_known(*wanted, static_pods.pod("3-static")) == {
         "1-normal": PodWorkerSync(SYNC_POD, has_config=True),
         "2-static": PodWorkerSync(TERMINATED_POD, has_config=True, static=True),
         "3-static": PodWorkerSync(TERMINATED_POD),
         "4-static": PodWorkerSync(SYNC_POD, has_config=True, static=True),
     }
     assert harness.status("3-static").finished
-    state = workers.sync_known_pods([normal, static("2-static"), static("4-static")])
-    assert set(state) == {"1-normal", "2-static", "4-static"}
-    assert "3-static" not in workers.pod_sync_statuses
+    assert set(static_pods.sync_known(*wanted)) == {"1-normal", "2-static", "4-static"}
+    assert "3-static" not in harness.workers.pod_sync_statuses
 
-    # 5 is killed, but its worker has not seen that yet; 6 comes before it then.
-    harness.sync(static("5-static"))
-    harness.update(UpdatePodOptions(update_type=KILL, pod=static("5-static")))
-    harness.update(UpdatePodOptions(update_type=UPDATE, pod=static("6-static")))
+
+def test_static_pod_comes_before_one_that_was_killed_and_whose_worker_has_not_seen_it(
+    harness: Harness, static_pods: StaticPods
+) -> None:
+    static_pods.sync("4-static", "5-static")
+    static_pods.update("5-static", KILL)
+    static_pods.update("6-static", UPDATE)
     harness.drain("5-static")
     assert harness.status("5-static").is_termination_requested()
-    assert not harness.status("5-static").is_terminated()
-    assert waiting == {full_name: ["5-static", "6-static"]}
-    harness.update(UpdatePodOptions(update_type=KILL, pod=static("4-static")))
+    assert not static_pods.is_terminated("5-static")
+    assert static_pods.waiting == ["5-static", "6-static"]
+    static_pods.update("4-static", KILL)
     harness.drain("5-static")
-    harness.update(UpdatePodOptions(update_type=UPDATE, pod=static("6-static")))
+    static_pods.update("6-static", UPDATE)
     harness.drain("5-static")
-    assert not harness.status("5-static").is_terminated()
-    assert started == {full_name: "6-static"}
-    assert waiting == {}
-    assert processed["6-static"] == [Record("sync", "pod1", UPDATE)]
+    assert not static_pods.is_terminated("5-static")
+    assert static_pods.started == "6-static" and static_pods.has_run("6-static")
+    assert static_pods.waiting == []
     harness.drain()
-    assert harness.status("5-static").is_terminated()
+    assert static_pods.is_terminated("5-static")
 
-    # The order of arrival counts, whoever is asked first.
-    for uid in ("7-static", "8-static", "9-static"):
-        harness.sync(static(uid))
-    harness.kill(static("6-static"))
-    harness.sync(static("6-static"), CREATE)
-    harness.sync(static("8-static"))
+
+def test_static_pods_start_in_the_order_in_which_they_came(harness: Harness, static_pods: StaticPods) -> None:
+    """Whoever is asked first."""
+    static_pods.sync("6-static", "7-static", "8-static", "9-static")
+    static_pods.kill("6-static")
+    harness.sync(static_pods.pod("6-static"), CREATE)
+    static_pods.sync("8-static")
     assert harness.status("6-static").restart_requested
-    assert started == {}
-    assert waiting == {full_name: ["7-static", "8-static", "9-static"]}
-    assert not any(processed[uid] for uid in ("7-static", "8-static", "9-static"))
-    harness.kill(static("7-static"))
-    harness.sync(static("8-static"))
-    assert processed["8-static"] == [Record("sync", "pod1", UPDATE)]
+    assert static_pods.started is None
+    assert static_pods.waiting == ["7-static", "8-static", "9-static"]
+    assert not any(static_pods.has_run(uid) for uid in static_pods.waiting)
+    static_pods.kill("7-static")
+    static_pods.sync("8-static")
+    assert static_pods.has_run("8-static")
 
-    state = workers.sync_known_pods([static("8-static")])
-    assert state == {
+
+def test_static_pod_that_is_forgotten_waits_no_more(harness: Harness, static_pods: StaticPods) -> None:
+    harness.sync(static_pods.normal)
+    static_pods.sync("8-static", "9-static")
+    assert static_pods.waiting == ["9-static"]
+    assert static_pods.sync_known(static_pods.pod("8-static")) == {
         "1-normal": PodWorkerSync(TERMINATING_POD, orphan=True, has_config=True),
         "8-static": PodWorkerSync(SYNC_POD, has_config=True, static=True),
     }
-    assert waiting == {}, "nobody waits who is forgotten"
+    assert static_pods.waiting == []
 
 
 def test_static_pod_that_runs_since_before_a_restart_is_ended_in_order(harness: Harness) -> None:
@@ -1327,20 +1388,26 @@ def test_content_stays_until_it_is_known_how_the_containers_ended(why: str, harn
 # ---- sync_known_pods ----
 
 
-def test_sync_known_pods(harness: Harness) -> None:
-    workers = harness.workers
-    pods = {str(i): new_named_pod(str(i), "ns", "name") for i in range(20)}
-    for pod in pods.values():
-        harness.sync(pod)
-    assert len(workers.pod_updates) == 20
+class TwentyPods:
+    """All ran once, and all but 2 and 14 were killed, every second of these because it was deleted."""
 
-    # Kill all but two, half of the others being deleted too.
-    for uid, pod in pods.items():
-        if uid in ("2", "14"):
-            continue
-        pod = v1.deepcopy(pod)
-        pod.metadata.deletion_timestamp = at(5) if int(uid) % 2 == 0 else None
-        harness.kill(pod)
+    def __init__(self, harness: Harness) -> None:
+        self.pods = {str(i): new_named_pod(str(i), "ns", "name") for i in range(20)}
+        for pod in self.pods.values():
+            harness.sync(pod)
+        assert len(harness.workers.pod_updates) == 20
+        for uid, pod in self.pods.items():
+            if uid not in ("2", "14"):
+                killed = v1.deepcopy(pod)
+                killed.metadata.deletion_timestamp = at(5) if int(uid) % 2 == 0 else None
+                harness.kill(killed)
+
+    def running(self) -> list[v1.Pod]:
+        return [self.pods["2"], self.pods["14"]]
+
+
+def _answers(workers: pod_workers.PodWorkers, uid: str) -> list[bool]:
+    """To all that one can ask about a pod."""
     queries: list[Callable[[str], bool]] = [
         workers.should_pod_containers_be_terminating,
         workers.is_pod_termination_requested,
@@ -1351,24 +1418,40 @@ def test_sync_known_pods(harness: Harness) -> None:
         workers.is_pod_known_terminated,
         workers.is_pod_known,
     ]
-    answers = {uid: [query(uid) for query in queries] for uid in ("0", "1", "2", "abc")}
-    assert answers == {
+    return [query(uid) for query in queries]
+
+
+_OF_UNKNOWN_POD = [False, False, True, False, False, False, False, False]
+
+
+def test_answers_about_pods(harness: Harness) -> None:
+    TwentyPods(harness)
+    assert {uid: _answers(harness.workers, uid) for uid in ("0", "1", "2", "abc")} == {
         "0": [True, True, False, True, True, True, True, True],  # deleted
         "1": [True, True, False, True, False, True, True, True],  # killed
         "2": [False, False, True, False, False, False, False, True],  # running
-        "abc": [False, False, True, False, False, False, False, False],  # unknown, and sources not read
+        "abc": _OF_UNKNOWN_POD,  # and sources not read
     }
 
-    workers.sync_known_pods([pods["2"], pods["14"]])
+
+def test_unknown_pod_is_taken_for_gone_once_sources_and_runtime_were_read(harness: Harness) -> None:
+    workers = harness.workers
+    workers.sync_known_pods(TwentyPods(harness).running())
+    assert _answers(workers, "abc") == _OF_UNKNOWN_POD, "the runtime may have it"
+    workers.mark_pods_synced()
+    assert _answers(workers, "abc") == [True, False, False, True, True, True, False, False]
+
+
+def test_terminated_pods_that_are_not_wanted_any_more_are_forgotten(harness: Harness) -> None:
+    workers = harness.workers
+    workers.sync_known_pods(TwentyPods(harness).running())
     assert set(workers.pod_updates) == {"2", "14"}
     assert set(workers.pod_sync_statuses) == {"2", "14"}
-    # Unknown, and all sources read, but not the runtime.
-    assert [query("abc") for query in queries] == answers["abc"]
-    workers.mark_pods_synced()
-    # Unknown, and that read, too.
-    assert [query("abc") for query in queries] == [True, False, False, True, True, True, False, False]
 
-    # Those that are not wanted any more are ended first.
+
+def test_running_pods_that_are_not_wanted_any_more_are_ended_before_they_are_forgotten(harness: Harness) -> None:
+    workers = harness.workers
+    workers.sync_known_pods(TwentyPods(harness).running())
     workers.sync_known_pods([])
     harness.drain()
     assert not workers.pod_updates

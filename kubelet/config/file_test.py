@@ -569,10 +569,11 @@ def test_unreadable_file(tmp_path: Path, watch: Watch, monkeypatch: pytest.Monke
     watched.expect_event("bad.yaml", "Permission denied")
 
 
-@pytest.mark.parametrize("what", ["stat", "open", "decode"])
-def test_pods_of_a_file_that_cannot_be_read_for_a_while_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
+Fault = tuple[object, str, object]
+
+
+def _faults_of_reading() -> dict[str, list[Fault]]:
+    """By the step that fails for bad.yaml, once it has changed: what takes the place of which function."""
     really_open, really_stat, really_decode = os.open, Path.stat, common.try_decode_single_pod
 
     def fail_to_open(path: str, *args: int) -> int:
@@ -591,12 +592,18 @@ def test_pods_of_a_file_that_cannot_be_read_for_a_while_stay(
         return really_decode(data, default_fn, unknown)
 
     cannot_open = (os, "open", fail_to_open)
-    faults: dict[str, list[tuple[object, str, object]]] = {
+    return {
         "open": [cannot_open],
         # A list of the directory asks for the file's metadata first; what is told of the file alone opens it at once.
         "stat": [(Path, "stat", fail_to_stat), cannot_open],
         "decode": [(common, "try_decode_single_pod", fail_to_decode)],
     }
+
+
+@pytest.mark.parametrize("what", ["stat", "open", "decode"])
+def test_pods_of_a_file_that_cannot_be_read_for_a_while_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_bytes(manifest("bad", "bad"))
     (tmp_path / "good.yaml").write_bytes(manifest("good", "good"))
@@ -607,7 +614,7 @@ def test_pods_of_a_file_that_cannot_be_read_for_a_while_stay(
     source.list_config(golang.background())
     assert _sent(updates) == (kubetypes.SET, ["bad", "good"])
     with monkeypatch.context() as patch:
-        for fault in faults[what]:
+        for fault in _faults_of_reading()[what]:
             patch.setattr(*fault)
         bad.write_bytes(manifest("changed", "changed"))
         with pytest.raises(file.ManifestError, match=r"bad\.yaml"):

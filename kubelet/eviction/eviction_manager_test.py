@@ -893,7 +893,8 @@ def _step_when_waiting(clock: FakeClock, seconds: float, waiters: int) -> None:
 # ---- The live view ----
 
 
-def test_preview() -> None:
+def _watched_world() -> World:
+    """One with thresholds of three kinds, too little memory and half of its disk free."""
     thresholds = [
         threshold(_NODE_FS, "10%"),
         threshold(Signal.MEMORY_AVAILABLE, "1Gi", min_reclaim="500Mi"),
@@ -911,22 +912,38 @@ def test_preview() -> None:
     world = World(thresholds, pods, summary)
     world.provider.result = world.make("1500Mi")
     world.manager._pod_func = world.active_pods
-    # Before the first look, nothing is known of the disks.
-    assert [found.ranking for found in world.manager.preview(world.ctx).signals] == [[], [], []]
+    return world
+
+
+def _preview_after_a_minute(world: World) -> eviction.Preview:
+    """After the first look."""
     world.synchronize("1500Mi")
-    since = world.clock.now()
     world.clock.step(MINUTE)
-    preview = world.manager.preview(world.ctx)
+    return world.manager.preview(world.ctx)
+
+
+def test_preview_knows_nothing_of_disks_before_the_first_look() -> None:
+    world = _watched_world()
+    assert [found.ranking for found in world.manager.preview(world.ctx).signals] == [[], [], []]
+
+
+def test_preview_of_a_shortage_whose_grace_period_lasts() -> None:
+    world = _watched_world()
+    since = world.clock.now()
+    preview = _preview_after_a_minute(world)
     assert world.killer.killed == []
     assert (preview.conditions, preview.conditions_last_observed) == (["MemoryPressure"], {"MemoryPressure": since})
-    # That of containers' layers follows that of the root directory.
-    memory, disk, pid, _ = preview.signals
+    memory = preview.signals[0]
     assert (memory.signal, memory.resource, memory.condition) == ("memory.available", "memory", "MemoryPressure")
     assert [(str(t.quantity), str(t.reclaim_quantity), t.met, t.since) for t in memory.thresholds] == [
         ("1Gi", "1524Mi", False, None),
         ("2Gi", "2Gi", True, since),
     ]
     assert memory.reclaims == []
+
+
+def test_preview_ranks_pods_and_names_the_first_that_may_be_evicted() -> None:
+    memory = _preview_after_a_minute(_watched_world()).signals[0]
     assert [ranked.pod.metadata.name for ranked in memory.ranking] == [
         _BEST_EFFORT,
         "burstable-above-requests",
@@ -935,8 +952,13 @@ def test_preview() -> None:
         "burstable-below-requests",
     ]
     assert memory.victim is not None
-    assert memory.victim.pod.metadata.name == "burstable-above-requests"
+    assert memory.victim.pod.metadata.name == "burstable-above-requests", "the first one is a static pod"
     assert str(memory.victim) == "over its request, priority 0, usage 400Mi, request 100Mi"
+
+
+def test_preview_of_what_there_is_enough_of() -> None:
+    # That of containers' layers follows that of the root directory.
+    _, disk, pid, _ = _preview_after_a_minute(_watched_world()).signals
     assert (disk.reclaims, [t.met for t in disk.thresholds]) == (["dead containers", "unused images"], [False])
     assert (pid.observation, [t.quantity for t in pid.thresholds]) == (None, [None])
 

@@ -498,53 +498,80 @@ def on_demand() -> Iterator[None]:
         yield
 
 
-@pytest.mark.usefixtures("on_demand")
-def test_worker_loop() -> None:
-    h = Harness(period=2.0)
-    ctx, cancel = golang.with_cancel(golang.background())
-    timer = h.clock.new_timer(2)
-    pod1, pod2 = (make_pod(id, [container(f"c-{id}", RUNNING)]) for id in ("pod1", "pod2"))
-    h.runtime.set_pods(pod1, pod2)
-    start = h.clock.now()
-    first, _ = get_newer_than(h, "pod1", start)
-    second, _ = get_newer_than(h, "pod2", start)
+class Loop:
+    """The worker loop of a PLEG that relists every two seconds and on demand, with two pods that run."""
 
-    # A request for one pod.
-    h.clock.step(1)
-    h.pleg.request_relist("pod1")
-    pod1.timestamp = h.clock.now()
-    h.pleg._worker_loop_iteration(ctx, timer)
+    def __init__(self) -> None:
+        self.h = Harness(period=2.0)
+        self.ctx, self.cancel = golang.with_cancel(golang.background())
+        self._timer = self.h.clock.new_timer(2)
+        self._find_pods()
+
+    def _find_pods(self) -> None:
+        """The runtime's next lists are of now."""
+        pods = [make_pod(id, [container(f"c-{id}", RUNNING)]) for id in ("pod1", "pod2")]
+        self.h.runtime.set_pods(*(dataclasses.replace(pod, timestamp=self.h.clock.now()) for pod in pods))
+
+    def iterate(self) -> None:
+        self.h.pleg._worker_loop_iteration(self.ctx, self._timer)
+
+    def next_status(self, id: str) -> golang.Channel[object]:
+        """What is newer than now."""
+        return get_newer_than(self.h, id, self.h.clock.now())[0]
+
+    def request_relist(self, id: str, after: float) -> None:
+        """After so many seconds."""
+        self.h.clock.step(after)
+        self.h.pleg.request_relist(id)
+        self._find_pods()
+
+
+@pytest.fixture
+def loop(on_demand: None) -> Iterator[Loop]:
+    made = Loop()
+    yield made
+    made.cancel()
+    made.h.pleg.stop()
+
+
+def test_worker_loop_relists_one_pod_when_that_is_requested(loop: Loop) -> None:
+    first, second = loop.next_status("pod1"), loop.next_status("pod2")
+    loop.request_relist("pod1", after=1)
+    loop.iterate()
     assert first.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="pod1")
     assert second.recv(0.02) == (None, False)
-    assert h.runtime.called_functions == []
-
-    # A request for one pod and the time for all: all go first, and the request is served by that.
-    third, _ = get_newer_than(h, "pod1", h.clock.now())
-    assert third.recv(0.02) == (None, False)
-    h.pleg.request_relist("pod2")
-    h.clock.step(2)
-    pod1.timestamp = pod2.timestamp = h.clock.now()
-    h.pleg._worker_loop_iteration(ctx, timer)
-    assert h.runtime.called_functions == ["get_pods"]
+    assert loop.h.runtime.called_functions == []
+    loop.request_relist("pod2", after=0)
+    loop.iterate()
     assert second.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="pod2")
-    assert third.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="pod1")
-    h.pleg._worker_loop_iteration(ctx, timer)
-    assert h.runtime.inspected == ["pod1", "pod2"]
 
-    # An unchanged pod that is to be inspected.
-    h.pleg.request_reinspect("pod1")
-    h.clock.step(1)
-    h.pleg.request_relist("pod1")
-    h.runtime.set_pods(dataclasses.replace(pod1, timestamp=h.clock.now()), pod2)
-    h.pleg._worker_loop_iteration(ctx, timer)
-    assert h.runtime.inspected == ["pod1", "pod2", "pod1"]
-    assert h.events()[-1] == ("pod2", "ContainerStarted", "c-pod2")
 
-    # A done context ends the loop.
-    cancel()
-    h.pleg._worker_loop_iteration(ctx, timer)
-    assert h.runtime.called_functions == ["get_pods"]
-    h.pleg.stop()
+def test_worker_loop_serves_a_request_by_the_relist_of_all_that_is_due(loop: Loop) -> None:
+    first, second = loop.next_status("pod1"), loop.next_status("pod2")
+    loop.request_relist("pod2", after=2)
+    loop.iterate()
+    assert loop.h.runtime.called_functions == ["get_pods"]
+    assert first.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="pod1")
+    assert second.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="pod2")
+    loop.iterate()
+    assert loop.h.runtime.inspected == ["pod1", "pod2"]
+
+
+def test_worker_loop_inspects_an_unchanged_pod_when_that_is_requested(loop: Loop) -> None:
+    loop.request_relist("pod1", after=2)
+    loop.iterate()
+    loop.iterate()
+    loop.h.pleg.request_reinspect("pod1")
+    loop.request_relist("pod1", after=1)
+    loop.iterate()
+    assert loop.h.runtime.inspected == ["pod1", "pod2", "pod1"]
+    assert loop.h.events()[-1] == ("pod2", "ContainerStarted", "c-pod2")
+
+
+def test_worker_loop_ends_with_its_context(loop: Loop) -> None:
+    loop.cancel()
+    loop.iterate()
+    assert loop.h.runtime.called_functions == []
 
 
 @pytest.mark.usefixtures("on_demand")

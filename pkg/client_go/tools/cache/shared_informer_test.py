@@ -518,50 +518,67 @@ def test_handler_funcs() -> None:
     nothing.on_delete("c")
 
 
+class View:
+    """A handler that keeps the objects that it is told of, by name."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, v1.Pod] = {}
+
+    def on_add(self, obj: v1.Pod, is_in_initial_list: bool) -> None:
+        self.pods[obj.metadata.name] = obj
+
+    def on_update(self, old_obj: v1.Pod, new_obj: v1.Pod) -> None:
+        assert self.pods[new_obj.metadata.name] == old_obj, "told of a change of what it does not know"
+        self.pods[new_obj.metadata.name] = new_obj
+
+    def on_delete(self, obj: v1.Pod | cache.DeletedFinalStateUnknown) -> None:
+        del self.pods[cache.deletion_handling_meta_namespace_key_func(obj)]
+
+
+class Chance:
+    """What happens to an informer, its server and its handlers, by chance."""
+
+    def __init__(self, run: Run, seed: int) -> None:
+        self._run = run
+        self._rng = random.Random(seed)
+        self.views: list[View] = []
+        self._happenings: list[Callable[[], object]] = [
+            self._join,
+            run.source.cut_watches,
+            run.source.compact,
+            lambda: run.source.fail_watches(testing.expired()),
+            lambda: run.source.watch_errors.append(testing.expired()),
+            lambda: run.ctx.wait(0.001),
+            lambda: run.clock.step(60),
+        ]
+
+    def _join(self) -> None:
+        self.views.append(View())
+        self._run.informer.add_event_handler(self.views[-1])
+
+    def step(self, number: int) -> None:
+        """Something happens, or one of eight pods comes, changes or goes."""
+        if self._rng.random() < 0.3:
+            self._rng.choice(self._happenings)()
+            return
+        source, name = self._run.source, f"p{self._rng.randrange(8)}"
+        change = self._rng.choice([source.modify, source.delete]) if name in source.objects() else source.add
+        change(pod(name, step=str(number)))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_handlers_end_up_with_what_the_server_has(seed: int) -> None:
     """Through watches cut and expired at random points, and whenever the handler joined."""
-    rng = random.Random(seed)
     run = Run()
     run.start()
-    views: list[dict[str, v1.Pod]] = []
-
-    def join() -> None:
-        view: dict[str, v1.Pod] = {}
-        views.append(view)
-
-        def delete(obj: v1.Pod | cache.DeletedFinalStateUnknown) -> None:
-            del view[cache.deletion_handling_meta_namespace_key_func(obj)]
-
-        def update(old: v1.Pod, new: v1.Pod) -> None:
-            assert view[new.metadata.name] == old, "told of a change of what it does not know"
-            view[new.metadata.name] = new
-
-        run.informer.add_event_handler(
-            cache.ResourceEventHandlerFuncs[v1.Pod](lambda obj: view.update({obj.metadata.name: obj}), update, delete)
-        )
-
-    others: list[Callable[[], object]] = [
-        join,
-        run.source.cut_watches,
-        run.source.compact,
-        lambda: run.source.fail_watches(testing.expired()),
-        lambda: run.source.watch_errors.append(testing.expired()),
-        lambda: run.ctx.wait(0.001),
-        lambda: run.clock.step(60),
-    ]
-    for step in range(300):
-        if rng.random() < 0.3:
-            rng.choice(others)()
-            continue
-        name, there = f"p{rng.randrange(8)}", run.source.objects()
-        change = rng.choice([run.source.modify, run.source.delete]) if name in there else run.source.add
-        change(pod(name, step=str(step)))
+    chance = Chance(run, seed)
+    for number in range(300):
+        chance.step(number)
 
     def settled() -> bool:
         run.clock.step(60)  # no pause is longer
-        return all(view == run.source.objects() for view in [*views])
+        return all(view.pods == run.source.objects() for view in chance.views)
 
-    wait_for("all handlers and the store have what the server has", settled)
+    wait_for("all handlers have what the server has", settled)
     run.stop()
-    assert len(views) > 3
+    assert len(chance.views) > 3

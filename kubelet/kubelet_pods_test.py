@@ -8,6 +8,7 @@ import threading
 from ipaddress import ip_address
 
 import pytest
+from framework.waiting import wait_for_end_of_threads
 
 from kubelet import cm, kubelet_pods
 from kubelet import container as kubecontainer
@@ -360,9 +361,7 @@ def test_pod_that_is_started_again_keeps_its_cgroup(test_kubelet: TestKubelet, m
     cgroups = put_cgroups(test_kubelet, monkeypatch, names)
     assert clean_up(test_kubelet) == [("CREATE", "p")]
     assert cgroups.destroyed.recv(30) == (names["uid-gone"], True)
-    for thread in threading.enumerate():
-        if thread.name.startswith("cgroup-cleanup-"):
-            thread.join(30)
+    wait_for_end_of_threads("cgroup-cleanup-")
     assert len(cgroups.destroyed) == 0
 
 

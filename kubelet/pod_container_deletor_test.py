@@ -7,6 +7,7 @@ import threading
 from datetime import UTC, datetime
 
 import pytest
+from framework.waiting import threads_named
 
 from kubelet import container as kubecontainer
 from kubelet import pod_container_deletor
@@ -81,7 +82,7 @@ def test_delete_containers_in_pod(remove_all: bool, expected: list[str]) -> None
     runtime = Runtime()
     runtime.may_go_on.set()
     deletor = pod_container_deletor.PodContainerDeletor(ctx, runtime, 1)
-    [thread] = [t for t in threading.enumerate() if t.name == "pod-container-deletor"]
+    [thread] = threads_named("pod-container-deletor")
     deletor.delete_containers_in_pod("4", FIVE, remove_all)
     assert [runtime.deleted.recv(30)[0] for _ in expected] == expected
     cancel()
@@ -100,7 +101,7 @@ def test_requests_beyond_the_limit_are_dropped(log: io.StringIO) -> None:
     for _ in range(limit):
         assert runtime.deleted.recv(30)[1]
     cancel()
-    [thread] = [t for t in threading.enumerate() if t.name == "pod-container-deletor"]
+    [thread] = threads_named("pod-container-deletor")
     thread.join(30)
     # One more if the thread had taken the first before the buffer was full.
     assert len(runtime.deleted) <= 1

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import ParamSpec, TypeVar
 
 import pytest
-from framework.waiting import wait_for
+from framework.waiting import threads_named, wait_for
 
 from kubelet import activity, pod_workers
 from kubelet import container as kubecontainer
@@ -1859,7 +1859,7 @@ def test_model(seed: int) -> None:
 
 
 def worker_threads() -> set[threading.Thread]:
-    return {t for t in threading.enumerate() if t.name.startswith("podworker-")}
+    return set(threads_named("podworker-"))
 
 
 @contextmanager

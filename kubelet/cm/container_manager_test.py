@@ -6,12 +6,12 @@ import io
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from framework.waiting import wait_for_end_of_threads
 
 from kubelet import cm, config, eviction, lifecycle
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as deviceplugin
@@ -85,9 +85,7 @@ class World:
     def started(self, **settings: Any) -> ContainerManagerImpl:
         manager = self.manager(**settings)
         start(manager, self.ctx, self.pods)
-        for thread in threading.enumerate():
-            if thread.name == "node-allocatable":
-                thread.join(30)
+        wait_for_end_of_threads("node-allocatable")
         return manager
 
     def file(self, controller: str, cgroup: str, name: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 
 import pytest
+from framework.waiting import wait_for_end_of_threads
 from watchdog.observers import inotify_c
 
 from kubelet import config
@@ -712,10 +712,7 @@ def test_threads_end_while_nobody_receives(tmp_path: Path) -> None:
     watched = Watched(tmp_path, 0.01, ctx)
     watched.expect()
     cancel()
-    for thread in threading.enumerate():
-        if thread.name.startswith("config-file"):
-            thread.join(_DEADLINE)
-            assert not thread.is_alive()
+    wait_for_end_of_threads("config-file")
 
 
 def test_what_has_taken_the_place_of_a_file_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
-from framework.waiting import wait_for, wait_until_equal
+from framework.waiting import threads_named, wait_for, wait_until_equal
 
 from kubelet import container as kubecontainer
 from kubelet import images
@@ -698,7 +698,7 @@ def test_long_pulls_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_thread_that_tells_of_pulls_lives_only_while_there_are_some() -> None:
     def running() -> bool:
-        return any(thread.name == "image-pull-progress" for thread in threading.enumerate())
+        return bool(threads_named("image-pull-progress"))
 
     service: Any = _FileSystem()
     watcher = progress.PullProgress(service, testingclock.FakeClock())

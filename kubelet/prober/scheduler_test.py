@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from framework.waiting import wait_for, wait_until_equal
+from framework.waiting import threads_named, wait_for, wait_until_equal
 
 from kubelet.prober import scheduler
 from kubelet.prober.scheduler import MAX_PROBES_PER_POD, MAX_THREADS, Scheduler
@@ -78,7 +78,7 @@ class World:
         return probe
 
     def threads(self) -> int:
-        return sum(thread.name.startswith("prober-") for thread in threading.enumerate()) - 1
+        return len(threads_named("prober-")) - 1
 
     def close(self) -> None:
         self.cancel()

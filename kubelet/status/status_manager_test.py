@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NoReturn
 
 import pytest
+from framework.waiting import threads_named
 
 from kubelet import container as kubecontainer
 from kubelet import metrics, status
@@ -766,7 +767,7 @@ def test_start_sends_statuses_until_stopped() -> None:
     m.client.add(make_pod())
     ctx, cancel = golang.with_cancel(CTX)
     m.start(ctx)
-    [thread] = [t for t in threading.enumerate() if t.name == "status-manager"]
+    [thread] = threads_named("status-manager")
     m.set_pod_status(make_pod(), random_status())
     assert patched.recv(30) == (None, True)
     cancel()

@@ -205,10 +205,7 @@ class Replay:
 
     def wait_for_stops(self, number: int) -> None:
         """Until so many containers take their time to stop, or wait for others to do so."""
-        ctx, cancel = golang.with_timeout(golang.background(), 30)
-        while self.clock.waiters() < number:
-            assert not ctx.wait(0.005), "nobody stopped the containers"
-        cancel()
+        self.clock.wait_for_waiters(number)
 
     def _status(self) -> kubecontainer.PodStatus:
         ctx = golang.background()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from framework.waiting import threads_named
 
 from kubelet.apis import grpc as apisgrpc
 from kubelet.apis.grpc import pool as grpcpool
@@ -16,13 +17,9 @@ from pkg import golang
 from pkg.golang.testing import out_of_threads_here
 
 
-def _threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("test-pool")]
-
-
 def test_all_threads_run_before_there_is_anything_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = apisgrpc.new_thread_pool(3, "test-pool")
-    assert len(_threads()) == 3
+    assert len(threads_named("test-pool")) == 3
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -48,7 +45,7 @@ def test_pool_that_finds_no_threads_leaves_none(monkeypatch: pytest.MonkeyPatch)
         apisgrpc.new_thread_pool(3, "test-pool")
     for thread in started:
         thread.join(30)
-    assert _threads() == []
+    assert threads_named("test-pool") == []
 
 
 def test_more_calls_than_threads_get_more_threads() -> None:
@@ -61,7 +58,7 @@ def test_no_more_calls_run_than_there_may_be_threads(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(grpcpool, "MAX_THREADS", 2)
     pool, may_go_on = apisgrpc.new_thread_pool(1, "test-pool"), threading.Event()
     calls = [pool.submit(may_go_on.wait, 30) for _ in range(5)]
-    assert len(_threads()) == 2
+    assert len(threads_named("test-pool")) == 2
     may_go_on.set()
     assert [call.result(30) for call in calls] == [True] * 5
     pool.shutdown()

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
-from framework.waiting import wait_for
+from framework.waiting import threads_named, wait_for
 from watchdog.observers import inotify_c
 
 from kubelet.cri import errors as crierror
@@ -33,7 +33,7 @@ def _runtime(ids: list[str]) -> testing.FakeRuntimeService:
 
 def _watchers() -> set[threading.Thread]:
     """The threads that are told of changes."""
-    return {thread for thread in threading.enumerate() if thread.name == "log-followers"}
+    return set(threads_named("log-followers"))
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from framework.waiting import wait_for_end_of_threads
 
 from kubelet.volumemanager import testing
 from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld, RemountRequiredError
@@ -69,9 +69,7 @@ class World:
     def loop(self) -> list[str]:
         """One round; the names of the volumes that are wanted then."""
         self.populator.populator_loop()
-        for thread in threading.enumerate():
-            if thread.name.startswith("volume-claims-"):
-                thread.join(30)
+        wait_for_end_of_threads("volume-claims-")
         return [volume.volume_name for volume in self.desired.get_volumes_to_mount()]
 
     def add_bound(self, claim: str = "claim", volume: str = "pv", **options: Any) -> None:

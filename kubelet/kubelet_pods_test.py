@@ -15,7 +15,7 @@ from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
 from kubelet.cm.testing import FakePodContainerManager
 from kubelet.pod_workers import PodWorkerState, PodWorkerSync, UpdatePodOptions
-from kubelet.testing import TestKubelet, join_threads, new_pod, runtime_pod
+from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
@@ -536,7 +536,7 @@ def test_what_pods_left_behind_is_cleared(test_kubelet: TestKubelet) -> None:
         kubelet.make_pod_data_dirs(pod)
         kubelet.crash_loop_back_off.next(pod.metadata.uid, test_kubelet.clock.now())
     clean_up(test_kubelet)
-    join_threads("orphaned-pod-directories")
+    wait_for_end_of_threads("orphaned-pod-directories")
     assert not test_kubelet.status_manager.get_pod_status(gone.metadata.uid)[1]
     assert test_kubelet.status_manager.get_pod_status(stays.metadata.uid)[1]
     assert os.listdir(kubelet.get_pods_dir()) == [stays.metadata.uid]

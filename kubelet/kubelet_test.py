@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
+from framework.waiting import wait_for_end_of_threads
 
 from kubelet import cm, kubelet_resize, lifecycle, metrics, nodeshutdown, pleg, util, volumemanager
 from kubelet import container as kubecontainer
@@ -26,7 +27,7 @@ from kubelet.config.testing import FakeSourcesReady
 from kubelet.kubelet_pods import PodsOnNode
 from kubelet.prober import results as proberesults
 from kubelet.prober.worker import Worker
-from kubelet.testing import TestKubelet, join_threads, new_pod, runtime_pod
+from kubelet.testing import FakeSyncHandler, TestKubelet, new_pod, runtime_pod
 from pkg import features, golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
@@ -39,44 +40,13 @@ State = kubecontainer.State
 NOTHING_FOUND = PodsOnNode(begun=set(), cgroups={}, running=[], seconds=0.0)
 
 
-class FakeHandler:
-    """Records what the loop hands on; `err` is what cleaning up raises."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, list[str]]] = []
-        self.err: Exception | None = None
-
-    def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
-        self._note("additions", pods)
-
-    def handle_pod_updates(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
-        self._note("updates", pods)
-
-    def handle_pod_removes(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
-        self._note("removes", pods)
-
-    def handle_pod_reconcile(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
-        self._note("reconcile", pods)
-
-    def handle_pod_syncs(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
-        self._note("syncs", pods)
-
-    def handle_pod_cleanups(self, ctx: golang.Context, found: PodsOnNode) -> None:
-        self._note("cleanups", [])
-        if self.err is not None:
-            raise self.err
-
-    def _note(self, what: str, pods: list[v1.Pod]) -> None:
-        self.calls.append((what, [pod.metadata.name for pod in pods]))
-
-
 class Loop:
     """Single iterations of the sync loop on channels of the test."""
 
     def __init__(self, test_kubelet: TestKubelet) -> None:
         self.test_kubelet = test_kubelet
         self.kubelet = test_kubelet.kubelet
-        self.handler = FakeHandler()
+        self.handler = FakeSyncHandler()
         self.config_ch: golang.Channel[kubetypes.PodUpdate] = golang.Channel(10)
         self.sync_ch: golang.Channel[Any] = golang.Channel(1)
         self.housekeeping_ch: golang.Channel[PodsOnNode] = golang.Channel(1)
@@ -173,7 +143,7 @@ def test_pending_resizes_are_tried_again_when_the_last_source_has_spoken(
     )
     update = kubetypes.PodUpdate(pods=[], op=kubetypes.ADD, source="api")
     for _ in range(2):
-        kubelet._dispatch_config_update(test_kubelet.ctx, update, FakeHandler())
+        kubelet._dispatch_config_update(test_kubelet.ctx, update, FakeSyncHandler())
     assert ready == [True]
 
 
@@ -372,7 +342,7 @@ def test_loop_pauses_longer_and_longer_while_the_runtime_is_in_trouble(
 
     monkeypatch.setattr(kubelet.runtime_state, "runtime_errors", errors)
     monkeypatch.setattr(kubelet, "sync_loop_iteration", iterate)
-    kubelet.sync_loop(test_kubelet.ctx, golang.Channel(1), FakeHandler())
+    kubelet.sync_loop(test_kubelet.ctx, golang.Channel(1), FakeSyncHandler())
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0, 0.1, 0.2]
 
 
@@ -395,7 +365,7 @@ def test_loop_waits_until_all_pods_have_been_looked_at(
 
     monkeypatch.setattr(kubelet.runtime_state, "runtime_errors", errors)
     monkeypatch.setattr(kubelet, "sync_loop_iteration", iterate)
-    kubelet.sync_loop(test_kubelet.ctx, golang.Channel(1), FakeHandler())
+    kubelet.sync_loop(test_kubelet.ctx, golang.Channel(1), FakeSyncHandler())
     assert (pauses, iterated) == ([0.1, 0.2], [True])
 
 
@@ -407,7 +377,7 @@ def test_pause_of_the_loop_ends_with_its_context(test_kubelet: TestKubelet, monk
         return RuntimeError("runtime is down")
 
     monkeypatch.setattr(test_kubelet.kubelet.runtime_state, "runtime_errors", errors)
-    test_kubelet.kubelet.sync_loop(ctx, golang.Channel(1), FakeHandler())
+    test_kubelet.kubelet.sync_loop(ctx, golang.Channel(1), FakeSyncHandler())
 
 
 @pytest.mark.parametrize("stopped", [True, False])
@@ -425,7 +395,7 @@ def test_loop_that_is_stopped_in_the_middle_of_a_step(
     monkeypatch.setattr(test_kubelet.kubelet.runtime_state, "runtime_errors", lambda: None)
     monkeypatch.setattr(test_kubelet.kubelet, "sync_loop_iteration", iterate)
     with contextlib.nullcontext() if stopped else pytest.raises(golang.Canceled):
-        test_kubelet.kubelet.sync_loop(ctx, golang.Channel(1), FakeHandler())
+        test_kubelet.kubelet.sync_loop(ctx, golang.Channel(1), FakeSyncHandler())
 
 
 def test_loop_notes_when_it_came_round(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,7 +411,7 @@ def test_loop_notes_when_it_came_round(test_kubelet: TestKubelet, monkeypatch: p
     monkeypatch.setattr(kubelet.runtime_state, "runtime_errors", lambda: None)
     monkeypatch.setattr(kubelet, "sync_loop_iteration", iterate)
     start = test_kubelet.clock.now()
-    kubelet.sync_loop(test_kubelet.ctx, golang.Channel(1), FakeHandler())
+    kubelet.sync_loop(test_kubelet.ctx, golang.Channel(1), FakeSyncHandler())
     assert seen == [None, start, start + datetime.timedelta(seconds=7)]
     assert test_kubelet.clock.waiters() == 0, "its tickers are stopped"
 
@@ -467,7 +437,7 @@ class Looks:
         assert self.begun.recv(30) == (None, True)
 
 
-class NotingHandler(FakeHandler):
+class NotingHandler(FakeSyncHandler):
     """Tells at once what the loop has handed on."""
 
     def __init__(self) -> None:
@@ -500,7 +470,7 @@ def running_loop(test_kubelet: TestKubelet) -> Iterator[tuple[golang.Channel[kub
     finally:
         updates.close()
         thread.join(30)
-        join_threads("housekeeping")
+        wait_for_end_of_threads("housekeeping")
 
 
 def test_loop_goes_on_while_the_runtime_does_not_tell_its_pods(test_kubelet: TestKubelet, looks: Looks) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from framework.waiting import wait_for_end_of_threads
 
 from kubelet import container as kubecontainer
 from kubelet import metrics, orphan_removal, orphans
-from kubelet.testing import TestKubelet, join_threads, new_pod, runtime_pod
+from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg.mount_utils import MountPoint
 
 UID = "pod1uid"
@@ -27,7 +28,7 @@ def hand_over(test_kubelet: TestKubelet, *uids: str, running: tuple[str, ...] = 
 def clean_up(test_kubelet: TestKubelet, *uids: str, running: tuple[str, ...] = ()) -> None:
     """Hand over, and wait for the threads that remove."""
     hand_over(test_kubelet, *uids, running=running)
-    join_threads("orphaned-pod-directories")
+    wait_for_end_of_threads("orphaned-pod-directories")
 
 
 def pod_dir(test_kubelet: TestKubelet, *parts: str) -> Path:

@@ -6,12 +6,13 @@ import os
 import threading
 
 import pytest
+from framework.waiting import wait_for_end_of_threads
 
 from kubelet import container as kubecontainer
 from kubelet import orphan_removal
 from kubelet import types as kubetypes
 from kubelet.orphan_removal import MAX_REMOVALS, OrphanRemoval
-from kubelet.testing import TestKubelet, join_threads, new_pod
+from kubelet.testing import TestKubelet, new_pod
 from pkg import golang, mount_utils
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util.runtime.testing import failures
@@ -91,7 +92,7 @@ def test_thread_ends_with_the_context() -> None:
     received(disk.begun, MAX_REMOVALS)
     cancel()
     disk.release()
-    join_threads("orphaned-pod-directories")
+    wait_for_end_of_threads("orphaned-pod-directories")
     assert received(disk.removed, MAX_REMOVALS) == slow and len(disk.begun) == 0
 
 

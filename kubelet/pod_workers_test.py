@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,8 @@ from kubelet import activity, pod_workers
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
 from kubelet.activity import Activity
+from kubelet.allocation.testing import FakeAllocationManager
+from kubelet.container.testing import FakeOneStatusCache
 from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
 from kubelet.pod_workers import (
     SYNC_POD,
@@ -32,9 +33,10 @@ from kubelet.pod_workers import (
     PodStatusFunc,
     PodSyncStatus,
     PodWorkerSync,
-    PostSyncFunc,
     UpdatePodOptions,
 )
+from kubelet.testing import FakePodSyncer, SyncRecord
+from kubelet.util.queue.testing import FakeWorkQueue
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -74,101 +76,6 @@ def kill_options(grace_period: int, evict: bool = False) -> KillPodOptions:
     return KillPodOptions(evict=evict, pod_termination_grace_period_seconds_override=grace_period)
 
 
-@dataclass(frozen=True)
-class Record:
-    """A call of the pod syncer."""
-
-    step: str
-    name: str
-    update_type: kubetypes.SyncPodType | None = None
-    grace_period: int | None = None
-
-
-class FakePodSyncer:
-    """Records the calls by uid; does in each step what the step's hook does."""
-
-    def __init__(self) -> None:
-        self.processed: dict[str, list[Record]] = defaultdict(list)
-        self.on_sync: Callable[[golang.Context, v1.Pod], bool] = lambda ctx, pod: False
-        self.on_terminating: Callable[[golang.Context, v1.Pod, PodStatusFunc | None], None] = lambda ctx, pod, fn: None
-        self.on_terminating_runtime: Callable[[kubecontainer.Pod], None] = lambda pod: None
-        self.on_terminated: Callable[[golang.Context, v1.Pod], None] = lambda ctx, pod: None
-        self.post_sync: PostSyncFunc | None = None
-
-    def sync_pod(
-        self,
-        ctx: golang.Context,
-        update_type: kubetypes.SyncPodType,
-        pod: v1.Pod,
-        mirror_pod: v1.Pod | None,
-        pod_status: kubecontainer.PodStatus,
-    ) -> tuple[bool, PostSyncFunc | None]:
-        self.processed[pod.metadata.uid].append(Record("sync", pod.metadata.name, update_type))
-        return self.on_sync(ctx, pod), self.post_sync
-
-    def sync_terminating_pod(
-        self,
-        ctx: golang.Context,
-        pod: v1.Pod,
-        pod_status: kubecontainer.PodStatus,
-        grace_period: int | None,
-        pod_status_fn: PodStatusFunc | None,
-    ) -> None:
-        self.processed[pod.metadata.uid].append(Record("terminating", pod.metadata.name, grace_period=grace_period))
-        self.on_terminating(ctx, pod, pod_status_fn)
-
-    def sync_terminating_runtime_pod(self, ctx: golang.Context, running_pod: kubecontainer.Pod) -> None:
-        self.processed[running_pod.id].append(Record("terminating runtime", running_pod.name))
-        self.on_terminating_runtime(running_pod)
-
-    def sync_terminated_pod(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
-        self.processed[pod.metadata.uid].append(Record("terminated", pod.metadata.name))
-        self.on_terminated(ctx, pod)
-
-
-class FakeQueue:
-    """A work queue that is always due."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.items: list[tuple[str, float]] = []
-
-    def enqueue(self, item: str, delay: float) -> None:
-        with self._lock:
-            self.items.append((item, delay))
-
-    def get_work(self) -> list[str]:
-        with self._lock:
-            work = [item for item, _ in self.items]
-            self.items.clear()
-            return work
-
-
-@dataclass
-class FakeCache:
-    """Answers every pod with the same status."""
-
-    status: kubecontainer.PodStatus = field(default_factory=lambda: kubecontainer.PodStatus(id=""))
-    err: Exception | None = None
-    min_times: list[datetime | None] = field(default_factory=list)
-    blocks: bool = False
-
-    def get(self, id: str) -> kubecontainer.PodStatus:
-        if self.err is not None:
-            raise self.err
-        return self.status
-
-    def get_newer_than(
-        self, id: str, min_time: datetime | None, ctx: golang.Context | None = None
-    ) -> kubecontainer.PodStatus:
-        self.min_times.append(min_time)
-        if self.blocks:
-            assert ctx is not None
-            ctx.wait(None)
-            raise ctx.err() or AssertionError
-        return self.get(id)
-
-
 @dataclass(eq=False)
 class Input:
     """What a worker reads, and which life of a pod it is for."""
@@ -176,17 +83,6 @@ class Input:
     uid: str
     updates: golang.Channel[None]
     life: PodSyncStatus
-
-
-class FakeAllocationManager:
-    """Every pod was given what it wants, but for those by uid in `given`."""
-
-    def __init__(self) -> None:
-        self.given: dict[str, v1.Pod] = {}
-
-    def update_pod_from_allocation(self, pod: v1.Pod) -> tuple[v1.Pod, bool]:
-        given = self.given.get(pod.metadata.uid)
-        return (pod, False) if given is None else (given, True)
 
 
 class Harness:
@@ -199,8 +95,8 @@ class Harness:
         self.ctx, self.cancel = golang.with_cancel(golang.background())
         self.clock = clocktesting.FakeClock(at(1))
         self.syncer = FakePodSyncer()
-        self.queue = FakeQueue()
-        self.cache = FakeCache()
+        self.queue = FakeWorkQueue()
+        self.cache = FakeOneStatusCache()
         self.recorder = FakeRecorder(100)
         self.workers = pod_workers.PodWorkers(
             self.syncer, self.recorder, self.queue, 1.0, 0.001, self.cache, FakeAllocationManager(), self.clock
@@ -492,8 +388,8 @@ def test_update_pod_does_not_forget_a_kill(harness: Harness) -> None:
         harness.update(UpdatePodOptions(update_type=update_type, pod=pod))
     harness.drain()
     assert harness.syncer.processed["1"] == [
-        Record("terminating", "pod", grace_period=30),
-        Record("terminated", "pod"),
+        SyncRecord("terminating", "pod", grace_period=30),
+        SyncRecord("terminated", "pod"),
     ]
 
 
@@ -512,7 +408,7 @@ def test_update_pod_for_runtime_pod(harness: Harness) -> None:
     assert not harness.syncer.processed
     harness.update(UpdatePodOptions(update_type=KILL, running_pod=running_pod("1", "1", "test")))
     harness.drain()
-    assert harness.syncer.processed == {"1": [Record("terminating runtime", "1")]}
+    assert harness.syncer.processed == {"1": [SyncRecord("terminating runtime", "1")]}
     assert not harness.workers.pod_updates
 
 
@@ -803,7 +699,7 @@ def test_a_worker_works_for_one_life_of_a_pod_only(harness: Harness) -> None:
     assert harness.step(old), "there is a message left over"
     assert not harness.syncer.processed
     assert harness.step(new)
-    assert harness.syncer.processed["1"] == [Record("sync", "running-pod", CREATE)]
+    assert harness.syncer.processed["1"] == [SyncRecord("sync", "running-pod", CREATE)]
 
 
 def test_a_kill_cancels_the_sync_that_runs(harness: Harness) -> None:
@@ -1034,7 +930,7 @@ class StaticPods:
         return self.harness.status(uid).is_terminated()
 
     def has_run(self, uid: str) -> bool:
-        return self.harness.syncer.processed[uid] == [Record("sync", "pod1", UPDATE)]
+        return self.harness.syncer.processed[uid] == [SyncRecord("sync", "pod1", UPDATE)]
 
     @property
     def started(self) -> str | None:
@@ -1487,7 +1383,7 @@ def test_a_pod_that_comes_back_while_it_ends_is_forgotten_afterwards(harness: Ha
     assert harness.workers.sync_known_pods([pod]) == {}
     harness.syncer.processed.clear()
     harness.sync(pod, CREATE)
-    assert harness.syncer.processed["1"] == [Record("sync", "pod", CREATE)]
+    assert harness.syncer.processed["1"] == [SyncRecord("sync", "pod", CREATE)]
 
 
 def _at_pod(name: str) -> UpdatePodOptions:
@@ -1960,8 +1856,8 @@ def test_kill_pod_now() -> None:
         kill_pod(new_named_pod("test", "ns", "test"), False, 0, status_fn)
         drain()
         assert harness.syncer.processed["test"] == [
-            Record("terminating", "test", grace_period=1),
-            Record("terminated", "test"),
+            SyncRecord("terminating", "test", grace_period=1),
+            SyncRecord("terminated", "test"),
         ]
         assert functions == [status_fn]
 

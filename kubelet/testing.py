@@ -1,4 +1,4 @@
-"""A kubelet on fakes, and the fake workers it hands its pods to.
+"""A kubelet on fakes, the fake workers it hands its pods to, and fakes of what pod workers and the sync loop call.
 
 Go: pkg/kubelet/kubelet_test.go (newTestKubelet), pkg/kubelet/pod_workers_test.go (fakePodWorkers)
 """
@@ -6,22 +6,31 @@ Go: pkg/kubelet/kubelet_test.go (newTestKubelet), pkg/kubelet/pod_workers_test.g
 from __future__ import annotations
 
 import datetime
-import threading
-from collections.abc import Iterable
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, cast
 
 from kubelet import cadvisor, cm, config, kubelet_build, kubelet_dependencies, lifecycle, status
 from kubelet import container as kubecontainer
+from kubelet import types as kubetypes
 from kubelet.apis import config as kubeletconfig
 from kubelet.apis.config import scheme, v1beta1
 from kubelet.config.testing import FakePodStartupSLIObserver
 from kubelet.container import testing as containertesting
 from kubelet.cri import testing as critesting
+from kubelet.kubelet_pods import PodsOnNode
 from kubelet.observer import Observers
-from kubelet.pod_workers import PodWorkers, PodWorkerSnapshot, PodWorkerSync, UpdatePodOptions
+from kubelet.pod_workers import (
+    PodStatusFunc,
+    PodWorkers,
+    PodWorkerSnapshot,
+    PodWorkerSync,
+    PostSyncFunc,
+    UpdatePodOptions,
+)
 from kubelet.volumemanager import VolumeManager
 from kubelet.volumemanager.testing import FakeVolumeManager
 from pkg import golang, volume
@@ -127,6 +136,89 @@ class FakePLEG:
         self.reinspections.append(pod_uid)
 
 
+@dataclass(frozen=True)
+class SyncRecord:
+    """A call of the pod syncer."""
+
+    step: str
+    name: str
+    update_type: kubetypes.SyncPodType | None = None
+    grace_period: int | None = None
+
+
+class FakePodSyncer:
+    """Records the calls by uid; does in each step what the step's hook does."""
+
+    def __init__(self) -> None:
+        self.processed: dict[str, list[SyncRecord]] = defaultdict(list)
+        self.on_sync: Callable[[golang.Context, v1.Pod], bool] = lambda ctx, pod: False
+        self.on_terminating: Callable[[golang.Context, v1.Pod, PodStatusFunc | None], None] = lambda ctx, pod, fn: None
+        self.on_terminating_runtime: Callable[[kubecontainer.Pod], None] = lambda pod: None
+        self.on_terminated: Callable[[golang.Context, v1.Pod], None] = lambda ctx, pod: None
+        self.post_sync: PostSyncFunc | None = None
+
+    def sync_pod(
+        self,
+        ctx: golang.Context,
+        update_type: kubetypes.SyncPodType,
+        pod: v1.Pod,
+        mirror_pod: v1.Pod | None,
+        pod_status: kubecontainer.PodStatus,
+    ) -> tuple[bool, PostSyncFunc | None]:
+        self.processed[pod.metadata.uid].append(SyncRecord("sync", pod.metadata.name, update_type))
+        return self.on_sync(ctx, pod), self.post_sync
+
+    def sync_terminating_pod(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod,
+        pod_status: kubecontainer.PodStatus,
+        grace_period: int | None,
+        pod_status_fn: PodStatusFunc | None,
+    ) -> None:
+        self.processed[pod.metadata.uid].append(SyncRecord("terminating", pod.metadata.name, grace_period=grace_period))
+        self.on_terminating(ctx, pod, pod_status_fn)
+
+    def sync_terminating_runtime_pod(self, ctx: golang.Context, running_pod: kubecontainer.Pod) -> None:
+        self.processed[running_pod.id].append(SyncRecord("terminating runtime", running_pod.name))
+        self.on_terminating_runtime(running_pod)
+
+    def sync_terminated_pod(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
+        self.processed[pod.metadata.uid].append(SyncRecord("terminated", pod.metadata.name))
+        self.on_terminated(ctx, pod)
+
+
+class FakeSyncHandler:
+    """Records what the loop hands on; `err` is what cleaning up raises."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, list[str]]] = []
+        self.err: Exception | None = None
+
+    def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        self._note("additions", pods)
+
+    def handle_pod_updates(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        self._note("updates", pods)
+
+    def handle_pod_removes(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        self._note("removes", pods)
+
+    def handle_pod_reconcile(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        self._note("reconcile", pods)
+
+    def handle_pod_syncs(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
+        self._note("syncs", pods)
+
+    def handle_pod_cleanups(self, ctx: golang.Context, found: PodsOnNode) -> None:
+        self._note("cleanups", [])
+        if self.err is not None:
+            raise self.err
+
+    def _note(self, what: str, pods: list[v1.Pod]) -> None:
+        self.calls.append((what, [pod.metadata.name for pod in pods]))
+
+
 class TestKubelet:
     """The real kubelet below `root`, on a fake runtime, clock and pod workers; `close` it after use."""
 
@@ -229,14 +321,6 @@ class _FakesBuilder(kubelet_build.PartsBuilder):
     def new_admit_handlers(self, *args: Any) -> list[lifecycle.PodAdmitHandler]:
         self.admit_handlers = super().new_admit_handlers(*args)
         return []
-
-
-def join_threads(name: str) -> None:
-    """Wait until the threads of that name have ended."""
-    for thread in threading.enumerate():
-        if thread.name == name:
-            thread.join(30)
-            assert not thread.is_alive(), f"{name} still runs"
 
 
 def new_pod(name: str, uid: str = "", **spec: Any) -> v1.Pod:

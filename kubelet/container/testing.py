@@ -552,6 +552,31 @@ class FakeOS:
         self.renames.append((oldpath, newpath))
 
 
+@dataclass
+class FakeOneStatusCache:
+    """Answers every pod with the same status."""
+
+    status: kubecontainer.PodStatus = field(default_factory=lambda: kubecontainer.PodStatus(id=""))
+    err: Exception | None = None
+    min_times: list[datetime.datetime | None] = field(default_factory=list)
+    blocks: bool = False
+
+    def get(self, id: str) -> kubecontainer.PodStatus:
+        if self.err is not None:
+            raise self.err
+        return self.status
+
+    def get_newer_than(
+        self, id: str, min_time: datetime.datetime | None, ctx: golang.Context | None = None
+    ) -> kubecontainer.PodStatus:
+        self.min_times.append(min_time)
+        if self.blocks:
+            assert ctx is not None
+            ctx.wait(None)
+            raise ctx.err() or AssertionError
+        return self.get(id)
+
+
 if TYPE_CHECKING:
     _runtime: kubecontainer.Runtime = FakeRuntime()
     _streaming: kubecontainer.StreamingRuntime = FakeStreamingRuntime()

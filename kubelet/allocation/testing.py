@@ -1,0 +1,16 @@
+"""What pods were given, as far as the pod workers ask."""
+
+from __future__ import annotations
+
+from pkg.api.core import v1
+
+
+class FakeAllocationManager:
+    """Every pod was given what it wants, but for those by uid in `given`."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, v1.Pod] = {}
+
+    def update_pod_from_allocation(self, pod: v1.Pod) -> tuple[v1.Pod, bool]:
+        given = self.given.get(pod.metadata.uid)
+        return (pod, False) if given is None else (given, True)

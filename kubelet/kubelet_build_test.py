@@ -77,55 +77,50 @@ def test_pause_between_restarts_is_kept_though_a_container_starts_slowly() -> No
     assert not pauses.is_in_back_off_since("container", clock.now())
 
 
-def test_pods_follow_objects_of_the_manifest_folder(tmp_path: Path) -> None:
-    world = TestKubelet(tmp_path)
+def test_pods_follow_objects_of_the_manifest_folder(test_kubelet: TestKubelet) -> None:
     objects = standalone.ObjectStore()
-    made = new_standalone_objects(objects, world.kubelet.pod_manager, world.kubelet.retry_pod_now)
+    made = new_standalone_objects(objects, test_kubelet.kubelet.pod_manager, test_kubelet.kubelet.retry_pod_now)
     using = new_pod("using", image_pull_secrets=[v1.LocalObjectReference(name="pull")])
     for pod in (using, new_pod("other")):
-        world.kubelet.pod_manager.add_pod(pod)
+        test_kubelet.kubelet.pod_manager.add_pod(pod)
     secret = v1.Secret(metadata=metav1.ObjectMeta(name="pull", namespace="ns"))
     objects.replace([secret])
-    assert world.workers.update_types() == [("SYNC", "using")]
-    assert world.volumes.changes == ["forget uid-using"]
+    assert test_kubelet.workers.update_types() == [("SYNC", "using")]
+    assert test_kubelet.volumes.changes == ["forget uid-using"]
     assert made.secret_manager is not None
     assert made.secret_manager.get_secret("ns", "pull") is secret
-    world.close()
 
 
-def test_kubelet_without_an_api_server_attaches_volumes_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world, manager = TestKubelet(tmp_path), mock.Mock()
+def test_kubelet_without_an_api_server_attaches_volumes_itself(
+    test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = mock.Mock()
     monkeypatch.setattr(kubelet_build, "VolumeManager", manager)
-    world.kubelet.kubelet_configuration.enable_controller_attach_detach = True
+    test_kubelet.kubelet.kubelet_configuration.enable_controller_attach_detach = True
     for client in (FakeClientset(), None):
-        world.builder.client = client
+        test_kubelet.builder.client = client
         kubelet_build.PartsBuilder.new_volume_manager(
-            world.builder, mock.Mock(), world.kubelet.pod_manager, world.kubelet.pod_workers, None
+            test_kubelet.builder, mock.Mock(), test_kubelet.kubelet.pod_manager, test_kubelet.kubelet.pod_workers, None
         )
-    world.close()
     assert [call.args[0] for call in manager.call_args_list] == [True, False]
 
 
 @pytest.mark.parametrize("endpoint", ["unix:///run/containerd/containerd.sock", "unix:///var/run/crio/crio.sock"])
-def test_every_runtime_is_asked_by_cri(tmp_path: Path, endpoint: str) -> None:
-    world = TestKubelet(tmp_path)
-    world.kubelet.kubelet_configuration.container_runtime_endpoint = endpoint
-    figures = world.builder.new_figures()
-    world.close()
+def test_every_runtime_is_asked_by_cri(test_kubelet: TestKubelet, endpoint: str) -> None:
+    test_kubelet.kubelet.kubelet_configuration.container_runtime_endpoint = endpoint
+    figures = test_kubelet.builder.new_figures()
     assert isinstance(figures.stats_provider._containers, stats.CRIStatsProvider)
 
 
-def test_a_node_under_pressure_admits_no_pod(tmp_path: Path) -> None:
-    world = TestKubelet(tmp_path)
-    manager = world.kubelet.eviction_manager
-    assert isinstance(manager, eviction.ManagerImpl) and world.admit_handlers[0] is manager
-    world.kubelet.allocation_manager.add_pod_admit_handlers([manager])
-    assert world.kubelet.allocation_manager.add_pod([], new_pod("before")).admit
+def test_a_node_under_pressure_admits_no_pod(test_kubelet: TestKubelet) -> None:
+    manager = test_kubelet.kubelet.eviction_manager
+    assert isinstance(manager, eviction.ManagerImpl) and test_kubelet.admit_handlers[0] is manager
+    test_kubelet.kubelet.allocation_manager.add_pod_admit_handlers([manager])
+    assert test_kubelet.kubelet.allocation_manager.add_pod([], new_pod("before")).admit
     manager._node_conditions = [v1.NODE_DISK_PRESSURE]
-    result = world.kubelet.allocation_manager.add_pod([], new_pod("pod"))
+    result = test_kubelet.kubelet.allocation_manager.add_pod([], new_pod("pod"))
     assert (result.admit, result.reason) == (False, "Evicted")
     assert result.message == "The node had condition: [DiskPressure]. "
-    world.close()
 
 
 def test_pods_that_choose_their_grace_period_are_not_waited_for_without_end(
@@ -179,11 +174,9 @@ def _written(annotation: Any) -> str:
     return re.sub(r"\b\w+\.", "", str(annotation))
 
 
-def test_nothing_is_asked_of_a_kubelet_that_is_not_whole(tmp_path: Path) -> None:
-    world = TestKubelet(tmp_path)
+def test_nothing_is_asked_of_a_kubelet_that_is_not_whole(test_kubelet: TestKubelet) -> None:
     other = kubelet_build.PartsBuilder(
-        world.ctx, world.builder.kube_cfg, world.builder.kube_deps, world.builder.options
+        test_kubelet.ctx, test_kubelet.builder.kube_cfg, test_kubelet.builder.kube_deps, test_kubelet.builder.options
     )
     with pytest.raises(AttributeError, match="get_active_pods was asked of a kubelet that is not whole"):
         other.klet.get_active_pods()
-    world.close()

@@ -1004,9 +1004,8 @@ def test_what_was_reported_is_known_before_the_informer_sees_it(node_kubelet: No
 
 
 @pytest.mark.parametrize("err", [*FAILURES, golang.DeadlineExceeded()], ids=lambda err: type(err).__name__)
-def test_setter_that_fails_leaves_the_others(tmp_path: Path, err: Exception) -> None:
+def test_setter_that_fails_leaves_the_others(test_kubelet: TestKubelet, err: Exception) -> None:
     """Be it for want of time of its own: the report goes on."""
-    test_kubelet = TestKubelet(tmp_path)
     set_by: list[str] = []
 
     def fail(ctx: golang.Context, node: v1.Node) -> None:
@@ -1015,4 +1014,3 @@ def test_setter_that_fails_leaves_the_others(tmp_path: Path, err: Exception) -> 
     test_kubelet.kubelet.set_node_status_funcs = [fail, lambda ctx, node: set_by.append("other")]
     test_kubelet.kubelet.set_node_status(test_kubelet.ctx, v1.Node())
     assert set_by == ["other"]
-    test_kubelet.close()

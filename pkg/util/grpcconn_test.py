@@ -64,15 +64,15 @@ def test_connection_that_is_closed(conn: grpc.Channel) -> None:
 def test_connection_that_is_watched_until_it_is_closed(conn: grpc.Channel, server: grpc.Server) -> None:
     told: golang.Channel[bool] = golang.Channel(1000)
     thread = golang.go(grpcconn.watch, conn, told.send, name="watch")
-    _wait_for(told, True)
+    _wait_until_told(told, True)
     server.stop(None).wait(_DEADLINE)
-    _wait_for(told, False)
+    _wait_until_told(told, False)
     conn.close()
     thread.join(_DEADLINE)
     assert not thread.is_alive()
 
 
-def _wait_for(told: golang.Channel[bool], connected: bool) -> None:
+def _wait_until_told(told: golang.Channel[bool], connected: bool) -> None:
     while (news := told.recv(_DEADLINE)) != (connected, True):
         assert news == (not connected, True)
 

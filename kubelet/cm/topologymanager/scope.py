@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Set
 
 from kubelet import lifecycle, metrics
@@ -22,7 +23,7 @@ POD_TOPOLOGY_SCOPE = "pod"
 NONE_TOPOLOGY_SCOPE = "none"
 
 
-class Scope:
+class Scope(ABC):
     """What all scopes share: the providers, and what was decided. Thread-safe."""
 
     def __init__(self, name: str, policy: Policy) -> None:
@@ -37,9 +38,9 @@ class Scope:
     def name(self) -> str:
         return self._name
 
+    @abstractmethod
     def admit(self, pod: v1.Pod) -> lifecycle.PodAdmitResult:
         """Finds nodes for the pod's resources and has the providers give them out."""
-        raise NotImplementedError
 
     def get_policy(self) -> Policy:
         return self.policy

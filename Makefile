@@ -9,7 +9,7 @@ PYTEST := $(PYTHON) -m pytest
 # and a cluster of its own.
 PARALLEL = --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 PROCESSES := 3
-SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-divergences hack/update-protos hack/verify_clocks hack/verify_docs hack/verify_go_map hack/verify_structure hack/watch_pods.py
+SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-api-fields hack/update-divergences hack/update-protos hack/verify_clocks hack/verify_docs hack/verify_go_map hack/verify_structure hack/watch_pods.py
 
 # Tests start many processes, each of which would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -80,6 +80,7 @@ verify: ## check style, types, the map from the Go sources, and the documents; c
 	$(PYTHON) -m mypy kubelet pkg cmd
 	$(PYTHON) -m mypy --scripts-are-modules test/framework test/csi_driver test/e2e test/e2e_node test/hack test/readme $(SCRIPTS)
 	$(PYTHON) hack/update-api-types --check
+	$(PYTHON) hack/update-api-fields --check
 	$(PYTHON) hack/update-protos --check
 	$(PYTHON) hack/verify_go_map
 	$(PYTHON) hack/verify_docs

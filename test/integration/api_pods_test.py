@@ -328,7 +328,8 @@ def newer(manifest: Manifest) -> Manifest:
     return manifest
 
 
-def test_fields_that_are_newer_than_the_kubelet_survive_it(node: ClusterNode) -> None:
+def test_fields_that_are_newer_than_the_kubelet_survive_it(node: ClusterNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node.cluster.server, "keep_unknown_fields", True)
     made = node.create(newer(pod("newer", sleeper(), restartPolicy="Never"))).json
     (running,) = node.wait_for_api_running("newer")
     newer_status = {"newInStatus": {"e": "f"}, "conditions": [condition("New", "True", newInCondition="g")]}

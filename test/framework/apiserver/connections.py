@@ -140,8 +140,14 @@ class Responder:
     connection: Connection
     keep_alive: bool
     headers: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
     code: int = 0
     fault: AnswerFault | None = None
+
+    def warn(self, text: str) -> None:
+        """Tell the client, once; a text that no header can hold is left out. Go: net.NewWarningHeader"""
+        if text not in self.warnings and text.isprintable():
+            self.warnings.append(text)
 
     def send(self, code: int, body: bytes, content_type: str = "application/json") -> None:
         length = len(body)
@@ -176,9 +182,15 @@ class Responder:
     def _head(self) -> bytes:
         lines = [f"HTTP/1.1 {self.code} {_PHRASES.get(self.code, '')}"]
         lines += [f"{name}: {value}" for name, value in self.headers.items()]
+        lines += [f"Warning: 299 - {_quoted(text)}" for text in self.warnings]
         if not self.keep_alive:
             lines.append("Connection: close")
-        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 Handler = Callable[[Request, Responder], None]

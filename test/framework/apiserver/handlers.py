@@ -19,7 +19,7 @@ from pkg import klog
 from pkg.apimachinery.util.validation import field
 from pkg.golang.http import HangUps
 
-from . import discovery, errors, events, patch, protobuf, proxy
+from . import discovery, errors, events, fields, patch, protobuf, proxy
 from .connections import Connection, Responder
 from .interfaces import (
     ANONYMOUS,
@@ -40,6 +40,7 @@ from .tables import EventsV1, Form, PartialMetadata, Table
 from .watch import Lines, error_line, open_watch
 
 _JSON = "application/json"
+_READABLE = (_JSON, "application/yaml")
 _encode = msgspec.json.encode
 _CONNECTIONS = ("exec", "attach", "portforward", "proxy", "log")
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "HEAD": "get"}
@@ -74,6 +75,7 @@ class Settings(Protocol):
     virtual: Mapping[str, VirtualResource]
     aggregated: Mapping[str, Callable[[Request, Resource], Object]]
     anonymous: bool
+    keep_unknown_fields: bool
     bookmark_interval: float
     kubelet_ssl_context: ssl.SSLContext | None
     audit: Callable[[Request, int], None] | None
@@ -360,10 +362,27 @@ class Handlers:
 
     # Writing
 
-    def _body(self, request: Request, resource: Resource) -> Object:
-        obj = decode_body(request, resource.kind, resource.version)
+    def _body(self, request: Request, resource: Resource, responder: Responder) -> Object:
+        obj = self._checked_body(request, resource.group_version, resource.kind, responder)
         if resource.group == "events.k8s.io":
             obj = events.from_events_v1(obj)
+        return obj
+
+    def _checked_body(self, request: Request, group_version: str, kind: str, responder: Responder) -> Object:
+        """The object that a request carries, without fields that its kind does not have.
+
+        Raises ApiError 400 or 415; of fields that are unknown or there twice, the client hears what it asked to hear.
+        """
+        directive = fields.directive_of(request)
+        version = group_version.rpartition("/")[2]
+        obj, faults = decode_body(request, kind, version, directive)
+        if not self._settings.keep_unknown_fields:
+            faults += fields.prune(group_version, kind, obj)
+        if faults and directive is fields.Directive.STRICT:
+            raise _not_of_kind(kind, version, fields.decoding_error(faults))
+        if directive is fields.Directive.WARN:
+            for fault in faults:
+                responder.warn(fault)
         return obj
 
     def _create(self, request: Request, resource: Resource, responder: Responder) -> None:
@@ -372,11 +391,12 @@ class Handlers:
             self._create_subresource(request, resource, responder)
             return
         stored = BY_PLURAL[resource.plural]
-        entry = self._registry.create(request, stored, self._body(request, resource))
+        entry = self._registry.create(request, stored, self._body(request, resource, responder))
         responder.send(201, form.encode(entry))
 
     def _create_subresource(self, request: Request, resource: Resource, responder: Responder) -> None:
-        body = decode_body(request, "Binding", "v1")
+        kind, version = ("Eviction", "policy/v1") if request.subresource == "eviction" else ("Binding", "v1")
+        body = self._checked_body(request, version, kind, responder)
         name = request.name or (body.get("metadata") or {}).get("name", "")
         if request.subresource == "eviction":
             self._registry.evict(request, name, body)
@@ -392,9 +412,10 @@ class Handlers:
         stored = BY_PLURAL[resource.plural]
         uid = ""
         if request.verb == "patch":
-            change = patch.change_of(stored, request.content_type, request.body)
+            keep = self._settings.keep_unknown_fields
+            change = patch.change_of(stored, request, responder.warn, keep_unknown_fields=keep)
         else:
-            body = self._body(request, resource)
+            body = self._body(request, resource, responder)
             uid = (body.get("metadata") or {}).get("uid") or ""
             name = (body.get("metadata") or {}).get("name")
             if name != request.name:
@@ -445,9 +466,10 @@ class Handlers:
         kind = subresource.kind if subresource is not None and subresource.kind else resource.kind
         version = subresource.version if subresource is not None and subresource.version else resource.version
         group = subresource.group if subresource is not None and subresource.version else resource.group
-        body = decode_body(request, kind, version)
+        group_version = f"{group}/{version}" if group else version
+        body = self._checked_body(request, group_version, kind, responder)
         body.setdefault("kind", kind)
-        body.setdefault("apiVersion", f"{group}/{version}" if group else version)
+        body.setdefault("apiVersion", group_version)
         responder.send(201, _encode(virtual(request, body)))
 
     def _connect(self, request: Request, resource: Resource, responder: Responder) -> None:
@@ -579,24 +601,35 @@ def form_of(request: Request, resource: Resource) -> Form:
     raise errors.not_acceptable((_JSON,))
 
 
-def decode_body(request: Request, kind: str, version: str) -> Object:
-    """The object that a request carries. Raises ApiError 400 or 415; what kind it is is not looked at."""
+def decode_body(
+    request: Request, kind: str, version: str, directive: fields.Directive = fields.Directive.IGNORE
+) -> tuple[Object, list[str]]:
+    """The object that a request carries, and what a strict decoder has to say of its text.
+
+    Raises ApiError 400 or 415; what kind it is is not looked at.
+    """
+    faults: list[str] = []
     try:
         match request.content_type:
             case "" | "application/json":
-                obj = msgspec.json.decode(request.body)
+                obj = fields.decode_json(request.body, directive)
+            case "application/yaml":
+                obj, faults = fields.decode_yaml(request.body)
             case protobuf.CONTENT_TYPE:
                 obj = protobuf.decode(request.body)
             case _:
-                raise errors.unsupported_media_type((_JSON,))
+                raise errors.unsupported_media_type(_READABLE)
     except protobuf.UnknownKindError as err:
-        raise errors.unsupported_media_type((_JSON,)) from err
+        raise errors.unsupported_media_type(_READABLE) from err
     except ValueError as err:
-        message = f'{kind} in version "{version}" cannot be handled as a {kind}: {err}'
-        raise errors.bad_request(message) from err
+        raise _not_of_kind(kind, version, str(err)) from err
     if not isinstance(obj, dict):
-        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: not an object')
-    return obj
+        raise _not_of_kind(kind, version, "not an object")
+    return obj, faults
+
+
+def _not_of_kind(kind: str, version: str, why: str) -> errors.ApiError:
+    return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
 def _send_error(responder: Responder, err: errors.ApiError) -> None:
@@ -678,7 +711,7 @@ def _parse_continue(token: str) -> tuple[int | None, str]:
 
 
 def _delete_options(request: Request) -> Object:
-    options: Object = decode_body(request, "DeleteOptions", "v1") if request.body.strip() else {}
+    options: Object = decode_body(request, "DeleteOptions", "v1")[0] if request.body.strip() else {}
     if request.parameter("gracePeriodSeconds"):
         options["gracePeriodSeconds"] = _parse_int(request, "gracePeriodSeconds")
     if options.get("dryRun") == ["All"]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 Object = dict[str, Any]
-"""An API object as it is on the wire: fields that nobody here knows survive."""
+"""An API object as it is on the wire."""
 
 Objects = list[Object]
 

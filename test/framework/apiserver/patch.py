@@ -15,9 +15,10 @@ import msgspec
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import strategicpatch
+from pkg.apimachinery.util.validation import field
 
-from . import errors
-from .interfaces import Object
+from . import errors, fields
+from .interfaces import Object, Request
 from .resources import Resource, type_of
 
 JSON = "application/json-patch+json"
@@ -28,14 +29,49 @@ ACCEPTED = (JSON, MERGE, STRATEGIC)
 Change = Callable[[Object], Object]
 
 
-def change_of(resource: Resource, content_type: str, body: bytes) -> Change:
-    """What a patch does to an object, which it may change. Raises ApiError for what cannot be a patch."""
-    if content_type not in ACCEPTED:
+def change_of(
+    resource: Resource, request: Request, warn: Callable[[str], None], *, keep_unknown_fields: bool = False
+) -> Change:
+    """What a patch does to an object, which it may change. Raises ApiError for what cannot be a patch.
+
+    `warn` gets what a strict decoder has to say of what comes out, if the request wants to hear it.
+    """
+    if request.content_type not in ACCEPTED:
         raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    directive = fields.directive_of(request)
     try:
-        patch = msgspec.json.decode(body)
-    except msgspec.DecodeError as err:
+        patch = fields.decode_json(request.body, directive)
+    except ValueError as err:
         raise errors.bad_request(f"error decoding patch: {err}") from err
+    apply = _application(resource, request.content_type, patch)
+    in_text = [] if directive is fields.Directive.IGNORE else fields.duplicates(patch)
+    if request.content_type == JSON:
+        in_text = [f"json patch {fault}" for fault in in_text]
+
+    def change(obj: Object) -> Object:
+        patched = apply(obj)
+        shown = _shown(request, patched) if directive is fields.Directive.STRICT else ""
+        faults = [] if keep_unknown_fields else fields.prune(resource.group_version, resource.kind, patched)
+        faults = in_text + (sorted(faults) if request.content_type == STRATEGIC else faults)
+        if faults and directive is fields.Directive.STRICT:
+            fault = field.invalid(field.Path("patch"), shown, fields.decoding_error(faults))
+            raise errors.invalid("", "", "", [fault])
+        if directive is fields.Directive.WARN:
+            for each in faults:
+                warn(each)
+        return patched
+
+    return change
+
+
+def _shown(request: Request, patched: Object) -> str:
+    """What an error quotes: a strategic merge patch itself, and of other patches what they make of the object."""
+    if request.content_type == STRATEGIC:
+        return go_text(msgspec.json.decode(request.body))
+    return msgspec.json.encode(patched).decode()
+
+
+def _application(resource: Resource, content_type: str, patch: Any) -> Change:
     if content_type == JSON:
         return _json_patch(resource, patch)
     if not isinstance(patch, dict):
@@ -78,6 +114,20 @@ def strategic(resource: Resource, obj: Object, patch: Object) -> Object:
         return strategicpatch.strategic_merge_map_patch(obj, patch, type_of(resource) or _Untyped)
     except (ValueError, TypeError, KeyError) as err:
         raise errors.bad_request(f"error applying patch: {err}") from err
+
+
+def go_text(value: Any) -> str:
+    """A value as Go prints it (%+v)."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
+        case list():
+            return f"[{' '.join(map(go_text, value))}]"
+    return str(value)
 
 
 def merge(target: Any, patch: Any) -> Any:

@@ -16,6 +16,7 @@ import msgspec
 
 from pkg.golang.http import HangUps
 
+from . import fields
 from . import patch as patching
 from .authorization import AccessReviews
 from .connections import Listener
@@ -54,6 +55,8 @@ class APIServer:
     - `authenticator`, `authorizer`, `admission`, `faults`: see interfaces. They may be set until the server starts, so
       that they can be made with `store`.
     - `anonymous`: let in requests that carry no identity, as system:anonymous.
+    - `keep_unknown_fields`: keep fields that a kind does not have, as a server of a newer release does whose kinds have
+      them. May be set at any time.
     - `virtual`: handlers of what stores nothing, by name: {"serviceaccounts/token": …, "tokenreviews": …}.
     - `aggregated`: who answers for a group that is not stored here, by its name: {"metrics.k8s.io": …}.
     - `controllers`: started after the server listens and stopped, last first, before it closes.
@@ -74,6 +77,7 @@ class APIServer:
         admission: Admission | None = None,
         faults: Faults | None = None,
         anonymous: bool = True,
+        keep_unknown_fields: bool = False,
         virtual: Mapping[str, VirtualResource] | None = None,
         aggregated: Mapping[str, Callable[[Request, Resource], Object]] | None = None,
         controllers: Sequence[Controller] = (),
@@ -91,6 +95,7 @@ class APIServer:
         self.admission: Admission = admission or allow_all
         self.faults: Faults = faults or NoFaults()
         self.anonymous = anonymous
+        self.keep_unknown_fields = keep_unknown_fields
         reviews = AccessReviews(_Current(self))
         self.virtual: Mapping[str, VirtualResource] = dict.fromkeys(_ACCESS_REVIEWS, reviews) | dict(virtual or {})
         self.aggregated: Mapping[str, Callable[[Request, Resource], Object]] = dict(aggregated or {})
@@ -99,7 +104,7 @@ class APIServer:
         self.audit = audit
         self._storage = Storage(history)
         self._registry = Registry(self._storage, lambda: self.admission)
-        self._store = LocalStore(self._registry)
+        self._store = LocalStore(self._registry, lambda: self.keep_unknown_fields)
         self._listener: Listener | None = None
         self._hang_ups: HangUps | None = None
 
@@ -220,8 +225,9 @@ def _trusting_context() -> ssl.SSLContext:
 class LocalStore:
     """`interfaces.Store` over the registry: what an administrator gets over HTTP, without the HTTP."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, keep_unknown_fields: Callable[[], bool]) -> None:
         self._registry = registry
+        self._keep_unknown_fields = keep_unknown_fields
 
     @property
     def resource_version(self) -> str:
@@ -251,14 +257,17 @@ class LocalStore:
                 self._registry.evict(request, name, obj)
                 return obj
         request.name = ""
-        return self._registry.create(request, _resource(resource), obj).copy()
+        known = _resource(resource)
+        self._prune(known, obj)
+        return self._registry.create(request, known, obj).copy()
 
     def update(self, resource: str, obj: Object, *, subresource: str = "") -> Object:
         meta = obj["metadata"]
-        request = _request("update", _resource(resource), meta.get("namespace", ""), meta["name"], subresource)
-        entry, _ = self._registry.update(
-            request, _resource(resource), meta["name"], lambda _: _copy(obj), uid=meta.get("uid", "")
-        )
+        known = _resource(resource)
+        request = _request("update", known, meta.get("namespace", ""), meta["name"], subresource)
+        new = _copy(obj)
+        self._prune(known, new)
+        entry, _ = self._registry.update(request, known, meta["name"], lambda _: _copy(new), uid=meta.get("uid", ""))
         return entry.copy()
 
     def patch(self, resource: str, name: str, patch: Object, namespace: str = "", *, subresource: str = "") -> Object:
@@ -266,7 +275,9 @@ class LocalStore:
         request = _request("patch", known, namespace, name, subresource)
 
         def change(obj: Object) -> Object:
-            return patching.strategic(known, obj, _copy(patch))
+            merged = patching.strategic(known, obj, _copy(patch))
+            self._prune(known, merged)
+            return merged
 
         return self._registry.update(request, known, name, change)[0].copy()
 
@@ -295,6 +306,10 @@ class LocalStore:
         if isinstance(watcher, ApiError):
             raise watcher
         return LocalWatch(watcher, selected)
+
+    def _prune(self, resource: Resource, obj: Object) -> None:
+        if not self._keep_unknown_fields():
+            fields.prune(resource.group_version, resource.kind, obj)
 
 
 _TEMPLATE = Request("", "", user=IN_PROCESS)

@@ -6,7 +6,7 @@ so an implementation may use the store.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -224,6 +224,9 @@ class Store(Protocol):
         resource_version: str = "",
     ) -> Watch:
         """Without a resource version begins with ADDED for everything that exists."""
+
+    def watch_several(self, resources: Sequence[str]) -> Watch:
+        """Changes of several resources, in the order in which they come; begins with ADDED for all that exists."""
 
 
 class Controller(Protocol):

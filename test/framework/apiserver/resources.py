@@ -344,6 +344,7 @@ AGGREGATED = ("metrics.k8s.io",)
 BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
 # The one that objects are stored as: for events that of the core group.
 BY_PLURAL = {resource.plural: resource for resource in reversed(RESOURCES)}
+BY_KIND = {(resource.group_version, resource.kind): resource for resource in RESOURCES}
 
 _TYPE_MODULES = {
     "": "core", "coordination.k8s.io": "coordination", "certificates.k8s.io": "certificates",

@@ -307,6 +307,10 @@ class LocalStore:
             raise watcher
         return LocalWatch(watcher, selected)
 
+    def watch_several(self, resources: Sequence[str]) -> Watch:
+        known = [_resource(resource).plural for resource in resources]
+        return LocalWatch(self._registry.storage.watch_several(known), None)
+
     def _prune(self, resource: Resource, obj: Object) -> None:
         if not self._keep_unknown_fields():
             fields.prune(resource.group_version, resource.kind, obj)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -92,11 +92,11 @@ def at_version(entry: Entry, version: int) -> Entry:
 
 
 class Watcher:
-    """Changes of one resource in order, waiting for more. For one consumer; `stop` may come from any thread."""
+    """Changes of some resources in order, waiting for more. For one consumer; `stop` may come from any thread."""
 
-    def __init__(self, storage: Storage, resource: str, namespace: str, name: str) -> None:
+    def __init__(self, storage: Storage, resources: Sequence[str], namespace: str = "", name: str = "") -> None:
         self._storage = storage
-        self._resource = resource
+        self._resources = resources
         self._namespace = namespace
         self._name = name
         self._queue: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
@@ -121,7 +121,7 @@ class Watcher:
 
     def stop(self) -> None:
         self.stopped = True
-        self._storage.forget(self._resource, self)
+        self._storage.forget(self._resources, self)
         self._queue.put(None)
 
     def wants(self, key: Key) -> bool:
@@ -210,7 +210,7 @@ class Storage:
 
     def watch(self, resource: str, since: int | None, namespace: str = "", name: str = "") -> Watcher:
         """Changes after a version; None: begin with what there is now, in `initial`. Raises CompactedError."""
-        watcher = Watcher(self, resource, namespace, name)
+        watcher = Watcher(self, (resource,), namespace, name)
         with self._lock:
             bucket = self._bucket(resource)
             watcher.version = self._version if since is None else since
@@ -228,11 +228,23 @@ class Storage:
             bucket.watchers.append(watcher)
         return watcher
 
-    def forget(self, resource: str, watcher: Watcher) -> None:
+    def watch_several(self, resources: Sequence[str]) -> Watcher:
+        """Changes of several resources in the order in which they come; it begins with what there is now."""
+        watcher = Watcher(self, resources)
         with self._lock:
-            watchers = self._bucket(resource).watchers
-            if watcher in watchers:
-                watchers.remove(watcher)
+            watcher.version = self._version
+            for resource in resources:
+                bucket = self._bucket(resource)
+                watcher.initial += sorted(bucket.entries.values(), key=lambda entry: entry.key)
+                bucket.watchers.append(watcher)
+        return watcher
+
+    def forget(self, resources: Sequence[str], watcher: Watcher) -> None:
+        with self._lock:
+            for resource in resources:
+                watchers = self._bucket(resource).watchers
+                if watcher in watchers:
+                    watchers.remove(watcher)
 
     def version_if(self, condition: Callable[[], bool]) -> int | None:
         """The version, if a condition holds while nothing changes."""

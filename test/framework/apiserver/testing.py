@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 from . import errors
 from .interfaces import Object, Objects, Watch
@@ -64,4 +65,7 @@ class FakeStore:
         field_selector: str = "",
         resource_version: str = "",
     ) -> Watch:
+        raise NotImplementedError
+
+    def watch_several(self, resources: Sequence[str]) -> Watch:
         raise NotImplementedError

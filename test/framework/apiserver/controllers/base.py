@@ -13,6 +13,7 @@ from pkg.apimachinery.runtime import codec
 
 from ..errors import ApiError
 from ..interfaces import Object, Server, Store, Watch, WatchEvent
+from ..resources import BY_KIND
 
 _ATTEMPTS = 10
 
@@ -20,7 +21,7 @@ _ATTEMPTS = 10
 class WatchController:
     """Handles the changes of some resources, one at a time and in the order in which they come.
 
-    One thread a resource. handle is called with _lock held, which guards what a subclass keeps.
+    handle is called from one thread, with _lock held, which guards what a subclass keeps.
     """
 
     name = ""
@@ -28,8 +29,8 @@ class WatchController:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._watches: list[Watch] = []
-        self._threads: list[golang.Thread] = []
+        self._watch: Watch | None = None
+        self._thread: golang.Thread | None = None
         self._stopped = threading.Event()
         self._store: Store | None = None
 
@@ -42,18 +43,15 @@ class WatchController:
         self._store = server.store
         self._stopped.clear()
         self.prepare()
-        for resource in self.resources:
-            watch = self.store.watch(resource)
-            self._watches.append(watch)
-            self._threads.append(golang.go(self._run, resource, watch, name=f"{self.name}-{resource}"))
+        self._watch = self.store.watch_several(self.resources)
+        self._thread = golang.go(self._run, self._watch, name=self.name)
 
     def stop(self) -> None:
         self._stopped.set()
-        for watch in self._watches:
-            watch.stop()
-        for thread in self._threads:
-            thread.join()
-        self._watches, self._threads = [], []
+        if self._watch is not None and self._thread is not None:
+            self._watch.stop()
+            self._thread.join()
+        self._watch = self._thread = None
 
     def prepare(self) -> None:
         """Called before anything is watched."""
@@ -61,10 +59,11 @@ class WatchController:
     def handle(self, resource: str, event: WatchEvent) -> None:
         """Called for every change, and in the beginning with ADDED for everything that exists."""
 
-    def _run(self, resource: str, watch: Watch) -> None:
+    def _run(self, watch: Watch) -> None:
         for event in watch:
             if self._stopped.is_set():
                 return
+            resource = resource_of(event.object)
             try:
                 with self._lock:
                     self.handle(resource, event)
@@ -75,6 +74,11 @@ class WatchController:
                 klog.v(2).info_s(
                     "Controller failed", controller=self.name, resource=resource, name=metadata["name"], err=str(err)
                 )
+
+
+def resource_of(obj: Mapping[str, Any]) -> str:
+    """The resource that a stored object is of."""
+    return BY_KIND[obj["apiVersion"], obj["kind"]].plural
 
 
 def change(

@@ -90,6 +90,7 @@ class Cluster:
         self.volume_binder = controllers.VolumeBinder()
         self.ephemeral_claims = controllers.EphemeralClaims()
         self.attach_detach = controllers.AttachDetach()
+        self.disruption = controllers.Disruption()
         self.server = self._server()
 
     def _server(self) -> APIServer:
@@ -106,6 +107,7 @@ class Cluster:
             self.volume_binder,
             self.ephemeral_claims,
             self.attach_detach,
+            self.disruption,
         ]
         return APIServer(
             host=self.options.host,

@@ -19,7 +19,7 @@ from pkg import klog
 from pkg.apimachinery.util.validation import field
 from pkg.golang.http import HangUps
 
-from . import discovery, errors, events, fields, patch, protobuf, proxy
+from . import discovery, errors, events, evictions, fields, patch, protobuf, proxy
 from .connections import Connection, Responder
 from .interfaces import (
     ANONYMOUS,
@@ -399,7 +399,7 @@ class Handlers:
         body = self._checked_body(request, version, kind, responder)
         name = request.name or (body.get("metadata") or {}).get("name", "")
         if request.subresource == "eviction":
-            self._registry.evict(request, name, body)
+            evictions.evict(self._registry, request, name, body)
         elif request.subresource == "binding" or resource.plural == "bindings":
             self._registry.bind(request, name, body)
         else:

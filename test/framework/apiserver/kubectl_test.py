@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from framework.apiserver import APIServer
+from framework.apiserver import APIServer, Request
+from framework.apiserver.controllers import Disruption
+from framework.apiserver.interfaces import Object
+from framework.waiting import wait_for
 from pkg import golang
 
 _MANIFEST = """
@@ -45,14 +49,31 @@ def api() -> Iterator[APIServer]:
 
 
 @pytest.fixture
+def disrupted() -> Iterator[tuple[APIServer, threading.Event]]:
+    """A server with disruption budgets, and what is set when it has held an eviction up."""
+    held_up = threading.Event()
+
+    def audit(request: Request, code: int) -> None:
+        if request.subresource == "eviction" and code == 429:
+            held_up.set()
+
+    with APIServer(controllers=[Disruption()], audit=audit) as api:
+        yield api, held_up
+
+
+@pytest.fixture
 def kubectl(api: APIServer, tmp_path: Path) -> Callable[..., str]:
     """Runs it; gives back what it printed, its errors included."""
+    return _kubectl(api, tmp_path)
+
+
+def _kubectl(api: APIServer, directory: Path) -> Callable[..., str]:
     program = shutil.which("kubectl")
     assert program, "kubectl is missing; `hack/setup kubectl` installs it, as root on Debian"
-    api.kubeconfig(tmp_path / "kubeconfig")
+    api.kubeconfig(directory / "kubeconfig")
 
     def run(line: str, stdin: str = "") -> str:
-        command = [program, f"--kubeconfig={tmp_path}/kubeconfig", f"--cache-dir={tmp_path}/cache", *line.split()]
+        command = [program, f"--kubeconfig={directory}/kubeconfig", f"--cache-dir={directory}/cache", *line.split()]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
         return done.stdout + done.stderr
 
@@ -123,3 +144,75 @@ def test_deleting_waits_until_the_kubelet_is_done(api: APIServer, kubectl: Calla
     thread.join()
     watch.stop()
     assert api.store.list("pods") == []
+
+
+def test_drain_waits_for_a_budget(disrupted: tuple[APIServer, threading.Event], tmp_path: Path) -> None:
+    api, held_up = disrupted
+    kubectl = _kubectl(api, tmp_path)
+    api.store.create("nodes", {"metadata": {"name": "n1"}})
+    for name in ("a", "b"):
+        _ready_pod(api, name, "n1")
+    assert "poddisruptionbudget.policy/web created" in kubectl("create pdb web --selector=app=web --min-available=1")
+    wait_for("the budget", lambda: _may_go(api, "web") == 1, 30)
+    assert re.search(r"MIN AVAILABLE +MAX UNAVAILABLE +ALLOWED DISRUPTIONS .*\nweb +1 +N/A +1 ", kubectl("get pdb"))
+    watch = api.store.watch("pods", "default")
+
+    def kubelet() -> None:
+        for event in watch:
+            if event.type == "MODIFIED" and event.object["metadata"].get("deletionGracePeriodSeconds"):
+                api.store.delete("pods", event.object["metadata"]["name"], "default", grace_period_seconds=0)
+
+    def controller() -> None:
+        """As that of a replica set does, if slowly."""
+        held_up.wait(30)
+        _ready_pod(api, "c", "n2")
+
+    threads = [golang.go(kubelet, name="kubelet"), golang.go(controller, name="controller")]
+    printed = kubectl("drain n1 --force")
+    watch.stop()
+    for thread in threads:
+        thread.join()
+    assert re.search(
+        r"\(will retry after 5s\): Cannot evict pod as it would violate the pod's disruption budget", printed
+    )
+    assert "node/n1 drained" in printed
+    assert [pod["metadata"]["name"] for pod in api.store.list("pods")] == ["c"]
+
+
+def _ready_pod(api: APIServer, name: str, node: str) -> None:
+    metadata = {"name": name, "namespace": "default", "labels": {"app": "web"}}
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
+    api.store.create("pods", {"metadata": metadata, "spec": spec})
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    api.store.patch("pods", name, {"status": status}, "default", subresource="status")
+
+
+def _may_go(api: APIServer, budget: str) -> int:
+    status: Object = api.store.get("poddisruptionbudgets", budget, "default")["status"]
+    return int(status["disruptionsAllowed"])
+
+
+_MISSPELT = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  restartPolcy: Never
+  containers: [{name: c, image: nginx}]
+"""
+
+
+def test_kubectl_refuses_misspelt_fields(api: APIServer, kubectl: Callable[..., str]) -> None:
+    assert kubectl("create -f -", _MISSPELT) == (
+        'Error from server (BadRequest): error when creating "STDIN": Pod in version "v1" cannot be handled as a Pod: '
+        'strict decoding error: unknown field "spec.restartPolcy"\n'
+    )
+    assert kubectl("create --validate=warn -f -", _MISSPELT) == (
+        'pod/web created\nWarning: unknown field "spec.restartPolcy"\n'
+    )
+    printed = kubectl('patch pod web -p {"metadata":{"label":{}}}')
+    assert 'pod/web patched (no change)\nWarning: unknown field "metadata.label"' in printed
+    printed = kubectl("apply -f -", _MISSPELT)
+    assert re.search(r'is invalid: patch: Invalid value: "map\[metadata:', printed)
+    assert 'strict decoding error: unknown field "spec.restartPolcy"' in printed
+    assert "restartPolcy" not in api.store.get("pods", "web", "default")["spec"]

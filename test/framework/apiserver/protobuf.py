@@ -67,6 +67,10 @@ _TOKEN_REQUEST: _Message = {
     3: ("boundObjectRef", _BOUND_TO),
     4: ("expirationSeconds", "number"),
 }
+_LABEL_SELECTOR: _Message = {
+    1: ("matchLabels", "text map"),
+    2: ("matchExpressions", [{1: ("key", "text"), 2: ("operator", "text"), 3: ("values", ["text"])}]),
+}
 _KINDS: dict[str, _Message] = {
     "Namespace": {1: ("metadata", _META), 2: ("spec", {1: ("finalizers", ["text"])})},
     "ConfigMap": {
@@ -84,6 +88,18 @@ _KINDS: dict[str, _Message] = {
     },
     "ServiceAccount": {1: ("metadata", _META), 3: ("imagePullSecrets", [{1: ("name", "text")}])},
     "Eviction": {1: ("metadata", _META), 2: ("deleteOptions", _DELETE_OPTIONS)},
+    "PodDisruptionBudget": {
+        1: ("metadata", _META),
+        2: (
+            "spec",
+            {
+                1: ("minAvailable", "int or text"),
+                2: ("selector", _LABEL_SELECTOR),
+                3: ("maxUnavailable", "int or text"),
+                4: ("unhealthyPodEvictionPolicy", "text"),
+            },
+        ),
+    },
     "DeleteOptions": _DELETE_OPTIONS,
     "SelfSubjectAccessReview": {1: ("metadata", _META), 2: ("spec", _REVIEW)},
     "SelfSubjectReview": {1: ("metadata", _META)},

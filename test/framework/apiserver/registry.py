@@ -18,7 +18,8 @@ from pkg.apimachinery.util.validation import field
 
 from . import errors
 from .interfaces import CREATE, DELETE, UPDATE, Admission, Object, Request
-from .pods import PodStrategy, bind, set_condition
+from .pods import PodStrategy, bind
+from .policy_strategies import PodDisruptionBudgetStrategy
 from .resources import BY_PLURAL, Resource, type_of
 from .selectors import fields_used, parse_field_selector, parse_label_selector
 from .storage import Entry, Storage
@@ -57,6 +58,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "namespaces": NamespaceStrategy,
     "certificatesigningrequests": CertificateSigningRequestStrategy,
     "clustertrustbundles": ClusterTrustBundleStrategy,
+    "poddisruptionbudgets": PodDisruptionBudgetStrategy,
     "persistentvolumes": PersistentVolumeStrategy,
     "persistentvolumeclaims": PersistentVolumeClaimStrategy,
     "volumeattachments": VolumeAttachmentStrategy,
@@ -335,29 +337,30 @@ class Registry:
         key = (request.namespace if resource.namespaced else "", name)
         while True:
             current = self.get(resource, *key)
-            self._check_preconditions(resource, current, options)
+            self.check_preconditions(resource, current.object, options)
             self._admit(request, DELETE, None, current.object)
             if request.dry_run:
                 return current, True
             if (done := self._delete_once(resource, current, options)) is not None:
                 return done
 
-    def _check_preconditions(self, resource: Resource, current: Entry, options: Object) -> None:
+    def check_preconditions(self, resource: Resource, obj: Object, options: Object) -> None:
+        """Raises ApiError 409 if an object is not the one that options of a deletion are about."""
         wanted = options.get("preconditions") or {}
-        meta, kind = current.object["metadata"], resource.kind
+        meta, kind = obj["metadata"], resource.kind
         if wanted.get("uid") and wanted["uid"] != meta["uid"]:
             why = (
                 f"the UID in the precondition ({wanted['uid']}) does not match the UID in record ({meta['uid']}). "
                 "The object might have been deleted and then recreated"
             )
-            raise errors.conflict(kind, resource.group, current.key[1], why)
+            raise errors.conflict(kind, resource.group, meta["name"], why)
         version = wanted.get("resourceVersion")
         if version and version != meta["resourceVersion"]:
             why = (
                 f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
                 f"({meta['resourceVersion']}). The object might have been modified"
             )
-            raise errors.conflict(kind, resource.group, current.key[1], why)
+            raise errors.conflict(kind, resource.group, meta["name"], why)
 
     def _delete_once(self, resource: Resource, current: Entry, options: Object) -> tuple[Entry, bool] | None:
         """One step; None if the object changed meanwhile."""
@@ -397,7 +400,7 @@ class Registry:
                     raise
         return deleted
 
-    # Subresources of pods that are not updates
+    # Parts of what is done to pods
 
     def bind(self, request: Request, name: str, binding: Object) -> None:
         target = (binding.get("target") or {}).get("name", "")
@@ -413,31 +416,14 @@ class Registry:
                 pod["metadata"].setdefault("annotations", {}).update(annotations)
             return pod
 
-        self._admit(request, CREATE, binding, None)
-        self._change(resource, (request.namespace, name), assign)
+        self.admit_create(request, binding)
+        self.change(resource, (request.namespace, name), assign)
 
-    def evict(self, request: Request, name: str, eviction: Object) -> None:
-        resource = BY_PLURAL["pods"]
-        options = without_nulls(eviction.get("deleteOptions") or {})
-        self._admit(request, CREATE, eviction, None)
-        entry = self.get(resource, request.namespace, name)
-        if entry.object["status"].get("phase") not in ("Failed", "Succeeded", "Pending"):
-            condition = {
-                "type": "DisruptionTarget",
-                "status": "True",
-                "reason": "EvictionByEvictionAPI",
-                "message": "Eviction API: evicting",
-            }
+    def admit_create(self, request: Request, obj: Object) -> None:
+        """Ask admission about what is asked for and not stored. Raises ApiError."""
+        self._admit(request, CREATE, obj, None)
 
-            def mark(pod: Object) -> Object:
-                set_condition(pod, condition, timestamp())
-                return pod
-
-            if not request.dry_run:
-                self._change(resource, entry.key, mark)
-        self.delete(request, resource, name, options)
-
-    def _change(self, resource: Resource, key: tuple[str, str], change: Callable[[Object], Object]) -> Entry:
+    def change(self, resource: Resource, key: tuple[str, str], change: Callable[[Object], Object]) -> Entry:
         """Store what `change` makes of the object, with nothing checked."""
         while True:
             current = self.get(resource, *key)

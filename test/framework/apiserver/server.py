@@ -16,7 +16,7 @@ import msgspec
 
 from pkg.golang.http import HangUps
 
-from . import fields
+from . import evictions, fields
 from . import patch as patching
 from .authorization import AccessReviews
 from .connections import Listener
@@ -254,7 +254,7 @@ class LocalStore:
                 self._registry.bind(request, name, obj)
                 return obj
             case "eviction":
-                self._registry.evict(request, name, obj)
+                evictions.evict(self._registry, request, name, obj)
                 return obj
         request.name = ""
         known = _resource(resource)

@@ -165,6 +165,11 @@ def _age(obj: Object) -> str:
     return _since(obj["metadata"].get("creationTimestamp"))
 
 
+def _budget(budget: Object) -> list[Any]:
+    amounts = [str(budget["spec"].get(name, "N/A")) for name in ("minAvailable", "maxUnavailable")]
+    return [budget["metadata"]["name"], *amounts, budget["status"]["disruptionsAllowed"], _age(budget)]
+
+
 def _pod(pod: Object) -> list[Any]:
     spec, status = pod["spec"], pod.get("status") or {}
     ready, total, reason, restarts, last = _pod_summary(pod)
@@ -498,6 +503,10 @@ _TABLES: dict[str, tuple[_Columns, Callable[[Object], list[Any]]]] = {
     "certificatesigningrequests": (
         (("Name",), ("Age",), ("SignerName",), ("Requestor",), ("RequestedDuration",), ("Condition",)),
         _signing_request,
+    ),
+    "poddisruptionbudgets": (
+        (("Name",), ("Min Available",), ("Max Unavailable",), ("Allowed Disruptions", "integer"), ("Age",)),
+        _budget,
     ),
     "persistentvolumes": (
         (

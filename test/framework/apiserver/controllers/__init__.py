@@ -4,6 +4,7 @@ Each watches the store, does its work in threads of its own and ends them when i
 """
 
 from .attach_detach import AttachDetach
+from .disruption import Disruption
 from .ephemeral_claims import EphemeralClaims
 from .garbage import GarbageCollector
 from .namespaces import Namespaces
@@ -14,6 +15,7 @@ from .volume_binder import VolumeBinder
 
 __all__ = [
     "AttachDetach",
+    "Disruption",
     "EphemeralClaims",
     "GarbageCollector",
     "Namespaces",

@@ -12,8 +12,11 @@ from framework.apiserver.interfaces import Object
 from framework.cluster_node import ClusterNode, condition
 from framework.node_history import NodeHistory
 from framework.pods import pod, sleeper
+from framework.waiting import wait_for
 
 OFTEN = {"nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "1s", "nodeLeaseDurationSeconds": 4}
+
+TIMEOUT = 30.0
 
 NewNode = Callable[..., ClusterNode]
 
@@ -122,8 +125,8 @@ def test_deleted_node_stays_away_until_the_kubelet_is_started_again(node: Cluste
     node.wait_for_log("Unable to update node status", count=len(node.logged("Unable to update node status")) + 3)
     assert node.api_object() is None
     node.stop()
-    # As the garbage collector does with what a node that is gone has owned.
-    cluster.store.delete("leases", node.node, "kube-node-lease")
+    # The garbage collector takes what a node that is gone has owned.
+    wait_for("the lease is collected", lambda: lease(node) is None, TIMEOUT)
     node.start()
     node.wait_until_ready()
     assert api(node)["metadata"]["uid"] != old["metadata"]["uid"]

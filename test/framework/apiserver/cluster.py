@@ -85,7 +85,8 @@ class Cluster:
         self.namespaces = controllers.Namespaces(self.authority.pem)
         self.signing = controllers.Signing(self.authority, self.authorizer)
         self.node_lifecycle = controllers.NodeLifecycle(self.options.node_grace_period)
-        self.garbage = controllers.GarbageCollector(self.options.quarantine)
+        self.garbage = controllers.GarbageCollector()
+        self.pod_garbage = controllers.PodGarbageCollector(self.options.quarantine)
         self.scheduler = controllers.Scheduler()
         self.volume_binder = controllers.VolumeBinder()
         self.ephemeral_claims = controllers.EphemeralClaims()
@@ -103,6 +104,7 @@ class Cluster:
             self.signing,
             self.node_lifecycle,
             self.garbage,
+            self.pod_garbage,
             self.scheduler,
             self.volume_binder,
             self.ephemeral_claims,

@@ -13,9 +13,10 @@ from pkg.apimachinery.runtime import codec
 from . import errors
 from .interfaces import Object, Request
 from .pods import set_condition
-from .registry import Registry, timestamp, without_nulls
+from .registry import Registry, without_nulls
 from .resources import BY_PLURAL
 from .storage import Entry
+from .times import timestamp
 
 _PODS, _BUDGETS = BY_PLURAL["pods"], BY_PLURAL["poddisruptionbudgets"]
 _CAUSE = "DisruptionBudget"

@@ -33,7 +33,7 @@ from .interfaces import (
     Request,
     VirtualResource,
 )
-from .registry import Filter, Registry
+from .registry import Filter, Registry, without_nulls
 from .resources import AGGREGATED, BY_PATH, BY_PLURAL, Resource
 from .storage import CompactedError, Entry
 from .tables import EventsV1, Form, PartialMetadata, Table
@@ -42,6 +42,10 @@ from .watch import Lines, error_line, open_watch
 _JSON = "application/json"
 _READABLE = (_JSON, "application/yaml")
 _encode = msgspec.json.encode
+_JOBS_LEAVE_PODS = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Foreground to wait for them to be removed"
+)
 _CONNECTIONS = ("exec", "attach", "portforward", "proxy", "log")
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "HEAD": "get"}
 _WATCH_TIMEOUT = (1800.0, 3600.0)
@@ -436,7 +440,10 @@ class Handlers:
     def _delete(self, request: Request, resource: Resource, responder: Responder) -> None:
         form = form_of(request, resource)
         stored = BY_PLURAL[resource.plural]
-        entry, gone = self._registry.delete(request, stored, request.name, _delete_options(request))
+        options = _delete_options(request)
+        if resource.plural == "jobs" and not options.keys() & {"propagationPolicy", "orphanDependents"}:
+            responder.warn(_JOBS_LEAVE_PODS)
+        entry, gone = self._registry.delete(request, stored, request.name, options)
         if not gone or resource.plural in _RETURN_DELETED:
             responder.send(200, form.encode(entry))
             return
@@ -711,9 +718,15 @@ def _parse_continue(token: str) -> tuple[int | None, str]:
 
 
 def _delete_options(request: Request) -> Object:
-    options: Object = decode_body(request, "DeleteOptions", "v1")[0] if request.body.strip() else {}
+    options: Object = {}
+    if request.body.strip():
+        options = without_nulls(decode_body(request, "DeleteOptions", "v1")[0])
     if request.parameter("gracePeriodSeconds"):
         options["gracePeriodSeconds"] = _parse_int(request, "gracePeriodSeconds")
+    if policy := request.parameter("propagationPolicy"):
+        options["propagationPolicy"] = policy
+    if "orphanDependents" in request.query:
+        options["orphanDependents"] = request.flag("orphanDependents")
     if options.get("dryRun") == ["All"]:
         request.dry_run = True
     return options

@@ -211,8 +211,17 @@ class Store(Protocol):
         """Applies a strategic merge patch."""
 
     def delete(
-        self, resource: str, name: str, namespace: str = "", *, grace_period_seconds: int | None = None, uid: str = ""
-    ) -> Object: ...
+        self,
+        resource: str,
+        name: str,
+        namespace: str = "",
+        *,
+        grace_period_seconds: int | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        propagation_policy: str = "",
+    ) -> Object:
+        """Conflicts (409) if it has another uid or resourceVersion. Policies: Foreground, Background, Orphan."""
 
     def watch(
         self,

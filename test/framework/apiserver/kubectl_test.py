@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from framework.apiserver import APIServer, Request
-from framework.apiserver.controllers import Disruption
+from framework.apiserver.controllers import Disruption, GarbageCollector
 from framework.apiserver.interfaces import Object
 from framework.waiting import wait_for
 from pkg import golang
@@ -216,3 +216,29 @@ def test_kubectl_refuses_misspelt_fields(api: APIServer, kubectl: Callable[..., 
     assert re.search(r'is invalid: patch: Invalid value: "map\[metadata:', printed)
     assert 'strict decoding error: unknown field "spec.restartPolcy"' in printed
     assert "restartPolcy" not in api.store.get("pods", "web", "default")["spec"]
+
+
+_OWNED = """
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: child
+  ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: %s, blockOwnerDeletion: true}]
+"""
+
+
+@pytest.mark.parametrize(("cascade", "left"), [("background", []), ("foreground", []), ("orphan", ["child"])])
+def test_kubectl_deletes_what_has_dependents(tmp_path: Path, cascade: str, left: list[str]) -> None:
+    with APIServer(controllers=[GarbageCollector()]) as api:
+        kubectl = _kubectl(api, tmp_path)
+        assert kubectl("create configmap owner") == "configmap/owner created\n"
+        uid = kubectl("get configmap owner -o jsonpath={.metadata.uid}")
+        assert kubectl("create -f -", _OWNED % uid) == "configmap/child created\n"
+        assert 'configmap "owner" deleted' in kubectl(f"delete configmap owner --cascade={cascade}")
+
+        def names() -> list[str]:
+            return [each["metadata"]["name"] for each in api.store.list("configmaps", "default")]
+
+        # kubectl has waited for the owner, and with "foreground" for the child with that.
+        assert cascade != "foreground" or names() == left
+        wait_for("the child's end", lambda: names() == left, 10)

@@ -5,7 +5,6 @@ Go: k8s.io/apiserver/pkg/registry/generic/registry/store.go, pkg/registry/rest/{
 
 from __future__ import annotations
 
-import datetime
 import random
 import uuid
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import validation
 from pkg.apimachinery.util.validation import field
 
-from . import errors
+from . import deletion, errors
 from .interfaces import CREATE, DELETE, UPDATE, Admission, Object, Request
 from .pods import PodStrategy, bind
 from .policy_strategies import PodDisruptionBudgetStrategy
@@ -46,6 +45,7 @@ from .strategies import (
     Strategy,
     wrong_shape,
 )
+from .times import timestamp
 
 _STRATEGIES: dict[str, type[Strategy]] = {
     "pods": PodStrategy,
@@ -79,19 +79,9 @@ DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease"
 Filter = Callable[[Entry], bool]
 
 
-def timestamp(moment: datetime.datetime | None = None) -> str:
-    """A moment (now) as objects carry it."""
-    moment = moment or datetime.datetime.now(datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def generate_name(base: str) -> str:
     """A name that nobody has, most likely."""
     return base[:_MAX_GENERATED_BASE] + "".join(random.choices(_SUFFIX_ALPHABET, k=5))
-
-
-def parse_timestamp(text: str) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(text)
 
 
 def without_nulls(value: Any) -> Any:
@@ -232,7 +222,7 @@ class Registry:
         if not name:
             return [field.required(path.child("name"), "name or generateName is required")]
         errs = [field.invalid(path.child("name"), name, message) for message in strategy.validate_name(name)]
-        return errs + _validate_labels(meta, path)
+        return errs + _validate_labels(meta, path) + _validate_owners(meta, path)
 
     # Updating
 
@@ -334,6 +324,7 @@ class Registry:
 
     def delete(self, request: Request, resource: Resource, name: str, options: Object) -> tuple[Entry, bool]:
         """The object as it is then, and whether it is gone."""
+        deletion.check_options(options)
         key = (request.namespace if resource.namespaced else "", name)
         while True:
             current = self.get(resource, *key)
@@ -365,26 +356,31 @@ class Registry:
     def _delete_once(self, resource: Resource, current: Entry, options: Object) -> tuple[Entry, bool] | None:
         """One step; None if the object changed meanwhile."""
         strategy = self._strategies[resource.plural]
-        obj = current.object
-        grace = strategy.grace_period(obj, options.get("gracePeriodSeconds"))
-        if grace is None and strategy.may_go(obj):
-            entry = self.storage.remove(resource.plural, current)
-            return None if entry is None else (entry, True)
+        obj, wanted = current.object, options.get("gracePeriodSeconds")
+        grace = strategy.grace_period(obj, wanted)
         new = current.copy()
-        if not _mark_deleted(new["metadata"], obj["metadata"], grace or 0, options.get("gracePeriodSeconds")):
+        new["metadata"]["finalizers"] = deletion.finalizers(resource, obj, options)
+        if not new["metadata"]["finalizers"]:
+            del new["metadata"]["finalizers"]
+        if grace is None and strategy.may_go(new):
+            return self._gone(resource, current)
+        marked = deletion.mark(new["metadata"], obj["metadata"], grace or 0, wanted)
+        if not marked and (grace is not None or new == obj):
             if strategy.may_go(obj) and not obj["metadata"].get("deletionGracePeriodSeconds"):
-                entry = self.storage.remove(resource.plural, current)
-                return None if entry is None else (entry, True)
+                return self._gone(resource, current)
             return current, False
         if resource.plural == "namespaces":
             new["status"] = {**new.get("status", {}), "phase": "Terminating"}
-        marked = self.storage.replace(resource.plural, current, new)
-        if marked is None:
+        entry = self.storage.replace(resource.plural, current, new)
+        if entry is None:
             return None
         if new["metadata"]["deletionGracePeriodSeconds"] == 0 and strategy.may_go(new):
-            entry = self.storage.remove(resource.plural, marked)
-            return None if entry is None else (entry, True)
-        return marked, False
+            return self._gone(resource, entry)
+        return entry, False
+
+    def _gone(self, resource: Resource, current: Entry) -> tuple[Entry, bool] | None:
+        entry = self.storage.remove(resource.plural, current)
+        return None if entry is None else (entry, True)
 
     def delete_collection(
         self, request: Request, resource: Resource, entries: Sequence[Entry], options: Object
@@ -464,6 +460,24 @@ def _validate_labels(meta: Object, path: field.Path) -> list[field.Error]:
     return errs
 
 
+def _validate_owners(meta: Object, path: field.Path) -> list[field.Error]:
+    errs: list[field.Error] = []
+    path, owners = path.child("ownerReferences"), meta.get("ownerReferences") or []
+    for i, owner in enumerate(owners):
+        for name in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(name):
+                detail = "version must not be empty" if name == "apiVersion" else "must not be empty"
+                errs.append(field.invalid(path.index(i).child(name), "", detail))
+    controllers = [f"{each.get('kind')}/{each.get('name')}" for each in owners if each.get("controller")]
+    for other in controllers[1:]:
+        detail = (
+            'Only one reference can have Controller set to true. Found "true" in references for '
+            f"{controllers[0]} and {other}"
+        )
+        errs.append(field.invalid(path, owners, detail))
+    return errs
+
+
 def _keep_metadata(new: Object, old: Object) -> None:
     """What no update may change is taken from the old object without a word."""
     for name in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "generateName"):
@@ -490,30 +504,8 @@ def _validate_metadata_update(new: Object, old: Object) -> list[field.Error]:
                 f"[]string{{{names}}}"
             )
             errs.append(field.forbidden(path.child("finalizers"), detail))
-    return errs + _validate_labels(new, path)
+    return errs + _validate_labels(new, path) + _validate_owners(new, path)
 
 
 def _spec_differs(new: Object, old: Object) -> bool:
     return any(new.get(name) != old.get(name) for name in new.keys() | old.keys() if name not in ("metadata", "status"))
-
-
-def _mark_deleted(meta: Object, old: Object, grace: int, wanted: int | None) -> bool:
-    """Set when the object is to be gone, or bring it forward; False if nothing changes."""
-    now = datetime.datetime.now(datetime.UTC)
-    if not old.get("deletionTimestamp"):
-        meta["deletionTimestamp"] = timestamp(now + datetime.timedelta(seconds=grace))
-        meta["deletionGracePeriodSeconds"] = grace
-        if old.get("generation"):
-            meta["generation"] = old["generation"] + 1
-        return True
-    before = old.get("deletionGracePeriodSeconds") or 0
-    if before == 0 or wanted is None or wanted >= before:
-        return False
-    begun = parse_timestamp(old["deletionTimestamp"]) - datetime.timedelta(seconds=before)
-    moment = begun + datetime.timedelta(seconds=wanted)
-    if moment < now:
-        moment = now
-        wanted = 1 if wanted else 0
-    meta["deletionTimestamp"] = timestamp(moment)
-    meta["deletionGracePeriodSeconds"] = wanted
-    return True

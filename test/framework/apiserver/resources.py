@@ -61,6 +61,7 @@ class Resource:
     generation: bool = False  # counted up when something other than metadata and status changes
     create_on_update: bool = False
     unconditional_update: bool = True  # an update may come without a resourceVersion
+    propagation: str = "Background"  # what becomes of dependents if nobody says; nothing is collected if empty
 
     @property
     def singular(self) -> str:
@@ -155,7 +156,14 @@ RESOURCES: tuple[Resource, ...] = (
         ),
         generation=True,
     ),
-    Resource(plural="events", kind="Event", short_names=("ev",), fields=_EVENT_FIELDS, create_on_update=True),
+    Resource(
+        plural="events",
+        kind="Event",
+        short_names=("ev",),
+        fields=_EVENT_FIELDS,
+        create_on_update=True,
+        propagation="",
+    ),
     Resource(
         plural="events",
         kind="Event",
@@ -163,6 +171,7 @@ RESOURCES: tuple[Resource, ...] = (
         short_names=("ev",),
         fields=_EVENTS_V1_FIELDS,
         create_on_update=True,
+        propagation="",
     ),
     Resource(
         plural="services",
@@ -210,6 +219,7 @@ RESOURCES: tuple[Resource, ...] = (
         categories=("all",),
         subresources=_STATUS,
         generation=True,
+        propagation="Orphan",
     ),
     Resource(plural="podtemplates", kind="PodTemplate", generation=True),
     Resource(
@@ -304,7 +314,15 @@ RESOURCES: tuple[Resource, ...] = (
         )
     ),
     Resource(plural="controllerrevisions", kind="ControllerRevision", group="apps"),
-    Resource(plural="jobs", kind="Job", group="batch", categories=("all",), subresources=_STATUS, generation=True),
+    Resource(
+        plural="jobs",
+        kind="Job",
+        group="batch",
+        categories=("all",),
+        subresources=_STATUS,
+        generation=True,
+        propagation="Orphan",
+    ),
     *(
         Resource(
             plural=kind.lower() + "s",
@@ -344,6 +362,10 @@ AGGREGATED = ("metrics.k8s.io",)
 BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
 # The one that objects are stored as: for events that of the core group.
 BY_PLURAL = {resource.plural: resource for resource in reversed(RESOURCES)}
+# What is stored.
+STORED = tuple(each for each in BY_PLURAL.values() if "delete" in each.verbs)
+# The resources whose objects may own others, and be owned.
+COLLECTED = tuple(each.plural for each in STORED if each.propagation)
 BY_KIND = {(resource.group_version, resource.kind): resource for resource in RESOURCES}
 
 _TYPE_MODULES = {

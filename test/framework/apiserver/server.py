@@ -282,9 +282,19 @@ class LocalStore:
         return self._registry.update(request, known, name, change)[0].copy()
 
     def delete(
-        self, resource: str, name: str, namespace: str = "", *, grace_period_seconds: int | None = None, uid: str = ""
+        self,
+        resource: str,
+        name: str,
+        namespace: str = "",
+        *,
+        grace_period_seconds: int | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        propagation_policy: str = "",
     ) -> Object:
-        options: Object = {"preconditions": {"uid": uid}} if uid else {}
+        options: Object = {"preconditions": {"uid": uid, "resourceVersion": resource_version}}
+        if propagation_policy:
+            options["propagationPolicy"] = propagation_policy
         if grace_period_seconds is not None:
             options["gracePeriodSeconds"] = grace_period_seconds
         request = _request("delete", _resource(resource), namespace, name, "")

@@ -52,7 +52,15 @@ class FakeStore:
         raise NotImplementedError
 
     def delete(
-        self, resource: str, name: str, namespace: str = "", *, grace_period_seconds: int | None = None, uid: str = ""
+        self,
+        resource: str,
+        name: str,
+        namespace: str = "",
+        *,
+        grace_period_seconds: int | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        propagation_policy: str = "",
     ) -> Object:
         raise NotImplementedError
 

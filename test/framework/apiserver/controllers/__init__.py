@@ -9,6 +9,7 @@ from .ephemeral_claims import EphemeralClaims
 from .garbage import GarbageCollector
 from .namespaces import Namespaces
 from .node_lifecycle import NodeLifecycle
+from .pod_garbage import PodGarbageCollector
 from .scheduler import Scheduler
 from .signing import Policy, Signing
 from .volume_binder import VolumeBinder
@@ -20,6 +21,7 @@ __all__ = [
     "GarbageCollector",
     "Namespaces",
     "NodeLifecycle",
+    "PodGarbageCollector",
     "Policy",
     "Scheduler",
     "Signing",

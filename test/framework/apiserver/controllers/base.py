@@ -124,7 +124,13 @@ def create_unless_exists(store: Store, resource: str, obj: Object) -> None:
 
 
 def delete_if_exists(
-    store: Store, resource: str, obj: Mapping[str, Any], grace_period_seconds: int | None = None
+    store: Store,
+    resource: str,
+    obj: Mapping[str, Any],
+    grace_period_seconds: int | None = None,
+    *,
+    resource_version: str = "",
+    propagation_policy: str = "",
 ) -> None:
     """Delete exactly this object, and not another that has its name by now."""
     metadata = obj["metadata"]
@@ -135,6 +141,8 @@ def delete_if_exists(
             metadata.get("namespace", ""),
             grace_period_seconds=grace_period_seconds,
             uid=metadata["uid"],
+            resource_version=resource_version,
+            propagation_policy=propagation_policy,
         )
     except ApiError as err:
         if err.code not in (404, 409):

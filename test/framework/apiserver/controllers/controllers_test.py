@@ -364,11 +364,15 @@ def test_a_namespace_goes_with_all_that_is_in_it(server: APIServer) -> None:
     with running(server, controllers.Namespaces(b"CA")):
         server.store.create("configmaps", {"metadata": {"name": "c", "namespace": "ns"}})
         server.store.create("pods", pod(nodeName="n1"))
+        budget = {"metadata": {"name": "b", "namespace": "ns", "finalizers": ["example.com/wait"]}}
+        server.store.create("poddisruptionbudgets", budget)
         server.store.delete("namespaces", "ns")
         wait_for("the config map is gone", lambda: is_gone(server, "configmaps", "c", "ns"), TIMEOUT)
         assert server.store.get("namespaces", "ns")["status"]["phase"] == "Terminating"
         wait_for_pod(server, "p", lambda it: it["metadata"].get("deletionTimestamp"))
         server.store.delete("pods", "p", "ns", grace_period_seconds=0)  # as its kubelet does
+        assert server.store.get("namespaces", "ns")["status"]["phase"] == "Terminating"
+        server.store.patch("poddisruptionbudgets", "b", {"metadata": {"finalizers": None}}, "ns")
         wait_for("the namespace is gone", lambda: is_gone(server, "namespaces", "ns"), TIMEOUT)
 
 
@@ -380,7 +384,7 @@ def test_pods_of_a_node_that_is_gone(server: APIServer) -> None:
     server.store.create("nodes", node("n2"))
     server.store.create("pods", pod("lost", nodeName="n1"))
     server.store.create("pods", pod("kept", nodeName="n2"))
-    with running(server, controllers.GarbageCollector(quarantine=0.01)):
+    with running(server, controllers.PodGarbageCollector(quarantine=0.01)):
         server.store.delete("nodes", "n1")
         wait_for("the pod is gone", lambda: is_gone(server, "pods", "lost", "ns"), TIMEOUT)
     assert server.store.get("pods", "kept", "ns")
@@ -389,7 +393,7 @@ def test_pods_of_a_node_that_is_gone(server: APIServer) -> None:
 def test_a_node_that_comes_back(server: APIServer) -> None:
     server.store.create("nodes", node())
     server.store.create("pods", pod(nodeName="n1"))
-    collector = controllers.GarbageCollector(quarantine=0.3)
+    collector = controllers.PodGarbageCollector(quarantine=0.3)
     with running(server, collector):
         server.store.delete("nodes", "n1")
         wait_for("the quarantine", lambda: collector._missing, TIMEOUT)
@@ -398,24 +402,12 @@ def test_a_node_that_comes_back(server: APIServer) -> None:
     assert server.store.get("pods", "p", "ns")
 
 
-def test_what_a_node_owned(server: APIServer) -> None:
-    uid = server.store.create("nodes", node())["metadata"]["uid"]
-    owners = [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}]
-    for name, owned in (("n1", owners), ("n2", [])):
-        metadata = {"name": name, "namespace": "kube-node-lease", "ownerReferences": owned}
-        server.store.create("leases", {"metadata": metadata, "spec": {"leaseDurationSeconds": 40}})
-    with running(server, controllers.GarbageCollector()):
-        server.store.delete("nodes", "n1")
-        wait_for("the lease is gone", lambda: is_gone(server, "leases", "n1", "kube-node-lease"), TIMEOUT)
-    assert server.store.get("leases", "n2", "kube-node-lease")
-
-
 def test_a_pod_that_never_ran_needs_no_kubelet_to_go(server: APIServer) -> None:
     created = pod()
     created["metadata"]["finalizers"] = ["example.com/wait"]
     server.store.create("pods", created)
     server.store.create("pods", pod("other"))
-    with running(server, controllers.GarbageCollector()):
+    with running(server, controllers.PodGarbageCollector()):
         server.store.delete("pods", "other", "ns", grace_period_seconds=30)
         wait_for("the pod is gone", lambda: is_gone(server, "pods", "other", "ns"), TIMEOUT)
 

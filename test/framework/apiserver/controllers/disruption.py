@@ -12,8 +12,8 @@ from typing import Any
 from .. import evictions
 from ..errors import ApiError
 from ..interfaces import Object, Server, WatchEvent
-from ..registry import parse_timestamp
 from ..resources import BY_KIND
+from ..times import parse_timestamp
 from . import base
 from .alarms import Alarms
 

@@ -12,7 +12,7 @@ from framework.apiserver import APIServer
 from framework.apiserver.controllers import Disruption
 from framework.apiserver.errors import ApiError
 from framework.apiserver.interfaces import Object
-from framework.apiserver.registry import timestamp
+from framework.apiserver.times import timestamp
 from framework.waiting import wait_for
 
 TIMEOUT = 10.0
@@ -251,7 +251,7 @@ def test_preconditions_of_an_eviction(api: APIServer) -> None:
 
 
 def test_a_pod_counts_again_that_is_not_deleted_after_all() -> None:
-    with APIServer(controllers=[Disruption(deletion_timeout=1.0)]) as api:
+    with APIServer(controllers=[Disruption(deletion_timeout=2.0)]) as api:
         _pod(api, "a")
         _budget(api, minAvailable=0)
         _wait_for_status(api, lambda it: it["disruptionsAllowed"] == 1)

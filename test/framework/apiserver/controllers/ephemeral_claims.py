@@ -1,6 +1,6 @@
-"""Makes the claims of pods' generic ephemeral volumes, and removes them with the pods.
+"""Makes the claims of pods' generic ephemeral volumes. The garbage collector removes them with the pods.
 
-Go: pkg/controller/volume/ephemeral/controller.go, and of pkg/controller/garbagecollector what concerns such claims
+Go: pkg/controller/volume/ephemeral/controller.go
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ class EphemeralClaims(base.WatchController):
     def handle(self, resource: str, event: WatchEvent) -> None:
         metadata, gone = event.object["metadata"], event.type == "DELETED"
         if resource == "pods":
-            if gone:
-                self._remove_claims(metadata["namespace"], metadata["uid"])
-            elif not metadata.get("deletionTimestamp"):
+            if not gone and not metadata.get("deletionTimestamp"):
                 self._make_claims(event.object)
             return
         owner = _pod_uid(event.object)
@@ -44,11 +42,6 @@ class EphemeralClaims(base.WatchController):
                 message = f"ephemeral volume {volume['name']}: {why} (pod is not owner)"
                 involved = base.reference("Pod", pod)
                 base.record(self.store, involved, NAME, "Warning", "FailedBinding", message)
-
-    def _remove_claims(self, namespace: str, pod_uid: str) -> None:
-        for claim in self.store.list("persistentvolumeclaims", namespace):
-            if _pod_uid(claim) == pod_uid:
-                base.delete_if_exists(self.store, "persistentvolumeclaims", claim)
 
 
 def _claim(pod: Object, name: str, template: Object) -> Object:

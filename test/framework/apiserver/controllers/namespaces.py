@@ -7,6 +7,7 @@ pkg/controller/certificates/rootcacertpublisher
 from __future__ import annotations
 
 from ..interfaces import Object, WatchEvent
+from ..resources import STORED
 from . import base
 
 INITIAL = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -17,23 +18,14 @@ _ROOT_CA_NOTE = (
     "clusters."
 )
 # Pods first, whose deletion takes time.
-_CONTENT = (
-    "pods",
-    "services",
-    "persistentvolumeclaims",
-    "configmaps",
-    "secrets",
-    "serviceaccounts",
-    "leases",
-    "events",
-)
+_CONTENT = ("pods", *(each.plural for each in STORED if each.namespaced and each.plural != "pods"))
 
 
 class Namespaces(base.WatchController):
     """Makes the first namespaces, and keeps in each the default service account and the cluster's CA."""
 
     name = "namespaces"
-    resources = ("namespaces", "serviceaccounts", "configmaps", "pods")
+    resources = ("namespaces", *_CONTENT)
 
     def __init__(self, ca_certificate: bytes) -> None:
         super().__init__()
@@ -51,7 +43,7 @@ class Namespaces(base.WatchController):
         if resource == "namespaces":
             self._handle_namespace(event)
         elif metadata["namespace"] in self._terminating:
-            if event.type == "DELETED" and resource == "pods":
+            if event.type == "DELETED" and metadata.get("deletionTimestamp"):  # it was waited for
                 self._empty(metadata["namespace"])
         elif event.type != "ADDED" and (resource, metadata["name"]) in (
             ("serviceaccounts", "default"),

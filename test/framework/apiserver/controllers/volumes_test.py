@@ -203,6 +203,7 @@ TEMPLATE: Object = {
 
 def test_a_pod_gets_its_claim_and_takes_it_away(server: APIServer, running: Callable[[Any], Any]) -> None:
     running(controllers.EphemeralClaims())
+    running(controllers.GarbageCollector())
     made = server.store.create("pods", pod(ephemeral={"volumeClaimTemplate": TEMPLATE}))
     found = wait(server, "persistentvolumeclaims", "p-data", bool)
     assert found["metadata"]["labels"] == {"a": "b"}

@@ -101,6 +101,12 @@ def test_a_pod_is_bound(server: APIServer) -> None:
     assert event["involvedObject"]["uid"] == found["metadata"]["uid"] and event["eventTime"]
 
 
+def near(operator: str, *values: str) -> Object:
+    """Node affinity to disks."""
+    term = {"matchExpressions": [{"key": "disk", "operator": operator, "values": list(values)}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
 TAINT: Object = {"key": "k", "value": "v", "effect": "NoSchedule"}
 EQUAL: Object = {"key": "k", "value": "v", "effect": "NoSchedule"}
 HELPLESS = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
@@ -136,21 +142,35 @@ FITS: list[tuple[str, Object, Object, str | None]] = [
         "too large",
         node(),
         pod(requests={"cpu": "5", "memory": "9Gi"}),
-        "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory. "
-        f"no new claims to deallocate, {NO_VICTIMS}",
+        f"0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory. no new claims to deallocate, {HELPLESS}",
     ),
     ("just right", node(), pod(requests={"cpu": "4000m"}), None),
     (
         "no such resource",
         node(),
         pod(requests={"ephemeral-storage": "1Gi"}),
-        f"0/1 nodes are available: 1 Insufficient ephemeral-storage. no new claims to deallocate, {NO_VICTIMS}",
+        f"0/1 nodes are available: 1 Insufficient ephemeral-storage. no new claims to deallocate, {HELPLESS}",
     ),
     (
         "full",
         node(allocatable={"pods": "0"}),
         pod(),
         f"0/1 nodes are available: 1 Too many pods. no new claims to deallocate, {NO_VICTIMS}",
+    ),
+    ("attracted", node(labels={"disk": "ssd"}), pod(affinity=near("In", "ssd", "nvme")), None),
+    (
+        "not attracted",
+        node(labels={"disk": "hdd"}),
+        pod(affinity=near("NotIn", "hdd")),
+        "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. "
+        f"no new claims to deallocate, {HELPLESS}",
+    ),
+    (
+        "polite",
+        node(),
+        pod(requests={"cpu": "5"}, preemptionPolicy="Never"),
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: not eligible due to "
+        "preemptionPolicy=Never.",
     ),
 ]
 
@@ -186,9 +206,42 @@ def test_a_pod_waits_for_room(server: APIServer) -> None:
         server.store.create("pods", pod("first", {"cpu": "3"}))
         wait_for_pod(server, "first", lambda it: it["spec"].get("nodeName"))
         server.store.create("pods", pod("second", {"cpu": "3"}))
-        wait_for_event(server, "FailedScheduling")
+        message = f"0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, {NO_VICTIMS}"
+        assert wait_for_event(server, "FailedScheduling")["message"] == message
         server.store.delete("pods", "first", "ns", grace_period_seconds=0)
         wait_for_pod(server, "second", lambda it: it["spec"].get("nodeName"))
+        assert len(events(server, "FailedScheduling")) == 1
+
+
+def test_a_pod_waits_for_a_port_of_the_host(server: APIServer) -> None:
+    def with_port(name: str, port: int) -> Object:
+        made = pod(name)
+        made["spec"]["containers"][0]["ports"] = [{"containerPort": port, "hostPort": port}]
+        return made
+
+    server.store.create("nodes", node())
+    with running(server, controllers.Scheduler()):
+        for name, port in (("first", 80), ("other", 81)):
+            server.store.create("pods", with_port(name, port))
+            wait_for_pod(server, name, lambda it: it["spec"].get("nodeName"))
+        server.store.create("pods", with_port("second", 80))
+        assert wait_for_event(server, "FailedScheduling")["message"] == (
+            "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. "
+            f"no new claims to deallocate, {NO_VICTIMS}"
+        )
+        server.store.patch("pods", "first", {"status": {"phase": "Succeeded"}}, "ns", subresource="status")
+        wait_for_pod(server, "second", lambda it: it["spec"].get("nodeName"))
+
+
+def test_the_more_important_pod_has_the_room_that_there_is(server: APIServer) -> None:
+    with running(server, controllers.Scheduler()):
+        for name, priority in (("first", 0), ("important", 10)):
+            server.store.create("pods", pod(name, {"cpu": "3"}, priority=priority))
+        wait_for("both wait", lambda: len(events(server, "FailedScheduling")) == 2, TIMEOUT)
+        server.store.create("nodes", node())
+        wait_for_pod(server, "important", lambda it: it["spec"].get("nodeName"))
+        wait_for("the other still waits", lambda: len(events(server, "FailedScheduling")) == 3, TIMEOUT)
+    assert "nodeName" not in server.store.get("pods", "first", "ns")["spec"]
 
 
 def test_pods_are_spread(server: APIServer) -> None:

@@ -1,7 +1,8 @@
-"""A small scheduler: binds pods to nodes that are ready, that they tolerate, and that have room for them.
+"""A small scheduler: binds pods to nodes whose taints they tolerate, that they ask for, and that have room for them.
 
-Go: pkg/scheduler/schedule_one.go, and of pkg/scheduler/framework/plugins nodename, nodeunschedulable, tainttoleration,
-nodeaffinity (the selector alone) and noderesources. Among the nodes that will do it takes the one with fewest pods.
+Go: pkg/scheduler/schedule_one.go, and of pkg/scheduler/framework/plugins nodeunschedulable, tainttoleration,
+nodeaffinity, nodeports and noderesources, as far as they filter. Among the nodes that will do it takes the one with
+fewest pods. Nobody is preempted.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pkg.api.core import v1
-from pkg.apimachinery.api import resource
 from pkg.apimachinery.runtime import codec
 from pkg.component_helpers import resource as resourcehelpers
+from pkg.component_helpers.scheduling.corev1 import nodeaffinity as required
+from pkg.scheduler import framework
+from pkg.scheduler.framework.plugins import nodeaffinity, nodeports, noderesources
+from pkg.scheduler.framework.types import pod_resources_options
 
 from ..errors import ApiError
 from ..interfaces import Object, WatchEvent
@@ -31,21 +35,34 @@ class Placed:
     """A pod that takes room."""
 
     node: str
-    requests: Mapping[str, resource.Quantity]
+    pod: v1.Pod
+    requests: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a pod cannot go to a node, and whether it could if others went."""
+
+    reasons: tuple[str, ...]
+    resolvable: bool = False
 
 
 class Scheduler(base.WatchController):
-    """Tries a pod when it comes or changes, and all that wait whenever a node changes or a pod goes."""
+    """Tries a pod when it comes or changes, and all that wait whenever a node changes or a pod makes room."""
 
     name = "scheduler"
-    resources = ("pods", "nodes")
+    resources = ("nodes", "pods")
 
     def __init__(self) -> None:
         super().__init__()
         self._nodes: dict[str, Object] = {}
+        # What is taken of each node; made when it is asked for.
+        self._infos: dict[str, framework.NodeInfo] = {}
         # Those that take room on a node, and those that wait for one, by their uid.
         self._placed: dict[str, Placed] = {}
         self._waiting: dict[str, Object] = {}
+        # What was last said of those that wait.
+        self._told: dict[str, str] = {}
 
     def handle(self, resource: str, event: WatchEvent) -> None:
         if resource == "nodes":
@@ -58,39 +75,52 @@ class Scheduler(base.WatchController):
         before = self._nodes.pop(name, None)
         if event.type != "DELETED":
             self._nodes[name] = event.object
-        if before is None or _matters(before) != _matters(event.object):
+        if before is None or event.type == "DELETED" or _matters(before) != _matters(event.object):
+            self._infos.pop(name, None)
             self._try_all()
 
     def _handle_pod(self, event: WatchEvent) -> None:
         pod = event.object
         uid, spec = pod["metadata"]["uid"], pod.get("spec") or {}
         self._waiting.pop(uid, None)
-        before = self._placed.pop(uid, None)
         over = event.type == "DELETED" or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        if spec.get("nodeName"):
-            if not over:
-                self._placed[uid] = _placed(pod)
-        elif not over and not pod["metadata"].get("deletionTimestamp") and _is_ours(spec):
+        if over or spec.get("nodeName"):
+            self._told.pop(uid, None)
+            self._place(uid, None if over else _placed(pod))
+        elif not pod["metadata"].get("deletionTimestamp") and _is_ours(spec):
             self._try(pod)
-        if over and before is not None:
+
+    def _place(self, uid: str, placed: Placed | None) -> None:
+        """Note what a pod takes, and try those that wait if it takes something else than before."""
+        before = self._placed.pop(uid, None)
+        if placed is not None:
+            self._placed[uid] = placed
+        if before is not None and placed is not None and _takes(before) == _takes(placed):
+            return
+        for each in (before, placed):
+            if each is not None:
+                self._infos.pop(each.node, None)
+        if before is not None:
             self._try_all()
 
     def _try_all(self) -> None:
-        for pod in list(self._waiting.values()):
+        for pod in sorted(self._waiting.values(), key=lambda pod: -int(pod["spec"].get("priority") or 0)):
             self._try(pod)
 
     def _try(self, pod: Object) -> None:
         """Bind a pod, or keep it for later and say why."""
         uid = pod["metadata"]["uid"]
         self._waiting[uid] = pod
-        faults = {name: self._faults(pod, node) for name, node in self._nodes.items()}
-        if fitting := [name for name, found in faults.items() if not found]:
+        typed = codec.convert(pod, v1.Pod)
+        faults = {name: self._fault(typed, name) for name in self._nodes}
+        if fitting := [name for name, fault in faults.items() if fault is None]:
             load = Counter(each.node for each in self._placed.values())
             self._bind(pod, min(fitting, key=lambda name: (load[name], name)))
             return
-        message = _fit_error(faults)
-        known = base.condition(pod, "PodScheduled")
-        if known is None or known.get("message") != message:
+        message = _fit_error(pod, [fault for fault in faults.values() if fault is not None])
+        known = self._told.get(uid) or (base.condition(pod, "PodScheduled") or {}).get("message")
+        self._told[uid] = message
+        if known != message:
             self._refuse(pod, message)
 
     def _bind(self, pod: Object, node: str) -> None:
@@ -108,7 +138,8 @@ class Scheduler(base.WatchController):
             if err.code in (404, 409):
                 return  # gone, or bound by another
             raise
-        self._placed[metadata["uid"]] = replace(_placed(pod), node=node)
+        self._told.pop(metadata["uid"], None)
+        self._place(metadata["uid"], replace(_placed(pod), node=node))
         message = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {node}"
         involved = base.reference("Pod", pod)
         base.record_action(self.store, involved, NAME, "Normal", "Scheduled", "Binding", message)
@@ -131,37 +162,34 @@ class Scheduler(base.WatchController):
         base.record_action(self.store, involved, NAME, "Warning", "FailedScheduling", "Scheduling", message)
         self.store.patch("pods", metadata["name"], patch, metadata["namespace"], subresource="status")
 
-    def _faults(self, pod: Object, node: Object) -> list[str]:
-        """Why a pod cannot go to a node: what the first filter says that refuses it."""
-        spec, node_spec = pod["spec"], node.get("spec") or {}
-        tolerations = spec.get("tolerations") or []
-        if node_spec.get("unschedulable") and not tolerates(tolerations, _UNSCHEDULABLE):
-            return ["node(s) were unschedulable"]
-        taints = [each for each in node_spec.get("taints") or [] if each["effect"] != "PreferNoSchedule"]
+    def _fault(self, pod: v1.Pod, name: str) -> Fault | None:
+        """What the first filter says that refuses a node; None if the pod can go there."""
+        node = self._nodes[name]
+        spec = node.get("spec") or {}
+        tolerations: list[Object] = codec.to_builtins(pod.spec.tolerations)
+        if spec.get("unschedulable") and not tolerates(tolerations, _UNSCHEDULABLE):
+            return Fault(("node(s) were unschedulable",))
+        taints = [each for each in spec.get("taints") or [] if each["effect"] != "PreferNoSchedule"]
         if not all(tolerates(tolerations, taint) for taint in taints):
-            return ["node(s) had untolerated taint(s)"]
-        labels = node["metadata"].get("labels") or {}
-        if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
-            return ["node(s) didn't match Pod's node affinity/selector"]
-        return self._lacks(_placed(pod), node)
+            return Fault(("node(s) had untolerated taint(s)",))
+        info = self._info(name)
+        if not required.get_required_node_affinity(pod).match(info.node):
+            return Fault((nodeaffinity.ERR_REASON_POD,))
+        if not nodeports.fits(pod, info):
+            return Fault((nodeports.ERR_REASON,), resolvable=True)
+        if lacking := noderesources.fits(pod, info):
+            # Where even the empty node is too small, nobody's going helps.
+            too_small = any(each.requested > each.capacity for each in lacking if each.resource_name != "pods")
+            return Fault(tuple(each.reason for each in lacking), resolvable=not too_small)
+        return None
 
-    def _lacks(self, pod: Placed, node: Object) -> list[str]:
-        """The resources that a node has too little of."""
-        name = node["metadata"]["name"]
-        allocatable = {
-            key: resource.parse_quantity(str(value))
-            for key, value in ((node.get("status") or {}).get("allocatable") or {}).items()
-        }
-        others = [each for each in self._placed.values() if each.node == name]
-        faults = []
-        if "pods" in allocatable and len(others) + 1 > allocatable["pods"].value():
-            faults.append("Too many pods")
-        for key, wanted in pod.requests.items():
-            for each in others:
-                wanted = wanted.add(each.requests[key]) if key in each.requests else wanted
-            if key not in allocatable or wanted.cmp(allocatable[key]) > 0:
-                faults.append(f"Insufficient {key}")
-        return faults
+    def _info(self, name: str) -> framework.NodeInfo:
+        if (info := self._infos.get(name)) is None:
+            info = self._infos[name] = framework.NodeInfo(
+                *(each.pod for each in self._placed.values() if each.node == name)
+            )
+            info.set_node(codec.convert(self._nodes[name], v1.Node))
+        return info
 
 
 def _is_ours(spec: Mapping[str, Any]) -> bool:
@@ -193,20 +221,28 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 
 def _placed(pod: Object) -> Placed:
-    asked = resourcehelpers.pod_requests(codec.convert(pod, v1.Pod), resourcehelpers.PodResourcesOptions())
-    return Placed(pod["spec"].get("nodeName", ""), {key: value for key, value in asked.items() if not value.is_zero()})
+    typed = codec.convert(pod, v1.Pod)
+    asked = resourcehelpers.pod_requests(typed, pod_resources_options(use_status=True))
+    return Placed(typed.spec.node_name, typed, {key: str(value) for key, value in asked.items()})
 
 
-def _fit_error(faults: Mapping[str, list[str]]) -> str:
+def _takes(placed: Placed) -> object:
+    """What matters to others; host ports never change."""
+    return placed.node, placed.requests
+
+
+def _fit_error(pod: Object, faults: list[Fault]) -> str:
     """Why no node will do, as the scheduler says it."""
     if not faults:
         return "no nodes available to schedule pods"
     count = len(faults)
-    reasons = Counter(reason for found in faults.values() for reason in found)
-    lacking = sum(any(reason.startswith(("Insufficient", "Too many")) for reason in found) for found in faults.values())
-    helpless = Counter({_NO_VICTIMS: lacking, _NO_HELP: count - lacking})
-    preemption = f"preemption: 0/{count} nodes are available: {_histogram(helpless)}."
-    return f"0/{count} nodes are available: {_histogram(reasons)}. no new claims to deallocate, {preemption}"
+    reasons = Counter(reason for fault in faults for reason in fault.reasons)
+    helpless = Counter(_NO_VICTIMS if fault.resolvable else _NO_HELP for fault in faults)
+    preemption = f"0/{count} nodes are available: {_histogram(helpless)}."
+    if pod["spec"].get("preemptionPolicy") == "Never":
+        preemption = "not eligible due to preemptionPolicy=Never."
+    histogram = _histogram(reasons)
+    return f"0/{count} nodes are available: {histogram}. no new claims to deallocate, preemption: {preemption}"
 
 
 def _histogram(reasons: Mapping[str, int]) -> str:

@@ -114,6 +114,16 @@ def test_a_day_with_kubectl(kubectl: Callable[..., str]) -> None:
         ("wait pod/web -n foo --for=condition=Ready --timeout=1s", "", r"error: timed out waiting"),
         ("get pod nope -n foo", "", r'Error from server \(NotFound\): pods "nope" not found'),
         ("auth can-i list pods", "", r"yes"),
+        ("create deployment d --image=i --replicas=2 -n foo", "", r"deployment.apps/d created"),
+        (
+            "get deployment d -n foo -o jsonpath={.spec.replicas}{.spec.selector}{.spec.template}",
+            "",
+            r'^2{"matchLabels":{"app":"d"}}{"metadata":{"labels":{"app":"d"}},'
+            r'"spec":{"containers":\[{"image":"i","name":"i","resources":{}}\]}}$',
+        ),
+        ("create job j --image=i -n foo", "", r"job.batch/j created"),
+        ("get job j -n foo -o jsonpath={.spec.template.spec.containers[0].image}", "", r"^i$"),
+        ("delete job j -n foo", "", r'job.batch "j" deleted'),
         ("get events -n foo", "", r"No resources found in foo namespace"),
         ("delete pod p -n foo", "", r'pod "p" deleted'),
         ("delete pod web -n foo --wait=false", "", r'pod "web" deleted'),

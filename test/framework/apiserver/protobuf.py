@@ -45,6 +45,7 @@ _META: _Message = {
 _DELETE_OPTIONS: _Message = {
     1: ("gracePeriodSeconds", "number"),
     2: ("preconditions", {1: ("uid", "text"), 2: ("resourceVersion", "text")}),
+    3: ("orphanDependents", "truth"),
     4: ("propagationPolicy", "text"),
     5: ("dryRun", ["text"]),
 }
@@ -105,6 +106,34 @@ _KINDS: dict[str, _Message] = {
     "SelfSubjectReview": {1: ("metadata", _META)},
     "TokenRequest": {1: ("metadata", _META), 2: ("spec", _TOKEN_REQUEST)},
 }
+# The specs of kinds that hold a pod's template, without that, and the template's number.
+_WORKLOADS: dict[str, tuple[_Message, int]] = {
+    "Deployment": (
+        {
+            1: ("replicas", "number"),
+            2: ("selector", _LABEL_SELECTOR),
+            5: ("minReadySeconds", "number"),
+            6: ("revisionHistoryLimit", "number"),
+            7: ("paused", "truth"),
+            9: ("progressDeadlineSeconds", "number"),
+        },
+        3,
+    ),
+    "Job": (
+        {
+            1: ("parallelism", "number"),
+            2: ("completions", "number"),
+            3: ("activeDeadlineSeconds", "number"),
+            4: ("selector", _LABEL_SELECTOR),
+            5: ("manualSelector", "truth"),
+            7: ("backoffLimit", "number"),
+            8: ("ttlSecondsAfterFinished", "number"),
+            9: ("completionMode", "text"),
+            10: ("suspend", "truth"),
+        },
+        6,
+    ),
+}
 _TYPE: _Message = {1: ("apiVersion", "text"), 2: ("kind", "text")}
 
 
@@ -125,12 +154,22 @@ def decode(body: bytes) -> Object:
             raw = _bytes(value)
     kind = type_meta.get("kind", "")
     if kind == "Pod":
-        # The types know which zeros stand for nothing.
-        pod = codec.convert(_message(raw, _pod()), v1.Pod)
-        return type_meta | dict(codec.to_builtins(pod))
+        return type_meta | _without_zeros(_message(raw, _pod()))
+    if kind in _WORKLOADS:
+        fields, number = _WORKLOADS[kind]
+        obj = _message(raw, {1: ("metadata", _META), 2: ("spec", {**fields, number: ("template", _pod())})})
+        spec = obj.setdefault("spec", {})
+        pod = _without_zeros(spec.get("template", {}))
+        spec["template"] = {name: pod[name] for name in ("metadata", "spec")}
+        return type_meta | obj
     if kind not in _KINDS:
         raise UnknownKindError(f"kind {kind!r} is not understood in this form")
     return type_meta | _message(raw, _KINDS[kind])
+
+
+def _without_zeros(pod: Object) -> Object:
+    """The types of a pod know which zeros stand for nothing."""
+    return dict(codec.to_builtins(codec.convert(pod, v1.Pod)))
 
 
 @cache

@@ -91,6 +91,6 @@ def test_kinds_that_are_not_understood_get_415() -> None:
         content_type = protobuf.CONTENT_TYPE
         body = _body("v1", "Namespace", _field(1, _field(1, b"x")))
         assert client.call("POST", "/api/v1/namespaces", body, content_type=content_type)[0] == 201
-        body = _body("apps/v1", "Deployment", b"")
-        path = "/apis/apps/v1/namespaces/default/deployments"
+        body = _body("apps/v1", "DaemonSet", b"")
+        path = "/apis/apps/v1/namespaces/default/daemonsets"
         assert client.call("POST", path, body, content_type=content_type)[0] == 415

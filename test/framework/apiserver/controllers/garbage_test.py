@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import http.client
 from collections.abc import Iterator
 from typing import Any
 
@@ -267,6 +269,15 @@ def test_propagation_over_http(api: APIServer) -> None:
                 "code": 422,
             },
         )
+
+
+@pytest.mark.parametrize(("query", "warned"), [("", True), ("?propagationPolicy=Background", False)])
+def test_who_deletes_a_job_hears_that_its_pods_stay(api: APIServer, query: str, warned: bool) -> None:
+    _make(api, "job", resource="jobs")
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", api.port, timeout=30)) as connection:
+        connection.request("DELETE", f"/apis/batch/v1/namespaces/default/jobs/job{query}")
+        warning = connection.getresponse().getheader("Warning") or ""
+    assert ("child pods are preserved by default when jobs are deleted" in warning) == warned
 
 
 def test_what_an_owner_may_be(api: APIServer) -> None:

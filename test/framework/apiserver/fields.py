@@ -85,9 +85,9 @@ def prune(group_version: str, kind: str, obj: Object) -> list[str]:
     name = types.kinds.get(f"{group}/{version}/{kind}")
     if name is None or obj.get("kind") not in (None, "", kind):
         return []
-    faults: dict[str, None] = {}
-    _prune(types.types, types.types[name], obj, "", faults)
-    return list(faults)[:_MOST_FAULTS]
+    pruning = _Pruning(types.types)
+    pruning.take_from(obj, types.types[name], "")
+    return list(pruning.faults)[:_MOST_FAULTS]
 
 
 class _Types(msgspec.Struct):
@@ -100,38 +100,44 @@ def _types() -> _Types:
     return msgspec.json.decode(_FIELDS.read_bytes(), type=_Types)
 
 
-def _prune(
-    types: dict[str, dict[str, str]], fields: dict[str, str], obj: Object, prefix: str, faults: dict[str, None]
-) -> None:
-    doubled = obj.names if isinstance(obj, _Doubled) else ()
-    for name in list(obj):
-        type_ = fields.get(name)
-        if type_ is None:
-            faults[f'unknown field "{prefix}{name}"'] = None
-            del obj[name]
-            continue
-        if name in doubled:
-            faults[f'duplicate field "{prefix}{name}"'] = None
-        if type_:
-            _prune_value(types, type_, obj[name], f"{prefix}{name}", faults)
+class _Pruning:
+    """One walk through an object. `faults` are what was found on the way, each once."""
 
+    def __init__(self, types: dict[str, dict[str, str]]) -> None:
+        self._types = types
+        self.faults: dict[str, None] = {}
 
-def _prune_value(types: dict[str, dict[str, str]], type_: str, value: Any, path: str, faults: dict[str, None]) -> None:
-    """Values that are not as their type has them are for others to refuse."""
-    match type_[0], value:
-        case "[", list():
-            for i, item in enumerate(value):
-                _prune_value(types, type_[1:], item, f"{path}[{i}]", faults)
-        case "{", dict():
-            for name in value.names if isinstance(value, _Doubled) else ():
-                faults[f'duplicate field "{path}.{name}"'] = None
-            if len(type_) > 1:
-                for name, item in value.items():
-                    _prune_value(types, type_[1:], item, f"{path}.{name}", faults)
-        case "[" | "{", _:
-            pass
-        case _, dict():
-            _prune(types, types[type_], value, f"{path}.", faults)
+    def take_from(self, obj: Object, known: dict[str, str], prefix: str) -> None:
+        doubled = obj.names if isinstance(obj, _Doubled) else ()
+        for name in list(obj):
+            type_ = known.get(name)
+            if type_ is None:
+                self.faults[f'unknown field "{prefix}{name}"'] = None
+                del obj[name]
+                continue
+            if name in doubled:
+                self.faults[f'duplicate field "{prefix}{name}"'] = None
+            if type_:
+                self._look_at(obj[name], type_, f"{prefix}{name}")
+
+    def _look_at(self, value: Any, type_: str, path: str) -> None:
+        """Values that are not as their type has them are for others to refuse."""
+        match type_[0], value:
+            case "[", list():
+                for i, item in enumerate(value):
+                    self._look_at(item, type_[1:], f"{path}[{i}]")
+            case "{", dict():
+                self._look_at_map(value, type_[1:], path)
+            case "[" | "{", _:
+                pass
+            case _, dict():
+                self.take_from(value, self._types[type_], f"{path}.")
+
+    def _look_at_map(self, value: Object, type_: str, path: str) -> None:
+        for name in value.names if isinstance(value, _Doubled) else ():
+            self.faults[f'duplicate field "{path}.{name}"'] = None
+        for name, item in value.items() if type_ else ():
+            self._look_at(item, type_, f"{path}.{name}")
 
 
 def duplicates(value: Any, path: str = "") -> list[str]:

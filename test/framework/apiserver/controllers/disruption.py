@@ -39,6 +39,7 @@ class Disruption(base.WatchController):
         self.deletion_timeout = deletion_timeout
         self._alarms = Alarms("disruption-recheck")
         self._labels: dict[str, Mapping[str, str]] = {}  # that pods had last, by uid
+        self._recorded: set[tuple[str, str]] = set()  # uids of budgets, and reasons of events
 
     def start(self, server: Server) -> None:
         self._alarms.start()
@@ -97,24 +98,27 @@ class Disruption(base.WatchController):
         def mutate(found: Object) -> bool:
             if found["metadata"]["generation"] != budget["metadata"]["generation"]:
                 return False  # another look follows
-            before = {**found["status"]}
-            disrupted = self._disrupted(found, pods)
-            healthy = sum(_is_healthy(pod) and pod["metadata"]["name"] not in disrupted for pod in pods)
-            allowed = healthy - desired if expected > 0 else 0
-            found["status"] = {
-                "observedGeneration": found["metadata"]["generation"],
-                "disruptionsAllowed": max(allowed, 0),
-                "currentHealthy": healthy,
-                "desiredHealthy": desired,
-                "expectedPods": expected,
-                "conditions": [dict(each) for each in before.get("conditions") or []],
-            }
-            if disrupted:
-                found["status"]["disruptedPods"] = disrupted
+            before = found["status"]
+            found["status"] = self._status(found, pods, expected, desired)
             evictions.update_condition(found)
             return bool(found["status"] != before)
 
         base.change(self.store, _BUDGETS, name, namespace, mutate, "status")
+
+    def _status(self, budget: Object, pods: Sequence[Object], expected: int, desired: int) -> Object:
+        """What is to be said of a budget, with the conditions that it has."""
+        disrupted = self._disrupted(budget, pods)
+        healthy = sum(_is_healthy(pod) and pod["metadata"]["name"] not in disrupted for pod in pods)
+        status = {
+            "observedGeneration": budget["metadata"]["generation"],
+            # A budget without pods allows nothing, so that the first ones that come are safe until they are counted.
+            "disruptionsAllowed": max(healthy - desired, 0) if expected > 0 else 0,
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "expectedPods": expected,
+            "conditions": [dict(each) for each in budget["status"].get("conditions") or []],
+        }
+        return status | {"disruptedPods": disrupted} if disrupted else status
 
     def _fail(self, budget: Object, why: str) -> None:
         metadata = budget["metadata"]
@@ -130,9 +134,9 @@ class Disruption(base.WatchController):
 
     def _record_once(self, budget: Object, kind: str, reason: str, message: str) -> None:
         metadata = budget["metadata"]
-        involved = base.reference("PodDisruptionBudget", budget) | {"apiVersion": "policy/v1"}
-        known = self.store.list("events", metadata["namespace"])
-        if not any(each["involvedObject"].get("uid") == metadata["uid"] and each["reason"] == reason for each in known):
+        if (metadata["uid"], reason) not in self._recorded:
+            self._recorded.add((metadata["uid"], reason))
+            involved = base.reference("PodDisruptionBudget", budget) | {"apiVersion": "policy/v1"}
             base.record(self.store, involved, NAME, kind, reason, message)
 
     # How many pods there should be.

@@ -49,6 +49,8 @@ class Node:
 
 
 class GarbageCollector(base.WatchController):
+    """Looks again at an object whenever it changes, an owner of it goes, or an owner begins to wait for it."""
+
     name = "garbage"
     resources = COLLECTED
 

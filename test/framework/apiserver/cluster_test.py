@@ -193,6 +193,27 @@ def test_a_watch_is_cut(cluster: Cluster) -> None:
     wait_for("the end of the watch", lambda: not cluster.faults.watches, 30)
 
 
+def test_owners_and_budgets_are_looked_after(cluster: Cluster) -> None:
+    metadata = {"name": "owner", "namespace": "default"}
+    owner = cluster.store.create("configmaps", {"metadata": metadata})
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    child = {"name": "child", "namespace": "default", "ownerReferences": [reference]}
+    cluster.store.create("configmaps", {"metadata": child})
+    cluster.store.delete("configmaps", "owner", "default")
+    wait_for(
+        "the child is gone",
+        lambda: "child" not in {each["metadata"]["name"] for each in cluster.store.list("configmaps", "default")},
+        timeout=30,
+    )
+    budget = {"metadata": {"name": "b", "namespace": "default"}, "spec": {"minAvailable": 1}}
+    cluster.store.create("poddisruptionbudgets", budget)
+    wait_for(
+        "the budget is looked at",
+        lambda: cluster.store.get("poddisruptionbudgets", "b", "default")["status"].get("desiredHealthy") == 1,
+        timeout=30,
+    )
+
+
 def test_a_grant(cluster: Cluster) -> None:
     ann = Client(cluster.token_kubeconfig("ann", "known"))
     assert ann("GET", "/api/v1/nodes")[0] == 403

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -132,25 +132,6 @@ class KubeletOptions:
     image_credential_provider_bin_dir: str = ""
     pull_critical_images_first: bool = False
     read_rotated_logs: bool = False
-
-
-class _KubeletToBe:
-    """Stands for the kubelet while its parts are made: they ask it for things, and it is made of them.
-
-    Go hands out the kubelet itself before it is whole. What is asked of this one then raises AttributeError, and goes
-    to the kubelet once that is set.
-    """
-
-    def __init__(self) -> None:
-        self._kubelet: Kubelet | None = None
-
-    def become(self, kubelet: Kubelet) -> None:
-        self._kubelet = kubelet
-
-    def __getattr__(self, name: str) -> Any:
-        if self._kubelet is None:
-            raise AttributeError(f"{name} was asked of a kubelet that is not whole")
-        return getattr(self._kubelet, name)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -298,8 +279,8 @@ class PartsBuilder:
         self.volumes_in_use_changed: golang.Channel[None] = golang.Channel(1)
         self.directories = KubeletDirectories(root_directory=os.path.normpath(options.root_directory))
         self.startup_tracker = BasicPodStartupLatencyTracker()
-        self._to_be = _KubeletToBe()
-        self.klet = cast(Kubelet, self._to_be)
+        self._stand_in = golang.StandIn(Kubelet)
+        self.klet = self._stand_in.cast()
 
     def build(self) -> Kubelet:
         """As new_main_kubelet says. Go: NewMainKubelet"""
@@ -343,7 +324,7 @@ class PartsBuilder:
             userns_manager=self.new_userns_manager(pods, runtime, runtime_state, volumes.volume_manager),
             **_named(objects, pods, workers, runtime, figures, generators, garbage, serving, volumes),
         )
-        self._to_be.become(kubelet)
+        self._stand_in.become(kubelet)
         return kubelet
 
     def put_together(self, api_objects: APIObjects, pod_config: config.PodConfig, **parts: Any) -> Kubelet:

@@ -20,6 +20,7 @@ from pkg.golang.context import (
 )
 from pkg.golang.frames import without_frames
 from pkg.golang.mutex import Mutex
+from pkg.golang.stand_in import StandIn
 from pkg.golang.thread import Thread, ThreadError, ThreadGroup, go, install_crash_handler
 from pkg.golang.ticker import Ticker, Timer, TimerChannel, TimerSource, after
 from pkg.golang.time import parse_rfc3339
@@ -37,6 +38,7 @@ __all__ = [
     "Mutex",
     "Selected",
     "Send",
+    "StandIn",
     "Thread",
     "ThreadError",
     "ThreadGroup",

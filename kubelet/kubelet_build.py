@@ -473,7 +473,7 @@ class PartsBuilder:
         options = self.runtime_manager_options(
             pods, pod_workers, tokens, image_back_off, container_log_manager, runtime_class_manager
         )
-        runtime = kuberuntime.KubeGenericRuntimeManager(self.ctx, options)
+        runtime, image_gc_hooks = kuberuntime.new_kube_generic_runtime_manager(self.ctx, options)
         return RuntimeParts(
             runtime_class_manager=runtime_class_manager,
             container_log_manager=container_log_manager,
@@ -481,7 +481,7 @@ class PartsBuilder:
             streaming_runtime=runtime,
             runner=runtime,
             runtime_cache=kubecontainer.RuntimeCacheImpl(runtime, RUNTIME_CACHE_REFRESH_PERIOD, self.clock),
-            image_manager=self.new_image_manager(runtime, figures),
+            image_manager=self.new_image_manager(runtime, image_gc_hooks, figures),
             image_back_off=image_back_off,
         )
 
@@ -498,7 +498,6 @@ class PartsBuilder:
         return kuberuntime.RuntimeManagerOptions(
             recorder=kubecontainer.filter_event_recorder(self.recorder),
             liveness_manager=pods.liveness_manager,
-            readiness_manager=pods.readiness_manager,
             startup_manager=pods.startup_manager,
             root_directory=self.directories.get_root_dir(),
             pod_logs_directory=kube_cfg.pod_logs_dir,
@@ -564,14 +563,14 @@ class PartsBuilder:
         )
 
     def new_image_manager(
-        self, runtime: kuberuntime.KubeGenericRuntimeManager, figures: stats.Provider
+        self, runtime: kubecontainer.Runtime, post_gc_hooks: list[images.PostImageGCHook], figures: stats.Provider
     ) -> images.ImageGCManager:
         """Raises ValueError for thresholds that make no sense."""
         kube_cfg = self.kube_cfg
         return images.ImageGCManager(
             runtime,
             figures,
-            runtime.image_gc_hooks,
+            post_gc_hooks,
             self.recorder,
             self.node_ref,
             images.ImageGCPolicy(

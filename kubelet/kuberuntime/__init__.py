@@ -1,7 +1,7 @@
 """Turns pod specs into calls to a container runtime, and what the runtime holds into pod statuses.
 
 Reading order: kuberuntime_manager.py (what a pod needs, and doing it), kuberuntime_container.py and
-kuberuntime_sandbox.py (how), kuberuntime_gc.py (what is left over).
+kuberuntime_sandbox.py (how), kuberuntime_gc.py (what is left over), kuberuntime_build.py (what all this is made of).
 
 Go: pkg/kubelet/kuberuntime
 """
@@ -12,6 +12,11 @@ from kubelet.kuberuntime.helpers import (
     build_pod_logs_directory,
     get_backoff_key,
 )
+from kubelet.kuberuntime.kuberuntime_build import (
+    ACTUATED_PODS_STATE_FILE,
+    RuntimeManagerOptions,
+    new_kube_generic_runtime_manager,
+)
 from kubelet.kuberuntime.kuberuntime_container import (
     REASON_LIVENESS_PROBE,
     REASON_STARTUP_PROBE,
@@ -20,18 +25,14 @@ from kubelet.kuberuntime.kuberuntime_container import (
     ErrPostStartHook,
     ErrPreCreateHook,
     ErrPreStartHook,
+    PodStateProvider,
     has_any_regular_container_created,
 )
 from kubelet.kuberuntime.kuberuntime_container_linux import get_hugepage_limits_from_resources
 from kubelet.kuberuntime.kuberuntime_manager import (
     ErrVersionNotSupported,
     KubeGenericRuntimeManager,
-)
-from kubelet.kuberuntime.kuberuntime_struct import (
-    ACTUATED_PODS_STATE_FILE,
     PodInitContainerTimeRecorder,
-    PodStateProvider,
-    RuntimeManagerOptions,
 )
 from kubelet.kuberuntime.legacy import LEGACY_CONTAINER_LOGS_DIR
 from kubelet.kuberuntime.pod_actions import PodActions
@@ -57,6 +58,7 @@ __all__ = [
     "get_backoff_key",
     "get_hugepage_limits_from_resources",
     "has_any_regular_container_created",
+    "new_kube_generic_runtime_manager",
     "to_kube_container_image_spec",
     "to_runtime_api_image_spec",
 ]

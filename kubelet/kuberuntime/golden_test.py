@@ -143,8 +143,8 @@ def test_configurations_equal_the_recorded_ones(recording: _Recording, tmp_path:
         runtime_helper=helper,
         cpu_cfs_quota=True,
         machine_info=cadvisorapi.MachineInfo(num_cores=2, memory_capacity=_MEMORY_CAPACITY),
+        get_swap_controller_available=lambda: True,
     )
-    fake.manager.get_swap_controller_available = lambda: True
     ctx = golang.background()
     pod = recording.pod
     sandbox = fake.manager.generate_pod_sandbox_config(ctx, pod, recording.sandbox.metadata.attempt)

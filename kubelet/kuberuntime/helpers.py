@@ -9,7 +9,9 @@ import dataclasses
 import os
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
@@ -17,12 +19,14 @@ from kubelet import cm
 from kubelet import container as kubecontainer
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import labels
-from kubelet.kuberuntime.kuberuntime_struct import KubeRuntimeStruct
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.runtime import codec
 from pkg.security import apparmor
 from pkg.util import parsers
+
+if TYPE_CHECKING:
+    from kubelet.cri import apis as internalapi
 
 _NANOSECONDS = 1_000_000_000
 
@@ -85,8 +89,14 @@ def to_runtime_protocol(protocol: str) -> runtimeapi.Protocol.ValueType:
     return _PROTOCOLS.get(protocol, runtimeapi.TCP)
 
 
-class HelperMethods(KubeRuntimeStruct):
+@dataclass(kw_only=True, eq=False, repr=False)
+class HelperMethods:
     """Conversions that need the runtime's name or settings."""
+
+    # Which the ids of containers begin with.
+    runtime_name: str
+    image_service: internalapi.ImageManagerService
+    seccomp_profile_root: str
 
     def to_kube_container(self, c: runtimeapi.Container) -> kubecontainer.Container:
         """Raises ValueError for a container without id or image."""

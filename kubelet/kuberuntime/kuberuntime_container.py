@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
@@ -24,6 +25,7 @@ from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import helpers, labels, legacy, logs
 from kubelet.kuberuntime.kuberuntime_container_linux import (
     ZERO,
+    ContainerLinuxMethods,
     to_kube_container_resources,
     to_kube_container_user,
 )
@@ -38,6 +40,13 @@ from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.util import workqueue
+
+if TYPE_CHECKING:
+    from kubelet import cm
+    from kubelet.allocation import state
+    from kubelet.kuberuntime.instrumented_services import RuntimeObserver
+    from kubelet.logs import container_log_manager
+    from pkg.client_go.tools import record
 
 # A shorter time between SIGTERM and SIGKILL is not given to any container, in seconds.
 MINIMUM_GRACE_PERIOD_IN_SECONDS = 2
@@ -151,8 +160,42 @@ def calc_restart_count_by_log_dir(path: str) -> int:
     return max((int(match[1]) + 1 for match in matches if match), default=0)
 
 
-class ContainerMethods(LogMethods):
+class PodStateProvider(Protocol):
+    """Answers by pod workers about what of a pod may go. Go: kuberuntime_manager.go, podStateProvider"""
+
+    def is_pod_termination_requested(self, uid: str) -> bool: ...
+
+    def should_pod_content_be_removed(self, uid: str) -> bool: ...
+
+    def should_pod_runtime_be_removed(self, uid: str) -> bool: ...
+
+
+def set_actuated_container_resources(actuated_state: state.State, pod: v1.Pod, container: v1.Container) -> None:
+    """Notes that the container has these resources, its pod's limits where it has none itself. Raises OSError."""
+    resources = container.resources
+    if features.feature_gate.enabled(features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING):
+        limits = kubeutil.get_limits(kubeutil.ResourceOpts(pod.spec.resources, resources))
+        resources = v1.ResourceRequirements(claims=resources.claims, requests=resources.requests, limits=limits)
+    actuated_state.set_container_resources(pod.metadata.uid, container.name, resources)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ContainerMethods(ContainerLinuxMethods, LogMethods):
     """Everything done to single containers."""
+
+    os_interface: kubecontainer.OSInterface
+    recorder: record.EventRecorder
+    # Is told of what is to be killed.
+    observer: RuntimeObserver
+    pod_state_provider: PodStateProvider
+    image_puller: kubeimages.ImageManager
+    # Runs the hooks of containers.
+    runner: kubecontainer.HandlerRunner
+    internal_lifecycle: cm.InternalContainerLifecycle
+    # What is in force by all we know, over restarts too.
+    actuated_state: state.State
+    log_manager: container_log_manager.ContainerLogManager
+    pod_logs_directory: str
 
     def record_container_event(
         self,
@@ -300,7 +343,7 @@ class ContainerMethods(LogMethods):
         pod = start.pod
         try:
             # The container is made with these.
-            self.set_actuated_container_resources(pod, container)
+            set_actuated_container_resources(self.actuated_state, pod, container)
         except OSError as err:
             self._record_failed(pod, container, "", f"Error: {err}")
             raise StartContainerError(ErrCreateContainerConfig(), str(err)) from err
@@ -478,14 +521,6 @@ class ContainerMethods(LogMethods):
             config.stop_signal = stop_signal
         self.apply_platform_specific_container_config(config, container, pod, uid, username, ns_target)
         return config
-
-    def set_actuated_container_resources(self, pod: v1.Pod, container: v1.Container) -> None:
-        """Notes that the container has these resources, its pod's limits where it has none itself. Raises OSError."""
-        resources = container.resources
-        if features.feature_gate.enabled(features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING):
-            limits = kubeutil.get_limits(kubeutil.ResourceOpts(pod.spec.resources, resources))
-            resources = v1.ResourceRequirements(claims=resources.claims, requests=resources.requests, limits=limits)
-        self.actuated_state.set_container_resources(pod.metadata.uid, container.name, resources)
 
     def _make_mounts(self, opts: kubecontainer.RunContainerOptions, container: v1.Container) -> list[runtimeapi.Mount]:
         relabel = _selinux_enabled()

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
@@ -24,6 +26,9 @@ from pkg.apis.core.v1.helper import qos as kubeapiqos
 from pkg.component_helpers import resource as resourcehelper
 from pkg.util import procfs
 
+if TYPE_CHECKING:
+    from kubelet import cadvisor as cadvisorapi
+
 ZERO = resource.new_quantity(0)
 
 _CGROUP2_MEMORY_MIN = "memory.min"
@@ -35,8 +40,23 @@ _MICROSECONDS = 1_000_000
 _HUGE_PAGES_DIR = "/sys/kernel/mm/hugepages"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ContainerLinuxMethods(SecurityContextMethods):
     """What the runtime writes into a container's cgroup."""
+
+    container_manager: cm.ContainerManager
+    machine_info: cadvisorapi.MachineInfo
+    get_node_allocatable: Callable[[], Mapping[str, resource.Quantity]]
+    cpu_cfs_quota: bool
+    # Seconds.
+    cpu_cfs_quota_period: float
+    memory_throttling_factor: float
+    memory_reservation_policy: str
+    memory_swap_behavior: str
+    # Whether the kernel can limit swap.
+    get_swap_controller_available: Callable[[], bool]
+    # None means True: the kernel kills single processes. False has it kill whole containers.
+    single_process_oom_kill: bool | None
 
     def apply_platform_specific_container_config(
         self,

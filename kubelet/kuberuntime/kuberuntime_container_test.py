@@ -16,6 +16,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import cadvisor as cadvisorapi
 from kubelet import cm
 from kubelet import container as kubecontainer
+from kubelet.container import testing as containertest
 from kubelet.cri import errors as crierror
 from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import (
@@ -30,6 +31,7 @@ from kubelet.kuberuntime.kuberuntime_container import (
     StartSpec,
     ephemeral_container_start_spec,
 )
+from kubelet.kuberuntime.kuberuntime_sandbox_linux import SandboxLinuxMethods
 from kubelet.lifecycle.handlers import HookError
 from pkg import features, golang
 from pkg.api.core import v1
@@ -164,7 +166,6 @@ class TestPreStop:
 
     def test_runs_and_its_time_is_taken_off(self, tmp_path: Path) -> None:
         clock = testingclock.FakeClock()
-        fake = testing.create_test_runtime_manager(str(tmp_path), clock)
 
         class Runner(testing.FakeCommandRunner):
             def run(self, *args: Any) -> str:
@@ -172,13 +173,13 @@ class TestPreStop:
                 return super().run(*args)
 
         runner = Runner()
-        fake.manager.runner = runner
+        fake = testing.create_test_runtime_manager(str(tmp_path), clock, runner)
         assert self._kill(fake) == 18
         assert len(runner.handlers) == 1
 
     def test_is_waited_for_no_longer_than_the_grace_period(self, tmp_path: Path) -> None:
         clock = testingclock.FakeClock()
-        fake = testing.create_test_runtime_manager(str(tmp_path), clock)
+        fake: testing.TestRuntime
         stopped_before_end: golang.Channel[bool] = golang.Channel(1)
 
         class Runner(testing.FakeCommandRunner):
@@ -188,7 +189,7 @@ class TestPreStop:
                 stopped_before_end.send(bool(fake.runtime.requests("StopContainer")))
                 raise HookError(RuntimeError("canceled"), "canceled")
 
-        fake.manager.runner = Runner()
+        fake = testing.create_test_runtime_manager(str(tmp_path), clock, Runner())
         assert self._kill(fake) == 2
         assert stopped_before_end.recv(timeout=30) == (True, True), "the hook goes on until its container is gone"
         assert fake.recorder.drain() == [
@@ -196,32 +197,33 @@ class TestPreStop:
             "Warning FailedPreStopHook PreStopHook failed: not completed in grace period of 30s",
         ]
 
-    def test_failure_is_told_and_the_container_stopped(self, fake: testing.TestRuntime) -> None:
-        fake.manager.runner = testing.FakeCommandRunner(HookError(RuntimeError("exit 1"), "secret output"))
+    def test_failure_is_told_and_the_container_stopped(self, tmp_path: Path) -> None:
+        runner = testing.FakeCommandRunner(HookError(RuntimeError("exit 1"), "secret output"))
+        fake = testing.create_test_runtime_manager(str(tmp_path), runner=runner)
         assert self._kill(fake) == 30
         assert fake.recorder.drain() == [
             "Normal Killing Stopping container foo",
             "Warning FailedPreStopHook PreStopHook failed",
         ]
 
-    def test_runs_without_a_thread_of_its_own(self, fake: testing.TestRuntime) -> None:
+    def test_runs_without_a_thread_of_its_own(self, tmp_path: Path) -> None:
         runner = testing.FakeCommandRunner()
-        fake.manager.runner = runner
+        fake = testing.create_test_runtime_manager(str(tmp_path), runner=runner)
         with golangtesting.out_of_threads("prestop-") as refused:
             assert self._kill(fake) == 30
         assert (len(refused), len(runner.handlers)) == (1, 1)
 
     @failures
     def test_whose_failure_cannot_be_told_does_not_keep_the_container(
-        self, fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch, err: Exception
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, err: Exception
     ) -> None:
-        fake.manager.runner = testing.FakeCommandRunner(err)
+        fake = testing.create_test_runtime_manager(str(tmp_path), runner=testing.FakeCommandRunner(err))
         monkeypatch.setattr(fake.recorder, "event", raising(err))
         assert self._kill(fake) == 30
 
-    def test_does_not_run_without_grace_period(self, fake: testing.TestRuntime) -> None:
+    def test_does_not_run_without_grace_period(self, tmp_path: Path) -> None:
         runner = testing.FakeCommandRunner()
-        fake.manager.runner = runner
+        fake = testing.create_test_runtime_manager(str(tmp_path), runner=runner)
         assert self._kill(fake, override=0) == 2
         assert runner.handlers == []
 
@@ -448,10 +450,27 @@ def test_logs_of_an_unknown_container(fake: testing.TestRuntime) -> None:
         fake.manager.get_container_logs(_CTX, _pod(), _ID, v1.PodLogOptions(), None, None)
 
 
-def _manager(tmp_path: Path, **overrides: Any) -> testing.TestRuntime:
-    machine = cadvisorapi.MachineInfo(num_cores=8, memory_capacity=32 << 30, swap_capacity=16 << 30)
-    values: dict[str, Any] = {"cpu_cfs_quota": True, "machine_info": machine}
-    return testing.create_test_runtime_manager(str(tmp_path), **(values | overrides))
+def _cgroups(**overrides: Any) -> SandboxLinuxMethods:
+    """What is written into the cgroups of containers and sandboxes, by itself."""
+    values: dict[str, Any] = {
+        "runtime_name": "fakeRuntime",
+        "image_service": critesting.FakeImageService(),
+        "seccomp_profile_root": "/seccomp",
+        "runtime_helper": containertest.FakeRuntimeHelper(),
+        "runtime_class_manager": None,
+        "seccomp_default": False,
+        "container_manager": cm.ContainerManagerStub(),
+        "machine_info": cadvisorapi.MachineInfo(num_cores=8, memory_capacity=32 << 30, swap_capacity=16 << 30),
+        "get_node_allocatable": lambda: {"memory": resource.must_parse("32Gi")},
+        "cpu_cfs_quota": True,
+        "cpu_cfs_quota_period": 0.1,
+        "memory_throttling_factor": 0.9,
+        "memory_reservation_policy": "None",
+        "memory_swap_behavior": "NoSwap",
+        "get_swap_controller_available": lambda: False,
+        "single_process_oom_kill": None,
+    }
+    return SandboxLinuxMethods(**(values | overrides))
 
 
 @pytest.mark.usefixtures("cgroup1")
@@ -466,11 +485,8 @@ def _manager(tmp_path: Path, **overrides: Any) -> testing.TestRuntime:
         ("300", "", "", (262144, 0, 0)),
     ],
 )
-def test_calculate_linux_resources(
-    tmp_path: Path, request_: str, cpu: str, memory: str, expected: tuple[int, int, int]
-) -> None:
-    fake = _manager(tmp_path)
-    got = fake.manager.calculate_linux_resources(
+def test_calculate_linux_resources(request_: str, cpu: str, memory: str, expected: tuple[int, int, int]) -> None:
+    got = _cgroups().calculate_linux_resources(
         resource.must_parse(request_) if request_ else None,
         resource.must_parse(cpu or "0"),
         resource.must_parse(memory or "0"),
@@ -485,26 +501,26 @@ def test_calculate_linux_resources(
     [(True, False, {"memory.oom.group": "1"}), (True, True, {}), (True, None, {}), (False, False, {})],
 )
 def test_oom_group(
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     unified: bool,
     single: bool | None,
     expected: dict[str, str],
 ) -> None:
     monkeypatch.setattr(cm, "is_cgroup2_unified_mode", lambda: unified)
-    fake = _manager(tmp_path, single_process_oom_kill=single)
     zero = resource.new_quantity(0)
-    assert dict(fake.manager.calculate_linux_resources(zero, zero, zero).unified) == expected
+    assert (
+        dict(_cgroups(single_process_oom_kill=single).calculate_linux_resources(zero, zero, zero).unified) == expected
+    )
 
 
 @pytest.mark.usefixtures("cgroup1")
-def test_pod_level_limits_fill_in_for_the_containers(tmp_path: Path) -> None:
-    fake = _manager(tmp_path)
+def test_pod_level_limits_fill_in_for_the_containers() -> None:
+    cgroups = _cgroups()
     own = v1.Container(name="own", resources=_resources(limits_cpu="1", limits_memory="1Gi"))
     bare = v1.Container(name="bare")
     pod = _pod(own, bare)
     pod.spec.resources = _resources(limits_cpu="4", limits_memory="8Gi")
-    got = [fake.manager.generate_linux_container_resources(pod, c, False) for c in (own, bare)]
+    got = [cgroups.generate_linux_container_resources(pod, c, False) for c in (own, bare)]
     assert [(r.cpu_quota, r.memory_limit_in_bytes) for r in got] == [(100000, 1 << 30), (400000, 8 << 30)]
 
 
@@ -535,11 +551,11 @@ def test_pod_level_limits_fill_in_for_the_containers(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_memory_qos(tmp_path: Path, resources: dict[str, str], policy: str, expected: dict[str, str | None]) -> None:
-    fake = _manager(tmp_path, memory_reservation_policy=policy)
+def test_memory_qos(resources: dict[str, str], policy: str, expected: dict[str, str | None]) -> None:
+    cgroups = _cgroups(memory_reservation_policy=policy)
     container = v1.Container(name="foo", resources=_resources(**resources))
     pod = _pod(container)
-    got = dict(fake.manager.generate_linux_container_resources(pod, container, True).unified)
+    got = dict(cgroups.generate_linux_container_resources(pod, container, True).unified)
     page = os.sysconf("SC_PAGESIZE")
     if expected.get("memory.high", "") is None:
         request, node = 128 << 20, 32 << 30
@@ -565,32 +581,27 @@ _BURSTABLE = {"requests_memory": "1Gi", "limits_memory": "2Gi"}
         ({}, "LimitedSwap", True, {"memory.swap.max": "0"}),
     ],
 )
-def test_swap(
-    tmp_path: Path, resources: dict[str, str], behavior: str, available: bool, expected: dict[str, str]
-) -> None:
-    fake = _manager(tmp_path, memory_swap_behavior=behavior)
-    fake.manager.get_swap_controller_available = lambda: available
+def test_swap(resources: dict[str, str], behavior: str, available: bool, expected: dict[str, str]) -> None:
+    cgroups = _cgroups(memory_swap_behavior=behavior, get_swap_controller_available=lambda: available)
     container = v1.Container(name="foo", resources=_resources(**resources))
-    got = fake.manager.generate_linux_container_resources(_pod(container), container, False)
+    got = cgroups.generate_linux_container_resources(_pod(container), container, False)
     assert dict(got.unified) == expected
 
 
 @pytest.mark.usefixtures("v2")
-def test_critical_pods_do_not_swap(tmp_path: Path) -> None:
-    fake = _manager(tmp_path, memory_swap_behavior="LimitedSwap")
-    fake.manager.get_swap_controller_available = lambda: True
+def test_critical_pods_do_not_swap() -> None:
+    cgroups = _cgroups(memory_swap_behavior="LimitedSwap", get_swap_controller_available=lambda: True)
     container = v1.Container(name="foo", resources=_resources(**_BURSTABLE))
     pod = _pod(container)
     pod.spec.priority = 2_000_000_000
-    assert fake.manager.get_container_swap_behavior(pod, container) == "NoSwap"
+    assert cgroups.get_container_swap_behavior(pod, container) == "NoSwap"
 
 
 @pytest.mark.usefixtures("cgroup1")
-def test_no_swap_on_cgroup_v1_is_the_memory_limit(tmp_path: Path) -> None:
-    fake = _manager(tmp_path)
-    fake.manager.get_swap_controller_available = lambda: True
+def test_no_swap_on_cgroup_v1_is_the_memory_limit() -> None:
+    cgroups = _cgroups(get_swap_controller_available=lambda: True)
     container = v1.Container(name="foo", resources=_resources(**_BURSTABLE))
-    got = fake.manager.generate_linux_container_resources(_pod(container), container, False)
+    got = cgroups.generate_linux_container_resources(_pod(container), container, False)
     assert got.memory_swap_limit_in_bytes == 2 << 30
 
 
@@ -709,17 +720,17 @@ class ExclusiveCPUs(cm.ContainerManagerStub):
 
 @pytest.mark.usefixtures("cgroup1")
 @pytest.mark.parametrize(("gate", "pinned"), [(True, -1), (False, 200_000)])
-def test_who_has_cores_of_its_own_has_no_quota(tmp_path: Path, gate: bool, pinned: int) -> None:
-    fake = _manager(tmp_path, container_manager=ExclusiveCPUs(), cpu_cfs_quota=True)
+def test_who_has_cores_of_its_own_has_no_quota(gate: bool, pinned: int) -> None:
+    cgroups = _cgroups(container_manager=ExclusiveCPUs())
     own, shared = (
         v1.Container(name=name, resources=_resources(requests_cpu="2", limits_cpu="2")) for name in ("pinned", "c")
     )
     pod = _pod(own, shared)
     with set_feature_gate_during_test(features.feature_gate, features.DISABLE_CPU_QUOTA_WITH_EXCLUSIVE_CPUS, gate):
-        quotas = [fake.manager.generate_linux_container_resources(pod, c, False).cpu_quota for c in (own, shared)]
+        quotas = [cgroups.generate_linux_container_resources(pod, c, False).cpu_quota for c in (own, shared)]
         assert quotas == [pinned, 200_000]
-        assert fake.manager.calculate_sandbox_resources(pod).cpu_quota == (pinned if gate else 400_000)
-        assert fake.manager.calculate_sandbox_resources(_pod(shared)).cpu_quota == 200_000
+        assert cgroups.calculate_sandbox_resources(pod).cpu_quota == (pinned if gate else 400_000)
+        assert cgroups.calculate_sandbox_resources(_pod(shared)).cpu_quota == 200_000
 
 
 class TestKillContainers:

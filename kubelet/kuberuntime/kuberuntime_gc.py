@@ -9,19 +9,24 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import helpers, labels, legacy
-from kubelet.kuberuntime.kuberuntime_container import REASON_UNKNOWN, ContainerMethods
+from kubelet.kuberuntime.kuberuntime_container import REASON_UNKNOWN, PodStateProvider
 from kubelet.kuberuntime.kuberuntime_sandbox import ListOptions
-from kubelet.kuberuntime.kuberuntime_struct import PodStateProvider
 from pkg import golang, klog
 from pkg.apimachinery.util.runtime import contain
 from pkg.component_base import tracing
+
+if TYPE_CHECKING:
+    from kubelet.cri import apis as internalapi
+    from kubelet.kuberuntime.kuberuntime_termination_order import TerminationOrdering
+    from pkg.api.core import v1
+    from pkg.apimachinery import clock as clockpkg
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +78,40 @@ def _newest_first(infos: Iterable[_Info]) -> list[_Info]:
     return sorted(infos, key=lambda info: (info.attempt, info.create_time), reverse=True)
 
 
+class GCManager(Protocol):
+    """What garbage collection has the runtime manager do."""
+
+    def get_containers(self, ctx: golang.Context, opts: ListOptions) -> Sequence[runtimeapi.Container]: ...
+
+    def get_sandboxes(self, ctx: golang.Context, opts: ListOptions) -> Sequence[runtimeapi.PodSandbox]: ...
+
+    def kill_container(
+        self,
+        ctx: golang.Context,
+        pod: v1.Pod | None,
+        container_id: kubecontainer.ContainerID,
+        container_name: str,
+        message: str,
+        reason: str,
+        grace_period_override: int | None,
+        ordering: TerminationOrdering | None,
+    ) -> None: ...
+
+    def remove_container(self, ctx: golang.Context, container_id: str, keep_logs: bool) -> None: ...
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class ContainerGC:
     """Go: containerGC. Safe from any thread: what two want to remove at once is logged by the later one."""
 
-    def __init__(self, pod_state_provider: PodStateProvider, manager: ContainerMethods, tracer: tracing.Tracer) -> None:
-        self._pod_state_provider = pod_state_provider
-        self._manager = manager
-        self._tracer = tracer
+    runtime_service: internalapi.RuntimeService
+    manager: GCManager
+    pod_state_provider: PodStateProvider
+    os_interface: kubecontainer.OSInterface
+    runtime_name: str
+    pod_logs_directory: str
+    clock: clockpkg.Clock
+    tracer: tracing.Tracer
 
     def garbage_collect(
         self,
@@ -92,7 +124,7 @@ class ContainerGC:
 
         Raises an ExceptionGroup.
         """
-        with self._tracer.start(ctx, "Containers/GarbageCollect") as span:
+        with self.tracer.start(ctx, "Containers/GarbageCollect") as span:
             self._garbage_collect(span.ctx, gc_policy, all_sources_ready, evict_non_deleted_pods)
 
     def _garbage_collect(
@@ -117,7 +149,7 @@ class ContainerGC:
             raise ExceptionGroup("garbage collection failed", errors)
 
     def _should_be_removed(self, uid: str, evict_non_deleted_pods: bool) -> bool:
-        provider = self._pod_state_provider
+        provider = self.pod_state_provider
         return provider.should_pod_content_be_removed(uid) or (
             evict_non_deleted_pods and provider.should_pod_runtime_be_removed(uid)
         )
@@ -139,16 +171,16 @@ class ContainerGC:
             if info.unknown and not self._stop(ctx, info):
                 continue
             try:
-                self._manager.remove_container(ctx, info.id, False)
+                self.manager.remove_container(ctx, info.id, False)
             except Exception as err:  # The next round tries again.
                 klog.error_s(err, "Failed to remove container", containerID=info.id)
         return list(newest_first[:num_to_keep])
 
     def _stop(self, ctx: golang.Context, info: ContainerGCInfo) -> bool:
-        container_id = kubecontainer.ContainerID(self._manager.runtime_name, info.id)
+        container_id = kubecontainer.ContainerID(self.runtime_name, info.id)
         message = "Container is in unknown state, try killing it before removal"
         try:
-            self._manager.kill_container(ctx, None, container_id, info.name, message, REASON_UNKNOWN, None, None)
+            self.manager.kill_container(ctx, None, container_id, info.name, message, REASON_UNKNOWN, None, None)
         except Exception as err:  # The next round tries again.
             klog.error_s(err, "Failed to stop container", containerID=info.id)
             return False
@@ -164,7 +196,7 @@ class ContainerGC:
 
     def _remove_sandbox(self, ctx: golang.Context, sandbox_id: str) -> None:
         klog.v(4).info_s("Removing sandbox", sandboxID=sandbox_id)
-        client = self._manager.runtime_service
+        client = self.runtime_service
         try:
             # It should have been stopped long ago; make sure.
             client.stop_pod_sandbox(ctx, sandbox_id)
@@ -180,8 +212,8 @@ class ContainerGC:
         """Those that do not run and were created more than min_age seconds ago."""
         units: ContainersByEvictUnit = {}
         # time of day: the runtime says when it created a container.
-        newest = self._manager.clock.now() - timedelta(seconds=min_age)
-        for container in self._manager.get_containers(ctx, ListOptions()):
+        newest = self.clock.now() - timedelta(seconds=min_age)
+        for container in self.manager.get_containers(ctx, ListOptions()):
             if container.state == runtimeapi.CONTAINER_RUNNING:
                 continue
             created_at = helpers.time_from_nanoseconds(container.created_at)
@@ -224,8 +256,8 @@ class ContainerGC:
     def _evict_sandboxes(self, ctx: golang.Context, evict_non_deleted_pods: bool) -> None:
         """Those that are not ready and empty, and whose pod is gone or has a newer one."""
         # Containers first: a container made meanwhile then has its sandbox in the second list as ready.
-        containers = self._manager.get_containers(ctx, ListOptions())
-        sandboxes = self._manager.get_sandboxes(ctx, ListOptions())
+        containers = self.manager.get_containers(ctx, ListOptions())
+        sandboxes = self.manager.get_sandboxes(ctx, ListOptions())
         with_containers = {container.pod_sandbox_id for container in containers}
         by_pod: dict[str, list[SandboxGCInfo]] = {}
         for sandbox in sandboxes:
@@ -242,21 +274,21 @@ class ContainerGC:
         if all_sources_ready:
             self._remove_pod_logs_directories()
         pattern = os.path.join(legacy.LEGACY_CONTAINER_LOGS_DIR, f"*.{legacy.LEGACY_LOG_SUFFIX}")
-        for link in self._manager.os_interface.glob(pattern):
+        for link in self.os_interface.glob(pattern):
             with contain("Failed to look at container log symlink", ctx, path=link):
                 if self._is_dead_log_symlink(ctx, link):
                     self._remove_log_symlink(link)
 
     def _remove_pod_logs_directories(self) -> None:
-        os_interface = self._manager.os_interface
-        directory = self._manager.pod_logs_directory
+        os_interface = self.os_interface
+        directory = self.pod_logs_directory
         try:
             entries = os_interface.read_dir(directory)
         except OSError as err:
             raise OSError(f'failed to read podLogsDirectory "{directory}": {err}') from err
         for entry in entries:
             uid = helpers.parse_pod_uid_from_logs_directory(entry.name)
-            if not self._pod_state_provider.should_pod_content_be_removed(uid):
+            if not self.pod_state_provider.should_pod_content_be_removed(uid):
                 continue
             klog.v(4).info_s("Removing pod logs", podUID=uid)
             try:
@@ -266,7 +298,7 @@ class ContainerGC:
 
     def _is_dead_log_symlink(self, ctx: golang.Context, link: str) -> bool:
         try:
-            self._manager.os_interface.stat(link)
+            self.os_interface.stat(link)
             return False
         except FileNotFoundError:
             pass
@@ -278,7 +310,7 @@ class ContainerGC:
             klog.v(4).info_s("Unable to obtain container ID", err=err)
             return True
         try:
-            status = self._manager.runtime_service.container_status(ctx, container_id, False).status
+            status = self.runtime_service.container_status(ctx, container_id, False).status
         except crierror.RemoteError as err:
             klog.info_s("Error getting ContainerStatus for containerID", containerID=container_id, err=err)
             # DIVERGES (safer): a link to a missing log stays while the runtime cannot say that the container is gone.
@@ -295,7 +327,7 @@ class ContainerGC:
 
     def _remove_log_symlink(self, link: str) -> None:
         try:
-            self._manager.os_interface.remove(link)
+            self.os_interface.remove(link)
         except OSError as err:
             klog.error_s(err, "Failed to remove container log dead symlink", path=link)
         else:

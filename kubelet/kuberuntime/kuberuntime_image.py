@@ -6,15 +6,19 @@ Go: pkg/kubelet/kuberuntime/kuberuntime_image.go
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import convert
-from kubelet.kuberuntime.kuberuntime_sandbox import SandboxMethods
 from pkg import credentialprovider, features, golang, klog
 from pkg.apimachinery.util import errors as utilerrors
+
+if TYPE_CHECKING:
+    from kubelet.cri import apis as internalapi
 
 _MAX_INT64 = 2**63 - 1
 
@@ -33,8 +37,11 @@ class PullErrors(ExceptionGroup[Exception]):
         return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
-class ImageMethods(SandboxMethods):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ImageMethods:
     """Go: pkg/kubelet/container/runtime.go, ImageService. All methods raise crierror.RemoteError."""
+
+    image_service: internalapi.ImageManagerService
 
     def pull_image(
         self,

@@ -5,20 +5,31 @@ Go: pkg/kubelet/kuberuntime/kuberuntime_logs.go
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from kubelet import container as kubecontainer
 from kubelet.kuberuntime import logs
-from kubelet.kuberuntime.kuberuntime_image import ImageMethods
 from pkg import golang
 from pkg.api.core import v1
+
+if TYPE_CHECKING:
+    from kubelet.cri import apis as internalapi
+    from pkg.apimachinery import clock as clockpkg
 
 # Before so many seconds there was no container; and much more is more than a datetime can bear.
 _ALL_TIME = timedelta(days=365 * 100).total_seconds()
 
 
-class LogMethods(ImageMethods):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LogMethods:
     """Log files of containers."""
+
+    runtime_service: internalapi.RuntimeService
+    # Whether who reads a container's log gets what was rotated away, too.
+    read_rotated_logs: bool
+    clock: clockpkg.Clock
 
     def read_logs(
         self,

@@ -6,17 +6,16 @@ Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
-from functools import cache
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
-from kubelet import allocation, events, lifecycle, metrics
+from kubelet import allocation, events, metrics
 from kubelet import container as kubecontainer
 from kubelet import images as kubeimages
 from kubelet.cri import errors as crierror
-from kubelet.images import pullmanager
 from kubelet.kuberuntime import helpers, labels
 from kubelet.kuberuntime import util as runtimeutil
 from kubelet.kuberuntime.kuberuntime_container import (
@@ -24,6 +23,7 @@ from kubelet.kuberuntime.kuberuntime_container import (
     REASON_RESTART_ALL_CONTAINERS,
     REASON_STARTUP_PROBE,
     REASON_UNKNOWN,
+    ContainerMethods,
     ErrCreateContainer,
     StartContainerError,
     StartContext,
@@ -32,16 +32,14 @@ from kubelet.kuberuntime.kuberuntime_container import (
     ephemeral_container_start_spec,
     has_any_regular_container_created,
 )
-from kubelet.kuberuntime.kuberuntime_container_linux import check_swap_controller_availability
 from kubelet.kuberuntime.kuberuntime_gc import ContainerGC
+from kubelet.kuberuntime.kuberuntime_image import ImageMethods
 from kubelet.kuberuntime.kuberuntime_resize import ResizeMethods
-from kubelet.kuberuntime.kuberuntime_sandbox import ListOptions, SandboxError
-from kubelet.kuberuntime.kuberuntime_struct import RuntimeManagerOptions
+from kubelet.kuberuntime.kuberuntime_sandbox import ListOptions, SandboxError, SandboxMethods
 from kubelet.kuberuntime.pod_actions import ContainerToKillInfo, ContainerToRemoveInfo, PodActions
 from kubelet.prober import results as proberesults
-from kubelet.util import cache as objectcache
 from kubelet.util import format
-from pkg import credentialprovider, features, golang, klog
+from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clockpkg
@@ -49,12 +47,13 @@ from pkg.apimachinery.util import version as utilversion
 from pkg.client_go.util import flowcontrol
 from pkg.component_base.cli.flag import duration
 
-# The version of the CRI that is asked for.
-_INSTRUMENTATION_SCOPE = "k8s.io/kubernetes/pkg/kubelet/kuberuntime"
-_KUBE_RUNTIME_API_VERSION = "0.1.0"
+if TYPE_CHECKING:
+    from kubelet.cri import apis as internalapi
+    from kubelet.util import cache as objectcache
+    from pkg.component_base.logs import logreduction
 
-# How long the runtime's version is kept, in seconds.
-_VERSION_CACHE_TTL = 60.0
+# The version of the CRI that is asked for.
+KUBE_RUNTIME_API_VERSION = "0.1.0"
 
 
 class ErrVersionNotSupported(Exception):
@@ -62,6 +61,11 @@ class ErrVersionNotSupported(Exception):
 
     def __init__(self) -> None:
         super().__init__("runtime api version is not supported")
+
+
+def get_typed_version(ctx: golang.Context, runtime_service: internalapi.RuntimeService) -> runtimeapi.VersionResponse:
+    """What the runtime is. Raises crierror.RemoteError, and ValueError for an answer that lacks something."""
+    return runtime_service.version(ctx, KUBE_RUNTIME_API_VERSION)
 
 
 def container_changed(container: v1.Container, status: kubecontainer.Status) -> bool:
@@ -89,88 +93,36 @@ class _ImageVolumePull:
     message: str = ""
 
 
-class KubeGenericRuntimeManager(ResizeMethods):
-    """The kubelet's side of any CRI runtime. Thread-safe; a pod is synced by one thread at a time."""
+class PodInitContainerTimeRecorder(Protocol):
+    """Told when init containers run, so that start-up latency can leave that out."""
 
-    def __init__(self, ctx: golang.Context, options: RuntimeManagerOptions) -> None:
-        """Asks the runtime for its version.
+    def record_init_container_started(self, pod_uid: str, started_at: datetime) -> None: ...
 
-        Raises crierror.RemoteError, ErrVersionNotSupported, ValueError, OSError.
+    def record_init_container_finished(self, pod_uid: str, finished_at: datetime) -> None: ...
 
-        Afterwards image_gc_hooks holds what image garbage collection must call.
-        """
-        super().__init__(options)
-        self.get_swap_controller_available = cache(check_swap_controller_availability)
-        self._connect(ctx)
-        self.image_gc_hooks: list[kubeimages.PostImageGCHook] = []
-        self.image_puller = self._new_image_manager(ctx, options)
-        self.runner = lifecycle.HandlerRunner(
-            options.insecure_container_lifecycle_http_client, self, self, options.recorder
-        )
-        self.container_gc = ContainerGC(
-            options.pod_state_provider, self, options.tracer_provider.tracer(_INSTRUMENTATION_SCOPE)
-        )
-        self.version_cache = objectcache.ObjectCache(
-            lambda: self._get_typed_version(ctx), _VERSION_CACHE_TTL, options.clock
-        )
 
-    def _connect(self, ctx: golang.Context) -> None:
-        version = self._get_typed_version(ctx)
-        if version.version != _KUBE_RUNTIME_API_VERSION:
-            klog.error_s(
-                None,
-                "This runtime api version is not supported",
-                apiVersion=version.version,
-                supportedAPIVersion=_KUBE_RUNTIME_API_VERSION,
-            )
-            raise ErrVersionNotSupported
-        self.runtime_name = version.runtime_name
-        klog.info_s(
-            "Container runtime initialized",
-            containerRuntime=version.runtime_name,
-            version=version.runtime_version,
-            apiVersion=version.runtime_api_version,
-        )
+@dataclass(kw_only=True, eq=False, repr=False)
+class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods, ImageMethods):
+    """The kubelet's side of any CRI runtime, made by kuberuntime_build.
 
-    def _new_image_manager(self, ctx: golang.Context, options: RuntimeManagerOptions) -> kubeimages.ImageManager:
-        pull_manager: pullmanager.ImagePullManager = pullmanager.NoopImagePullManager()
-        if features.feature_gate.enabled(features.KUBELET_ENSURE_SECRET_PULLED_IMAGES):
-            pull_manager = pullmanager.PullManager(
-                ctx,
-                pullmanager.FSPullRecordsAccessor(options.root_directory),
-                pullmanager.image_pull_credential_verification_policy(
-                    options.image_pulls_credential_verification_policy,
-                    options.preloaded_images_credential_verification_whitelist,
-                ),
-                self,
-                options.clock,
-            )
-            self.image_gc_hooks.append(pull_manager.prune_unknown_records)
-        return kubeimages.ImageManager(
-            kubecontainer.filter_event_recorder(options.recorder),
-            credentialprovider.default_docker_keyring(),
-            self,
-            pull_manager,
-            options.image_back_off,
-            options.serialize_image_pulls,
-            options.max_parallel_image_pulls,
-            options.image_pull_qps,
-            options.image_pull_burst,
-            options.pod_pulling_time_recorder,
-            options.external_credentials,
-            options.pull_critical_images_first,
-        )
+    Its fields are set once and read by any thread. Thread-safe; a pod is synced by one thread at a time.
+    """
+
+    liveness_manager: proberesults.Manager
+    startup_manager: proberesults.Manager
+    pod_init_container_time_recorder: PodInitContainerTimeRecorder | None
+    # The runtime's answer to get_typed_version.
+    version_cache: objectcache.ObjectCache[runtimeapi.VersionResponse]
+    log_reduction: logreduction.LogReduction
+    container_gc: ContainerGC
 
     def type(self) -> str:
         """The runtime's name."""
         return self.runtime_name
 
-    def _get_typed_version(self, ctx: golang.Context) -> runtimeapi.VersionResponse:
-        return self.runtime_service.version(ctx, _KUBE_RUNTIME_API_VERSION)
-
     def version(self, ctx: golang.Context) -> kubecontainer.Version:
         """The runtime's own version. Raises ValueError for one without numbers, and crierror.RemoteError."""
-        return utilversion.parse(self._get_typed_version(ctx).runtime_version)
+        return utilversion.parse(get_typed_version(ctx, self.runtime_service).runtime_version)
 
     def api_version(self) -> kubecontainer.Version:
         """The version of the interface that it speaks, at most a minute old. Raises as version does."""
@@ -364,7 +316,8 @@ class KubeGenericRuntimeManager(ResizeMethods):
         """
         if not pod.spec.init_containers:
             return True
-        walk = _InitWalk(pod, pod_status, changes, _has_initialized(pod, pod_status))
+        initialized = _has_initialized(pod, pod_status)
+        walk = _InitWalk(pod, pod_status, changes, pod_has_initialized=initialized, previously_initialized=initialized)
         for index in reversed(range(len(pod.spec.init_containers))):
             container = pod.spec.init_containers[index]
             status = pod_status.find_container_status_by_name(container.name)
@@ -935,10 +888,7 @@ class _InitWalk:
     changes: PodActions
     pod_has_initialized: bool
     # Whether an init container after the current one has run.
-    previously_initialized: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.previously_initialized = self.pod_has_initialized
+    previously_initialized: bool
 
     def start(self, index: int) -> None:
         self.changes.init_containers_to_start.append(index)

@@ -433,13 +433,12 @@ def test_ephemeral_container_joins_its_target(fake: testing.TestRuntime) -> None
     assert options.target_id == f"{_SANDBOX}_foo1_0"
 
 
-def test_post_start_hook_runs_though_the_start_cannot_be_told(
-    fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_post_start_hook_runs_though_the_start_cannot_be_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next sync finds the container running, and no hook of a running container is run."""
     handler = v1.LifecycleHandler(exec=v1.ExecAction(command=["true"]))
     pod = _pod(_container("foo1", "busybox", lifecycle=v1.Lifecycle(post_start=handler)))
-    fake.manager.runner = runner = testing.FakeCommandRunner()
+    runner = testing.FakeCommandRunner()
+    fake = testing.create_test_runtime_manager(str(tmp_path), runner=runner)
     tell = fake.recorder.event
 
     def fail_to_tell(ref: object, event_type: str, reason: str, message: str) -> None:
@@ -452,10 +451,11 @@ def test_post_start_hook_runs_though_the_start_cannot_be_told(
     assert runner.handlers == [handler]
 
 
-def test_post_start_hook_failure_kills_the_container(fake: testing.TestRuntime) -> None:
+def test_post_start_hook_failure_kills_the_container(tmp_path: Path) -> None:
     handler = v1.LifecycleHandler(exec=v1.ExecAction(command=["false"]))
     pod = _pod(_container("foo1", "busybox", lifecycle=v1.Lifecycle(post_start=handler)))
-    fake.manager.runner = testing.FakeCommandRunner(HookError(RuntimeError("exit 1"), "hook said no"))
+    runner = testing.FakeCommandRunner(HookError(RuntimeError("exit 1"), "hook said no"))
+    fake = testing.create_test_runtime_manager(str(tmp_path), runner=runner)
     result = _sync(fake, pod).sync_results[-1]
     assert (str(result.error), result.message) == ("PostStartHookError", "hook said no")
     assert fake.runtime.containers[f"{_SANDBOX}_foo1_0"].status.state == runtimeapi.CONTAINER_EXITED
@@ -467,10 +467,13 @@ def test_post_start_hook_failure_kills_the_container(fake: testing.TestRuntime) 
 
 
 @pytest.mark.parametrize("step", ["configuration", "hook", "image volume", "claims", "kill"])
-def test_failed_sync_leaves_nothing_for_the_garbage_collector(fake: testing.TestRuntime, step: str) -> None:
+def test_failed_sync_leaves_nothing_for_the_garbage_collector(tmp_path: Path, step: str) -> None:
     """Neither do its errors, as long as the result is kept: environments and commands may be megabytes."""
     handler = v1.LifecycleHandler(exec=v1.ExecAction(command=["false"]))
     pod = _pod(_container("foo1", "busybox", lifecycle=v1.Lifecycle(post_start=handler)))
+
+    failing = testing.FakeCommandRunner(HookError(RuntimeError("exit 1"), "hook said no"))
+    fake = testing.create_test_runtime_manager(str(tmp_path), runner=failing if step == "hook" else None)
 
     def fail(*args: object) -> None:
         raise LookupError("not found")
@@ -478,8 +481,6 @@ def test_failed_sync_leaves_nothing_for_the_garbage_collector(fake: testing.Test
     match step:
         case "configuration":
             fake.helper.generate_run_container_options = fail  # type: ignore[method-assign, assignment]
-        case "hook":
-            fake.manager.runner = testing.FakeCommandRunner(HookError(RuntimeError("exit 1"), "hook said no"))
         case "image volume":
             image = v1.ImageVolumeSource(reference="data:1", pull_policy="Never")
             pod.spec.volumes = [v1.Volume(name="model", image=image)]
@@ -511,20 +512,21 @@ def test_image_that_cannot_be_pulled_leaves_nothing_for_the_garbage_collector(fa
 
 
 @pytest.mark.parametrize("pod_ends", [True, False], ids=["the pod ends", "the kubelet ends"])
-def test_post_start_hook_is_cut_when_its_pod_is_to_end(fake: testing.TestRuntime, pod_ends: bool) -> None:
+def test_post_start_hook_is_cut_when_its_pod_is_to_end(tmp_path: Path, pod_ends: bool) -> None:
     handler = v1.LifecycleHandler(sleep=v1.SleepAction(seconds=3600))
     pod = _pod(_container("foo1", "busybox", lifecycle=v1.Lifecycle(post_start=handler)))
     ctx, cancel = golang.with_cancel(_CTX)
+    pod_state = testing.FakePodStateProvider()
 
     class Runner(testing.FakeCommandRunner):
         def run(self, ctx: golang.Context, *args: Any) -> str:
             if pod_ends:
-                fake.pod_state.removed.add(_UID)
+                pod_state.removed.add(_UID)
             cancel()
             assert ctx.wait(30)
             raise HookError(RuntimeError("cancelled"), "cut")
 
-    fake.manager.runner = Runner()
+    fake = testing.create_test_runtime_manager(str(tmp_path), runner=Runner(), pod_state_provider=pod_state)
     sync_ctx = lifecycle.without_cancel_but_for_hooks(ctx)
     results = fake.manager.sync_pod(sync_ctx, pod, _status(fake), [], fake.back_off(), False).sync_results
     result = results[-1]

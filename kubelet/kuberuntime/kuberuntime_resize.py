@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -17,8 +18,8 @@ from kubelet import util as kubeutil
 from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import helpers
-from kubelet.kuberuntime.kuberuntime_container import ContainerMethods
-from kubelet.kuberuntime.kuberuntime_container_linux import unlimits_exclusive_cpus
+from kubelet.kuberuntime.kuberuntime_container import set_actuated_container_resources
+from kubelet.kuberuntime.kuberuntime_container_linux import ContainerLinuxMethods, unlimits_exclusive_cpus
 from kubelet.kuberuntime.pod_actions import (
     ContainerToKillInfo,
     ContainerToUpdateInfo,
@@ -31,6 +32,11 @@ from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery.api import resource
 
+if TYPE_CHECKING:
+    from kubelet.allocation import state
+    from kubelet.cri import apis as internalapi
+    from pkg.apimachinery import clock as clockpkg
+
 _MICROSECONDS = 1_000_000
 _ZERO = resource.new_quantity(0)
 _RESIZABLE = (v1.RESOURCE_CPU, v1.RESOURCE_MEMORY)
@@ -40,8 +46,14 @@ class ResizeError(Exception):
     """A resize cannot be put in force now; its text is for the pod's condition."""
 
 
-class ResizeMethods(ContainerMethods):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ResizeMethods(ContainerLinuxMethods):
     """Everything about pods whose resources differ from what is in force."""
+
+    runtime_service: internalapi.RuntimeService
+    # What is in force by all we know, over restarts too.
+    actuated_state: state.State
+    clock: clockpkg.Clock
 
     def compute_pod_resize_action(
         self,
@@ -276,7 +288,7 @@ class ResizeMethods(ContainerMethods):
         """Has the runtime change a container's cgroup. Raises crierror.RemoteError, OSError."""
         resources = self.generate_container_resources(pod, container)
         self.runtime_service.update_container_resources(ctx, container_id.id, resources)
-        self.set_actuated_container_resources(pod, container)
+        set_actuated_container_resources(self.actuated_state, pod, container)
 
     def update_pod_sandbox_resources(
         self, ctx: golang.Context, sandbox_id: str, pod: v1.Pod, pod_resources: cm.ResourceConfig

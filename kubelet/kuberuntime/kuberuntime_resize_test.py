@@ -18,7 +18,7 @@ from kubelet.cm.testing import FakeContainerManager, FakePodContainerManager
 from kubelet.container import testing as containertest
 from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import ACTUATED_PODS_STATE_FILE, PodActions, testing
-from kubelet.kuberuntime.kuberuntime_container import StartSpec
+from kubelet.kuberuntime.kuberuntime_container import StartSpec, set_actuated_container_resources
 from kubelet.kuberuntime.kuberuntime_resize import ResizeError, cpu_memory_resources_equal
 from kubelet.kuberuntime.pod_actions import ContainerToUpdateInfo, ResourceRequirements
 from pkg import features, golang
@@ -37,11 +37,12 @@ _NOT = v1.NOT_REQUIRED
 class Resizes:
     """A runtime manager, a pod that runs, and what is in force of its resources."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, container_manager: cm.ContainerManager | None = None) -> None:
+        """With a container manager that has the cgroups, unless another is given."""
         config = cm.ResourceConfig(memory=-1, cpu_shares=2, cpu_quota=-1, cpu_period=100_000)
         self.cgroups = FakePodContainerManager(config)
         self.fake = testing.create_test_runtime_manager(
-            str(root), container_manager=FakeContainerManager(self.cgroups), cpu_cfs_quota=True
+            str(root), container_manager=container_manager or FakeContainerManager(self.cgroups), cpu_cfs_quota=True
         )
         self.manager = self.fake.manager
         self.calls: list[tuple[Any, ...]] = []
@@ -507,8 +508,7 @@ def test_cgroup_that_cannot_be_read(resizes: Resizes) -> None:
 
 
 def test_pods_without_cgroups_are_resized_all_the_same(tmp_path: Path) -> None:
-    resizes = Resizes(tmp_path)
-    resizes.manager.container_manager = cm.ContainerManagerStub()
+    resizes = Resizes(tmp_path, cm.ContainerManagerStub())
     result = do_resize(resizes, figures(100, 100, 100, 100), figures(200, 200, 200, 200), True)
     assert result.error is None
     assert [call[0] for call in resizes.calls] == ["id-a", "id-a"]
@@ -663,7 +663,7 @@ def test_resize_of_an_init_container_is_in_progress(resizes: Resizes) -> None:
 def test_what_is_in_force_is_known_after_a_restart(tmp_path: Path) -> None:
     first = Resizes(tmp_path)
     pod = new_pod(new_container("a", figures(100, cpu_limit=100)))
-    first.manager.set_actuated_container_resources(pod, pod.spec.containers[0])
+    set_actuated_container_resources(first.manager.actuated_state, pod, pod.spec.containers[0])
     assert (tmp_path / ACTUATED_PODS_STATE_FILE).exists()
     again = Resizes(tmp_path)
     assert not again.actions(pod).resizes()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cri_api.v1 import api_pb2 as runtimeapi
 
@@ -21,6 +22,9 @@ from kubelet.kuberuntime.kuberuntime_sandbox_linux import SandboxLinuxMethods
 from kubelet.util import format
 from pkg import golang, klog
 from pkg.api.core import v1
+
+if TYPE_CHECKING:
+    from kubelet.cri import apis as internalapi
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,13 @@ class SandboxError(Exception):
         self.message = message
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SandboxMethods(SandboxLinuxMethods):
     """Makes and reads sandboxes."""
+
+    runtime_service: internalapi.RuntimeService
+    os_interface: kubecontainer.OSInterface
+    pod_logs_directory: str
 
     def create_pod_sandbox(self, ctx: golang.Context, pod: v1.Pod, attempt: int) -> str:
         """The new sandbox's id. Raises SandboxError."""

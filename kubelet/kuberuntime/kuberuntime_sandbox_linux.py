@@ -5,6 +5,8 @@ Go: pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet.kuberuntime.kuberuntime_container_linux import ZERO, ContainerLinuxMethods, unlimits_exclusive_cpus
@@ -13,6 +15,7 @@ from pkg.api.core import v1
 from pkg.component_helpers import resource as resourcehelper
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SandboxLinuxMethods(ContainerLinuxMethods):
     """Sandbox resources and overhead."""
 

@@ -5,6 +5,9 @@ Go: pkg/kubelet/kuberuntime/security_context.go, security_context_others.go
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet.kuberuntime import util as runtimeutil
@@ -13,13 +16,23 @@ from kubelet.util import format
 from pkg import securitycontext
 from pkg.api.core import v1
 
+if TYPE_CHECKING:
+    from kubelet import container as kubecontainer
+    from kubelet import runtimeclass
+
 _MAX_USER_ID = 2**31 - 1
 # Characters of an image's user that an error quotes: an image may name one of megabytes.
 MAX_SHOWN_USER_LENGTH = 256
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SecurityContextMethods(HelperMethods):
     """What a container's processes may do."""
+
+    runtime_helper: kubecontainer.RuntimeHelper
+    # None without an API server: there are no RuntimeClasses then.
+    runtime_class_manager: runtimeclass.Manager | None
+    seccomp_default: bool
 
     def determine_effective_security_context(
         self, pod: v1.Pod, container: v1.Container, uid: int | None, username: str

@@ -13,7 +13,7 @@ from kubelet import cm, logs
 from kubelet import container as kubecontainer
 from kubelet.container import testing as containertest
 from kubelet.cri import testing as critesting
-from kubelet.kuberuntime import KubeGenericRuntimeManager, RuntimeManagerOptions
+from kubelet.kuberuntime import KubeGenericRuntimeManager, RuntimeManagerOptions, new_kube_generic_runtime_manager
 from kubelet.kuberuntime.instrumented_services import NullRuntimeObserver
 from kubelet.prober import results as proberesults
 from pkg import golang
@@ -72,7 +72,7 @@ class FakeHTTPDoer:
 
 
 class FakeCommandRunner:
-    """Keeps the commands of hooks; put in place of a manager's runner."""
+    """Keeps the hooks that it is to run, and raises `err` if set."""
 
     def __init__(self, err: Exception | None = None) -> None:
         self.handlers: list[Any] = []
@@ -92,6 +92,7 @@ class TestRuntime:
     __test__ = False
 
     manager: KubeGenericRuntimeManager
+    options: RuntimeManagerOptions
     runtime: critesting.FakeRuntimeService
     images: critesting.FakeImageService
     recorder: FakeRecorder
@@ -118,9 +119,15 @@ class FakeRuntimeObserver(NullRuntimeObserver):
 
 
 def create_test_runtime_manager(
-    root_directory: str, clock: clockpkg.Clock | None = None, **overrides: Any
+    root_directory: str,
+    clock: clockpkg.Clock | None = None,
+    runner: kubecontainer.HandlerRunner | None = None,
+    **overrides: Any,
 ) -> TestRuntime:
-    """root_directory is for pull records; overrides are fields of RuntimeManagerOptions."""
+    """root_directory is for pull records; overrides are fields of RuntimeManagerOptions.
+
+    Without a runner, hooks are run by the runtime and HTTP requests are kept.
+    """
     clock = clock or clockpkg.RealClock()
     runtime = critesting.FakeRuntimeService(clock=clock)
     images = critesting.FakeImageService()
@@ -135,7 +142,6 @@ def create_test_runtime_manager(
         # As the kubelet gives it: what is no reference is dropped.
         "recorder": kubecontainer.filter_event_recorder(recorder),
         "liveness_manager": proberesults.Manager(),
-        "readiness_manager": proberesults.Manager(),
         "startup_manager": proberesults.Manager(),
         "root_directory": root_directory,
         "pod_logs_directory": FAKE_POD_LOGS_DIRECTORY,
@@ -167,12 +173,17 @@ def create_test_runtime_manager(
         "read_rotated_logs": False,
         "memory_swap_behavior": "NoSwap",
         "get_node_allocatable": lambda: allocatable,
+        "get_swap_controller_available": lambda: False,
         "memory_throttling_factor": 0.9,
         "memory_reservation_policy": "None",
         "pod_pulling_time_recorder": pulling,
         "clock": clock,
     }
-    manager = KubeGenericRuntimeManager(golang.background(), RuntimeManagerOptions(**(values | overrides)))
-    manager.get_swap_controller_available = lambda: False
+    if runner is not None:
+        values["new_handler_runner"] = lambda *args: runner
+    options = RuntimeManagerOptions(**(values | overrides))
+    manager, _ = new_kube_generic_runtime_manager(golang.background(), options)
     runtime.reset_calls()
-    return TestRuntime(manager, runtime, images, recorder, helper, os_interface, pod_state, http, pulling, clock)
+    return TestRuntime(
+        manager, options, runtime, images, recorder, helper, os_interface, pod_state, http, pulling, clock
+    )

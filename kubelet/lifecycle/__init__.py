@@ -14,6 +14,7 @@ from kubelet.lifecycle.handlers import (
     HTTPClient,
     HTTPDoer,
     PodFeaturesAdmitHandler,
+    PodStatusProvider,
     hook_context,
     without_cancel_but_for_hooks,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "PodAdmitHandler",
     "PodAdmitResult",
     "PodFeaturesAdmitHandler",
+    "PodStatusProvider",
     "PodSyncHandler",
     "PodSyncLoopHandler",
     "PredicateAdmitHandler",

@@ -143,15 +143,12 @@ class Replay:
         self.directory = directory
         self.back_off = flowcontrol.Backoff(10, 300, clock=self.clock)
         self.liveness, self.startup = proberesults.Manager(), proberesults.Manager()
-        self.manager = kuberuntime.KubeGenericRuntimeManager(golang.background(), self._options())
-        # The recorded machine had cgroup v1 with swap accounting.
-        self.manager.get_swap_controller_available = lambda: True
+        self.manager, _ = kuberuntime.new_kube_generic_runtime_manager(golang.background(), self._options())
 
     def _options(self) -> kuberuntime.RuntimeManagerOptions:
         return kuberuntime.RuntimeManagerOptions(
             recorder=recordtesting.FakeRecorder(1000),
             liveness_manager=self.liveness,
-            readiness_manager=proberesults.Manager(),
             startup_manager=self.startup,
             root_directory=str(self.directory),
             pod_logs_directory=str(self.directory / "logs"),
@@ -181,6 +178,8 @@ class Replay:
             read_rotated_logs=False,
             memory_swap_behavior="",
             get_node_allocatable=dict,
+            # The recorded machine had cgroup v1 with swap accounting.
+            get_swap_controller_available=lambda: True,
             memory_throttling_factor=0.9,
             memory_reservation_policy="",
             pod_pulling_time_recorder=_NoPullingTimes(),

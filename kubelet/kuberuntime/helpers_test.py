@@ -13,15 +13,15 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import container as kubecontainer
 from kubelet.cri import errors as crierror
+from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import (
     get_backoff_key,
     helpers,
-    testing,
     to_kube_container_image_spec,
     to_runtime_api_image_spec,
 )
 from kubelet.kuberuntime import util as runtimeutil
-from kubelet.kuberuntime.kuberuntime_image import PullErrors
+from kubelet.kuberuntime.kuberuntime_image import ImageMethods, PullErrors
 from pkg import credentialprovider, features, golang
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
@@ -33,6 +33,16 @@ from pkg.util import parsers
 
 _CTX = golang.background()
 _EXITED = kubecontainer.CONTAINER_STATE_EXITED
+
+
+@pytest.fixture
+def service() -> critesting.FakeImageService:
+    return critesting.FakeImageService()
+
+
+@pytest.fixture
+def images(service: critesting.FakeImageService) -> ImageMethods:
+    return ImageMethods(image_service=service)
 
 
 @pytest.mark.parametrize(
@@ -154,11 +164,12 @@ def test_app_armor_profile_must_make_sense() -> None:
     assert helpers.get_app_armor_profile(pod, v1.Container()) == (None, "")
 
 
-def test_container_without_image_is_not_converted(fake: testing.TestRuntime) -> None:
+def test_container_without_image_is_not_converted(service: critesting.FakeImageService) -> None:
+    methods = helpers.HelperMethods(runtime_name="fakeRuntime", image_service=service, seccomp_profile_root="/seccomp")
     with pytest.raises(ValueError, match="unable to convert"):
-        fake.manager.to_kube_container(runtimeapi.Container(id="c"))
+        methods.to_kube_container(runtimeapi.Container(id="c"))
     with pytest.raises(ValueError, match="unable to convert"):
-        fake.manager.sandbox_to_kube_container(runtimeapi.PodSandbox())
+        methods.sandbox_to_kube_container(runtimeapi.PodSandbox())
 
 
 @pytest.mark.parametrize(("name", "uid"), [("ns_pod_123", "123"), ("123", "123")])
@@ -190,68 +201,70 @@ def _refused(message: str) -> crierror.RemoteError:
     return crierror.RemoteError(grpc.StatusCode.UNKNOWN, message)
 
 
-def test_pull_tries_credentials_in_order(fake: testing.TestRuntime) -> None:
-    fake.images.inject_error("PullImage", _refused("no"))
-    ref, used = fake.manager.pull_image(
+def test_pull_tries_credentials_in_order(service: critesting.FakeImageService, images: ImageMethods) -> None:
+    service.inject_error("PullImage", _refused("no"))
+    ref, used = images.pull_image(
         _CTX, kubecontainer.ImageSpec(image="img"), [_creds("a"), _creds("b"), _creds("c")], None
     )
     assert (ref, used) == ("img", _creds("b"))
-    assert [args[1].username for args in fake.images.requests("PullImage")] == ["a", "b"]
+    assert [args[1].username for args in service.requests("PullImage")] == ["a", "b"]
 
 
-def test_pull_refused_to_all_credentials(fake: testing.TestRuntime) -> None:
+def test_pull_refused_to_all_credentials(service: critesting.FakeImageService, images: ImageMethods) -> None:
     for message in ("no", "no", "never"):
-        fake.images.inject_error("PullImage", _refused(message))
+        service.inject_error("PullImage", _refused(message))
     with pytest.raises(PullErrors) as caught:
-        fake.manager.pull_image(
-            _CTX, kubecontainer.ImageSpec(image="img"), [_creds("a"), _creds("b"), _creds("c")], None
-        )
+        images.pull_image(_CTX, kubecontainer.ImageSpec(image="img"), [_creds("a"), _creds("b"), _creds("c")], None)
     assert str(caught.value) == ("[rpc error: code = Unknown desc = no, rpc error: code = Unknown desc = never]")
 
 
-def test_refused_pull_leaves_nothing_for_the_garbage_collector(fake: testing.TestRuntime) -> None:
+def test_refused_pull_leaves_nothing_for_the_garbage_collector(
+    service: critesting.FakeImageService, images: ImageMethods
+) -> None:
     for _ in range(2):
-        fake.images.inject_error("PullImage", _refused("no"))
+        service.inject_error("PullImage", _refused("no"))
     spec = kubecontainer.ImageSpec(image="img")
-    assert frames_kept_after(lambda: fake.manager.pull_image(_CTX, spec, [_creds("a"), _creds("b")], None)) == []
-    assert len(fake.images.requests("PullImage")) == 2
+    assert frames_kept_after(lambda: images.pull_image(_CTX, spec, [_creds("a"), _creds("b")], None)) == []
+    assert len(service.requests("PullImage")) == 2
 
 
-def test_images(fake: testing.TestRuntime) -> None:
-    fake.images.set_fake_images(["1111", "2222"])
-    fake.images.images["2222"].pinned = True
-    fake.images.images["2222"].size = 9
+def test_images(service: critesting.FakeImageService, images: ImageMethods) -> None:
+    service.set_fake_images(["1111", "2222"])
+    service.images["2222"].pinned = True
+    service.images["2222"].size = 9
     spec = kubecontainer.ImageSpec(image="2222")
-    assert [(i.id, i.pinned, i.size) for i in fake.manager.list_images(_CTX)] == [
+    assert [(i.id, i.pinned, i.size) for i in images.list_images(_CTX)] == [
         ("1111", False, 1),
         ("2222", True, 9),
     ]
-    assert fake.manager.get_image_ref(_CTX, spec) == "2222"
-    assert fake.manager.get_image_size(_CTX, spec) == 9
-    assert fake.manager.image_stats(_CTX).total_storage_bytes == 10
-    fake.manager.remove_image(_CTX, spec)
-    assert fake.manager.get_image_ref(_CTX, spec) == ""
-    assert fake.manager.get_image_size(_CTX, spec) == 0
+    assert images.get_image_ref(_CTX, spec) == "2222"
+    assert images.get_image_size(_CTX, spec) == 9
+    assert images.image_stats(_CTX).total_storage_bytes == 10
+    images.remove_image(_CTX, spec)
+    assert images.get_image_ref(_CTX, spec) == ""
+    assert images.get_image_size(_CTX, spec) == 0
 
 
-def test_size_of_an_image_is_one_that_the_api_server_takes(fake: testing.TestRuntime) -> None:
-    fake.images.set_fake_images(["1111"])
-    fake.images.images["1111"].size = 2**64 - 1
-    (image,) = fake.manager.list_images(_CTX)
+def test_size_of_an_image_is_one_that_the_api_server_takes(
+    service: critesting.FakeImageService, images: ImageMethods
+) -> None:
+    service.set_fake_images(["1111"])
+    service.images["1111"].size = 2**64 - 1
+    (image,) = images.list_images(_CTX)
     status = v1.NodeStatus(images=[v1.ContainerImage(size_bytes=image.size)])
     assert codec.decode_json(codec.encode_json(status), v1.NodeStatus) == status
 
 
 @pytest.mark.parametrize("method", ["ListImages", "ImageStatus", "RemoveImage", "PullImage", "ImageFsInfo"])
-def test_image_errors_are_the_runtimes(fake: testing.TestRuntime, method: str) -> None:
-    fake.images.inject_error(method, _refused("test-error"))
+def test_image_errors_are_the_runtimes(service: critesting.FakeImageService, images: ImageMethods, method: str) -> None:
+    service.inject_error(method, _refused("test-error"))
     spec = kubecontainer.ImageSpec(image="img")
     calls: dict[str, Callable[[], object]] = {
-        "ListImages": lambda: fake.manager.list_images(_CTX),
-        "ImageStatus": lambda: fake.manager.get_image_ref(_CTX, spec),
-        "RemoveImage": lambda: fake.manager.remove_image(_CTX, spec),
-        "PullImage": lambda: fake.manager.pull_image(_CTX, spec, [], None),
-        "ImageFsInfo": lambda: fake.manager.image_fs_info(_CTX),
+        "ListImages": lambda: images.list_images(_CTX),
+        "ImageStatus": lambda: images.get_image_ref(_CTX, spec),
+        "RemoveImage": lambda: images.remove_image(_CTX, spec),
+        "PullImage": lambda: images.pull_image(_CTX, spec, [], None),
+        "ImageFsInfo": lambda: images.image_fs_info(_CTX),
     }
     with pytest.raises(crierror.RemoteError, match="test-error"):
         calls[method]()

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kubelet.kuberuntime import testing
+from kubelet.cri import testing as critesting
+from kubelet.kuberuntime.kuberuntime_logs import LogMethods
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.clock import testing as testingclock
@@ -39,7 +40,8 @@ def test_options_of_the_api(tmp_path: Path, options: dict[str, Any], expected: s
     log.write_text(
         "".join(f"2026-01-02T03:04:{s}Z stdout P {t} \n" for s, t in [("05.0", "one"), (10, "two"), (20, "three")])
     )
-    fake = testing.create_test_runtime_manager(str(tmp_path), clock=testingclock.FakeClock(_NOW))
+    runtime = critesting.FakeRuntimeService()
+    logs = LogMethods(runtime_service=runtime, read_rotated_logs=False, clock=testingclock.FakeClock(_NOW))
     out = io.BytesIO()
-    fake.manager.read_logs(golang.background(), str(log), "", v1.PodLogOptions(**options), out, out)
+    logs.read_logs(golang.background(), str(log), "", v1.PodLogOptions(**options), out, out)
     assert out.getvalue().decode() == expected

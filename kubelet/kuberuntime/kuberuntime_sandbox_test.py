@@ -13,7 +13,9 @@ import pytest
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet import runtimeclass
+from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import testing
+from kubelet.kuberuntime.helpers import HelperMethods
 from kubelet.kuberuntime.kuberuntime_sandbox import SandboxError
 from kubelet.kuberuntime.security_context import verify_run_as_non_root
 from pkg import golang
@@ -195,6 +197,12 @@ def test_port_forward_goes_to_the_newest_sandbox(fake: testing.TestRuntime) -> N
         fake.manager.get_port_forward(_CTX, "bar", "new", "other", [80])
 
 
+def _helpers() -> HelperMethods:
+    return HelperMethods(
+        runtime_name="fakeRuntime", image_service=critesting.FakeImageService(), seccomp_profile_root="/seccomp"
+    )
+
+
 def _seccomp(kind: str, file: str | None = None) -> v1.SeccompProfile:
     return v1.SeccompProfile(type=kind, localhost_profile=file)
 
@@ -217,22 +225,20 @@ _LOCALHOST = runtimeapi.SecurityProfile.Localhost
     ],
 )
 def test_seccomp_profile(
-    fake: testing.TestRuntime,
     pod: v1.SeccompProfile | None,
     container: v1.SeccompProfile | None,
     default: bool,
     expected: tuple[int, str],
 ) -> None:
-    fake.manager.seccomp_profile_root = "/seccomp"
-    got = fake.manager.get_seccomp_profile(
+    got = _helpers().get_seccomp_profile(
         v1.PodSecurityContext(seccomp_profile=pod), v1.SecurityContext(seccomp_profile=container), default
     )
     assert (got.profile_type, got.localhost_ref) == expected
 
 
-def test_localhost_seccomp_profile_without_a_file(fake: testing.TestRuntime) -> None:
+def test_localhost_seccomp_profile_without_a_file() -> None:
     with pytest.raises(ValueError, match="localhostProfile must be set"):
-        fake.manager.get_seccomp_profile(None, v1.SecurityContext(seccomp_profile=_seccomp("Localhost")), True)
+        _helpers().get_seccomp_profile(None, v1.SecurityContext(seccomp_profile=_seccomp("Localhost")), True)
 
 
 def test_container_security_context(fake: testing.TestRuntime) -> None:

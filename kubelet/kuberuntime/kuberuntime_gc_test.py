@@ -17,6 +17,8 @@ from kubelet.cri import errors as crierror
 from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import testing
 from pkg import golang
+from pkg.api.core import v1
+from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.component_base.tracing import testing as tracingtesting
@@ -218,6 +220,39 @@ def test_container_gc(fake: testing.TestRuntime, case: _ContainerCase) -> None:
     fake.pod_state.terminated = {c.pod for c in case.containers if c.pod != "running"}
     fake.manager.garbage_collect(_CTX, case.policy, case.all_sources_ready, case.evict_non_deleted)
     assert list(fake.runtime.containers) == [_container_id(case.containers[i]) for i in case.remain]
+
+
+@pytest.mark.parametrize(("max_per_pod_container", "kept"), [(1, False), (2, True)], ids=["as by default", "one more"])
+def test_container_that_is_about_to_start_counts_as_dead(
+    fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch, max_per_pod_container: int, kept: bool
+) -> None:
+    """As with Go: the limit has to be 2 for what ended last to outlive a collection during the restart."""
+    pod = v1.Pod(
+        metadata=metav1.ObjectMeta(uid="foo", name="foo", namespace="ns"),
+        spec=v1.PodSpec(containers=[v1.Container(name="bar", image="busybox")], restart_policy="Always"),
+    )
+    assert _sync(fake, pod).error() is None
+    (ended,) = fake.runtime.containers
+    fake.runtime.exit_container(ended, 1)
+    start = fake.manager.runtime_service.start_container
+
+    def collect_then_start(ctx: golang.Context, container_id: str) -> None:
+        fake.manager.garbage_collect(_CTX, kubecontainer.GCPolicy(0, max_per_pod_container, -1), True, False)
+        start(ctx, container_id)
+
+    monkeypatch.setattr(fake.manager.runtime_service, "start_container", collect_then_start)
+    assert _sync(fake, pod).error() is None
+    assert (ended in fake.runtime.containers) is kept
+    states = [container.status.state for container in fake.runtime.containers.values()]
+    assert states == ([_EXITED, _RUNNING] if kept else [_RUNNING])
+
+
+def _sync(fake: testing.TestRuntime, pod: v1.Pod) -> kubecontainer.PodSyncResult:
+    try:
+        status = fake.manager.get_pod_status(_CTX, fake.manager.get_pod(_CTX, pod.metadata.uid))
+    except kubecontainer.ErrPodNotFound:
+        status = kubecontainer.PodStatus(id=pod.metadata.uid, name="foo", namespace="ns")
+    return fake.manager.sync_pod(_CTX, pod, status, [], fake.back_off(), False)
 
 
 def test_collections_are_traced(tmp_path: Path) -> None:

@@ -75,6 +75,9 @@ class ClusterKubelet(KubeletProcess):
         }
         # Off unless chosen; a test has many pods wait for their images.
         flags: dict[str, object] = {"kubeconfig": kubeconfig, "pull-critical-images-first": True}
+        # One more than by default, for tests that read the log of the container before the restart. Garbage collection,
+        # as in Go, counts the new container as dead until it runs, and a busy node may take long to start it.
+        flags["maximum-dead-containers-per-container"] = 2
         if bootstrap_kubeconfig is not None:
             flags["bootstrap-kubeconfig"] = bootstrap_kubeconfig
         super().__init__(folder, node, containerd.endpoint, config, flags)

@@ -747,8 +747,8 @@ class PodWorkers:
 
     # ---- May the pod start? ----
 
-    def allow_pod_start(self, pod: v1.Pod) -> tuple[bool, bool]:
-        """Whether the pod may start now, or be ended if it runs, and whether it ever may. Call with pod_lock held.
+    def allow_pod_start_locked(self, pod: v1.Pod) -> tuple[bool, bool]:
+        """Whether the pod may start now, or be ended if it runs, and whether it ever may.
 
         Only static pods have to wait, until no other of their full name runs; they are queued for a retry.
         """
@@ -898,7 +898,7 @@ class PodWorkers:
             status.merge_last_update(options)
             return
         assert options.pod is not None, "update_pod lets runtime pods only be terminated"
-        start.can_start, start.can_ever_start = self.allow_pod_start(options.pod)
+        start.can_start, start.can_ever_start = self.allow_pod_start_locked(options.pod)
         ref = {"pod": klog.kobj(options.pod), "podUID": pod_uid}
         if not start.can_ever_start:
             self._cleanup_unstarted_pod_locked(options.pod, status)
@@ -1215,7 +1215,7 @@ class PodWorkers:
         with self.pod_lock:
             for uid, status in list(self.pod_sync_statuses.items()):
                 orphan, was_to_end = uid not in desired, status.is_termination_requested()
-                if (status.restart_requested or orphan) and self.remove_terminated_worker(uid, status, orphan):
+                if (status.restart_requested or orphan) and self.remove_terminated_worker_locked(uid, status, orphan):
                     continue
                 if status.is_termination_requested() and not was_to_end and status.cancel_fn is not None:
                     cancels.append(status.cancel_fn)
@@ -1247,10 +1247,10 @@ class PodWorkers:
         with self.pod_lock:
             self.pods_synced = True
 
-    def remove_terminated_worker(self, uid: str, status: PodSyncStatus, orphaned: bool) -> bool:
+    def remove_terminated_worker_locked(self, uid: str, status: PodSyncStatus, orphaned: bool) -> bool:
         """Forgets the pod if it is finished, or never started and unwanted; returns whether it did.
 
-        An unwanted pod that is not there yet is sent on its way. Call with pod_lock held.
+        An unwanted pod that is not there yet is sent on its way.
         """
         if not status.finished:
             if not orphaned:

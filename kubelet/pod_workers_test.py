@@ -1265,7 +1265,7 @@ def test_allow_pod_start(tc: StartCase, harness: Harness) -> None:
         status.terminated_at = NOW if uid in tc.terminated else None
     workers.started_static_pods_by_fullname = dict(tc.started)
     workers.waiting_to_start_static_pods_by_fullname = {k: list(v) for k, v in tc.waiting.items()}
-    assert workers.allow_pod_start(tc.pod) == (tc.allowed, tc.allowed_ever)
+    assert workers.allow_pod_start_locked(tc.pod) == (tc.allowed, tc.allowed_ever)
     assert workers.started_static_pods_by_fullname == tc.expected_started
     assert workers.waiting_to_start_static_pods_by_fullname == tc.expected_waiting
     retried = [uid for uid, _ in harness.queue.items]
@@ -1467,7 +1467,7 @@ def test_remove_terminated_worker(
     workers.pod_updates[uid] = updates
     if status.working:
         updates.send(None)
-    assert workers.remove_terminated_worker(uid, status, orphan) is removed
+    assert workers.remove_terminated_worker_locked(uid, status, orphan) is removed
     assert (uid not in workers.pod_sync_statuses) is removed
     assert _is_closed(updates) is removed
     if removed:
@@ -1909,7 +1909,7 @@ def test_kill_pod_now_ends_with_the_kubelet() -> None:
 
 
 @failures
-@pytest.mark.parametrize("where", ["allow_pod_start", "complete_work", "_complete"])
+@pytest.mark.parametrize("where", ["allow_pod_start_locked", "complete_work", "_complete"])
 def test_worker_lives_on_when_it_fails_between_steps(
     monkeypatch: pytest.MonkeyPatch, where: str, err: Exception
 ) -> None:

@@ -89,32 +89,31 @@ class CSINodeUpdater:
     def _sync_driver_updater_locked(self, driver_name: str) -> None:
         if not self.is_driver_installed(driver_name):
             klog.v(4).info_s("Driver not installed; stopping csiNodeUpdater", driver=driver_name)
-            self._unregister_driver(driver_name)
+            self._unregister_driver_locked(driver_name)
             return
         driver = self._driver_informer.get_indexer().get_by_key(driver_name)
         if driver is None:
             klog.info_s("CSIDriver object not found; stopping csiNodeUpdater", driver=driver_name)
-            self._unregister_driver(driver_name)
+            self._unregister_driver_locked(driver_name)
             return
         period = get_node_allocatable_update_period(driver)
         if period == 0:
             klog.v(7).info_s(
                 "NodeAllocatableUpdatePeriodSeconds is not configured; disabling updates", driver=driver_name
             )
-            self._unregister_driver(driver_name)
+            self._unregister_driver_locked(driver_name)
             return
         # If one is running already, it has another period.
-        self._unregister_driver(driver_name)
+        self._unregister_driver_locked(driver_name)
         ctx, self._driver_updaters[driver_name] = golang.with_cancel(self._ctx)
         try:
             golang.go(self._run_periodic_update, ctx, driver_name, period, name=f"csi-node-updater-{driver_name}")
         except golang.ThreadError as err:
             # Until the driver registers or its object changes again, the node tells what it knows now.
             klog.error_s(err, "Driver is not asked again how many volumes the node can have", driver=driver_name)
-            self._unregister_driver(driver_name)
+            self._unregister_driver_locked(driver_name)
 
-    def _unregister_driver(self, driver_name: str) -> None:
-        """With the lock held."""
+    def _unregister_driver_locked(self, driver_name: str) -> None:
         cancel = self._driver_updaters.pop(driver_name, None)
         if cancel is not None:
             cancel()

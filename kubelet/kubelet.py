@@ -730,9 +730,9 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         try:
             return self.allocation_manager.add_pod(self.get_active_pods(), pod)
         except Exception as err:
+            # Nobody has refused the pod, so it must not fail; nor may it run beside what was not counted.
             if isinstance(err, golang.ContextError) and ctx.err() is not None:
                 raise
-            # Nobody has refused the pod, so it must not fail; nor may it run beside what was not counted.
             text = "Failed to find out whether a pod can be admitted"
             klog.error_s(err, text, pod=klog.kobj(pod), podUID=pod.metadata.uid)
             return lifecycle.PodAdmitResult(admit=False, message=f"admission failed: {err}", wait=True)

@@ -253,6 +253,7 @@ class KubeletNodeStatus(KubeletNetwork):
         except golang.ContextError:
             raise
         except Exception as err:
+            # Whatever it is, the next attempt may do better.
             message = "Unable to register node with API server, error getting existing node"
             # DIVERGES (fault of Go): if the node is missing because it may not be created, the log tells the refusal.
             # Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).tryRegisterWithAPIServer: the log tells only that the
@@ -282,6 +283,7 @@ class KubeletNodeStatus(KubeletNetwork):
         except golang.ContextError:
             raise
         except Exception as err:
+            # As above.
             message = "Unable to reconcile node with API server,error updating node"
             klog.error_s(err, message, node=klog.kobj(node))
             return False
@@ -408,6 +410,7 @@ class KubeletNodeStatus(KubeletNetwork):
         except golang.ContextError:
             raise
         except Exception as err:
+            # Whatever it is: the regular update, which comes soon, writes the whole status.
             klog.error_s(err, "Error updating node status, will retry with syncNodeStatus")
             return _FastUpdate.FAILED
         return _FastUpdate.DONE
@@ -500,6 +503,7 @@ class KubeletNodeStatus(KubeletNetwork):
         except golang.ContextError:
             raise
         except Exception as err:
+            # Whatever keeps the node from being read, who updates it tries again.
             raise RuntimeError(f'error getting node "{self.node_name}": {err}') from err
 
     def _get_listed_node(self, lister: kubepod.NodeGetter, created: v1.Node | None) -> v1.Node:

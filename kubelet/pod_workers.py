@@ -812,6 +812,7 @@ class PodWorkers:
         try:
             return not is_pod_status_cache_terminal(self._pod_cache.get(uid))
         except Exception as err:
+            # Whatever the runtime said at the last inspection: the caller knows which answer is safe.
             klog.v(4).info_s("No cached status for a pod that is to end", podUID=uid, err=err)
             return in_doubt
 

@@ -255,6 +255,8 @@ def _prepare(pod: v1.Pod, default_fn: DefaultFunc, standalone: bool) -> v1.Pod:
     except (InvalidPodError, MemoryError):
         raise
     except Exception as err:
+        # Defaults and validation meet whatever somebody has written; what they stumble over is a fault of this pod
+        # alone.
         klog.error_s(err, "Unable to validate a pod", name=pod.metadata.name, stacktrace=klog.stacktrace(err))
         raise InvalidPodError(f"invalid pod: {type(err).__name__}: {err}") from err
 

@@ -206,9 +206,9 @@ class ManagerImpl:
                     self._wait_for_pods_cleanup(ctx, pod_cleaned_up_func, evicted)
                     continue
             except Exception as err:
+                # The node must be watched on, whatever went wrong this time.
                 if ctx.err() is not None:
                     return
-                # The node must be watched on, whatever went wrong this time.
                 klog.error_s(err, "Eviction manager: failed to synchronize")
             timer = self._clock.new_timer(monitoring_interval)
             selected = golang.select(self._crossed, timer.channel, ctx.done())

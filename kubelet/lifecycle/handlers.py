@@ -237,10 +237,12 @@ class HandlerRunner:
         try:
             runtime_pod = self._container_manager.get_pod(ctx, pod.metadata.uid)
         except Exception as err:
+            # Whatever the runtime says: without the pod's address the hook cannot run.
             raise LookupError(f"unable to get pod, event handlers may be invalid: {err}") from err
         try:
             status = self._container_manager.get_pod_status(ctx, runtime_pod)
         except Exception as err:
+            # As above.
             raise LookupError(f"unable to get pod status, event handlers may be invalid: {err}") from err
         if not status.ips:
             raise LookupError(f"failed to find networking container: {status}")

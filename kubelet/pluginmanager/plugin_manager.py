@@ -59,6 +59,7 @@ class PluginManager:
             try:
                 self._desired_state_of_world_populator.start(ctx)
             except Exception as err:
+                # Whatever it is, a directory or a lack of inotify watches: no plugin can register until it works.
                 klog.error_s(err, "The desired_state_of_world populator (plugin watcher) starts failed!")
                 ctx.wait(plugin_watcher.WATCH_RETRY_PERIOD)
             else:

@@ -39,6 +39,7 @@ class Manager:
         try:
             return self._lister.get(runtime_class_name).handler
         except Exception as err:
+            # Whatever the lister has besides: the sandbox fails, and says which class it wanted.
             if apierrors.is_not_found(err):
                 raise
             raise LookupError(f"failed to lookup RuntimeClass {runtime_class_name}: {err}") from err

@@ -648,10 +648,10 @@ class Manager:
         try:
             pod = statusutil.get_pod(ctx, self.kube_client, status.pod_namespace, status.pod_name)
         except Exception as err:
+            # Whatever it is, the status stays to be sent, and the next batch sends it.
             if apierrors.is_not_found(err):
                 klog.v(3).info_s("Pod does not exist on the server", **ref)
             else:
-                # It stays to be done, and the next batch does it.
                 klog.error_s(err, "Failed to get status for pod", **ref)
             return
         translated_uid = self.pod_manager.translate_pod_uid(pod.metadata.uid)

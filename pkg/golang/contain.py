@@ -25,7 +25,7 @@ def contain(message: str, ctx: Context | None = None, /, **keys: object) -> Iter
     try:
         yield
     except Exception as err:
+        # The caller decides by using this function that nobody else may suffer for the failure.
         if isinstance(err, ContextError) and (ctx is None or ctx.err() is not None):
             raise
-        # The caller decides by using this function that nobody else may suffer for the failure.
         klog.error_s(err, message, **keys, stacktrace=klog.stacktrace(err))

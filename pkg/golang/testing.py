@@ -67,7 +67,7 @@ def frames_kept_after(call: Callable[[], object]) -> list[str]:
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # What the call comes to is not asked.
             call()
         gc.collect()
         return [each.f_code.co_name for each in gc.garbage if isinstance(each, FrameType)]

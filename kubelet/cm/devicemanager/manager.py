@@ -756,6 +756,8 @@ class ManagerImpl:
         except DevicesAwaitedError:
             raise
         except Exception as err:
+            # Whatever became of the call of somebody else's program: the container must not start, and its pod is to
+            # know why.
             self._forget_preference(key)
             raise AllocationError(f"device plugin GetPreferredAllocation rpc failed with err: {err}") from err
         self._forget_preference(key)
@@ -864,6 +866,7 @@ class ManagerImpl:
         try:
             info.e.pre_start_container(devices)
         except Exception as err:
+            # As above.
             raise AllocationError(f"device plugin PreStartContainer rpc failed with err: {err}") from err
 
     # ---- Hints for the topology manager.  Go: topology_hints.go ----

@@ -647,6 +647,7 @@ def _named(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as err:
+        # Whatever it is: a driver's answer, the API server's, or the checkpoint. It is told with what was being done.
         raise ResourcesError(f"{what}: {err}") from err
 
 

@@ -120,9 +120,9 @@ class Scope(ABC):
         try:
             for provider in self.hint_providers:
                 provider.allocate(pod, container)
-        # Whatever a provider raises is the answer to this pod, and no reason to fail others.
         except Exception as err:
-            # The pod is turned away; see forget_all_but.
+            # Whatever a provider raises is the answer to this pod, and no reason to fail others. The pod is turned
+            # away; see forget_all_but.
             with self._lock:
                 self._pod_topology_hints.pop(pod.metadata.uid, None)
             if isinstance(err, lifecycle.ACCIDENTS):

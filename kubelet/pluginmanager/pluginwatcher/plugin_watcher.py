@@ -127,10 +127,10 @@ class Watcher:
 
     @contextmanager
     def _trying(self, path: str) -> Iterator[None]:
-        """Whatever goes wrong with what is at the path, other plugins are seen to, and all is looked at later."""
         try:
             yield
         except Exception as err:
+            # Whatever goes wrong with what is at the path, other plugins are seen to, and all is looked at later.
             klog.error_s(err, "Error when handling plugin path", path=path)
             if not isinstance(err, OSError) or err.errno not in _GONE:
                 self._failed.try_send(None)

@@ -87,6 +87,7 @@ class APIServerClaims:
         except golang.Canceled:
             raise
         except Exception as err:
+            # Whatever keeps the API server from answering; the next round asks again.
             raise RuntimeError(f"{message}: {err}") from err
         finally:
             cancel()
@@ -299,6 +300,7 @@ class DesiredStateOfWorldPopulator:
         try:
             yield
         except Exception as err:
+            # See above; the pod is looked at again.
             klog.error_s(err, "Failed to process volumes of pod", pod=klog.kobj(pod), stacktrace=klog.stacktrace(err))
             self._unmark_pod_processed(pod_name)
             self._desired_state_of_world.add_error_to_pod(pod_name, err)
@@ -607,6 +609,7 @@ def _processing(namespace: str, claim_name: str) -> Iterator[None]:
     except golang.Canceled:
         raise
     except Exception as err:
+        # Whatever it is, the pod is told of it, and the claim is looked at again in the next round.
         raise ValueError(f"error processing PVC {namespace}/{claim_name}: {err}") from err
 
 

@@ -131,6 +131,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
         except EXPECTED_ERRORS:
             return True  # it has failed lately
         except Exception as err:
+            # Whatever it is, the other volumes have nothing to do with it.
             if isinstance(err, golang.ThreadError) or procfs.is_accident(err):
                 klog.error_s(err, "Cleaning up mounts is tried again in the next round", podName=volume.pod_name)
                 return True

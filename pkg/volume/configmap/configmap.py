@@ -68,6 +68,7 @@ def get_config_map(host: VolumeHost, namespace: str, name: str, optional: bool) 
     try:
         return host.get_config_map(namespace, name)
     except Exception as err:
+        # Whatever it is, the log tells of it here, where the config map's name is known.
         if optional and apierrors.is_not_found(err):
             return v1.ConfigMap()
         klog.error_s(err, "Couldn't get configMap", configMap=klog.kref(namespace, name))

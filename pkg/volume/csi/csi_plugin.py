@@ -708,9 +708,9 @@ def _initialize_with_backoff(
         try:
             nim.initialize_csi_node_with_annotation(ctx)
         except Exception as err:
+            # Whatever it is: shown in the node's Ready condition, and tried again.
             if (ended := ctx.err()) is not None:
                 raise ended from err
-            # Whatever it is: shown in the node's Ready condition, and tried again.
             host.set_kubelet_error(RuntimeError(f"failed to initialize CSINode: {err}"))
             klog.error_s(err, "Failed to initialize CSINode")
         else:
@@ -730,11 +730,11 @@ def wait_for_api_server_forever(
         try:
             client.storage_v1.csi_nodes().get(ctx, node_name, options)
         except Exception as err:
+            # Whatever keeps it from answering: it is asked again.
             if (ended := ctx.err()) is not None:
                 raise ended from err
             if apierrors.is_not_found(err):
                 return True
-            # Whatever keeps it from answering: it is asked again.
             klog.v(2).info_s("Failed to contact API server when waiting for CSINode publishing", err=err)
             return False
         return True

@@ -87,6 +87,7 @@ def before_the_driver_acts() -> Iterator[None]:
     except (volumetypes.TransientOperationFailure, volumetypes.UncertainProgressError):
         raise
     except Exception as err:
+        # See above: it may be anything, but no answer of the driver.
         raise volumetypes.TransientOperationFailure(str(err) or type(err).__name__) from err
 
 

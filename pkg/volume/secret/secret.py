@@ -67,6 +67,7 @@ def get_secret(host: VolumeHost, namespace: str, name: str, optional: bool) -> v
     try:
         return host.get_secret(namespace, name)
     except Exception as err:
+        # Whatever it is, the log tells of it here, where the secret's name is known.
         if optional and apierrors.is_not_found(err):
             return v1.Secret()
         klog.error_s(err, "Couldn't get secret", secret=klog.kref(namespace, name))

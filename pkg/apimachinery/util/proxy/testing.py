@@ -100,6 +100,7 @@ class FakeRuntime:
                 try:
                     self._answer_one(sock)
                 except BaseException as err:
+                    # The test that reads the next request raises it.
                     self._errors.put(err)
 
     def _answer_one(self, sock: socket.socket) -> None:

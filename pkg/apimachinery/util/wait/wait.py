@@ -56,6 +56,7 @@ def jitter_until(
             if ctx.err() is None:  # someone else's cancellation
                 _log_crash(err)
         except Exception as err:
+            # See above: fn is asked again after the pause.
             _log_crash(err)
         if sliding:
             timer.reset(pause)

@@ -107,9 +107,9 @@ class Controller:
                 klog.error_s(err, "Unable to process deltas, will retry", stacktrace=klog.stacktrace(err))
                 wait.sleep(ctx, _RETRY_PERIOD, self._config.clock)
             except Exception as err:
+                # One object that cannot be processed must not keep the others from it.
                 if ctx.err() is not None:
                     return
-                # One object that cannot be processed must not keep the others from it.
                 klog.error_s(err, "Unable to process deltas", stacktrace=klog.stacktrace(err))
 
 

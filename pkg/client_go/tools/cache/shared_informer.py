@@ -425,6 +425,7 @@ class _ProcessorListener:
                 case _Delete(old_obj):
                     self._handler.on_delete(old_obj)
         except Exception as err:
+            # See above: a handler may raise anything.
             klog.error_s(err, "Observed a panic", stacktrace=klog.stacktrace(err))
         finally:
             if isinstance(notification, _Add) and notification.is_in_initial_list:

@@ -87,6 +87,7 @@ class Controller:
         except golang.ContextError:
             raise
         except Exception as err:
+            # Whatever it is, the next round renews the lease.
             klog.error_s(err, "Will retry updating lease", interval=self._renew_interval)
 
     def backoff_ensure_lease(self, ctx: golang.Context) -> tuple[coordinationv1.Lease | None, bool]:
@@ -134,6 +135,7 @@ class Controller:
                 except golang.ContextError:
                     raise
                 except Exception as err:
+                    # Whatever it is, the attempts that are left may do better; the last failure is raised.
                     klog.error_s(err, "Failed to update lease")
                     last = err
                     if apierrors.is_conflict(err):

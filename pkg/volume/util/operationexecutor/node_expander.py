@@ -119,6 +119,7 @@ class NodeExpander:
                     self._pvc, options.new_size, self._kube_client
                 )
             except Exception as err:
+                # Whatever the API server says: the next attempt finds the volume large enough.
                 raise RuntimeError(f"mountVolume.NodeExpandVolume update pvc status failed: {err}") from err
         return True, options.new_size
 

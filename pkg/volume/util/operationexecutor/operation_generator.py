@@ -1036,6 +1036,7 @@ class OperationGenerator:
         try:
             pvc = self._claim_of(pv)
         except Exception as err:
+            # Whatever the API server says: the pod does not get the volume before it has the right size.
             raise RuntimeError(f"mountVolume.NodeExpandVolume get PVC failed : {err}") from err
         zero = Quantity(0)
         old, new = pvc.status.capacity.get(v1.RESOURCE_STORAGE, zero), pv.spec.capacity.get(v1.RESOURCE_STORAGE, zero)
@@ -1064,6 +1065,7 @@ class OperationGenerator:
         try:
             pvc = self._claim_of(pv)
         except Exception as err:
+            # Whatever the API server says: it is tried again.
             raise RuntimeError(f"mountVolume.NodeExpandVolume get PVC failed : {err}") from err
         if volume.volume_spec.read_only:
             self._tell_read_only(volume, pvc)
@@ -1142,6 +1144,7 @@ class OperationGenerator:
         try:
             yield
         except Exception as err:
+            # Plugins raise whatever their tools and servers do; it is raised again after the pod was told.
             simple, detailed = volume.generate_error(prefix, err)
             self._recorder.event(volume.pod, v1.EVENT_TYPE_WARNING, reason, str(simple))
             raise detailed from err
@@ -1238,6 +1241,7 @@ def _logging(volume: VolumeLogger, prefix: str) -> Iterator[None]:
     try:
         yield
     except Exception as err:
+        # See above.
         klog.error_s(None, str(volume.generate_error_detailed(prefix, err)))
 
 

@@ -89,7 +89,7 @@ class BasicMirrorClient:
         ctx, cancel = golang.with_timeout(ctx, TIMEOUT)
         try:
             pods.create(ctx, mirror)
-        except Exception as err:
+        except apierrors.StatusError as err:
             if not apierrors.is_already_exists(err):
                 raise
             if get_hash_from_mirror_pod(pods.get(ctx, mirror.metadata.name)) != hash:
@@ -154,6 +154,7 @@ class BasicMirrorClient:
         try:
             node = self._node_getter.get(self._node_name)
         except Exception as err:
+            # Whatever it is: without its owner's uid the API server would not take the mirror pod.
             raise RuntimeError(f"failed to get node UID: {err}") from err
         if not node.metadata.uid:
             raise RuntimeError(f"failed to get node UID: UID unset for node {self._node_name}")

@@ -184,6 +184,7 @@ class Reflector:
             try:
                 return self._watch_list(ctx)
             except Exception as err:
+                # Whatever a server answers that does not know this mode; the list tells if more is wrong with it.
                 if ctx.err() is not None:
                     raise
                 klog.v(4).info_s(
@@ -216,6 +217,7 @@ class Reflector:
             try:
                 events.handle(ctx, start, watcher, resync)
             except Exception as err:
+                # The server may end a watch with any error; a new watch or a new list is the answer to all of them.
                 if ctx.err() is not None or not self._may_go_on_after(err):
                     return
                 self._pause(ctx)
@@ -234,7 +236,7 @@ class Reflector:
         ctx.raise_if_done()
         try:
             return self._lister_watcher.watch(ctx, options)
-        except Exception as err:
+        except (OSError, apierrors.StatusError) as err:
             if ctx.err() is not None or not is_watch_error_retriable(err):
                 raise
             about = {"reflector": self.name, "type": self.type_description}
@@ -275,7 +277,7 @@ class Reflector:
         lister = pager.ListPager(self._lister_watcher.list, self._page_size(resource_version))
         try:
             return lister.list(ctx, metav1.ListOptions(resource_version=resource_version))
-        except Exception as err:
+        except apierrors.StatusError as err:
             if not is_expired_error(err) and not apierrors.is_too_large_resource_version(err):
                 raise
         # Once more, at once, without asking for that version.
@@ -313,7 +315,7 @@ class Reflector:
                     # Test: reflector_test.py:test_a_watch_list_that_ends_early_is_followed_by_a_pause
                     self._pause(ctx)
                     continue
-            except Exception as err:
+            except (OSError, apierrors.StatusError) as err:
                 if not self._recover_watch_list(ctx, err):
                     raise
                 continue

@@ -9,7 +9,7 @@ PYTEST := $(PYTHON) -m pytest
 # and a cluster of its own.
 PARALLEL = --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 PROCESSES := 3
-SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-api-fields hack/update-divergences hack/update-protos hack/verify_clocks hack/verify_docs hack/verify_go_map hack/verify_structure hack/watch_pods.py
+SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-api-fields hack/update-divergences hack/update-protos hack/verify_clocks hack/verify_docs hack/verify_excepts hack/verify_go_map hack/verify_structure hack/watch_pods.py
 
 # Tests start many processes, each of which would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -85,6 +85,7 @@ verify: ## check style, types, the map from the Go sources, and the documents; c
 	$(PYTHON) hack/verify_go_map
 	$(PYTHON) hack/verify_docs
 	$(PYTHON) hack/verify_clocks
+	$(PYTHON) hack/verify_excepts
 	PYTHONPATH=hack .venv/bin/lint-imports --no-logo --no-cache pyproject.toml
 	$(PYTHON) hack/verify_structure
 

@@ -42,8 +42,8 @@ class ActiveDeadlineHandler:
         if pod.spec.active_deadline_seconds is None:
             return False
         # Our own status is ahead of the one that came with the pod.
-        pod_status, found = self._pod_status_provider.get_pod_status(pod.metadata.uid)
-        if not found:
+        pod_status = self._pod_status_provider.get_pod_status(pod.metadata.uid)
+        if pod_status is None:
             pod_status = pod.status
         if pod_status.start_time is None:
             return False

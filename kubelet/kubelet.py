@@ -772,7 +772,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         if pod is None or mirror_pod is None:
             return
         told = self.probe_manager.inherit(pod.metadata.uid, mirror_pod.status)
-        status, _ = self.status_manager.get_pod_status(pod.metadata.uid)
+        status = self.status_manager.get_pod_status(pod.metadata.uid) or v1.PodStatus()
         for container in (*status.container_statuses, *status.init_container_statuses):
             before = told.get(container.container_id)
             if before is None or container.state.running is None:
@@ -958,13 +958,14 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         api_status = self.generate_api_pod_status(ctx, pod, pod_status, False)
         # Pods on the host's network learn their addresses only here.
         pod_status.ips = [entry.ip for entry in api_status.pod_ips]
-        existing, found = self.status_manager.get_pod_status(pod.metadata.uid)
+        existing = self.status_manager.get_pod_status(pod.metadata.uid)
         self.status_manager.set_pod_status(pod, api_status)
         self.probe_manager.probe_unready(pod, api_status)
         if podutil.is_pod_phase_terminal(api_status.phase):
             return True, None
-        started = found and existing.phase == v1.POD_PENDING and api_status.phase == v1.POD_RUNNING
-        if first_seen is not None and (not found or started):
+        was_pending = existing is not None and existing.phase == v1.POD_PENDING
+        started = was_pending and api_status.phase == v1.POD_RUNNING
+        if first_seen is not None and (existing is None or started):
             # time of day: as above.
             metrics.POD_START_DURATION.observe(self.clock.since(first_seen))
         if pod.metadata.uid in self.waiting_pods and not self._admit_after_waiting(pod):
@@ -1058,8 +1059,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: it does, for the condition is cleared whatever its generation.
         # Why: the condition would vanish, and an event tell of the end, before the containers have been resized.
         # Test: kubelet_test.py:test_sync_shows_how_far_a_resize_is
-        generation, cleared = self.status_manager.clear_pod_resize_in_progress_condition(uid, pod.metadata.generation)
-        if cleared:
+        generation = self.status_manager.clear_pod_resize_in_progress_condition(uid, pod.metadata.generation)
+        if generation is not None:
             message = events.pod_resize_completed_msg(pod, generation)
             self.recorder.event(pod, v1.EVENT_TYPE_NORMAL, events.RESIZE_COMPLETED, message)
 
@@ -1068,10 +1069,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         for done in result.sync_results:
             if done.action is not kubecontainer.RESIZE_POD_IN_PLACE or done.error is None:
                 continue
-            generation, updated = self.status_manager.set_pod_resize_in_progress_condition(
+            generation = self.status_manager.set_pod_resize_in_progress_condition(
                 pod.metadata.uid, v1.POD_REASON_ERROR, done.message, pod.metadata.generation
             )
-            if updated:
+            if generation is not None:
                 message = events.pod_resize_error_msg(pod, generation, done.message)
                 self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.RESIZE_ERROR, message)
 
@@ -1438,8 +1439,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
 
     def on_pod_sandbox_ready(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """Show at once, before images are pulled, that the pod has its sandbox, network and volumes."""
-        known, found = self.status_manager.get_pod_status(pod.metadata.uid)
-        new = v1.deepcopy(known if found else pod.status)
+        known = self.status_manager.get_pod_status(pod.metadata.uid)
+        new = v1.deepcopy(pod.status if known is None else known)
         generation = podutil.calculate_pod_condition_observed_generation(
             new, pod.metadata.generation, v1.POD_READY_TO_START_CONTAINERS
         )

@@ -55,7 +55,7 @@ class _World:
         return self.kubelet.kubelet.sync_pod(ctx, kubetypes.SYNC_POD_SYNC, pod, None, status)[0]
 
     def phase(self, name: str) -> str:
-        return self.kubelet.status_manager.get_pod_status(f"uid-{name}")[0].phase
+        return self.kubelet.status_of(f"uid-{name}").phase
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_pod_waits_in_vain(world: _World) -> None:
     world.add("p")
     world.handler.answers["p"] = _REFUSE
     assert world.sync("p")
-    status, _ = world.kubelet.status_manager.get_pod_status("uid-p")
+    status = world.kubelet.status_of("uid-p")
     assert (status.phase, status.reason, status.message) == (
         v1.POD_FAILED,
         "UnexpectedAdmissionError",

@@ -175,8 +175,8 @@ class KubeletGetters(KubeletDirectories):
     def _with_known_status(self, pod: v1.Pod) -> v1.Pod:
         if not kubetypes.is_static_pod(pod):
             return pod
-        status, found = self.status_manager.get_pod_status(pod.metadata.uid)
-        if not found:
+        status = self.status_manager.get_pod_status(pod.metadata.uid)
+        if status is None:
             return pod
         pod = v1.deepcopy(pod)
         pod.status = status

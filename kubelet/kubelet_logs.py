@@ -49,8 +49,8 @@ class KubeletLogs(KubeletGetters):
         if pod is None:
             raise LookupError(f'mirror pod "{name}" does not have a corresponding pod')
         uid = mirror_pod.metadata.uid if was_mirror and mirror_pod is not None else pod.metadata.uid
-        pod_status, known = self.status_manager.get_pod_status(uid)
-        if not known:
+        pod_status = self.status_manager.get_pod_status(uid)
+        if pod_status is None:
             # After a restart of the kubelet the API server's is the best there is.
             pod_status = pod.status
         container_id = validate_container_log_status(

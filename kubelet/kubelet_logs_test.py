@@ -118,9 +118,7 @@ def _kubelet(found: v1.Pod | None, pair: tuple[Any, ...], statuses: dict[str, v1
         get_pod_by_name=lambda namespace, name: found if (namespace, name) == ("ns", "p") else None,
         get_pod_and_mirror_pod=lambda pod: pair,
     )
-    kubelet.status_manager = SimpleNamespace(
-        get_pod_status=lambda uid: (statuses.get(uid, v1.PodStatus()), uid in statuses)
-    )
+    kubelet.status_manager = SimpleNamespace(get_pod_status=statuses.get)
     kubelet.container_runtime = _Runtime()
     return kubelet  # type: ignore[no-any-return]
 

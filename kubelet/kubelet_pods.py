@@ -378,8 +378,8 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def _is_admitted_pod_terminal(self, pod: v1.Pod) -> bool:
         if podutil.is_pod_phase_terminal(pod.status.phase):
             return True
-        known, found = self.status_manager.get_pod_status(pod.metadata.uid)
-        return found and podutil.is_pod_phase_terminal(known.phase)
+        known = self.status_manager.get_pod_status(pod.metadata.uid)
+        return known is not None and podutil.is_pod_phase_terminal(known.phase)
 
     def remove_orphaned_pod_statuses(self, pods: list[v1.Pod], mirror_pods: list[v1.Pod]) -> None:
         """Forget the statuses of pods that nobody knows any more."""
@@ -597,8 +597,8 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     ) -> v1.PodStatus:
         """The status to show for a pod, from what runs and from what was shown before. Phases never go backwards."""
         klog.v(3).info_s("Generating pod status", podIsTerminal=pod_is_terminal, pod=klog.kobj(pod))
-        old_status, found = self.status_manager.get_pod_status(pod.metadata.uid)
-        if not found:
+        old_status = self.status_manager.get_pod_status(pod.metadata.uid)
+        if old_status is None:
             old_status = pod.status
         new = self._convert_status_to_api_status(pod, pod_status, old_status)
         statuses = [*new.container_statuses, *new.init_container_statuses]

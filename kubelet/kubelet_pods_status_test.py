@@ -681,7 +681,8 @@ def test_work_for_a_pod_grows_with_its_containers_and_not_with_their_square(
             container_statuses=statuses, active_container_statuses=statuses, sandbox_statuses=[sandbox]
         )
         shown = kubelet.generate_api_pod_status(test_kubelet.ctx, pod, pod_status, False)
-        shown = kubelet.status_manager.set_pod_status(pod, shown)[0]
+        kubelet.status_manager.set_pod_status(pod, shown)
+        shown = test_kubelet.status_of(pod.metadata.uid)
         calls: dict[str, Callable[[], object]] = {
             "generate": lambda: kubelet.generate_api_pod_status(test_kubelet.ctx, pod, pod_status, False),
             "set": lambda: kubelet.status_manager.set_pod_status(pod, shown),

@@ -537,8 +537,8 @@ def test_what_pods_left_behind_is_cleared(test_kubelet: TestKubelet) -> None:
         kubelet.crash_loop_back_off.next(pod.metadata.uid, test_kubelet.clock.now())
     clean_up(test_kubelet)
     wait_for_end_of_threads("orphaned-pod-directories")
-    assert not test_kubelet.status_manager.get_pod_status(gone.metadata.uid)[1]
-    assert test_kubelet.status_manager.get_pod_status(stays.metadata.uid)[1]
+    assert test_kubelet.status_manager.get_pod_status(gone.metadata.uid) is None
+    assert test_kubelet.status_manager.get_pod_status(stays.metadata.uid) is not None
     assert os.listdir(kubelet.get_pods_dir()) == [stays.metadata.uid]
     test_kubelet.clock.step(3600)
     clean_up(test_kubelet)

@@ -519,8 +519,7 @@ def test_additions_are_admitted_oldest_first(test_kubelet: TestKubelet) -> None:
     test_kubelet.kubelet.handle_pod_additions(test_kubelet.ctx, pods)
     assert test_kubelet.workers.update_types() == [("CREATE", "oldest"), ("CREATE", "older")]
     assert admit.asked == [("oldest", []), ("older", ["oldest"]), ("younger", ["oldest", "older"])]
-    status, found = test_kubelet.status_manager.get_pod_status("uid-younger")
-    assert found
+    status = test_kubelet.status_of("uid-younger")
     assert (status.phase, status.reason, status.message) == ("Failed", "Rejected", "Pod was rejected: is rejected")
     assert test_kubelet.events() == ["Warning Rejected is rejected"]
     assert test_kubelet.kubelet.pod_manager.get_pod_by_uid("uid-younger") is not None, "it stays known"
@@ -623,7 +622,7 @@ def test_static_pod_is_as_its_mirror_tells_before_anything_is_sent(test_kubelet:
 
     def add_and_look(pod: v1.Pod) -> None:
         add_pod(pod)
-        status, _ = kubelet.status_manager.get_pod_status(static.metadata.uid)
+        status = test_kubelet.status_of(static.metadata.uid)
         found.append((status.container_statuses[0].ready, status.start_time))
 
     kubelet.pod_manager.add_pod = add_and_look  # type: ignore[method-assign]
@@ -877,7 +876,7 @@ def test_sync_pod(test_kubelet: TestKubelet) -> None:
     assert test_kubelet.runtime.started_pods == [pod.metadata.uid]
     assert test_kubelet.volumes.waits == [("mount", pod.metadata.uid)]
     assert Path(test_kubelet.kubelet.get_pod_dir(pod.metadata.uid), "volumes").is_dir()
-    status, _ = test_kubelet.status_manager.get_pod_status(pod.metadata.uid)
+    status = test_kubelet.status_of(pod.metadata.uid)
     assert (status.phase, status.pod_ip) == ("Pending", "10.0.0.1")
 
 
@@ -911,7 +910,7 @@ def test_container_is_probed_once_its_status_is_known(
     known: list[list[bool]] = []
 
     def trigger(worker: Worker) -> None:
-        status, _ = test_kubelet.status_manager.get_pod_status(worker.pod.metadata.uid)
+        status = test_kubelet.status_of(worker.pod.metadata.uid)
         known.append([each.state.running is not None for each in status.container_statuses])
 
     monkeypatch.setattr(Worker, "trigger", trigger)
@@ -970,7 +969,7 @@ def test_pod_whose_volumes_are_too_many_for_the_node_is_refused(test_kubelet: Te
     assert terminal and after is None and test_kubelet.runtime.started_pods == []
     message = "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[v]"
     assert test_kubelet.events() == [f"Warning VolumeAttachmentLimitExceeded {message}"]
-    status, _ = test_kubelet.kubelet.status_manager.get_pod_status(pod.metadata.uid)
+    status = test_kubelet.status_of(pod.metadata.uid)
     assert (status.phase, status.reason) == (v1.POD_FAILED, "VolumeAttachmentLimitExceeded")
 
 
@@ -1090,7 +1089,7 @@ def test_sync_terminating_pod(test_kubelet: TestKubelet) -> None:
     test_kubelet.runtime.pod_status = kubecontainer.PodStatus(id=pod.metadata.uid, container_statuses=[ended(137)])
     terminate(test_kubelet, pod)
     assert test_kubelet.runtime.killed_pods == [pod.metadata.uid]
-    status, _ = test_kubelet.status_manager.get_pod_status(pod.metadata.uid)
+    status = test_kubelet.status_of(pod.metadata.uid)
     assert status.phase == "Failed"
     found = status.container_statuses[0].state.terminated
     assert found is not None
@@ -1144,7 +1143,7 @@ def test_pod_has_not_ended_before_its_claims_are_given_back(
     test_kubelet.runtime.pod_list = [runtime_pod(pod)]
     with pytest.raises(RuntimeError, match="driver is away"):
         terminate(test_kubelet, pod)
-    status, _ = test_kubelet.status_manager.get_pod_status(pod.metadata.uid)
+    status = test_kubelet.status_of(pod.metadata.uid)
     assert status.phase != "Failed"
     assert test_kubelet.kubelet.pod_could_have_running_containers(pod)
     held.clear()
@@ -1208,7 +1207,7 @@ def test_sync_terminated_pod(test_kubelet: TestKubelet) -> None:
     pod_status = kubecontainer.PodStatus(id=pod.metadata.uid, container_statuses=[ended(0)])
     test_kubelet.kubelet.sync_terminated_pod(test_kubelet.ctx, pod, pod_status)
     assert test_kubelet.volumes.waits == [("unmount", pod.metadata.uid)]
-    status, _ = test_kubelet.status_manager.get_pod_status(pod.metadata.uid)
+    status = test_kubelet.status_of(pod.metadata.uid)
     assert status.phase == "Succeeded"
 
 
@@ -1222,7 +1221,7 @@ def test_pod_with_resource_claims_is_refused(test_kubelet: TestKubelet) -> None:
 def test_sandbox_is_shown_before_images_are_pulled(test_kubelet: TestKubelet) -> None:
     pod = new_pod("p")
     test_kubelet.kubelet.on_pod_sandbox_ready(test_kubelet.ctx, pod)
-    status, _ = test_kubelet.status_manager.get_pod_status(pod.metadata.uid)
+    status = test_kubelet.status_of(pod.metadata.uid)
     assert [(c.type, c.status) for c in status.conditions] == [("PodReadyToStartContainers", "True")]
     assert pod.status.conditions == []
 

@@ -290,6 +290,12 @@ class TestKubelet:
     def events(self) -> list[str]:
         return self.recorder.drain()
 
+    def status_of(self, uid: str) -> v1.PodStatus:
+        """The status that is shown of a pod, of which there must be one."""
+        status = self.status_manager.get_pod_status(uid)
+        assert status is not None
+        return status
+
 
 class _FakesBuilder(kubelet_build.PartsBuilder):
     """Makes a kubelet with the fakes of a TestKubelet."""

@@ -187,9 +187,9 @@ class _Look:
         kubelet = self.kubelet
         if pod is not None:
             namespace, name = pod.metadata.namespace, pod.metadata.name
-        status, found = kubelet.status_manager.get_pod_status(uid)
-        if not found and pod is not None:
-            status = pod.status
+        status = kubelet.status_manager.get_pod_status(uid)
+        if status is None:
+            status = v1.PodStatus() if pod is None else pod.status
         worker = self.pod_workers.get(uid)
         lines, events = self.history.pods.get(uid)
         facts = PodFacts(

@@ -46,7 +46,7 @@ _RESULT_LABELS = {results.SUCCESS: "successful", results.FAILURE: "failed", resu
 class StatusProvider(Protocol):
     """The statuses of pods."""
 
-    def get_pod_status(self, uid: str) -> tuple[v1.PodStatus, bool]: ...
+    def get_pod_status(self, uid: str) -> v1.PodStatus | None: ...
 
 
 class _ProbeKey(NamedTuple):

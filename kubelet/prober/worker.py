@@ -147,8 +147,8 @@ class Worker:
 
     def _do_probe(self, ctx: golang.Context) -> bool:
         began = self._manager.clock.monotonic()
-        status, found = self._manager.status_manager.get_pod_status(self.pod.metadata.uid)
-        if not found:
+        status = self._manager.status_manager.get_pod_status(self.pod.metadata.uid)
+        if status is None:
             klog.v(3).info_s("No status for pod", pod=klog.kobj(self.pod))
             return True
         if podutil.is_pod_phase_terminal(status.phase):

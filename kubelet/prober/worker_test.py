@@ -261,7 +261,7 @@ def test_probe_that_could_not_be_carried_out_does_not_count(world: ProbeWorld) -
 
 
 def test_fault_of_one_round_does_not_end_the_probing(world: ProbeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    def get_pod_status(uid: str) -> tuple[v1.PodStatus, bool]:
+    def get_pod_status(uid: str) -> v1.PodStatus | None:
         raise KeyError(uid)
 
     worker = world.worker(READINESS)

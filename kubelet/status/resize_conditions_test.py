@@ -35,19 +35,19 @@ def shown(m: status.Manager, uid: str = UID) -> list[tuple[str, str, str, int]]:
 
 def test_pod_resize_conditions(m: status.Manager) -> None:
     assert shown(m) == []
-    assert m.set_pod_resize_in_progress_condition(UID, "some-reason", "some-message", 1) == (1, True)
+    assert m.set_pod_resize_in_progress_condition(UID, "some-reason", "some-message", 1) == 1
     in_progress = (IN_PROGRESS, "some-reason", "some-message", 1)
     assert shown(m) == [in_progress]
-    assert m.set_pod_resize_in_progress_condition(UID, "", "", 1) == (1, False)
-    assert m.set_pod_resize_in_progress_condition(UID, "", "", 2) == (1, False)
+    assert m.set_pod_resize_in_progress_condition(UID, "", "", 1) is None
+    assert m.set_pod_resize_in_progress_condition(UID, "", "", 2) is None
     assert shown(m) == [in_progress], "reason, message and generation stay"
-    assert m.set_pod_resize_in_progress_condition(UID, "some-reason", "other", 2) == (1, True)
+    assert m.set_pod_resize_in_progress_condition(UID, "some-reason", "other", 2) == 1
 
-    assert m.clear_pod_resize_in_progress_condition(UID) == (1, True)
-    assert m.clear_pod_resize_in_progress_condition(UID) == (0, False)
-    assert m.set_pod_resize_in_progress_condition(UID, "", "", 2) == (2, True)
+    assert m.clear_pod_resize_in_progress_condition(UID) == 1
+    assert m.clear_pod_resize_in_progress_condition(UID) is None
+    assert m.set_pod_resize_in_progress_condition(UID, "", "", 2) == 2
     in_progress = (IN_PROGRESS, "", "", 2)
-    assert m.clear_pod_resize_in_progress_condition(UID, 1) == (0, False)
+    assert m.clear_pod_resize_in_progress_condition(UID, 1) is None
     assert shown(m) == [in_progress], "that of an earlier generation is done, and not this"
 
     assert m.set_pod_resize_pending_condition(UID, "some-reason", "some-message", 1)

@@ -100,8 +100,8 @@ class PodManager(Protocol):
 class PodStatusProvider(Protocol):
     """Knows how a pod really is, whatever its object says."""
 
-    def get_pod_status(self, uid: str) -> tuple[v1.PodStatus, bool]:
-        """The status and whether there is one. Shared: copy it before changing it."""
+    def get_pod_status(self, uid: str) -> v1.PodStatus | None:
+        """The status, None if there is none. Shared: copy it before changing it."""
         ...
 
 
@@ -247,11 +247,11 @@ class Manager:
 
     def set_pod_resize_in_progress_condition(
         self, pod_uid: str, reason: str, message: str, observed_generation: int
-    ) -> tuple[int, bool]:
+    ) -> int | None:
         """Notes that a granted resize is being put in force.
 
         A condition that stands already keeps its generation, and its reason and message unless there are new ones.
-        Returns the generation of the condition and whether anything but its times changed.
+        Returns the generation of the condition, None if nothing but its times changed.
         """
         with self._pod_statuses_lock:
             known = self._pod_resize_conditions.get(pod_uid, _NO_RESIZE)
@@ -264,7 +264,8 @@ class Manager:
             self._pod_resize_conditions[pod_uid] = replace(known, pod_resize_in_progress=now)
             if before is None:
                 self._record_in_progress_resize_count_locked()
-        return observed_generation, before is None or (before.reason, before.message) != (reason, message)
+        has_changed = before is None or (before.reason, before.message) != (reason, message)
+        return observed_generation if has_changed else None
 
     def clear_pod_resize_pending_condition(self, pod_uid: str) -> None:
         """Notes that no resize waits any more."""
@@ -275,21 +276,21 @@ class Manager:
             self._pod_resize_conditions[pod_uid] = replace(known, pod_resize_pending=None)
             self._record_pending_resize_count_locked()
 
-    def clear_pod_resize_in_progress_condition(self, pod_uid: str, up_to: int | None = None) -> tuple[int, bool]:
-        """Notes that nothing is left to put in force; the generation of what is done, and whether there was any.
+    def clear_pod_resize_in_progress_condition(self, pod_uid: str, up_to: int | None = None) -> int | None:
+        """Notes that nothing is left to put in force; the generation of what is done, None if there was nothing.
 
         With a generation in `up_to`, what was granted to a later one stays in progress.
         """
         with self._pod_statuses_lock:
             known = self._pod_resize_conditions.get(pod_uid, _NO_RESIZE)
             if known.pod_resize_in_progress is None:
-                return 0, False
+                return None
             generation = known.pod_resize_in_progress.observed_generation
             if up_to is not None and generation > up_to:
-                return 0, False
+                return None
             self._pod_resize_conditions[pod_uid] = replace(known, pod_resize_in_progress=None)
             self._record_in_progress_resize_count_locked()
-            return generation, True
+            return generation
 
     def backfill_pod_resize_conditions(self, pods: Sequence[v1.Pod]) -> None:
         """Takes over the resize conditions that pods come with, after a restart."""
@@ -343,24 +344,23 @@ class Manager:
 
     # ---- Statuses ----
 
-    def get_pod_status(self, uid: str) -> tuple[v1.PodStatus, bool]:
-        """The status of the pod or mirror pod, and whether there is one. Shared: never change it."""
+    def get_pod_status(self, uid: str) -> v1.PodStatus | None:
+        """The status of the pod or mirror pod, None if there is none. Shared: never change it."""
         resolved = self.pod_manager.translate_pod_uid(uid)
         # Without the lock, for which the workers of all probes would wait in a row: values are replaced, never changed.
         cached = self._pod_statuses.get(resolved)
-        return (v1.PodStatus(), False) if cached is None else (cached.status, True)
+        return None if cached is None else cached.status
 
-    def set_pod_status(self, pod: v1.Pod, status: v1.PodStatus) -> tuple[v1.PodStatus, bool]:
-        """Takes the status over, has it sent if it differs; returns what is now held, and if it changed."""
+    def set_pod_status(self, pod: v1.Pod, status: v1.PodStatus) -> bool:
+        """Takes the status over, has it sent if it differs; returns whether what is held has changed."""
         status = v1.deepcopy(status)
         status.observed_generation = podutil.calculate_pod_status_observed_generation(pod)
         with self._pod_statuses_lock:
             # For a pod that is being deleted an update is forced: it may be the one that lets it go.
             force_update = pod.metadata.deletion_timestamp is not None
             notification = self._update_status_internal_locked(pod, status, force_update, False)
-            cached = self._pod_statuses.get(pod.metadata.uid)
         self._send_notification(notification)
-        return (v1.PodStatus() if cached is None else cached.status), notification is not None
+        return notification is not None
 
     def set_container_readiness(self, pod_uid: str, container_id: kubecontainer.ContainerID, ready: bool) -> None:
         """Takes a readiness probe's result over into the container's status and the pod's conditions."""

@@ -69,8 +69,8 @@ class Manager(status.Manager):
         return actions
 
     def expect(self, pod: v1.Pod) -> v1.PodStatus:
-        pod_status, found = self.get_pod_status(pod.metadata.uid)
-        assert found
+        pod_status = self.get_pod_status(pod.metadata.uid)
+        assert pod_status is not None
         return pod_status
 
 
@@ -157,11 +157,11 @@ def test_the_transition_time_changes_only_with_the_conditions_status() -> None:
 
 def test_unchanged_status() -> None:
     m, pod_status = Manager(make_pod()), random_status()
-    got, changed = m.set_pod_status(make_pod(), pod_status)
-    assert changed
+    assert m.set_pod_status(make_pod(), pod_status)
+    got = m.expect(make_pod())
     assert got.message == pod_status.message
-    got, changed = m.set_pod_status(make_pod(), pod_status)
-    assert not changed
+    assert not m.set_pod_status(make_pod(), pod_status)
+    got = m.expect(make_pod())
     assert got.message == pod_status.message
     assert m.consume_updates() == 1
 
@@ -177,8 +177,8 @@ def test_an_update_of_a_pod_being_deleted_is_forced() -> None:
     m, pod = Manager(), make_pod()
     pod.metadata.deletion_timestamp = NOW
     pod_status = random_status()
-    assert m.set_pod_status(pod, pod_status)[1]
-    assert m.set_pod_status(pod, pod_status)[1]
+    assert m.set_pod_status(pod, pod_status)
+    assert m.set_pod_status(pod, pod_status)
 
 
 def test_the_observed_generation_never_goes_back() -> None:
@@ -197,8 +197,8 @@ def test_remove_orphaned_statuses() -> None:
     # Its pod went while its worker was about to note this.
     m.set_pod_resize_pending_condition("gone", v1.POD_REASON_DEFERRED, "", 1)
     m.remove_orphaned_statuses({"other"})
-    assert not m.get_pod_status(make_pod().metadata.uid)[1]
-    assert m.get_pod_status("other")[1]
+    assert m.get_pod_status(make_pod().metadata.uid) is None
+    assert m.get_pod_status("other") is not None
     assert not m.get_pod_resize_conditions("gone")
     assert sorted(m.latency.deleted) == sorted([make_pod().metadata.uid, "gone"])
 
@@ -372,7 +372,7 @@ def test_set_container_readiness() -> None:
 
     m.set_container_readiness(uid, C1, True)
     assert m.consume_updates() == 0, "there is no status yet"
-    assert not m.get_pod_status(uid)[1]
+    assert m.get_pod_status(uid) is None
 
     m.set_pod_status(pod, pod_status)
     assert m.consume_updates() == 1
@@ -702,7 +702,7 @@ def test_check_container_state_transition(policy: str, exit_code: int, revived: 
 
     m = Manager()
     m.set_pod_status(pod, old)
-    assert m.set_pod_status(pod, new)[1] is allowed, "and the status manager goes by it"
+    assert m.set_pod_status(pod, new) is allowed, "and the status manager goes by it"
 
 
 def test_check_container_state_transition_with_a_containers_own_policy() -> None:
@@ -752,7 +752,7 @@ def test_start_without_a_client_does_nothing() -> None:
     m.start(CTX)
     assert set(threading.enumerate()) <= threads
     m.set_pod_status(make_pod(), random_status())
-    assert m.get_pod_status(make_pod().metadata.uid)[1]
+    assert m.get_pod_status(make_pod().metadata.uid) is not None
 
 
 def test_start_sends_statuses_until_stopped() -> None:
@@ -797,7 +797,7 @@ def test_sync_pod_checks_mismatched_uid() -> None:
     m.client.add(first)
     m.set_pod_status(second, random_status())
     assert m.actions() == ["get"]
-    assert not m.get_pod_status("second")[1]
+    assert m.get_pod_status("second") is None
     assert m.latency.deleted == ["second"]
 
 
@@ -889,7 +889,7 @@ def test_static_pod() -> None:
     assert m.actions() == [], "there is no mirror pod to put it on"
 
     m.pods.add_pod(mirror)
-    assert m.get_pod_status(mirror.metadata.uid) == (held, True)
+    assert m.get_pod_status(mirror.metadata.uid) == held
     assert m.sync_batch(CTX, all=True) == 1
     assert m.actions() == ["get", "patch"]
     mirror.status = m.expect(static)
@@ -1099,7 +1099,7 @@ def test_delete_pod_finished() -> None:
     m.client.add(pod)
     m.terminate_pod(pod)
     assert m.actions() == ["get", "patch", "delete"]
-    assert not m.get_pod_status(pod.metadata.uid)[1]
+    assert m.get_pod_status(pod.metadata.uid) is None
     assert m.latency.deleted == [pod.metadata.uid]
 
 

@@ -26,8 +26,8 @@ class FakePodStatusProvider:
 
     statuses: dict[str, v1.PodStatus] = field(default_factory=dict)
 
-    def get_pod_status(self, uid: str) -> tuple[v1.PodStatus, bool]:
-        return self.statuses.get(uid, v1.PodStatus()), uid in self.statuses
+    def get_pod_status(self, uid: str) -> v1.PodStatus | None:
+        return self.statuses.get(uid)
 
 
 @dataclass

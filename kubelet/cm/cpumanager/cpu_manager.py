@@ -264,8 +264,8 @@ class Manager:
         failure: list[ReconciledContainer],
     ) -> None:
         assert self._pod_status_provider is not None
-        pod_status, found = self._pod_status_provider.get_pod_status(pod.metadata.uid)
-        if not found:
+        pod_status = self._pod_status_provider.get_pod_status(pod.metadata.uid)
+        if pod_status is None:
             klog.v(5).info_s("ReconcileState: skipping pod; status not found", pod=klog.kobj(pod))
             failure.append(ReconciledContainer(pod.metadata.name))
             return

@@ -51,7 +51,7 @@ from kubelet.kubelet_stats import KubeletStats
 from kubelet.kubeletconfig import KUBELET_PLUGINS_DIR_SELINUX_LABEL
 from kubelet.metrics.collectors.log_metrics import LogMetricsCollector
 from kubelet.metrics.collectors.volume_stats import VolumeStatsCollector
-from kubelet.pod_workers import PodStatusFunc, PostSyncFunc, UpdatePodOptions
+from kubelet.pod_workers import PodStatusFunc, SyncPodResult, UpdatePodOptions
 from kubelet.prober import results as proberesults
 from kubelet.util import sliceutils
 from pkg import golang, klog, mount_utils
@@ -919,11 +919,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         pod: v1.Pod,
         mirror_pod: v1.Pod | None,
         pod_status: kubecontainer.PodStatus,
-    ) -> tuple[bool, PostSyncFunc | None]:
+    ) -> SyncPodResult:
         """Bring a pod that should run one step nearer to running; may be called any number of times.
 
         Makes its status known, then, in this order: cgroup, mirror pod, directories, volumes, probes, containers.
-        Returns whether the pod has come to its natural end, and what to call after the sync has been noted.
         Raises when it could not finish; the worker then tries again later. Every fault has had its event by then.
         """
         klog.v(4).info_s("SyncPod enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
@@ -934,8 +933,9 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                 activity.doing(ctx, Activity.SYNCS),
                 self.tracer.start(ctx, "syncPod", attributes) as span,
             ):
-                is_terminal, post_sync = self._sync_pod(span.ctx, update_type, pod, mirror_pod, pod_status)
-                return is_terminal, post_sync
+                result = self._sync_pod(span.ctx, update_type, pod, mirror_pod, pod_status)
+                is_terminal = result.is_terminal
+                return result
         finally:
             klog.v(4).info_s("SyncPod exit", pod=klog.kobj(pod), podUID=pod.metadata.uid, isTerminal=is_terminal)
 
@@ -946,10 +946,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         pod: v1.Pod,
         mirror_pod: v1.Pod | None,
         pod_status: kubecontainer.PodStatus,
-    ) -> tuple[bool, PostSyncFunc | None]:
+    ) -> SyncPodResult:
         if isinstance(pod, v1.PartialPod):
             # What runs of it goes on, and its status stays as it is, until its source can tell what it should be.
-            return False, None
+            return SyncPodResult()
         first_seen = _first_seen(pod)
         if update_type is kubetypes.SYNC_POD_CREATE and first_seen is not None:
             # time of day: the time is an annotation of the pod.
@@ -962,14 +962,14 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self.status_manager.set_pod_status(pod, api_status)
         self.probe_manager.probe_unready(pod, api_status)
         if podutil.is_pod_phase_terminal(api_status.phase):
-            return True, None
+            return SyncPodResult(is_terminal=True)
         was_pending = existing is not None and existing.phase == v1.POD_PENDING
         started = was_pending and api_status.phase == v1.POD_RUNNING
         if first_seen is not None and (existing is None or started):
             # time of day: as above.
             metrics.POD_START_DURATION.observe(self.clock.since(first_seen))
         if pod.metadata.uid in self.waiting_pods and not self._admit_after_waiting(pod):
-            return True, None
+            return SyncPodResult(is_terminal=True)
         self._require_network(pod)
         if not self.pod_workers.is_pod_termination_requested(pod.metadata.uid):
             self._register_references(pod)
@@ -980,7 +980,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         with activity.doing(ctx, Activity.MAKES_DIRECTORIES):
             self._prepare_pod_data_dirs(ctx, pod)
         if not self._wait_for_volumes(ctx, pod):
-            return True, None
+            return SyncPodResult(is_terminal=True)
         with activity.doing(ctx, Activity.READS_PULL_SECRETS):
             pull_secrets = self.get_pull_secrets_for_pod(pod)
         self.probe_manager.add_pod(ctx, pod)
@@ -1002,9 +1002,9 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             again = UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_UPDATE)
             self.pod_workers.update_pod(ctx, again)
         if not result.sync_results:
-            return False, None
+            return SyncPodResult()
         # Something was done: do not wait for the next relist to see what came of it.
-        return False, lambda: self.request_pod_relist(pod.metadata.uid)
+        return SyncPodResult(post_sync=lambda: self.request_pod_relist(pod.metadata.uid))
 
     def _admit_after_waiting(self, pod: v1.Pod) -> bool:
         """Whether a pod that had to wait was admitted, and not refused for good. Raises while it has to wait on."""

@@ -52,7 +52,7 @@ class _World:
         """The pod's worker works; whether the pod has come to its end."""
         pod, status = new_pod(name), kubecontainer.PodStatus(id=f"uid-{name}", name=name, namespace="ns")
         ctx = self.kubelet.ctx
-        return self.kubelet.kubelet.sync_pod(ctx, kubetypes.SYNC_POD_SYNC, pod, None, status)[0]
+        return self.kubelet.kubelet.sync_pod(ctx, kubetypes.SYNC_POD_SYNC, pod, None, status).is_terminal
 
     def phase(self, name: str) -> str:
         return self.kubelet.status_of(f"uid-{name}").phase

@@ -13,7 +13,7 @@ from kubelet import types as kubetypes
 from kubelet.apis.podresources import server as podresources_server
 from kubelet.config.testing import FakeSourcesReady
 from kubelet.kubelet_pod_resources_api import POD_RESOURCES_RETRY_PERIOD
-from kubelet.pod_workers import UpdatePodOptions
+from kubelet.pod_workers import SyncPodResult, UpdatePodOptions
 from kubelet.prober import results
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg import golang
@@ -182,7 +182,7 @@ def test_pod_that_could_not_be_refused_is_not_started(
     loop.config(kubetypes.ADD, "bad")
     status = kubecontainer.PodStatus(id="uid-bad", name="bad", namespace="ns")
     ctx, pod = loop.test_kubelet.ctx, new_pod("bad")
-    assert loop.kubelet.sync_pod(ctx, kubetypes.SYNC_POD_SYNC, pod, None, status) == (True, None)
+    assert loop.kubelet.sync_pod(ctx, kubetypes.SYNC_POD_SYNC, pod, None, status) == SyncPodResult(is_terminal=True)
     assert loop.test_kubelet.runtime.started_pods == []
 
 

@@ -25,6 +25,7 @@ from kubelet.cm import resourceupdates
 from kubelet.cm.testing import FakePodContainerManager
 from kubelet.config.testing import FakeSourcesReady
 from kubelet.kubelet_pods import PodsOnNode
+from kubelet.pod_workers import SyncPodResult
 from kubelet.prober import results as proberesults
 from kubelet.prober.worker import Worker
 from kubelet.testing import FakeSyncHandler, TestKubelet, new_pod, runtime_pod
@@ -859,7 +860,7 @@ def test_wait_for_the_node_ends_with_its_context(test_kubelet: TestKubelet, monk
 # ---- Steps of pod workers ----
 
 
-def sync(test_kubelet: TestKubelet, pod: v1.Pod, *now: kubecontainer.Status) -> tuple[bool, Callable[[], None] | None]:
+def sync(test_kubelet: TestKubelet, pod: v1.Pod, *now: kubecontainer.Status) -> SyncPodResult:
     pod_status = kubecontainer.PodStatus(id=pod.metadata.uid, ips=["10.0.0.1"], container_statuses=list(now))
     return test_kubelet.kubelet.sync_pod(test_kubelet.ctx, kubetypes.SYNC_POD_CREATE, pod, None, pod_status)
 
@@ -870,9 +871,7 @@ def ended(exit_code: int) -> kubecontainer.Status:
 
 def test_sync_pod(test_kubelet: TestKubelet) -> None:
     pod = new_pod("p")
-    terminal, after = sync(test_kubelet, pod)
-    assert not terminal
-    assert after is None, "the runtime did nothing"
+    assert sync(test_kubelet, pod) == SyncPodResult(), "the runtime did nothing"
     assert test_kubelet.runtime.started_pods == [pod.metadata.uid]
     assert test_kubelet.volumes.waits == [("mount", pod.metadata.uid)]
     assert Path(test_kubelet.kubelet.get_pod_dir(pod.metadata.uid), "volumes").is_dir()
@@ -885,7 +884,7 @@ def test_sync_that_did_something_is_looked_at_at_once(test_kubelet: TestKubelet)
     result.add_sync_result(kubecontainer.SyncResult(kubecontainer.START_CONTAINER, "c"))
     test_kubelet.runtime.sync_results = result
     pod = new_pod("p")
-    _, after = sync(test_kubelet, pod)
+    after = sync(test_kubelet, pod).post_sync
     assert test_kubelet.pleg.relists == []
     assert after is not None
     after()
@@ -927,7 +926,7 @@ def test_pod_that_has_ended_is_not_started_again(
     test_kubelet: TestKubelet, policy: str, code: int, terminal: bool
 ) -> None:
     pod = new_pod("p", restart_policy=policy)
-    assert sync(test_kubelet, pod, ended(code))[0] == terminal
+    assert sync(test_kubelet, pod, ended(code)).is_terminal == terminal
     assert test_kubelet.runtime.started_pods == ([] if terminal else [pod.metadata.uid])
 
 
@@ -965,8 +964,8 @@ def test_mount_that_takes_too_long_is_an_event(test_kubelet: TestKubelet) -> Non
 def test_pod_whose_volumes_are_too_many_for_the_node_is_refused(test_kubelet: TestKubelet) -> None:
     test_kubelet.volumes.err = volumemanager.VolumeAttachLimitExceededError("unmounted volumes=[v]")
     pod = new_pod("p")
-    terminal, after = sync(test_kubelet, pod)
-    assert terminal and after is None and test_kubelet.runtime.started_pods == []
+    assert sync(test_kubelet, pod) == SyncPodResult(is_terminal=True)
+    assert test_kubelet.runtime.started_pods == []
     message = "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[v]"
     assert test_kubelet.events() == [f"Warning VolumeAttachmentLimitExceeded {message}"]
     status = test_kubelet.status_of(pod.metadata.uid)

@@ -62,7 +62,7 @@ from pkg.client_go.tools import record
 
 # Told, when a pod is killed, to write the reason into the status.
 PodStatusFunc = Callable[[v1.PodStatus], None]
-# What sync_pod may return to be called once the worker has noted the time of the sync.
+# See SyncPodResult.
 PostSyncFunc = Callable[[], None]
 # (uid, channel) -> the channel that the worker is to read instead.
 WorkerChannelFunc = Callable[[str, golang.Channel[None]], golang.Channel[None]]
@@ -126,6 +126,25 @@ class PodWorkerState(enum.IntEnum):
 SYNC_POD = PodWorkerState.SYNC_POD
 TERMINATING_POD = PodWorkerState.TERMINATING_POD
 TERMINATED_POD = PodWorkerState.TERMINATED_POD
+
+
+class PodStart(enum.Enum):
+    """Whether a pod may start, or be ended if it runs."""
+
+    NOW = enum.auto()
+    # It has to wait for others, and is queued for a retry.
+    LATER = enum.auto()
+    NEVER = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPodResult:
+    """What a step of a pod that should run has come to."""
+
+    # The pod has come to its natural end.
+    is_terminal: bool = False
+    # Called once the worker has noted when the step ended: what it sets off will be seen as newer than the step.
+    post_sync: PostSyncFunc | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +219,8 @@ class PodSyncer(Protocol):
         pod: v1.Pod,
         mirror_pod: v1.Pod | None,
         pod_status: kubecontainer.PodStatus,
-    ) -> tuple[bool, PostSyncFunc | None]:
-        """Sets the pod up and (re)starts its containers; returns whether it has come to its natural end.
-
-        The second value is called, if given, after the worker has noted when this sync ended: what it sets
-        off will be seen as newer than this sync.
-        """
+    ) -> SyncPodResult:
+        """Sets the pod up and (re)starts its containers."""
         ...
 
     def sync_terminating_pod(
@@ -349,8 +364,7 @@ class _StartedSync:
     ctx: golang.Context
     cancel: Callable[[], None]
     update: PodWork
-    can_start: bool = True
-    can_ever_start: bool = True
+    pod_start: PodStart = PodStart.NOW
 
 
 @dataclass(slots=True)
@@ -361,6 +375,16 @@ class _SyncOutcome:
     last_sync_time: datetime | None
     is_terminal: bool = False
     err: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _WorkerProgress:
+    """How far a worker has come."""
+
+    # When its last step ended, of the steady clock.
+    last_sync_time: datetime | None
+    # Nothing is left to be done for the pod.
+    done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -565,7 +589,8 @@ class PodWorkers:
             return
         cancel = new_worker = None
         with self.pod_lock:
-            status, first_time = self._sync_status_for_locked(target, options.pod)
+            first_time = target.uid not in self.pod_sync_statuses
+            status = self._sync_status_for_locked(target, options.pod)
             pod = _resolve_pod_locked(status, options, target)
             if self._is_update_ignored_locked(status, options, target, first_time):
                 return
@@ -611,10 +636,10 @@ class PodWorkers:
         """Has the pod synced again as after a failed sync."""
         self.work_queue.enqueue(uid, wait.jitter(self.back_off_period, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR))
 
-    def _sync_status_for_locked(self, target: _Target, pod: v1.Pod | None) -> tuple[PodSyncStatus, bool]:
+    def _sync_status_for_locked(self, target: _Target, pod: v1.Pod | None) -> PodSyncStatus:
         status = self.pod_sync_statuses.get(target.uid)
         if status is not None:
-            return status, False
+            return status
         klog.v(4).info_s(
             "Pod is being synced for the first time",
             pod=klog.kref(target.namespace, target.name),
@@ -627,7 +652,7 @@ class PodWorkers:
             # run in this process, hence not finished.
             status.terminating_at = status.terminated_at = now
             status.started_terminating = True
-        return status, True
+        return status
 
     def _ended_before_we_started(self, pod: v1.Pod) -> bool:
         """Whether source and runtime agree that the pod has ended, as after a restart of the kubelet."""
@@ -747,13 +772,10 @@ class PodWorkers:
 
     # ---- May the pod start? ----
 
-    def allow_pod_start_locked(self, pod: v1.Pod) -> tuple[bool, bool]:
-        """Whether the pod may start now, or be ended if it runs, and whether it ever may.
-
-        Only static pods have to wait, until no other of their full name runs; they are queued for a retry.
-        """
+    def allow_pod_start_locked(self, pod: v1.Pod) -> PodStart:
+        """Whether the pod may start. Only static pods have to wait, until no other of their full name runs."""
         if not kubetypes.is_static_pod(pod):
-            return True, True
+            return PodStart.NOW
         uid = pod.metadata.uid
         status = self.pod_sync_statuses.get(uid)
         if status is None:
@@ -763,7 +785,7 @@ class PodWorkers:
                 pod=klog.kobj(pod),
                 podUID=uid,
             )
-            return False, False
+            return PodStart.NEVER
         if status.is_termination_requested():
             # DIVERGES (fault of Go): a static pod that is told to end right after a restart of the kubelet is ended if
             # it may be running.
@@ -771,14 +793,14 @@ class PodWorkers:
             # counts as ended.
             # Why: its containers would lose their volumes while they run, and the next pod of its name start beside it.
             # Test: pod_workers_test.py:test_static_pod_that_runs_since_before_a_restart_is_ended_in_order
-            may_run = self._may_run_locked(uid)
-            if may_run:
-                self.started_static_pods_by_fullname.setdefault(status.fullname, uid)
-            return may_run, may_run
+            if not self._may_run_locked(uid):
+                return PodStart.NEVER
+            self.started_static_pods_by_fullname.setdefault(status.fullname, uid)
+            return PodStart.NOW
         if not self._allow_static_pod_start_locked(status.fullname, uid):
             self._sync_later(uid)
-            return False, True
-        return True, True
+            return PodStart.LATER
+        return PodStart.NOW
 
     def _allow_static_pod_start_locked(self, fullname: str, uid: str) -> bool:
         started_uid = self.started_static_pods_by_fullname.get(fullname)
@@ -899,14 +921,14 @@ class PodWorkers:
             status.merge_last_update(options)
             return
         assert options.pod is not None, "update_pod lets runtime pods only be terminated"
-        start.can_start, start.can_ever_start = self.allow_pod_start_locked(options.pod)
+        start.pod_start = self.allow_pod_start_locked(options.pod)
         ref = {"pod": klog.kobj(options.pod), "podUID": pod_uid}
-        if not start.can_ever_start:
+        if start.pod_start is PodStart.NEVER:
             self._cleanup_unstarted_pod_locked(options.pod, status)
             _observe_duration(options, "terminated")
             klog.v(4).info_s("Pod cannot start ever", **ref, updateType=str(start.update.work_type))
             return
-        if not start.can_start:
+        if start.pod_start is PodStart.LATER:
             status.pending_update = options
             status.working = False
             status.progress.waits_to_start = True
@@ -937,27 +959,24 @@ class PodWorkers:
         on the kubelet to call update_pod for what comes out of there; from one phase to the next the worker
         goes on by itself.
         """
-        last_sync_time: datetime | None = None
-        done = False
+        progress = _WorkerProgress(last_sync_time=None)
         ctx = activity.with_position(parent_ctx, life.progress.position)
         with activity.doing(ctx, Activity.BETWEEN_STEPS):
-            while not done and _wait_for_update(ctx, pod_updates):
-                last_sync_time, done = self._work_off_update(ctx, pod_uid, life, last_sync_time)
+            while not progress.done and _wait_for_update(ctx, pod_updates):
+                progress = self._work_off_update(ctx, pod_uid, life, progress.last_sync_time)
 
     def _work_off_update(
         self, parent_ctx: golang.Context, pod_uid: str, life: PodSyncStatus, last_sync_time: datetime | None
-    ) -> tuple[datetime | None, bool]:
-        """One step of the pod, if it may have one: when its last step ended, and whether the worker is done."""
+    ) -> _WorkerProgress:
+        """One step of the pod, if it may have one."""
         start = outcome = None
         with self._or_sync_later(parent_ctx, pod_uid):
             start = self.start_pod_sync(parent_ctx, pod_uid, life)
         if start is None:
-            return last_sync_time, False
+            return _WorkerProgress(last_sync_time)
         try:
-            if not start.can_ever_start:
-                return last_sync_time, True
-            if not start.can_start:
-                return last_sync_time, False
+            if start.pod_start is not PodStart.NOW:
+                return _WorkerProgress(last_sync_time, done=start.pod_start is PodStart.NEVER)
             with self._or_sync_later(parent_ctx, pod_uid):
                 with self.pod_lock:
                     life.progress.began_at = self.clock.now()
@@ -967,14 +986,14 @@ class PodWorkers:
         finally:
             start.cancel()
         if outcome is None:
-            return last_sync_time, False
+            return _WorkerProgress(last_sync_time)
         done = False
         with self._or_sync_later(parent_ctx, pod_uid):
             done = self._complete(start.update, outcome)
         # The error has the frame of _sync, which has the outcome: together they would stay, with all that the step had
         # at hand, until garbage is collected.
         outcome.err = None
-        return outcome.last_sync_time, done
+        return _WorkerProgress(outcome.last_sync_time, done)
 
     @contextmanager
     def _or_sync_later(self, ctx: golang.Context, pod_uid: str) -> Iterator[None]:
@@ -998,15 +1017,16 @@ class PodWorkers:
         except Exception as err:  # _complete logs it, and puts the pod into the work queue.
             outcome.err = err
             return outcome
-        post_sync = None
+        result = SyncPodResult()
         try:
-            outcome.is_terminal, post_sync = self._call_syncer(ctx, update, status)
+            result = self._call_syncer(ctx, update, status)
         except Exception as err:  # As above.
             outcome.err = err
+        outcome.is_terminal = result.is_terminal
         outcome.last_sync_time = self.clock.steady()
-        if post_sync is not None:
+        if result.post_sync is not None:
             with contain("Failed to follow up a sync", pod=pod_ref, podUID=pod_uid):
-                post_sync()
+                result.post_sync()
         return outcome
 
     def _wait_for_status(
@@ -1032,23 +1052,23 @@ class PodWorkers:
 
     def _call_syncer(
         self, ctx: golang.Context, update: PodWork, status: kubecontainer.PodStatus | None
-    ) -> tuple[bool, PostSyncFunc | None]:
+    ) -> SyncPodResult:
         options = update.options
         if options.running_pod is not None:
             self._acknowledge_terminating(options.running_pod.id)
             self.pod_syncer.sync_terminating_runtime_pod(ctx, options.running_pod)
-            return False, None
+            return SyncPodResult()
         assert options.pod is not None and status is not None
         match update.work_type:
             case PodWorkerState.TERMINATED_POD:
                 self.pod_syncer.sync_terminated_pod(ctx, options.pod, status)
-                return False, None
+                return SyncPodResult()
             case PodWorkerState.TERMINATING_POD:
                 kill = options.kill_pod_options
                 grace_period = None if kill is None else kill.pod_termination_grace_period_seconds_override
                 pod_status_fn = self._acknowledge_terminating(options.pod.metadata.uid)
                 self.pod_syncer.sync_terminating_pod(ctx, options.pod, status, grace_period, pod_status_fn)
-                return False, None
+                return SyncPodResult()
             case _:
                 return self.pod_syncer.sync_pod(ctx, options.update_type, options.pod, options.mirror_pod, status)
 
@@ -1288,7 +1308,7 @@ class PodWorkers:
         status.terminating_at = self.clock.now()
         last = status.active_update or status.pending_update
         if last is not None and last.pod is not None:
-            status.grace_period, _ = calculate_effective_grace_period(status, last.pod, None)
+            status.grace_period = calculate_effective_grace_period(status, last.pod, None)
         else:
             status.grace_period = 1
         self._requeue_last_pod_update_locked(uid, status)
@@ -1390,10 +1410,8 @@ def is_pod_status_cache_terminal(status: kubecontainer.PodStatus) -> bool:
     )
 
 
-def calculate_effective_grace_period(
-    status: PodSyncStatus, pod: v1.Pod, options: KillPodOptions | None
-) -> tuple[int, bool]:
-    """The grace period in seconds, at least 1, and whether it is shorter than what the pod had before.
+def calculate_effective_grace_period(status: PodSyncStatus, pod: v1.Pod, options: KillPodOptions | None) -> int:
+    """The grace period in seconds, at least 1.
 
     The API server's value comes first, then the kill's if shorter, and if there is neither, the spec's.
     """
@@ -1411,8 +1429,7 @@ def calculate_effective_grace_period(
             grace_period = override
     if grace_period is None:
         grace_period = pod.spec.termination_grace_period_seconds or 0
-    grace_period = max(grace_period, 1)
-    return grace_period, status.grace_period not in (0, grace_period)
+    return max(grace_period, 1)
 
 
 def _update_target(options: UpdatePodOptions) -> _Target | None:
@@ -1472,9 +1489,9 @@ def _accept_kill_options_locked(status: PodSyncStatus, pod: v1.Pod, options: Upd
         status.notify_post_terminating.append(kill.completed_ch)
     if kill.pod_status_func is not None:
         status.status_post_terminating.append(kill.pod_status_func)
-    status.grace_period, shortened = calculate_effective_grace_period(status, pod, kill)
+    before, status.grace_period = status.grace_period, calculate_effective_grace_period(status, pod, kill)
     kill.pod_termination_grace_period_seconds_override = status.grace_period
-    return shortened
+    return before not in (0, status.grace_period)
 
 
 def _complete_kill(options: UpdatePodOptions) -> None:

@@ -30,6 +30,7 @@ from kubelet.pod_workers import (
     TERMINATED_POD,
     TERMINATING_POD,
     KillPodOptions,
+    PodStart,
     PodStatusFunc,
     PodSyncStatus,
     PodWorkerSync,
@@ -1140,8 +1141,7 @@ class StartCase:
     name: str
     pod: v1.Pod
     fullnames: dict[str, str]
-    allowed: bool
-    allowed_ever: bool
+    expected: PodStart
     started: dict[str, str] = field(default_factory=dict)
     waiting: dict[str, list[str]] = field(default_factory=dict)
     terminating: tuple[str, ...] = ()
@@ -1155,8 +1155,7 @@ START_CASES = [
         "non-static pod",
         new_named_pod("0", "ns", "test"),
         {"0": "test_", "1": "test_"},
-        allowed=True,
-        allowed_ever=True,
+        expected=PodStart.NOW,
     ),
     StartCase(
         "non-static pod beside a started static pod of its name",
@@ -1164,8 +1163,7 @@ START_CASES = [
         {"0": "test_", "1": "test_"},
         started={"test_": "1"},
         expected_started={"test_": "1"},
-        allowed=True,
-        allowed_ever=True,
+        expected=PodStart.NOW,
     ),
     StartCase(
         "static pod, another name has started",
@@ -1173,8 +1171,7 @@ START_CASES = [
         {"0": "foo_", "1": "bar_"},
         started={"bar_": "1"},
         expected_started={"foo_": "0", "bar_": "1"},
-        allowed=True,
-        allowed_ever=True,
+        expected=PodStart.NOW,
     ),
     StartCase(
         "static pod, its name has started",
@@ -1182,8 +1179,7 @@ START_CASES = [
         {"0": "foo_", "1": "foo_"},
         started={"foo_": "1"},
         expected_started={"foo_": "1"},
-        allowed=False,
-        allowed_ever=True,
+        expected=PodStart.LATER,
     ),
     StartCase(
         "static pod that has started itself",
@@ -1191,8 +1187,7 @@ START_CASES = [
         {"0": "foo_"},
         started={"foo_": "0"},
         expected_started={"foo_": "0"},
-        allowed=True,
-        allowed_ever=True,
+        expected=PodStart.NOW,
     ),
     StartCase(
         "first in line",
@@ -1200,8 +1195,7 @@ START_CASES = [
         {"0": "foo_"},
         waiting={"foo_": ["0"]},
         expected_started={"foo_": "0"},
-        allowed=True,
-        allowed_ever=True,
+        expected=PodStart.NOW,
     ),
     StartCase(
         "second in line",
@@ -1209,8 +1203,7 @@ START_CASES = [
         {"0": "foo_", "1": "foo_"},
         waiting={"foo_": ["1", "0"]},
         expected_waiting={"foo_": ["1", "0"]},
-        allowed=False,
-        allowed_ever=True,
+        expected=PodStart.LATER,
     ),
     StartCase(
         "those before it are not known any more",
@@ -1219,8 +1212,7 @@ START_CASES = [
         waiting={"foo_": ["2", "2", "3", "0", "1"]},
         expected_started={"foo_": "0"},
         expected_waiting={"foo_": ["1"]},
-        allowed=True,
-        allowed_ever=True,
+        expected=PodStart.NOW,
     ),
     StartCase(
         "those before it are on their way out",
@@ -1231,8 +1223,7 @@ START_CASES = [
         waiting={"foo_": ["2", "3", "0", "1"]},
         expected_started={"foo_": "0"},
         expected_waiting={"foo_": ["1"]},
-        allowed=True,
-        allowed_ever=True,
+        expected=PodStart.NOW,
     ),
     StartCase(
         "not known",
@@ -1240,8 +1231,7 @@ START_CASES = [
         {"1": "foo_"},
         waiting={"foo_": ["1"]},
         expected_waiting={"foo_": ["1"]},
-        allowed=False,
-        allowed_ever=False,
+        expected=PodStart.NEVER,
     ),
     StartCase(
         "on its own way out",
@@ -1250,8 +1240,7 @@ START_CASES = [
         terminating=("0",),
         waiting={"foo_": ["2", "3", "0", "1"]},
         expected_waiting={"foo_": ["2", "3", "0", "1"]},
-        allowed=False,
-        allowed_ever=False,
+        expected=PodStart.NEVER,
     ),
 ]
 
@@ -1265,11 +1254,11 @@ def test_allow_pod_start(tc: StartCase, harness: Harness) -> None:
         status.terminated_at = NOW if uid in tc.terminated else None
     workers.started_static_pods_by_fullname = dict(tc.started)
     workers.waiting_to_start_static_pods_by_fullname = {k: list(v) for k, v in tc.waiting.items()}
-    assert workers.allow_pod_start_locked(tc.pod) == (tc.allowed, tc.allowed_ever)
+    assert workers.allow_pod_start_locked(tc.pod) is tc.expected
     assert workers.started_static_pods_by_fullname == tc.expected_started
     assert workers.waiting_to_start_static_pods_by_fullname == tc.expected_waiting
     retried = [uid for uid, _ in harness.queue.items]
-    assert retried == (["0"] if tc.allowed_ever and not tc.allowed else [])
+    assert retried == (["0"] if tc.expected is PodStart.LATER else [])
 
 
 @pytest.mark.parametrize("why", ["evicted", "deleted", ""])
@@ -1497,8 +1486,7 @@ def test_calculate_effective_grace_period(
     pod.spec.termination_grace_period_seconds = spec
     pod.metadata.deletion_grace_period_seconds = deletion
     options = KillPodOptions(pod_termination_grace_period_seconds_override=override)
-    grace_period, shortened = pod_workers.calculate_effective_grace_period(PodSyncStatus(), pod, options)
-    assert (grace_period, shortened) == (expected, False)
+    assert pod_workers.calculate_effective_grace_period(PodSyncStatus(), pod, options) == expected
 
 
 def test_states_have_names() -> None:

@@ -29,6 +29,7 @@ from kubelet.pod_workers import (
     PodWorkerSnapshot,
     PodWorkerSync,
     PostSyncFunc,
+    SyncPodResult,
     UpdatePodOptions,
 )
 from kubelet.volumemanager import VolumeManager
@@ -164,9 +165,9 @@ class FakePodSyncer:
         pod: v1.Pod,
         mirror_pod: v1.Pod | None,
         pod_status: kubecontainer.PodStatus,
-    ) -> tuple[bool, PostSyncFunc | None]:
+    ) -> SyncPodResult:
         self.processed[pod.metadata.uid].append(SyncRecord("sync", pod.metadata.name, update_type))
-        return self.on_sync(ctx, pod), self.post_sync
+        return SyncPodResult(self.on_sync(ctx, pod), self.post_sync)
 
     def sync_terminating_pod(
         self,

@@ -699,8 +699,9 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         with contain("Failed to go on with what a mirror pod tells", ctx, pod=klog.kobj(added)):
             self._take_over_mirror(added)
         self.pod_manager.add_pod(added)
-        pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(added)
-        if was_mirror:
+        found = self.pod_manager.get_pod_and_mirror_pod(added)
+        pod, mirror_pod = found.pod, found.mirror_pod
+        if found.was_mirror:
             self._update_mirror(ctx, pod, mirror_pod, start)
             return False
         assert pod is not None
@@ -716,7 +717,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                 self._wait_for_admission(pod, result)
             elif not self._admit_or_reject(pod, result):
                 return False
-            wants_resize = self.allocation_manager.update_pod_from_allocation(pod)[1]
+            wants_resize = self.allocation_manager.update_pod_from_allocation(pod).differs
         self.pod_workers.update_pod(
             ctx,
             UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_CREATE, start_time=start),
@@ -768,7 +769,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
 
         That is before the pod manager knows them both, for then the static pod's status goes to the mirror.
         """
-        pod, mirror_pod, _ = self.pod_manager.get_pod_and_mirror_pod(added)
+        found = self.pod_manager.get_pod_and_mirror_pod(added)
+        pod, mirror_pod = found.pod, found.mirror_pod
         if pod is None or mirror_pod is None:
             return
         told = self.probe_manager.inherit(pod.metadata.uid, mirror_pod.status)
@@ -794,20 +796,21 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def _update_pod(self, ctx: golang.Context, updated: v1.Pod, start: datetime.datetime) -> None:
         old_pod = self.pod_manager.get_pod_by_uid(updated.metadata.uid)
         self.pod_manager.update_pod(updated)
-        pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(updated)
-        if pod is not None and not was_mirror:
+        found = self.pod_manager.get_pod_and_mirror_pod(updated)
+        pod = found.pod
+        if pod is not None and not found.was_mirror:
             self.observers.pods.updated(pod.metadata.uid, deleted=pod.metadata.deletion_timestamp is not None)
             # A pod that is being deleted has to end, whatever is wrong with its resize.
             with contain("Failed to note what an update of a pod asks for", ctx, pod=klog.kobj(pod)):
                 self._note_resize(ctx, old_pod, pod)
                 self._note_missing_features(old_pod, pod)
-        self._update_mirror(ctx, pod, mirror_pod, start)
+        self._update_mirror(ctx, pod, found.mirror_pod, start)
 
     def _note_resize(self, ctx: golang.Context, old_pod: v1.Pod | None, pod: v1.Pod) -> None:
         """Give the pod what it wants now, if that is something else and can be."""
         if not record_resize_operations(old_pod, pod):
             return
-        if self.allocation_manager.update_pod_from_allocation(pod)[1]:
+        if self.allocation_manager.update_pod_from_allocation(pod).differs:
             self.allocation_manager.push_pending_resize(pod.metadata.uid)
             self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_POD_UPDATED)
         else:
@@ -839,14 +842,14 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self.pod_manager.remove_pod(removed)
         self.allocation_manager.remove_pod(removed.metadata.uid)
         self.waiting_pods.discard(removed.metadata.uid)
-        pod, _, was_mirror = self.pod_manager.get_pod_and_mirror_pod(removed)
-        if was_mirror:
+        found = self.pod_manager.get_pod_and_mirror_pod(removed)
+        if found.was_mirror:
             # DIVERGES (fault of Go): when a mirror pod was deleted, the static pod's worker creates another at once.
             # Go: pkg/kubelet/kubelet.go, (*Kubelet).HandlePodRemoves: the worker is given the deleted mirror pod, takes
             # it for one that exists, and creates none before its next regular sync.
             # Why: the worker is woken to create it, and until then the API server does not know the static pod.
             # Test: kubelet_test.py:test_change_of_a_mirror_pod_is_work_for_its_static_pod
-            self._update_mirror(ctx, pod, self.pod_manager.get_mirror_pod_by_pod(removed), start)
+            self._update_mirror(ctx, found.pod, self.pod_manager.get_mirror_pod_by_pod(removed), start)
         else:
             self.delete_pod(ctx, removed)
 
@@ -867,7 +870,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def _reconcile_pod(self, ctx: golang.Context, reconciled: v1.Pod, start: datetime.datetime) -> v1.Pod | None:
         """The pod as it is now; None if it is a mirror pod's and not there."""
         self.pod_manager.update_pod(reconciled)
-        pod, mirror_pod, _ = self.pod_manager.get_pod_and_mirror_pod(reconciled)
+        found = self.pod_manager.get_pod_and_mirror_pod(reconciled)
+        pod, mirror_pod = found.pod, found.mirror_pod
         if pod is None:
             klog.v(2).info_s("Unable to find pod for mirror pod, skipping", mirrorPod=klog.kobj(mirror_pod))
             return None
@@ -883,8 +887,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def _gives_up_resources(self, old_pod: v1.Pod, pod: v1.Pod) -> str:
         """Why resizes that wait may find room now; empty if they do not."""
         # What the pods want does not count, only what they have.
-        allocated_old_pod, _ = self.allocation_manager.update_pod_from_allocation(old_pod)
-        allocated_pod, _ = self.allocation_manager.update_pod_from_allocation(pod)
+        allocated_old_pod = self.allocation_manager.update_pod_from_allocation(old_pod).pod
+        allocated_pod = self.allocation_manager.update_pod_from_allocation(pod).pod
         if requests_shrank(allocated_old_pod, allocated_pod):
             return allocation.TRIGGER_REASON_POD_RESIZED
         if podutil.is_pod_terminal(pod) and not podutil.is_pod_terminal(old_pod):
@@ -896,8 +900,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         start = self.clock.steady()
         for synced in pods:
             with self._for_one_pod(ctx, synced, "sync"):
-                pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(synced)
-                if was_mirror or pod is None:
+                found = self.pod_manager.get_pod_and_mirror_pod(synced)
+                if found.was_mirror or found.pod is None:
                     klog.v(3).info_s(
                         "Programmer error, HandlePodSyncs does not expect to receive mirror pods",
                         mirrorPod=klog.kobj(synced),
@@ -906,7 +910,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                 self.pod_workers.update_pod(
                     ctx,
                     UpdatePodOptions(
-                        pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_SYNC, start_time=start
+                        pod=found.pod,
+                        mirror_pod=found.mirror_pod,
+                        update_type=kubetypes.SYNC_POD_SYNC,
+                        start_time=start,
                     ),
                 )
 

@@ -10,6 +10,7 @@ import pytest
 from kubelet import container as kubecontainer
 from kubelet import eviction, lifecycle, pleg
 from kubelet import types as kubetypes
+from kubelet.allocation import AllocatedPod
 from kubelet.apis.podresources import server as podresources_server
 from kubelet.config.testing import FakeSourcesReady
 from kubelet.kubelet_pod_resources_api import POD_RESOURCES_RETRY_PERIOD
@@ -219,7 +220,9 @@ def test_probe_result_that_cannot_be_noted(
 def test_the_last_source_is_noted_though_pending_resizes_cannot_be_retried(
     loop: _Loop, monkeypatch: pytest.MonkeyPatch, method: str, err: Exception
 ) -> None:
-    monkeypatch.setattr(loop.kubelet.allocation_manager, "update_pod_from_allocation", lambda pod: (pod, True))
+    monkeypatch.setattr(
+        loop.kubelet.allocation_manager, "update_pod_from_allocation", lambda pod: AllocatedPod(pod, differs=True)
+    )
     monkeypatch.setattr(loop.kubelet.allocation_manager, method, raising(err))
     ready: list[bool] = []
     sources = FakeSourcesReady()

@@ -45,10 +45,11 @@ class KubeletLogs(KubeletGetters):
         found = self.get_pod_by_name(namespace, name)
         if found is None:
             raise LookupError(f'pod "{name}" cannot be found - no logs available')
-        pod, mirror_pod, was_mirror = self.pod_manager.get_pod_and_mirror_pod(found)
+        both = self.pod_manager.get_pod_and_mirror_pod(found)
+        pod = both.pod
         if pod is None:
             raise LookupError(f'mirror pod "{name}" does not have a corresponding pod')
-        uid = mirror_pod.metadata.uid if was_mirror and mirror_pod is not None else pod.metadata.uid
+        uid = found.metadata.uid if both.was_mirror else pod.metadata.uid
         pod_status = self.status_manager.get_pod_status(uid)
         if pod_status is None:
             # After a restart of the kubelet the API server's is the best there is.

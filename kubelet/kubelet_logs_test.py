@@ -12,6 +12,7 @@ from kubelet import container as kubecontainer
 from kubelet import kubelet_server_journal
 from kubelet.apis import config as kubeletconfig
 from kubelet.kubelet_logs import KubeletLogs, validate_container_log_status
+from kubelet.pod import PodAndMirrorPod
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -112,7 +113,7 @@ def _pod(uid: str, container_id: str) -> v1.Pod:
     return v1.Pod(metadata=metadata, status=v1.PodStatus(container_statuses=[status]))
 
 
-def _kubelet(found: v1.Pod | None, pair: tuple[Any, ...], statuses: dict[str, v1.PodStatus]) -> KubeletLogs:
+def _kubelet(found: v1.Pod | None, pair: PodAndMirrorPod | None, statuses: dict[str, v1.PodStatus]) -> KubeletLogs:
     kubelet: Any = KubeletLogs.__new__(KubeletLogs)
     kubelet.pod_manager = SimpleNamespace(
         get_pod_by_name=lambda namespace, name: found if (namespace, name) == ("ns", "p") else None,
@@ -134,7 +135,7 @@ def _kubelet(found: v1.Pod | None, pair: tuple[Any, ...], statuses: dict[str, v1
 )
 def test_container_logs(static: bool, known: bool, expected: bytes) -> None:
     pod, mirror = _pod("pod", "test://api"), _pod("mirror", "test://api")
-    pair = (pod, mirror, True) if static else (pod, None, False)
+    pair = PodAndMirrorPod(pod, mirror if static else None, was_mirror=static)
     uid = "mirror" if static else "pod"
     kubelet = _kubelet(mirror if static else pod, pair, {uid: _pod("", "test://known").status} if known else {})
     stream = _Stream()
@@ -146,12 +147,17 @@ def test_container_logs(static: bool, known: bool, expected: bytes) -> None:
 @pytest.mark.parametrize(
     ("found", "pair", "name", "message"),
     [
-        (None, (), "p_ns", 'pod "p" cannot be found - no logs available'),
-        (_pod("m", ""), (None, _pod("m", ""), True), "p_ns", 'mirror pod "p" does not have a corresponding pod'),
-        (None, (), "p", 'failed to parse the pod full name "p"'),
+        (None, None, "p_ns", 'pod "p" cannot be found - no logs available'),
+        (
+            _pod("m", ""),
+            PodAndMirrorPod(None, _pod("m", ""), was_mirror=True),
+            "p_ns",
+            'mirror pod "p" does not have a corresponding pod',
+        ),
+        (None, None, "p", 'failed to parse the pod full name "p"'),
     ],
 )
-def test_no_container_logs(found: v1.Pod | None, pair: tuple[Any, ...], name: str, message: str) -> None:
+def test_no_container_logs(found: v1.Pod | None, pair: PodAndMirrorPod | None, name: str, message: str) -> None:
     kubelet = _kubelet(found, pair, {})
     with pytest.raises((LookupError, ValueError), match=message):
         kubelet.get_kubelet_container_logs(_CTX, name, "c", v1.PodLogOptions(), None, None)

@@ -117,7 +117,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         active_pods = self.get_active_pods()
         if not features.feature_gate.enabled(features.IN_PLACE_POD_VERTICAL_SCALING):
             return active_pods
-        return [self.allocation_manager.update_pod_from_allocation(pod)[0] for pod in active_pods]
+        return [self.allocation_manager.update_pod_from_allocation(pod).pod for pod in active_pods]
 
     def get_or_create_user_namespace_mappings(self, pod: v1.Pod, runtime_handler: str) -> runtimeapi.UserNamespace:
         """See UsernsManager. Raises ValueError for a pod that wants a user namespace of its own and cannot have it."""
@@ -492,11 +492,14 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
                 podUID=uid,
             )
             static = kubetypes.is_static_pod(desired)
-            pod, mirror_pod, _ = self.pod_manager.get_pod_and_mirror_pod(desired)
+            known = self.pod_manager.get_pod_and_mirror_pod(desired)
             done = False
             with contain("Failed to restart a pod", ctx, pod=klog.kobj(desired), podUID=uid):
                 self.pod_workers.update_pod(
-                    ctx, UpdatePodOptions(update_type=kubetypes.SyncPodType.CREATE, pod=pod, mirror_pod=mirror_pod)
+                    ctx,
+                    UpdatePodOptions(
+                        update_type=kubetypes.SyncPodType.CREATE, pod=known.pod, mirror_pod=known.mirror_pod
+                    ),
                 )
                 done = True
             failed |= not done

@@ -398,11 +398,18 @@ class _Target:
     is_runtime_pod: bool
 
 
+class AllocatedPod(Protocol):
+    """See allocation.AllocatedPod."""
+
+    @property
+    def pod(self) -> v1.Pod: ...
+
+
 class AllocationManager(Protocol):
     """Knows which resources pods were given. Called with pod_lock held."""
 
-    def update_pod_from_allocation(self, pod: v1.Pod) -> tuple[v1.Pod, bool]:
-        """The pod with what it was given in place of what it wants, and whether they differ."""
+    def update_pod_from_allocation(self, pod: v1.Pod) -> AllocatedPod:
+        """The pod with what it was given in place of what it wants."""
         ...
 
 
@@ -598,7 +605,7 @@ class PodWorkers:
                 # The worker sees what the pod was given, not what it wants. This may fail, and so comes before all that
                 # is noted: a pod whose end is half noted is not told of it again, and its sync never cancelled; and
                 # housekeeping brings no pod again that is known.
-                options.pod, _ = self._allocation_manager.update_pod_from_allocation(options.pod)
+                options.pod = self._allocation_manager.update_pod_from_allocation(options.pod).pod
             self.pod_sync_statuses[target.uid] = status
             became_terminating = self._request_termination_locked(status, pod, options, target)
             shortened = _accept_kill_options_locked(status, pod, options)

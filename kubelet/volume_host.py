@@ -138,7 +138,7 @@ class KubeletVolumeHost:
         return self.nodes.get_node_any_way(golang.background()).status.allocatable
 
     def get_allocated_pod(self, pod: v1.Pod) -> v1.Pod:
-        return self.allocation_manager.update_pod_from_allocation(pod)[0]
+        return self.allocation_manager.update_pod_from_allocation(pod).pod
 
     def get_secret(self, namespace: str, name: str) -> v1.Secret:
         if self.secret_manager is None:

@@ -12,6 +12,7 @@ from kubelet.allocation.allocation_manager import (
     TRIGGER_REASON_POD_UPDATED,
     TRIGGER_REASON_PODS_ADDED,
     TRIGGER_REASON_PODS_REMOVED,
+    AllocatedPod,
     Manager,
     is_resizable_container,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "TRIGGER_REASON_POD_RESIZED",
     "TRIGGER_REASON_POD_TERMINATED",
     "TRIGGER_REASON_POD_UPDATED",
+    "AllocatedPod",
     "Manager",
     "PodResizesAdmitHandler",
     "is_in_place_pod_level_resources_vertical_scaling_allowed",

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import enum
 import threading
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubelet import events, lifecycle, metrics
@@ -44,6 +46,24 @@ _TRIGGER_REASON_PERIODIC = "periodic_retry"
 
 _ZERO = resource.new_quantity(0)
 _LATEST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedPod:
+    """A pod with the resources that it was given in place of those that it wants."""
+
+    # The very pod that was asked about if it wants what it was given, else a copy.
+    pod: v1.Pod
+    # Whether the pod wants something else than it was given.
+    differs: bool
+
+
+class _Retry(enum.Enum):
+    """What another try to resize a pod has come to."""
+
+    GIVEN = enum.auto()
+    WAITS = enum.auto()
+    INFEASIBLE = enum.auto()
 
 
 class Manager:
@@ -137,47 +157,44 @@ class Manager:
                 if pod is None:
                     klog.v(4).info_s("Pod not found; removing from pending resizes", podUID=uid)
                     continue
-                done, waits = False, True
+                outcome = _Retry.WAITS
                 with contain("Failed to retry a resize", pod=klog.kobj(pod), podUID=uid):
-                    done, waits = self._retry_resize_locked(pod, trigger)
-                if done:
+                    outcome = self._retry_resize_locked(pod, trigger)
+                if outcome is _Retry.GIVEN:
                     successful.append(pod)
-                if waits:
+                elif outcome is _Retry.WAITS:
                     still_pending.append(uid)
             self._pods_with_pending_resizes = still_pending
             if self._rooms_to_make:
                 self._room_is_wanted.try_send(None)
             return successful
 
-    def _retry_resize_locked(self, pod: v1.Pod, trigger: str) -> tuple[bool, bool]:
-        """Whether the pod has what it wants now, and whether it waits. Has it synced if that or its conditions changed.
-
-        Neither if it never can have that.
-        """
+    def _retry_resize_locked(self, pod: v1.Pod, trigger: str) -> _Retry:
+        """Give the pod what it wants, if that can be. Has it synced if it has something new, or other conditions."""
         uid = pod.metadata.uid
         conditions = self._status_manager.get_pod_resize_conditions(uid)
         was_deferred = self._status_manager.is_pod_resize_deferred(uid)
-        allocated, done, waits = False, False, True
+        allocated, outcome = False, _Retry.WAITS
         try:
             allocated = self._handle_pod_resources_resize(pod)
         except OSError as err:
             # The checkpoint could not be written; the resize waits until it can.
             klog.error_s(err, "Failed to handle pod resources resize", pod=klog.kobj(pod))
         else:
-            waits = self._status_manager.is_pod_resize_deferred(uid)
-            if waits:
+            if self._status_manager.is_pod_resize_deferred(uid):
                 klog.v(4).info_s("Pod resize is deferred; will reevaluate later", pod=klog.kobj(pod))
             elif self._status_manager.is_pod_resize_infeasible(uid):
+                outcome = _Retry.INFEASIBLE
                 klog.v(4).info_s("Pod resize is infeasible", pod=klog.kobj(pod))
             else:
                 klog.v(4).info_s("Pod resize successfully allocated", pod=klog.kobj(pod))
-                done = True
+                outcome = _Retry.GIVEN
                 if was_deferred:
                     metrics.POD_DEFERRED_ACCEPTED_RESIZES.labels(trigger).inc()
         now = self._status_manager.get_pod_resize_conditions(uid)
         if allocated or not codec.semantic_equal(conditions, now):
             self._trigger_pod_sync(pod)
-        return done, waits
+        return outcome
 
     def push_pending_resize(self, uid: str) -> None:
         """Note that the pod wants to be resized; retry_pending_resizes looks at it."""
@@ -211,13 +228,13 @@ class Manager:
         return next(times, None) or _LATEST
 
     def _is_resize_increasing_requests(self, pod: v1.Pod) -> bool:
-        allocated_pod, updated = self.update_pod_from_allocation(pod)
-        if not updated:
+        allocated = self.update_pod_from_allocation(pod)
+        if not allocated.differs:
             return False
         opts = resourcehelper.PodResourcesOptions(
             skip_pod_level_resources=not features.feature_gate.enabled(features.POD_LEVEL_RESOURCES)
         )
-        old = resourcehelper.pod_requests(allocated_pod, opts)
+        old = resourcehelper.pod_requests(allocated.pod, opts)
         new = resourcehelper.pod_requests(pod, opts)
         return any(new.get(r, _ZERO).cmp(old.get(r, _ZERO)) > 0 for r in (v1.RESOURCE_MEMORY, v1.RESOURCE_CPU))
 
@@ -236,16 +253,13 @@ class Manager:
         """What the pod as a whole was given; None if nothing, and for one that is not known. Shared."""
         return self._allocated.get_pod_level_resources(pod_uid)
 
-    def update_pod_from_allocation(self, pod: v1.Pod) -> tuple[v1.Pod, bool]:
-        """The pod with the resources that it was given in place of those that it wants, and whether they differ.
-
-        A copy if they do, else the pod itself. Of a pod that cannot be read in full it is not known what it wants.
-        """
+    def update_pod_from_allocation(self, pod: v1.Pod) -> AllocatedPod:
+        """The pod with what it was given. Of a pod that cannot be read in full it is not known what it wants."""
         allocated = self._allocated.get_pod_resource_info(pod.metadata.uid)
         if allocated is None:
-            return pod, False
+            return AllocatedPod(pod, differs=False)
         if isinstance(pod, v1.PartialPod):
-            return _with_missing_containers(pod, allocated), False
+            return AllocatedPod(_with_missing_containers(pod, allocated), differs=False)
         return update_pod_from_allocation(pod, allocated)
 
     def is_allocated(self, uid: str) -> bool:
@@ -268,7 +282,7 @@ class Manager:
             resizable = features.feature_gate.enabled(features.IN_PLACE_POD_VERTICAL_SCALING)
             if resizable:
                 # After a restart of the kubelet, what the pod was given counts, and not what it wants now.
-                pod, _ = self.update_pod_from_allocation(pod)
+                pod = self.update_pod_from_allocation(pod).pod
             result = self._can_admit_pod(self._get_allocated_pods(active_pods), pod, lifecycle.ADD_OPERATION)
             if result.admit and resizable:
                 try:
@@ -289,8 +303,8 @@ class Manager:
     def _handle_pod_resources_resize(self, pod: v1.Pod) -> bool:
         """Give the pod what it wants if that can be; True if it has something new. Raises OSError."""
         uid, generation = pod.metadata.uid, pod.metadata.generation
-        allocated_pod, updated = self.update_pod_from_allocation(pod)
-        if not updated:
+        allocated = self.update_pod_from_allocation(pod)
+        if not allocated.differs:
             self._status_manager.clear_pod_resize_pending_condition(uid)
             return False
         active = self._get_active_pods()
@@ -308,7 +322,7 @@ class Manager:
                 # know nothing of it.
                 # Test: allocation_manager_test.py:test_what_could_not_be_written_is_not_given
                 with contextlib.suppress(OSError):
-                    self.set_allocated_resources(allocated_pod)
+                    self.set_allocated_resources(allocated.pod)
                 raise
             self._status_manager.clear_pod_resize_pending_condition(uid)
             # Whatever went wrong with an earlier resize is over.
@@ -351,7 +365,7 @@ class Manager:
     def _get_allocated_pods(self, active_pods: list[v1.Pod]) -> list[v1.Pod]:
         if not features.feature_gate.enabled(features.IN_PLACE_POD_VERTICAL_SCALING):
             return active_pods
-        return [self.update_pod_from_allocation(pod)[0] for pod in active_pods]
+        return [self.update_pod_from_allocation(pod).pod for pod in active_pods]
 
 
 def _new_state(checkpoint_directory: str) -> state.State:
@@ -362,7 +376,7 @@ def _new_state(checkpoint_directory: str) -> state.State:
     return state.StateCheckpoint(checkpoint_directory, ALLOCATED_PODS_STATE_FILE)
 
 
-def update_pod_from_allocation(pod: v1.Pod, allocated: state.PodResourceInfo) -> tuple[v1.Pod, bool]:
+def update_pod_from_allocation(pod: v1.Pod, allocated: state.PodResourceInfo) -> AllocatedPod:
     """As the method of the same name, for what is given here."""
     pod_level = features.feature_gate.enabled(features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING)
     update_pod = pod_level and not codec.semantic_equal(pod.spec.resources, allocated.pod_level_resources)
@@ -373,14 +387,14 @@ def update_pod_from_allocation(pod: v1.Pod, allocated: state.PodResourceInfo) ->
         and not codec.semantic_equal(container.resources, allocated.container_resources[container.name])
     }
     if not update_pod and not changed:
-        return pod, False
+        return AllocatedPod(pod, differs=False)
     pod = v1.deepcopy(pod)
     if update_pod:
         pod.spec.resources = v1.deepcopy(allocated.pod_level_resources)
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         if container.name in changed:
             container.resources = v1.deepcopy(allocated.container_resources[container.name])
-    return pod, True
+    return AllocatedPod(pod, differs=True)
 
 
 def _with_missing_containers(pod: v1.PartialPod, allocated: state.PodResourceInfo) -> v1.PartialPod:

@@ -13,7 +13,7 @@ from framework.waiting import wait_for
 
 from kubelet import allocation, checkpointmanager, cm, lifecycle, metrics, status
 from kubelet import types as kubetypes
-from kubelet.allocation import allocation_manager, handlers
+from kubelet.allocation import AllocatedPod, allocation_manager, handlers
 from kubelet.config.testing import FakeSourcesReady
 from kubelet.container import testing as containertest
 from kubelet.status.testing import FakePodDeletionSafetyProvider, FakePodStartupLatencyStateHelper
@@ -141,7 +141,7 @@ class Environment:
         return [(c.type, c.reason, c.observed_generation) for c in found]
 
     def allocated(self, pod: v1.Pod) -> v1.ResourceRequirements:
-        found, _ = self.manager.update_pod_from_allocation(pod)
+        found = self.manager.update_pod_from_allocation(pod).pod
         return (found.spec.containers or found.spec.init_containers)[0].resources
 
 
@@ -159,22 +159,20 @@ def test_update_pod_from_allocation(tmp_path: Path) -> None:
     init = container(amounts("3"), name="init")
     pod = new_pod("p", first, second, init_containers=[sidecar, init])
     environment = Environment(pod, directory=str(tmp_path))
-    assert environment.manager.update_pod_from_allocation(pod) == (pod, False)
+    assert environment.manager.update_pod_from_allocation(pod) == AllocatedPod(pod, differs=False)
     unknown = new_pod("unknown", first)
-    assert environment.manager.update_pod_from_allocation(unknown)[0] is unknown
+    assert environment.manager.update_pod_from_allocation(unknown).pod is unknown
 
     wanted = v1.deepcopy(pod)
     wanted.spec.containers[0].resources.requests = amounts("4", "4Gi")
     wanted.spec.init_containers[0].resources.requests = amounts("4")
     wanted.spec.init_containers[1].resources.requests = amounts("4")
     before = v1.deepcopy(wanted)
-    found, updated = environment.manager.update_pod_from_allocation(wanted)
-    assert updated
-    assert found == pod
+    assert environment.manager.update_pod_from_allocation(wanted) == AllocatedPod(pod, differs=True)
     assert wanted == before, "the pod itself stays as it is"
 
     again = Environment(directory=str(tmp_path))
-    assert again.manager.update_pod_from_allocation(wanted) == (pod, True), "also after a restart"
+    assert again.manager.update_pod_from_allocation(wanted) == AllocatedPod(pod, differs=True), "also after a restart"
     assert (tmp_path / "allocated_pods_state").exists()
 
 
@@ -191,13 +189,14 @@ def test_pod_that_cannot_be_read_in_full_has_what_it_was_given() -> None:
     refused = environment.manager.add_pod([partial], new_pod("other", container(amounts("2"))))
     assert (refused.admit, refused.reason) == (False, "OutOfcpu")
     assert environment.manager.add_pod([partial], new_pod("small", container(amounts("1")))).admit
-    found, updated = environment.manager.update_pod_from_allocation(partial)
+    known = environment.manager.update_pod_from_allocation(partial)
+    found = known.pod
     assert isinstance(found, v1.PartialPod) and [c.name for c in found.spec.containers] == ["c1", "c2", "sidecar"]
-    assert not updated and partial == before
+    assert not known.differs and partial == before
 
     partial.spec = v1.deepcopy(pod.spec)
     partial.spec.containers[0].resources.requests = amounts("9")
-    assert environment.manager.update_pod_from_allocation(partial) == (partial, False)
+    assert environment.manager.update_pod_from_allocation(partial) == AllocatedPod(partial, differs=False)
 
 
 def test_amounts_that_are_the_same_are_no_difference() -> None:
@@ -205,7 +204,7 @@ def test_amounts_that_are_the_same_are_no_difference() -> None:
     environment = Environment(pod)
     same = v1.deepcopy(pod)
     same.spec.containers[0].resources.requests = amounts("1000m", "1024Mi")
-    assert environment.manager.update_pod_from_allocation(same)[0] is same
+    assert environment.manager.update_pod_from_allocation(same).pod is same
 
 
 def test_init_containers_without_the_gate() -> None:

@@ -52,7 +52,7 @@ class PodResizesAdmitHandler:
         if attrs.operation != lifecycle.RESIZE_OPERATION:
             return lifecycle.PodAdmitResult(admit=True)
         pod = attrs.pod
-        allocated_pod, _ = self._allocation_manager.update_pod_from_allocation(pod)
+        allocated_pod = self._allocation_manager.update_pod_from_allocation(pod).pod
         permission = is_in_place_pod_vertical_scaling_allowed(pod)
         if not permission.allowed:
             return _infeasible(permission.message, permission.reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubelet.allocation import AllocatedPod
 from pkg.api.core import v1
 
 
@@ -11,6 +12,6 @@ class FakeAllocationManager:
     def __init__(self) -> None:
         self.given: dict[str, v1.Pod] = {}
 
-    def update_pod_from_allocation(self, pod: v1.Pod) -> tuple[v1.Pod, bool]:
+    def update_pod_from_allocation(self, pod: v1.Pod) -> AllocatedPod:
         given = self.given.get(pod.metadata.uid)
-        return (pod, False) if given is None else (given, True)
+        return AllocatedPod(pod, differs=False) if given is None else AllocatedPod(given, differs=True)

@@ -13,6 +13,7 @@ from kubelet.pod.mirror_client import (
 from kubelet.pod.pod_manager import (
     BasicManager,
     Manager,
+    PodAndMirrorPod,
     is_mirror_pod_of,
 )
 
@@ -22,6 +23,7 @@ __all__ = [
     "Manager",
     "MirrorClient",
     "NodeGetter",
+    "PodAndMirrorPod",
     "get_hash_from_mirror_pod",
     "get_pod_hash",
     "is_mirror_pod_of",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from kubelet import container as kubecontainer
@@ -17,6 +18,16 @@ from kubelet import metrics
 from kubelet import types as kubetypes
 from kubelet.pod.mirror_client import get_hash_from_mirror_pod, get_pod_hash
 from pkg.api.core import v1
+
+
+@dataclass(frozen=True, slots=True)
+class PodAndMirrorPod:
+    """A pod and its mirror pod, found by one of the two."""
+
+    pod: v1.Pod | None
+    mirror_pod: v1.Pod | None
+    # Whether the mirror pod was asked about.
+    was_mirror: bool
 
 
 class Manager(Protocol):
@@ -38,9 +49,7 @@ class Manager(Protocol):
 
     def get_mirror_pod_by_pod(self, pod: v1.Pod) -> v1.Pod | None: ...
 
-    def get_pod_and_mirror_pod(self, a_pod: v1.Pod) -> tuple[v1.Pod | None, v1.Pod | None, bool]:
-        """The pod, its mirror pod, and whether a_pod is the mirror pod."""
-        ...
+    def get_pod_and_mirror_pod(self, a_pod: v1.Pod) -> PodAndMirrorPod: ...
 
     def get_pods(self) -> list[v1.Pod]:
         """All pods but mirror pods."""
@@ -213,12 +222,12 @@ class BasicManager:
         with self._lock:
             return self._pod_by_full_name.get(kubecontainer.get_pod_full_name(mirror_pod))
 
-    def get_pod_and_mirror_pod(self, a_pod: v1.Pod) -> tuple[v1.Pod | None, v1.Pod | None, bool]:
+    def get_pod_and_mirror_pod(self, a_pod: v1.Pod) -> PodAndMirrorPod:
         full_name = kubecontainer.get_pod_full_name(a_pod)
         with self._lock:
             if kubetypes.is_mirror_pod(a_pod):
-                return self._pod_by_full_name.get(full_name), a_pod, True
-            return a_pod, self._mirror_pod_by_full_name.get(full_name), False
+                return PodAndMirrorPod(self._pod_by_full_name.get(full_name), a_pod, was_mirror=True)
+            return PodAndMirrorPod(a_pod, self._mirror_pod_by_full_name.get(full_name), was_mirror=False)
 
 
 def _update_metrics(old_pod: v1.Pod | None, new_pod: v1.Pod | None) -> None:

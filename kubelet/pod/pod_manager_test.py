@@ -11,6 +11,7 @@ import pytest
 from kubelet import metrics
 from kubelet import pod as kubepod
 from kubelet import types as kubetypes
+from kubelet.pod import PodAndMirrorPod
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery import watch
@@ -57,9 +58,9 @@ def test_get_set_pods(order: tuple[v1.Pod, ...]) -> None:
     assert manager.get_mirror_pod_by_pod(STATIC) is MIRROR
     assert manager.get_mirror_pod_by_pod(NORMAL) is None
     assert manager.get_pod_by_mirror_pod(MIRROR) is STATIC
-    assert manager.get_pod_and_mirror_pod(MIRROR) == (STATIC, MIRROR, True)
-    assert manager.get_pod_and_mirror_pod(STATIC) == (STATIC, MIRROR, False)
-    assert manager.get_pod_and_mirror_pod(NORMAL) == (NORMAL, None, False)
+    assert manager.get_pod_and_mirror_pod(MIRROR) == PodAndMirrorPod(STATIC, MIRROR, was_mirror=True)
+    assert manager.get_pod_and_mirror_pod(STATIC) == PodAndMirrorPod(STATIC, MIRROR, was_mirror=False)
+    assert manager.get_pod_and_mirror_pod(NORMAL) == PodAndMirrorPod(NORMAL, None, was_mirror=False)
     assert manager.get_static_pod_to_mirror_pod_map() == [(STATIC, MIRROR)]
 
 

@@ -77,6 +77,18 @@ class AttachedVolume(operationexecutor.AttachedVolume):
         return self.device_mount_state is not DeviceMountState.DEVICE_NOT_MOUNTED
 
 
+@dataclass(frozen=True, slots=True)
+class PodInVolume:
+    """What a pod has of a volume."""
+
+    # Whether the pod surely has it.
+    is_mounted: bool = False
+    # The device's, "" if it is not known.
+    device_path: str = ""
+    # What must be done about it, if anything: one of the errors above.
+    err: Exception | None = None
+
+
 @dataclass(slots=True)
 class _MountedPod:
     """A pod that has, or may have, a volume."""
@@ -487,24 +499,24 @@ class ActualStateOfWorld:
 
     def pod_exists_in_volume(
         self, pod_name: str, volume_name: str, desired_volume_size: Quantity, selinux_label: str
-    ) -> tuple[bool, str, Exception | None]:
-        """Whether the pod surely has the volume, the device's path, and what must be done about it, if anything:
-        one of the errors above."""
+    ) -> PodInVolume:
         with self._lock:
             volume = self._attached_volumes.get(volume_name)
             if volume is None:
-                return False, "", VolumeNotAttachedError(volume_name)
+                return PodInVolume(err=VolumeNotAttachedError(volume_name))
             path = volume.device_path
             if volume.selinux_mount_context is not None and volume.selinux_mount_context != selinux_label:
-                return False, path, SELinuxMountMismatchError(volume_name)
+                return PodInVolume(device_path=path, err=SELinuxMountMismatchError(volume_name))
             pod = volume.mounted_pods.get(pod_name)
             if pod is None or pod.volume_mount_state_for_pod is VolumeMountState.VOLUME_MOUNT_UNCERTAIN:
-                return False, path, None
+                return PodInVolume(device_path=path)
             if pod.remounts_required != pod.remounts_done:
-                return True, path, RemountRequiredError(volume_name, pod_name)
+                return PodInVolume(True, path, RemountRequiredError(volume_name, pod_name))
             if self._volume_needs_expansion(volume, desired_volume_size):
-                return True, path, FsResizeRequiredError(volume_name, pod_name, volume.persistent_volume_size)
-            return True, path, None
+                return PodInVolume(
+                    True, path, FsResizeRequiredError(volume_name, pod_name, volume.persistent_volume_size)
+                )
+            return PodInVolume(True, path)
 
     def pod_removed_from_volume(self, pod_name: str, volume_name: str) -> bool:
         """Whether the pod surely does not have the volume."""

@@ -10,6 +10,7 @@ import pytest
 from kubelet.volumemanager.cache import (
     ActualStateOfWorld,
     FsResizeRequiredError,
+    PodInVolume,
     RemountRequiredError,
     SELinuxMountMismatchError,
     VolumeNotAttachedError,
@@ -50,7 +51,7 @@ class World:
     def attach(self, name: str = NAME) -> None:
         self.state.mark_volume_as_attached(name, SPEC, "node", "/dev/a")
 
-    def asked(self, pod: str = "a", size: Quantity = ZERO, label: str = "") -> tuple[bool, str, Exception | None]:
+    def asked(self, pod: str = "a", size: Quantity = ZERO, label: str = "") -> PodInVolume:
         return self.state.pod_exists_in_volume(pod, NAME, size, label)
 
 
@@ -94,8 +95,8 @@ def test_pods_get_a_volume_and_lose_it(world: World) -> None:
     world.attach()
     for pod in ("a", "a", "b"):
         world.state.mark_volume_as_mounted(world.opts(pod))
-    assert world.asked("a") == world.asked("b") == (True, "/dev/a", None)
-    assert world.asked("c") == (False, "/dev/a", None)
+    assert world.asked("a") == world.asked("b") == PodInVolume(True, "/dev/a")
+    assert world.asked("c") == PodInVolume(False, "/dev/a")
     assert world.state.get_unmounted_volumes() == []
     assert world.state.is_volume_mounted_elsewhere(NAME, "a")
     assert world.state.volume_exists_with_spec_name("a", FAKE_PLUGIN_NAME, "pv")
@@ -122,8 +123,8 @@ def test_volume_must_be_attached_before_a_pod_can_have_it(world: World) -> None:
         world.state.mark_volume_as_unmounted("a", NAME)
     with pytest.raises(ValueError, match=message):
         world.state.mark_device_as_unmounted(NAME)
-    mounted, path, err = world.asked()
-    assert not mounted and not path and isinstance(err, VolumeNotAttachedError)
+    known = world.asked()
+    assert not known.is_mounted and not known.device_path and isinstance(known.err, VolumeNotAttachedError)
     assert world.state.pod_removed_from_volume("a", NAME)
     assert world.state.get_volume_mount_state(NAME, "a") is VolumeMountState.VOLUME_NOT_MOUNTED
     assert world.state.get_device_mount_state(NAME) is DeviceMountState.DEVICE_NOT_MOUNTED
@@ -135,7 +136,7 @@ def test_uncertain_volume_counts_for_unmounting_only(world: World, state: Volume
     mark = world.state.mark_volume_as_mounted if state is MOUNTED else world.state.mark_volume_mount_as_uncertain
     mark(world.opts())
     sure = state is MOUNTED
-    assert world.asked()[0] == sure
+    assert world.asked().is_mounted == sure
     assert world.state.pod_has_mounted_volumes("a") == sure
     assert (world.state.get_mounted_volume_for_pod("a", NAME) is not None) == sure
     assert len(world.state.get_mounted_volumes()) == len(world.state.get_mounted_volumes_for_pod("a")) == int(sure)
@@ -162,18 +163,19 @@ def test_remount_is_required_until_it_is_done(world: World) -> None:
     world.attach()
     world.state.mark_volume_as_mounted(world.opts())
     world.state.mark_remount_required("a")
-    assert world.asked() == (True, "/dev/a", None), "the plugin does not want it"
+    assert world.asked() == PodInVolume(True, "/dev/a"), "the plugin does not want it"
     world.plugin.remount = True
     world.state.mark_remount_required("b")
-    assert world.asked()[2] is None
+    assert world.asked().err is None
     world.state.mark_remount_required("a")
-    mounted, _, err = world.asked()
-    assert mounted and isinstance(err, RemountRequiredError)
+    known = world.asked()
+    err = known.err
+    assert known.is_mounted and isinstance(err, RemountRequiredError)
     assert str(err) == f'volumeName "{NAME}" is mounted to "a" but should be remounted'
     world.state.mark_remount_begun("a", NAME)
-    assert isinstance(world.asked()[2], RemountRequiredError)
+    assert isinstance(world.asked().err, RemountRequiredError)
     world.state.mark_volume_as_mounted(world.opts())
-    assert world.asked()[2] is None
+    assert world.asked().err is None
 
 
 def test_remount_that_is_required_while_one_runs_is_not_forgotten(world: World) -> None:
@@ -184,11 +186,11 @@ def test_remount_that_is_required_while_one_runs_is_not_forgotten(world: World) 
     world.state.mark_remount_begun("a", NAME)
     world.state.mark_remount_required("a")
     world.state.mark_volume_as_mounted(world.opts())
-    assert isinstance(world.asked()[2], RemountRequiredError)
+    assert isinstance(world.asked().err, RemountRequiredError)
     world.state.mark_remount_begun("a", NAME)
     world.state.mark_remount_begun("b", NAME)
     world.state.mark_volume_as_mounted(world.opts())
-    assert world.asked()[2] is None
+    assert world.asked().err is None
 
 
 def test_device_states(world: World) -> None:
@@ -207,11 +209,11 @@ def test_device_states(world: World) -> None:
 
 def test_volume_mounted_with_another_label_must_go_first(world: World) -> None:
     world.attach()
-    assert world.asked(label="l")[2] is None, "it is not mounted"
+    assert world.asked(label="l").err is None, "it is not mounted"
     world.state.mark_volume_as_mounted(world.opts(context="l"))
-    assert world.asked(label="l") == (True, "/dev/a", None)
-    mounted, _, err = world.asked(label="m")
-    assert not mounted and isinstance(err, SELinuxMountMismatchError)
+    assert world.asked(label="l") == PodInVolume(True, "/dev/a")
+    known = world.asked(label="m")
+    assert not known.is_mounted and isinstance(known.err, SELinuxMountMismatchError)
     assert [v.selinux_mount_context for v in world.state.get_attached_volumes()] == ["l"]
     assert [v.selinux_mount_context for v in world.state.get_all_mounted_volumes()] == ["l"]
 
@@ -219,9 +221,9 @@ def test_volume_mounted_with_another_label_must_go_first(world: World) -> None:
 def test_label_of_the_device_is_that_of_the_volume(world: World) -> None:
     world.attach()
     world.state.mark_device_as_mounted(NAME, "", "/mnt/pv", "l")
-    assert isinstance(world.asked(label="")[2], SELinuxMountMismatchError)
+    assert isinstance(world.asked(label="").err, SELinuxMountMismatchError)
     world.state.mark_device_as_unmounted(NAME)
-    assert world.asked(label="l")[2] is None
+    assert world.asked(label="l").err is None
 
 
 @pytest.mark.parametrize(
@@ -243,12 +245,13 @@ def test_larger_volume_needs_expansion(
     world.state.initialize_claim_size(NAME, parse_quantity(actual))
     if in_use_error:
         world.state.mark_for_in_use_expansion_error(NAME)
-    mounted, _, err = world.asked(size=parse_quantity(desired))
-    assert mounted and isinstance(err, FsResizeRequiredError) == expected
+    known = world.asked(size=parse_quantity(desired))
+    err = known.err
+    assert known.is_mounted and isinstance(err, FsResizeRequiredError) == expected
     if isinstance(err, FsResizeRequiredError):
         assert err.current_size == parse_quantity(actual)
         assert world.state.mark_volume_as_resized(NAME, parse_quantity(desired))
-        assert world.asked(size=parse_quantity(desired))[2] is None
+        assert world.asked(size=parse_quantity(desired)).err is None
 
 
 def test_claim_size_is_set_once(world: World) -> None:

@@ -42,6 +42,15 @@ class _PodToMount:
     mount_request_time: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class _SELinuxLabel:
+    """The label that a volume is to be mounted with."""
+
+    plugin_supports_it: bool
+    # "" for none.
+    label: str = ""
+
+
 @dataclass(slots=True)
 class _VolumeToMount:
     """A volume that pods want."""
@@ -110,9 +119,8 @@ class DesiredStateOfWorld:
         attachable = volumeutil.is_attachable_volume(volume_spec, self._volume_plugin_mgr)
         device_mountable = volumeutil.is_device_mountable_volume(volume_spec, self._volume_plugin_mgr)
         volume_name = _unique_volume_name(pod_name, plugin, volume_spec, attachable or device_mountable)
-        label, supports_context_mount = self._get_selinux_label(
-            volume_spec, selinux_container_contexts, pod.spec.security_context
-        )
+        selinux = self._get_selinux_label(volume_spec, selinux_container_contexts, pod.spec.security_context)
+        label = selinux.label
         klog.v(4).info_s("expected volume SELinux label context", volume=volume_spec.name(), label=label)
         # Without the lock, for a plugin may have to wait until it knows its drivers.
         remounts = plugin.requires_remount(volume_spec)
@@ -131,7 +139,7 @@ class DesiredStateOfWorld:
                 )
                 if label:
                     selinux_metrics.SELINUX_VOLUMES_ADMITTED.labels(*_volume_labels(plugin, volume_spec)).inc()
-            elif supports_context_mount and pod_name not in volume.pods_to_mount:
+            elif selinux.plugin_supports_it and pod_name not in volume.pods_to_mount:
                 _check_selinux_conflict(plugin, volume_spec, volume, label)
             self._volumes_to_mount[volume_name] = volume
             volume.pods_to_mount[pod_name] = self._pod_to_mount(
@@ -154,8 +162,8 @@ class DesiredStateOfWorld:
         volume_spec: Spec,
         container_contexts: list[v1.SELinuxOptions],
         pod_security_context: v1.PodSecurityContext | None,
-    ) -> tuple[str, bool]:
-        """The label to mount with, and whether the plugin can do that at all. Raises ValueError.
+    ) -> _SELinuxLabel:
+        """The label to mount with. Raises ValueError.
 
         What is wrong with the labels is only counted for volumes that are not mounted with one for now.
         """
@@ -175,7 +183,7 @@ class DesiredStateOfWorld:
                 selinux_metrics.SELINUX_CONTAINER_CONTEXT_WARNINGS.labels(access_mode),
                 selinux_metrics.SELINUX_CONTAINER_CONTEXT_ERRORS.labels(access_mode),
             )
-            return "", True
+            return _SELinuxLabel(plugin_supports_it=True)
         except volumeutil.MultipleSELinuxLabelsError as err:
             _handle_selinux_metric_error(
                 err,
@@ -183,8 +191,8 @@ class DesiredStateOfWorld:
                 selinux_metrics.SELINUX_POD_CONTEXT_MISMATCH_WARNINGS.labels(access_mode),
                 selinux_metrics.SELINUX_POD_CONTEXT_MISMATCH_ERRORS.labels(access_mode),
             )
-            return "", False
-        return info.selinux_mount_label, info.plugin_supports_selinux_context_mount
+            return _SELinuxLabel(plugin_supports_it=False)
+        return _SELinuxLabel(info.plugin_supports_selinux_context_mount, info.selinux_mount_label)
 
     def mark_volumes_reported_in_use(self, reported_volumes: Iterable[str]) -> bool:
         """The node's status names these volumes, and no others. Whether that is news of any volume here."""

@@ -263,11 +263,11 @@ def test_pod_is_processed_once_until_somebody_asks(world: World) -> None:
     assert len(world.client.actions("get", "persistentvolumeclaims")) == 1
     world.mount()
     world.plugin.remount = True
-    assert world.actual.pod_exists_in_volume("u", VOLUME, ZERO, "")[2] is None
+    assert world.actual.pod_exists_in_volume("u", VOLUME, ZERO, "").err is None
     world.populator.reprocess_pod("u")
     world.loop()
     assert len(world.client.actions("get", "persistentvolumeclaims")) == 2
-    assert isinstance(world.actual.pod_exists_in_volume("u", VOLUME, ZERO, "")[2], RemountRequiredError)
+    assert isinstance(world.actual.pod_exists_in_volume("u", VOLUME, ZERO, "").err, RemountRequiredError)
 
 
 def test_who_asks_while_a_pod_is_looked_at_is_not_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,20 +180,20 @@ class ReconcilerCommon:
         return _Turns(pod_name for volume_name, pod_name in volumes if pending(volume_name, pod_name, EMPTY_NODE_NAME))
 
     def _mount_or_attach_volume(self, volume: VolumeToMount) -> None:
-        mounted, path, err = self._pod_exists_in_volume(volume)
+        known = self._pod_exists_in_volume(volume)
         inline = volume.volume_spec.volume is not None and not volume.plugin_is_attachable
-        if isinstance(err, cache.VolumeNotAttachedError) and inline:
+        if isinstance(known.err, cache.VolumeNotAttachedError) and inline:
             # Go starts an operation for this, which does no more.
             self._actual_state_of_world.mark_volume_as_attached(
                 volume.volume_name, volume.volume_spec, self._node_name, ""
             )
-            mounted, path, err = self._pod_exists_in_volume(volume)
-        if path:
-            volume = dataclasses.replace(volume, device_path=path)
-        match err:
+            known = self._pod_exists_in_volume(volume)
+        if known.device_path:
+            volume = dataclasses.replace(volume, device_path=known.device_path)
+        match known.err:
             case cache.SELinuxMountMismatchError():
                 # It is unmounted first, everywhere.
-                self._desired_state_of_world.add_error_to_pod(volume.pod_name, err)
+                self._desired_state_of_world.add_error_to_pod(volume.pod_name, known.err)
             case cache.VolumeNotAttachedError():
                 self._wait_for_volume_attach(volume)
             case cache.RemountRequiredError():
@@ -205,10 +205,10 @@ class ReconcilerCommon:
                 # Why: a read-only file system cannot grow; a pod that may write to the volume expands it.
                 # Test: reconciler_test.py:test_volume_that_is_mounted_read_only_is_not_expanded
                 self._expand_volume(volume, current_size)
-            case _ if not mounted and self._pod_has_begun(volume.pod_name):
+            case _ if not known.is_mounted and self._pod_has_begun(volume.pod_name):
                 self._mount_attached_volumes(volume, is_remount=False)
 
-    def _pod_exists_in_volume(self, volume: VolumeToMount) -> tuple[bool, str, Exception | None]:
+    def _pod_exists_in_volume(self, volume: VolumeToMount) -> cache.PodInVolume:
         return self._actual_state_of_world.pod_exists_in_volume(
             volume.pod_name, volume.volume_name, volume.desired_persistent_volume_size, volume.selinux_label
         )

@@ -6,6 +6,7 @@ Go: pkg/kubelet/cm/topologymanager/policy.go
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from kubelet.cm.topologymanager.bitmask import BitMask
@@ -17,14 +18,21 @@ from pkg import klog
 POLICY_SINGLE_NUMA_NODE = "single-numa-node"
 
 
+@dataclass(frozen=True, slots=True)
+class MergedHint:
+    """The best hint that all providers can follow."""
+
+    hint: TopologyHint
+    # Whether it is good enough to admit the pod.
+    admit: bool
+
+
 class Policy(Protocol):
     """Decides on the NUMA nodes that all of a container's or pod's resources come from."""
 
     def name(self) -> str: ...
 
-    def merge(self, providers_hints: Sequence[Hints]) -> tuple[TopologyHint, bool]:
-        """The best hint that all providers can follow, and whether it is good enough to admit the pod."""
-        ...
+    def merge(self, providers_hints: Sequence[Hints]) -> MergedHint: ...
 
 
 def is_alignment_guaranteed(policy: Policy) -> bool:

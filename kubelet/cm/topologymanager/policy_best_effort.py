@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kubelet.cm.topologymanager.hints import Hints, TopologyHint
 from kubelet.cm.topologymanager.numa_info import NUMAInfo
-from kubelet.cm.topologymanager.policy import HintMerger, filter_providers_hints
+from kubelet.cm.topologymanager.policy import HintMerger, MergedHint, filter_providers_hints
 from kubelet.cm.topologymanager.policy_options import PolicyOptions
 
 POLICY_BEST_EFFORT = "best-effort"
@@ -28,7 +28,7 @@ class BestEffortPolicy:
     def can_admit_pod_result(self, hint: TopologyHint) -> bool:
         return True
 
-    def merge(self, providers_hints: Sequence[Hints]) -> tuple[TopologyHint, bool]:
+    def merge(self, providers_hints: Sequence[Hints]) -> MergedHint:
         filtered_hints = filter_providers_hints(providers_hints)
         best_hint = HintMerger(self._numa_info, filtered_hints, self.name(), self._opts).merge()
-        return best_hint, self.can_admit_pod_result(best_hint)
+        return MergedHint(best_hint, self.can_admit_pod_result(best_hint))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubelet.cm.topologymanager.hints import Hints, TopologyHint
+from kubelet.cm.topologymanager.policy import MergedHint
 
 POLICY_NONE = "none"
 
@@ -18,5 +19,5 @@ class NonePolicy:
     def name(self) -> str:
         return POLICY_NONE
 
-    def merge(self, providers_hints: Sequence[Hints]) -> tuple[TopologyHint, bool]:
-        return TopologyHint(), True
+    def merge(self, providers_hints: Sequence[Hints]) -> MergedHint:
+        return MergedHint(TopologyHint(), admit=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from kubelet.cm.topologymanager.hints import Hints, TopologyHint
 from kubelet.cm.topologymanager.numa_info import NUMAInfo
-from kubelet.cm.topologymanager.policy import POLICY_SINGLE_NUMA_NODE, HintMerger, filter_providers_hints
+from kubelet.cm.topologymanager.policy import POLICY_SINGLE_NUMA_NODE, HintMerger, MergedHint, filter_providers_hints
 from kubelet.cm.topologymanager.policy_options import PolicyOptions
 
 
@@ -26,12 +26,12 @@ class SingleNumaNodePolicy:
     def can_admit_pod_result(self, hint: TopologyHint) -> bool:
         return hint.preferred
 
-    def merge(self, providers_hints: Sequence[Hints]) -> tuple[TopologyHint, bool]:
+    def merge(self, providers_hints: Sequence[Hints]) -> MergedHint:
         filtered_hints = filter_single_numa_hints(filter_providers_hints(providers_hints))
         best_hint = HintMerger(self._numa_info, filtered_hints, self.name(), self._opts).merge()
         if best_hint.numa_node_affinity == self._numa_info.default_affinity_mask():
             best_hint = TopologyHint(None, best_hint.preferred)
-        return best_hint, self.can_admit_pod_result(best_hint)
+        return MergedHint(best_hint, self.can_admit_pod_result(best_hint))
 
 
 def filter_single_numa_hints(all_resources_hints: Iterable[Iterable[TopologyHint]]) -> list[list[TopologyHint]]:

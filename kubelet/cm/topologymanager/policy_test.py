@@ -16,7 +16,7 @@ from kubelet.cadvisor.info import v1 as cadvisorapi
 from kubelet.cm.topologymanager.bitmask import BitMask, iterate_bit_masks
 from kubelet.cm.topologymanager.hints import Hints, TopologyHint
 from kubelet.cm.topologymanager.numa_info import NUMAInfo
-from kubelet.cm.topologymanager.policy import HintMerger, Policy, max_of_min_affinity_counts, merged_hints
+from kubelet.cm.topologymanager.policy import HintMerger, MergedHint, Policy, max_of_min_affinity_counts, merged_hints
 from kubelet.cm.topologymanager.policy_best_effort import BestEffortPolicy
 from kubelet.cm.topologymanager.policy_none import NonePolicy
 from kubelet.cm.topologymanager.policy_options import PolicyOptions
@@ -113,7 +113,7 @@ _SINGLE: Rows = [
 
 def _check_merge(policy: Policy, nodes: int, providers: list[dict[str, str | None]], want: str) -> TopologyHint:
     want = want.replace("all", "".join(map(str, range(nodes))))
-    hint, _ = policy.merge([_hints(provider) for provider in providers])
+    hint = policy.merge([_hints(provider) for provider in providers]).hint
     assert hint == _hint(want)
     return hint
 
@@ -139,7 +139,7 @@ def test_merge_single_numa_node(providers: list[dict[str, str | None]], want: st
 
 
 def test_merge_none() -> None:
-    assert NonePolicy().merge([_hints({"resource": "0+"})]) == (TopologyHint(), True)
+    assert NonePolicy().merge([_hints({"resource": "0+"})]) == MergedHint(TopologyHint(), admit=True)
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def test_merge_none() -> None:
 def test_can_admit(policy_class: type[BestEffortPolicy], preferred: bool, other: bool) -> None:
     opts = PolicyOptions()
     policy = policy_class(_numa_info(_FOUR_NODES, opts), opts)
-    assert policy.merge([_hints({"resource": "1+"})])[1] == preferred
-    assert policy.merge([_hints({"resource": "1"})])[1] == other
+    assert policy.merge([_hints({"resource": "1+"})]).admit == preferred
+    assert policy.merge([_hints({"resource": "1"})]).admit == other
 
 
 def test_filter_single_numa_hints() -> None:
@@ -239,5 +239,5 @@ def test_many_nodes_and_resources_are_merged_at_once() -> None:
     """All combinations would be 255**6."""
     opts = PolicyOptions()
     every = [TopologyHint(mask, mask.count() == 2) for mask in iterate_bit_masks(range(8))]
-    hint, _ = BestEffortPolicy(_numa_info(_EIGHT_NODES, opts), opts).merge([{f"r{i}": every for i in range(6)}])
+    hint = BestEffortPolicy(_numa_info(_EIGHT_NODES, opts), opts).merge([{f"r{i}": every for i in range(6)}]).hint
     assert hint == _hint("01+")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from kubelet import lifecycle, metrics
 from kubelet.cm import admission
 from kubelet.cm.topologymanager.errors import TopologyAffinityError
-from kubelet.cm.topologymanager.hints import Hints, TopologyHint
-from kubelet.cm.topologymanager.policy import Policy, is_alignment_guaranteed
+from kubelet.cm.topologymanager.hints import Hints
+from kubelet.cm.topologymanager.policy import MergedHint, Policy, is_alignment_guaranteed
 from kubelet.cm.topologymanager.scope import CONTAINER_TOPOLOGY_SCOPE, Scope, all_containers
 from pkg import klog
 from pkg.api.core import v1
@@ -32,11 +32,12 @@ class ContainerScope(Scope):
     def _admit_container(self, pod: v1.Pod, container: v1.Container) -> Exception | None:
         guaranteed = is_alignment_guaranteed(self.policy)
         try:
-            best_hint, admit = self._calculate_affinity(pod, container)
+            merged = self._calculate_affinity(pod, container)
         except admission.Error as not_yet:
             return not_yet
+        best_hint = merged.hint
         klog.info_s("Best TopologyHint", bestHint=best_hint, pod=klog.kobj(pod), containerName=container.name)
-        if not admit:
+        if not merged.admit:
             if guaranteed:
                 metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES_FAILURE.labels(*_LABELS).inc()
             return TopologyAffinityError()
@@ -58,8 +59,8 @@ class ContainerScope(Scope):
             klog.info_s("TopologyHints", hints=hints, pod=klog.kobj(pod), containerName=container.name)
         return providers_hints
 
-    def _calculate_affinity(self, pod: v1.Pod, container: v1.Container) -> tuple[TopologyHint, bool]:
+    def _calculate_affinity(self, pod: v1.Pod, container: v1.Container) -> MergedHint:
         providers_hints = self.accumulate_providers_hints(pod, container)
-        best_hint, admit = self.policy.merge(providers_hints)
-        klog.info_s("ContainerTopologyHint", bestHint=best_hint, pod=klog.kobj(pod), containerName=container.name)
-        return best_hint, admit
+        merged = self.policy.merge(providers_hints)
+        klog.info_s("ContainerTopologyHint", bestHint=merged.hint, pod=klog.kobj(pod), containerName=container.name)
+        return merged

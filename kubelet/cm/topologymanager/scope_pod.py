@@ -11,7 +11,7 @@ from kubelet import lifecycle, metrics
 from kubelet.cm import admission
 from kubelet.cm.topologymanager.errors import TopologyAffinityError
 from kubelet.cm.topologymanager.hints import Hints, TopologyHint
-from kubelet.cm.topologymanager.policy import Policy, is_alignment_guaranteed
+from kubelet.cm.topologymanager.policy import MergedHint, Policy, is_alignment_guaranteed
 from kubelet.cm.topologymanager.scope import POD_TOPOLOGY_SCOPE, Scope, all_containers
 from pkg import klog
 from pkg.api.core import v1
@@ -39,11 +39,12 @@ class PodScope(Scope):
     def _admit_pod(self, pod: v1.Pod) -> Exception | None:
         guaranteed = is_alignment_guaranteed(self.policy)
         try:
-            best_hint, admit = self._calculate_affinity(pod)
+            merged = self._calculate_affinity(pod)
         except admission.Error as not_yet:
             return not_yet
+        best_hint = merged.hint
         klog.info_s("Best TopologyHint", bestHint=best_hint, pod=klog.kobj(pod))
-        if not admit:
+        if not merged.admit:
             if guaranteed:
                 metrics.CONTAINER_ALIGNED_COMPUTE_RESOURCES_FAILURE.labels(*_LABELS).inc()
             return TopologyAffinityError()
@@ -78,12 +79,12 @@ class PodScope(Scope):
             klog.info_s("TopologyHints", hints=hints, pod=klog.kobj(pod))
         return providers_hints
 
-    def _calculate_affinity(self, pod: v1.Pod) -> tuple[TopologyHint, bool]:
+    def _calculate_affinity(self, pod: v1.Pod) -> MergedHint:
         with self._lock:
             decided = self._decided.pop(pod.metadata.uid, None)
         if decided is not None:
-            return decided, True
+            return MergedHint(decided, admit=True)
         providers_hints = self.accumulate_providers_hints(pod)
-        best_hint, admit = self.policy.merge(providers_hints)
-        klog.info_s("PodTopologyHint", bestHint=best_hint, pod=klog.kobj(pod))
-        return best_hint, admit
+        merged = self.policy.merge(providers_hints)
+        klog.info_s("PodTopologyHint", bestHint=merged.hint, pod=klog.kobj(pod))
+        return merged

@@ -298,4 +298,4 @@ def test_pod_sandbox_changed(
 ) -> None:
     pod = v1.Pod(spec=v1.PodSpec(containers=[], host_network=host_network))
     status = kubecontainer.PodStatus(sandbox_statuses=sandboxes)
-    assert runtimeutil.pod_sandbox_changed(pod, status) == expected
+    assert runtimeutil.pod_sandbox_changed(pod, status) == runtimeutil.SandboxChange(*expected)

@@ -587,8 +587,9 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
             # What was never started has no logs.
             and result.reason != "ContainerCannotRun"
         )
-        message, check_logs = get_termination_message(status, annotated.termination_message_path, fallback_to_logs)
-        if check_logs:
+        told = get_termination_message(status, annotated.termination_message_path, fallback_to_logs)
+        message = told.text
+        if told.is_in_log:
             message = self.read_last_string_from_container_logs(ctx, status.log_path)
         result.message = ": ".join(part for part in (result.message, message) if part)
         return result
@@ -1118,23 +1119,32 @@ def make_uid() -> str:
     return f"{random.getrandbits(32):08x}"
 
 
+@dataclass(frozen=True, slots=True)
+class TerminationMessage:
+    """What a container has to say at its end."""
+
+    # What it wrote to its file.
+    text: str = ""
+    # Whether its log is to be read instead.
+    is_in_log: bool = False
+
+
 def get_termination_message(
     status: runtimeapi.ContainerStatus, termination_message_path: str, fallback_to_logs: bool
-) -> tuple[str, bool]:
-    """(what the container wrote to the file, whether its log is to be read instead)."""
+) -> TerminationMessage:
     if not termination_message_path:
-        return "", fallback_to_logs
+        return TerminationMessage(is_in_log=fallback_to_logs)
     container_path = os.path.join("/", termination_message_path)
     mount = next((m for m in status.mounts if m.container_path == container_path), None)
     if mount is None:
-        return "", fallback_to_logs
+        return TerminationMessage(is_in_log=fallback_to_logs)
     try:
-        data, _ = tail.read_at_most(mount.host_path, kubecontainer.MAX_CONTAINER_TERMINATION_MESSAGE_LENGTH)
+        data = tail.read_at_most(mount.host_path, kubecontainer.MAX_CONTAINER_TERMINATION_MESSAGE_LENGTH)
     except FileNotFoundError:
-        return "", fallback_to_logs
+        return TerminationMessage(is_in_log=fallback_to_logs)
     except OSError as err:
-        return f"Error on reading termination log {mount.host_path}: {err}", False
-    return data.decode(errors="ignore"), fallback_to_logs and not data
+        return TerminationMessage(f"Error on reading termination log {mount.host_path}: {err}")
+    return TerminationMessage(data.decode(errors="ignore"), is_in_log=fallback_to_logs and not data)
 
 
 def has_any_regular_container_created(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:

@@ -362,7 +362,7 @@ def test_events_name_the_container_and_not_its_id(fake: testing.TestRuntime) -> 
 
 def termination_message(path: str) -> str:
     status = runtimeapi.ContainerStatus(mounts=[runtimeapi.Mount(container_path="/dev/log", host_path=path)])
-    return kuberuntime_container.get_termination_message(status, "/dev/log", False)[0]
+    return kuberuntime_container.get_termination_message(status, "/dev/log", False).text
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "/dev/zero", "/dev/tty", "socket", "link"])
@@ -399,7 +399,7 @@ def test_memory_for_termination_messages_stays_bounded(tmp_path: Path) -> None:
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "for path in sys.argv[1:]:\n"
         "    try:\n"
-        "        assert len(tail.read_at_most(path, 4096)[0]) == 4096\n"
+        "        assert len(tail.read_at_most(path, 4096)) == 4096\n"
         "    except OSError:\n"
         "        pass\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"

@@ -194,18 +194,18 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
     ) -> PodActions:
         """Compares spec and status and says what is to be done."""
         klog.v(5).info_s("Syncing Pod", pod=klog.kobj(pod))
-        create_sandbox, attempt, sandbox_id = runtimeutil.pod_sandbox_changed(pod, pod_status)
+        sandbox = runtimeutil.pod_sandbox_changed(pod, pod_status)
         changes = PodActions(
-            kill_pod=create_sandbox,
-            create_sandbox=create_sandbox,
-            sandbox_id=sandbox_id,
-            attempt=attempt,
+            kill_pod=sandbox.create,
+            create_sandbox=sandbox.create,
+            sandbox_id=sandbox.sandbox_id,
+            attempt=sandbox.attempt,
         )
         if restart_all_containers and features.feature_gate.enabled(features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS):
             klog.v(3).info_s("Pod marked for RestartAllContainers", pod=klog.kobj(pod))
             changes.containers_to_reset = _get_containers_to_reset(pod, pod_status)
             return changes
-        if create_sandbox:
+        if sandbox.create:
             _compute_new_sandbox_actions(pod, pod_status, changes)
             return changes
         # Ephemeral containers may start before the pod is initialized, and never start again.

@@ -397,17 +397,16 @@ class _Resize:
         self, name: str, limits: tuple[int | None, int | None], requests: tuple[int | None, int | None]
     ) -> None:
         """Limits and requests of the pod's cgroup are (in force, wanted)."""
-        limit_grows, limit_shrinks = _direction(*limits)
-        request_grows, request_shrinks = _direction(*requests)
-        if limit_grows:
+        limit_growth, request_growth = _growth(*limits), _growth(*requests)
+        if limit_growth > 0:
             self._set_pod_cgroup_limit(name)
-        if request_grows:
+        if request_growth > 0:
             self._set_pod_cgroup_request(name)
         if updates := self.changes.containers_to_update.get(name):
             self.manager.update_pod_container_resources(self.ctx, self.pod, name, updates)
-        if request_shrinks:
+        if request_growth < 0:
             self._set_pod_cgroup_request(name)
-        if limit_shrinks:
+        if limit_growth < 0:
             self._set_pod_cgroup_limit(name)
         if _pod_level_scaling() and self.changes.update_pod_level_resources:
             self._note_pod_level_resources(name)
@@ -470,11 +469,9 @@ def _changes_resource(changes: PodActions, name: str) -> bool:
     return bool(updates or changes.update_pod_resources or changes.update_pod_level_resources)
 
 
-def _direction(current: int | None, desired: int | None) -> tuple[bool, bool]:
-    """Whether it grows and whether it shrinks; what is not known does neither."""
-    if current is None or desired is None:
-        return False, False
-    return desired > current, desired < current
+def _growth(current: int | None, desired: int | None) -> int:
+    """By how much it grows, below zero if it shrinks; what is not known does neither."""
+    return 0 if current is None or desired is None else desired - current
 
 
 def container_resources_from_requirements(

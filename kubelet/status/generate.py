@@ -134,8 +134,8 @@ def generate_pod_ready_to_start_containers_condition(
     # Here and not above: the package around it imports what imports this one.
     from kubelet.kuberuntime import util as runtimeutil
 
-    new_sandbox_needed, _, _ = runtimeutil.pod_sandbox_changed(pod, pod_status)
-    status = v1.CONDITION_FALSE if new_sandbox_needed else v1.CONDITION_TRUE
+    sandbox = runtimeutil.pod_sandbox_changed(pod, pod_status)
+    status = v1.CONDITION_FALSE if sandbox.create else v1.CONDITION_TRUE
     return _condition(pod, old_pod_status, v1.POD_READY_TO_START_CONTAINERS, status)
 
 

@@ -42,8 +42,8 @@ def find_last_lines(f: BinaryIO, n: int) -> tuple[int, int]:
     return left + start, max(n - count, 0)
 
 
-def read_at_most(path: str, limit: int) -> tuple[bytes, bool]:
-    """(the last `limit` bytes of the file or fewer, whether it has more).
+def read_at_most(path: str, limit: int) -> bytes:
+    """The last `limit` bytes of the file or fewer.
 
     Raises OSError, NotRegularFileError among them.
 
@@ -56,4 +56,4 @@ def read_at_most(path: str, limit: int) -> tuple[bytes, bool]:
         size = os.fstat(f.fileno()).st_size
         f.seek(max(size - limit, 0))
         # No more than there was: somebody may still write to it.
-        return f.read(min(size, limit)), size > limit
+        return f.read(min(size, limit))

@@ -4,6 +4,7 @@ Go: pkg/kubelet/kuberuntime/util
 """
 
 from kubelet.kuberuntime.util.util import (
+    SandboxChange,
     ipc_namespace_for_pod,
     namespaces_for_pod,
     network_namespace_for_pod,
@@ -12,6 +13,7 @@ from kubelet.kuberuntime.util.util import (
 )
 
 __all__ = [
+    "SandboxChange",
     "ipc_namespace_for_pod",
     "namespaces_for_pod",
     "network_namespace_for_pod",

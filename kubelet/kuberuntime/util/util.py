@@ -5,6 +5,7 @@ Go: pkg/kubelet/kuberuntime/util/util.go
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from cri_api.v1 import api_pb2 as runtimeapi
@@ -14,27 +15,38 @@ from pkg import klog
 from pkg.api.core import v1
 
 
-def pod_sandbox_changed(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> tuple[bool, int, str]:
-    """(whether a new sandbox is needed, the attempt number to use, id of the sandbox that is there or "")."""
+@dataclass(frozen=True, slots=True)
+class SandboxChange:
+    """What is to become of a pod's sandbox."""
+
+    # Whether a new one is needed.
+    create: bool
+    # The number of the attempt that the new one is, or the present one was.
+    attempt: int = 0
+    # The one that is there, "" if there is none.
+    sandbox_id: str = ""
+
+
+def pod_sandbox_changed(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> SandboxChange:
     if not pod_status.sandbox_statuses:
         klog.v(2).info_s("No sandbox for pod can be found. Need to start a new one", pod=klog.kobj(pod))
-        return True, 0, ""
+        return SandboxChange(create=True)
     ready = sum(s.state == runtimeapi.SANDBOX_READY for s in pod_status.sandbox_statuses)
     latest = pod_status.sandbox_statuses[0]
     attempt = latest.metadata.attempt
     if ready > 1:
         klog.v(2).info_s("Multiple sandboxes are ready for Pod. Need to reconcile them", pod=klog.kobj(pod))
-        return True, attempt + 1, latest.id
+        return SandboxChange(True, attempt + 1, latest.id)
     if latest.state != runtimeapi.SANDBOX_READY:
         klog.v(2).info_s("No ready sandbox for pod can be found. Need to start a new one", pod=klog.kobj(pod))
-        return True, attempt + 1, latest.id
+        return SandboxChange(True, attempt + 1, latest.id)
     if latest.linux.namespaces.options.network != network_namespace_for_pod(pod):
         klog.v(2).info_s("Sandbox for pod has changed. Need to start a new one", pod=klog.kobj(pod))
-        return True, attempt + 1, ""
+        return SandboxChange(True, attempt + 1)
     if not kubecontainer.is_host_network_pod(pod) and latest.HasField("network") and not latest.network.ip:
         klog.v(2).info_s("Sandbox for pod has no IP address. Need to start a new one", pod=klog.kobj(pod))
-        return True, attempt + 1, latest.id
-    return False, attempt, latest.id
+        return SandboxChange(True, attempt + 1, latest.id)
+    return SandboxChange(False, attempt, latest.id)
 
 
 def ipc_namespace_for_pod(pod: v1.Pod) -> runtimeapi.NamespaceMode.ValueType:

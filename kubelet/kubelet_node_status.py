@@ -73,6 +73,16 @@ _DEFAULT_LABELS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _UpdatedNode:
+    """The node as it should be now."""
+
+    # A copy.
+    node: v1.Node
+    # Whether it differs in more than the time of its heartbeat.
+    changed: bool
+
+
 class _FastUpdate(enum.Enum):
     """What came of an attempt to report early that the node is ready."""
 
@@ -181,7 +191,7 @@ class KubeletNodeStatus(KubeletNetwork):
             if known is not None and self._is_current(known, runtime):
                 return known.node
             now = self.clock.monotonic()
-            node = self.initial_node(ctx) if known is None else self._update_node(ctx, known.node)[0]
+            node = self.initial_node(ctx) if known is None else self._update_node(ctx, known.node).node
             self.standalone_node = StandaloneNode(node, now, runtime)
             return node
         finally:
@@ -395,9 +405,10 @@ class KubeletNodeStatus(KubeletNetwork):
         if ready.status == v1.CONDITION_TRUE:
             return _FastUpdate.DONE
         update_runtime_up(ctx)
-        node, changed = self._update_node(ctx, original)
-        if not changed:
+        updated = self._update_node(ctx, original)
+        if not updated.changed:
             return _FastUpdate.AGAIN
+        node = updated.node
         _, ready = nodeutil.get_node_condition(node.status, v1.NODE_READY)
         if ready is None:
             klog.error_s(None, "Node does not have NodeReady condition", node=node)
@@ -482,11 +493,12 @@ class KubeletNodeStatus(KubeletNetwork):
         The first starts from what the informer knows, which is nearly always right and costs the API server nothing.
         """
         original = self._get_node_for_update(ctx, try_number)
-        node, changed = self._update_node(ctx, original)
-        if not changed and not self.is_update_status_period_expired():
+        updated = self._update_node(ctx, original)
+        node = updated.node
+        if not updated.changed and not self.is_update_status_period_expired():
             self.mark_volumes_from_node(node)
             return
-        if changed or self.last_status_report_time is None:
+        if updated.changed or self.last_status_report_time is None:
             # Nodes that changed or started together are not to report together ever after.
             self.delay_after_node_status_change = self.calculate_delay()
         else:
@@ -525,8 +537,7 @@ class KubeletNodeStatus(KubeletNetwork):
         """Up to half of the report period, in seconds, more or less."""
         return self.node_status_report_frequency * (random.random() - 0.5)
 
-    def _update_node(self, ctx: golang.Context, original: v1.Node) -> tuple[v1.Node, bool]:
-        """The node as it should be now, as a copy, and whether it differs in more than the time of its heartbeat."""
+    def _update_node(self, ctx: golang.Context, original: v1.Node) -> _UpdatedNode:
         node = v1.deepcopy(original)
         cidr_changed = False
         if node.spec.pod_cidrs:
@@ -541,7 +552,8 @@ class KubeletNodeStatus(KubeletNetwork):
         labels_missing = any(node.metadata.labels.get(key) != value for key, value in required.items())
         node.metadata.labels |= required
         self.set_node_status(ctx, node)
-        return node, cidr_changed or labels_missing or node_status_has_changed(original.status, node.status)
+        status_changed = node_status_has_changed(original.status, node.status)
+        return _UpdatedNode(node, cidr_changed or labels_missing or status_changed)
 
     def _patch_node_status(self, ctx: golang.Context, original: v1.Node, node: v1.Node) -> v1.Node:
         """Returns the node as the API server has it then."""

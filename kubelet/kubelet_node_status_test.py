@@ -919,10 +919,10 @@ def test_node_of_standalone_mode_is_brought_up_to_date_by_one_thread(
     kubelet.kube_client = kubelet.heartbeat_client = kubelet.node_lister = None
     first = kubelet.get_node(CTX)
     node_kubelet.step(10)
-    update: Callable[[golang.Context, v1.Node], tuple[v1.Node, bool]] = kubelet._update_node
+    update: Callable[[golang.Context, v1.Node], object] = kubelet._update_node
     meanwhile: list[v1.Node] = []
 
-    def update_slowly(ctx: golang.Context, original: v1.Node) -> tuple[v1.Node, bool]:
+    def update_slowly(ctx: golang.Context, original: v1.Node) -> object:
         if not meanwhile:
             golang.go(lambda: meanwhile.append(kubelet.get_node(ctx)), name="other").join(30)
         return update(ctx, original)

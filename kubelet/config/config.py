@@ -301,11 +301,16 @@ class PodStorage:
             told = changes.updates if ref.metadata.deletion_timestamp is None else changes.deletes
             return _PodChange(ref, told, v1.deepcopy(ref))
         updated = _shallow_copy(existing)
-        kinds = changes.updates, changes.reconciles, changes.deletes
-        for is_needed, told in zip(_check_and_update_pod(updated, ref), kinds, strict=True):
-            if is_needed:
-                return _PodChange(updated, told, v1.deepcopy(updated))
-        return _PodChange(updated)
+        match _check_and_update_pod(updated, ref):
+            case _Difference.NONE:
+                return _PodChange(updated)
+            case _Difference.UPDATE:
+                told = changes.updates
+            case _Difference.RECONCILE:
+                told = changes.reconciles
+            case _Difference.GRACEFUL_DELETE:
+                told = changes.deletes
+        return _PodChange(updated, told, v1.deepcopy(updated))
 
     def seen_sources(self, sources: Iterable[str]) -> bool:
         """Whether each of the sources has sent a SET."""
@@ -455,17 +460,23 @@ def _pods_differ_semantically(existing: v1.Pod, ref: v1.Pod) -> bool:
     )
 
 
-def _check_and_update_pod(existing: v1.Pod, ref: v1.Pod) -> tuple[bool, bool, bool]:
-    """Bring existing up to ref. Returns (need_update, need_reconcile, need_graceful_delete), never two.
+class _Difference(enum.Enum):
+    """What a pod asks for that its source has sent anew."""
 
-    need_update: ref changes the pod. need_graceful_delete: that change is a deletion. need_reconcile: only
-    the status differs; the kubelet is the one who knows it, so whoever wrote another must be corrected.
-    """
+    NONE = enum.auto()
+    UPDATE = enum.auto()
+    # Only the status differs; the kubelet is the one who knows it, so whoever wrote another must be corrected.
+    RECONCILE = enum.auto()
+    GRACEFUL_DELETE = enum.auto()
+
+
+def _check_and_update_pod(existing: v1.Pod, ref: v1.Pod) -> _Difference:
+    """Bring existing up to ref; returns in what they differed."""
     if not _pods_differ_semantically(existing, ref):
         if existing.status is ref.status or existing.status == ref.status:
-            return False, False, False
+            return _Difference.NONE
         existing.status = ref.status
-        return False, True, False
+        return _Difference.RECONCILE
 
     _keep_first_seen_time(existing, ref)
     existing.spec = ref.spec
@@ -476,8 +487,7 @@ def _check_and_update_pod(existing: v1.Pod, ref: v1.Pod) -> tuple[bool, bool, bo
     existing.status = ref.status
     _update_annotations(existing, ref)
 
-    graceful_delete = ref.metadata.deletion_timestamp is not None
-    return not graceful_delete, False, graceful_delete
+    return _Difference.UPDATE if ref.metadata.deletion_timestamp is None else _Difference.GRACEFUL_DELETE
 
 
 def _shallow_copy(pod: v1.Pod) -> v1.Pod:

@@ -111,7 +111,7 @@ def test_pod_that_cannot_be_taken_in_leaves_the_others(
 ) -> None:
     check = config_module._check_and_update_pod
 
-    def failing(existing: v1.Pod, ref: v1.Pod) -> tuple[bool, bool, bool]:
+    def failing(existing: v1.Pod, ref: v1.Pod) -> object:
         if ref.metadata.name == "bad":
             raise RecursionError("surprise")
         return check(existing, ref)

@@ -117,6 +117,16 @@ def new_source_file(
     return source
 
 
+@dataclass(slots=True, frozen=True)
+class _DirContents:
+    """What the files of a directory want."""
+
+    # By path.
+    manifests: dict[str, _Manifest]
+    # Whether none is missing that may be there the next time.
+    is_complete: bool
+
+
 class SourceFile:
     """Follows one path. Its state belongs to the thread that lists and consumes events, and is alone to send."""
 
@@ -208,7 +218,8 @@ class SourceFile:
             self._replace_store(ctx, {}, True)  # so that the source counts as seen
             raise ManifestError("path does not exist, ignoring") from err
         if stat.S_ISDIR(info.st_mode):
-            self._replace_store(ctx, *self._extract_from_dir(self._path))
+            contents = self._extract_from_dir(self._path)
+            self._replace_store(ctx, contents.manifests, contents.is_complete)
         elif stat.S_ISREG(info.st_mode):
             try:
                 manifest = self._extract_from_file(self._path, self._store.get(self._path))
@@ -221,11 +232,8 @@ class SourceFile:
             self._report(self._path, str(fault))
             raise fault
 
-    def _extract_from_dir(self, name: str) -> tuple[dict[str, _Manifest], bool]:
-        """Get as many manifests as possible, in order of file name; faults of single files are reported.
-
-        Also returns whether none is missing that may be there the next time.
-        """
+    def _extract_from_dir(self, name: str) -> _DirContents:
+        """Get as many manifests as possible, in order of file name; faults of single files are reported."""
         manifests: dict[str, _Manifest] = {}
         is_complete = True
         entries = [entry for entry in sorted(os.listdir(name)) if not entry.startswith(".")]
@@ -255,7 +263,7 @@ class SourceFile:
             else:
                 klog.error_s(None, "Manifest path is not a directory or file", path=path, mode=stat.filemode(mode))
                 self._report(path, _NO_FILE)
-        return manifests, is_complete
+        return _DirContents(manifests, is_complete)
 
     def _keep_unread(self, manifests: dict[str, _Manifest], path: str, err: OSError, message: str) -> bool:
         """Report a file that cannot be read, and go on with what it held when it could.

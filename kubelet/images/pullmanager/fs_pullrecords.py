@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 from prometheus_client import Gauge
@@ -64,14 +65,14 @@ class FSPullRecordsAccessor:
         """Write what is of an older version anew; what cannot be read or written is logged and left alone."""
 
         def migrate_intent(content: bytes) -> None:
-            intent, is_current = _decode_intent(content)
-            if not is_current:
-                self.write_image_pull_intent(intent.image)
+            intent = _decode_intent(content)
+            if not intent.is_current:
+                self.write_image_pull_intent(intent.record.image)
 
         def migrate_pulled_record(content: bytes) -> None:
-            record, is_current = _decode_pulled_record(content)
-            if not is_current:
-                self.write_image_pulled_record(record)
+            pulled = _decode_pulled_record(content)
+            if not pulled.is_current:
+                self.write_image_pulled_record(pulled.record)
 
         for directory, migrate, fault in (
             (self._pulling_dir, migrate_intent, "Error migrating image pull intents"),
@@ -89,7 +90,9 @@ class FSPullRecordsAccessor:
 
     def list_image_pull_intents(self) -> list[ImagePullIntent]:
         intents: list[ImagePullIntent] = []
-        _process_dir_files(self._pulling_dir, lambda content: intents.append(_decode_intent(content)[0]), _UNREADABLE)
+        _process_dir_files(
+            self._pulling_dir, lambda content: intents.append(_decode_intent(content).record), _UNREADABLE
+        )
         return intents
 
     def image_pull_intent_exists(self, image: str) -> bool:
@@ -98,7 +101,7 @@ class FSPullRecordsAccessor:
             content = (self._pulling_dir / _cache_filename(image)).read_bytes()
         except FileNotFoundError:
             return False
-        return _decode_intent(content)[0].image == image
+        return _decode_intent(content).record.image == image
 
     def delete_image_pull_intent(self, image: str) -> None:
         (self._pulling_dir / _cache_filename(image)).unlink(missing_ok=True)
@@ -110,13 +113,13 @@ class FSPullRecordsAccessor:
             data = (self._pulled_dir / _cache_filename(image_ref)).read_bytes()
         except FileNotFoundError:
             return None
-        record, _ = _decode_pulled_record(data)
+        record = _decode_pulled_record(data).record
         return record if record.image_ref == image_ref else None
 
     def list_image_pulled_records(self) -> list[ImagePulledRecord]:
         records: list[ImagePulledRecord] = []
         _process_dir_files(
-            self._pulled_dir, lambda content: records.append(_decode_pulled_record(content)[0]), _UNREADABLE
+            self._pulled_dir, lambda content: records.append(_decode_pulled_record(content).record), _UNREADABLE
         )
         return records
 
@@ -170,21 +173,29 @@ def _process_dir_files(directory: Path, file_action: Callable[[bytes], object], 
             klog.error_s(err, fault, path=str(path))
 
 
-def _decode_intent(content: bytes) -> tuple[ImagePullIntent, bool]:
-    """The intent, and whether it is of the version that is written. Raises ValueError."""
+@dataclass(frozen=True, slots=True)
+class _Decoded(Generic[_T]):
+    """What a file holds."""
+
+    record: _T
+    # Whether it is of the version that is written.
+    is_current: bool
+
+
+def _decode_intent(content: bytes) -> _Decoded[ImagePullIntent]:
     return _decode(content, ImagePullIntent)
 
 
-def _decode_pulled_record(content: bytes) -> tuple[ImagePulledRecord, bool]:
-    """The record, and whether it is of the version that is written. Raises ValueError."""
+def _decode_pulled_record(content: bytes) -> _Decoded[ImagePulledRecord]:
     return _decode(content, ImagePulledRecord)
 
 
-def _decode(content: bytes, type_: type[_T]) -> tuple[_T, bool]:
+def _decode(content: bytes, type_: type[_T]) -> _Decoded[_T]:
     """Raises ValueError for another kind or version, for a field that the type does not have, and for nonsense."""
     kind = type_.__name__
     with codec.reading(kind):
         meta = codec.json_decoder(_TypeMeta).decode(content)
         scheme.check_kind({"kind": meta.kind, "apiVersion": meta.api_version}, kind, _VERSIONS)
         record = codec.json_decoder(type_).decode(content)
-    return msgspec.structs.replace(record, api_version=_ENCODE_VERSION), meta.api_version == _ENCODE_VERSION
+    current = msgspec.structs.replace(record, api_version=_ENCODE_VERSION)
+    return _Decoded(current, meta.api_version == _ENCODE_VERSION)

@@ -6,6 +6,7 @@ Go: pkg/kubelet/images/pullmanager/image_pull_policies.go
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from pkg.util import parsers
 
@@ -37,11 +38,11 @@ class NeverVerifyAllowlistedImages:
         self._names: set[str] = set()
         self._prefixes: list[str] = []
         for pattern in allow_list:
-            name, is_wildcard = _get_allowlist_image_pattern(pattern)
-            if is_wildcard:
-                self._prefixes.append(name)
+            allowed = _get_allowlist_image_pattern(pattern)
+            if allowed.is_prefix:
+                self._prefixes.append(allowed.name)
             else:
-                self._names.add(name)
+                self._names.add(allowed.name)
 
     def __call__(self, image: str, pulled_by_kubelet: bool) -> bool:
         try:
@@ -57,8 +58,16 @@ def validate_allowlist_images_patterns(patterns: Iterable[str]) -> None:
         _get_allowlist_image_pattern(pattern)
 
 
-def _get_allowlist_image_pattern(pattern: str) -> tuple[str, bool]:
-    """(name or prefix, whether it is a prefix)."""
+@dataclass(frozen=True, slots=True)
+class _ImagePattern:
+    """The name of an image, or what the names of images begin with."""
+
+    name: str
+    is_prefix: bool
+
+
+def _get_allowlist_image_pattern(pattern: str) -> _ImagePattern:
+    """Raises ValueError."""
     if pattern != pattern.strip():
         raise ValueError(f"leading/trailing spaces are not allowed: {pattern}")
     is_wildcard = pattern.endswith("/*")
@@ -70,14 +79,14 @@ def _get_allowlist_image_pattern(pattern: str) -> tuple[str, bool]:
     if is_wildcard:
         if len(trimmed) == 1:
             raise ValueError("at least registry hostname is required")
-        return trimmed, True
+        return _ImagePattern(trimmed, is_prefix=True)
     try:
         image = trim_image_tag_digest(trimmed)
     except ValueError as err:
         raise ValueError(f"failed to parse as an image name: {err}") from err
     if trimmed != image:
         raise ValueError(f"neither tag nor digest is accepted in an image reference: {pattern}")
-    return trimmed, False
+    return _ImagePattern(trimmed, is_prefix=False)
 
 
 def trim_image_tag_digest(image: str) -> str:

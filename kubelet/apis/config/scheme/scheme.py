@@ -130,7 +130,7 @@ def wire_path(attribute_path: str) -> str:
     for attribute in attribute_path.split("."):
         field, hint = _fields_by_attribute(struct)[attribute]
         names.append(field.encode_name)
-        struct = _unwrap_optional(hint)[0]
+        struct = _unwrap_optional(hint)
     return ".".join(names)
 
 
@@ -157,15 +157,15 @@ def _fields_by_attribute(struct: type[msgspec.Struct]) -> dict[str, tuple[msgspe
     return {field.name: (field, hint) for field, hint in _fields(struct).values()}
 
 
-def _unwrap_optional(hint: Any) -> tuple[Any, bool]:
+def _unwrap_optional(hint: Any) -> Any:
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        return next(arg for arg in typing.get_args(hint) if arg is not type(None)), True
-    return hint, False
+        return next(arg for arg in typing.get_args(hint) if arg is not type(None))
+    return hint
 
 
 def _prune(value: Any, hint: Any, path: str) -> list[str]:
     """Take fields out of the value that its type does not have. Returns their paths."""
-    hint, _ = _unwrap_optional(hint)
+    hint = _unwrap_optional(hint)
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     unknown: list[str] = []
     match value:
@@ -189,7 +189,7 @@ def _prune(value: Any, hint: Any, path: str) -> list[str]:
 
 def _convert(value: Any, hint: Any, path: str, faults: list[str]) -> Any:
     """The value as the declared type. A fault is noted, and the result is then of no use."""
-    hint, _ = _unwrap_optional(hint)
+    hint = _unwrap_optional(hint)
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return _convert_struct(value, hint, path, faults)
@@ -259,7 +259,7 @@ def _duration(value: Any, marker: str) -> float:
 
 
 def _to_wire(value: Any, hint: Any) -> Any:
-    hint, _ = _unwrap_optional(hint)
+    hint = _unwrap_optional(hint)
     if isinstance(value, msgspec.Struct):
         return {
             name: _to_wire(item, field_hint)

@@ -4,6 +4,7 @@ Go: k8s.io/mount-utils
 """
 
 from pkg.mount_utils.mount import (
+    BindOptions,
     Interface,
     Mounter,
     MounterForceUnmounter,
@@ -38,6 +39,7 @@ from pkg.mount_utils.resizefs import ResizeFs
 
 __all__ = [
     "MOUNT_INFO",
+    "BindOptions",
     "Interface",
     "MountError",
     "MountErrorType",

@@ -200,15 +200,15 @@ class Mounter:
         mount_flags: list[str],
         systemd: bool,
     ) -> None:
-        bind, bind_options, remount_options, remount_sensitive = make_bind_opts_sensitive(options, sensitive_options)
-        if not bind:
+        bind = make_bind_opts_sensitive(options, sensitive_options)
+        if bind is None:
             self.do_mount(source, target, fstype, options, sensitive_options, mount_flags, systemd)
             return
-        self.do_mount(source, target, fstype, bind_options, [], mount_flags, False)
+        self.do_mount(source, target, fstype, bind.options, [], mount_flags, False)
         # A bind mount with no options of its own already has all of its source's: nothing to do over.
-        if remount_options != ["bind", "remount"] or remount_sensitive:
-            remount_options += get_bind_mount_options(source)
-            self.do_mount(source, target, fstype, remount_options, remount_sensitive, mount_flags, False)
+        if bind.remount_options != ["bind", "remount"] or bind.remount_sensitive_options:
+            remount_options = bind.remount_options + get_bind_mount_options(source)
+            self.do_mount(source, target, fstype, remount_options, bind.remount_sensitive_options, mount_flags, False)
 
     def do_mount(
         self,
@@ -301,19 +301,27 @@ def get_bind_mount_options(path: str, statvfs: Callable[[str], os.statvfs_result
     return [name for flag, name in _KEPT_FLAGS.items() if flags & flag]
 
 
-def make_bind_opts_sensitive(
-    options: Sequence[str], sensitive_options: Sequence[str]
-) -> tuple[bool, list[str], list[str], list[str]]:
-    """Whether a bind mount is asked for, the options to make it with, and those, common and secret, to change it to.
+@dataclass(frozen=True, slots=True)
+class BindOptions:
+    """The options to make a bind mount with, and those, common and secret, to change it to."""
+
+    options: list[str]
+    remount_options: list[str]
+    remount_sensitive_options: list[str]
+
+
+def make_bind_opts_sensitive(options: Sequence[str], sensitive_options: Sequence[str]) -> BindOptions | None:
+    """The options for a bind mount, None if none is asked for.
 
     The kernel ignores most options of a bind mount while it is made, so that a second mount has to set them. It is
     told "bind" too: without, the whole file system would change, or be busy because of somebody who has it open.
     """
-    asked = {*options, *sensitive_options}
+    if "bind" not in {*options, *sensitive_options}:
+        return None
     bind_options = ["bind", "_netdev"] if check_for_net_dev(options, sensitive_options) else ["bind"]
     remount_options = ["bind", "remount", *(o for o in options if o not in ("bind", "remount"))]
     remount_sensitive = [o for o in sensitive_options if o not in ("bind", "remount")]
-    return "bind" in asked, bind_options, remount_options, remount_sensitive
+    return BindOptions(bind_options, remount_options, remount_sensitive)
 
 
 def check_for_net_dev(options: Sequence[str], sensitive_options: Sequence[str]) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from framework.waiting import wait_for
 
 from pkg import mount_utils
-from pkg.mount_utils import mount
+from pkg.mount_utils import BindOptions, mount
 from pkg.mount_utils.testing import FakeMounter
 from pkg.util import exec as utilexec
 from pkg.util.testing import FakeExec, exit_status
@@ -195,14 +195,15 @@ def test_small_systems_have_the_tools_of_busybox(unmounted_after: Path, monkeypa
 @pytest.mark.parametrize(
     ("options", "sensitive", "expected"),
     [
-        (["vers=2", "ro", "_netdev"], [], (False, ["bind", "_netdev"], ["bind", "remount", "vers=2", "ro", "_netdev"])),
-        (["bind", "vers=2", "ro"], [], (True, ["bind"], ["bind", "remount", "vers=2", "ro"])),
-        (["bind", "remount", "ro"], [], (True, ["bind"], ["bind", "remount", "ro"])),
-        (["ro"], ["bind", "secret"], (True, ["bind"], ["bind", "remount", "ro"])),
+        (["vers=2", "ro", "_netdev"], [], None),
+        (["bind", "_netdev"], [], BindOptions(["bind", "_netdev"], ["bind", "remount", "_netdev"], [])),
+        (["bind", "vers=2", "ro"], [], BindOptions(["bind"], ["bind", "remount", "vers=2", "ro"], [])),
+        (["bind", "remount", "ro"], [], BindOptions(["bind"], ["bind", "remount", "ro"], [])),
+        (["ro"], ["bind", "secret"], BindOptions(["bind"], ["bind", "remount", "ro"], ["secret"])),
     ],
 )
-def test_bind_options(options: list[str], sensitive: list[str], expected: tuple[bool, list[str], list[str]]) -> None:
-    assert mount_utils.make_bind_opts_sensitive(options, sensitive)[:3] == expected
+def test_bind_options(options: list[str], sensitive: list[str], expected: BindOptions | None) -> None:
+    assert mount_utils.make_bind_opts_sensitive(options, sensitive) == expected
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import os
 import uuid
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 # How many directories of a tree are held open, from its top on.
@@ -41,6 +42,16 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 class MountPointError(OSError):
     """A directory is a mount point, so that what is in it belongs to another file system."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What Directory.leave has left."""
+
+    # The entry's, in the directory that is open now; "" below NAMED_LEVELS.
+    name: str
+    # Whether the entry is still there: it may have been moved elsewhere meanwhile.
+    stayed: bool
 
 
 class Directory:
@@ -104,12 +115,8 @@ class Directory:
         os.rename(name, lifted, src_dir_fd=self.fd, dst_dir_fd=self._held[1])
         return lifted
 
-    def leave(self) -> tuple[str, bool]:
-        """Go back up. Returns the name of the entry that was left, in the directory that is open now, and True.
-
-        The name is "" below NAMED_LEVELS. When the directory was moved elsewhere meanwhile, the walk goes back to the
-        deepest directory that is held open, and False is returned.
-        """
+    def leave(self) -> Left:
+        """Go back up. When the directory was moved elsewhere meanwhile, to the deepest one that is held open."""
         depth = self.depth - 1
         above = self._held[depth] if depth < len(self._held) else self._open_above()
         if self._is_held():
@@ -122,7 +129,7 @@ class Directory:
         self.fd = above
         name = self._names[depth] if depth < len(self._names) else ""
         del self._names[depth:], self._inodes[depth:]
-        return name, stayed
+        return Left(name, stayed)
 
     def close(self) -> None:
         """Close all that is open."""
@@ -369,13 +376,14 @@ class _Removal:
     def _leave(self) -> None:
         depth = self._directory.depth
         is_stuck = depth in self._stuck
-        name, stayed = self._directory.leave()
+        entry = self._directory.leave()
+        name = entry.name
         left = range(self._directory.depth + 1, depth + 1)
         self._pending.forget(left)
         for each in left:
             self._stuck.pop(each, None)
             self._cut.discard(each)
-        if not stayed:
+        if not entry.stayed:
             self._fail(name, OSError(errno.EBUSY, "a directory below was moved while it was being removed"))
         else:
             try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pkg import golang, klog
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from pkg.volume.csi.csi_plugin import CSIPlugin
 
 GLOBAL_MOUNT_IN_GLOBAL_PATH = "globalmount"
+
+
+@dataclass(frozen=True, slots=True)
+class _MountOptions:
+    options: list[str]
+    has_selinux_label: bool
 
 
 class CSIAttacher:
@@ -145,7 +152,7 @@ class CSIAttacher:
             stages = client.node_supports_stage_unstage(ctx)
             publish_context = self._publish_context(source)
             secrets = self._stage_secrets(source) if stages else {}
-            mount_options, selinux_mount = self._mount_options(spec, args.selinux_label)
+            mount_options = self._mount_options(spec, args.selinux_label)
             try:
                 # DIVERGES (safer): a staging directory that something is mounted on is left to the driver as it is.
                 # Go: pkg/volume/csi/csi_attacher.go, (*csiAttacher).MountDevice: the kubelet looks into it, and fails
@@ -167,7 +174,7 @@ class CSIAttacher:
                 VolDataKey.VOL_HANDLE: source.volume_handle,
                 VolDataKey.DRIVER_NAME: source.driver,
             }
-            if selinux_mount:
+            if mount_options.has_selinux_label:
                 data[VolDataKey.SELINUX_MOUNT_CONTEXT] = args.selinux_label
             self._save_data(device_mount_path, data)
         assert spec.persistent_volume is not None
@@ -182,7 +189,7 @@ class CSIAttacher:
                 access_mode,
                 secrets,
                 source.volume_attributes,
-                mount_options,
+                mount_options.options,
                 fs_group,
             )
         except Exception as err:
@@ -219,8 +226,7 @@ class CSIAttacher:
                 f"fetching NodeStageSecretRef {reference.namespace}/{reference.name} failed: {err}"
             ) from err
 
-    def _mount_options(self, spec: Spec, selinux_label: str) -> tuple[list[str], bool]:
-        """The volume's mount options, and whether the SELinux label is among them."""
+    def _mount_options(self, spec: Spec, selinux_label: str) -> _MountOptions:
         assert spec.persistent_volume is not None
         options = spec.persistent_volume.spec.mount_options
         try:
@@ -229,8 +235,8 @@ class CSIAttacher:
             # Whatever it is, the driver has not been asked for anything.
             raise RuntimeError(log(f"failed to query for SELinuxMount support: {err}")) from err
         if supported and selinux_label:
-            return selinux.add_selinux_mount_option(options, selinux_label), True
-        return options, False
+            return _MountOptions(selinux.add_selinux_mount_option(options, selinux_label), has_selinux_label=True)
+        return _MountOptions(options, has_selinux_label=False)
 
     def _delegates_fs_group(self, ctx: golang.Context, client: csi_client.CSIDriverClient, driver: str) -> bool:
         try:

@@ -220,16 +220,12 @@ class CSIMountMgr:
                 log(f"mounter.SetUpAt failed to assemble volume attributes: {err}")
             ) from err
         try:
-            tokens, in_secrets = self._pod_service_account_token_attrs(pod)
+            self._add_service_account_tokens(publication, pod)
         except Exception as err:
             # As above.
             raise volumetypes.TransientOperationFailure(
                 log(f"mounter.SetUpAt failed to get service accoount token attributes: {err}")
             ) from err
-        if in_secrets:
-            publication.secrets |= tokens
-        else:
-            publication.attributes |= tokens
 
     def _delegates_fs_group(self, ctx: golang.Context, client: csi_client.CSIDriverClient) -> bool:
         try:
@@ -354,16 +350,16 @@ class CSIMountMgr:
             raise volumetypes.UncertainProgressError(f"applyFSGroup failed for vol {self._volume_id}: {err}") from err
         klog.v(4).info_s(log(f"mounter.SetupAt fsGroup [{args.fs_group}] applied successfully to {self._volume_id}"))
 
-    def _pod_service_account_token_attrs(self, pod: v1.Pod) -> tuple[dict[str, str], bool]:
-        """Tokens for the audiences that the driver's object names, and whether they go with the secrets."""
+    def _add_service_account_tokens(self, publication: _Publication, pod: v1.Pod) -> None:
+        """Tokens for the audiences that the driver's object names."""
         driver = self._plugin.find_csi_driver(self._driver_name)
         if driver is None:
             klog.v(5).info_s(
                 log(f'CSIDriver "{self._driver_name}" not found, not adding service account token information')
             )
-            return {}, False
+            return
         if not driver.spec.token_requests:
-            return {}, False
+            return
         account, namespace = pod.spec.service_account_name, pod.metadata.namespace
         outputs = {}
         for wanted in driver.spec.token_requests:
@@ -373,7 +369,8 @@ class CSIMountMgr:
             outputs[wanted.audience] = {key: status[key] for key in ("token", "expirationTimestamp")}
         klog.v(4).info_s(log(f'Fetched service account token attrs for CSIDriver "{self._driver_name}"'))
         tokens = msgspec.json.encode(dict(sorted(outputs.items()))).decode()
-        return {_TOKENS_ATTRIBUTE: tokens}, bool(driver.spec.service_account_token_in_secrets)
+        in_secrets = driver.spec.service_account_token_in_secrets
+        (publication.secrets if in_secrets else publication.attributes)[_TOKENS_ATTRIBUTE] = tokens
 
     def get_attributes(self) -> Attributes:
         return Attributes(

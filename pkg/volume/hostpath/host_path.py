@@ -42,7 +42,7 @@ class HostPathPlugin:
         return HOST_PATH_PLUGIN_NAME
 
     def get_volume_name(self, spec: Spec) -> str:
-        source, _ = get_volume_source(spec)
+        source = get_volume_source(spec)
         return source.path
 
     def can_support(self, spec: Spec) -> bool:
@@ -60,9 +60,9 @@ class HostPathPlugin:
         return False
 
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> Mounter:
-        source, read_only = get_volume_source(spec)
+        source = get_volume_source(spec)
         path_type = source.type if source.type is not None else v1.HOST_PATH_UNSET
-        return HostPathMounter(source.path, path_type, read_only, self._host.get_hostutil())
+        return HostPathMounter(source.path, path_type, spec.read_only, self._host.get_hostutil())
 
     def new_unmounter(self, name: str, pod_uid: str) -> Unmounter:
         return HostPathUnmounter("")
@@ -116,12 +116,12 @@ class HostPathUnmounter(HostPath):
         raise ValueError("TearDownAt() does not make sense for host paths")
 
 
-def get_volume_source(spec: Spec) -> tuple[v1.HostPathVolumeSource, bool]:
-    """The hostPath, and whether the pod uses it read-only. Raises ValueError for another volume."""
+def get_volume_source(spec: Spec) -> v1.HostPathVolumeSource:
+    """The hostPath. Raises ValueError for another volume."""
     if spec.volume is not None and spec.volume.host_path is not None:
-        return spec.volume.host_path, spec.read_only
+        return spec.volume.host_path
     if spec.persistent_volume is not None and spec.persistent_volume.spec.host_path is not None:
-        return spec.persistent_volume.spec.host_path, spec.read_only
+        return spec.persistent_volume.spec.host_path
     raise ValueError("spec does not reference an HostPath volume type")
 
 

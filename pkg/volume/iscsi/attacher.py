@@ -58,8 +58,8 @@ class ISCSIAttacher:
                 return
         except FileNotFoundError:
             filesystem.mkdir_all(device_mount_path, 0o750)
-        source, read_only = iscsi_disk.get_source(spec)
-        options = ["ro"] if read_only else []
+        source = iscsi_disk.get_source(spec)
+        options = ["ro"] if iscsi_disk.is_read_only(spec) else []
         if args.selinux_label:
             options = volumeutil.add_selinux_mount_option(options, args.selinux_label)
         options = volumeutil.mount_option_from_spec(spec, *options)

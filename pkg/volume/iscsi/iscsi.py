@@ -23,6 +23,7 @@ from pkg.volume.iscsi.iscsi_disk import (
     create_iscsi_disk,
     create_secret_map,
     get_source,
+    is_read_only,
 )
 from pkg.volume.plugins import ReconstructedVolume, Spec, VolumeHost, VolumePlugin
 from pkg.volume.util import device_util, volumepathhandler
@@ -67,7 +68,7 @@ class ISCSIPlugin:
         return ISCSI_PLUGIN_NAME
 
     def get_volume_name(self, spec: Spec) -> str:
-        source, _ = get_source(spec)
+        source = get_source(spec)
         return f"{source.target_portal}:{source.iqn}:{source.lun}"
 
     def can_support(self, spec: Spec) -> bool:
@@ -86,8 +87,7 @@ class ISCSIPlugin:
 
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> Mounter:
         disk = create_iscsi_disk(spec, pod.metadata.uid, self, create_secret_map(spec, self, pod.metadata.namespace))
-        _, read_only = get_source(spec)
-        return ISCSIDiskMounter(disk, read_only, volumeutil.mount_option_from_spec(spec))
+        return ISCSIDiskMounter(disk, is_read_only(spec), volumeutil.mount_option_from_spec(spec))
 
     def new_unmounter(self, name: str, pod_uid: str) -> Unmounter:
         return ISCSIDiskUnmounter(ISCSIDisk(self, name, pod_uid))

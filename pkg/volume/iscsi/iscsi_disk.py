@@ -77,18 +77,25 @@ def portal_mounter(portal: str) -> str:
     return portal if ":" in portal else f"{portal}:{_DEFAULT_PORT}"
 
 
-def get_source(spec: Spec) -> tuple[Source, bool]:
-    """The iscsi source, and whether it is read-only. Raises ValueError for another volume."""
+def get_source(spec: Spec) -> Source:
+    """The iscsi source. Raises ValueError for another volume."""
     if spec.volume is not None and spec.volume.iscsi is not None:
-        return spec.volume.iscsi, spec.volume.iscsi.read_only
+        return spec.volume.iscsi
     if spec.persistent_volume is not None and spec.persistent_volume.spec.iscsi is not None:
-        return spec.persistent_volume.spec.iscsi, spec.read_only
+        return spec.persistent_volume.spec.iscsi
     raise ValueError("Spec does not reference an ISCSI volume type")
+
+
+def is_read_only(spec: Spec) -> bool:
+    """A volume of a pod says so itself; of a persistent one the pod says so."""
+    if spec.volume is not None and spec.volume.iscsi is not None:
+        return spec.volume.iscsi.read_only
+    return spec.read_only
 
 
 def get_iscsi_secret_name_and_namespace(spec: Spec, default_secret_namespace: str) -> tuple[str, str]:
     """Of the secret with the passwords; both "" when there is none."""
-    source, _ = get_source(spec)
+    source = get_source(spec)
     if source.secret_ref is None:
         return "", ""
     namespace = source.secret_ref.namespace if isinstance(source.secret_ref, v1.SecretReference) else ""
@@ -105,7 +112,7 @@ def create_iscsi_disk(spec: Spec, pod_uid: str, plugin: ISCSIPlugin, secret: dic
     its choice written anywhere on the node.
     Test: iscsi_test.py:test_names_do_not_lead_out_of_the_directories_of_iscsiadm
     """
-    source, _ = get_source(spec)
+    source = get_source(spec)
     portals = [portal_mounter(portal) for portal in (source.target_portal, *source.portals)]
     initiator_name = source.initiator_name or ""
     for name in (*portals, source.iqn, source.iscsi_interface, initiator_name):
@@ -133,7 +140,7 @@ def create_iscsi_disk(spec: Spec, pod_uid: str, plugin: ISCSIPlugin, secret: dic
 
 def create_secret_map(spec: Spec, plugin: ISCSIPlugin, namespace: str) -> dict[str, str]:
     """User names and passwords of CHAP, if it is asked for. Raises ValueError."""
-    source, _ = get_source(spec)
+    source = get_source(spec)
     if not (source.chap_auth_discovery or source.chap_auth_session):
         return {}
     name, namespace = get_iscsi_secret_name_and_namespace(spec, namespace)

@@ -74,14 +74,13 @@ class LocalVolumePlugin:
 
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> Mounter:
         """Raises ValueError, OSError."""
-        _, read_only = get_volume_source(spec)
-        return LocalVolumeMounter(self, spec, pod, self.get_global_local_path(spec), read_only)
+        return LocalVolumeMounter(self, spec, pod, self.get_global_local_path(spec), spec.read_only)
 
     def new_unmounter(self, name: str, pod_uid: str) -> Unmounter:
         return LocalVolumeUnmounter(self, name, pod_uid)
 
     def new_block_volume_mapper(self, spec: Spec, pod: v1.Pod) -> BlockVolumeMapper:
-        source, _ = get_volume_source(spec)
+        source = get_volume_source(spec)
         return LocalVolumeMapper(self, spec.name(), pod.metadata.uid, source.path)
 
     def new_block_volume_unmapper(self, name: str, pod_uid: str) -> BlockVolumeUnmapper:
@@ -155,16 +154,16 @@ def _pv(name: str, path: str, mode: str) -> v1.PersistentVolume:
 
 
 def _local_path(spec: Spec) -> str:
-    source, _ = get_volume_source(spec)
+    source = get_volume_source(spec)
     if not source.path:
         raise ValueError("local volume source is nil or local path is not set")
     return source.path
 
 
-def get_volume_source(spec: Spec) -> tuple[v1.LocalVolumeSource, bool]:
-    """The local source, and whether it is read-only. Raises ValueError for another volume."""
+def get_volume_source(spec: Spec) -> v1.LocalVolumeSource:
+    """The local source. Raises ValueError for another volume."""
     if spec.persistent_volume is not None and spec.persistent_volume.spec.local is not None:
-        return spec.persistent_volume.spec.local, spec.read_only
+        return spec.persistent_volume.spec.local
     raise ValueError("Spec does not reference a Local volume type")
 
 
@@ -197,9 +196,9 @@ class DeviceMounter:
                 return
         except FileNotFoundError:
             filesystem.mkdir_all(device_mount_path, 0o750)
-        source, read_only = get_volume_source(spec)
+        source = get_volume_source(spec)
         fstype = DEFAULT_FS_TYPE if source.fs_type is None else source.fs_type
-        options = volumeutil.mount_option_from_spec(spec, *(["ro"] if read_only else []))
+        options = volumeutil.mount_option_from_spec(spec, *(["ro"] if spec.read_only else []))
         try:
             safe = mount_utils.SafeFormatAndMount(self._mounter, self._exec)
             safe.format_and_mount(device_path, device_mount_path, fstype, options)

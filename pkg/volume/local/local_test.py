@@ -238,7 +238,7 @@ def test_real_device_in_a_pod(host: FakeVolumeHost, tmp_path: Path, monkeypatch:
             mounter.set_up(MounterArgs(fs_group=1234))
             assert os.stat(mounter.get_path()).st_gid == 1234 and os.path.ismount(mounter.get_path())
             rebuilt = plugin.construct_volume_spec("pvA", mounter.get_path()).spec
-            assert local.get_volume_source(rebuilt)[0].path == device
+            assert local.get_volume_source(rebuilt).path == device
         finally:
             plugin.new_unmounter("pvA", "a").tear_down()
             plugin.new_device_unmounter().unmount_device(path)

@@ -45,7 +45,7 @@ class NFSPlugin:
         return NFS_PLUGIN_NAME
 
     def get_volume_name(self, spec: Spec) -> str:
-        source, _ = get_volume_source(spec)
+        source = get_volume_source(spec)
         return f"{source.server}/{source.path}"
 
     def can_support(self, spec: Spec) -> bool:
@@ -63,10 +63,10 @@ class NFSPlugin:
         return False
 
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> Mounter:
-        source, read_only = get_volume_source(spec)
+        source = get_volume_source(spec)
         remote = f"{get_server_from_source(source)}:{source.path}"
         options = volumeutil.mount_option_from_spec(spec)
-        return NFSMounter(self, spec.name(), pod.metadata.uid, remote, read_only, options)
+        return NFSMounter(self, spec.name(), pod.metadata.uid, remote, _is_read_only(spec), options)
 
     def new_unmounter(self, name: str, pod_uid: str) -> Unmounter:
         return NFSUnmounter(self, name, pod_uid)
@@ -166,13 +166,20 @@ def _has_mount_helper() -> bool:
     return any(os.path.exists(helper) for helper in _HELPERS)
 
 
-def get_volume_source(spec: Spec) -> tuple[v1.NFSVolumeSource, bool]:
-    """The nfs source, and whether it is read-only. Raises ValueError for another volume."""
+def get_volume_source(spec: Spec) -> v1.NFSVolumeSource:
+    """The nfs source. Raises ValueError for another volume."""
     if spec.volume is not None and spec.volume.nfs is not None:
-        return spec.volume.nfs, spec.volume.nfs.read_only
+        return spec.volume.nfs
     if spec.persistent_volume is not None and spec.persistent_volume.spec.nfs is not None:
-        return spec.persistent_volume.spec.nfs, spec.read_only
+        return spec.persistent_volume.spec.nfs
     raise ValueError("Spec does not reference a NFS volume type")
+
+
+def _is_read_only(spec: Spec) -> bool:
+    """A volume of a pod says so itself; of a persistent one the pod says so."""
+    if spec.volume is not None and spec.volume.nfs is not None:
+        return spec.volume.nfs.read_only
+    return spec.read_only
 
 
 def get_server_from_source(source: v1.NFSVolumeSource) -> str:

@@ -243,7 +243,7 @@ def fs_user_from(pod: v1.Pod) -> int | None:
         determine_effective_run_as_user(pod, container)
         for container, _ in podutil.container_iter(pod.spec, podutil.ALL_CONTAINERS)
     }
-    return users.pop()[0] if len(users) == 1 else None
+    return users.pop() if len(users) == 1 else None
 
 
 def has_mount_refs(mount_path: str, mount_refs: list[str]) -> bool:

@@ -175,8 +175,8 @@ class NodeInfoManager:
 
     def _ensure_node_owns_csi_node(self, ctx: golang.Context, csi_node: storagev1.CSINode) -> None:
         """Deletes one that is left of an older node of the name, and raises, for the next attempt to make a new one."""
-        owns, owner_id = self._node_owns_csi_node(csi_node)
-        if owns:
+        owner_id = self._other_owner(csi_node)
+        if owner_id is None:
             return
         klog.v(2).info_s(
             "Existing CSINode is owned by different node, cleaning up",
@@ -190,12 +190,12 @@ class NodeInfoManager:
             f'(oldNodeID="{owner_id}", newNodeID="{self._node_id}"), deleted it'
         )
 
-    def _node_owns_csi_node(self, csi_node: storagev1.CSINode) -> tuple[bool, str]:
-        """Whether it is this node's, and the uid of the node whose it is."""
+    def _other_owner(self, csi_node: storagev1.CSINode) -> str | None:
+        """The uid of the node whose it is, "" if it is nobody's; None if it is this node's."""
         owners = [owner for owner in csi_node.metadata.owner_references if owner.kind == "Node"]
         if any(owner.name == self._node_name and owner.uid == self._node_id for owner in owners):
-            return True, self._node_id
-        return False, owners[-1].uid if owners else ""
+            return None
+        return owners[-1].uid if owners else ""
 
     def _get_csi_node(self, ctx: golang.Context) -> storagev1.CSINode | None:
         try:

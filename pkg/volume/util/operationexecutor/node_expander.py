@@ -57,6 +57,15 @@ class TestResponseData:
     assume_resize_finished: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class NodeExpansion:
+    """What an attempt to make a volume larger has come to."""
+
+    done: bool
+    # The size that the volume has now.
+    size: Quantity
+
+
 class NodeExpander:
     """Makes one volume larger, once."""
 
@@ -92,19 +101,19 @@ class NodeExpander:
             return True
         return self._resize_status in _STATUSES_TO_EXPAND
 
-    def expand_on_plugin(self) -> tuple[bool, Quantity]:
-        """Whether it is done, and the size the volume has. Raises what the plugin or the API server does."""
+    def expand_on_plugin(self) -> NodeExpansion:
+        """Raises what the plugin or the API server does."""
         options = self._op.plugin_resize_opts
         if not self.run_pre_check():
             self.test_status = TestResponseData(assume_resize_finished=True)
             if self.pvc_already_updated:
-                return True, options.new_size
+                return NodeExpansion(True, options.new_size)
             klog.v(3).info_s(
                 "NodeExpandVolume is not allowed to proceed for volume",
                 volumeName=self._op.vmt.volume_name,
                 resizeStatus=self._resize_status,
             )
-            return False, options.old_size
+            return NodeExpansion(False, options.old_size)
         if not self.pvc_already_updated:
             self._mark_in_progress()
         try:
@@ -121,7 +130,7 @@ class NodeExpander:
             except Exception as err:
                 # Whatever the API server says: the next attempt finds the volume large enough.
                 raise RuntimeError(f"mountVolume.NodeExpandVolume update pvc status failed: {err}") from err
-        return True, options.new_size
+        return NodeExpansion(True, options.new_size)
 
     def _mark_in_progress(self) -> None:
         try:
@@ -131,14 +140,14 @@ class NodeExpander:
             klog.error_s(None, str(self._op.vmt.generate_error_detailed(prefix, err)))
             raise
 
-    def _handle_failure(self, err: Exception) -> tuple[bool, Quantity]:
+    def _handle_failure(self, err: Exception) -> NodeExpansion:
         volume, options = self._op.vmt, self._op.plugin_resize_opts
         if isinstance(err, volumetypes.OperationNotSupportedError) and self.pvc_already_updated:
             # The driver has nothing to do on nodes: it was tried only because the volume is a shared one.
             prefix, suffix = "MountVolume.NodeExpandVolume failed", "NodeExpandVolume not supported"
             klog.v(4).info_s(volume.generate_msg_detailed(prefix, suffix), pod=klog.kobj(volume.pod))
             self.test_status = TestResponseData(assume_resize_finished=True)
-            return True, options.new_size
+            return NodeExpansion(True, options.new_size)
         if volumetypes.is_operation_finished_error(err):
             self._mark_failed(err)
         self.test_status = TestResponseData(resize_called_on_plugin=True, assume_resize_finished=True)
@@ -146,7 +155,7 @@ class NodeExpander:
             # Not on this node; which must not keep the volume from being mounted.
             self._op.actual_state_of_world.mark_for_in_use_expansion_error(volume.volume_name)
             klog.error_s(None, str(volume.generate_error_detailed("MountVolume.NodeExapndVolume failed", err)))
-            return False, options.old_size
+            return NodeExpansion(False, options.old_size)
         raise err
 
     def _mark_failed(self, err: Exception) -> None:

@@ -35,7 +35,7 @@ from pkg.volume.plugins import (
 )
 from pkg.volume.util import hostutil, volumepathhandler
 from pkg.volume.util import types as volumetypes
-from pkg.volume.util.operationexecutor.node_expander import NodeExpander, NodeResizeOperationOpts
+from pkg.volume.util.operationexecutor.node_expander import NodeExpander, NodeExpansion, NodeResizeOperationOpts
 from pkg.volume.util.operationexecutor.operation_executor import (
     ActualStateOfWorldAttacherUpdater,
     ActualStateOfWorldMounterUpdater,
@@ -1018,8 +1018,9 @@ class OperationGenerator:
         kubelet/volumemanager/reconciler/reconciler_test.py:test_volume_that_was_rounded_up_is_not_looked_into_all_the_time
         """
         with _failing(volume, "NodeExpandVolume.NodeExpandVolume failed"):
-            done, new_size = self._node_expand_volume(volume, state, options)
-        if not done:
+            expansion = self._node_expand_volume(volume, state, options)
+        new_size = expansion.size
+        if not expansion.done:
             return False
         with _failing(volume, "NodeExpandVolume.MarkVolumeAsResized failed"):
             if not state.mark_volume_as_resized(volume.volume_name, new_size):
@@ -1057,11 +1058,11 @@ class OperationGenerator:
 
     def _node_expand_volume(
         self, volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater, options: NodeResizeOptions
-    ) -> tuple[bool, Quantity]:
-        """Whether it is done, and the size the volume has. Raises."""
+    ) -> NodeExpansion:
+        """Raises."""
         plugin, pv = self._find_expander(volume), volume.volume_spec.persistent_volume
         if plugin is None or pv is None or options.new_size <= options.old_size:
-            return True, options.old_size
+            return NodeExpansion(True, options.old_size)
         try:
             pvc = self._claim_of(pv)
         except Exception as err:
@@ -1069,14 +1070,15 @@ class OperationGenerator:
             raise RuntimeError(f"mountVolume.NodeExpandVolume get PVC failed : {err}") from err
         if volume.volume_spec.read_only:
             self._tell_read_only(volume, pvc)
-            return True, pvc.status.capacity.get(v1.RESOURCE_STORAGE, Quantity(0))
+            return NodeExpansion(True, pvc.status.capacity.get(v1.RESOURCE_STORAGE, Quantity(0)))
         return self._expand(NodeResizeOperationOpts(volume, pvc, pv, options, plugin, state))
 
-    def _expand(self, resize_op: NodeResizeOperationOpts) -> tuple[bool, Quantity]:
-        """Whether it is done, and the size the volume has. Raises."""
+    def _expand(self, resize_op: NodeResizeOperationOpts) -> NodeExpansion:
+        """Raises."""
         pvc = resize_op.pvc
         if not self._check_for_recovery_from_expansion(pvc, resize_op.vmt):
-            return self._legacy_call_node_expand_on_plugin(resize_op), resize_op.plugin_resize_opts.new_size
+            done = self._legacy_call_node_expand_on_plugin(resize_op)
+            return NodeExpansion(done, resize_op.plugin_resize_opts.new_size)
         allocated = pvc.status.allocated_resources.get(v1.RESOURCE_STORAGE, Quantity(0))
         options = replace(resize_op.plugin_resize_opts, new_size=allocated)
         expander = NodeExpander(replace(resize_op, plugin_resize_opts=options), self._client(), self._recorder)

@@ -667,7 +667,7 @@ def test_node_expander(
             expander.expand_on_plugin()
         assert not done
     else:
-        assert expander.expand_on_plugin()[0] == done
+        assert expander.expand_on_plugin().done == done
     stored = world.client.core_v1.persistent_volume_claims("ns").get(golang.background(), "claim")
     assert stored.status.allocated_resource_statuses.get(v1.RESOURCE_STORAGE, "") == status
     assert str(stored.status.capacity[v1.RESOURCE_STORAGE]) == size

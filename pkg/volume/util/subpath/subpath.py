@@ -101,13 +101,22 @@ def _real_path(volume_path: str) -> str:
     return os.path.realpath(volume_path)
 
 
-def prepare_subpath_target(mounter: mount_utils.Interface, subpath: Subpath, descriptor: int) -> tuple[bool, str]:
-    """Whether the opened sub-path is bound already, and where it is to be bound. Makes a file or directory there."""
+@dataclass(frozen=True, slots=True)
+class SubpathTarget:
+    """Where a sub-path is to be bound."""
+
+    path: str
+    # Whether it is bound there already.
+    is_bound: bool
+
+
+def prepare_subpath_target(mounter: mount_utils.Interface, subpath: Subpath, descriptor: int) -> SubpathTarget:
+    """Makes a file or directory where the opened sub-path is to be bound."""
     target = get_subpath_bind_target(subpath)
     if _is_mounted(mounter, target):
         if check_sub_path_file_equal(descriptor, target):
             klog.v(5).info_s("Skipping bind-mounting subpath: already mounted", path=target)
-            return True, target
+            return SubpathTarget(target, is_bound=True)
         # What stands at the path is another file or directory than when it was bound.
         mounter.unmount(target)
     filesystem.mkdir_all(os.path.dirname(target), 0o750)
@@ -123,7 +132,7 @@ def prepare_subpath_target(mounter: mount_utils.Interface, subpath: Subpath, des
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.rmdir(target)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640))
-    return False, target
+    return SubpathTarget(target, is_bound=False)
 
 
 def _is_mounted(mounter: mount_utils.Interface, target: str) -> bool:
@@ -164,8 +173,9 @@ def get_subpath_bind_target(subpath: Subpath) -> str:
 def do_bind_sub_path(mounter: mount_utils.Interface, subpath: Subpath) -> str:
     """Bind the sub-path, unless it is bound already; where. Raises OSError."""
     with safe_open_sub_path(subpath) as descriptor:
-        already_mounted, target = prepare_subpath_target(mounter, subpath, descriptor)
-        if already_mounted:
+        prepared = prepare_subpath_target(mounter, subpath, descriptor)
+        target = prepared.path
+        if prepared.is_bound:
             return target
         source = f"/proc/{os.getpid()}/fd/{descriptor}"
         klog.v(5).info_s("Bind mounting", source=source, target=target)

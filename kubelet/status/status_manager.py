@@ -697,20 +697,20 @@ class Manager:
         merged = merge_pod_status(pod, pod.status, status.status, could_run)
         ref, meta = klog.kobj(pod), pod.metadata
         try:
-            patched, patch, unchanged = statusutil.patch_pod_status(
+            result = statusutil.patch_pod_status(
                 ctx, self.kube_client, meta.namespace, meta.name, meta.uid, pod.status, merged
             )
         except Exception as err:
             # As above: the next batch tries again.
             klog.error_s(err, "Failed to update status for pod", pod=ref)
             return None
-        klog.v(3).info_s("Patch status for pod", pod=ref, podUID=uid, patch=patch.decode())
-        if patched is None or unchanged:
+        klog.v(3).info_s("Patch status for pod", pod=ref, podUID=uid, patch=result.patch.decode())
+        if result.pod is None:
             klog.v(3).info_s("Status for pod is up-to-date", pod=ref, statusVersion=status.version)
             return pod
         klog.v(3).info_s("Status for pod updated successfully", pod=ref, statusVersion=status.version, status=merged)
-        self._pod_startup_latency_helper.record_status_updated(patched)
-        return patched
+        self._pod_startup_latency_helper.record_status_updated(result.pod)
+        return result.pod
 
     def _delete_pod(self, ctx: golang.Context, uid: str, pod: v1.Pod) -> None:
         """Removes the pod's object at once, provided that it is still the same pod's."""

@@ -33,10 +33,10 @@ class Allowlist:
             raise ValueError(
                 f'sysctl "{pattern}" must have at most {_SYSCTL_MAX_LENGTH} characters and match regex ^{_PATTERN_FMT}$'
             )
-        namespace, name, prefixed = utilsysctl.get_namespace(pattern)
-        if namespace == utilsysctl.UNKNOWN_NAMESPACE:
-            raise ValueError(f'the sysctls "{name}" are not known to be namespaced')
-        (self._prefixes if prefixed else self._sysctls)[name] = namespace
+        found = utilsysctl.get_namespace(pattern)
+        if found.namespace == utilsysctl.UNKNOWN_NAMESPACE:
+            raise ValueError(f'the sysctls "{found.name}" are not known to be namespaced')
+        (self._prefixes if found.is_prefix else self._sysctls)[found.name] = found.namespace
 
     def validate_sysctl(self, sysctl: str, host_net: bool, host_ipc: bool) -> None:
         """Raises ValueError when a pod that shares the given host namespaces may not set it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from kubelet import lifecycle, sysctl
@@ -123,4 +125,4 @@ def test_normalize_name(name: str, expected: str) -> None:
     ],
 )
 def test_get_namespace(name: str, expected: tuple[str, str, bool]) -> None:
-    assert utilsysctl.get_namespace(name) == expected
+    assert dataclasses.astuple(utilsysctl.get_namespace(name)) == expected

@@ -39,9 +39,8 @@ def _escape(char: str) -> str:
 def extract_field_path_as_string(obj: Any, field_path: str) -> str:
     """The field of an API object as text; raises ValueError for a path that is not supported."""
     metadata = obj.metadata
-    path, subscript, ok = split_maybe_subscripted_path(field_path)
-    if ok:
-        return _extract_subscripted(metadata, field_path, path, subscript)
+    if (split := split_maybe_subscripted_path(field_path)) is not None:
+        return _extract_subscripted(metadata, field_path, *split)
     match field_path:
         case "metadata.annotations":
             return format_map(metadata.annotations)
@@ -74,9 +73,9 @@ def _is_qualified_name(key: str) -> bool:
     return len(name) <= 63 and bool(_NAME.fullmatch(name))
 
 
-def split_maybe_subscripted_path(field_path: str) -> tuple[str, str, bool]:
-    """Split "metadata.labels['key']" into path, key and True; anything else is (field_path, "", False)."""
+def split_maybe_subscripted_path(field_path: str) -> tuple[str, str] | None:
+    """Split "metadata.labels['key']" into path and key; None for a path without a key."""
     path, bracket, subscript = field_path.removesuffix("']").partition("['")
     if not field_path.endswith("']") or not bracket or not path:
-        return field_path, "", False
-    return path, subscript, True
+        return None
+    return path, subscript

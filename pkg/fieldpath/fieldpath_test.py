@@ -54,13 +54,13 @@ def test_extract_bad_path(path: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("metadata.annotations['key']", ("metadata.annotations", "key", True)),
-        ("metadata.annotations['a[b]c']", ("metadata.annotations", "a[b]c", True)),
-        ("metadata.labels['']", ("metadata.labels", "", True)),
-        ("metadata.labels", ("metadata.labels", "", False)),
-        ("['x']", ("['x']", "", False)),
-        ("a[']", ("a[']", "", False)),
+        ("metadata.annotations['key']", ("metadata.annotations", "key")),
+        ("metadata.annotations['a[b]c']", ("metadata.annotations", "a[b]c")),
+        ("metadata.labels['']", ("metadata.labels", "")),
+        ("metadata.labels", None),
+        ("['x']", None),
+        ("a[']", None),
     ],
 )
-def test_split(path: str, expected: tuple[str, str, bool]) -> None:
+def test_split(path: str, expected: tuple[str, str] | None) -> None:
     assert fieldpath.split_maybe_subscripted_path(path) == expected

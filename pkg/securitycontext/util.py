@@ -44,14 +44,14 @@ def determine_effective_security_context(pod: v1.Pod, container: v1.Container) -
     return effective
 
 
-def determine_effective_run_as_user(pod: v1.Pod, container: v1.Container) -> tuple[int | None, bool]:
-    """The user id asked for by container or pod, and whether any was."""
+def determine_effective_run_as_user(pod: v1.Pod, container: v1.Container) -> int | None:
+    """The user id asked for by container or pod, None if none was."""
     user = None
     if pod.spec.security_context is not None:
         user = pod.spec.security_context.run_as_user
     if container.security_context is not None and container.security_context.run_as_user is not None:
         user = container.security_context.run_as_user
-    return user, user is not None
+    return user
 
 
 def _security_context_from_pod_security_context(pod: v1.Pod) -> v1.SecurityContext | None:

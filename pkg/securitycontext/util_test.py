@@ -28,9 +28,9 @@ def test_nothing_set_is_an_empty_context() -> None:
 
 @pytest.mark.parametrize(
     ("pod", "container", "expected"),
-    [(None, None, (None, False)), (0, None, (0, True)), (None, 5, (5, True)), (1, 0, (0, True))],
+    [(None, None, None), (0, None, 0), (None, 5, 5), (1, 0, 0)],
 )
-def test_run_as_user(pod: int | None, container: int | None, expected: tuple[int | None, bool]) -> None:
+def test_run_as_user(pod: int | None, container: int | None, expected: int | None) -> None:
     got = securitycontext.determine_effective_run_as_user(
         _pod(v1.PodSecurityContext(run_as_user=pod)),
         v1.Container(security_context=v1.SecurityContext(run_as_user=container)),

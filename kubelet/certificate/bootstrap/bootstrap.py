@@ -86,7 +86,7 @@ def load_client_cert(
         klog.v(2).info_s(
             "No valid private key and/or certificate found, reusing existing private key or creating a new one"
         )
-        key_data, _ = keyutil.load_or_generate_key_file(str(private_key_path))
+        key_data = keyutil.load_or_generate_key_file(str(private_key_path))
     try:
         wait_for_server(ctx, bootstrap_client_config, _SERVER_DEADLINE)
     except TimeoutError as err:

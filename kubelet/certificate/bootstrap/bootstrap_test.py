@@ -223,7 +223,7 @@ def test_a_request_that_was_not_granted_is_gone_on_with(node: Node) -> None:
 
 def test_a_granted_request_of_an_earlier_run_is_used(node: Node) -> None:
     # The node died after the request was made and before the certificate was stored.
-    key, _ = keyutil.load_or_generate_key_file(str(node.key_tmp))
+    key = keyutil.load_or_generate_key_file(str(node.key_tmp))
     module.request_node_certificate(golang.background(), node.signer.client, key, "n")
     node.load_client_cert()
     assert len(node.signer.requests()) == 1

@@ -49,6 +49,15 @@ class List(Generic[T]):
     undecodable: builtins.list[watch.Undecodable] = field(default_factory=builtins.list)
 
 
+@dataclass(frozen=True)
+class PagedList(Generic[T]):
+    """All objects, as one page."""
+
+    page: Page[T]
+    # Whether they came in more than one.
+    paginated: bool
+
+
 @dataclass
 class ListPager(Generic[T]):
     """Gets a list page by page from page_fn."""
@@ -57,8 +66,8 @@ class ListPager(Generic[T]):
     page_size: int = DEFAULT_PAGE_SIZE
     """The limit of objects per page where the options have none; 0 for no limit."""
 
-    def list(self, ctx: golang.Context, options: metav1.ListOptions) -> tuple[Page[T], bool]:
-        """All objects, and whether they came in more than one page.
+    def list(self, ctx: golang.Context, options: metav1.ListOptions) -> PagedList[T]:
+        """All objects.
 
         If the server has dropped the version of the first page before the last is read, everything is asked for at
         once instead. Raises ctx.err(), what page_fn raises, and ValueError for a list of more than MAX_PAGES pages.
@@ -66,7 +75,7 @@ class ListPager(Generic[T]):
         options = msgspec.structs.replace(options, limit=options.limit or self.page_size)
         page = first = self.page_fn(ctx, options)
         if not first.metadata.continue_:
-            return first, False
+            return PagedList(first, paginated=False)
         items, undecodable = [*first.items], [*first.undecodable]
         following = msgspec.structs.replace(options, resource_version="", resource_version_match="")
         pages = 1
@@ -80,8 +89,9 @@ class ListPager(Generic[T]):
             except apierrors.StatusError as expired:
                 if not apierrors.is_resource_expired(expired):
                     raise
-                return self.page_fn(ctx, msgspec.structs.replace(options, limit=0)), True
+                whole = self.page_fn(ctx, msgspec.structs.replace(options, limit=0))
+                return PagedList(whole, paginated=True)
             items += page.items
             undecodable += page.undecodable
         metadata = metav1.ListMeta(resource_version=first.metadata.resource_version)
-        return List(metadata, items, undecodable), True
+        return PagedList(List(metadata, items, undecodable), paginated=True)

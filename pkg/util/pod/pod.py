@@ -6,6 +6,7 @@ Go: pkg/util/pod/pod.go
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pkg import golang, klog
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
 
+@dataclass(frozen=True, slots=True)
+class StatusPatch:
+    """What became of a change of a pod's status."""
+
+    # As the server has it now; None if nothing changed, for then there was no call.
+    pod: v1.Pod | None
+    patch: bytes
+
+
 def patch_pod_status(
     ctx: golang.Context,
     client: kubernetes.Interface,
@@ -26,22 +36,26 @@ def patch_pod_status(
     uid: str,
     old_pod_status: v1.PodStatus,
     new_pod_status: v1.PodStatus,
-) -> tuple[v1.Pod | None, bytes, bool]:
-    """Make the pod's status on the server the new one. Returns the pod, the patch and whether nothing changed.
+) -> StatusPatch:
+    """Make the pod's status on the server the new one.
 
-    Then there is no call and no pod. Only what differs between the two statuses is sent, so that what others and
+    Only what differs between the two statuses is sent, so that what others and
     newer versions keep there survives; the uid goes along, so that a new pod of the name does not get it.
     Raises what the client raises.
     """
     from pkg.apimachinery import types  # not needed without an API server
 
-    patch, unchanged = _prepare_patch_for_pod_status(uid, old_pod_status, new_pod_status)
-    if unchanged:
-        return None, patch, True
+    status = strategicpatch.create_two_way_merge_map_patch(
+        codec.to_builtins(old_pod_status), codec.to_builtins(new_pod_status), v1.PodStatus
+    )
+    changes = {"metadata": {"uid": uid}, **({"status": status} if status else {})}
+    patch = codec.encode_json(changes, sort_keys=True)
+    if not status:
+        return StatusPatch(None, patch)
     pods = client.core_v1.pods(namespace)
     patch_type = types.PatchType.STRATEGIC_MERGE
     pod = _readable(lambda: pods.patch(ctx, name, patch_type, patch, None, "status"))
-    return pod, patch, False
+    return StatusPatch(pod, patch)
 
 
 def get_pod(ctx: golang.Context, client: kubernetes.Interface, namespace: str, name: str) -> v1.Pod:
@@ -66,12 +80,6 @@ def _readable(call: Callable[[], v1.Pod]) -> v1.Pod:
         klog.error_s(err, "Unable to decode parts of a pod, going on without", pod=klog.kobj(err.partial))
         partial: v1.Pod = err.partial
         return partial
-
-
-def _prepare_patch_for_pod_status(uid: str, old: v1.PodStatus, new: v1.PodStatus) -> tuple[bytes, bool]:
-    status = strategicpatch.create_two_way_merge_map_patch(codec.to_builtins(old), codec.to_builtins(new), v1.PodStatus)
-    patch = {"metadata": {"uid": uid}, **({"status": status} if status else {})}
-    return codec.encode_json(patch, sort_keys=True), not status
 
 
 def replace_or_append_pod_condition(

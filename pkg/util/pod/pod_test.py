@@ -58,16 +58,16 @@ def condition(kind: str, status: str) -> v1.PodCondition:
 )
 def test_patch_pod_status(old: v1.PodStatus, new: v1.PodStatus, expected: dict[str, Any]) -> None:
     client = client_with(old)
-    pod, patch, unchanged = statusutil.patch_pod_status(golang.background(), client, "ns", "p", "u1", old, new)
-    assert pod is not None and pod.status == new and not unchanged
-    assert json.loads(patch) == {"metadata": {"uid": "u1"}, "status": expected}
+    result = statusutil.patch_pod_status(golang.background(), client, "ns", "p", "u1", old, new)
+    assert result.pod is not None and result.pod.status == new
+    assert json.loads(result.patch) == {"metadata": {"uid": "u1"}, "status": expected}
     (action,) = client.actions()
     assert (action.verb, action.subresource, action.namespace, action.name) == ("patch", "status", "ns", "p")
-    assert (action.patch_type, action.patch) == (types.PatchType.STRATEGIC_MERGE, patch)
+    assert (action.patch_type, action.patch) == (types.PatchType.STRATEGIC_MERGE, result.patch)
 
 
 def test_unchanged_status_is_no_call() -> None:
     status = v1.PodStatus(phase="Running", conditions=[condition("A", "True")])
     client = client_with(status)
     result = statusutil.patch_pod_status(golang.background(), client, "ns", "p", "u1", status, status)
-    assert result == (None, b'{"metadata":{"uid":"u1"}}', True) and client.actions() == []
+    assert result == statusutil.StatusPatch(None, b'{"metadata":{"uid":"u1"}}') and client.actions() == []

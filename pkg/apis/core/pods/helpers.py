@@ -39,8 +39,8 @@ def convert_downward_api_field_label(version: str, label: str, value: str) -> tu
     """The label under today's name, and the value. Raises ValueError for one that pods do not show."""
     if version != "v1":
         raise ValueError(f"unsupported pod version: {version}")
-    path, _, subscripted = fieldpath.split_maybe_subscripted_path(label)
-    if subscripted:
+    if (split := fieldpath.split_maybe_subscripted_path(label)) is not None:
+        path, _ = split
         if path not in ("metadata.annotations", "metadata.labels"):
             raise ValueError(f"field label does not support subscript: {label}")
         return label, value

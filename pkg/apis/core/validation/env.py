@@ -96,13 +96,13 @@ def _validate_object_field_selector(
     except ValueError as err:
         detail = f"error converting fieldPath: {err}"
         return [field.invalid(fld_path.child("fieldPath"), selector.field_path, detail)]
-    path, subscript, subscripted = fieldpath.split_maybe_subscripted_path(label)
-    if subscripted:
+    if (split := fieldpath.split_maybe_subscripted_path(label)) is not None:
+        path, subscript = split
         # Only annotations and labels get this far with one.
         name = subscript.lower() if path == "metadata.annotations" else subscript
         return validate_qualified_name(name, fld_path)
-    if path not in expressions:
-        return [field.not_supported(fld_path.child("fieldPath"), path, list(expressions))]
+    if label not in expressions:
+        return [field.not_supported(fld_path.child("fieldPath"), label, list(expressions))]
     return []
 
 

@@ -107,7 +107,7 @@ def _validate_sysctls(spec: v1.PodSpec, sc: v1.PodSecurityContext, fld_path: fie
         elif sysctl.name in names:
             errs.append(field.duplicate(path, sysctl.name))
         names.add(sysctl.name)
-        namespace = utilsysctl.get_namespace(sysctl.name)[0]
+        namespace = utilsysctl.get_namespace(sysctl.name).namespace
         if spec.host_network and namespace == utilsysctl.NET_NAMESPACE:
             errs.append(field.invalid(path, sysctl.name, "may not be specified when 'hostNetwork' is true"))
         if spec.host_ipc and namespace == utilsysctl.IPC_NAMESPACE:

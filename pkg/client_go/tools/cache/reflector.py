@@ -260,8 +260,9 @@ class Reflector:
     def _list(self, ctx: golang.Context) -> None:
         """Replace the store's objects by a list; raises what the API answers."""
         resource_version = self._relist_resource_version()
-        page, paginated = self._get_list(ctx, resource_version)
-        if resource_version == "0" and paginated:
+        listed = self._get_list(ctx, resource_version)
+        page = listed.page
+        if resource_version == "0" and listed.paginated:
             self._paginated_result = True
         self._is_last_sync_resource_version_unavailable = False
         self._store.replace([*page.items, *self._kept(page.undecodable)], page.metadata.resource_version)
@@ -272,8 +273,7 @@ class Reflector:
         found = ((which, self._store.get_by_key(which.key)) for which in undecodable)
         return [obj for which, known in found if (obj := _substitute(known, which)) is not None]
 
-    def _get_list(self, ctx: golang.Context, resource_version: str) -> tuple[pager.Page[Any], bool]:
-        """All objects, and whether they came in pages."""
+    def _get_list(self, ctx: golang.Context, resource_version: str) -> pager.PagedList[Any]:
         lister = pager.ListPager(self._lister_watcher.list, self._page_size(resource_version))
         try:
             return lister.list(ctx, metav1.ListOptions(resource_version=resource_version))

@@ -147,6 +147,14 @@ class Config:
     clock: clock_.Clock | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _FirstCertificate:
+    """The certificate to start with, if there is one."""
+
+    certificate: tls.Certificate | None
+    renew_at_once: bool
+
+
 class ManagerImpl:
     """One thread asks for certificates and waits for them; `current` may be called from any."""
 
@@ -168,7 +176,8 @@ class ManagerImpl:
         self._last_request: certutil.CertificateRequest | None = None
         self._lock = threading.Lock()  # guards _cert and _server_health
         self._server_health = False
-        self._cert, self._force_rotation = self._get_current_certificate_or_bootstrap(config)
+        first = self._get_current_certificate_or_bootstrap(config)
+        self._cert, self._force_rotation = first.certificate, first.renew_at_once
         self._ctx, self._cancel = golang.with_cancel(golang.background())
 
     def current(self) -> tls.Certificate | None:
@@ -249,24 +258,23 @@ class ManagerImpl:
         """Wait by the clock; False if the manager was stopped meanwhile."""
         return not wait.sleep(self._ctx, seconds, self._clock)
 
-    def _get_current_certificate_or_bootstrap(self, config: Config) -> tuple[tls.Certificate | None, bool]:
-        """The certificate to start with, and whether to renew it at once."""
+    def _get_current_certificate_or_bootstrap(self, config: Config) -> _FirstCertificate:
         try:
             current = self._cert_store.current()
         except NoCertKeyError:
             pass
         else:
             if self._clock.now() < current.not_after:
-                return current, False
+                return _FirstCertificate(current, renew_at_once=False)
         if not config.bootstrap_certificate_pem or not config.bootstrap_key_pem:
-            return None, True
+            return _FirstCertificate(None, renew_at_once=True)
         bootstrap = tls.x509_key_pair(config.bootstrap_certificate_pem, config.bootstrap_key_pem)
         try:
             bootstrap = self._cert_store.update(config.bootstrap_certificate_pem, config.bootstrap_key_pem)
         except (OSError, ValueError) as err:
             message = "Unable to set the cert/key pair to the bootstrap certificate"
             klog.error_s(err, message, logger=self._name)
-        return bootstrap, True
+        return _FirstCertificate(bootstrap, renew_at_once=True)
 
     def rotate_certs(self, ctx: golang.Context) -> bool:
         """Ask for a certificate, wait until it is issued, store it. Whether there is a new one; failures are logged.

@@ -47,8 +47,8 @@ def write_key(key_path: str, data: bytes) -> None:
     atomicfile.write(path, data)
 
 
-def load_or_generate_key_file(key_path: str) -> tuple[bytes, bool]:
-    """The PEM key in the file, or a new one that is written there; and whether it is new.
+def load_or_generate_key_file(key_path: str) -> bytes:
+    """The PEM key in the file, or a new one that is written there.
 
     Raises ValueError, naming the file, if that holds no key; OSError if it cannot be read or written.
     """
@@ -58,12 +58,12 @@ def load_or_generate_key_file(key_path: str) -> tuple[bytes, bool]:
     except FileNotFoundError:
         data = make_elliptic_private_key_pem()
         write_key(key_path, data)
-        return data, True
+        return data
     try:
         parse_private_key_pem(data)
     except ValueError as err:
         raise ValueError(f"error loading key from {key_path}: {err}") from err
-    return data, False
+    return data
 
 
 def marshal_private_key_to_pem(private_key: PrivateKey) -> bytes:

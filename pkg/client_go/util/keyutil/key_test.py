@@ -68,10 +68,10 @@ def test_parse_private_key_pem_refuses(data: bytes, tmp_path: Path) -> None:
 
 def test_load_or_generate_key_file_makes_one_and_finds_it_again(tmp_path: Path) -> None:
     file = tmp_path / "pki" / "kubelet.key"
-    first, generated = keyutil.load_or_generate_key_file(str(file))
-    assert generated and isinstance(keyutil.parse_private_key_pem(first), ec.EllipticCurvePrivateKey)
+    first = keyutil.load_or_generate_key_file(str(file))
+    assert isinstance(keyutil.parse_private_key_pem(first), ec.EllipticCurvePrivateKey)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert keyutil.load_or_generate_key_file(str(file)) == (first, False)
+    assert keyutil.load_or_generate_key_file(str(file)) == first
     assert [path.name for path in file.parent.iterdir()] == ["kubelet.key"]
 
 

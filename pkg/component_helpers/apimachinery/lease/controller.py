@@ -6,6 +6,7 @@ Go: k8s.io/component-helpers/apimachinery/lease/controller.go
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pkg import golang, klog
@@ -26,6 +27,16 @@ RENEW_JITTER = 0.04
 
 # Finishes a lease in place before it is sent. What it raises keeps the lease from being made or renewed.
 ProcessLeaseFunc = Callable[[coordinationv1.Lease], None]
+
+
+@dataclass(frozen=True, slots=True)
+class EnsuredLease:
+    """The lease that there is."""
+
+    # None when it could not be prepared, for the next round to try.
+    lease: coordinationv1.Lease | None
+    # Whether it was made now.
+    created: bool = False
 
 
 class Controller:
@@ -78,9 +89,9 @@ class Controller:
             except Exception as err:
                 # It may have been deleted, or changed by somebody else: look at what there is.
                 klog.info_s("failed to update lease using latest lease, fallback to ensure lease", err=err)
-        lease, created = self.backoff_ensure_lease(ctx)
-        self.latest_lease = lease
-        if created or lease is None:
+        ensured = self.backoff_ensure_lease(ctx)
+        self.latest_lease = lease = ensured.lease
+        if ensured.created or lease is None:
             return
         try:
             self.retry_update_lease(ctx, lease)
@@ -90,7 +101,7 @@ class Controller:
             # Whatever it is, the next round renews the lease.
             klog.error_s(err, "Will retry updating lease", interval=self._renew_interval)
 
-    def backoff_ensure_lease(self, ctx: golang.Context) -> tuple[coordinationv1.Lease | None, bool]:
+    def backoff_ensure_lease(self, ctx: golang.Context) -> EnsuredLease:
         """ensure_lease, again and again until it does not fail. Raises ctx.err() once ctx is done."""
         pause = 0.1
         while True:
@@ -104,21 +115,18 @@ class Controller:
                 klog.error_s(err, "Failed to ensure lease exists, will retry", interval=pause)
             wait.pause(ctx, pause, self._clock)
 
-    def ensure_lease(self, ctx: golang.Context) -> tuple[coordinationv1.Lease | None, bool]:
-        """The lease, and whether it was made now; no lease when it could not be prepared, for the next round to try.
-
-        Raises what the API server says.
-        """
+    def ensure_lease(self, ctx: golang.Context) -> EnsuredLease:
+        """Look for the lease, and make it if there is none. Raises what the API server says."""
         assert self._lease_client is not None
         try:
-            return self._lease_client.get(ctx, self._lease_name), False
+            return EnsuredLease(self._lease_client.get(ctx, self._lease_name))
         except apierrors.StatusError as err:
             if not apierrors.is_not_found(err):
                 raise
         lease, failure = self.new_lease(None)
         if failure is not None:
-            return None, False
-        return self._lease_client.create(ctx, lease), True
+            return EnsuredLease(None)
+        return EnsuredLease(self._lease_client.create(ctx, lease), created=True)
 
     def retry_update_lease(self, ctx: golang.Context, base: coordinationv1.Lease | None) -> None:
         """Renew base. Raises RuntimeError after a few attempts, and ctx.err() once ctx is done."""
@@ -139,7 +147,7 @@ class Controller:
                     klog.error_s(err, "Failed to update lease")
                     last = err
                     if apierrors.is_conflict(err):
-                        base, _ = self.backoff_ensure_lease(ctx)
+                        base = self.backoff_ensure_lease(ctx).lease
                         continue
             if attempt > 0 and self._on_repeated_heartbeat_failure is not None:
                 self._on_repeated_heartbeat_failure()

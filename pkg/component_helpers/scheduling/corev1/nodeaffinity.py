@@ -5,6 +5,7 @@ Go: k8s.io/component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pkg.api.core import v1
@@ -61,7 +62,7 @@ def _match_term(term: v1.NodeSelectorTerm, node: v1.Node) -> bool:
         return False
     values = {_METADATA_NAME: node.metadata.name} if node.metadata.name else {}
     return all(each.matches(node.metadata.labels) for each in expressions) and (
-        not values or all((values.get(key, "") == value) is wanted for key, value, wanted in fields)
+        not values or all(each.matches(values) for each in fields)
     )
 
 
@@ -73,10 +74,23 @@ def _requirement(requirement: v1.NodeSelectorRequirement) -> labels.Requirement:
     return labels.Requirement(requirement.key, operator, tuple(requirement.values))
 
 
-def _field_requirement(requirement: v1.NodeSelectorRequirement) -> tuple[str, str, bool]:
-    """(field, value, whether it must be equal). Raises ValueError."""
+@dataclass(frozen=True, slots=True)
+class _FieldRequirement:
+    """What a field of the node must be, or must not be."""
+
+    field: str
+    value: str
+    must_be_equal: bool
+
+    def matches(self, values: Mapping[str, str]) -> bool:
+        return (values.get(self.field, "") == self.value) is self.must_be_equal
+
+
+def _field_requirement(requirement: v1.NodeSelectorRequirement) -> _FieldRequirement:
+    """Raises ValueError."""
     if requirement.operator not in (v1.NODE_SELECTOR_OP_IN, v1.NODE_SELECTOR_OP_NOT_IN):
         raise ValueError(f'operator: Unsupported value: "{requirement.operator}"')
     if len(requirement.values) != 1:
         raise ValueError(f"values: Invalid value: {requirement.values}: must have one element")
-    return requirement.key, requirement.values[0], requirement.operator == v1.NODE_SELECTOR_OP_IN
+    equal = requirement.operator == v1.NODE_SELECTOR_OP_IN
+    return _FieldRequirement(requirement.key, requirement.values[0], equal)

@@ -8,6 +8,7 @@ from pkg.component_helpers.node.util.sysctl.namespace import (
     NET_NAMESPACE,
     UNKNOWN_NAMESPACE,
     Namespace,
+    NamespacedSysctl,
     get_namespace,
 )
 from pkg.component_helpers.node.util.sysctl.sysctl import (
@@ -47,6 +48,7 @@ __all__ = [
     "VM_PANIC_ON_OOM",
     "VM_PANIC_ON_OOM_INVOKE_OOM_KILLER",
     "Namespace",
+    "NamespacedSysctl",
     "get_namespace",
     "get_sysctl",
     "normalize_name",

@@ -5,6 +5,8 @@ Go: k8s.io/component-helpers/node/util/sysctl/namespace.go
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pkg.component_helpers.node.util.sysctl.sysctl import normalize_name
 
 Namespace = str
@@ -41,7 +43,17 @@ def _namespace_of(name: str) -> Namespace:
     return UNKNOWN_NAMESPACE
 
 
-def get_namespace(sysctl: str) -> tuple[Namespace, str, bool]:
-    """(namespace, dotted name up to the first star, whether there was a star)."""
+@dataclass(frozen=True, slots=True)
+class NamespacedSysctl:
+    """A sysctl, or all whose names begin alike, and the namespace that it belongs to."""
+
+    namespace: Namespace
+    # Dotted, up to the first star.
+    name: str
+    # Whether there was a star.
+    is_prefix: bool
+
+
+def get_namespace(sysctl: str) -> NamespacedSysctl:
     name, star, _ = normalize_name(sysctl).partition("*")
-    return _namespace_of(name), name, bool(star)
+    return NamespacedSysctl(_namespace_of(name), name, bool(star))

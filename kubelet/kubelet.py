@@ -37,7 +37,13 @@ from kubelet import pod as kubepod
 from kubelet import types as kubetypes
 from kubelet.activity import Activity
 from kubelet.cm import topologymanager
-from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
+from kubelet.errors import (
+    NetworkNotReadyError,
+    NotReadyError,
+    PodCgroupError,
+    PodNotAdmittedError,
+    StillRunningError,
+)
 from kubelet.kubelet_admission import WaitingPods
 from kubelet.kubelet_garbage import KubeletGarbage
 from kubelet.kubelet_logs import KubeletLogs
@@ -469,7 +475,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         """
         if err := self.runtime_state.runtime_errors():
             return err
-        return None if self.pod_cache.is_filled() else RuntimeError("the first look at all pods goes on")
+        return None if self.pod_cache.is_filled() else NotReadyError("the first look at all pods goes on")
 
     def sync_loop_iteration(
         self,
@@ -1023,7 +1029,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             result = self._admit_waiting_pod(pod, preempted)
         if result.wait:
             self._wait_for_admission(pod, result)
-            raise RuntimeError(f"pod is not admitted yet: {result.message}")
+            raise PodNotAdmittedError(f"pod is not admitted yet: {result.message}")
         return self._admit_or_reject(pod, result)
 
     def _counts(self, uid: str, gone: Collection[str]) -> bool:
@@ -1087,9 +1093,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         err = self.runtime_state.network_errors()
         if err is None or kubecontainer.is_host_network_pod(pod):
             return
-        message = f"{NETWORK_NOT_READY_ERROR_MSG}: {err}"
-        self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.NETWORK_NOT_READY, message)
-        raise RuntimeError(message)
+        self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.NETWORK_NOT_READY, str(NetworkNotReadyError(err)))
+        raise NetworkNotReadyError(err)
 
     def _ensure_pod_cgroup(
         self,
@@ -1107,7 +1112,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         if cleanup is not None and cleanup.is_alive():
             message = "the cgroup of an earlier pod with the same uid is being removed"
             self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_TO_CREATE_POD_CONTAINER, message)
-            raise RuntimeError(message)
+            raise PodCgroupError(message)
         pcm = self.container_manager.new_pod_container_manager()
         if pcm.exists(pod):
             return
@@ -1124,7 +1129,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         except OSError as err:
             message = f"unable to ensure pod container exists: {err}"
             self.recorder.event(pod, v1.EVENT_TYPE_WARNING, events.FAILED_TO_CREATE_POD_CONTAINER, message)
-            raise RuntimeError(
+            raise PodCgroupError(
                 f"failed to ensure that the pod: {pod.metadata.uid} cgroups exist and are correctly applied: {err}"
             ) from err
         self.container_runtime.update_actuated_pod_level_resources(pod)
@@ -1264,7 +1269,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             if container.state is kubecontainer.CONTAINER_STATE_RUNNING
         ]
         if still_running:
-            raise RuntimeError(
+            raise StillRunningError(
                 f"detected running containers after a successful KillPod, CRI violation: {still_running}"
             )
         # After its containers, which use them, and before the cluster learns that it may give them to other pods.
@@ -1612,7 +1617,7 @@ def _restarts_all_containers(api_status: v1.PodStatus) -> bool:
 def _condition_error(message: str, condition: kubecontainer.RuntimeCondition | None) -> Exception | None:
     if condition is not None and condition.status:
         return None
-    return RuntimeError(f"{message}: {condition}")
+    return NotReadyError(f"{message}: {condition}")
 
 
 @contextmanager

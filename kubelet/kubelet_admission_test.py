@@ -9,6 +9,7 @@ import pytest
 from kubelet import container as kubecontainer
 from kubelet import lifecycle
 from kubelet import types as kubetypes
+from kubelet.errors import PodNotAdmittedError
 from kubelet.kubelet_admission import WaitingPods
 from kubelet.lifecycle import PodAdmitResult
 from kubelet.testing import TestKubelet, new_pod
@@ -67,7 +68,7 @@ def test_pod_waits_and_is_admitted(world: _World) -> None:
     world.add("p")
     assert world.kubelet.workers.update_types() == [("CREATE", "p")]
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="pod is not admitted yet: waits for a device"):
+        with pytest.raises(PodNotAdmittedError, match="pod is not admitted yet: waits for a device"):
             world.sync("p")
     assert world.kubelet.events() == ["Warning WaitingForResources waits for a device"]
     assert (world.phase("p"), world.kubelet.runtime.started_pods) == (v1.POD_PENDING, [])
@@ -95,7 +96,7 @@ def test_pod_waits_in_vain(world: _World) -> None:
 def test_what_a_pod_waits_for_can_change(world: _World) -> None:
     world.add("p")
     world.handler.answers["p"] = PodAdmitResult(False, "X", "waits for another device", wait=True)
-    with pytest.raises(RuntimeError, match="another device"):
+    with pytest.raises(PodNotAdmittedError, match="another device"):
         world.sync("p")
     assert world.kubelet.events() == [
         "Warning WaitingForResources waits for a device",
@@ -146,7 +147,7 @@ def test_nobody_waits_for_the_victims_of_preemption_but_the_pod_that_they_make_r
 
     def let_the_victim_be_admitted() -> None:
         def admit() -> None:
-            with pytest.raises(RuntimeError, match="not admitted yet"):
+            with pytest.raises(PodNotAdmittedError, match="not admitted yet"):
                 world.sync("victim")
             kubelet.handle_pod_additions(world.kubelet.ctx, [new_pod("new")])
             assert not kubelet.allocation_manager.has_pending_resizes()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubelet import apis as kubeletapis
 from kubelet import events, lifecycle, nodestatus
+from kubelet.errors import NodeStatusError
 from kubelet.kubelet_network import KubeletNetwork
 from kubelet.kubelet_node_declared_features import discover_node_declared_features
 from kubelet.util import BasicNodeStartupLatencyTracker
@@ -469,7 +470,7 @@ class KubeletNodeStatus(KubeletNetwork):
     def update_node_status(self, ctx: golang.Context) -> None:
         """Report the node's status, if it changed or enough time has passed, in a few attempts.
 
-        Raises RuntimeError when all of them fail.
+        Raises NodeStatusError when all of them fail.
         """
         klog.v(5).info_s("Updating node status")
         last: Exception | None = None
@@ -485,7 +486,7 @@ class KubeletNodeStatus(KubeletNetwork):
                     self.on_repeated_heartbeat_failure()
                 klog.error_s(err, "Error updating node status, will retry")
                 last = err
-        raise RuntimeError("update node status exceeds retry count") from last
+        raise NodeStatusError("update node status exceeds retry count") from last
 
     def try_update_node_status(self, ctx: golang.Context, try_number: int) -> None:
         """One attempt. Raises what the API server says.
@@ -516,7 +517,7 @@ class KubeletNodeStatus(KubeletNetwork):
             raise
         except Exception as err:
             # Whatever keeps the node from being read, who updates it tries again.
-            raise RuntimeError(f'error getting node "{self.node_name}": {err}') from err
+            raise NodeStatusError(f'error getting node "{self.node_name}": {err}') from err
 
     def _get_listed_node(self, lister: kubepod.NodeGetter, created: v1.Node | None) -> v1.Node:
         try:

@@ -20,6 +20,7 @@ from kubelet import cadvisor, kubelet_node_status
 from kubelet import container as kubecontainer
 from kubelet.cadvisor.testing import FakeCadvisor
 from kubelet.cm.testing import FakeReservingContainerManager
+from kubelet.errors import NodeStatusError
 from kubelet.eviction import testing as evictiontesting
 from kubelet.images.testing import FakeImageGCManager
 from kubelet.testing import TestKubelet
@@ -343,7 +344,7 @@ def test_update_node_status_error(node_kubelet: NodeKubelet) -> None:
     """No node in the API server: the informer is asked once, and then the server; each failure counts."""
     failures: list[None] = []
     node_kubelet.kubelet.on_repeated_heartbeat_failure = lambda: failures.append(None)
-    with pytest.raises(RuntimeError, match="update node status exceeds retry count") as info:
+    with pytest.raises(NodeStatusError, match="update node status exceeds retry count") as info:
         node_kubelet.kubelet.update_node_status(CTX)
     assert apierrors.is_not_found(info.value)
     assert node_kubelet.calls() == ["get nodes"] * kubelet_node_status.NODE_STATUS_UPDATE_RETRY

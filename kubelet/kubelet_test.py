@@ -24,6 +24,7 @@ from kubelet.apis.podresources import server as podresources_server
 from kubelet.cm import resourceupdates
 from kubelet.cm.testing import FakePodContainerManager
 from kubelet.config.testing import FakeSourcesReady
+from kubelet.errors import NetworkNotReadyError, PodCgroupError, StillRunningError
 from kubelet.kubelet_pods import PodsOnNode
 from kubelet.pod_workers import SyncPodResult
 from kubelet.prober import results as proberesults
@@ -938,7 +939,7 @@ def test_pod_waits_for_its_network(test_kubelet: TestKubelet, host_network: bool
         sync(test_kubelet, pod)
         assert test_kubelet.events() == []
     else:
-        with pytest.raises(RuntimeError, match="network is not ready: no CNI"):
+        with pytest.raises(NetworkNotReadyError, match="network is not ready: no CNI"):
             sync(test_kubelet, pod)
         assert test_kubelet.events() == ["Warning NetworkNotReady network is not ready: no CNI"]
     assert bool(test_kubelet.runtime.started_pods) == host_network
@@ -1026,7 +1027,7 @@ def test_pod_is_not_started_in_a_cgroup_that_is_being_removed(test_kubelet: Test
     pod, removed = new_pod("p"), threading.Event()
     cleanup = golang.go(removed.wait, 30, name="cgroup-cleanup-uid-p")
     test_kubelet.kubelet.cgroup_cleanups[pod.metadata.uid] = cleanup
-    with pytest.raises(RuntimeError, match="cgroup of an earlier pod"):
+    with pytest.raises(PodCgroupError, match="cgroup of an earlier pod"):
         sync(test_kubelet, pod)
     assert test_kubelet.runtime.started_pods == []
     (event,) = test_kubelet.events()
@@ -1152,7 +1153,9 @@ def test_pod_has_not_ended_before_its_claims_are_given_back(
 def test_runtime_that_says_killed_and_runs_on_is_not_believed(test_kubelet: TestKubelet) -> None:
     still = kubecontainer.Status(id=CONTAINER, name="c", state=State.RUNNING)
     test_kubelet.runtime.pod_status = kubecontainer.PodStatus(container_statuses=[still])
-    with pytest.raises(RuntimeError, match="detected running containers after a successful KillPod, CRI violation"):
+    with pytest.raises(
+        StillRunningError, match="detected running containers after a successful KillPod, CRI violation"
+    ):
         terminate(test_kubelet, new_pod("p"))
 
 
@@ -1261,7 +1264,7 @@ def test_run_has_systemd_told_of_the_sync_loop_and_of_the_container_manager(
     assert list(health_checker.checks) == ["syncloop", "device-plugin"]
     health_checker.checks["syncloop"]()
     kubelet.sync_loop_monitor = kubelet.clock.steady() - datetime.timedelta(hours=1)
-    with pytest.raises(RuntimeError, match="sync Loop took longer than expected"):
+    with pytest.raises(healthz.UnhealthyError, match="sync Loop took longer than expected"):
         health_checker.checks["syncloop"]()
 
 

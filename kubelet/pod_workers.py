@@ -49,7 +49,7 @@ from kubelet import activity, events, eviction, metrics
 from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
 from kubelet.activity import Activity
-from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
+from kubelet.errors import NetworkNotReadyError
 from kubelet.util import queue
 from pkg import golang, klog
 from pkg.api.core import v1
@@ -1216,7 +1216,7 @@ class PodWorkers:
             return 0.0
         if sync_err is None:
             return wait.jitter(self.resync_interval, WORKER_RESYNC_INTERVAL_JITTER_FACTOR)
-        if _mentions_network_not_ready(sync_err):
+        if _is_for_want_of_a_network(sync_err):
             return wait.jitter(BACK_OFF_ON_TRANSIENT_ERROR_PERIOD, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR)
         # Where the error says until when it makes no sense to try, our own back-off is not added to that.
         backoff = self.back_off_period
@@ -1553,7 +1553,7 @@ def _is_canceled(err: BaseException | None) -> bool:
     return False
 
 
-def _mentions_network_not_ready(err: BaseException) -> bool:
+def _is_for_want_of_a_network(err: BaseException) -> bool:
     if isinstance(err, BaseExceptionGroup):
-        return any(_mentions_network_not_ready(e) for e in err.exceptions)
-    return NETWORK_NOT_READY_ERROR_MSG in str(err)
+        return any(_is_for_want_of_a_network(e) for e in err.exceptions)
+    return isinstance(err, NetworkNotReadyError)

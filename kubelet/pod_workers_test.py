@@ -24,7 +24,7 @@ from kubelet import types as kubetypes
 from kubelet.activity import Activity
 from kubelet.allocation.testing import FakeAllocationManager
 from kubelet.container.testing import FakeOneStatusCache
-from kubelet.errors import NETWORK_NOT_READY_ERROR_MSG
+from kubelet.errors import NetworkNotReadyError
 from kubelet.pod_workers import (
     SYNC_POD,
     TERMINATED_POD,
@@ -858,10 +858,10 @@ def _backoff_error(seconds: float) -> kubecontainer.BackoffError:
         pytest.param(False, ExceptionGroup("", [_backoff_error(10), _backoff_error(3)]), 3.0, 0.5, id="the earliest"),
         pytest.param(False, _backoff_error(-5), 0.0, 0.5, id="a back-off that is over"),
         pytest.param(False, _backoff_error(40), 20.0, 0.5, id="never longer than the resync interval"),
-        pytest.param(False, RuntimeError(NETWORK_NOT_READY_ERROR_MSG), 1.0, 0.5, id="network not ready"),
+        pytest.param(False, NetworkNotReadyError("no CNI"), 1.0, 0.5, id="network not ready"),
         pytest.param(
             False,
-            ExceptionGroup("", [RuntimeError("other"), RuntimeError(NETWORK_NOT_READY_ERROR_MSG), _backoff_error(3)]),
+            ExceptionGroup("", [RuntimeError("other"), NetworkNotReadyError("no CNI"), _backoff_error(3)]),
             1.0,
             0.5,
             id="network not ready among others",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from kubelet import container as kubecontainer
-from kubelet.errors import NetworkUnknownError
+from kubelet.errors import NetworkUnknownError, NotReadyError
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.util import errors as utilerrors
 
@@ -97,14 +97,14 @@ class RuntimeState:
             runtime_error = self._runtime_error
         errs: list[Exception] = []
         if last_sync is None:
-            errs.append(RuntimeError("container runtime status check may not have completed yet"))
+            errs.append(NotReadyError("container runtime status check may not have completed yet"))
         elif last_sync + self._base_runtime_sync_threshold <= self._clock.monotonic():
-            errs.append(RuntimeError("container runtime is down"))
+            errs.append(NotReadyError("container runtime is down"))
         for check in health_checks:
             try:
                 check.fn()
             except Exception as err:  # Whatever a check raises is why it is not healthy.
-                errs.append(RuntimeError(f"{check.name} is not healthy: {err}"))
+                errs.append(NotReadyError(f"{check.name} is not healthy: {err}"))
         if runtime_error is not None:
             errs.append(runtime_error)
         return utilerrors.new_aggregate(errs)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from kubelet import cadvisor, cm, events
 from kubelet import container as kubecontainer
+from kubelet.errors import NotReadyError
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
@@ -383,7 +384,7 @@ def ready_condition(
             node_shutdown_manager_errors_func(),
         ]
         if missing := [name for name in required if name not in node.status.capacity]:
-            errs.append(RuntimeError(f"missing node capacity for resources: {', '.join(missing)}"))
+            errs.append(NotReadyError(f"missing node capacity for resources: {', '.join(missing)}"))
         new = _new_ready_condition(now, utilerrors.new_aggregate(errs))
         if (soft := cm_status_func().soft_requirements) is not None:
             new.message = f"{new.message}. WARNING: {soft}"

@@ -7,6 +7,7 @@ from kubelet.pod.mirror_client import (
     BasicMirrorClient,
     MirrorClient,
     NodeGetter,
+    NodeUIDError,
     get_hash_from_mirror_pod,
     get_pod_hash,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "Manager",
     "MirrorClient",
     "NodeGetter",
+    "NodeUIDError",
     "PodAndMirrorPod",
     "get_hash_from_mirror_pod",
     "get_pod_hash",

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 TIMEOUT = 5.0
 
 
+class NodeUIDError(Exception):
+    """The uid of this node, the owner of its mirror pods, is not known."""
+
+
 class MirrorClient(Protocol):
     """Writes mirror pods."""
 
@@ -73,7 +77,7 @@ class BasicMirrorClient:
         self._deleting: set[str] = set()  # full names of those that are being deleted in the background
 
     def create_mirror_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Raises RuntimeError if the node has no uid yet, what the API server answers, or that it does not in time."""
+        """Raises NodeUIDError if the node has no uid yet, what the API server answers, or that it does not in time."""
         client = self._apiserver_client
         if client is None:
             return
@@ -155,9 +159,9 @@ class BasicMirrorClient:
             node = self._node_getter.get(self._node_name)
         except Exception as err:
             # Whatever it is: without its owner's uid the API server would not take the mirror pod.
-            raise RuntimeError(f"failed to get node UID: {err}") from err
+            raise NodeUIDError(f"failed to get node UID: {err}") from err
         if not node.metadata.uid:
-            raise RuntimeError(f"failed to get node UID: UID unset for node {self._node_name}")
+            raise NodeUIDError(f"failed to get node UID: UID unset for node {self._node_name}")
         return node.metadata.uid
 
 

@@ -146,7 +146,7 @@ def test_create_mirror_pod_that_exists() -> None:
 
 
 def test_create_mirror_pod_before_the_node_exists() -> None:
-    with pytest.raises(RuntimeError, match="failed to get node UID: UID unset for node node"):
+    with pytest.raises(kubepod.NodeUIDError, match="failed to get node UID: UID unset for node node"):
         kubepod.BasicMirrorClient(FakeClientset(), "node", Nodes("")).create_mirror_pod(CTX, STATIC)
 
 

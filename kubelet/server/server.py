@@ -632,7 +632,7 @@ def sync_loop_health_check(host: HostInterface, clock: clocklib.Clock | None = N
             return
         allowed = max(host.resync_interval * 2, MIN_SYNC_LOOP_DURATION)
         if (clock.steady() - entered).total_seconds() > allowed:
-            raise RuntimeError("sync Loop took longer than expected")
+            raise healthz.UnhealthyError("sync Loop took longer than expected")
 
     return check
 

@@ -21,7 +21,7 @@ from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apiserver.authentication import authenticator
 from pkg.apiserver.authentication import user as userinfo
 from pkg.apiserver.authorization import authorizer
-from pkg.apiserver.server import dynamiccertificates
+from pkg.apiserver.server import dynamiccertificates, healthz
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.golang import http
@@ -73,7 +73,7 @@ def test_sync_loop_health_check(resync: float, seconds: float | None, healthy: b
     if healthy:
         check()
     else:
-        with pytest.raises(RuntimeError, match="sync Loop took longer than expected"):
+        with pytest.raises(healthz.UnhealthyError, match="sync Loop took longer than expected"):
             check()
 
 

@@ -72,7 +72,7 @@ class HealthChecker:
     def _tell(self, ctx: golang.Context) -> None:
         try:
             self._do_check()
-        except RuntimeError as err:
+        except healthz.UnhealthyError as err:
             # systemd is not told, and kills the kubelet unless it is well in time.
             klog.error_s(err, "Do not notify watchdog this iteration as the kubelet is reportedly not healthy")
             return
@@ -82,12 +82,12 @@ class HealthChecker:
             klog.error_s(err, "Failed to notify watchdog")
 
     def _do_check(self) -> None:
-        """Raises RuntimeError, which names the check that has failed."""
+        """Raises healthz.UnhealthyError, which names the check that has failed."""
         for checker in self._checkers:
             try:
                 checker.check()
             except Exception as err:  # any failure of a check is its answer
-                raise RuntimeError(f"checker {checker.name} failed: {err}") from err
+                raise healthz.UnhealthyError(f"checker {checker.name} failed: {err}") from err
 
 
 def _notify(ctx: golang.Context) -> None:

@@ -8,7 +8,8 @@ from pkg.apiserver.server.healthz.healthz import (
     LOG_HEALTHZ,
     PING_HEALTHZ,
     HealthChecker,
+    UnhealthyError,
     install_handler,
 )
 
-__all__ = ["DEFAULT_HEALTHZ_PATH", "LOG_HEALTHZ", "PING_HEALTHZ", "HealthChecker", "install_handler"]
+__all__ = ["DEFAULT_HEALTHZ_PATH", "LOG_HEALTHZ", "PING_HEALTHZ", "HealthChecker", "UnhealthyError", "install_handler"]

@@ -22,6 +22,10 @@ DEFAULT_HEALTHZ_PATH = "/healthz"
 _LOG_BLOCKED_AFTER = 120.0
 
 
+class UnhealthyError(Exception):
+    """What a check has found."""
+
+
 @dataclass(frozen=True, slots=True)
 class HealthChecker:
     """A check and its name. `check` raises an exception whose text says what is wrong; from any thread."""
@@ -47,7 +51,7 @@ class _LogCheck:
                 self._flushing_since = time.monotonic()
         if since is not None:
             if time.monotonic() - since > _LOG_BLOCKED_AFTER:
-                raise RuntimeError("logging blocked")
+                raise UnhealthyError("logging blocked")
             return
         try:
             klog.flush()

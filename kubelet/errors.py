@@ -22,23 +22,23 @@ class NodeStatusError(Exception):
     """The node could not be read, or its status not be written; it is tried again."""
 
 
-class SyncPodError(Exception):
+class PodStepError(Exception):
     """A step of a pod could not be finished; the pod's worker tries it again."""
 
 
-class PodNotAdmittedError(SyncPodError):
+class PodNotAdmittedError(PodStepError):
     """Nobody has found out yet whether the pod may run."""
 
 
-class PodCgroupError(SyncPodError):
+class PodCgroupError(PodStepError):
     """The pod's cgroup cannot be made, or not yet."""
 
 
-class StillRunningError(SyncPodError):
+class StillRunningError(PodStepError):
     """The runtime has containers that run after it said that it stopped them."""
 
 
-class NetworkNotReadyError(SyncPodError):
+class NetworkNotReadyError(PodStepError):
     """The runtime reports no working network. The step is tried again sooner than others, for that may pass soon."""
 
     def __init__(self, reason: object) -> None:

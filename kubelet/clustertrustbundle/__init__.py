@@ -8,6 +8,7 @@ from kubelet.clustertrustbundle.clustertrustbundle_manager import (
     LazyInformerManager,
     Manager,
     NoopManager,
+    UnknownBundlesError,
 )
 
-__all__ = ["InformerManager", "LazyInformerManager", "Manager", "NoopManager"]
+__all__ = ["InformerManager", "LazyInformerManager", "Manager", "NoopManager", "UnknownBundlesError"]

@@ -29,11 +29,15 @@ _GROUP_VERSION = "certificates.k8s.io/v1beta1"
 _LINE = 64
 
 
+class UnknownBundlesError(Exception):
+    """Nothing is known of the bundles yet."""
+
+
 class Manager(Protocol):
     """Trust anchors as PEM, each once, in an order that no one should rely on. Safe from any thread.
 
     Where there are none, methods raise LookupError or apierrors.StatusError (not found), or return b"" if
-    allow_missing. They raise RuntimeError as long as nothing is known.
+    allow_missing. They raise UnknownBundlesError as long as nothing is known.
     """
 
     def get_trust_anchors_by_name(self, name: str, allow_missing: bool) -> bytes: ...
@@ -93,7 +97,7 @@ class InformerManager:
 
     def _check_synced(self) -> None:
         if not self._informer.has_synced():
-            raise RuntimeError("ClusterTrustBundle informer has not yet synced")
+            raise UnknownBundlesError("ClusterTrustBundle informer has not yet synced")
 
     def _normalize_trust_anchors(self, bundles: Iterable[certificatesv1beta1.ClusterTrustBundle]) -> bytes:
         anchors = {anchor for bundle in bundles for anchor in _decode_pem(bundle.spec.trust_bundle)}
@@ -148,14 +152,14 @@ class LazyInformerManager:
         return self._ensure_manager_set().get_trust_anchors_by_signer(signer_name, label_selector, allow_missing)
 
     def _ensure_manager_set(self) -> Manager:
-        """Raises RuntimeError when the API server does not tell what it has."""
+        """Raises UnknownBundlesError when the API server does not tell what it has."""
         with self._lock:
             if self._manager is not None:
                 return self._manager
             try:
                 available = cluster_trust_bundles_available(self._client)
             except Exception as err:  # whatever it is, the next pod that needs a bundle tries again
-                raise RuntimeError(
+                raise UnknownBundlesError(
                     "failed to ensure informer manager for ClusterTrustBundles: "
                     f"failed to determine which informer manager to choose: {err}"
                 ) from err

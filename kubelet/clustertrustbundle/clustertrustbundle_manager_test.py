@@ -47,9 +47,9 @@ def test_before_the_first_list() -> None:
     client = FakeClientset()
     bundles = informers.SharedInformerFactory(client, 0).certificates_v1beta1.cluster_trust_bundles()
     manager = clustertrustbundle.InformerManager(bundles.informer(), bundles.lister())
-    with pytest.raises(RuntimeError, match="informer has not yet synced"):
+    with pytest.raises(clustertrustbundle.UnknownBundlesError, match="informer has not yet synced"):
         manager.get_trust_anchors_by_name("foo", False)
-    with pytest.raises(RuntimeError, match="informer has not yet synced"):
+    with pytest.raises(clustertrustbundle.UnknownBundlesError, match="informer has not yet synced"):
         manager.get_trust_anchors_by_signer("foo", None, True)
 
 
@@ -164,6 +164,6 @@ def test_api_server_that_does_not_answer_is_asked_again(ctx: golang.Context, mon
             raise error
 
         patch.setattr(client, "server_resources_for_group_version", fail)
-        with pytest.raises(RuntimeError, match=r"failed to ensure informer manager for ClusterTrustBundles: .*down"):
+        with pytest.raises(clustertrustbundle.UnknownBundlesError, match=r"failed to ensure informer manager.*down"):
             manager.get_trust_anchors_by_name("one", True)
     assert blocks(manager.get_trust_anchors_by_name("one", True)) == {ROOT1}

@@ -47,6 +47,13 @@ ActivePodsFunc = Callable[[], list[v1.Pod]]
 GetNodeFunc = Callable[[golang.Context], v1.Node]
 
 
+class ClaimsUnsupportedError(ValueError):
+    """A pod has resource claims, and this node nobody who prepares them."""
+
+    def __init__(self) -> None:
+        super().__init__("resource claims are not supported by this node")
+
+
 @dataclass(slots=True)
 class NodeConfig:
     """How the node's cgroups are to be laid out, and how its resources are given out."""

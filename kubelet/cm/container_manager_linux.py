@@ -21,6 +21,7 @@ from kubelet.cm.cgroup_manager import new_cgroup_manager
 from kubelet.cm.container_manager import (
     DEFAULT_NODE_ALLOCATABLE_CGROUP_NAME,
     ActivePodsFunc,
+    ClaimsUnsupportedError,
     DevicePluginResourceCapacity,
     GetNodeFunc,
     NodeConfig,
@@ -462,7 +463,7 @@ class ContainerManagerImpl:
             self._dra_manager.prepare_resources(ctx, pod)
         elif pod.spec.resource_claims:
             # Running it without what it claims would be worse.
-            raise ValueError("resource claims are not supported by this node")
+            raise ClaimsUnsupportedError
 
     def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
         if self._dra_manager is not None:

@@ -12,6 +12,7 @@ from kubelet import cadvisor, lifecycle
 from kubelet import container as kubecontainer
 from kubelet.cm.container_manager import (
     ActivePodsFunc,
+    ClaimsUnsupportedError,
     DevicePluginResourceCapacity,
     GetNodeFunc,
     NodeConfig,
@@ -124,7 +125,7 @@ class ContainerManagerStub:
         # Why: nothing has prepared its devices.
         # Test: container_manager_test.py:test_claims_are_refused_where_there_is_no_api_server
         if pod.spec.resource_claims:
-            raise ValueError("resource claims are not supported by this node")
+            raise ClaimsUnsupportedError
 
     def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
         return None

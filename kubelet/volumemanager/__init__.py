@@ -10,6 +10,12 @@ from kubelet.volumemanager.volume_manager import (
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON,
     VolumeAttachLimitExceededError,
     VolumeManager,
+    VolumesNotReadyError,
 )
 
-__all__ = ["VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON", "VolumeAttachLimitExceededError", "VolumeManager"]
+__all__ = [
+    "VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON",
+    "VolumeAttachLimitExceededError",
+    "VolumeManager",
+    "VolumesNotReadyError",
+]

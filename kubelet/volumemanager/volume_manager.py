@@ -52,7 +52,11 @@ WAIT_FOR_ATTACH_TIMEOUT = 600.0
 VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON = "VolumeAttachmentLimitExceeded"
 
 
-class VolumeAttachLimitExceededError(Exception):
+class VolumesNotReadyError(Exception):
+    """Something is wrong with the volumes of a pod."""
+
+
+class VolumeAttachLimitExceededError(VolumesNotReadyError):
     """A volume of the pod cannot be attached, for the node can have no more."""
 
     def __init__(self, reason: str) -> None:
@@ -244,8 +248,8 @@ class VolumeManager:
         """Return when all volumes that containers of the pod use are set up.
 
         Raises TimeoutError after about two minutes, VolumeAttachLimitExceededError instead if the pod has come to the
-        wrong node, RuntimeError as soon as something is wrong with a volume; each names the volumes that are missing.
-        Raises golang.Canceled when ctx ends.
+        wrong node, VolumesNotReadyError as soon as something is wrong with a volume; each names the volumes that are
+        missing. Raises golang.Canceled when ctx ends.
         """
         expected = _get_expected_volumes(pod)
         if not expected:
@@ -271,7 +275,7 @@ class VolumeManager:
         )
         if self._is_exhausted(unattached):
             raise VolumeAttachLimitExceededError(message)
-        raise (TimeoutError(message) if isinstance(err, TimeoutError) else RuntimeError(message)) from err
+        raise (TimeoutError(message) if isinstance(err, TimeoutError) else VolumesNotReadyError(message)) from err
 
     def wait_for_unmount(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """Return when none of the pod's volumes is set up any more.
@@ -326,9 +330,9 @@ class VolumeManager:
             raise utilerrors.Aggregate(errs)
 
     def _verify_volumes_mounted(self, pod_name: str, expected: list[str]) -> bool:
-        """Raises RuntimeError when something is wrong with the pod's volumes."""
+        """Raises VolumesNotReadyError when something is wrong with the pod's volumes."""
         if errors := self._desired_state_of_world.pop_pod_errors(pod_name):
-            raise RuntimeError("; ".join(map(str, errors))) from ExceptionGroup("", errors)
+            raise VolumesNotReadyError("; ".join(map(str, errors))) from ExceptionGroup("", errors)
         return not self._get_unmounted_volumes(pod_name, expected)
 
     def _wait(self, ctx: golang.Context, pod_name: str, done: Callable[[], bool]) -> Exception | None:
@@ -342,7 +346,7 @@ class VolumeManager:
                         return ctx.err()
                     if selected.took(deadline):
                         return golang.DeadlineExceeded()
-            except RuntimeError as err:
+            except VolumesNotReadyError as err:
                 return golang.without_frames(err)
         return None
 

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 from framework.waiting import wait_for
 
-from kubelet.volumemanager import VolumeAttachLimitExceededError, VolumeManager, testing, volume_manager
+from kubelet.volumemanager import (
+    VolumeAttachLimitExceededError,
+    VolumeManager,
+    VolumesNotReadyError,
+    testing,
+    volume_manager,
+)
 from kubelet.volumemanager.populator import APIServerClaims
 from pkg import golang
 from pkg.api.core import v1
@@ -242,7 +248,7 @@ def test_volume_of_unknown_kind_ends_the_wait_with_its_name(world: World) -> Non
     world.start()
     pod = world.add(EMPTY, v1.Volume(name="x", nfs=v1.NFSVolumeSource(server="s", path="/")))
     message = r"unmounted volumes=\[.*x\].*failed to process volumes=\[x\]: .*no volume plugin matched"
-    with pytest.raises(RuntimeError, match=message):
+    with pytest.raises(VolumesNotReadyError, match=message):
         world.manager.wait_for_attach_and_mount(world.ctx, pod)
 
 
@@ -344,7 +350,7 @@ def test_pods_are_waited_for_without_threads_of_their_own(world: World) -> None:
 def test_pod_whose_mount_has_no_thread_is_told_and_gets_its_volume_later(world: World) -> None:
     world.start()
     pod = world.add(EMPTY)
-    with out_of_threads("volume-volume_mount"), pytest.raises(RuntimeError, match="can't start new thread"):
+    with out_of_threads("volume-volume_mount"), pytest.raises(VolumesNotReadyError, match="can't start new thread"):
         world.manager.wait_for_attach_and_mount(world.ctx, pod)
     world.manager.wait_for_attach_and_mount(world.ctx, pod)
     assert "e" in world.manager.get_mounted_volumes_for_pod("u")
@@ -503,7 +509,7 @@ def test_volume_that_is_not_attached_is_named(tmp_path: Path, exhausted: bool) -
 
 def test_claim_that_is_not_there_is_what_is_not_found(attached: World) -> None:
     attached.start()
-    with pytest.raises(RuntimeError) as raised:
+    with pytest.raises(VolumesNotReadyError) as raised:
         attached.manager.wait_for_attach_and_mount(attached.ctx, attached.add(CLAIM))
     missing = apierrors.what_is_not_found(raised.value)
     assert missing is not None and (missing.kind, missing.name) == ("persistentvolumeclaims", "claim")
@@ -518,7 +524,7 @@ def test_claim_that_is_not_bound_is_named_at_once(attached: World) -> None:
         r"unmounted volumes=\[v\], unattached volumes=\[\], failed to process volumes=\[v\]: "
         "error processing PVC default/claim: PVC is not bound"
     )
-    with pytest.raises(RuntimeError, match=message):
+    with pytest.raises(VolumesNotReadyError, match=message):
         attached.manager.wait_for_attach_and_mount(attached.ctx, pod)
     attached.add_bound()
     waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
@@ -705,7 +711,7 @@ def test_pod_keeps_what_it_has_while_its_claim_cannot_be_read(attached: World) -
     pod = attached.add(CLAIM)
     attached.start()
     wait_for("the volume is unmounted", lambda: not gone.exists())
-    with pytest.raises(RuntimeError, match="went away"):
+    with pytest.raises(VolumesNotReadyError, match="went away"):
         attached.manager.wait_for_attach_and_mount(attached.ctx, pod)
     assert attached.manager.has_possibly_mounted_volumes_for_pod("u")
     away = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import queue
 import stat
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -251,16 +252,18 @@ class ManagerImpl:
     # ---- What plugins tell ----
 
     def plugin_connected(self, resource_name: str, device_plugin: plugin.DevicePlugin) -> None:
-        """For the server. Raises ValueError for a plugin that does not say what it can do, and for one too many."""
+        """For the server. Raises plugin.RegistrationError if it does not say what it can do, or is one too many."""
         with self._lock:
             if resource_name not in self._endpoints and len(self._endpoints) >= MAX_PLUGINS:
-                raise ValueError(f"there are plugins of {MAX_PLUGINS} resources, which are as many as there can be")
+                raise plugin.RegistrationError(
+                    f"there are plugins of {MAX_PLUGINS} resources, which are as many as there can be"
+                )
         try:
             options = plugin.call(
                 device_plugin.api.GetDevicePluginOptions, pluginapi.Empty(), _OPTIONS_TIMEOUT, resource_name
             )
         except grpcstatus.StatusError as err:
-            raise ValueError(f"failed to get device plugin options: {err}") from err
+            raise plugin.RegistrationError(f"failed to get device plugin options: {err}") from err
         with self._lock:
             self._endpoints[resource_name] = EndpointInfo(
                 EndpointImpl(resource_name, device_plugin, self._clock), options, device_plugin
@@ -621,7 +624,7 @@ class ManagerImpl:
     def _tell(self, pod_uids: set[str]) -> None:
         """Have the pods synced. If nobody listens it is not long until their next sync."""
         if pod_uids and not self._updates.try_send(Update(tuple(sorted(pod_uids)))):
-            err = RuntimeError("device update channel is full")
+            err = queue.Full("device update channel is full")
             klog.error_s(err, "discard pods info", podsToUpdate=sorted(pod_uids))
 
     def _end_allocation(self, key: _Container, allocation: _Allocation) -> None:

@@ -20,6 +20,7 @@ from kubelet.cm.containermap import ContainerMap
 from kubelet.cm.devicemanager import AllocationError, DevicesAwaitedError, manager
 from kubelet.cm.devicemanager.endpoint import EndpointStoppedError
 from kubelet.cm.devicemanager.manager import CheckpointWriteError
+from kubelet.cm.devicemanager.plugin.v1beta1 import RegistrationError
 from kubelet.cm.devicemanager.testing import FakeDevicePlugin, World, container, device, pod, response
 from kubelet.cm.devicemanager.types import ENDPOINT_STOP_GRACE_PERIOD, KUBELET_DEVICE_MANAGER_CHECKPOINT
 from kubelet.cm.topologymanager import TopologyHint
@@ -82,7 +83,7 @@ def test_plugin_that_does_not_say_what_it_can_do(world: World, monkeypatch: pyte
     plugin = FakeDevicePlugin(_R)
     monkeypatch.setattr(plugin, "GetDevicePluginOptions", fail)
     why = "failed to get device plugin options: rpc error: code = Unknown desc = no idea"
-    with pytest.raises(ValueError, match=why):
+    with pytest.raises(RegistrationError, match=why):
         world.manager.plugin_connected(_R, plugin)
     assert world.manager.get_capacity() == ({}, {}, [])
 
@@ -93,7 +94,7 @@ def test_more_plugins_than_there_can_be(world: World, monkeypatch: pytest.Monkey
     world.connect(_R, device("1"))
     world.connect(_R, device("2"))
     world.disconnect(_R)
-    with pytest.raises(ValueError, match="there are plugins of 1 resources, which are as many as there can be"):
+    with pytest.raises(RegistrationError, match="there are plugins of 1 resources, which are as many as there can be"):
         world.connect(_R2, device("1"))
     world.clock.step(_AFTER_GRACE)
     assert world.capacity() == ({}, {}, [_R])

@@ -236,14 +236,14 @@ class Manager:
             if must_check_owner:
                 resourceclaim.is_for_pod(pod, claim)
             if not resourceclaim.is_reserved_for_pod(pod, claim):
-                raise ValueError(
+                raise ClaimError(
                     f"pod {pod.metadata.name} ({pod.metadata.uid}) is not allowed to use ResourceClaim "
                     f"{claim_name} ({claim.metadata.uid})"
                 )
             try:
                 info = new_claim_info_from_claim(claim)
             except ValueError as err:
-                raise ValueError(f"ResourceClaim {claim.metadata.name}: {err}") from err
+                raise ClaimError(f"ResourceClaim {claim.metadata.name}: {err}") from err
             # Even if the claim is prepared: a driver that is gone means that something is wrong with the node.
             plugins = {name: self._plugin_for(pod.metadata.uid, name) for name in info.driver_state}
             found.append(_PodClaim(pod_claim, claim, info, plugins))
@@ -275,7 +275,7 @@ class Manager:
         try:
             return self._kube_client.resource_v1.resource_claims(namespace).get(ctx, name)
         except (apierrors.StatusError, OSError) as err:
-            raise ValueError(f"fetch ResourceClaim {name}: {err}") from err
+            raise ClaimError(f"fetch ResourceClaim {name}: {err}") from err
 
     def _reference_claims(self, pod: v1.Pod, pod_claims: Iterable[_PodClaim]) -> _Batches:
         """Note on disk that the pod has the claims, before any driver is asked; returns what they are asked."""
@@ -288,7 +288,7 @@ class Manager:
                     info = entry.claim_info
                     self._cache.add(info)
                 elif info.claim_uid != claim.metadata.uid:
-                    raise ValueError(
+                    raise ClaimError(
                         f"old ResourceClaim with same name {claim.metadata.name} and different UID {info.claim_uid} "
                         "still exists (previous pod force-deleted?!)"
                     )
@@ -297,14 +297,14 @@ class Manager:
                     # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).prepareResources: takes the claim for prepared.
                     # Why: the pod would start with devices that the driver has taken back.
                     # Test: manager_test.py:test_no_pod_gets_a_claim_that_is_being_given_back
-                    raise ValueError(f"ResourceClaim {claim.metadata.name} is being unprepared")
+                    raise ClaimError(f"ResourceClaim {claim.metadata.name} is being unprepared")
                 elif info.was_allocated_anew(entry.claim_info) and info.pod_uids - {pod.metadata.uid}:
                     # DIVERGES (fault of Go): a pod waits while an earlier one has what its claim was allocated before.
                     # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).prepareResources: compares the UID of the claim, and
                     # not what it was allocated.
                     # Why: the pod would get the devices of the earlier allocation, which may be another pod's by now.
                     # Test: manager_test.py:test_a_claim_that_is_allocated_anew_before_a_pod_has_ended
-                    raise ValueError(
+                    raise ClaimError(
                         f"ResourceClaim {claim.metadata.name} was allocated anew, and an earlier pod still has what it "
                         "was allocated before (previous pod force-deleted?!)"
                     )
@@ -476,7 +476,7 @@ class Manager:
                 # Go: pkg/kubelet/cm/dra/manager.go, (*Manager).unprepareResources: both may, one after the other.
                 # Why: the second one may take the claim from a pod that has got it in the meantime.
                 # Test: manager_test.py:test_only_one_at_a_time_gives_a_claim_back
-                raise ValueError(f"ResourceClaim {busy[0]} is being unprepared")
+                raise ClaimError(f"ResourceClaim {busy[0]} is being unprepared")
             for info in infos:
                 info.unpreparing = True
         return infos
@@ -638,6 +638,10 @@ def _observed(operation: str) -> Iterator[None]:
         metrics.DRA_OPERATIONS_DURATION.labels(*labels).observe(time.monotonic() - start)
 
 
+class ClaimError(Exception):
+    """A claim is not to be had now, or its driver has not done what it was asked."""
+
+
 class ResourcesError(Exception):
     """Claims could not be prepared or given back; the cause says why."""
 
@@ -652,15 +656,15 @@ def _named(what: str) -> Iterator[None]:
 
 
 def _check_results(method: str, claims: list[drapb.Claim], errors: Mapping[str, str]) -> None:
-    """Raises ValueError unless the driver did what it was asked for each of the claims, and for no other."""
+    """Raises ClaimError unless the driver did what it was asked for each of the claims, and for no other."""
     names = {claim.uid: claim.name for claim in claims}
     for claim_uid, error in errors.items():
         if claim_uid not in names:
-            raise ValueError(f"{method} returned result for unknown claim UID {claim_uid}")
+            raise ClaimError(f"{method} returned result for unknown claim UID {claim_uid}")
         if error:
-            raise ValueError(f"{method} failed for ResourceClaim {names[claim_uid]}: {error}")
+            raise ClaimError(f"{method} failed for ResourceClaim {names[claim_uid]}: {error}")
     if unfinished := len(names) - len(errors):
-        raise ValueError(f"{method} skipped {unfinished} ResourceClaims")
+        raise ClaimError(f"{method} skipped {unfinished} ResourceClaims")
 
 
 def _pod_resource_claims(pod: v1.Pod) -> list[v1.PodResourceClaim]:

@@ -39,6 +39,10 @@ Reusable = Counter[tuple[bitmask.BitMask, str]]
 SystemReservedMemory = Mapping[int, Mapping[str, int]]
 
 
+class NotEnoughMemoryError(ValueError):
+    """No NUMA nodes have as much as was asked for, in the way in which it was."""
+
+
 class PolicyStatic:
     """See Policy. The manager calls it with its lock held where something changes."""
 
@@ -125,15 +129,15 @@ class PolicyStatic:
         if nodes is None:
             best = self._get_default_hint(machine_state, reusable, requested)
             if hint.preferred and not best.preferred:
-                raise ValueError("[memorymanager] failed to find the default preferred hint")
+                raise NotEnoughMemoryError("[memorymanager] failed to find the default preferred hint")
             hint, nodes = best, _nodes_of(best)
         if not _is_affinity_satisfy_request(machine_state, nodes, requested):
             best = self._extend_topology_manager_hint(machine_state, reusable, requested, nodes)
             if hint.preferred and not best.preferred:
-                raise ValueError("[memorymanager] failed to find the extended preferred hint")
+                raise NotEnoughMemoryError("[memorymanager] failed to find the extended preferred hint")
             nodes = _nodes_of(best)
         if _is_affinity_violating_numa_allocations(machine_state, nodes):
-            raise ValueError("[memorymanager] preferred hint violates NUMA node allocation")
+            raise NotEnoughMemoryError("[memorymanager] preferred hint violates NUMA node allocation")
         return nodes
 
     def remove_container(self, s: state.State, pod_uid: str, container_name: str) -> None:
@@ -213,7 +217,7 @@ class PolicyStatic:
     ) -> TopologyHint:
         hints = _memory_hints(self._calculate_hints(machine_state, reusable, requested))
         if not hints:
-            raise ValueError(
+            raise NotEnoughMemoryError(
                 "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
             )
         return _find_best_hint(hints)
@@ -225,7 +229,7 @@ class PolicyStatic:
         hints = _memory_hints(self._calculate_hints(machine_state, reusable, requested))
         fitting = [hint for hint in hints if mask & _nodes_of(hint) == mask]
         if not fitting:
-            raise ValueError("[memorymanager] failed to find NUMA nodes to extend the current topology hint")
+            raise NotEnoughMemoryError("[memorymanager] failed to find NUMA nodes to extend the current topology hint")
         return _find_best_hint(fitting)
 
     def _validate_state(self, s: state.State) -> None:

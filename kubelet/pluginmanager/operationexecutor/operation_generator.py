@@ -28,7 +28,11 @@ GET_INFO_TIMEOUT_DURATION = 1.0
 _GET_INFO = "/pluginregistration.Registration/GetInfo"
 
 
-class RegisterPluginError(Exception):
+class PluginError(Exception):
+    """What the plugin manager wants of a plugin, or the plugin of it, could not be done."""
+
+
+class RegisterPluginError(PluginError):
     """A plugin could not be registered."""
 
     def __init__(self, what: str) -> None:
@@ -79,7 +83,7 @@ class OperationGenerator:
         def unregister_plugin_func() -> None:
             handler = plugin_info.handler
             if handler is None:
-                raise RuntimeError(
+                raise PluginError(
                     f"UnregisterPlugin error -- failed to get plugin handler for {plugin_info.socket_path}"
                 )
             # First out of the cache: a socket that comes again while the handler works is then registered again.
@@ -161,7 +165,7 @@ def _register(
         try:
             _notify_plugin(client, False, told)
         except grpc.RpcError as failure:
-            raise RuntimeError(f"{told}: {_text(failure)}") from failure
+            raise PluginError(f"{told}: {_text(failure)}") from failure
         raise RegisterPluginError(what) from err
     try:
         _notify_plugin(client, True, "")

@@ -55,6 +55,10 @@ class PodStateProvider(Protocol):
     def should_pod_runtime_be_removed(self, uid: str) -> bool: ...
 
 
+class ClaimError(Exception):
+    """A claim, or the volume behind it, is not to be had now."""
+
+
 class Claims(Protocol):
     """Claims and the volumes behind them."""
 
@@ -88,7 +92,7 @@ class APIServerClaims:
             raise
         except Exception as err:
             # Whatever keeps the API server from answering; the next round asks again.
-            raise RuntimeError(f"{message}: {err}") from err
+            raise ClaimError(f"{message}: {err}") from err
         finally:
             cancel()
 
@@ -528,7 +532,7 @@ class DesiredStateOfWorldPopulator:
     def _create_volume_spec(self, volume: v1.Volume, pod: v1.Pod, mounts: set[str], devices: set[str]) -> _VolumeSource:
         """What the volume is: for a claim, the persistent volume behind it.
 
-        Raises ValueError when it is not to be had now, or is not used as it may be.
+        Raises ClaimError when it is not to be had now, ValueError when it is not used as it may be.
         """
         claim_name = _claim_name(pod, volume)
         if not claim_name:
@@ -556,18 +560,18 @@ class DesiredStateOfWorldPopulator:
         return _VolumeSource(spec, pvc, gid_value)
 
     def _get_pvc_extract_pv(self, namespace: str, claim_name: str) -> v1.PersistentVolumeClaim:
-        """The claim, if it is bound to a volume. Raises ValueError, and what Claims does."""
+        """The claim, if it is bound to a volume. Raises ClaimError, and what Claims does."""
         if self._claims is None:
-            raise ValueError("there are no claims without an API server")
+            raise ClaimError("there are no claims without an API server")
         pvc = self._claims.get_persistent_volume_claim(namespace, claim_name)
         # One that is protected goes only after the pods that use it, this one among them after a restart.
         protected = volumeutil.PVC_PROTECTION_FINALIZER in pvc.metadata.finalizers
         if pvc.metadata.deletion_timestamp is not None and not protected:
-            raise ValueError("PVC is being deleted")
+            raise ClaimError("PVC is being deleted")
         if pvc.status.phase != v1.CLAIM_BOUND:
-            raise ValueError("PVC is not bound")
+            raise ClaimError("PVC is not bound")
         if not pvc.spec.volume_name:
-            raise ValueError("PVC has empty pvc.Spec.VolumeName")
+            raise ClaimError("PVC has empty pvc.Spec.VolumeName")
         return pvc
 
     def _get_pv_spec(self, name: str, pvc_read_only: bool, expected_claim_uid: str) -> tuple[Spec, str]:
@@ -575,11 +579,11 @@ class DesiredStateOfWorldPopulator:
         assert self._claims is not None
         pv = self._claims.get_persistent_volume(name)
         if pv.spec.claim_ref is None:
-            raise ValueError(
+            raise ClaimError(
                 f"found PV object {name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
             )
         if pv.spec.claim_ref.uid != expected_claim_uid:
-            raise ValueError(
+            raise ClaimError(
                 f"found PV object {name} but its pv.Spec.ClaimRef.UID {pv.spec.claim_ref.uid} does not point to "
                 f"claim.UID {expected_claim_uid}"
             )
@@ -603,14 +607,14 @@ def _as_its_driver_sees_it(spec: Spec, pod: v1.Pod) -> Spec:
 
 @contextmanager
 def _processing(namespace: str, claim_name: str) -> Iterator[None]:
-    """Raises ValueError, which names the claim, for whatever is raised."""
+    """Raises ClaimError, which names the claim, for whatever is raised."""
     try:
         yield
     except golang.Canceled:
         raise
     except Exception as err:
         # Whatever it is, the pod is told of it, and the claim is looked at again in the next round.
-        raise ValueError(f"error processing PVC {namespace}/{claim_name}: {err}") from err
+        raise ClaimError(f"error processing PVC {namespace}/{claim_name}: {err}") from err
 
 
 def _check_volume_mode(volume: v1.Volume, spec: Spec, mounts: set[str], devices: set[str]) -> None:

@@ -5,12 +5,14 @@ Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1
 
 from kubelet.cm.devicemanager.plugin.v1beta1.api import ClientHandler, RegistrationHandler
 from kubelet.cm.devicemanager.plugin.v1beta1.client import DevicePlugin, PluginClient, call
+from kubelet.cm.devicemanager.plugin.v1beta1.handler import RegistrationError
 from kubelet.cm.devicemanager.plugin.v1beta1.server import Server
 
 __all__ = [
     "ClientHandler",
     "DevicePlugin",
     "PluginClient",
+    "RegistrationError",
     "RegistrationHandler",
     "Server",
     "call",

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from kubelet.cm.devicemanager.plugin.v1beta1.api import ClientHandler
 
 
+class RegistrationError(Exception):
+    """A plugin is not taken, whatever it has said."""
+
+
 class PluginClients:
     """The part of the server that is a cache.PluginHandler. Safe from any thread."""
 
@@ -67,7 +71,7 @@ class PluginClients:
     def connect_client(self, name: str, socket_path: str) -> None:
         """Connect to the plugin in the place of the one that had the resource.
 
-        Raises as register_plugin, RuntimeError when another one has come meanwhile, and golang.ThreadError.
+        Raises as register_plugin, RegistrationError when another one has come meanwhile, and golang.ThreadError.
         """
         with self._turn(name):
             client = PluginClient(name, socket_path, self._chandler, self._clock)
@@ -98,7 +102,7 @@ class PluginClients:
         """Have no other plugin of the resource connected during the block: the last one to come is the one that stays.
 
         While one plugin is being connected, at most one registration of the resource waits. A newer registration takes
-        its place: the one that has waited so far raises RuntimeError.
+        its place: the one that has waited so far raises RegistrationError.
 
         DIVERGES (safer): plugins of the same resource are connected one after the other.
         Go: pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go, (*server).connectClient: all at once.
@@ -111,7 +115,7 @@ class PluginClients:
             self._turn_changed.notify_all()
             self._turn_changed.wait_for(lambda: self._next.get(name) is not me or name not in self._connecting)
             if self._next.get(name) is not me:
-                raise RuntimeError(f"another plugin of {name} has registered meanwhile")
+                raise RegistrationError(f"another plugin of {name} has registered meanwhile")
             del self._next[name]
             self._connecting.add(name)
         try:
@@ -122,10 +126,10 @@ class PluginClients:
                 self._turn_changed.notify_all()
 
     def _put(self, client: PluginClient) -> PluginClient | None:
-        """Have the client in the place of the one that is returned. Raises RuntimeError when the server is stopped."""
+        """Put the client in the place of the one that is returned. Raises RegistrationError once stopped."""
         with self._clients_lock:
             if self._stopped:
-                raise RuntimeError("device plugin registration server is stopped")
+                raise RegistrationError("device plugin registration server is stopped")
             before = self._clients.get(client.resource)
             self._clients[client.resource] = client
             return before

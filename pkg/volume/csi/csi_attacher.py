@@ -16,6 +16,7 @@ from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.api import errors as apierrors
 from pkg.util import filesystem
 from pkg.volume.csi import csi_client, csi_mount_dir, csi_util
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.csi.csi_util import CSI_TIMEOUT, VOL_DATA_FILE_NAME, VolDataKey, log
 from pkg.volume.plugins import Spec
 from pkg.volume.util import selinux
@@ -51,7 +52,7 @@ class CSIAttacher:
         raise NotImplementedError("attaching volumes from the kubelet is not supported")
 
     def wait_for_attach(self, spec: Spec, device_path: str, pod: v1.Pod, timeout: float) -> str:
-        """The name of the volume's attachment. Raises RuntimeError when the volume is not attached.
+        """The name of the volume's attachment. Raises errors.NotAttachedError when the volume is not attached.
 
         It does not wait: the kubelet does, until the node's status says that the volume is attached.
         """
@@ -66,12 +67,14 @@ class CSIAttacher:
         except Exception as err:
             # Whatever the API server says: it is asked again at the next attempt.
             klog.error_s(err, log(f"attacher.WaitForAttach failed for volume [{handle}] (will continue to try)"))
-            raise RuntimeError(f"volume {handle} has GET error for volume attachment {name}: {err}") from err
+            raise csierrors.NotAttachedError(
+                f"volume {handle} has GET error for volume attachment {name}: {err}"
+            ) from err
         if not verify_attachment_status(attachment, handle):
             klog.error_s(
                 None, log(f"attacher.WaitForAttach failed for volume [{handle}] attached (will continue to try)")
             )
-            raise RuntimeError(f"volume {handle} is not attached for volume attachment {name}")
+            raise csierrors.NotAttachedError(f"volume {handle} is not attached for volume attachment {name}")
         return attachment.metadata.name
 
     def volumes_are_attached(self, specs: list[Spec], node_name: str) -> dict[str, bool]:
@@ -88,7 +91,7 @@ class CSIAttacher:
             if self._plugin.skip_attach(source.driver):
                 # It need not be, which comes to the same.
                 return True
-        except (apierrors.StatusError, RuntimeError, TimeoutError) as err:
+        except (apierrors.StatusError, csierrors.CSIError, TimeoutError) as err:
             klog.error_s(err, log(f"Failed to check CSIDriver for {source.driver}"))
         name = get_attachment_name(source.volume_handle, source.driver, node_name)
         try:
@@ -133,7 +136,7 @@ class CSIAttacher:
             return self.csi_client
         try:
             return csi_client.new_csi_driver_client(self._plugin.csi_drivers, driver_name)
-        except ValueError as err:
+        except csierrors.UnknownDriverError as err:
             # The driver may be about to come, or to come back.
             raise volumetypes.TransientOperationFailure(
                 log(f"{caller} failed to create newCsiDriverClient: {err}")
@@ -221,7 +224,7 @@ class CSIAttacher:
             return {}
         try:
             return csi_util.get_credentials_from_secret(self._k8s, reference)
-        except RuntimeError as err:
+        except csierrors.SecretError as err:
             raise volumetypes.TransientOperationFailure(
                 f"fetching NodeStageSecretRef {reference.namespace}/{reference.name} failed: {err}"
             ) from err
@@ -233,7 +236,7 @@ class CSIAttacher:
             supported = self._plugin.supports_selinux_context_mount(spec)
         except Exception as err:
             # Whatever it is, the driver has not been asked for anything.
-            raise RuntimeError(log(f"failed to query for SELinuxMount support: {err}")) from err
+            raise csierrors.DriverCallError(log(f"failed to query for SELinuxMount support: {err}")) from err
         if supported and selinux_label:
             return _MountOptions(selinux.add_selinux_mount_option(options, selinux_label), has_selinux_label=True)
         return _MountOptions(options, has_selinux_label=False)
@@ -276,7 +279,7 @@ class CSIAttacher:
         raise NotImplementedError("detaching volumes from the kubelet is not supported")
 
     def unmount_device(self, device_mount_path: str) -> None:
-        """Have the driver unstage the volume. Raises types.TransientOperationFailure, RuntimeError and OSError."""
+        """Have the driver unstage the volume. Raises types.TransientOperationFailure, CSIError and OSError."""
         klog.v(4).info_s(log(f"attacher.UnmountDevice({device_mount_path})"))
         data_dir = os.path.dirname(device_mount_path)
         try:
@@ -314,7 +317,7 @@ class CSIAttacher:
             stages = client.node_supports_stage_unstage(ctx)
         except Exception as err:
             # Whatever it is: unmounting is tried until it succeeds.
-            raise RuntimeError(
+            raise csierrors.DriverCallError(
                 log(f"attacher.UnmountDevice failed to check whether STAGE_UNSTAGE_VOLUME set: {err}")
             ) from err
         if not stages:
@@ -326,7 +329,7 @@ class CSIAttacher:
             client.node_unstage_volume(ctx, vol_id, device_mount_path)
         except Exception as err:
             # As above.
-            raise RuntimeError(log(f"attacher.UnmountDevice failed: {err}")) from err
+            raise csierrors.DriverCallError(log(f"attacher.UnmountDevice failed: {err}")) from err
 
 
 def get_attachment_name(vol_name: str, csi_driver_name: str, node_name: str) -> str:
@@ -350,17 +353,17 @@ def make_device_mount_path(plugin: CSIPlugin, spec: Spec) -> str:
 
 
 def verify_attachment_status(attachment: storagev1.VolumeAttachment, volume_handle: str) -> bool:
-    """Whether the volume is attached. Raises RuntimeError when it failed, or is being detached."""
+    """Whether the volume is attached. Raises errors.NotAttachedError when it failed, or is being detached."""
     if attachment.metadata.deletion_timestamp is not None:
         name = attachment.metadata.name
         klog.error_s(
             None, log(f"VolumeAttachment [{name}] has deletion timestamp, will not continue to wait for attachment")
         )
-        raise RuntimeError("volume attachment is being deleted")
+        raise csierrors.NotAttachedError("volume attachment is being deleted")
     if attachment.status.attached:
         return True
     if attachment.status.attach_error is not None:
         message = attachment.status.attach_error.message
         klog.error_s(None, log(f"attachment for {volume_handle} failed"), err=message)
-        raise RuntimeError(message)
+        raise csierrors.NotAttachedError(message)
     return False

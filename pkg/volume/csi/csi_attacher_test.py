@@ -17,6 +17,7 @@ from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.mount_utils import MountPoint
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.csi.csi_attacher import get_attachment_name
 from pkg.volume.csi.testing import NODE_NAME, TEST_DRIVER, TEST_VOL, FakeNode, TestPlugin
 from pkg.volume.plugins import Spec
@@ -56,10 +57,14 @@ def test_wait_for_attach(tmp_path: Path) -> None:
     with TestPlugin(tmp_path) as world:
         attacher = world.plugin.new_attacher()
         name = get_attachment_name(TEST_VOL, TEST_DRIVER, NODE_NAME)
-        with pytest.raises(RuntimeError, match=f"has GET error for volume attachment {name}: .*not found"):
+        with pytest.raises(
+            csierrors.NotAttachedError, match=f"has GET error for volume attachment {name}: .*not found"
+        ):
             attacher.wait_for_attach(pv_spec(), "", POD, 1.0)
         world.attach(attached=False)
-        with pytest.raises(RuntimeError, match=f"volume {TEST_VOL} is not attached for volume attachment {name}"):
+        with pytest.raises(
+            csierrors.NotAttachedError, match=f"volume {TEST_VOL} is not attached for volume attachment {name}"
+        ):
             attacher.wait_for_attach(pv_spec(), "", POD, 1.0)
         world.attach()
         assert attacher.wait_for_attach(pv_spec(), "", POD, 1.0) == name
@@ -77,7 +82,7 @@ def test_attachment_that_will_not_be(tmp_path: Path, deleted: bool, error: str, 
         metadata = metav1.ObjectMeta(name=name, deletion_timestamp=metav1.now() if deleted else None)
         status = storagev1.VolumeAttachmentStatus(attach_error=storagev1.VolumeError(message=error) if error else None)
         world.client.add(storagev1.VolumeAttachment(metadata=metadata, status=status))
-        with pytest.raises(RuntimeError, match=f"^{expected}$"):
+        with pytest.raises(csierrors.NotAttachedError, match=f"^{expected}$"):
             world.plugin.new_attacher().wait_for_attach(pv_spec(), "", POD, 1.0)
 
 
@@ -327,7 +332,9 @@ def test_unmount_device_fails(tmp_path: Path) -> None:
             unmounter.unmount_device(str(path))
         (path.parent / "vol_data.json").write_text('{"driverName":"test-driver","volumeHandle":"v"}')
         world.node.errors["NodeUnstageVolume"] = (grpc.StatusCode.INTERNAL, "busy")
-        with pytest.raises(RuntimeError, match="UnmountDevice failed: rpc error: code = Internal desc = busy"):
+        with pytest.raises(
+            csierrors.DriverCallError, match="UnmountDevice failed: rpc error: code = Internal desc = busy"
+        ):
             unmounter.unmount_device(str(path))
         assert (path.parent / "vol_data.json").exists()
 

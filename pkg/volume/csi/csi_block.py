@@ -22,6 +22,7 @@ from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
 from pkg.util import filesystem, removeall
 from pkg.volume.csi import csi_attacher, csi_client, csi_metrics, csi_util
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.csi.csi_util import CSI_PLUGIN_NAME, CSI_TIMEOUT, FS_TYPE_BLOCK_NAME, log
 from pkg.volume.plugins import Spec
 from pkg.volume.util import types as volumetypes
@@ -113,7 +114,7 @@ class CSIBlockMapper:
                 stages = client.node_supports_stage_unstage(ctx)
             except Exception as err:
                 # Whatever it is, nothing has been begun.
-                raise RuntimeError(
+                raise csierrors.DriverCallError(
                     log(f"blockMapper.stageVolumeForBlock failed to check STAGE_UNSTAGE_VOLUME capability: {err}")
                 ) from err
             if not stages:
@@ -206,7 +207,7 @@ class CSIBlockMapper:
             return {}
         try:
             return csi_util.get_credentials_from_secret(self._kube_client(), reference)
-        except RuntimeError as err:
+        except csierrors.SecretError as err:
             raise volumetypes.TransientOperationFailure(
                 log(f"{what} {reference.namespace}/{reference.name}: {err}")
             ) from err
@@ -272,7 +273,9 @@ class CSIBlockMapper:
                 return {}
         except Exception as err:
             # Whatever it is, nothing has been begun.
-            raise RuntimeError(log(f"{caller} failed to check CSIDriver for {source.driver}: {err}")) from err
+            raise csierrors.DriverCallError(
+                log(f"{caller} failed to check CSIDriver for {source.driver}: {err}")
+            ) from err
         name = csi_attacher.get_attachment_name(source.volume_handle, source.driver, self._plugin.host.get_node_name())
         try:
             attachment = self._kube_client().storage_v1.volume_attachments().get(golang.background(), name)
@@ -290,7 +293,7 @@ class CSIBlockMapper:
             client.node_unpublish_volume(ctx, self._volume_id, publish_path)
         except Exception as err:
             # Whatever it is: it is tried until it succeeds.
-            raise RuntimeError(log(f"blockMapper.unpublishVolumeForBlock failed: {err}")) from err
+            raise csierrors.DriverCallError(log(f"blockMapper.unpublishVolumeForBlock failed: {err}")) from err
         klog.v(4).info_s(log(f"blockMapper.unpublishVolumeForBlock NodeUnpublished successfully [{publish_path}]"))
 
     def _unstage_volume_for_block(
@@ -300,7 +303,7 @@ class CSIBlockMapper:
             stages = client.node_supports_stage_unstage(ctx)
         except Exception as err:
             # Whatever it is: it is tried until it succeeds.
-            raise RuntimeError(
+            raise csierrors.DriverCallError(
                 log(f"blockMapper.unstageVolumeForBlock failed to check STAGE_UNSTAGE_VOLUME capability: {err}")
             ) from err
         if not stages:
@@ -315,7 +318,7 @@ class CSIBlockMapper:
             client.node_unstage_volume(ctx, self._volume_id, staging_path)
         except Exception as err:
             # As above.
-            raise RuntimeError(log(f"blockMapper.unstageVolumeForBlock failed: {err}")) from err
+            raise csierrors.DriverCallError(log(f"blockMapper.unstageVolumeForBlock failed: {err}")) from err
         klog.v(4).info_s(log(f"blockMapper.unstageVolumeForBlock NodeUnstageVolume successfully [{staging_path}]"))
         try:
             # DIVERGES (safer): nothing is removed if the driver has left something mounted in the staging directory.
@@ -335,7 +338,7 @@ class CSIBlockMapper:
     def tear_down_device(self, map_path: str, device_path: str) -> None:
         """Have the driver unstage the device, and remove what is left of it.
 
-        Raises types.TransientOperationFailure without the driver, RuntimeError and OSError.
+        Raises types.TransientOperationFailure without the driver, CSIError and OSError.
         """
         staging_path = self.get_staging_path()
         # Raises when it cannot be told.
@@ -386,7 +389,7 @@ class CSIBlockMapper:
     def unmap_pod_device(self) -> None:
         """Have the driver take the device from the pod, also if there is none: it may still be at publishing it.
 
-        Raises types.TransientOperationFailure without the driver, and RuntimeError.
+        Raises types.TransientOperationFailure without the driver, and CSIError.
         """
         client = self.csi_client_getter.get_for("blockMapper.UnmapPodDevice")
         ctx, cancel = csi_util.create_csi_operation_context(self._spec, CSI_TIMEOUT)

@@ -20,6 +20,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime.testing import failing_once, raising
 from pkg.util import procfs
 from pkg.volume.csi import csi_client, csi_util
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.csi.csi_attacher import get_attachment_name
 from pkg.volume.csi.csi_block import CSIBlockMapper
 from pkg.volume.csi.testing import NODE_NAME, TEST_DRIVER, TEST_VOL, FakeNode, TestPlugin
@@ -292,9 +293,9 @@ def test_tear_down_fails(tmp_path: Path) -> None:
         world.node.errors = dict.fromkeys(
             ("NodeUnpublishVolume", "NodeUnstageVolume"), (grpc.StatusCode.INTERNAL, "no")
         )
-        with pytest.raises(RuntimeError, match=r"unpublishVolumeForBlock failed: .* desc = no"):
+        with pytest.raises(csierrors.DriverCallError, match=r"unpublishVolumeForBlock failed: .* desc = no"):
             unmapper.unmap_pod_device()
-        with pytest.raises(RuntimeError, match=r"unstageVolumeForBlock failed: .* desc = no"):
+        with pytest.raises(csierrors.DriverCallError, match=r"unstageVolumeForBlock failed: .* desc = no"):
             unmapper.tear_down_device("", "")
         assert (devices(tmp_path) / "test-pv/data/vol_data.json").exists(), "for the next attempt"
 

@@ -21,6 +21,7 @@ from pkg.csi_spec import csi_pb2 as csipbv1
 from pkg.csi_spec import csi_pb2_grpc
 from pkg.util import grpcconn, grpcstatus
 from pkg.volume.csi import csi_drivers_store, csi_metrics, csi_util
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.csi.csi_util import FS_TYPE_BLOCK_NAME, log
 from pkg.volume.util import types as volumetypes
 from pkg.volume.volume import Metrics
@@ -286,12 +287,12 @@ class CSIDriverClient:
 
 
 def new_csi_driver_client(csi_drivers: csi_drivers_store.DriversStore, driver_name: str) -> CSIDriverClient:
-    """The client of a driver. Raises ValueError for one that has not registered."""
+    """The client of a driver. Raises errors.UnknownDriverError if it has not registered."""
     if not driver_name:
-        raise ValueError("driver name is empty")
+        raise csierrors.UnknownDriverError("driver name is empty")
     driver = csi_drivers.get(driver_name)
     if driver is None:
-        raise ValueError(f"driver name {driver_name} not found in the list of registered CSI drivers")
+        raise csierrors.UnknownDriverError(f"driver name {driver_name} not found in the list of registered CSI drivers")
     metrics_manager = csi_metrics.MetricsManager(driver_name)
     return CSIDriverClient(driver_name, driver.endpoint, metrics_manager, new_v1_node_client)
 
@@ -339,14 +340,14 @@ class CSIClientGetter:
         self._csi_drivers = csi_drivers
 
     def get(self) -> CSIDriverClient:
-        """Raises ValueError as long as the driver has not registered."""
+        """Raises errors.UnknownDriverError as long as the driver has not registered."""
         return new_csi_driver_client(self._csi_drivers, self.driver_name)
 
     def get_for(self, caller: str) -> CSIDriverClient:
         """As get, for an operation that is tried again: raises types.TransientOperationFailure, which names it."""
         try:
             return self.get()
-        except ValueError as err:
+        except csierrors.UnknownDriverError as err:
             # The driver may be about to come, or to come back.
             raise volumetypes.TransientOperationFailure(log(f"{caller} failed to get CSI client: {err}")) from err
 

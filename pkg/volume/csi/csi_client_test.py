@@ -22,6 +22,7 @@ from pkg.csi_spec import csi_pb2
 from pkg.util import grpcstatus
 from pkg.volume import Spec, metrics_errors
 from pkg.volume.csi import csi_client, csi_drivers_store, csi_metrics, csi_util
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.csi.csi_drivers_store import Driver, DriversStore
 from pkg.volume.csi.testing import TEST_DRIVER, FakeNode, serve
 from pkg.volume.util import metrics as volumeutil
@@ -81,16 +82,18 @@ def stage(client: csi_client.CSIDriverClient, path: str, **changes: Any) -> None
 
 
 def test_driver_that_has_not_registered() -> None:
-    with pytest.raises(ValueError, match=r"^driver name d not found in the list of registered CSI drivers$"):
+    with pytest.raises(
+        csierrors.UnknownDriverError, match=r"^driver name d not found in the list of registered CSI drivers$"
+    ):
         csi_client.new_csi_driver_client(DriversStore(), "d")
-    with pytest.raises(ValueError, match=r"^driver name is empty$"):
+    with pytest.raises(csierrors.UnknownDriverError, match=r"^driver name is empty$"):
         csi_client.new_csi_driver_client(DriversStore(), "")
 
 
 def test_client_is_looked_for_until_it_is_there(socket: str) -> None:
     store = DriversStore()
     getter = csi_client.CSIClientGetter(store, TEST_DRIVER)
-    with pytest.raises(ValueError, match="not found"):
+    with pytest.raises(csierrors.UnknownDriverError, match="not found"):
         getter.get()
     store.set(TEST_DRIVER, Driver(socket, V1))
     with serve(FakeNode(), socket):

@@ -16,6 +16,7 @@ from pkg import golang
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.volume import metrics_errors
 from pkg.volume.csi import csi_util
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.util import metrics as volumeutil
 from pkg.volume.util import types as volumetypes
 from pkg.volume.volume import Metrics
@@ -54,7 +55,7 @@ class MetricsCSI:
         current_time = metav1.now()
         try:
             client = self._csi_client_getter.get()
-        except ValueError as err:
+        except csierrors.UnknownDriverError as err:
             raise volumetypes.TransientOperationFailure(str(err)) from err
         if not client.node_supports_volume_stats(ctx):
             raise metrics_errors.new_not_supported_error_with_driver_name(self._csi_client_getter.driver_name)

@@ -19,6 +19,7 @@ from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.runtime import codec
 from pkg.util import filesystem
 from pkg.volume.csi import csi_attacher, csi_client, csi_metrics, csi_util
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.csi.csi_mount_dir import check_unmounted, clean_up_mount_dir, remove_mount_dir
 from pkg.volume.csi.csi_util import CSI_TIMEOUT, VOL_DATA_FILE_NAME, VolDataKey, log
 from pkg.volume.plugins import Spec
@@ -178,7 +179,7 @@ class CSIMountMgr:
             stages = client.node_supports_stage_unstage(ctx)
         except Exception as err:
             # Whatever it is, nothing has been begun.
-            raise RuntimeError(
+            raise csierrors.DriverCallError(
                 log(f"mounter.SetUpAt failed to check for STAGE_UNSTAGE_VOLUME capability: {err}")
             ) from err
         if stages:
@@ -204,7 +205,7 @@ class CSIMountMgr:
         assert k8s is not None, "new_mounter asks for it"
         try:
             publication.secrets = csi_util.get_credentials_from_secret(k8s, reference)
-        except RuntimeError as err:
+        except csierrors.SecretError as err:
             raise volumetypes.TransientOperationFailure(
                 f"fetching NodePublishSecretRef {reference.namespace}/{reference.name} failed: {err}"
             ) from err
@@ -248,7 +249,7 @@ class CSIMountMgr:
             supported = self._plugin.supports_selinux_context_mount(spec)
         except Exception as err:
             # Whatever it is, the driver has not been asked for anything.
-            raise RuntimeError(log(f"failed to query for SELinuxMount support: {err}")) from err
+            raise csierrors.DriverCallError(log(f"failed to query for SELinuxMount support: {err}")) from err
         if supported and selinux_label:
             publication.mount_options = selinux.add_selinux_mount_option(publication.mount_options, selinux_label)
             publication.selinux_mount = True
@@ -382,7 +383,7 @@ class CSIMountMgr:
         self.tear_down_at(self.get_path())
 
     def tear_down_at(self, directory: str) -> None:
-        """Raises types.TransientOperationFailure without the driver, RuntimeError and OSError."""
+        """Raises types.TransientOperationFailure without the driver, CSIError and OSError."""
         klog.v(4).info_s(log(f"Unmounter.TearDownAt({directory})"))
         client = self.csi_client_getter.get_for("Unmounter.TearDownAt")
         ctx, cancel = csi_util.create_csi_operation_context(self._spec, CSI_TIMEOUT)
@@ -390,7 +391,7 @@ class CSIMountMgr:
             client.node_unpublish_volume(ctx, self._volume_id, directory)
         except Exception as err:
             # Whatever it is: unmounting is tried until it succeeds.
-            raise RuntimeError(log(f"Unmounter.TearDownAt failed: {err}")) from err
+            raise csierrors.DriverCallError(log(f"Unmounter.TearDownAt failed: {err}")) from err
         finally:
             cancel()
         # The driver should have removed the directory; not all do.

@@ -25,6 +25,7 @@ from pkg.csi_spec import csi_pb2
 from pkg.mount_utils import MountPoint
 from pkg.util import grpcstatus
 from pkg.volume.csi import csi_util
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.csi.csi_attacher import get_attachment_name, make_device_mount_path
 from pkg.volume.csi.testing import NODE_NAME, TEST_DRIVER, TEST_VOL, FakeNode, TestPlugin
 from pkg.volume.plugins import Spec
@@ -522,7 +523,9 @@ def test_tear_down_fails(tmp_path: Path) -> None:
         mounter.set_up(MounterArgs())
         world.node.errors["NodeUnpublishVolume"] = (grpc.StatusCode.UNAVAILABLE, "no")
         unmounter = world.plugin.new_unmounter("test-pv", "pod-uid")
-        with pytest.raises(RuntimeError, match=r"TearDownAt failed: rpc error: code = Unavailable desc = no"):
+        with pytest.raises(
+            csierrors.DriverCallError, match=r"TearDownAt failed: rpc error: code = Unavailable desc = no"
+        ):
             unmounter.tear_down()
         assert (Path(mounter.get_path()).parent / "vol_data.json").exists()
 

@@ -25,6 +25,7 @@ from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 from pkg.util import filesystem, procfs, removeall
 from pkg.volume.csi import csi_client, csi_util, nodeinfomanager
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.csi.csi_attacher import CSIAttacher, get_attachment_name
 from pkg.volume.csi.csi_block import PUBLISH_DIR, STAGING_DIR, CSIBlockMapper
 from pkg.volume.csi.csi_drivers_store import Driver, DriversStore
@@ -130,7 +131,7 @@ class RegistrationHandler:
                 self._csi_plugin.update_csi_driver(plugin_name)
             else:
                 self._csi_plugin.unregister_driver(plugin_name)
-        except RuntimeError as err:
+        except csierrors.CSIError as err:
             # What counts on this node is which driver is used.
             klog.error_s(err, log("failed to tell the cluster that a driver is not used any more"), driver=plugin_name)
 
@@ -267,30 +268,30 @@ class CSIPlugin(Expander):
         return initialize_csi_node(ctx, client, self.host, self.node_info_manager, clock or clocklib.RealClock())
 
     def update_csi_driver(self, plugin_name: str) -> None:
-        """Ask the driver again about the node, and tell the cluster. Raises RuntimeError."""
+        """Ask the driver again about the node, and tell the cluster. Raises errors.DriverCallError."""
         ctx, cancel = golang.with_timeout(golang.background(), CSI_TIMEOUT)
         try:
             info = csi_client.new_csi_driver_client(self.csi_drivers, plugin_name).node_get_info(ctx)
         except Exception as err:
             # Whatever the driver has, the caller is to know which one it is.
-            raise RuntimeError(f'failed to get NodeGetInfo from driver "{plugin_name}": {err}') from err
+            raise csierrors.DriverCallError(f'failed to get NodeGetInfo from driver "{plugin_name}": {err}') from err
         finally:
             cancel()
         try:
             self.node_info_manager.update_csi_driver(golang.background(), plugin_name, *info)
-        except (RuntimeError, ValueError) as err:
-            raise RuntimeError(f'failed to update driver "{plugin_name}": {err}') from err
+        except (nodeinfomanager.NodeInfoError, ValueError) as err:
+            raise csierrors.DriverCallError(f'failed to update driver "{plugin_name}": {err}') from err
 
     def unregister_driver(self, driver_name: str) -> None:
-        """Tell the cluster that the driver is not used any more. Raises RuntimeError."""
+        """Tell the cluster that the driver is not used any more. Raises errors.CSINodeError."""
 
         def is_used() -> bool:
             return self.csi_drivers.get(driver_name) is not None
 
         try:
             self.node_info_manager.uninstall_csi_driver(golang.background(), driver_name, is_used)
-        except RuntimeError as err:
-            raise RuntimeError(log(f"Error uninstalling CSI driver: {err}")) from err
+        except nodeinfomanager.NodeInfoError as err:
+            raise csierrors.CSINodeError(log(f"Error uninstalling CSI driver: {err}")) from err
 
     def verify_exhausted_resource(self, spec: Spec) -> bool:
         """Whether the node can have no more volumes of the driver; then the cluster is told how many it can have."""
@@ -318,7 +319,7 @@ class CSIPlugin(Expander):
         )
         try:
             self.update_csi_driver(source.driver)
-        except RuntimeError as err:
+        except csierrors.DriverCallError as err:
             klog.error_s(err, "Failed to update CSIDriver", pluginName=source.driver)
         return True
 
@@ -351,7 +352,7 @@ class CSIPlugin(Expander):
         return bool(driver.spec.requires_republish)
 
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> CSIMountMgr:
-        """Raises ValueError for another kind of volume, and RuntimeError standalone."""
+        """Raises ValueError for another kind of volume, and errors.NoAPIServerError standalone."""
         volume, persistent = csi_util.get_source_from_spec(spec)
         if volume is not None:
             driver_name, read_only = volume.driver, bool(volume.read_only)
@@ -380,7 +381,7 @@ class CSIPlugin(Expander):
     def _require_client(self) -> kubernetes.Interface:
         client = self.host.get_kube_client()
         if client is None:
-            raise RuntimeError(log("failed to get a kubernetes client"))
+            raise csierrors.NoAPIServerError(log("failed to get a kubernetes client"))
         return client
 
     def new_unmounter(self, name: str, pod_uid: str) -> CSIMountMgr:
@@ -463,7 +464,7 @@ class CSIPlugin(Expander):
         return self.host.get_mounter().get_mount_refs(device_mount_path)
 
     def new_block_volume_mapper(self, spec: Spec, pod: v1.Pod) -> CSIBlockMapper:
-        """Raises ValueError for what is no persistent volume of a driver, RuntimeError standalone, and OSError."""
+        """Raises ValueError for what is no persistent volume of a driver, NoAPIServerError standalone, and OSError."""
         source = csi_util.get_csi_source_from_spec(spec)
         klog.v(4).info_s(log(f"setting up block mapper for [volume={source.volume_handle},driver={source.driver}]"))
         self._require_client()
@@ -610,7 +611,7 @@ class CSIPlugin(Expander):
         Test: csi_plugin_test.py:test_objects_are_waited_for_once_by_all
         """
         if self.csi_driver_lister is None:
-            raise RuntimeError("CSIDriver lister does not exist")
+            raise csierrors.NoAPIServerError("CSIDriver lister does not exist")
         if self._drivers_sync is None:
             self._drivers_sync, _ = golang.with_timeout(golang.background(), _DRIVERS_SYNC_TIMEOUT)
         self.host.wait_for_cache_sync(self._drivers_sync)
@@ -644,7 +645,7 @@ class CSIPlugin(Expander):
     def _new_attacher_detacher(self) -> CSIAttacher:
         client = self.host.get_kube_client()
         if client is None:
-            raise RuntimeError(log("unable to get kubernetes client from host"))
+            raise csierrors.NoAPIServerError(log("unable to get kubernetes client from host"))
         return CSIAttacher(self, client)
 
     def pod_info_enabled(self, driver_name: str) -> bool:
@@ -686,7 +687,7 @@ def initialize_csi_node(
     Why: a kubelet that runs serves its pods, and a restart does not bring the API server back.
     Test: csi_plugin_test.py:test_making_the_csi_node_is_not_given_up
     """
-    host.set_kubelet_error(RuntimeError("CSINode is not yet initialized"))
+    host.set_kubelet_error(csierrors.CSINodeError("CSINode is not yet initialized"))
 
     def initialize() -> None:
         try:
@@ -711,7 +712,7 @@ def _initialize_with_backoff(
             # Whatever it is: shown in the node's Ready condition, and tried again.
             if (ended := ctx.err()) is not None:
                 raise ended from err
-            host.set_kubelet_error(RuntimeError(f"failed to initialize CSINode: {err}"))
+            host.set_kubelet_error(csierrors.CSINodeError(f"failed to initialize CSINode: {err}"))
             klog.error_s(err, "Failed to initialize CSINode")
         else:
             host.set_kubelet_error(None)

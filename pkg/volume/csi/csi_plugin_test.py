@@ -26,6 +26,7 @@ from pkg.csi_spec import csi_pb2
 from pkg.util import grpcstatus
 from pkg.volume import csi
 from pkg.volume.csi import csi_plugin, csi_util, nodeinfomanager
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.csi.csi_attacher import get_attachment_name
 from pkg.volume.csi.csi_drivers_store import Driver
 from pkg.volume.csi.testing import NODE_NAME, TEST_DRIVER, TEST_VOL, FakeNode, TestPlugin
@@ -135,7 +136,7 @@ def test_standalone(tmp_path: Path) -> None:
     plugin.start(CTX)
     assert plugin.can_support(INLINE) and not plugin.requires_remount(INLINE)
     for make in (plugin.new_attacher, lambda: plugin.new_mounter(INLINE, POD)):
-        with pytest.raises(RuntimeError, match="kubernetes client"):
+        with pytest.raises(csierrors.NoAPIServerError, match="kubernetes client"):
             make()
 
 
@@ -311,7 +312,7 @@ def test_driver_that_contradicts_the_nodes_labels_is_not_used(tmp_path: Path) ->
         topology = csi_pb2.Topology(segments={"zone": "a"})
         world.node.info = csi_pb2.NodeGetInfoResponse(node_id="id", accessible_topology=topology)
         expected = 'collision: driver reported "zone":"a" but existing label is "zone":"b"'
-        with pytest.raises(RuntimeError, match=expected):
+        with pytest.raises(nodeinfomanager.NodeInfoError, match=expected):
             csi.RegistrationHandler(world.plugin).register_plugin("new", world.socket, ["1.0.0"], None)
         assert world.plugin.csi_drivers.get("new") is None
 

@@ -18,6 +18,7 @@ from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery.runtime import codec
 from pkg.util import filesystem
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.plugins import Spec, VolumeHost
 from pkg.volume.util import types as volumetypes
 
@@ -49,12 +50,12 @@ class VolDataKey(enum.StrEnum):
 
 
 def get_credentials_from_secret(k8s: kubernetes.Interface, secret_ref: v1.SecretReference) -> dict[str, str]:
-    """The secret's data as text. Raises RuntimeError when the API server does not give it."""
+    """The secret's data as text. Raises errors.SecretError when the API server does not give it."""
     try:
         secret = k8s.core_v1.secrets(secret_ref.namespace).get(golang.background(), secret_ref.name)
     except Exception as err:
         # Whatever keeps it from being read: the volume's next attempt asks again.
-        raise RuntimeError(
+        raise csierrors.SecretError(
             log(
                 f"failed to find the secret {secret_ref.name} in the namespace {secret_ref.namespace} with error: {err}"
             )
@@ -62,7 +63,7 @@ def get_credentials_from_secret(k8s: kubernetes.Interface, secret_ref: v1.Secret
     try:
         return {key: value.decode() for key, value in secret.data.items()}
     except UnicodeDecodeError as err:
-        raise RuntimeError(
+        raise csierrors.SecretError(
             log(f"the secret {secret_ref.name} in the namespace {secret_ref.namespace} holds what is no text: {err}")
         ) from err
 

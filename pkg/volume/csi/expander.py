@@ -14,6 +14,7 @@ from pkg.api.core import v1
 from pkg.util import grpcstatus
 from pkg.volume import util as volumeutil
 from pkg.volume.csi import csi_client, csi_util
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.csi.csi_drivers_store import DriversStore
 from pkg.volume.csi.csi_util import FS_TYPE_BLOCK_NAME, log
 from pkg.volume.plugins import NodeResizeOptions, VolumeHost
@@ -47,7 +48,7 @@ class Expander:
             raise ValueError(log(f"Expander.NodeExpand failed to get CSI persistent source: {err}")) from err
         try:
             client = csi_client.new_csi_driver_client(self.csi_drivers, source.driver)
-        except ValueError as err:
+        except csierrors.UnknownDriverError as err:
             # The driver may be about to come back.
             raise volumetypes.TransientOperationFailure(str(err)) from err
         try:
@@ -71,7 +72,7 @@ class Expander:
                 except Exception as err:
                     # Whatever it is, nothing has been begun.
                     message = f"Expander.NodeExpand failed to check if node supports expansion : {err}"
-                    raise RuntimeError(message) from err
+                    raise csierrors.DriverCallError(message) from err
             if not supported:
                 raise volumetypes.OperationNotSupportedError(
                     f"NodeExpand is not supported by the CSI driver {source.driver}"
@@ -111,8 +112,8 @@ class Expander:
         assert client is not None, "there are no persistent volumes of drivers without an API server"
         try:
             return csi_util.get_credentials_from_secret(client, reference)
-        except RuntimeError as err:
-            raise RuntimeError(
+        except csierrors.SecretError as err:
+            raise csierrors.SecretError(
                 f"expander.NodeExpand failed to get NodeExpandSecretRef {reference.namespace}/{reference.name}: {err}"
             ) from err
 
@@ -135,4 +136,4 @@ def _expansion_error(err: Exception) -> Exception:
         return volumetypes.InfeasibleError(f"{what} {err}")
     if isinstance(err, volumetypes.UncertainProgressError):
         return volumetypes.UncertainProgressError(f"{what} : {err}")
-    return RuntimeError(f"{what} : {err}")
+    return csierrors.DriverCallError(f"{what} : {err}")

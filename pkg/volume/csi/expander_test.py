@@ -13,6 +13,7 @@ import pytest
 from pkg.api.core import v1
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
+from pkg.volume.csi import errors as csierrors
 from pkg.volume.csi.testing import TEST_DRIVER, TEST_VOL, FakeNode, TestPlugin
 from pkg.volume.plugins import NodeResizeOptions, Spec
 from pkg.volume.util import types as volumetypes
@@ -70,7 +71,7 @@ def test_node_expand_of_a_device(tmp_path: Path) -> None:
         ("OUT_OF_RANGE", volumetypes.InfeasibleError),
         ("NOT_FOUND", volumetypes.InfeasibleError),
         ("UNAVAILABLE", volumetypes.UncertainProgressError),
-        ("INTERNAL", RuntimeError),
+        ("INTERNAL", csierrors.DriverCallError),
     ],
 )
 def test_driver_refuses(tmp_path: Path, code: str, expected: type[Exception]) -> None:

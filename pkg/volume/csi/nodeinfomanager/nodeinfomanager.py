@@ -34,8 +34,12 @@ _MAX_INT32 = 2**31 - 1
 NodeUpdateFunc = Callable[[v1.Node], bool]
 
 
+class NodeInfoError(Exception):
+    """What a driver says of the node could not be told to the cluster."""
+
+
 class NodeInfoManager:
-    """Thread-safe. Methods raise RuntimeError after a few attempts, and ctx.err() once ctx is done."""
+    """Thread-safe. Methods raise NodeInfoError after a few attempts, and ctx.err() once ctx is done."""
 
     def __init__(
         self,
@@ -68,8 +72,8 @@ class NodeInfoManager:
             self._update_node(
                 ctx, update_node_id_in_node(driver_name, driver_node_id), update_topology_labels(topology)
             )
-        except RuntimeError as err:
-            raise RuntimeError(f"error updating Node object with CSI driver node info: {err}") from err
+        except NodeInfoError as err:
+            raise NodeInfoError(f"error updating Node object with CSI driver node info: {err}") from err
         self.update_csi_driver(ctx, driver_name, driver_node_id, max_attach_limit, topology)
 
     def update_csi_driver(
@@ -83,8 +87,8 @@ class NodeInfoManager:
         """As install_csi_driver, in the CSINode object alone."""
         try:
             self._update_csi_node(ctx, driver_name, driver_node_id, max_attach_limit, topology)
-        except RuntimeError as err:
-            raise RuntimeError(f"error updating CSINode object with CSI driver node info: {err}") from err
+        except NodeInfoError as err:
+            raise NodeInfoError(f"error updating CSINode object with CSI driver node info: {err}") from err
 
     def uninstall_csi_driver(self, ctx: golang.Context, driver_name: str, is_used: Callable[[], bool]) -> None:
         """Take a driver out again, unless it is used by then. Its topology stays in the node's labels.
@@ -102,12 +106,12 @@ class NodeInfoManager:
 
         try:
             self._uninstall_driver_from_csi_node(ctx, driver_name, is_used)
-        except RuntimeError as err:
-            raise RuntimeError(f"error uninstalling CSI driver from CSINode object {err}") from err
+        except NodeInfoError as err:
+            raise NodeInfoError(f"error uninstalling CSI driver from CSINode object {err}") from err
         try:
             self._update_node(ctx, remove_node_id)
-        except RuntimeError as err:
-            raise RuntimeError(f"error removing CSI driver node info from Node object {err}") from err
+        except NodeInfoError as err:
+            raise NodeInfoError(f"error removing CSI driver node info from Node object {err}") from err
 
     def initialize_csi_node_with_annotation(self, ctx: golang.Context) -> None:
         """See that the CSINode exists, belongs to this node and names the migrated plugins."""
@@ -185,7 +189,7 @@ class NodeInfoManager:
             newNodeID=self._node_id,
         )
         self.delete_csi_node(ctx)
-        raise RuntimeError(
+        raise NodeInfoError(
             f'CSINode "{csi_node.metadata.name}" was owned by different node '
             f'(oldNodeID="{owner_id}", newNodeID="{self._node_id}"), deleted it'
         )
@@ -284,11 +288,11 @@ class NodeInfoManager:
     def _kube_client(self) -> kubernetes.Interface:
         client = self._volume_host.get_kube_client()
         if client is None:
-            raise RuntimeError("error getting kube client")
+            raise NodeInfoError("error getting kube client")
         return client
 
     def _retry(self, ctx: golang.Context, what: str, attempt: Callable[[golang.Context], None]) -> None:
-        """Try a few times, pausing longer and longer. Raises RuntimeError with what went wrong, and ctx.err()."""
+        """Try a few times, pausing longer and longer. Raises NodeInfoError with what went wrong, and ctx.err()."""
         backoff = wait.Backoff(duration=0.01, factor=5.0, jitter=0.1, steps=_UPDATE_ATTEMPTS)
         failures: list[Exception] = []
         for number in range(_UPDATE_ATTEMPTS):
@@ -306,7 +310,7 @@ class NodeInfoManager:
         causes = list(dict.fromkeys(str(err) for err in failures))
         cause = causes[0] if len(causes) == 1 else f"[{', '.join(causes)}]"
         message = f"{what}: timed out waiting for the condition; caused by: {cause}"
-        raise RuntimeError(message) from failures[-1]
+        raise NodeInfoError(message) from failures[-1]
 
 
 def build_node_id_map_from_annotation(node: v1.Node) -> dict[str, str]:

@@ -70,7 +70,9 @@ def test_initialize_csi_node(existing: storagev1.CSINode | None, expected: list[
 def test_initialize_csi_node_gives_up() -> None:
     client, clock = FakeClientset(), FakeClock()
     pauses = clock.skip_pauses()
-    with pytest.raises(RuntimeError, match=r'timed out waiting for the condition; caused by: .*"node" not found'):
+    with pytest.raises(
+        nodeinfomanager.NodeInfoError, match=r'timed out waiting for the condition; caused by: .*"node" not found'
+    ):
         make_manager(client, clock).initialize_csi_node_with_annotation(CTX)
     assert calls(client) == ["get nodes"] * 4
     assert [round(pause, 1) for pause in pauses] == pytest.approx([0.01, 0.05, 0.25], abs=0.05)
@@ -197,7 +199,7 @@ def test_nothing_new_is_not_written() -> None:
 )
 def test_install_csi_driver_fails(existing: v1.Node, node_id: str, message: str) -> None:
     client = FakeClientset(existing)
-    with pytest.raises((ValueError, RuntimeError), match=message):
+    with pytest.raises((ValueError, nodeinfomanager.NodeInfoError), match=message):
         make_manager(client).install_csi_driver(CTX, MINE, node_id, 0, {"zone": "a"})
     assert client.storage_v1.csi_nodes().list(CTX).items == []
 
@@ -214,12 +216,12 @@ def test_failures_are_told_once_each() -> None:
     client = FakeClientset(node())
     client.prepend_reactor("create", "csinodes", lambda action: (True, OSError("away")))
     with pytest.raises(
-        RuntimeError,
+        nodeinfomanager.NodeInfoError,
         match=r"^error updating CSINode object with CSI driver node info: error updating CSINode: "
         r"timed out waiting for the condition; caused by: away$",
     ):
         make_manager(client).install_csi_driver(CTX, MINE, "id", 0, {})
-    with pytest.raises(RuntimeError, match="error getting kube client"):
+    with pytest.raises(nodeinfomanager.NodeInfoError, match="error getting kube client"):
         make_manager(None).install_csi_driver(CTX, MINE, "id", 0, {})
 
 

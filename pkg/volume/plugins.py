@@ -259,6 +259,10 @@ class RememberingVolumePlugin(VolumePlugin, Protocol):
         ...
 
 
+class PluginNotFoundError(ValueError):
+    """No plugin is there for the volume, or not just one."""
+
+
 class VolumePluginMgr:
     """The plugins of this kubelet. Filled once; after that safe from any thread."""
 
@@ -278,19 +282,19 @@ class VolumePluginMgr:
             klog.v(1).info_s("Loaded volume plugin", pluginName=name)
 
     def find_plugin_by_spec(self, spec: Spec) -> VolumePlugin:
-        """The one plugin for the volume. Raises ValueError when none or several want it."""
+        """The one plugin for the volume. Raises PluginNotFoundError when none or several want it."""
         matches = [plugin for plugin in self._plugins.values() if plugin.can_support(spec)]
         if not matches:
-            raise ValueError(f'no volume plugin matched for volume "{spec.name()}"')
+            raise PluginNotFoundError(f'no volume plugin matched for volume "{spec.name()}"')
         if len(matches) > 1:
             names = ",".join(plugin.get_plugin_name() for plugin in matches)
-            raise ValueError(f"multiple volume plugins matched: {names}")
+            raise PluginNotFoundError(f"multiple volume plugins matched: {names}")
         return matches[0]
 
     def find_plugin_by_name(self, name: str) -> VolumePlugin:
-        """Raises ValueError when there is none."""
+        """Raises PluginNotFoundError when there is none."""
         if name not in self._plugins:
-            raise ValueError(f'no volume plugin matched name: "{name}"')
+            raise PluginNotFoundError(f'no volume plugin matched name: "{name}"')
         return self._plugins[name]
 
     def find_attachable_plugin_by_spec(self, spec: Spec) -> AttachableVolumePlugin | None:
@@ -299,7 +303,7 @@ class VolumePluginMgr:
         return plugin if plugin is not None and plugin.can_attach(spec) else None
 
     def find_attachable_plugin_by_name(self, name: str) -> AttachableVolumePlugin | None:
-        """The plugin of the name, None if it attaches nothing. Raises ValueError when there is none."""
+        """The plugin of the name, None if it attaches nothing. Raises PluginNotFoundError when there is none."""
         return cast("AttachableVolumePlugin | None", _can(self.find_plugin_by_name(name), "new_attacher"))
 
     def find_device_mountable_plugin_by_spec(self, spec: Spec) -> DeviceMountableVolumePlugin | None:

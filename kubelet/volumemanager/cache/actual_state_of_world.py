@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pkg import klog
 from pkg.apimachinery.api.resource import Quantity
-from pkg.volume import Spec, VolumePluginMgr
+from pkg.volume import PluginNotFoundError, Spec, VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.util import operationexecutor
 from pkg.volume.util.operationexecutor import DeviceMountState, MarkVolumeOpts, MountedVolume, VolumeMountState
@@ -484,7 +484,7 @@ class ActualStateOfWorld:
             return False
         try:
             plugin = self._volume_plugin_mgr.find_node_expandable_plugin_by_spec(volume.spec)
-        except ValueError:
+        except PluginNotFoundError:
             plugin = None
         if plugin is None:
             klog.info_s(

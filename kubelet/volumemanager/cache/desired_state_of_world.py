@@ -17,7 +17,7 @@ from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.api.resource import Quantity
 from pkg.component_helpers import resource as resourcehelper
-from pkg.volume import Spec, VolumePlugin, VolumePluginMgr
+from pkg.volume import PluginNotFoundError, Spec, VolumePlugin, VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.util.operationexecutor import VolumeToMount
 
@@ -113,7 +113,7 @@ class DesiredStateOfWorld:
         """
         try:
             plugin = self._volume_plugin_mgr.find_plugin_by_spec(volume_spec)
-        except ValueError as err:
+        except PluginNotFoundError as err:
             quoted = klog.quote(volume_spec.name())
             raise ValueError(f"failed to get Plugin from volumeSpec for volume {quoted} err={err}") from err
         attachable = volumeutil.is_attachable_volume(volume_spec, self._volume_plugin_mgr)

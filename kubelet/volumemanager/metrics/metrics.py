@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
 from pkg.component_base import metrics
 from pkg.component_base.metrics import legacyregistry
-from pkg.volume import VolumePluginMgr
+from pkg.volume import PluginNotFoundError, VolumePluginMgr
 from pkg.volume import util as volumeutil
 
 PLUGIN_NAME_NOT_AVAILABLE = "N/A"
@@ -92,7 +92,7 @@ class TotalVolumesCollector(Collector):
         for wanted in self._desired_state_of_world.get_volumes_to_mount():
             try:
                 plugin = self._volume_plugin_mgr.find_plugin_by_spec(wanted.volume_spec)
-            except ValueError:
+            except PluginNotFoundError:
                 name = PLUGIN_NAME_NOT_AVAILABLE
             else:
                 name = volumeutil.get_full_qualified_plugin_name_for_volume(

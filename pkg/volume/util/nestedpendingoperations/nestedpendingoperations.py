@@ -46,6 +46,10 @@ class AlreadyExistsError(Exception):
         )
 
 
+class EndedAbruptlyError(Exception):
+    """An operation has neither succeeded nor failed: its thread had to end."""
+
+
 @dataclass(slots=True)
 class _Operation:
     key: OperationKey
@@ -176,7 +180,7 @@ class NestedPendingOperations:
                 del self._operations[volume_name]
 
     def _execute(self, key: OperationKey, generated_operations: volumetypes.GeneratedOperations) -> None:
-        err: Exception | None = RuntimeError("operation ended abruptly")
+        err: Exception | None = EndedAbruptlyError("operation ended abruptly")
         try:
             err = generated_operations.run().detailed_err
         finally:

@@ -57,6 +57,10 @@ class TestResponseData:
     assume_resize_finished: bool = False
 
 
+class ExpansionError(Exception):
+    """The claim of a volume that is to be larger cannot be read or written; it is tried again."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeExpansion:
     """What an attempt to make a volume larger has come to."""
@@ -129,7 +133,7 @@ class NodeExpander:
                 )
             except Exception as err:
                 # Whatever the API server says: the next attempt finds the volume large enough.
-                raise RuntimeError(f"mountVolume.NodeExpandVolume update pvc status failed: {err}") from err
+                raise ExpansionError(f"mountVolume.NodeExpandVolume update pvc status failed: {err}") from err
         return NodeExpansion(True, options.new_size)
 
     def _mark_in_progress(self) -> None:

@@ -50,6 +50,10 @@ class MountPreConditionFailed(Exception):
     """A volume must not be mounted as it is, whatever the driver might say."""
 
 
+class VolumeOperationError(Exception):
+    """An operation on a volume has failed, for which it is named."""
+
+
 class VolumeLogger:
     """Says of a volume what happened to it, shortly for events and at length for the log."""
 
@@ -70,12 +74,12 @@ class VolumeLogger:
         return simple, self.generate_msg_detailed(prefix_msg, suffix_msg)
 
     def generate_error_detailed(self, prefix_msg: str, err: Exception | None) -> Exception:
-        return RuntimeError(self.generate_msg_detailed(prefix_msg, _err_suffix(err)))
+        return VolumeOperationError(self.generate_msg_detailed(prefix_msg, _err_suffix(err)))
 
     def generate_error(self, prefix_msg: str, err: Exception | None) -> tuple[Exception, Exception]:
         """The short error and the long one."""
         simple, detailed = self.generate_msg(prefix_msg, _err_suffix(err))
-        return RuntimeError(simple), RuntimeError(detailed)
+        return VolumeOperationError(simple), VolumeOperationError(detailed)
 
 
 @dataclass(frozen=True, slots=True)

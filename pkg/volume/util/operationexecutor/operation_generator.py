@@ -29,13 +29,19 @@ from pkg.volume.plugins import (
     BlockVolumePlugin,
     NodeExpandableVolumePlugin,
     NodeResizeOptions,
+    PluginNotFoundError,
     Spec,
     VolumePlugin,
     VolumePluginMgr,
 )
 from pkg.volume.util import hostutil, volumepathhandler
 from pkg.volume.util import types as volumetypes
-from pkg.volume.util.operationexecutor.node_expander import NodeExpander, NodeExpansion, NodeResizeOperationOpts
+from pkg.volume.util.operationexecutor.node_expander import (
+    ExpansionError,
+    NodeExpander,
+    NodeExpansion,
+    NodeResizeOperationOpts,
+)
 from pkg.volume.util.operationexecutor.operation_executor import (
     ActualStateOfWorldAttacherUpdater,
     ActualStateOfWorldMounterUpdater,
@@ -1038,7 +1044,7 @@ class OperationGenerator:
             pvc = self._claim_of(pv)
         except Exception as err:
             # Whatever the API server says: the pod does not get the volume before it has the right size.
-            raise RuntimeError(f"mountVolume.NodeExpandVolume get PVC failed : {err}") from err
+            raise ExpansionError(f"mountVolume.NodeExpandVolume get PVC failed : {err}") from err
         zero = Quantity(0)
         old, new = pvc.status.capacity.get(v1.RESOURCE_STORAGE, zero), pv.spec.capacity.get(v1.RESOURCE_STORAGE, zero)
         if old >= new:
@@ -1067,7 +1073,7 @@ class OperationGenerator:
             pvc = self._claim_of(pv)
         except Exception as err:
             # Whatever the API server says: it is tried again.
-            raise RuntimeError(f"mountVolume.NodeExpandVolume get PVC failed : {err}") from err
+            raise ExpansionError(f"mountVolume.NodeExpandVolume get PVC failed : {err}") from err
         if volume.volume_spec.read_only:
             self._tell_read_only(volume, pvc)
             return NodeExpansion(True, pvc.status.capacity.get(v1.RESOURCE_STORAGE, Quantity(0)))
@@ -1115,7 +1121,7 @@ class OperationGenerator:
                 util.mark_fs_resize_finished(pvc, options.new_size, self._client())
             except Exception as err:
                 # The next attempt finds the volume large enough.
-                raise RuntimeError(f"mountVolume.NodeExpandVolume update PVC status failed : {err}") from err
+                raise ExpansionError(f"mountVolume.NodeExpandVolume update PVC status failed : {err}") from err
         return True
 
     def _tell_read_only(self, volume: VolumeToMount, pvc: v1.PersistentVolumeClaim) -> None:
@@ -1156,7 +1162,7 @@ class OperationGenerator:
     ) -> Callable[[volumetypes.CompleteFuncParam], None]:
         try:
             plugin_name = self._volume_plugin_mgr.find_plugin_by_spec(spec).get_plugin_name()
-        except ValueError:
+        except PluginNotFoundError:
             plugin_name = unknown  # the operation itself will say so
         return _hook(plugin_name, spec, operation_name)
 

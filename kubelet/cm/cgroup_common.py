@@ -26,7 +26,7 @@ from kubelet.cm.systemd import (
     slice_properties,
     unit_and_parent,
 )
-from kubelet.cm.types import CgroupName, ResourceConfig
+from kubelet.cm.types import CgroupName, InvalidCgroupError, ResourceConfig
 from pkg import klog
 from pkg.util import filetree, procfs
 
@@ -102,7 +102,7 @@ class CgroupCommon(ABC):
     def exists(self, name: CgroupName) -> bool:
         try:
             self.validate(name)
-        except ValueError:
+        except InvalidCgroupError:
             return False
         return True
 

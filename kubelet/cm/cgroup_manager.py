@@ -36,7 +36,7 @@ class CgroupManager(Protocol):
         ...
 
     def validate(self, name: CgroupName) -> None:
-        """Raises ValueError that names what the cgroup lacks, and OSError when that cannot be told."""
+        """Raises InvalidCgroupError, which names what the cgroup lacks, and OSError when that cannot be told."""
         ...
 
     def exists(self, name: CgroupName) -> bool:

@@ -20,7 +20,7 @@ from kubelet.cm.cgroup_common import (
 )
 from kubelet.cm.subsystems import UNIFIED, CgroupSubsystems
 from kubelet.cm.systemd import Manager, Property
-from kubelet.cm.types import CgroupName, ResourceConfig, quoted
+from kubelet.cm.types import CgroupName, InvalidCgroupError, ResourceConfig, quoted
 from pkg.api.core import v1
 
 # The hierarchies in which pods get a cgroup of their own, those of them that the node has mounted. Runtimes make
@@ -51,7 +51,7 @@ class CgroupV1Manager(CgroupCommon):
     def validate(self, name: CgroupName) -> None:
         needed = {self._mount_points[c] + self.name(name) for c in REQUIRED if c in self._mount_points}
         if missing := sorted(path for path in needed if not Path(path).is_dir()):
-            raise ValueError(f"cgroup {quoted(name)} has some missing paths: {', '.join(missing)}")
+            raise InvalidCgroupError(f"cgroup {quoted(name)} has some missing paths: {', '.join(missing)}")
 
     def set_cpu_load_balance_disable(self) -> None:
         self._cpu_load_balance_disable = True

@@ -18,7 +18,7 @@ from kubelet.cm.cgroup_common import (
     write_setting,
 )
 from kubelet.cm.systemd import INFINITY, Manager, Property, unified_properties
-from kubelet.cm.types import CgroupName, ResourceConfig, quoted
+from kubelet.cm.types import CgroupName, InvalidCgroupError, ResourceConfig, quoted
 from kubelet.util import CGROUP_ROOT
 from pkg import klog
 from pkg.api.core import v1
@@ -43,10 +43,10 @@ class CgroupV2Manager(CgroupCommon):
         try:
             enabled = read_unified_controllers(self._path(name))
         except (FileNotFoundError, NotADirectoryError) as err:
-            raise ValueError(f"could not read controllers for cgroup {quoted(name)}: {err}") from err
+            raise InvalidCgroupError(f"could not read controllers for cgroup {quoted(name)}: {err}") from err
         needed = REQUIRED & read_unified_controllers(self._root)
         if missing := sorted(needed - enabled):
-            raise ValueError(f"cgroup {quoted(name)} has some missing controllers: {', '.join(missing)}")
+            raise InvalidCgroupError(f"cgroup {quoted(name)} has some missing controllers: {', '.join(missing)}")
 
     def set_cpu_load_balance_disable(self) -> None:
         """Version 2 has partitions for that, which a kubelet leaves alone."""

@@ -47,7 +47,7 @@ from kubelet.cm.system_containers import (
     new_kubelet_cgroups,
     new_system_cgroups,
 )
-from kubelet.cm.types import CgroupName, QOSContainersInfo, cgroup_name
+from kubelet.cm.types import CgroupName, InvalidCgroupError, QOSContainersInfo, cgroup_name
 from kubelet.util import CGROUP_ROOT, swap
 from pkg import features, golang, klog
 from pkg.api.core import v1
@@ -164,7 +164,7 @@ class ContainerManagerImpl:
             )
         try:
             self._cgroup_manager.validate(root)
-        except ValueError as err:
+        except InvalidCgroupError as err:
             raise ValueError(f"invalid configuration: {err}") from err
         klog.info_s("Container manager verified user specified cgroup-root exists", cgroupRoot=list(root))
         return cgroup_name(root, DEFAULT_NODE_ALLOCATABLE_CGROUP_NAME)

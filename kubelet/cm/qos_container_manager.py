@@ -12,7 +12,7 @@ from kubelet import metrics
 from kubelet.cm.cgroup_common import huge_page_sizes
 from kubelet.cm.cgroup_manager import CgroupManager
 from kubelet.cm.helpers import MEMORY_LOW, MEMORY_MIN, MIN_SHARES, TIERED_RESERVATION, milli_cpu_to_shares
-from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig, cgroup_name
+from kubelet.cm.types import CgroupName, InvalidCgroupError, QOSContainersInfo, ResourceConfig, cgroup_name
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Quantity
@@ -60,13 +60,13 @@ class QOSContainerManager:
     ) -> None:
         """Make the cgroups, and bring them up to date once a minute until ctx ends.
 
-        Raises ValueError when that above them is not whole, OSError when the kernel refuses.
+        Raises InvalidCgroupError when that above them is not whole, OSError when the kernel refuses.
         """
         info = self._info
         try:
             self._cgroup_manager.validate(info.guaranteed)
-        except ValueError as err:
-            raise ValueError(f"error validating root container {list(info.guaranteed)} : {err}") from err
+        except InvalidCgroupError as err:
+            raise InvalidCgroupError(f"error validating root container {list(info.guaranteed)} : {err}") from err
         is_new = [self._ensure_exists(name) for name in (info.burstable, info.best_effort)]
         self._active_pods = active_pods
         self._get_node_allocatable = get_node_allocatable

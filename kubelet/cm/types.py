@@ -13,6 +13,10 @@ from typing import NewType
 CgroupName = NewType("CgroupName", tuple[str, ...])
 
 
+class InvalidCgroupError(ValueError):
+    """A cgroup is not there, or lacks what a kubelet needs of it."""
+
+
 def cgroup_name(base: tuple[str, ...], *components: str) -> CgroupName:
     """The cgroup of those components below base. Raises ValueError for a component with an underscore or slash.
 

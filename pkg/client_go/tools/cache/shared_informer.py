@@ -44,6 +44,10 @@ _SYNCED_POLL_PERIOD = 0.1
 _MINIMUM_RESYNC_PERIOD = 1.0
 
 
+class InformerStateError(RuntimeError):
+    """It is too late for that: the informer has started, or stopped."""
+
+
 class DoneChecker(Protocol):
     """Something that ends once, and can be waited for."""
 
@@ -172,17 +176,17 @@ class SharedIndexInformer(Generic[T]):
         return self._indexer
 
     def add_indexers(self, indexers: Indexers) -> None:
-        """Raises ValueError if a name is taken, RuntimeError once the informer has stopped."""
+        """Raises ValueError if a name is taken, InformerStateError once the informer has stopped."""
         with self._started_lock:
             if self._stopped:
-                raise RuntimeError("indexer was not added because it has stopped already")
+                raise InformerStateError("indexer was not added because it has stopped already")
             self._indexer.add_indexers(indexers)
 
     def set_watch_error_handler(self, handler: WatchErrorHandler) -> None:
-        """Be told of errors of listing and watching; raises RuntimeError once the informer has started."""
+        """Be told of errors of listing and watching; raises InformerStateError once the informer has started."""
         with self._started_lock:
             if self._started:
-                raise RuntimeError("informer has already started")
+                raise InformerStateError("informer has already started")
             self._watch_error_handler = handler
 
     def add_event_handler(
@@ -191,11 +195,11 @@ class SharedIndexInformer(Generic[T]):
         """Tell a handler of every change from now on, beginning with the existing objects as additions.
 
         With a resync period (seconds; None is the informer's, 0 never) it is told of each object again that often,
-        as an update. Raises RuntimeError once the informer has stopped, and golang.ThreadError.
+        as an update. Raises InformerStateError once the informer has stopped, and golang.ThreadError.
         """
         with self._started_lock:
             if self._stopped:
-                raise RuntimeError("handler was not added to shared informer because it has stopped already")
+                raise InformerStateError("handler was not added to shared informer because it has stopped already")
             listener = self._new_listener_locked(handler, resync_period)
             if not self._started:
                 self._processor.add_listener(listener)

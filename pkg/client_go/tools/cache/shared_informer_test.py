@@ -388,14 +388,14 @@ def test_a_handler_may_remove_itself_and_end_the_informer(run: Run) -> None:
 def test_what_is_refused_when_stopped(run: Run, log: io.StringIO) -> None:
     run.start()
     wait_for("the informer has all objects", run.informer.has_synced)
-    with pytest.raises(RuntimeError, match="already started"):
+    with pytest.raises(shared_informer.InformerStateError, match="already started"):
         run.informer.set_watch_error_handler(lambda reflector, err: None)
     assert not run.informer.is_stopped()
     run.stop()
     assert run.informer.is_stopped()
-    with pytest.raises(RuntimeError, match="stopped already"):
+    with pytest.raises(shared_informer.InformerStateError, match="stopped already"):
         run.informer.add_event_handler(Listener())
-    with pytest.raises(RuntimeError, match="stopped already"):
+    with pytest.raises(shared_informer.InformerStateError, match="stopped already"):
         run.informer.add_indexers({})
     run.informer.run(run.ctx)
     assert "run more than once is not allowed" in log.getvalue()

@@ -3,6 +3,6 @@
 Go: k8s.io/component-helpers/apimachinery/lease
 """
 
-from pkg.component_helpers.apimachinery.lease.controller import Controller, ProcessLeaseFunc
+from pkg.component_helpers.apimachinery.lease.controller import Controller, LeaseUpdateError, ProcessLeaseFunc
 
-__all__ = ["Controller", "ProcessLeaseFunc"]
+__all__ = ["Controller", "LeaseUpdateError", "ProcessLeaseFunc"]

@@ -29,6 +29,10 @@ RENEW_JITTER = 0.04
 ProcessLeaseFunc = Callable[[coordinationv1.Lease], None]
 
 
+class LeaseUpdateError(Exception):
+    """The lease could not be renewed, in a few attempts."""
+
+
 @dataclass(frozen=True, slots=True)
 class EnsuredLease:
     """The lease that there is."""
@@ -129,7 +133,7 @@ class Controller:
         return EnsuredLease(self._lease_client.create(ctx, lease), created=True)
 
     def retry_update_lease(self, ctx: golang.Context, base: coordinationv1.Lease | None) -> None:
-        """Renew base. Raises RuntimeError after a few attempts, and ctx.err() once ctx is done."""
+        """Renew base. Raises LeaseUpdateError after a few attempts, and ctx.err() once ctx is done."""
         assert self._lease_client is not None
         last: Exception | None = None
         for attempt in range(MAX_UPDATE_RETRIES):
@@ -151,7 +155,7 @@ class Controller:
                         continue
             if attempt > 0 and self._on_repeated_heartbeat_failure is not None:
                 self._on_repeated_heartbeat_failure()
-        raise RuntimeError(f"failed {MAX_UPDATE_RETRIES} attempts to update lease") from last
+        raise LeaseUpdateError(f"failed {MAX_UPDATE_RETRIES} attempts to update lease") from last
 
     def new_lease(self, base: coordinationv1.Lease | None) -> tuple[coordinationv1.Lease, Exception | None]:
         """base renewed, or a new lease; and why it could not be finished, if so."""

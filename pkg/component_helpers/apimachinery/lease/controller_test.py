@@ -105,7 +105,7 @@ def test_retry_update_lease(answers: list[Answer], fails: bool, heartbeat_failur
     failures: list[None] = []
     controller = make_controller(client, on_failure=lambda: failures.append(None))
     if fails:
-        with pytest.raises(RuntimeError, match="failed 5 attempts to update lease"):
+        with pytest.raises(lease.LeaseUpdateError, match="failed 5 attempts to update lease"):
             controller.retry_update_lease(CTX, None)
     else:
         controller.retry_update_lease(CTX, None)
@@ -115,7 +115,7 @@ def test_retry_update_lease(answers: list[Answer], fails: bool, heartbeat_failur
 
 def test_lease_is_not_updated_without_node() -> None:
     client = FakeClientset()
-    with pytest.raises(RuntimeError, match="failed 5 attempts to update lease"):
+    with pytest.raises(lease.LeaseUpdateError, match="failed 5 attempts to update lease"):
         make_controller(client).retry_update_lease(CTX, None)
     assert calls(client) == ["get nodes"] * 5
 

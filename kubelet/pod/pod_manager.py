@@ -93,8 +93,8 @@ class BasicManager:
     def __init__(self) -> None:
         # Guards all dicts.
         self._lock = threading.Lock()
-        self._pod_by_uid: dict[str, v1.Pod] = {}
-        self._mirror_pod_by_uid: dict[str, v1.Pod] = {}
+        self._pod_by_uid: dict[kubetypes.ResolvedPodUID, v1.Pod] = {}
+        self._mirror_pod_by_uid: dict[kubetypes.MirrorPodUID, v1.Pod] = {}
         self._pod_by_full_name: dict[str, v1.Pod] = {}
         self._mirror_pod_by_full_name: dict[str, v1.Pod] = {}
         self._translation_by_uid: dict[kubetypes.MirrorPodUID, kubetypes.ResolvedPodUID] = {}
@@ -119,14 +119,14 @@ class BasicManager:
     def _update_pod_locked(self, pod: v1.Pod) -> None:
         """Replace one pod in all indices. Mirror pods and static pods find each other by full name."""
         full_name = kubecontainer.get_pod_full_name(pod)
-        uid = pod.metadata.uid
         if kubetypes.is_mirror_pod(pod):
-            self._mirror_pod_by_uid[uid] = pod
+            self._mirror_pod_by_uid[kubetypes.MirrorPodUID(pod.metadata.uid)] = pod
             self._mirror_pod_by_full_name[full_name] = pod
             static = self._pod_by_full_name.get(full_name)
             if static is not None:
                 self._translate_locked(pod, static)
         else:
+            uid = kubetypes.ResolvedPodUID(pod.metadata.uid)
             _update_metrics(self._pod_by_uid.get(uid), pod)
             self._pod_by_uid[uid] = pod
             self._pod_by_full_name[full_name] = pod
@@ -140,14 +140,14 @@ class BasicManager:
 
     def remove_pod(self, pod: v1.Pod) -> None:
         full_name = kubecontainer.get_pod_full_name(pod)
-        uid = pod.metadata.uid
         with self._lock:
             if kubetypes.is_mirror_pod(pod):
-                self._mirror_pod_by_uid.pop(uid, None)
+                mirror_uid = kubetypes.MirrorPodUID(pod.metadata.uid)
+                self._mirror_pod_by_uid.pop(mirror_uid, None)
                 self._mirror_pod_by_full_name.pop(full_name, None)
-                self._translation_by_uid.pop(kubetypes.MirrorPodUID(uid), None)
+                self._translation_by_uid.pop(mirror_uid, None)
             else:
-                _update_metrics(self._pod_by_uid.pop(uid, None), None)
+                _update_metrics(self._pod_by_uid.pop(kubetypes.ResolvedPodUID(pod.metadata.uid), None), None)
                 self._forget_full_name_locked(full_name)
 
     def _forget_full_name_locked(self, full_name: str) -> None:
@@ -184,7 +184,7 @@ class BasicManager:
 
     def get_pod_by_uid(self, uid: str) -> v1.Pod | None:
         with self._lock:
-            return self._pod_by_uid.get(uid)
+            return self._pod_by_uid.get(kubetypes.ResolvedPodUID(uid))
 
     def get_pod_by_name(self, namespace: str, name: str) -> v1.Pod | None:
         return self.get_pod_by_full_name(kubecontainer.build_pod_full_name(name, namespace))
@@ -206,9 +206,7 @@ class BasicManager:
     ]:
         with self._lock:
             pod_to_mirror = {
-                kubetypes.ResolvedPodUID(uid): kubetypes.MirrorPodUID("")
-                for uid, pod in self._pod_by_uid.items()
-                if kubetypes.is_static_pod(pod)
+                uid: kubetypes.MirrorPodUID("") for uid, pod in self._pod_by_uid.items() if kubetypes.is_static_pod(pod)
             }
             mirror_to_pod = dict(self._translation_by_uid)
         pod_to_mirror.update((pod, mirror) for mirror, pod in mirror_to_pod.items())

@@ -76,7 +76,7 @@ def describe(err: Exception) -> str:
             return f"malformed HTTP response {str(err)[:_MAX_LINE]}"
         case transport.ConnectionLostError():
             return str(err)
-        case TimeoutError() if str(err).endswith(net.IO_TIMEOUT):
+        case net.DialTimeoutError():
             return f"dial tcp: {err}"
         case ssl.SSLError() if "ALERT" in (err.reason or ""):
             alert = (err.reason or "").partition("ALERT_")[2].replace("_", " ").lower()

@@ -4,13 +4,14 @@ Go: net
 """
 
 from pkg.golang.net.dial import dial_parallel, hang_up
-from pkg.golang.net.lookup import IO_TIMEOUT, MAX_NAME_LENGTH, Address, lookup_host, with_owner
+from pkg.golang.net.lookup import IO_TIMEOUT, MAX_NAME_LENGTH, Address, DialTimeoutError, lookup_host, with_owner
 from pkg.golang.net.url import join, redacted, split
 
 __all__ = [
     "IO_TIMEOUT",
     "MAX_NAME_LENGTH",
     "Address",
+    "DialTimeoutError",
     "dial_parallel",
     "hang_up",
     "join",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from pkg import golang
-from pkg.golang.net.lookup import IO_TIMEOUT, Address, raise_if_canceled
+from pkg.golang.net.lookup import IO_TIMEOUT, Address, DialTimeoutError, raise_if_canceled
 from pkg.golang.turn import let_others
 
 # Seconds after which the addresses of the other family (IPv4 or IPv6) are tried beside those of the first: RFC 6555.
@@ -83,10 +83,10 @@ def hang_up(sock: socket.socket) -> None:
 
 
 def partial_deadline(now: float, deadline: float, addresses_remaining: int) -> float:
-    """Until when one address is tried, so that the others get their share of the time. Raises TimeoutError."""
+    """Until when one address is tried, so that the others get their share of the time. Raises DialTimeoutError."""
     remaining = deadline - now
     if remaining <= 0:
-        raise TimeoutError(IO_TIMEOUT)
+        raise DialTimeoutError(IO_TIMEOUT)
     share = remaining / addresses_remaining
     return now + max(share, min(remaining, MIN_ADDRESS_TIMEOUT))
 
@@ -114,7 +114,7 @@ class _DialSerial:
         if self.ready and code == 0:
             sock, self.sock = self.sock, None
             return sock
-        self._fail(OSError(code, os.strerror(code)) if code else TimeoutError(IO_TIMEOUT))
+        self._fail(OSError(code, os.strerror(code)) if code else DialTimeoutError(IO_TIMEOUT))
         self._begin_next()
         return None
 

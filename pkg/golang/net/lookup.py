@@ -42,6 +42,10 @@ _KUBELET = ""
 Address = tuple[int, int, int, str, Any]
 
 
+class DialTimeoutError(TimeoutError):
+    """The time is over before there is a connection."""
+
+
 def with_owner(ctx: golang.Context, owner: str) -> golang.Context:
     """A context whose look-ups count as those of the pod `owner`, and not as the kubelet's own."""
     return golang.with_value(ctx, _OWNER, owner)
@@ -50,7 +54,7 @@ def with_owner(ctx: golang.Context, owner: str) -> golang.Context:
 def lookup_host(ctx: golang.Context, host: str, port: int) -> Sequence[Address]:
     """The host's addresses for a TCP connection, at least one. Thread-safe.
 
-    Raises OSError, TimeoutError and ConnectionAbortedError for the end of ctx among them, and UnicodeError for what
+    Raises OSError, DialTimeoutError and ConnectionAbortedError for the end of ctx among them, and UnicodeError for what
     can be no name. Beyond ctx the look-up goes on. So that these threads have a bound, an owner with too many
     look-ups under way gets another only when one of them ends.
     """
@@ -69,7 +73,7 @@ def lookup_host(ctx: golang.Context, host: str, port: int) -> Sequence[Address]:
             selected = golang.select(ctx.done(), *ends)
         if selected.took(ctx.done()):
             raise_if_canceled(ctx)
-            raise TimeoutError(f"lookup {host}: {IO_TIMEOUT}")
+            raise DialTimeoutError(f"lookup {host}: {IO_TIMEOUT}")
     if lookup.err is not None:
         try:
             raise lookup.err

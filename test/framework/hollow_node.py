@@ -33,7 +33,12 @@ from pkg.component_base.cli import flag as cliflag
 from .apiserver import APIServer
 from .apiserver.cluster import Cluster
 from .apiserver.controllers import base
-from .apiserver.interfaces import Object, Watch
+from .apiserver.errors import ApiError
+from .apiserver.interfaces import Object
+from .hollow_files import COMMANDS, HollowFiles
+from .hollow_pod import START_TIMEOUT, HollowPod, Node
+from .ports import free_port
+from .watching import wait_for_object
 
 # The same on all machines, so that what fits on a node does not depend on where the tests run.
 CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
@@ -67,6 +72,11 @@ class HollowNode:
     ) -> None:
         self.name = name
         self.runtime = fake.FakeRuntime()
+        self.runtime.write_logs, self.runtime.write_notices = True, False
+        self._streams = fake.StreamingServer(self.runtime)
+        self._files = HollowFiles()
+        for command in COMMANDS:
+            self.runtime.plays.add(self._files.play, command=[command])
         self._api = api
         self._labels = dict(labels or {})
         self._taints = list(taints)
@@ -87,6 +97,7 @@ class HollowNode:
         self._directory = tempfile.TemporaryDirectory(prefix=f"hollow-{self.name}.", ignore_cleanup_errors=True)
         try:
             with self._threads:
+                self._streams.start()
                 self._start_kubelet(Path(self._directory.name))
             if self._api is not None:
                 self._wait_until_ready(self._api)
@@ -100,12 +111,44 @@ class HollowNode:
         Raises TimeoutError if threads of it do not end.
         """
         self._cancel()
+        self._streams.stop()
         self.runtime.close()
         alive = self._threads.join(_STOP_TIMEOUT)
         if self._directory is not None:
             self._directory.cleanup()
         if alive:
             raise TimeoutError(f"node {self.name}: threads still run: {sorted(each.name for each in alive)}")
+
+    def pod(self, name: str, namespace: str = "default") -> HollowPod:
+        """A pod that is on this node, or comes to it within START_TIMEOUT seconds, to be driven by the test.
+
+        Raises LookupError for a pod that there is not, or that is on another node; TimeoutError if it stays on none.
+        """
+        if self._api is None:
+            raise LookupError(f"node {self.name} has no API server that would know pods")
+        store = self._api.store
+        try:
+            store.get("pods", name, namespace)
+        except ApiError as err:
+            names = ", ".join(each["metadata"]["name"] for each in store.list("pods", namespace))
+            raise LookupError(f"there is no pod {namespace}/{name}; the namespace has {names or 'none'}") from err
+        node = Node(store, self.runtime, self._files)
+        return wait_for_object(
+            store,
+            "pods",
+            name,
+            lambda pod: HollowPod(node, pod) if self._has(pod) else None,
+            namespace=namespace,
+            timeout=START_TIMEOUT,
+            what=f"it is on node {self.name}",
+        )
+
+    def _has(self, pod: Object) -> bool:
+        """Raises LookupError for a pod of another node."""
+        node = pod["spec"].get("nodeName")
+        if node and node != self.name:
+            raise LookupError(f"pod {pod['metadata']['name']} is on node {node}, not on {self.name}")
+        return bool(node)
 
     def __enter__(self) -> Self:
         self.start()
@@ -157,7 +200,7 @@ class HollowNode:
         document: scheme.Document = {
             **hollow_node.hollow_settings(directory),
             "containerRuntimeEndpoint": f"unix://{directory}/none.sock",  # must be given, but nobody calls there
-            "enableServer": False,
+            **self._server(directory),
             "readOnlyPort": 0,
             "healthzPort": 0,
             "clusterDNS": ["10.96.0.10"],
@@ -169,15 +212,34 @@ class HollowNode:
         v1beta1.set_defaults_kubelet_configuration(document)
         return scheme.to_internal(document)
 
+    def _server(self, directory: Path) -> scheme.Document:
+        """The kubelet's own server, which the API server asks for logs and streams.
+
+        Its port is no other kubelet's, so that a node of this machine is never taken for this one.
+        """
+        if self._api is None:
+            return {"enableServer": False}
+        common: scheme.Document = {"enableServer": True, "address": ADDRESS, "port": free_port()}
+        if not isinstance(self._api, Cluster):
+            anybody = {"anonymous": {"enabled": True}, "webhook": {"enabled": False}}
+            return {**common, "authentication": anybody, "authorization": {"mode": "AlwaysAllow"}}
+        serving = self._api.authority.server_pair([ADDRESS, self.name]).write(directory, "kubelet-server")
+        return {
+            **common,
+            "tlsCertFile": str(serving[0]),
+            "tlsPrivateKeyFile": str(serving[1]),
+            "authentication": {"x509": {"clientCAFile": str(self._api.ca_file)}},
+        }
+
     def _wait_until_ready(self, api: Cluster | APIServer) -> None:
-        ready: golang.Channel[bool] = golang.Channel(1)
-        watch = api.store.watch("nodes", field_selector=f"metadata.name={self.name}")
-        with self._threads:
-            golang.go(_watch_for_ready, watch, ready, name=f"hollow-node-{self.name}")
-        _, is_ready = ready.recv(_START_TIMEOUT)
-        watch.stop()
-        if not is_ready:
-            raise TimeoutError(f"node {self.name} not ready after {_START_TIMEOUT:.0f} s; see what its kubelet logged")
+        wait_for_object(
+            api.store,
+            "nodes",
+            self.name,
+            lambda node: (base.condition(node, "Ready") or {}).get("status") == "True" or None,
+            timeout=_START_TIMEOUT,
+            what="Ready; see what its kubelet logged",
+        )
 
 
 def _quantities(texts: Mapping[str, str]) -> dict[str, resource.Quantity]:
@@ -189,14 +251,6 @@ def _quantities(texts: Mapping[str, str]) -> dict[str, resource.Quantity]:
         except ValueError as err:
             raise ValueError(f'capacity {name}: cannot parse "{text}": {err}') from err
     return quantities
-
-
-def _watch_for_ready(watch: Watch, ready: golang.Channel[bool]) -> None:
-    for event in watch:
-        condition = base.condition(event.object, "Ready") or {}
-        if condition.get("status") == "True":
-            ready.try_send(True)
-            return
 
 
 def _close_clients(dependencies: kubelet_dependencies.Dependencies) -> None:

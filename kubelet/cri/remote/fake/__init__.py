@@ -10,9 +10,11 @@ from kubelet.cri.remote.fake.behaviour import Behaviour, Behaviours
 from kubelet.cri.remote.fake.faults import Fault, Faults
 from kubelet.cri.remote.fake.images import FakeImages, image_id_of, not_found
 from kubelet.cri.remote.fake.in_process import InProcessImageService, InProcessRuntimeService
+from kubelet.cri.remote.fake.processes import Play, Process, Target
 from kubelet.cri.remote.fake.recorder import Call, Recorder
 from kubelet.cri.remote.fake.runtime import FakeRuntime
 from kubelet.cri.remote.fake.server import FakeServer
+from kubelet.cri.remote.fake.streaming import StreamingServer
 
 __all__ = [
     "Behaviour",
@@ -25,7 +27,11 @@ __all__ = [
     "Faults",
     "InProcessImageService",
     "InProcessRuntimeService",
+    "Play",
+    "Process",
     "Recorder",
+    "StreamingServer",
+    "Target",
     "image_id_of",
     "not_found",
 ]

@@ -8,15 +8,20 @@ from pathlib import Path
 from kubelet.cri.remote.fake.sandboxes import Container
 
 
-def write_log(container: Container, now: datetime) -> None:
-    """One line: nothing runs that could say more."""
+def notice(container: Container) -> str:
+    """The one line of a container's log, if nobody has it say more."""
+    return f"no container runs here; the command would be {' '.join(container.argv)!r}"
+
+
+def append_log(container: Container, now: datetime, text: str, stream: str = "stdout") -> None:
+    """Append lines to a container's log, which is made if there is none yet; no text makes it alone."""
     if not container.status.log_path:
         return
     path = Path(container.status.log_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
-        text = f"no container runs here; the command would be {' '.join(container.argv)!r}"
-        file.write(f"{now:%Y-%m-%dT%H:%M:%S.%f}000Z stdout F {text}\n")
+        for line in text.splitlines():
+            file.write(f"{now:%Y-%m-%dT%H:%M:%S.%f}000Z {stream} F {line}\n")
 
 
 def write_termination_message(container: Container) -> None:

@@ -6,19 +6,21 @@ hang, and how the containers' processes end.
 
 from __future__ import annotations
 
+import io
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 import grpc
 from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet.cri import errors
-from kubelet.cri.remote.fake import files, images, recorder, usage
+from kubelet.cri.remote.fake import files, images, outputs, processes, recorder, usage
 from kubelet.cri.remote.fake.behaviour import Behaviour, Behaviours
 from kubelet.cri.remote.fake.faults import Faults
 from kubelet.cri.remote.fake.sandboxes import (
@@ -35,7 +37,10 @@ from kubelet.cri.remote.fake.sandboxes import (
 from pkg import golang
 from pkg.apimachinery import clock as clocks
 
+T = TypeVar("T")
+
 _KILLED = 137
+Query = list[tuple[str, str]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALL_FEATURES = runtimeapi.RuntimeHandlerFeatures(recursive_read_only_mounts=True, user_namespaces=True)
 # More events than this wait for a subscriber that does not read: the oldest it would get is lost.
@@ -52,17 +57,21 @@ class FakeRuntime:
         self.clock = clock or clocks.RealClock()
         self.faults = Faults()
         self.behaviours = Behaviours()
+        self.plays = processes.Plays()
+        self.ports = processes.Ports()
+        self.outputs = outputs.Outputs(self.clock.now)
         self.recorder = recorder.Recorder()
         self.images = images.FakeImages(self._now, self._sleep, images_present)
         self.name, self.version = "fake-cri", "0.1.0"
         self.handlers = [runtimeapi.RuntimeHandler(features=_ALL_FEATURES)]
         self.features = runtimeapi.RuntimeFeatures()
         self.events_enabled = True
-        self.write_logs = False  # write a line to each container's log file
+        self.write_logs = False  # containers have log files
+        self.write_notices = True  # which begin with a line that says that no container runs
         self.runtime_ready = True
         self.network_ready = True
         self.cgroup_driver: runtimeapi.CgroupDriver.ValueType = runtimeapi.CGROUPFS
-        # The address of a server for exec, attach and port forwarding. While it is empty, such calls fail.
+        # Where a StreamingServer serves exec, attach and port forwarding. While it is empty, such calls fail.
         self.streaming_url = ""
         self._lock = threading.Lock()  # guards _store, _subscribers, _lists and the counters below
         self._store = Store()
@@ -111,6 +120,20 @@ class FakeRuntime:
         if not found:
             raise LookupError(f"no container {name} in pod {pod}")
         return found[-1]
+
+    def container_of(self, container_id: str) -> Container:
+        """The container of this id. Raises LookupError."""
+        return self._looked_up(self._store.containers, container_id)
+
+    def sandbox_of(self, sandbox_id: str) -> Sandbox:
+        """The sandbox of this id. Raises LookupError."""
+        return self._looked_up(self._store.sandboxes, sandbox_id)
+
+    def _looked_up(self, found: Mapping[str, T], id: str) -> T:
+        with self._lock:
+            if id not in found:
+                raise LookupError(f"{id}: not found")
+            return found[id]
 
     def end_container(self, container_id: str, exit_code: int, *, oom_killed: bool = False) -> None:
         """Let a running container's process end now."""
@@ -383,7 +406,8 @@ class FakeRuntime:
     def _port_forward(self, ctx: golang.Context, request: Any) -> runtimeapi.PortForwardResponse:
         with self._lock:
             self._sandbox_locked(request.pod_sandbox_id, "failed to find sandbox")
-        return runtimeapi.PortForwardResponse(url=self._streaming("portforward", request.pod_sandbox_id))
+        ports = [("port", str(port)) for port in request.port]
+        return runtimeapi.PortForwardResponse(url=self._streaming("portforward", request.pod_sandbox_id, ports))
 
     # Containers.
 
@@ -440,7 +464,7 @@ class FakeRuntime:
                 self._store.end_container_at(container, when)
                 self._wake.try_send(None)
         if self.write_logs:
-            files.write_log(container, self.clock.now())
+            self.outputs.say(container, files.notice(container) if self.write_notices else "")
         return runtimeapi.StartContainerResponse()
 
     def _fail_to_start_locked(self, container: Container) -> None:
@@ -525,6 +549,8 @@ class FakeRuntime:
             if container.state != RUNNING:
                 raise _unknown("failed to exec in container: container is in CONTAINER_EXITED state")
             behaviour = container.behaviour
+        if play := self.plays.find(container, request.cmd):
+            return _play(play, container, request.cmd)
         if request.timeout and behaviour.exec_for > request.timeout:
             self._sleep(ctx, float(request.timeout))
             message = f"failed to exec in container: timeout {request.timeout}s exceeded: context deadline exceeded"
@@ -539,19 +565,20 @@ class FakeRuntime:
     def _exec(self, ctx: golang.Context, request: Any) -> runtimeapi.ExecResponse:
         with self._lock:
             self._container_locked(request.container_id)
-        return runtimeapi.ExecResponse(url=self._streaming("exec", request.container_id))
+        words = [("command", word) for word in request.cmd]
+        return runtimeapi.ExecResponse(url=self._streaming("exec", request.container_id, words + _flags(request)))
 
     def _attach(self, ctx: golang.Context, request: Any) -> runtimeapi.AttachResponse:
         with self._lock:
             self._container_locked(request.container_id)
-        return runtimeapi.AttachResponse(url=self._streaming("attach", request.container_id))
+        return runtimeapi.AttachResponse(url=self._streaming("attach", request.container_id, _flags(request)))
 
-    def _streaming(self, what: str, subject: str) -> str:
+    def _streaming(self, what: str, subject: str, query: Query) -> str:
         """Where a stream goes on. Raises errors.RemoteError if there is nobody who could serve it."""
         if not self.streaming_url:
             message = "this is a fake runtime: no container runs here"
             raise errors.RemoteError(grpc.StatusCode.UNIMPLEMENTED, message)
-        return f"{self.streaming_url}/{what}/{subject}"
+        return f"{self.streaming_url}/{what}/{subject}?{urlencode(query)}"
 
     def _checkpoint_container(self, ctx: golang.Context, request: Any) -> Any:
         with self._lock:
@@ -682,6 +709,21 @@ class FakeRuntime:
         """Nanoseconds since 1970, as CRI counts."""
         since = self.clock.now() - _EPOCH
         return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+
+
+def _flags(request: Any) -> Query:
+    """Which streams a request for exec or attach wants."""
+    return [(name, "1") for name in ("stdin", "stdout", "stderr", "tty") if getattr(request, name)]
+
+
+def _play(play: processes.Play, container: Container, command: Iterable[str]) -> runtimeapi.ExecSyncResponse:
+    """Have a command played to its end. Raises errors.RemoteError."""
+    stdout, stderr = io.BytesIO(), io.BytesIO()
+    try:
+        code = play(processes.new_process(container, list(command), stdout=stdout, stderr=stderr)) or 0
+    except Exception as err:  # a function of a test may raise anything
+        raise _unknown(f"failed to exec in container: {err!r}") from err
+    return runtimeapi.ExecSyncResponse(stdout=stdout.getvalue(), stderr=stderr.getvalue(), exit_code=code)
 
 
 def _raise_if_done(ctx: golang.Context) -> None:

@@ -1,0 +1,42 @@
+"""What fake containers say: in their logs, and to who is attached to them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from typing import IO
+
+from kubelet.cri.remote.fake import files
+from kubelet.cri.remote.fake.sandboxes import Container
+from pkg import golang
+
+
+class Outputs:
+    """Safe from any thread."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._lock = threading.Lock()  # guards _followers, and is held while they are told
+        # By the container's id: for whom the client is attached, by the name of the stream.
+        self._followers: dict[str, list[dict[str, IO[bytes]]]] = {}
+
+    def say(self, container: Container, text: str, stream: str = "stdout") -> None:
+        """Have a container say these lines on `stdout` or `stderr`."""
+        with self._lock:
+            files.append_log(container, self._now(), text, stream)
+            for follower in self._followers.get(container.id, ()):
+                with contextlib.suppress(OSError):  # has gone
+                    follower[stream].write("".join(f"{line}\n" for line in text.splitlines()).encode())
+
+    def follow(self, container: Container, stdout: IO[bytes], stderr: IO[bytes], gone: golang.Channel[None]) -> None:
+        """Write what a container says from now on, until it ends, or `gone` is closed."""
+        follower = {"stdout": stdout, "stderr": stderr}
+        with self._lock:
+            self._followers.setdefault(container.id, []).append(follower)
+        golang.select(container.exited, gone)
+        with self._lock:
+            left = [each for each in self._followers.pop(container.id) if each is not follower]
+            if left:
+                self._followers[container.id] = left

@@ -18,13 +18,15 @@ import msgspec
 from kubelet_cmd.kubelet.app import options, server
 from kubelet_cmd.kubemark.app import hollow_node
 
-from kubelet import cadvisor, cm, kubelet_dependencies
+from kubelet import cadvisor, cm, kubelet_build, kubelet_dependencies, lifecycle, pleg
 from kubelet import kubelet as kubelet_module
 from kubelet.apis.config import scheme, v1beta1
 from kubelet.cri.remote import fake
+from kubelet.cri.remote.fake import behaviour
 from kubelet.server import InstallPages
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import clock
 from pkg.apimachinery.api import resource
 from pkg.apiserver.server import flagz
 from pkg.client_go import kubernetes
@@ -36,7 +38,9 @@ from .apiserver.controllers import base
 from .apiserver.errors import ApiError
 from .apiserver.interfaces import Object
 from .hollow_files import COMMANDS, HollowFiles
+from .hollow_images import HollowImages, UnusedFaultError
 from .hollow_pod import START_TIMEOUT, HollowPod, Node
+from .hollow_probes import Readiness
 from .ports import free_port
 from .watching import wait_for_object
 
@@ -45,6 +49,8 @@ CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": 
 # The node is in the test's process, and no name service or network should be needed to find that out.
 ADDRESS = "127.0.0.1"
 _START_TIMEOUT = 60.0
+# What a quick node divides times by, and its shortest in seconds.
+_QUICK = 0.1
 _STOP_TIMEOUT = 30.0
 
 
@@ -55,9 +61,10 @@ class HollowNode:
     - `labels`, `taints`: what the node registers with, as the API has them: [{"key": …, "effect": "NoSchedule"}].
     - `capacity`: what differs from CAPACITY, extended resources included: {"cpu": "2", "example.com/gpu": "1"}.
     - `config`: fields of the kubelet's configuration file: {"nodeStatusUpdateFrequency": "1s"}.
+    - `quick`: restarts, retries and looks at the runtime come after a tenth of the time, and back-offs end at a second.
 
-    `runtime` is the container runtime that the kubelet believes in. It shows what it was asked, and lets containers
-    exit, calls fail and pulls take time: `runtime.behaviours`, `runtime.faults`, `runtime.images`.
+    `pod` gives a pod to be driven, `images` lets pulls fail. `runtime` is the container runtime that the kubelet
+    believes in: it shows what it was asked, and lets calls fail, hang or take time.
     """
 
     def __init__(
@@ -69,10 +76,14 @@ class HollowNode:
         taints: Sequence[Object] = (),
         capacity: Mapping[str, str] | None = None,
         config: Mapping[str, object] | None = None,
+        quick: bool = False,
     ) -> None:
         self.name = name
         self.runtime = fake.FakeRuntime()
         self.runtime.write_logs, self.runtime.write_notices = True, False
+        self.images = HollowImages(self.runtime)
+        self._quick = quick
+        self._readiness = Readiness()
         self._streams = fake.StreamingServer(self.runtime)
         self._files = HollowFiles()
         for command in COMMANDS:
@@ -108,7 +119,7 @@ class HollowNode:
     def stop(self) -> None:
         """End the kubelet as by a crash of the node: the API server hears nothing. It cannot be started again.
 
-        Raises TimeoutError if threads of it do not end.
+        Raises TimeoutError if threads of it do not end, UnusedFaultError for a fault of `images` that struck nothing.
         """
         self._cancel()
         self._streams.stop()
@@ -118,6 +129,7 @@ class HollowNode:
             self._directory.cleanup()
         if alive:
             raise TimeoutError(f"node {self.name}: threads still run: {sorted(each.name for each in alive)}")
+        self.images.end_all()
 
     def pod(self, name: str, namespace: str = "default") -> HollowPod:
         """A pod that is on this node, or comes to it within START_TIMEOUT seconds, to be driven by the test.
@@ -132,7 +144,7 @@ class HollowNode:
         except ApiError as err:
             names = ", ".join(each["metadata"]["name"] for each in store.list("pods", namespace))
             raise LookupError(f"there is no pod {namespace}/{name}; the namespace has {names or 'none'}") from err
-        node = Node(store, self.runtime, self._files)
+        node = Node(store, self.runtime, self._files, self._readiness)
         return wait_for_object(
             store,
             "pods",
@@ -157,7 +169,11 @@ class HollowNode:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        try:
+            self.stop()
+        except UnusedFaultError:
+            if error is None:
+                raise
 
     def _start_kubelet(self, directory: Path) -> None:
         settings = options.KubeletServer(self._flags(directory), self._configuration(directory))
@@ -169,11 +185,17 @@ class HollowNode:
         dependencies.cadvisor_interface = _Machine(self._capacity)
         dependencies.container_manager = _ContainerManager(self._capacity)
         connect(dependencies)
+        if self._quick:
+            dependencies.clock = _QuickClock()
         dependencies.flagz = flagz.FlagSetReader(cliflag.FlagSet())  # there is no command line
         golang.after_func(self._ctx, lambda: _close_clients(dependencies))
         self.kubelet = server.create_and_init_kubelet(self._ctx, settings, dependencies)
         assert self.kubelet is not None
         self.kubelet.node_ip_validator = lambda ip: None
+        self.kubelet.allocation_manager.add_pod_admit_handlers([_Annotations()])
+        self._readiness.install(self.kubelet)
+        if self._quick:
+            _hurry(self.kubelet)
         self.debug_pages = dependencies.debug_pages
         server.start_kubelet(self._ctx, self.kubelet, settings, dependencies)
 
@@ -207,6 +229,7 @@ class HollowNode:
             "clusterDomain": "cluster.local",
             "maxPods": self._capacity["pods"].value(),
             "registerWithTaints": self._taints,
+            **({"nodeStatusUpdateFrequency": "1s", "syncFrequency": "5s"} if self._quick else {}),
             **self._config,
         }
         v1beta1.set_defaults_kubelet_configuration(document)
@@ -251,6 +274,41 @@ def _quantities(texts: Mapping[str, str]) -> dict[str, resource.Quantity]:
         except ValueError as err:
             raise ValueError(f'capacity {name}: cannot parse "{text}": {err}') from err
     return quantities
+
+
+class _QuickClock(clock.RealClock):
+    """Its tickers tick ten times as often: those of the kubelet's loop."""
+
+    def new_ticker(self, period: float) -> golang.Ticker:
+        return super().new_ticker(period * _QUICK)
+
+
+def _hurry(kubelet: kubelet_module.Kubelet) -> None:
+    """Shorten what a kubelet that has not started yet waits for."""
+    for back_off in (kubelet.crash_loop_back_off, kubelet.image_back_off):
+        back_off.default_duration, back_off.max_duration = _QUICK, 1.0
+    kubelet.pod_workers.back_off_period *= _QUICK
+    if isinstance(kubelet.pleg, pleg.GenericPLEG):
+        kubelet.pleg.update(pleg.RelistDuration(_QUICK, kubelet_build.GENERIC_PLEG_RELIST_THRESHOLD))
+
+
+class _Annotations:
+    """Turns pods away whose annotations say what makes no sense, for else nothing would come of them unnoticed."""
+
+    def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
+        spec = attrs.pod.spec
+        names = [each.name for each in (*spec.containers, *spec.init_containers)]
+        for key, text in attrs.pod.metadata.annotations.items():
+            if not key.startswith(behaviour.ANNOTATION_PREFIX):
+                continue
+            name = key.removeprefix(behaviour.ANNOTATION_PREFIX)
+            try:
+                if name not in names:
+                    raise ValueError(f"no container has this name; there are {', '.join(names)}")
+                behaviour.from_json(text)
+            except ValueError as err:
+                return lifecycle.PodAdmitResult(False, "BadAnnotation", f"annotation {key}: {err}")
+        return lifecycle.PodAdmitResult(True)
 
 
 def _close_clients(dependencies: kubelet_dependencies.Dependencies) -> None:

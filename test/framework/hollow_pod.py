@@ -11,6 +11,7 @@ from kubelet.cri.remote.fake.sandboxes import RUNNING, Container
 
 from .apiserver.interfaces import Object, Store
 from .hollow_files import HollowFiles
+from .hollow_probes import Readiness
 from .watching import wait_for_object
 
 # Seconds that a container may take to run.
@@ -25,6 +26,7 @@ class Node:
     store: Store
     runtime: fake.FakeRuntime
     files: HollowFiles
+    readiness: Readiness
 
 
 class HollowPod:
@@ -42,6 +44,25 @@ class HollowPod:
         self.uid: str = pod["metadata"]["uid"]
         self._containers: list[str] = [each["name"] for each in pod["spec"]["containers"]]
         self._others: list[str] = [each["name"] for each in pod["spec"].get("initContainers") or []]
+
+    # What becomes of its containers.
+
+    def exit(self, code: int = 0, *, container: str | None = None) -> None:
+        """Let a container's process end with this code."""
+        if not 0 <= code <= 255:
+            raise ValueError(f"there is no exit code {code}: it is one of 0 to 255")
+        self._node.runtime.end_container(self._running(container).id, code)
+
+    def oom(self, *, container: str | None = None) -> None:
+        """Let a container's process be killed for want of memory."""
+        self._node.runtime.end_container(self._running(container).id, 137, oom_killed=True)
+
+    def set_ready(self, ready: bool | None, *, container: str | None = None) -> None:
+        """Let a container be ready, or not, whatever its probe says and whether it has one; None: as the probe says.
+
+        It needs not run yet, and the same holds after a restart.
+        """
+        self._node.readiness.set(self.uid, self._known(container), ready)
 
     # What it says and answers.
 

@@ -8,7 +8,7 @@ Go: k8s.io/cri-client/pkg/fake
 
 from kubelet.cri.remote.fake.behaviour import Behaviour, Behaviours
 from kubelet.cri.remote.fake.faults import Fault, Faults
-from kubelet.cri.remote.fake.images import FakeImages, image_id_of, not_found
+from kubelet.cri.remote.fake.images import FakeImages, canonical_name, image_id_of, not_found
 from kubelet.cri.remote.fake.in_process import InProcessImageService, InProcessRuntimeService
 from kubelet.cri.remote.fake.processes import Play, Process, Target
 from kubelet.cri.remote.fake.recorder import Call, Recorder
@@ -32,6 +32,7 @@ __all__ = [
     "Recorder",
     "StreamingServer",
     "Target",
+    "canonical_name",
     "image_id_of",
     "not_found",
 ]

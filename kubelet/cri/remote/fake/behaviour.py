@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
+
+import msgspec
 
 # An annotation `fake.cri/NAME: '{"run_for": 2, "exit_code": 3}'` on a pod decides for its container NAME.
 ANNOTATION_PREFIX = "fake.cri/"
@@ -34,13 +35,16 @@ class Behaviour:
 
 
 def from_json(text: str) -> Behaviour:
-    """Raises ValueError naming what is not a field."""
-    values = json.loads(text)
-    known = {f.name for f in fields(Behaviour)}
-    unknown = sorted(set(values) - known)
-    if unknown:
-        raise ValueError(f"fake container behaviour: unknown field {', '.join(unknown)}")
-    return Behaviour(**values)
+    """Raises ValueError naming what is not a field, and which fields there are, or what a field cannot be."""
+    known = [f.name for f in fields(Behaviour)]
+    try:
+        values = msgspec.json.decode(text, type=dict[str, object])
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ValueError(f"unknown field {', '.join(unknown)}; there are {', '.join(known)}")
+        return msgspec.convert(values, Behaviour)
+    except (ValueError, msgspec.DecodeError) as err:
+        raise ValueError(f"fake container behaviour: {err}") from err
 
 
 @dataclass(slots=True)

@@ -42,9 +42,10 @@ class Fault:
 def latency_flag(text: str) -> tuple[str, float]:
     """The method and seconds of a flag `--latency=METHOD=SECONDS`. Raises argparse.ArgumentTypeError."""
     method, _, seconds = text.partition("=")
-    methods = [method.name for service in runtimeapi.DESCRIPTOR.services_by_name.values() for method in service.methods]
-    if method not in (EVERY_METHOD, *methods):
-        raise argparse.ArgumentTypeError(f"there is no method {method!r}: it is * or one of {', '.join(methods)}")
+    try:
+        _check_method(method)
+    except ValueError as err:
+        raise argparse.ArgumentTypeError(str(err)) from err
     try:
         delay = float(seconds)
     except ValueError:
@@ -54,8 +55,18 @@ def latency_flag(text: str) -> tuple[str, float]:
     return method, delay
 
 
+def _check_method(method: str) -> None:
+    """Raises ValueError that names the methods there are."""
+    methods = [each.name for service in runtimeapi.DESCRIPTOR.services_by_name.values() for each in service.methods]
+    if method not in (EVERY_METHOD, *methods):
+        raise ValueError(f"there is no method {method!r}: it is * or one of {', '.join(methods)}")
+
+
 class Faults:
-    """Delays, errors and hangs of calls. Safe from any thread; a change befalls calls that begin after it."""
+    """Delays, errors and hangs of calls. Safe from any thread; a change befalls calls that begin after it.
+
+    Methods are those of CRI, or * for all. Raises ValueError for any other.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _faults and the counters in them
@@ -168,6 +179,7 @@ class Faults:
             fault.waiting -= 1
 
     def _add(self, fault: Fault) -> Fault:
+        _check_method(fault.method)
         with self._lock:
             self._faults.append(fault)
         return fault

@@ -38,11 +38,16 @@ class FakeImages:
         with self._lock:
             image = self._images.setdefault(image_id, runtimeapi.Image(id=image_id, size=size))
             names = image.repo_digests if "@" in name else image.repo_tags
-            if _canonical(name) not in names and not name.startswith("sha256:"):
-                names.append(_canonical(name))
+            if canonical_name(name) not in names and not name.startswith("sha256:"):
+                names.append(canonical_name(name))
             if uid is not None:
                 image.uid.value = uid
         return image_id
+
+    def all(self) -> list[runtimeapi.Image]:
+        """All images; look, do not touch."""
+        with self._lock:
+            return list(self._images.values())
 
     def find(self, name: str) -> runtimeapi.Image | None:
         """The image of this name, digest or id."""
@@ -52,7 +57,7 @@ class FakeImages:
     def _find_locked(self, name: str) -> runtimeapi.Image | None:
         if name in self._images:
             return self._images[name]
-        wanted = _canonical(name)
+        wanted = canonical_name(name)
         for image in self._images.values():
             if wanted in image.repo_tags or wanted in image.repo_digests:
                 return image
@@ -102,7 +107,7 @@ class FakeImages:
 
 def image_id_of(name: str) -> str:
     """The id that an image of this name has here: the same in every run."""
-    return "sha256:" + hashlib.sha256(_canonical(name).encode()).hexdigest()
+    return "sha256:" + hashlib.sha256(canonical_name(name).encode()).hexdigest()
 
 
 def not_found(name: str) -> errors.RemoteError:
@@ -113,7 +118,7 @@ def not_found(name: str) -> errors.RemoteError:
     )
 
 
-def _canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """With the tag that is meant when none is given."""
     last = name.rsplit("/", 1)[-1]
     return name if ":" in last or "@" in last else f"{name}:latest"

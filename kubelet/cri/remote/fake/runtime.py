@@ -435,14 +435,17 @@ class FakeRuntime:
         name = f"{meta.name}_{pod.name}_{pod.namespace}_{pod.uid}_{meta.attempt}"
         self._reserve_locked("container", name)
         container_id = self._new_id_locked()
-        behaviour = self.behaviours.find(
-            image=config.image.user_specified_image or config.image.image,
-            argv=[*config.command, *config.args],
-            name=meta.name,
-            pod=pod.name,
-            container_id=container_id,
-            annotations=sandbox.config.annotations,
-        )
+        try:
+            behaviour = self.behaviours.find(
+                image=config.image.user_specified_image or config.image.image,
+                argv=[*config.command, *config.args],
+                name=meta.name,
+                pod=pod.name,
+                container_id=container_id,
+                annotations=sandbox.config.annotations,
+            )
+        except ValueError as err:
+            raise _unknown(str(err)) from err
         image_name = self.images.name_of(image_id)
         new = NewContainer(container_id, self._now(), image_id, image_name, behaviour, name)
         return make_container(sandbox, config, new)

@@ -1,0 +1,102 @@
+"""Probes of a hollow node, of which a test may decide the readiness."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kubelet import container as kubecontainer
+from kubelet import kubelet as kubelet_module
+from kubelet.prober import prober, prober_manager, results
+from pkg import golang
+from pkg.api.core import v1
+
+if TYPE_CHECKING:
+    from pkg.client_go.tools import record
+
+IsReady = Callable[[str, str], bool | None]
+
+
+class Readiness:
+    """What a test has said of containers, and the kubelet that is to follow it. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _said
+        self._said: dict[tuple[str, str], bool] = {}  # by pod's uid and container
+        self._kubelet: kubelet_module.Kubelet | None = None
+
+    def get(self, pod_uid: str, container: str) -> bool | None:
+        with self._lock:
+            return self._said.get((pod_uid, container))
+
+    def set(self, pod_uid: str, container: str, ready: bool | None) -> None:
+        with self._lock:
+            if ready is None:
+                self._said.pop((pod_uid, container), None)
+            else:
+                self._said[pod_uid, container] = ready
+        if self._kubelet is not None:
+            self._tell(self._kubelet, pod_uid, container, ready)
+
+    def install(self, kubelet: kubelet_module.Kubelet) -> None:
+        """Have a kubelet that has not started yet follow it."""
+        kubelet.probe_manager = _SteeredManager(kubelet, self.get)
+        self._kubelet = kubelet
+
+    @staticmethod
+    def _tell(kubelet: kubelet_module.Kubelet, pod_uid: str, container: str, ready: bool | None) -> None:
+        """As a probe tells its result, whereupon the pod is synced. Without a probe a container is ready."""
+        pod = kubelet.pod_manager.get_pod_by_uid(pod_uid)
+        status = kubelet.status_manager.get_pod_status(pod_uid)
+        if pod is None or status is None:
+            return
+        result = results.FAILURE if ready is False else results.SUCCESS
+        for each in (*status.container_statuses, *status.init_container_statuses):
+            if each.name == container and each.container_id:
+                container_id = kubecontainer.parse_container_id(each.container_id)
+                kubelet.readiness_manager.set(container_id, result, pod)
+
+
+class _SteeredManager(prober_manager.Manager):
+    """The kubelet's own, except for containers of which a test has said whether they are ready."""
+
+    def __init__(self, kubelet: kubelet_module.Kubelet, is_ready: IsReady) -> None:
+        super().__init__(
+            kubelet.status_manager,
+            kubelet.liveness_manager,
+            kubelet.readiness_manager,
+            kubelet.startup_manager,
+            kubelet.runner,
+            kubelet.recorder,
+            kubelet.clock,
+        )
+        self.prober = _SteeredProber(kubelet.runner, kubelet.recorder, is_ready)
+        self._said = is_ready
+
+    def update_pod_status(self, ctx: golang.Context, pod: v1.Pod, pod_status: v1.PodStatus) -> None:
+        super().update_pod_status(ctx, pod, pod_status)
+        for status in (*pod_status.container_statuses, *pod_status.init_container_statuses):
+            said = self._said(pod.metadata.uid, status.name)
+            if said is not None and status.state.running is not None:
+                status.ready = said
+
+
+class _SteeredProber(prober.Prober):
+    def __init__(self, runner: kubecontainer.CommandRunner, recorder: record.EventRecorder, is_ready: IsReady) -> None:
+        super().__init__(runner, recorder)
+        self._said = is_ready
+
+    def probe(
+        self,
+        ctx: golang.Context,
+        probe_type: prober.ProbeType,
+        pod: v1.Pod,
+        status: v1.PodStatus,
+        container: v1.Container,
+        container_id: kubecontainer.ContainerID,
+    ) -> results.Result:
+        said = self._said(pod.metadata.uid, container.name) if probe_type is prober.ProbeType.READINESS else None
+        if said is not None:
+            return results.SUCCESS if said else results.FAILURE
+        return super().probe(ctx, probe_type, pod, status, container, container_id)

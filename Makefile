@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup run cluster test unit integration e2e-node e2e verify bench clean
+.PHONY: help setup run cluster test unit integration e2e-node e2e verify bench testing-wheel clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,7 +93,12 @@ bench: ## measure, and print a table and JSON
 	@hack/setup python
 	$(PYTHON) test/benchmark/run
 
+testing-wheel: ## build the wheel of kubelet-testing, for tests of other projects, in dist; always the same from one commit
+	@hack/setup python
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PYTHON) -m pip --disable-pip-version-check wheel --quiet --no-deps \
+	  --no-build-isolation --wheel-dir dist hack/dist-testing
+
 clean: ## end what `make run` and `make cluster` started and remove all that they made, in the checkout and outside
 	@if [ -e .run/endpoint ]; then $(PYTHON) hack/run --remove-pods; fi
 	@python3 hack/containerd clean
-	@rm -rf .run .build
+	@rm -rf .run .build dist hack/dist-testing/build

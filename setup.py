@@ -1,31 +1,23 @@
 """What setup.cfg cannot say: which packages there are, and which have another name when they are installed.
 
-- The checkout's package `cmd` is installed as `kubelet_cmd`. Under its own name it could not be imported: the
-  standard library has a `cmd` too, and wins.
-- The API server of the tests and the hollow node are installed as `kubelet_testing`: they serve tests of other
-  programs too. The rest of test/framework serves the tests of this one alone, and stays here.
+The checkout's package `cmd` is installed as `kubelet_cmd`. Under its own name it could not be imported: the standard
+library has a `cmd` too, and wins. What of the tests' framework serves other programs is another distribution, which
+hack/dist-testing builds.
 """
 
 from setuptools import find_namespace_packages, setup
 from setuptools.command.build_py import build_py
 
-_FRAMEWORK = "kubelet_testing"
-_OF_FRAMEWORK = ("__init__", "hollow_node")
 
-
-def packages_below(name: str, where: str = ".") -> list[str]:
-    found: list[str] = find_namespace_packages(where, include=[name, f"{name}.*"], exclude=["*.__pycache__"])
+def packages_below(name: str) -> list[str]:
+    found: list[str] = find_namespace_packages(include=[name, f"{name}.*"], exclude=["*.__pycache__"])
     return found
 
 
 class BuildWithoutTests(build_py):
     def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
         modules: list[tuple[str, str, str]] = super().find_package_modules(package, package_dir)
-        return [
-            module
-            for module in modules
-            if not module[1].endswith(("_test", "conftest")) and (package != _FRAMEWORK or module[1] in _OF_FRAMEWORK)
-        ]
+        return [module for module in modules if not module[1].endswith(("_test", "conftest"))]
 
 
 setup(
@@ -34,8 +26,6 @@ setup(
         *packages_below("kubelet"),
         *packages_below("pkg"),
         *("kubelet_cmd" + name.removeprefix("cmd") for name in packages_below("cmd")),
-        _FRAMEWORK,
-        *(f"{_FRAMEWORK}.{name}" for name in packages_below("apiserver", "test/framework")),
     ],
-    package_dir={"kubelet_cmd": "cmd", _FRAMEWORK: "test/framework"},
+    package_dir={"kubelet_cmd": "cmd"},
 )

@@ -1,6 +1,7 @@
 """What the test suites share: real processes to drive, clients to look at them with, ways to wait.
 
-The API server and the hollow node serve tests of other programs, too, which find them in an installation:
+The API server and the hollow node serve tests of other programs, too, which find them in a distribution of their own
+(hack/dist-testing) by another name:
 
     import kubelet_testing as testing
 
@@ -14,17 +15,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kubelet.cri.remote.fake.processes import Process
+
     from .apiserver import APIServer
     from .apiserver.cluster import Cluster, Options
+    from .apiserver.errors import ApiError
+    from .hollow_images import ImageFault, UnusedFaultError
     from .hollow_node import HollowNode
+    from .hollow_pod import HollowPod
+    from .pytest_plugin import WaitFor
 
-__all__ = ["APIServer", "Cluster", "HollowNode", "Options"]
+__all__ = [
+    "APIServer",
+    "ApiError",
+    "Cluster",
+    "HollowNode",
+    "HollowPod",
+    "ImageFault",
+    "Options",
+    "Process",
+    "UnusedFaultError",
+    "WaitFor",
+]
 
 _MODULES = {
     "APIServer": ".apiserver",
+    "ApiError": ".apiserver.errors",
     "Cluster": ".apiserver.cluster",
-    "Options": ".apiserver.cluster",
     "HollowNode": ".hollow_node",
+    "HollowPod": ".hollow_pod",
+    "ImageFault": ".hollow_images",
+    "Options": ".apiserver.cluster",
+    "Process": ".hollow_pod",
+    "UnusedFaultError": ".hollow_images",
+    "WaitFor": ".pytest_plugin",
 }
 
 

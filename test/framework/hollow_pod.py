@@ -14,6 +14,7 @@ from .hollow_files import HollowFiles
 from .hollow_probes import Readiness
 from .watching import wait_for_object
 
+Process = fake.Process
 # Seconds that a container may take to run.
 START_TIMEOUT = 30.0
 _STREAMS = ("stdout", "stderr")
@@ -32,9 +33,9 @@ class Node:
 class HollowPod:
     """What HollowNode.pod returns: one pod, until it is deleted. Safe from any thread.
 
-    `container` may be left out of each call where the pod has one container. What needs a container that runs waits
-    for it. Raises ValueError for a container that the pod does not have, LookupError when the pod is gone, and
-    TimeoutError when no container runs within START_TIMEOUT seconds.
+    `container` may be left out of each call where the pod has one container. It may be an ephemeral one. What needs a
+    container that runs waits for it. Raises ValueError for a container that the pod does not have, LookupError when the
+    pod is gone, and TimeoutError when no container runs within START_TIMEOUT seconds.
     """
 
     def __init__(self, node: Node, pod: Object) -> None:
@@ -84,7 +85,7 @@ class HollowPod:
         """Answer commands that begin with `command`, of `kubectl exec`, probes and hooks, with this output and code.
 
         A function is given the Process: it reads and writes its files, and returns the exit code. What was set last
-        counts. A name of a container is one of the pod's ephemeral containers, too.
+        counts. Without `container` all of the pod's containers answer so.
         """
         if callable(answer):
             if stderr or exit_code:

@@ -8,6 +8,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from pkg import api
+
 from .interfaces import Object
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -381,4 +383,4 @@ def type_of(resource: Resource) -> type | None:
     module = _TYPE_MODULES.get(resource.group)
     if module is None:
         return None
-    return getattr(import_module(f"pkg.api.{module}.v1"), resource.kind, None)
+    return getattr(import_module(f"{api.__name__}.{module}.v1"), resource.kind, None)

@@ -1,6 +1,7 @@
 """A container runtime that runs nothing, on a real socket, for tests, benchmarks and the hollow node.
 
-`FakeRuntime` keeps the sandboxes, containers and images and has the controls; `FakeServer` serves it.
+`FakeRuntime` keeps the sandboxes, containers and images and has the controls; `FakeServer` serves it, and
+`StreamingServer` its exec, attach and port forwarding.
 `python -m kubelet.cri.remote.fake --socket PATH` is one in a process of its own.
 
 Go: k8s.io/cri-client/pkg/fake

@@ -61,9 +61,9 @@ def get_partial_reference(obj: Any, field_path: str) -> v1.ObjectReference:
 
 
 def _type_of(type_: type) -> tuple[str, str]:
-    """The apiVersion and kind that `pkg.api.GROUP.VERSION.types.KIND` stands for."""
+    """The apiVersion and kind that `pkg.api.GROUP.VERSION.types.KIND` stands for, wherever `pkg` is installed."""
     match type_.__module__.split("."):
-        case ["pkg", "api", package, version, "types"] if package in _GROUPS:
+        case [*_, "pkg", "api", package, version, "types"] if package in _GROUPS:
             group = _GROUPS[package]
             return f"{group}/{version}" if group else version, type_.__name__
     raise ValueError(f"cannot refer to {type_.__name__}, whose kind is not known")

@@ -1,0 +1,55 @@
+"""Builds the distribution `kubelet-testing`: the package `kubelet_testing`, made of modules of this tree."""
+
+import ast
+import configparser
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools import find_namespace_packages, setup
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+# Made anew each time, as is what setuptools builds of it.
+BUILD = HERE / "build"
+# A build runs with another path.
+sys.path.insert(0, str(ROOT / "hack"))
+import testing_distribution  # noqa: E402
+
+
+def requirements() -> list[str]:
+    """What the kubelet and the API server of the tests need, in the versions that they are tested with or later ones.
+
+    A project that installs this has requirements of its own, so that no version is pinned.
+    """
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    pinned = config["options"]["install_requires"] + config["options.extras_require"]["testing"]
+    at_least = [line.replace("==", ">=") for line in pinned.splitlines() if line]
+    # See setup.cfg.
+    return [f"{line}, !=1.84.*, !=1.85.*" if line.startswith("grpcio>") else line for line in at_least]
+
+
+def version() -> str:
+    """That of the kubelet."""
+    text = (ROOT / "pkg/component_base/version/__init__.py").read_text()
+    [found] = [
+        ast.literal_eval(node.value)
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "VERSION"
+    ]
+    return str(found)
+
+
+shutil.rmtree(BUILD, ignore_errors=True)
+testing_distribution.build(BUILD / "package")
+for license_file in (*ROOT.glob("LICENSE"), *ROOT.glob("NOTICE")):
+    shutil.copy(license_file, BUILD)
+setup(
+    version=version(),
+    package_dir={"": "build/package"},
+    packages=find_namespace_packages(str(BUILD / "package")),
+    package_data={"": ["*.html", "*.json", "*.pyi", "py.typed"]},
+    license_files=["build/LICENSE", "build/NOTICE*"],
+    install_requires=requirements(),
+)

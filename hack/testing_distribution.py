@@ -1,0 +1,173 @@
+"""Makes the package `kubelet_testing` from this tree, for tests of other projects.
+
+The API server of the tests and the hollow node are part of it, and what these import: modules of `kubelet`, `pkg` and
+`cmd`, which come below `kubelet_testing`, for a project may have packages of these names itself. Their absolute imports
+are changed for that. All other text stays as it is, so that traces and line numbers are those of this tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = "kubelet_testing"
+ROOT = Path(__file__).parent.parent
+# By the name under which it is imported, where a package of this tree is.
+SOURCES = {"kubelet": "kubelet", "pkg": "pkg", "kubelet_cmd": "cmd", "framework": "test/framework"}
+# What users import, and what is imported by a name that is put together.
+ENTRANCES = ("framework", "framework.apiserver.cluster", "framework.hollow_node", "framework.pytest_plugin")
+PUT_TOGETHER = ("pkg.api",)
+
+
+class RewriteError(ValueError):
+    """A module that would not work below `kubelet_testing`; says where, and why."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """`name` is the name in this tree, with dots."""
+
+    name: str
+    path: Path
+
+    @property
+    def is_package(self) -> bool:
+        return self.path.stem == "__init__"
+
+    @property
+    def package(self) -> str:
+        return self.name if self.is_package else self.name.rpartition(".")[0]
+
+
+def find_module(name: str) -> Module | None:
+    """A module of this tree; None if there is none of this name."""
+    top, *rest = name.split(".")
+    if top not in SOURCES:
+        return None
+    path = ROOT.joinpath(SOURCES[top], *rest)
+    for candidate in (path / "__init__.py", path.with_suffix(".py")):
+        if candidate.is_file():
+            return Module(name, candidate)
+    return None
+
+
+def new_name(name: str) -> str:
+    """What a module of this tree is called in the distribution."""
+    top, _, rest = name.partition(".")
+    return ".".join(filter(None, (PACKAGE, "" if top == "framework" else top, rest)))
+
+
+def imported(module: Module) -> Iterator[str]:
+    """The modules of this tree that a module imports, wherever in its text."""
+    for node in ast.walk(ast.parse(module.path.read_text())):
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom():
+                base = _base(module, node)
+                yield base
+                yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _base(module: Module, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    parents = module.package.split(".")
+    parents = parents[: len(parents) - node.level + 1]
+    return ".".join([*parents, *filter(None, [node.module])])
+
+
+def needed() -> dict[str, Module]:
+    """All modules of the distribution, by their names in this tree."""
+    found: dict[str, Module] = {}
+    waiting = [*ENTRANCES, *_put_together()]
+    while waiting:
+        name = waiting.pop()
+        if not name or name in found:
+            continue
+        # A package is imported before what is in it.
+        waiting.append(name.rpartition(".")[0])
+        if (module := find_module(name)) is not None:
+            found[name] = module
+            waiting += imported(module)
+    return dict(sorted(found.items()))
+
+
+def _put_together() -> Iterator[str]:
+    for name in PUT_TOGETHER:
+        directory = ROOT.joinpath(*name.split("."))
+        for path in directory.rglob("*.py"):
+            if not path.stem.endswith(("_test", "conftest")):
+                yield ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def rewrite(text: str, where: str) -> str:
+    """The text of a module, with the new names of modules that it imports. Raises RewriteError."""
+    tree = ast.parse(text)
+    in_formatted = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    edits: list[tuple[int, int, str, str]] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(name), level=0) if _is_ours(name):
+                edits.append((node.lineno, node.col_offset, f"from {name} ", f"from {new_name(name)} "))
+            case ast.Import():
+                edits += [_edit_import(alias, where) for alias in node.names if _is_ours(alias.name)]
+            case ast.Constant(value=str(name)) if "." in name and find_module(name.rstrip(".")):
+                if id(node) in in_formatted or name.endswith("."):
+                    raise RewriteError(f"{where}:{node.lineno}: the name of a module is put together from {name!r}")
+                # As a generated module tells its own name.
+                edits.append((node.lineno, node.col_offset + 1, name, new_name(name)))
+    return _apply(text, edits, where)
+
+
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] in SOURCES
+
+
+def _edit_import(alias: ast.alias, where: str) -> tuple[int, int, str, str]:
+    if alias.asname is None:
+        raise RewriteError(f"{where}:{alias.lineno}: `import {alias.name}` without `as` makes another name known")
+    return alias.lineno, alias.col_offset, alias.name, new_name(alias.name)
+
+
+def _apply(text: str, edits: list[tuple[int, int, str, str]], where: str) -> str:
+    # Columns are those of bytes.
+    lines = text.encode().splitlines(keepends=True)
+    for line, column, old, new in sorted(edits, reverse=True):
+        before, after = lines[line - 1][:column], lines[line - 1][column:]
+        if not after.startswith(old.encode()):
+            raise RewriteError(f"{where}:{line}: expected {old!r} in {after.decode()!r}")
+        lines[line - 1] = before + new.encode() + after.removeprefix(old.encode())
+    return b"".join(lines).decode()
+
+
+def build(directory: Path) -> None:
+    """Write the package into a directory, in place of one that may be there."""
+    shutil.rmtree(directory / PACKAGE, ignore_errors=True)
+    modules = needed()
+    for module in modules.values():
+        for source in filter(Path.exists, (module.path, module.path.with_suffix(".pyi"))):
+            target = _target(directory, module.package, source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(rewrite(source.read_text(), str(source.relative_to(ROOT))))
+    packages = {module.package for module in modules.values()}
+    for source, package in _data_files():
+        if package in packages:
+            shutil.copyfile(source, _target(directory, package, source))
+    (directory / PACKAGE / "py.typed").touch()
+
+
+def _target(directory: Path, package: str, source: Path) -> Path:
+    return directory.joinpath(*new_name(package).split("."), source.name)
+
+
+def _data_files() -> Iterator[tuple[Path, str]]:
+    """The files that MANIFEST.in names, with the packages that they belong to."""
+    for line in (ROOT / "MANIFEST.in").read_text().splitlines():
+        path = ROOT / line.removeprefix("include ")
+        for top, directory in SOURCES.items():
+            if path.is_relative_to(ROOT / directory):
+                yield path, ".".join([top, *path.parent.relative_to(ROOT / directory).parts])

@@ -20,7 +20,7 @@ from framework.hollow_node import HollowNode
 from framework.pods import pod, sleeper
 from framework.waiting import wait_for
 
-from kubelet import cm
+from kubelet import cm, kubelet_garbage
 from kubelet import kubelet as kubelet_module
 from kubelet.cri import errors as crierror
 from kubelet.images import image_gc_manager
@@ -55,7 +55,7 @@ def node(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hollo
     (manifests / "goes.json").write_text(json.dumps(pod("goes", sleeper())))
     with (
         # The kubelet is not to collect by itself what the test lets it collect.
-        mock.patch.object(kubelet_module, "CONTAINER_GC_PERIOD", timedelta(hours=1).total_seconds()),
+        mock.patch.object(kubelet_garbage, "CONTAINER_GC_PERIOD", timedelta(hours=1).total_seconds()),
         set_feature_gate_during_test(features.feature_gate, features.POD_AND_CONTAINER_STATS_FROM_CRI, True),
         HollowNode(None, "seldom", config={"staticPodPath": str(manifests), **CONFIG}) as node,
     ):

@@ -241,13 +241,15 @@ def new_main_kubelet(
     kube_cfg: kubeletconfig.KubeletConfiguration,
     kube_deps: Dependencies,
     options: KubeletOptions,
+    new_builder: Callable[..., PartsBuilder] | None = None,
 ) -> Kubelet:
-    """A kubelet with all its parts. Threads of sources start here, all others with run; they end with ctx.
+    """A kubelet with all its parts, or with those of another builder. Threads of sources start here, all others with
+    run; they end with ctx.
 
     Raises ValueError for a configuration that does not fit together, and what the runtime says when it cannot be
     reached or speaks another version.
     """
-    return PartsBuilder(ctx, kube_cfg, kube_deps, options).build()
+    return (new_builder or PartsBuilder)(ctx, kube_cfg, kube_deps, options).build()
 
 
 class PartsBuilder:
@@ -257,6 +259,10 @@ class PartsBuilder:
     comes from outside, the options. `klet` is for what a part is to ask the kubelet later. A test gives other parts by
     a builder of its own.
     """
+
+    # Seconds until a pod is synced again after a failure, and between two looks at all that runs.
+    back_off_period = BACK_OFF_PERIOD
+    relist_period = GENERIC_PLEG_RELIST_PERIOD
 
     def __init__(
         self,
@@ -367,7 +373,7 @@ class PartsBuilder:
             new_iptables=kube_deps.new_iptables if kube_cfg.make_iptables_util_chains else None,
             tracer=kube_deps.tracer_provider.tracer(INSTRUMENTATION_SCOPE),
             observers=kube_deps.observers,
-            crash_loop_back_off=crash_loop_back_off(kube_cfg, self.clock),
+            crash_loop_back_off=self.new_crash_loop_back_off(),
             pod_config=pod_config,
             resync_interval=kube_cfg.sync_frequency,
             cgroups_per_qos=self.container_manager.get_node_config().cgroups_per_qos,
@@ -441,6 +447,12 @@ class PartsBuilder:
 
         return token.Manager(self.client, self.clock)
 
+    def new_crash_loop_back_off(self) -> flowcontrol.Backoff:
+        return crash_loop_back_off(self.kube_cfg, self.clock)
+
+    def new_image_back_off(self) -> flowcontrol.Backoff:
+        return flowcontrol.Backoff(BACK_OFF_PERIOD, MAX_IMAGE_BACK_OFF, clock=self.clock)
+
     def new_workers(self, pods: PodState) -> Workers:
         work_queue = queue.BasicWorkQueue(self.clock)
         pod_workers = PodWorkers(
@@ -448,7 +460,7 @@ class PartsBuilder:
             self.recorder,
             work_queue,
             self.kube_cfg.sync_frequency,
-            BACK_OFF_PERIOD,
+            self.back_off_period,
             pods.pod_cache,
             pods.allocation_manager,
             self.clock,
@@ -459,7 +471,7 @@ class PartsBuilder:
         self, pods: PodState, pod_workers: PodWorkers, tokens: token.Manager | None, figures: stats.Provider
     ) -> RuntimeParts:
         kube_cfg, kube_deps = self.kube_cfg, self.kube_deps
-        image_back_off = flowcontrol.Backoff(BACK_OFF_PERIOD, MAX_IMAGE_BACK_OFF, clock=self.clock)
+        image_back_off = self.new_image_back_off()
         runtime_class_manager = runtimeclass.Manager(self.client) if self.client is not None else None
         container_log_manager = logs.new_container_log_manager(
             kube_deps.remote_runtime_service,
@@ -589,7 +601,7 @@ class PartsBuilder:
         """With EventedPLEG the runtime tells, and relisting only makes sure."""
         evented = features.feature_gate.enabled(features.EVENTED_PLEG)
         events_ch: golang.Channel[kubepleg.PodLifecycleEvent] = golang.Channel(PLEG_CHANNEL_CAPACITY)
-        often = kubepleg.RelistDuration(GENERIC_PLEG_RELIST_PERIOD, GENERIC_PLEG_RELIST_THRESHOLD)
+        often = kubepleg.RelistDuration(self.relist_period, GENERIC_PLEG_RELIST_THRESHOLD)
         rarely = kubepleg.RelistDuration(EVENTED_PLEG_RELIST_PERIOD, EVENTED_PLEG_RELIST_THRESHOLD)
         duration = rarely if evented else often
         generic = kubepleg.GenericPLEG(

@@ -8,6 +8,7 @@ Pods of the node start, become ready, end and are deleted as on a real one; no c
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,11 +19,13 @@ import msgspec
 from kubelet_cmd.kubelet.app import options, server
 from kubelet_cmd.kubemark.app import hollow_node
 
-from kubelet import cadvisor, cm, kubelet_build, kubelet_dependencies, lifecycle, pleg
+from kubelet import cadvisor, cm, kubelet_build, kubelet_dependencies, lifecycle, prober
+from kubelet import container as kubecontainer
 from kubelet import kubelet as kubelet_module
 from kubelet.apis.config import scheme, v1beta1
 from kubelet.cri.remote import fake
 from kubelet.cri.remote.fake import behaviour
+from kubelet.cri.remote.fake.streaming import StreamingServer
 from kubelet.server import InstallPages
 from pkg import golang
 from pkg.api.core import v1
@@ -30,6 +33,7 @@ from pkg.apimachinery import clock
 from pkg.apimachinery.api import resource
 from pkg.apiserver.server import flagz
 from pkg.client_go import kubernetes
+from pkg.client_go.util import flowcontrol
 from pkg.component_base.cli import flag as cliflag
 
 from .apiserver import APIServer
@@ -40,7 +44,7 @@ from .apiserver.interfaces import Object
 from .hollow_files import COMMANDS, HollowFiles
 from .hollow_images import HollowImages, UnusedFaultError
 from .hollow_pod import START_TIMEOUT, HollowPod, Node
-from .hollow_probes import Readiness
+from .hollow_probes import Readiness, SteeredManager
 from .ports import free_port
 from .watching import wait_for_object
 
@@ -84,7 +88,7 @@ class HollowNode:
         self.images = HollowImages(self.runtime)
         self._quick = quick
         self._readiness = Readiness()
-        self._streams = fake.StreamingServer(self.runtime)
+        self._streams = StreamingServer(self.runtime)
         self._files = HollowFiles()
         for command in COMMANDS:
             self.runtime.plays.add(self._files.play, command=[command])
@@ -189,13 +193,9 @@ class HollowNode:
             dependencies.clock = _QuickClock()
         dependencies.flagz = flagz.FlagSetReader(cliflag.FlagSet())  # there is no command line
         golang.after_func(self._ctx, lambda: _close_clients(dependencies))
-        self.kubelet = server.create_and_init_kubelet(self._ctx, settings, dependencies)
-        assert self.kubelet is not None
-        self.kubelet.node_ip_validator = lambda ip: None
-        self.kubelet.allocation_manager.add_pod_admit_handlers([_Annotations()])
-        self._readiness.install(self.kubelet)
-        if self._quick:
-            _hurry(self.kubelet)
+        new_builder = functools.partial(_QuickBuilder if self._quick else _HollowBuilder, self._readiness)
+        self.kubelet = server.create_and_init_kubelet(self._ctx, settings, dependencies, new_builder)
+        self._readiness.follow_by(self.kubelet)
         self.debug_pages = dependencies.debug_pages
         server.start_kubelet(self._ctx, self.kubelet, settings, dependencies)
 
@@ -283,13 +283,33 @@ class _QuickClock(clock.RealClock):
         return super().new_ticker(period * _QUICK)
 
 
-def _hurry(kubelet: kubelet_module.Kubelet) -> None:
-    """Shorten what a kubelet that has not started yet waits for."""
-    for back_off in (kubelet.crash_loop_back_off, kubelet.image_back_off):
-        back_off.default_duration, back_off.max_duration = _QUICK, 1.0
-    kubelet.pod_workers.back_off_period *= _QUICK
-    if isinstance(kubelet.pleg, pleg.GenericPLEG):
-        kubelet.pleg.update(pleg.RelistDuration(_QUICK, kubelet_build.GENERIC_PLEG_RELIST_THRESHOLD))
+class _HollowBuilder(kubelet_build.PartsBuilder):
+    """Makes a kubelet whose probes a test can steer, and which believes in its node's address."""
+
+    def __init__(self, readiness: Readiness, *inputs: Any) -> None:
+        super().__init__(*inputs)
+        self._readiness = readiness
+
+    def new_probe_manager(self, pods: kubelet_build.PodState, runner: kubecontainer.CommandRunner) -> prober.Manager:
+        return SteeredManager(pods, runner, self.recorder, self.clock, self._readiness.get)
+
+    def new_admit_handlers(self, *parts: Any) -> list[lifecycle.PodAdmitHandler]:
+        return [*super().new_admit_handlers(*parts), _Annotations()]
+
+    def put_together(self, *inputs: Any, **parts: Any) -> kubelet_module.Kubelet:
+        return super().put_together(*inputs, **parts, node_ip_validator=lambda ip: None)
+
+
+class _QuickBuilder(_HollowBuilder):
+    """And one that waits a tenth of the time."""
+
+    back_off_period = kubelet_build.BACK_OFF_PERIOD * _QUICK
+    relist_period = _QUICK
+
+    def new_crash_loop_back_off(self) -> flowcontrol.Backoff:
+        return flowcontrol.Backoff(_QUICK, 1.0, clock=self.clock)
+
+    new_image_back_off = new_crash_loop_back_off
 
 
 class _Annotations:

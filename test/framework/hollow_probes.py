@@ -13,6 +13,8 @@ from pkg import golang
 from pkg.api.core import v1
 
 if TYPE_CHECKING:
+    from kubelet import kubelet_build
+    from pkg.apimachinery import clock as clocklib
     from pkg.client_go.tools import record
 
 IsReady = Callable[[str, str], bool | None]
@@ -39,9 +41,8 @@ class Readiness:
         if self._kubelet is not None:
             self._tell(self._kubelet, pod_uid, container, ready)
 
-    def install(self, kubelet: kubelet_module.Kubelet) -> None:
-        """Have a kubelet that has not started yet follow it."""
-        kubelet.probe_manager = _SteeredManager(kubelet, self.get)
+    def follow_by(self, kubelet: kubelet_module.Kubelet) -> None:
+        """This kubelet, which has a SteeredManager, is told of what a test says."""
         self._kubelet = kubelet
 
     @staticmethod
@@ -58,20 +59,27 @@ class Readiness:
                 kubelet.readiness_manager.set(container_id, result, pod)
 
 
-class _SteeredManager(prober_manager.Manager):
+class SteeredManager(prober_manager.Manager):
     """The kubelet's own, except for containers of which a test has said whether they are ready."""
 
-    def __init__(self, kubelet: kubelet_module.Kubelet, is_ready: IsReady) -> None:
+    def __init__(
+        self,
+        pods: kubelet_build.PodState,
+        runner: kubecontainer.CommandRunner,
+        recorder: record.EventRecorder,
+        clock: clocklib.Clock,
+        is_ready: IsReady,
+    ) -> None:
         super().__init__(
-            kubelet.status_manager,
-            kubelet.liveness_manager,
-            kubelet.readiness_manager,
-            kubelet.startup_manager,
-            kubelet.runner,
-            kubelet.recorder,
-            kubelet.clock,
+            pods.status_manager,
+            pods.liveness_manager,
+            pods.readiness_manager,
+            pods.startup_manager,
+            runner,
+            recorder,
+            clock,
         )
-        self.prober = _SteeredProber(kubelet.runner, kubelet.recorder, is_ready)
+        self.prober = _SteeredProber(runner, recorder, is_ready)
         self._said = is_ready
 
     def update_pod_status(self, ctx: golang.Context, pod: v1.Pod, pod_status: v1.PodStatus) -> None:

@@ -35,7 +35,7 @@ from .signals import ShutdownSignal
 if TYPE_CHECKING:
     from cri_api.v1 import api_pb2 as runtimeapi
 
-    from kubelet import cm, kubelet_dependencies, watchdog
+    from kubelet import cm, kubelet_build, kubelet_dependencies, watchdog
     from kubelet import kubelet as kubelet_module
     from kubelet import oom as oomwatcher
     from kubelet.cadvisor.info import v1 as cadvisorapi
@@ -809,9 +809,15 @@ def run_kubelet(
 
 
 def create_and_init_kubelet(
-    ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_dependencies.Dependencies
+    ctx: golang.Context,
+    server: options.KubeletServer,
+    kube_deps: kubelet_dependencies.Dependencies,
+    new_builder: Callable[..., kubelet_build.PartsBuilder] | None = None,
 ) -> kubelet_module.Kubelet:
-    """Make the kubelet and announce it. Raises ValueError for a name or addresses that no node can have."""
+    """Make the kubelet and announce it. Raises ValueError for a name or addresses that no node can have.
+
+    A hollow node has parts of its own, made by `new_builder`, which is called as PartsBuilder is.
+    """
     from kubelet import kubelet_build, liveview
     from pkg.component_helpers.node import util as nodeutil
 
@@ -846,6 +852,7 @@ def create_and_init_kubelet(
             pull_critical_images_first=flags.pull_critical_images_first,
             read_rotated_logs=flags.read_rotated_logs,
         ),
+        new_builder,
     )
     liveview.show(history, kubelet, kube_deps)
     kubelet.birth_cry()

@@ -1,7 +1,7 @@
 """A container runtime that runs nothing, on a real socket, for tests, benchmarks and the hollow node.
 
 `FakeRuntime` keeps the sandboxes, containers and images and has the controls; `FakeServer` serves it, and
-`StreamingServer` its exec, attach and port forwarding.
+`StreamingServer` of streaming.py its exec, attach and port forwarding.
 `python -m kubelet.cri.remote.fake --socket PATH` is one in a process of its own.
 
 Go: k8s.io/cri-client/pkg/fake
@@ -15,7 +15,6 @@ from kubelet.cri.remote.fake.processes import Play, Process, Target
 from kubelet.cri.remote.fake.recorder import Call, Recorder
 from kubelet.cri.remote.fake.runtime import FakeRuntime
 from kubelet.cri.remote.fake.server import FakeServer
-from kubelet.cri.remote.fake.streaming import StreamingServer
 
 __all__ = [
     "Behaviour",
@@ -31,7 +30,6 @@ __all__ = [
     "Play",
     "Process",
     "Recorder",
-    "StreamingServer",
     "Target",
     "canonical_name",
     "image_id_of",

@@ -598,9 +598,8 @@ class Round:
             certificate.unlink()
         self.node.cluster.store.delete("leases", NODE, "kube-node-lease")
         self.node.cluster.store.delete("csinodes", NODE)
-        owner = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": "another"}
-        stale = {"metadata": {"name": NODE, "ownerReferences": [owner]}, "spec": {"drivers": []}}
-        self.node.cluster.store.create("csinodes", stale)
+        # Nobody's: the cluster would collect one whose node is gone before the kubelet could.
+        self.node.cluster.store.create("csinodes", {"metadata": {"name": NODE}, "spec": {"drivers": []}})
         # Until it is signed, a request is watched.
         signing = self.node.cluster.signing
         signing.policy.sign = False

@@ -24,28 +24,54 @@ from csi_driver import volumes
 from csi_driver.calls import CallLog
 from csi_driver.faults import Faults as FaultFiles
 from dra_driver import services as dra_services
+from google.protobuf.descriptor import MethodDescriptor
 
 from framework import csi, dra
 from framework.cluster_node import ClusterMember
 from framework.pods import Manifest
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2_grpc as pluginapi_grpc
+from kubelet.apis.dra.v1 import api_pb2 as drapb
 from kubelet.apis.dra.v1 import api_pb2_grpc as dra_grpc
+from kubelet.apis.dra.v1beta1 import api_pb2 as drapbv1beta1
 from kubelet.apis.dra.v1beta1 import api_pb2_grpc as v1beta1_grpc
+from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealth
 from kubelet.apis.dra_health.v1alpha1 import api_pb2_grpc as health_grpc
+from kubelet.apis.pluginregistration.v1 import api_pb2 as registerapi
 from kubelet.apis.pluginregistration.v1 import api_pb2_grpc as registration_grpc
 from kubelet.cm.devicemanager.plugin.v1beta1 import stub
 from kubelet.cri import errors
 from kubelet.cri.remote import fake
 from pkg import golang
-from pkg.csi_spec import csi_pb2_grpc
+from pkg.csi_spec import csi_pb2, csi_pb2_grpc
 
 # A call that hangs keeps one.
 _THREADS = 100
 
+# The services of plugins that nodes have: what a CSI controller does is nothing to the kubelet, and Registration is its
+# own.
+SERVICES = (
+    csi_pb2.DESCRIPTOR.services_by_name["Identity"],
+    csi_pb2.DESCRIPTOR.services_by_name["Node"],
+    drapb.DESCRIPTOR.services_by_name["DRAPlugin"],
+    drapbv1beta1.DESCRIPTOR.services_by_name["DRAPlugin"],
+    drahealth.DESCRIPTOR.services_by_name["DRAResourceHealth"],
+    pluginapi.DESCRIPTOR.services_by_name["DevicePlugin"],
+    registerapi.DESCRIPTOR.services_by_name["Registration"],
+)
+
 # What a stream sends in place of its own: given these, and a context that ends with the fault.
 Stream = Callable[[Iterator[Any], golang.Context], Iterator[Any]]
 AddServices = Callable[[grpc.Server], None]
+
+
+def methods() -> list[MethodDescriptor]:
+    """All that a kubelet may call of plugins."""
+    return [method for service in SERVICES for method in service.methods]
+
+
+def full_name(method: MethodDescriptor) -> str:
+    return f"{method.containing_service.full_name}/{method.name}"
 
 
 @dataclass
@@ -67,7 +93,7 @@ class Interceptor(grpc.ServerInterceptor):
 
     def __init__(self) -> None:
         self.given_up: Counter[str] = Counter()
-        self.faults = fake.Faults()
+        self.faults = fake.Faults([full_name(method) for method in methods()])
         self.stream_fault: StreamFault | None = None
 
     def change_stream(self, method: str, change: Stream) -> StreamFault:

@@ -22,26 +22,21 @@ from typing import Any, TypeAlias
 
 import grpc
 import pytest
-from google.protobuf.descriptor import MethodDescriptor
 
 from framework import csi, dra
 from framework.apiserver.cluster import Cluster
 from framework.cluster_node import HastyKubelet, RealKubelet, running
 from framework.faults import Kind, add_fault, each, nonsense, noting, side_by_side
-from framework.faulty_plugins import CSI, DRA, Device, FaultyPlugin, Stream
+from framework.faulty_plugins import CSI, DRA, SERVICES, Device, FaultyPlugin, Stream
 from framework.hasty_kubelet import PAUSE
 from framework.pod_history import PodHistory, Version
 from framework.pods import pod, sleeper
 from framework.waiting import wait_for
 from kubelet.apis.deviceplugin import v1beta1 as deviceplugin
 from kubelet.apis.deviceplugin.v1beta1 import api_pb2 as pluginapi
-from kubelet.apis.dra.v1 import api_pb2 as drapb
-from kubelet.apis.dra.v1beta1 import api_pb2 as drapbv1beta1
 from kubelet.apis.dra_health.v1alpha1 import api_pb2 as drahealth
-from kubelet.apis.pluginregistration.v1 import api_pb2 as registerapi
 from kubelet.cri import errors
 from pkg import golang
-from pkg.csi_spec import csi_pb2
 
 BYSTANDER = "bystander"
 NODE = "plugins-node"
@@ -82,27 +77,7 @@ class StreamKind(StrEnum):
     TOO_LARGE = "too-large"
 
 
-# The services of plugins that nodes have: what a CSI controller does is nothing to the kubelet, and Registration is its
-# own.
-SERVICES = (
-    csi_pb2.DESCRIPTOR.services_by_name["Identity"],
-    csi_pb2.DESCRIPTOR.services_by_name["Node"],
-    drapb.DESCRIPTOR.services_by_name["DRAPlugin"],
-    drapbv1beta1.DESCRIPTOR.services_by_name["DRAPlugin"],
-    drahealth.DESCRIPTOR.services_by_name["DRAResourceHealth"],
-    pluginapi.DESCRIPTOR.services_by_name["DevicePlugin"],
-    registerapi.DESCRIPTOR.services_by_name["Registration"],
-)
 _CSI, _DRA, _OLD_DRA, _HEALTH, _DEVICE, _REGISTRATION = (each.full_name for each in SERVICES[1:])
-
-
-def methods() -> list[MethodDescriptor]:
-    """All that a kubelet may call of plugins."""
-    return [method for service in SERVICES for method in service.methods]
-
-
-def full_name(method: MethodDescriptor) -> str:
-    return f"{method.containing_service.full_name}/{method.name}"
 
 
 # Methods that the kubelet does not call, as Go's does not: sidecars of CSI drivers do.

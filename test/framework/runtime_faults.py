@@ -17,7 +17,6 @@ from enum import Enum
 from pathlib import Path
 
 import pytest
-from cri_api.v1 import api_pb2 as runtimeapi
 
 from framework.apiserver.cluster import Cluster
 from framework.cluster_node import ClusterNode, HastyKubelet, running
@@ -46,11 +45,6 @@ CONFIG: Mapping[str, object] = {
 _WITH_EVENTS: Mapping[str, object] = {"featureGates": {"EventedPLEG": True}}
 _ANSWER_TIMEOUT = 30.0
 _PATIENCE = 60.0
-
-
-def methods() -> list[str]:
-    """The methods of both services of the CRI."""
-    return [method.name for service in runtimeapi.DESCRIPTOR.services_by_name.values() for method in service.methods]
 
 
 # Methods that the kubelet does not call, as Go's does not.

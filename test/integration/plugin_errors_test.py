@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from framework import plugin_faults
+from framework import faulty_plugins, plugin_faults
 from framework.faults import Kind
 from framework.plugin_faults import Round, Who
 
@@ -20,6 +20,6 @@ def test_call_that_fails(plugin_round: Round, method: str, who: Who, kind: Kind)
 
 def test_each_call_has_its_cases() -> None:
     known = {**plugin_faults.TRIGGERS, **plugin_faults.STREAMS}.keys() | plugin_faults.UNUSED
-    assert {plugin_faults.full_name(method) for method in plugin_faults.methods()} == known
-    streams = {plugin_faults.full_name(method) for method in plugin_faults.methods() if method.server_streaming}
+    assert {faulty_plugins.full_name(method) for method in faulty_plugins.methods()} == known
+    streams = {faulty_plugins.full_name(method) for method in faulty_plugins.methods() if method.server_streaming}
     assert streams == plugin_faults.STREAMS.keys()

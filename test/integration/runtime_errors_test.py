@@ -6,6 +6,8 @@ from framework import runtime_faults
 from framework.faults import Kind
 from framework.runtime_faults import Round
 
+from kubelet.cri.remote.fake.faults import cri_methods
+
 KIND = Kind.ERROR
 
 
@@ -16,4 +18,4 @@ def test_call_that_fails(runtime_round: Round, method: str) -> None:
 
 def test_each_call_has_its_cases() -> None:
     known = runtime_faults.TRIGGERS.keys() | runtime_faults.SELDOM | runtime_faults.UNUSED
-    assert set(runtime_faults.methods()) == known
+    assert set(cri_methods()) == known

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,7 @@ def latency_flag(text: str) -> tuple[str, float]:
     """The method and seconds of a flag `--latency=METHOD=SECONDS`. Raises argparse.ArgumentTypeError."""
     method, _, seconds = text.partition("=")
     try:
-        _check_method(method)
+        _check_method(method, cri_methods())
     except ValueError as err:
         raise argparse.ArgumentTypeError(str(err)) from err
     try:
@@ -55,9 +55,13 @@ def latency_flag(text: str) -> tuple[str, float]:
     return method, delay
 
 
-def _check_method(method: str) -> None:
+def cri_methods() -> list[str]:
+    """The methods of both services of the CRI."""
+    return [each.name for service in runtimeapi.DESCRIPTOR.services_by_name.values() for each in service.methods]
+
+
+def _check_method(method: str, methods: Collection[str]) -> None:
     """Raises ValueError that names the methods there are."""
-    methods = [each.name for service in runtimeapi.DESCRIPTOR.services_by_name.values() for each in service.methods]
     if method not in (EVERY_METHOD, *methods):
         raise ValueError(f"there is no method {method!r}: it is * or one of {', '.join(methods)}")
 
@@ -65,10 +69,11 @@ def _check_method(method: str) -> None:
 class Faults:
     """Delays, errors and hangs of calls. Safe from any thread; a change befalls calls that begin after it.
 
-    Methods are those of CRI, or * for all. Raises ValueError for any other.
+    Methods are those that are given, of CRI unless they are others, or * for all. Raises ValueError for any other.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, methods: Collection[str] | None = None) -> None:
+        self._methods = cri_methods() if methods is None else methods
         self._lock = threading.Lock()  # guards _faults and the counters in them
         self._faults: list[Fault] = []
 
@@ -179,7 +184,7 @@ class Faults:
             fault.waiting -= 1
 
     def _add(self, fault: Fault) -> Fault:
-        _check_method(fault.method)
+        _check_method(fault.method, self._methods)
         with self._lock:
             self._faults.append(fault)
         return fault

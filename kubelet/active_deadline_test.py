@@ -9,6 +9,7 @@ import pytest
 from kubelet import active_deadline
 from kubelet.status.testing import FakePodStatusProvider
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.client_go.tools.record.testing import FakeRecorder
@@ -29,7 +30,7 @@ from pkg.client_go.tools.record.testing import FakeRecorder
 @pytest.mark.parametrize("is_known", [True, False])
 def test_active_deadline_handler(deadline: int | None, has_started: bool, expected: bool, is_known: bool) -> None:
     clock = clocktesting.FakeClock()
-    pod = v1.Pod(metadata=metav1.ObjectMeta(uid="uid", name="pod", namespace="ns"))
+    pod = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("uid"), name="pod", namespace="ns"))
     pod.spec.active_deadline_seconds = deadline
     start = clock.now() - timedelta(minutes=1) if has_started else None
     provider, recorder = FakePodStatusProvider(), FakeRecorder(1)

@@ -15,6 +15,7 @@ from kubelet.testing import TestKubelet
 from pkg import credentialprovider
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go import kubernetes
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
@@ -69,7 +70,7 @@ def _register(
 
 
 def test_token_of_the_service_account(test_kubelet: TestKubelet, tmp_path: Path) -> None:
-    client = FakeClientset(v1.ServiceAccount(metadata=metav1.ObjectMeta(name="sa", namespace="ns", uid="1")))
+    client = FakeClientset(v1.ServiceAccount(metadata=metav1.ObjectMeta(name="sa", namespace="ns", uid=types.UID("1"))))
     client.prepend_reactor("create", "serviceaccounts/token", _token)
     credentials = _register(test_kubelet, client, _write_plugin(tmp_path))
     assert credentials is not None

@@ -15,6 +15,7 @@ from kubelet.kubelet_logs import KubeletLogs, validate_container_log_status
 from kubelet.pod import PodAndMirrorPod
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.golang.http import testing as httptesting
 
@@ -109,7 +110,7 @@ class _Stream(list[bytes]):
 
 def _pod(uid: str, container_id: str) -> v1.Pod:
     status = v1.ContainerStatus(name="c", container_id=container_id, state=_RUNNING)
-    metadata = metav1.ObjectMeta(name="p", namespace="ns", uid=uid)
+    metadata = metav1.ObjectMeta(name="p", namespace="ns", uid=types.UID(uid))
     return v1.Pod(metadata=metadata, status=v1.PodStatus(container_statuses=[status]))
 
 

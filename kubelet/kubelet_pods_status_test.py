@@ -19,6 +19,7 @@ from kubelet.kuberuntime.testing import create_test_runtime_manager
 from kubelet.status.status_manager import check_container_state_transition
 from kubelet.testing import TestKubelet, new_pod
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import FakeClientset
@@ -628,7 +629,7 @@ def test_host_ips(
 ) -> None:
     kubelet = test_kubelet.kubelet
     kubelet.node_ips, kubelet.kube_client = [ip_address(ip) for ip in node_ips], FakeClientset()
-    pod = v1.Pod(metadata=metav1.ObjectMeta(uid="u"), spec=v1.PodSpec(host_network=host_network))
+    pod = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("u")), spec=v1.PodSpec(host_network=host_network))
     status = kubelet.generate_api_pod_status(test_kubelet.ctx, pod, kubecontainer.PodStatus(ips=runtime_ips), False)
     assert [entry.ip for entry in status.host_ips] == host_ips
     assert [entry.ip for entry in status.pod_ips] == pod_ips

@@ -18,6 +18,7 @@ from kubelet.pod_workers import PodWorkerState, PodWorkerSync, UpdatePodOptions
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg import features, golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
@@ -370,7 +371,7 @@ def test_slice_of_a_uid_with_an_underscore_is_no_orphan_s(
 ) -> None:
     """The systemd driver cannot tell it from a uid with a hyphen."""
     kubelet, pod = test_kubelet.kubelet, new_pod("p")
-    pod.metadata.uid = "my_pod"
+    pod.metadata.uid = types.UID("my_pod")
     pod.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = kubetypes.FILE_SOURCE
     kubelet.pod_manager.add_pod(pod)
     test_kubelet.runtime.pod_list = [runtime_pod(pod)]

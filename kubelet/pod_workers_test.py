@@ -40,6 +40,7 @@ from kubelet.testing import FakePodSyncer, SyncRecord
 from kubelet.util.queue.testing import FakeWorkQueue
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
@@ -60,7 +61,7 @@ def at(seconds: float) -> datetime:
 def new_named_pod(uid: str, namespace: str, name: str, is_static: bool = False) -> v1.Pod:
     annotations = {kubetypes.CONFIG_SOURCE_ANNOTATION_KEY: kubetypes.FILE_SOURCE} if is_static else {}
     return v1.Pod(
-        metadata=metav1.ObjectMeta(uid=uid, namespace=namespace, name=name, annotations=annotations),
+        metadata=metav1.ObjectMeta(uid=types.UID(uid), namespace=namespace, name=name, annotations=annotations),
         spec=v1.PodSpec(termination_grace_period_seconds=30),
     )
 
@@ -70,7 +71,7 @@ def new_static_pod(uid: str, name: str) -> v1.Pod:
 
 
 def running_pod(uid: str, name: str, namespace: str) -> kubecontainer.Pod:
-    return kubecontainer.Pod(id=uid, name=name, namespace=namespace)
+    return kubecontainer.Pod(id=types.UID(uid), name=name, namespace=namespace)
 
 
 def kill_options(grace_period: int, evict: bool = False) -> KillPodOptions:
@@ -1376,7 +1377,7 @@ def test_a_pod_that_comes_back_while_it_ends_is_forgotten_afterwards(harness: Ha
 
 
 def _at_pod(name: str) -> UpdatePodOptions:
-    return UpdatePodOptions(pod=v1.Pod(metadata=metav1.ObjectMeta(uid="pod-uid", name=name)))
+    return UpdatePodOptions(pod=v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("pod-uid"), name=name)))
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from kubelet.volumemanager import VolumeManager
 from kubelet.volumemanager.testing import FakeVolumeManager
 from pkg import golang, volume
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.client_go.tools.record.testing import FakeRecorder
@@ -334,7 +335,7 @@ def new_pod(name: str, uid: str = "", **spec: Any) -> v1.Pod:
     """A pod of the API with one container, unless spec has others."""
     spec.setdefault("containers", [v1.Container(name="c", image="i")])
     spec.setdefault("enable_service_links", True)
-    metadata = metav1.ObjectMeta(name=name, namespace="ns", uid=uid or f"uid-{name}")
+    metadata = metav1.ObjectMeta(name=name, namespace="ns", uid=types.UID(uid or f"uid-{name}"))
     return v1.Pod(metadata=metadata, spec=v1.PodSpec(**spec))
 
 

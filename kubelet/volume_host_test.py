@@ -15,6 +15,7 @@ from pkg import golang, volume
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
@@ -58,7 +59,7 @@ def test_pod_that_waits_for_a_resize_has_what_it_was_given(test_kubelet: TestKub
     def pod(memory: str) -> v1.Pod:
         resources = v1.ResourceRequirements(requests={"memory": resource.parse_quantity(memory)})
         container = v1.Container(name="c", resources=resources)
-        return v1.Pod(metadata=metav1.ObjectMeta(uid="u"), spec=v1.PodSpec(containers=[container]))
+        return v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("u")), spec=v1.PodSpec(containers=[container]))
 
     host = new_host(test_kubelet, [])
     assert host.get_allocated_pod(pod("1M")) == pod("1M")
@@ -83,7 +84,7 @@ def test_plugins_are_told_of_their_host(test_kubelet: TestKubelet) -> None:
 def test_wrapped_volume_has_a_name_of_its_own(test_kubelet: TestKubelet, tmp_path: Path) -> None:
     host = new_host(test_kubelet, emptydir.probe_volume_plugins())
     spec = volume.Spec(v1.Volume(name="v", empty_dir=v1.EmptyDirVolumeSource()))
-    pod = v1.Pod(metadata=metav1.ObjectMeta(uid="u"))
+    pod = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("u")))
     path = str(tmp_path / "pods/u/volumes/kubernetes.io~empty-dir/wrapped_v")
     assert host.new_wrapper_mounter("v", spec, pod).get_path() == path
     assert host.new_wrapper_unmounter("v", spec, "u").get_path() == path
@@ -142,7 +143,7 @@ def test_tokens_of_a_pod_are_forgotten(test_kubelet: TestKubelet) -> None:
     client.prepend_reactor("create", "serviceaccounts/token", answer)
     test_kubelet.kubelet.kube_client = client
     host = new_host(test_kubelet, [])
-    bound = authenticationv1.BoundObjectReference(kind="Pod", uid="u")
+    bound = authenticationv1.BoundObjectReference(kind="Pod", uid=types.UID("u"))
     spec = authenticationv1.TokenRequestSpec(expiration_seconds=3600, bound_object_ref=bound)
 
     def get() -> str:

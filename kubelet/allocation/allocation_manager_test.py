@@ -19,6 +19,7 @@ from kubelet.container import testing as containertest
 from kubelet.status.testing import FakePodDeletionSafetyProvider, FakePodStartupLatencyStateHelper
 from pkg import features, golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
@@ -36,7 +37,7 @@ def amounts(cpu: str = "", memory: str = "") -> Amounts:
 
 
 def new_pod(name: str, *containers: v1.Container, **spec: Any) -> v1.Pod:
-    metadata = metav1.ObjectMeta(name=name, namespace="ns", uid=f"uid-{name}", generation=1)
+    metadata = metav1.ObjectMeta(name=name, namespace="ns", uid=types.UID(f"uid-{name}"), generation=1)
     return v1.Pod(metadata=metadata, spec=v1.PodSpec(containers=list(containers), **spec))
 
 
@@ -86,7 +87,7 @@ class Environment:
     """A manager on a node with 5 cpus and 5 GiB, and what it is told and tells. Go: makeAllocationManager"""
 
     def __init__(self, *pods: v1.Pod, directory: str = "") -> None:
-        self.pods = {pod.metadata.uid: pod for pod in pods}
+        self.pods: dict[str, v1.Pod] = {pod.metadata.uid: pod for pod in pods}
         self.synced: list[str] = []
         self.sources = FakeSourcesReady()
         self.recorder = FakeRecorder(100)

@@ -9,6 +9,7 @@ import pytest
 
 from kubelet.certificate.expiry import ExpiryWarning
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.client_go.util import certificate
@@ -16,7 +17,7 @@ from pkg.client_go.util.certificate import testing
 
 START = testing.now()
 AUTHORITY = testing.Authority()
-NODE_REF = v1.ObjectReference(kind="Node", name="n", uid="n")
+NODE_REF = v1.ObjectReference(kind="Node", name="n", uid=types.UID("n"))
 YEAR, DAY, HOUR, MINUTE = 365 * 86400.0, 86400.0, 3600.0, 60.0
 
 

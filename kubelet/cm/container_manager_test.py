@@ -29,13 +29,14 @@ from kubelet.cri.testing import FakeRuntimeService
 from kubelet.status.testing import FakePodStatusProvider
 from pkg import golang, mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_helpers.node.util import sysctl
 
-POD = v1.Pod(metadata=metav1.ObjectMeta(uid="u"), spec=v1.PodSpec(containers=[v1.Container(name="c")]))
+POD = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("u")), spec=v1.PodSpec(containers=[v1.Container(name="c")]))
 # The uid of a pod that nobody wants any more, and whose containers run.
 ENDING = {"ending"}
 MEMORY = 4 << 30
@@ -435,7 +436,7 @@ def guaranteed(uid: str) -> v1.Pod:
     resources = v1.ResourceRequirements(limits=limits, requests=limits)
     spec = v1.PodSpec(containers=[v1.Container(name="c", resources=resources)])
     status = v1.PodStatus(qos_class=v1.POD_QOS_GUARANTEED)
-    return v1.Pod(metadata=metav1.ObjectMeta(uid=uid), spec=spec, status=status)
+    return v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID(uid)), spec=spec, status=status)
 
 
 def test_pod_waits_for_what_one_that_is_ending_still_has(world: World) -> None:

@@ -92,7 +92,7 @@ def stale_containers(
     Test: cpumanager/cpu_manager_test.py:test_pod_that_is_ending_keeps_its_processors,
     memorymanager/memory_manager_test.py:test_pod_that_is_ending_keeps_its_memory
     """
-    pods = {pod.metadata.uid: pod for pod in active_pods}
+    pods: dict[str, v1.Pod] = {pod.metadata.uid: pod for pod in active_pods}
     active = {
         ContainerRef(pod.metadata.uid, container.name)
         for pod in active_pods

@@ -10,6 +10,7 @@ from kubelet.cm.helpers import build_container_map_and_running_set_from_runtime
 from kubelet.cri.testing import FakeRuntimeService
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 
 
@@ -64,8 +65,8 @@ class Runtime(FakeRuntimeService):
 def test_stale_containers() -> None:
     spec = v1.PodSpec(containers=[v1.Container(name="app")], init_containers=[v1.Container(name="init")])
     pods = [
-        v1.Pod(metadata=metav1.ObjectMeta(uid="known"), spec=spec),
-        v1.PartialPod(metadata=metav1.ObjectMeta(uid="in part")),
+        v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("known")), spec=spec),
+        v1.PartialPod(metadata=metav1.ObjectMeta(uid=types.UID("in part"))),
     ]
     uids = ("known", "in part", "ending", "gone")
     known = [ContainerRef(uid, name) for uid in uids for name in ("init", "app", "other")]

@@ -9,10 +9,11 @@ from cri_api.v1 import api_pb2 as runtimeapi
 
 from kubelet.cm.internal_container_lifecycle import InternalContainerLifecycleImpl
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.utils import cpuset
 
-POD = v1.Pod(metadata=metav1.ObjectMeta(uid="u"))
+POD = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("u")))
 CONTAINER = v1.Container(name="c")
 
 

@@ -18,6 +18,7 @@ from kubelet.cm.testing import FakeCgroupfs
 from kubelet.cm.types import CgroupName, cgroup_name
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 
@@ -32,7 +33,7 @@ def pod(uid: str, qos: str = "", cpu: str = "100m") -> v1.Pod:
         container.resources.requests = dict(amounts)
     if qos == "guaranteed":
         container.resources.limits = dict(amounts)
-    return v1.Pod(metadata=metav1.ObjectMeta(uid=uid), spec=v1.PodSpec(containers=[container]))
+    return v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID(uid)), spec=v1.PodSpec(containers=[container]))
 
 
 class World:

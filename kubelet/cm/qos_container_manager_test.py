@@ -15,6 +15,7 @@ from kubelet.cm.testing import FakeCgroupfs
 from kubelet.cm.types import CgroupName, ResourceConfig, cgroup_name
 from pkg import features, golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
@@ -27,7 +28,7 @@ def pod(name: str, memory: str, guaranteed: bool) -> v1.Pod:
     amounts = {"cpu": resource.parse_quantity("100m"), "memory": resource.parse_quantity(memory)}
     requirements = v1.ResourceRequirements(requests=amounts, limits=amounts if guaranteed else {})
     container = v1.Container(name="c", resources=requirements)
-    return v1.Pod(metadata=metav1.ObjectMeta(uid=name), spec=v1.PodSpec(containers=[container]))
+    return v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID(name)), spec=v1.PodSpec(containers=[container]))
 
 
 PODS = [

@@ -12,6 +12,7 @@ from kubelet import config
 from kubelet import types as kubetypes
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime.testing import failing_once
 from pkg.client_go.kubernetes.testing import FakeClientset
@@ -20,7 +21,7 @@ TIMEOUT = 30.0
 
 
 def make_pod(name: str, node: str = "node", **labels: str) -> v1.Pod:
-    metadata = metav1.ObjectMeta(namespace="default", name=name, uid=f"{name}-uid", labels=labels)
+    metadata = metav1.ObjectMeta(namespace="default", name=name, uid=types.UID(f"{name}-uid"), labels=labels)
     return v1.Pod(metadata=metadata, spec=v1.PodSpec(node_name=node))
 
 

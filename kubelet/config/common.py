@@ -17,6 +17,7 @@ from kubelet import types as kubetypes
 from pkg import features, klog
 from pkg.api import pod as podutil
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import yaml as utilyaml
@@ -103,7 +104,7 @@ def apply_defaults(pod: v1.Pod, source: str, is_file: bool, node_name: str) -> N
             hasher.write(b"file:" + os.fsencode(source))
         else:
             hasher.write(f"url:{source}".encode())
-        meta.uid = hasher.sum().hex()
+        meta.uid = types.UID(hasher.sum().hex())
         klog.v(5).info_s("Generated UID", pod=klog.kobj(pod), podUID=meta.uid, source=source)
 
     meta.name = generate_pod_name(meta.name, node_name)

@@ -12,6 +12,7 @@ from kubelet import types as kubetypes
 from kubelet.config import common
 from pkg import klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 
@@ -33,7 +34,7 @@ def no_default(pod: v1.Pod) -> None:
 
 def full_pod() -> v1.Pod:
     return v1.Pod(
-        metadata=metav1.ObjectMeta(name="test", uid="12345", namespace="mynamespace"),
+        metadata=metav1.ObjectMeta(name="test", uid=types.UID("12345"), namespace="mynamespace"),
         spec=v1.PodSpec(
             restart_policy="Always",
             dns_policy="ClusterFirst",

@@ -15,6 +15,7 @@ from kubelet.config import mux as muxconfig
 from kubelet.config.testing import FakePodStartupSLIObserver
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.client_go.tools.record import testing as recordtesting
@@ -25,7 +26,7 @@ _DEADLINE = 30.0
 
 def valid_pod(name: str, namespace: str, **spec: object) -> v1.Pod:
     return v1.Pod(
-        metadata=metav1.ObjectMeta(uid=name + namespace, name=name, namespace=namespace),
+        metadata=metav1.ObjectMeta(uid=types.UID(name + namespace), name=name, namespace=namespace),
         spec=v1.PodSpec(
             restart_policy="Always",
             containers=[v1.Container(name="ctr", image="image")],
@@ -291,7 +292,7 @@ def test_pods_given_out_are_copies(tester: Harness) -> None:
 )
 def test_duplicate_filtered_with_event(tester: Harness, name: str, uid: str, message: str) -> None:
     twin = valid_pod(name, "new", priority=1)
-    twin.metadata.uid = uid
+    twin.metadata.uid = types.UID(uid)
     tester.send(valid_pod("foo", "new"), twin)
     tester.expect((kubetypes.ADD, [valid_pod("foo", "new")]))
     event, ok = tester.recorder.events.recv(timeout=_DEADLINE)

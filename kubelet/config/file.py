@@ -28,6 +28,7 @@ from kubelet.config import common, notes, objects
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.apimachinery.util import runtime, wait
 from pkg.client_go.tools import record
 from pkg.client_go.util import flowcontrol
@@ -348,7 +349,7 @@ class SourceFile:
         """
         texts = [fault if path in fault else f"{path}: {fault}" for fault in faults]
         leftover = golang.to_valid_utf8(f"{path}: {_LEFTOVER}") if self._is_leftover(path) else ""
-        node = v1.ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
+        node = v1.ObjectReference(kind="Node", name=self._node_name, uid=types.UID(self._node_name))
         for text in self._notes.replace(path, [*texts, leftover] if leftover else texts):
             if text == leftover:
                 klog.warning_s("A file that looks like an editor's leftover is used as a manifest", path=path)

@@ -126,6 +126,8 @@ def plausible(hint: Any) -> st.SearchStrategy[Any]:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return plausible(args[0])
+    if isinstance(hint, typing.NewType):
+        return plausible(hint.__supertype__)
     if origin in (types.UnionType, typing.Union):
         return st.one_of([plausible(arg) for arg in args if arg is not types.NoneType])
     if origin is list:

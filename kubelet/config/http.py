@@ -12,6 +12,7 @@ from kubelet import types as kubetypes
 from kubelet.config import common, notes
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.util import wait
 from pkg.client_go.tools import record
 from pkg.golang import net
@@ -151,7 +152,7 @@ class SourceURL:
         Why: a user who misses the pod looks at the events of the node first.
         Test: http_test.py:test_extract_invalid_pods
         """
-        node = v1.ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
+        node = v1.ObjectReference(kind="Node", name=self._node_name, uid=types.UID(self._node_name))
         self._recorder.event(
             node, v1.EVENT_TYPE_WARNING, events.FAILED_VALIDATION, f"Error reading static pod manifest {err}"
         )

@@ -12,6 +12,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import container as kubecontainer
 from pkg import features
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.component_base.featuregate import testing as featuregatetesting
 from pkg.util import parsers
@@ -335,14 +336,14 @@ def test_has_any_regular_container_started() -> None:
     ],
 )
 def test_generate_container_ref(spec: v1.PodSpec, name: str, expected: str) -> None:
-    metadata = metav1.ObjectMeta(name="p", namespace="ns", uid="u", resource_version="7")
+    metadata = metav1.ObjectMeta(name="p", namespace="ns", uid=types.UID("u"), resource_version="7")
     ref = kubecontainer.generate_container_ref(v1.Pod(metadata=metadata, spec=spec), v1.Container(name=name))
     assert ref == v1.ObjectReference(
         kind="Pod",
         api_version="v1",
         name="p",
         namespace="ns",
-        uid="u",
+        uid=types.UID("u"),
         resource_version="7",
         field_path=expected,
     )

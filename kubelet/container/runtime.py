@@ -16,6 +16,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import types as kubetypes
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 
@@ -343,7 +344,7 @@ class Pod:
     def to_api_pod(self) -> v1.Pod:
         """An API pod with the little that is known here: uid, names and images."""
         return v1.Pod(
-            metadata=metav1.ObjectMeta(uid=self.id, name=self.name, namespace=self.namespace),
+            metadata=metav1.ObjectMeta(uid=types.UID(self.id), name=self.name, namespace=self.namespace),
             spec=v1.PodSpec(containers=[v1.Container(name=c.name, image=c.image) for c in self.containers]),
         )
 

@@ -12,6 +12,7 @@ from kubelet import container as kubecontainer
 from kubelet.config.testing import FakeSourcesReady
 from kubelet.container import testing as containertest
 from pkg import golang, mount_utils
+from pkg.apimachinery import types
 from pkg.apimachinery.clock import testing as testingclock
 
 CTX = golang.background()
@@ -51,8 +52,8 @@ def test_pod_full_name() -> None:
 def test_find_pod() -> None:
     pods = kubecontainer.Pods(
         [
-            kubecontainer.Pod(id="1", name="a", namespace="ns"),
-            kubecontainer.Pod(id="2", name="b", namespace="ns"),
+            kubecontainer.Pod(id=types.UID("1"), name="a", namespace="ns"),
+            kubecontainer.Pod(id=types.UID("2"), name="b", namespace="ns"),
         ]
     )
     assert pods.find_pod_by_id("2") is pods[1]
@@ -103,7 +104,7 @@ def test_restarted_containers_are_newer_also_when_the_clock_was_set_back() -> No
 
 def test_runtime_cache() -> None:
     clock = testingclock.FakeClock()
-    runtime = containertest.FakeRuntime(pod_list=[containertest.FakePod(kubecontainer.Pod(id="1"))])
+    runtime = containertest.FakeRuntime(pod_list=[containertest.FakePod(kubecontainer.Pod(id=types.UID("1")))])
     cache = kubecontainer.RuntimeCacheImpl(runtime, 2.0, clock)
     assert [pod.id for pod in cache.get_pods(CTX)] == ["1"]
     clock.step(2)

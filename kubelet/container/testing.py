@@ -20,6 +20,7 @@ from kubelet import types as kubetypes
 from kubelet.apis.stats import v1alpha1 as statsapi
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 
 if TYPE_CHECKING:
     from pkg import credentialprovider
@@ -367,7 +368,7 @@ class FakeCache:
         try:
             pod = self._runtime.get_pod(ctx, id)
         except Exception:  # whatever it is, the status call will tell
-            pod = kubecontainer.Pod(id=id)
+            pod = kubecontainer.Pod(id=types.UID(id))
         return self._runtime.get_pod_status(ctx, pod)
 
     def get_newer_than(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kubelet import events
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 
@@ -24,7 +25,7 @@ def container(
 
 def pod(*containers: v1.Container, init: tuple[v1.Container, ...] = ()) -> v1.Pod:
     spec = v1.PodSpec(containers=list(containers), init_containers=list(init))
-    return v1.Pod(metadata=metav1.ObjectMeta(name="test-pod", uid="12345"), spec=spec)
+    return v1.Pod(metadata=metav1.ObjectMeta(name="test-pod", uid=types.UID("12345")), spec=spec)
 
 
 ALL = '{"limits":{"cpu":"100m","memory":"100"},"requests":{"cpu":"100m","memory":"100"}}'

@@ -13,6 +13,7 @@ from kubelet.eviction.preview import Preview
 from kubelet.eviction.types import CgroupNotifier
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 
@@ -181,7 +182,7 @@ def new_pod(
     """A pod with one container of the same name."""
     needs = v1.ResourceRequirements(requests=dict(requests or {}), limits=dict(limits or {}))
     return v1.Pod(
-        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=f"uid-{name}"),
+        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=types.UID(f"uid-{name}")),
         spec=v1.PodSpec(
             priority=priority, containers=[v1.Container(name=name, resources=needs)], volumes=list(volumes)
         ),

@@ -18,6 +18,7 @@ from kubelet.cri import errors as crierror
 from kubelet.images.image_gc_manager import ImageGCError, format_size
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
 from pkg.client_go.tools.record.testing import FakeRecorder
@@ -89,7 +90,7 @@ class _World:
         containers = [
             kubecontainer.Container(id=kubecontainer.ContainerID("fake", f"c{i}"), image_id=f"image-{i}") for i in ids
         ]
-        pod = kubecontainer.Pod(id="uid", containers=containers)
+        pod = kubecontainer.Pod(id=types.UID("uid"), containers=containers)
         self.runtime.all_pod_list = [containertest.FakePod(pod)]
 
     def left(self) -> list[str]:

@@ -18,6 +18,7 @@ from kubelet.images import helpers, image_manager, metrics, progress, puller, pu
 from kubelet.kuberuntime import testing
 from pkg import credentialprovider, features, golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
@@ -28,7 +29,9 @@ from pkg.component_base.metrics import testing as metricstesting
 from pkg.util import parsers
 
 _CTX = golang.background()
-_POD = v1.Pod(metadata=metav1.ObjectMeta(name="pod", namespace="ns", uid="uid"), spec=v1.PodSpec(containers=[]))
+_POD = v1.Pod(
+    metadata=metav1.ObjectMeta(name="pod", namespace="ns", uid=types.UID("uid")), spec=v1.PodSpec(containers=[])
+)
 
 
 class _Images:
@@ -281,7 +284,7 @@ def test_default_tag(image: str, expected: str) -> None:
 def _secret(name: str, user: str) -> v1.Secret:
     config = f'{{"auths":{{"reg.io":{{"username":"{user}","password":"p"}}}}}}'
     return v1.Secret(
-        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=f"uid-{name}"),
+        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=types.UID(f"uid-{name}")),
         type="kubernetes.io/dockerconfigjson",
         data={".dockerconfigjson": config.encode()},
     )

@@ -16,6 +16,7 @@ from kubelet import container as kubecontainer
 from kubelet.kuberuntime import PodActions, testing
 from kubelet.prober import results as proberesults
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 
 _EXITED = kubecontainer.CONTAINER_STATE_EXITED
@@ -110,7 +111,7 @@ def _base(fake: testing.TestRuntime) -> _World:
     """Go: makeBasePodAndStatus"""
     containers = [v1.Container(name=f"foo{i}", image="busybox") for i in (1, 2, 3)]
     pod = v1.Pod(
-        metadata=metav1.ObjectMeta(uid="12345678", name="foo", namespace="foo-ns"),
+        metadata=metav1.ObjectMeta(uid=types.UID("12345678"), name="foo", namespace="foo-ns"),
         spec=v1.PodSpec(containers=containers, restart_policy="Always"),
     )
     status = kubecontainer.PodStatus(

@@ -24,6 +24,7 @@ from kubelet.kuberuntime import util as runtimeutil
 from kubelet.kuberuntime.kuberuntime_image import ImageMethods, PullErrors
 from pkg import credentialprovider, features, golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
@@ -62,7 +63,7 @@ def test_is_init_container_failed(state: kubecontainer.State, code: int, reason:
 
 def test_backoff_key_changes_with_what_may_mend_the_crash() -> None:
     def pod(uid: str = "u") -> v1.Pod:
-        return v1.Pod(metadata=metav1.ObjectMeta(name="n", namespace="ns", uid=uid))
+        return v1.Pod(metadata=metav1.ObjectMeta(name="n", namespace="ns", uid=types.UID(uid)))
 
     def container(image: str = "i", memory: str = "1Gi", env: str = "") -> v1.Container:
         result = v1.Container(name="c", image=image, env=[v1.EnvVar(name="A", value=env)])

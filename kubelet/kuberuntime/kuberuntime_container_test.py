@@ -35,6 +35,7 @@ from kubelet.kuberuntime.kuberuntime_sandbox_linux import SandboxLinuxMethods
 from kubelet.lifecycle.handlers import HookError
 from pkg import features, golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
@@ -48,7 +49,7 @@ _ID = kubecontainer.ContainerID("fakeRuntime", "cid")
 
 def _pod(*containers: v1.Container) -> v1.Pod:
     return v1.Pod(
-        metadata=metav1.ObjectMeta(uid="12345678", name="bar", namespace="new"),
+        metadata=metav1.ObjectMeta(uid=types.UID("12345678"), name="bar", namespace="new"),
         spec=v1.PodSpec(containers=list(containers)),
     )
 
@@ -746,7 +747,7 @@ class TestKillContainers:
         containers = [
             kubecontainer.Container(id=kubecontainer.ContainerID("test", f"id-{name}"), name=name) for name in names
         ]
-        running = kubecontainer.Pod(id="12345678", name="bar", namespace="new", containers=containers)
+        running = kubecontainer.Pod(id=types.UID("12345678"), name="bar", namespace="new", containers=containers)
         statuses = [runtimeapi.ContainerStatus(id=f"id-{name}", state=runtimeapi.CONTAINER_RUNNING) for name in names]
         fake.runtime.set_fake_containers(critesting.FakeContainer(status, "sandbox") for status in statuses)
         return fake.manager.kill_containers_with_sync_result(_CTX, pod, running, None)
@@ -781,7 +782,7 @@ class TestKillContainers:
         ctx, cancel = golang.with_cancel(_CTX)
         cancel()
         containers = [kubecontainer.Container(id=_ID, name="foo")]
-        running = kubecontainer.Pod(id="12345678", name="bar", namespace="new", containers=containers)
+        running = kubecontainer.Pod(id=types.UID("12345678"), name="bar", namespace="new", containers=containers)
         fake.runtime.inject_error("StopContainer", golang.Canceled())
         pod = _pod(v1.Container(name="foo"))
         (result,) = fake.manager.kill_containers_with_sync_result(ctx, pod, running, None)

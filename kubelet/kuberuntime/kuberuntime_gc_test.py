@@ -18,6 +18,7 @@ from kubelet.cri import testing as critesting
 from kubelet.kuberuntime import testing
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
@@ -228,7 +229,7 @@ def test_container_that_is_about_to_start_counts_as_dead(
 ) -> None:
     """As with Go: the limit has to be 2 for what ended last to outlive a collection during the restart."""
     pod = v1.Pod(
-        metadata=metav1.ObjectMeta(uid="foo", name="foo", namespace="ns"),
+        metadata=metav1.ObjectMeta(uid=types.UID("foo"), name="foo", namespace="ns"),
         spec=v1.PodSpec(containers=[v1.Container(name="bar", image="busybox")], restart_policy="Always"),
     )
     assert _sync(fake, pod).error() is None

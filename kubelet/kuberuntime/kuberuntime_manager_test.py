@@ -21,13 +21,14 @@ from kubelet.kuberuntime.kuberuntime_container import ErrCreateContainer, ErrCre
 from kubelet.lifecycle.handlers import HookError
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.client_go.util import flowcontrol
 from pkg.golang.testing import frames_kept_after
 
 _CTX = golang.background()
-_UID = "12345678"
+_UID = types.UID("12345678")
 _SANDBOX = "foo_new_12345678_0"
 
 

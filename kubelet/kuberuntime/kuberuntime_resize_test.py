@@ -23,13 +23,14 @@ from kubelet.kuberuntime.kuberuntime_resize import ResizeError, cpu_memory_resou
 from kubelet.kuberuntime.pod_actions import ContainerToUpdateInfo, ResourceRequirements
 from pkg import features, golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.component_base.metrics import testing as metricstesting
 
 _CTX = golang.background()
-_UID = "12345678"
+_UID = types.UID("12345678")
 _RESTART = v1.RESTART_CONTAINER
 _NOT = v1.NOT_REQUIRED
 

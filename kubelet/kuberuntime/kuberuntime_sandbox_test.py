@@ -21,6 +21,7 @@ from kubelet.kuberuntime.security_context import verify_run_as_non_root
 from pkg import golang
 from pkg.api.core import v1
 from pkg.api.node import v1 as nodev1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import FakeClientset
@@ -32,7 +33,7 @@ _SELINUX = v1.SELinuxOptions(user="u", role="r", type="t", level="s0:c1")
 def _pod(**spec: Any) -> v1.Pod:
     values: dict[str, Any] = {"containers": [v1.Container(name="foo", image="busybox")]}
     return v1.Pod(
-        metadata=metav1.ObjectMeta(uid="12345678", name="bar", namespace="new"),
+        metadata=metav1.ObjectMeta(uid=types.UID("12345678"), name="bar", namespace="new"),
         spec=v1.PodSpec(**(values | spec)),
     )
 

@@ -16,6 +16,7 @@ from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
 from pkg import klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.runtime import codec
 from pkg.golang import strconv
 
@@ -45,7 +46,7 @@ class LabeledPodSandboxInfo:
     labels: dict[str, str]
     pod_name: str
     pod_namespace: str
-    pod_uid: str
+    pod_uid: types.UID
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class LabeledContainerInfo:
     container_name: str
     pod_name: str
     pod_namespace: str
-    pod_uid: str
+    pod_uid: types.UID
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def get_pod_sandbox_info_from_labels(labels: Mapping[str, str]) -> LabeledPodSan
         labels={key: value for key, value in labels.items() if key not in _POD_LABELS},
         pod_name=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_NAME_LABEL),
         pod_namespace=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_NAMESPACE_LABEL),
-        pod_uid=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_UID_LABEL),
+        pod_uid=types.UID(_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_UID_LABEL)),
     )
 
 
@@ -133,7 +134,7 @@ def get_container_info_from_labels(labels: Mapping[str, str]) -> LabeledContaine
         container_name=_get_string_value_from_label(labels, kubetypes.KUBERNETES_CONTAINER_NAME_LABEL),
         pod_name=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_NAME_LABEL),
         pod_namespace=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_NAMESPACE_LABEL),
-        pod_uid=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_UID_LABEL),
+        pod_uid=types.UID(_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_UID_LABEL)),
     )
 
 

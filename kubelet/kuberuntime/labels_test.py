@@ -7,6 +7,7 @@ import pytest
 from kubelet import container as kubecontainer
 from kubelet.kuberuntime import labels, legacy
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 
 
@@ -15,7 +16,7 @@ def _pod() -> v1.Pod:
         metadata=metav1.ObjectMeta(
             name="test_pod",
             namespace="test_ns",
-            uid="test_uid",
+            uid=types.UID("test_uid"),
             labels={"foo": "bar"},
             annotations={"note": "hello"},
             deletion_grace_period_seconds=10,
@@ -53,7 +54,7 @@ def _container() -> v1.Container:
 def test_container_labels() -> None:
     written = labels.new_container_labels(_container(), _pod())
     assert labels.get_container_info_from_labels(written) == labels.LabeledContainerInfo(
-        "test_container", "test_pod", "test_ns", "test_uid"
+        "test_container", "test_pod", "test_ns", types.UID("test_uid")
     )
 
 
@@ -118,7 +119,7 @@ def test_unreadable_annotations_leave_defaults(label: str, text: str) -> None:
 def test_pod_labels() -> None:
     pod = _pod()
     assert labels.get_pod_sandbox_info_from_labels(labels.new_pod_labels(pod)) == (
-        labels.LabeledPodSandboxInfo(pod.metadata.labels, "test_pod", "test_ns", "test_uid")
+        labels.LabeledPodSandboxInfo(pod.metadata.labels, "test_pod", "test_ns", types.UID("test_uid"))
     )
     assert pod.metadata.labels == {"foo": "bar"}
 

@@ -22,6 +22,7 @@ from kubelet.kuberuntime.testing import FakeHTTPDoer
 from kubelet.lifecycle.handlers import _TURNS, HookError, HTTPClient
 from pkg import features, golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import version
@@ -40,7 +41,7 @@ _CTX = golang.background()
 _ID = kubecontainer.ContainerID("test", "abc1234")
 _CONTAINER = v1.Container(name="c", ports=[v1.ContainerPort(name="foo", container_port=8080)])
 _POD = v1.Pod(
-    metadata=metav1.ObjectMeta(name="podFoo", namespace="nsFoo", uid="uid"),
+    metadata=metav1.ObjectMeta(name="podFoo", namespace="nsFoo", uid=types.UID("uid")),
     spec=v1.PodSpec(containers=[_CONTAINER]),
 )
 
@@ -64,7 +65,7 @@ class _Pods:
         self.ips = list(ips)
 
     def get_pod(self, ctx: golang.Context, pod_uid: str) -> kubecontainer.Pod:
-        return kubecontainer.Pod(id=pod_uid)
+        return kubecontainer.Pod(id=types.UID(pod_uid))
 
     def get_pod_status(self, ctx: golang.Context, pod: kubecontainer.Pod) -> kubecontainer.PodStatus:
         return kubecontainer.PodStatus(id=pod.id, ips=self.ips)

@@ -166,7 +166,7 @@ class _Look:
 
     def all_pods(self, show_gone: float = _SHOW_GONE) -> Iterator[tuple[str, PodFacts]]:
         """The facts of the pods that are wanted, that still have a worker, and that were here not long ago."""
-        seen = set()
+        seen: set[str] = set()
         for pod in self.kubelet.pod_manager.get_pods():
             seen.add(pod.metadata.uid)
             yield pod.metadata.uid, self.facts(pod.metadata.uid, pod)

@@ -20,6 +20,7 @@ from kubelet.liveview.history import MAX_TEXT_LENGTH, Call, PodEvent
 from kubelet.pod_workers import TERMINATED_POD, TERMINATING_POD, PodWorkerSnapshot
 from kubelet.prober import ProbeType
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 
@@ -53,7 +54,7 @@ def status(state: v1.ContainerState, name: str = "main", **fields: Any) -> v1.Co
 
 
 def pod(*containers: v1.Container, **spec: Any) -> v1.Pod:
-    meta = metav1.ObjectMeta(namespace="ns", name="pod", uid="1")
+    meta = metav1.ObjectMeta(namespace="ns", name="pod", uid=types.UID("1"))
     return v1.Pod(
         metadata=meta,
         spec=v1.PodSpec(containers=list(containers) or [v1.Container(name="main", image="app:1")], **spec),

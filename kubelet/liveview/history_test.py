@@ -10,12 +10,13 @@ import pytest
 from kubelet.liveview import history
 from kubelet.prober import ProbeType
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 
 
 def pod(uid: str = "1") -> v1.Pod:
-    return v1.Pod(metadata=metav1.ObjectMeta(uid=uid, namespace="ns", name="pod"))
+    return v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID(uid), namespace="ns", name="pod"))
 
 
 def stages(stories: history.PodStories, uid: str = "1") -> list[str]:
@@ -93,11 +94,11 @@ def test_stage_that_fails() -> None:
 
 def test_events_that_repeat_are_counted() -> None:
     stories = history.PodStories()
-    reference = v1.ObjectReference(kind="Pod", uid="1", field_path="spec.containers{main}")
+    reference = v1.ObjectReference(kind="Pod", uid=types.UID("1"), field_path="spec.containers{main}")
     stories.note_event(reference, "Warning", "Unhealthy", "no")
     stories.note_event(pod(), "Normal", "Pulled", "yes")
     stories.note_event(reference, "Warning", "Unhealthy", "no")
-    stories.note_event(v1.ObjectReference(kind="Node", uid="1"), "Warning", "Other", "of a node")
+    stories.note_event(v1.ObjectReference(kind="Node", uid=types.UID("1")), "Warning", "Other", "of a node")
 
     _, events = stories.get("1")
     assert [(event.reason, event.count, event.field_path) for event in events] == [

@@ -16,6 +16,7 @@ from kubelet.apis.config import types as kubeletconfig
 from kubelet.nodeshutdown import nodeshutdown_manager, testing
 from pkg import features, golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
@@ -32,7 +33,7 @@ Period = kubeletconfig.ShutdownGracePeriodByPodPriority
 
 def make_pod(name: str, priority: int | None = None, grace: int | None = None, phase: str = "Running") -> v1.Pod:
     return v1.Pod(
-        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=name),
+        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=types.UID(name)),
         spec=v1.PodSpec(priority=priority, termination_grace_period_seconds=grace),
         status=v1.PodStatus(phase=phase),
     )

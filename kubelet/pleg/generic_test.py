@@ -18,6 +18,7 @@ from kubelet.container import testing as containertest
 from kubelet.pleg import generic
 from kubelet.pleg.testing import FakeRelistObserver
 from pkg import features, golang
+from pkg.apimachinery import types
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.component_base.featuregate import testing as featuregatetesting
@@ -117,7 +118,7 @@ def make_pod(
     sandboxes: Sequence[kubecontainer.Container] = (),
 ) -> kubecontainer.Pod:
     return kubecontainer.Pod(
-        id=id, name=f"name-{id}", namespace="ns", containers=list(containers), sandboxes=list(sandboxes)
+        id=types.UID(id), name=f"name-{id}", namespace="ns", containers=list(containers), sandboxes=list(sandboxes)
     )
 
 

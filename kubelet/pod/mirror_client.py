@@ -13,6 +13,7 @@ from kubelet import container as kubecontainer
 from kubelet import types as kubetypes
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime import contain
@@ -40,14 +41,14 @@ class MirrorClient(Protocol):
         """Create the mirror pod of a static pod; fine if the same one is there."""
         ...
 
-    def delete_mirror_pod(self, ctx: golang.Context, pod_full_name: str, uid: str | None) -> bool:
+    def delete_mirror_pod(self, ctx: golang.Context, pod_full_name: str, uid: types.UID | None) -> bool:
         """Delete the mirror pod, with a uid only if it has that one; returns whether it was deleted.
 
         Raises ValueError for a bad name; what the API server answers is logged.
         """
         ...
 
-    def delete_in_background(self, ctx: golang.Context, uids_by_full_name: Mapping[str, str]) -> None:
+    def delete_in_background(self, ctx: golang.Context, uids_by_full_name: Mapping[str, types.UID]) -> None:
         """Delete mirror pods, for who cannot wait for the API server; what comes of it is logged.
 
         None that has another uid: by the time its turn comes, somebody else may have the name.
@@ -101,7 +102,7 @@ class BasicMirrorClient:
         finally:
             cancel()
 
-    def delete_mirror_pod(self, ctx: golang.Context, pod_full_name: str, uid: str | None) -> bool:
+    def delete_mirror_pod(self, ctx: golang.Context, pod_full_name: str, uid: types.UID | None) -> bool:
         if self._apiserver_client is None:
             return False
         try:
@@ -125,7 +126,7 @@ class BasicMirrorClient:
             cancel()
         return True
 
-    def delete_in_background(self, ctx: golang.Context, uids_by_full_name: Mapping[str, str]) -> None:
+    def delete_in_background(self, ctx: golang.Context, uids_by_full_name: Mapping[str, types.UID]) -> None:
         if self._apiserver_client is None:
             return
         with self._lock:
@@ -140,7 +141,7 @@ class BasicMirrorClient:
             self._forget(*new)
             raise
 
-    def _delete_and_forget(self, ctx: golang.Context, uids_by_full_name: Mapping[str, str]) -> None:
+    def _delete_and_forget(self, ctx: golang.Context, uids_by_full_name: Mapping[str, types.UID]) -> None:
         """One after the other: as many threads as there may be mirror pods the machine may not have."""
         for full_name, uid in uids_by_full_name.items():
             try:
@@ -153,7 +154,7 @@ class BasicMirrorClient:
         with self._lock:
             self._deleting.difference_update(full_names)
 
-    def _get_node_uid(self) -> str:
+    def _get_node_uid(self) -> types.UID:
         assert self._node_getter is not None
         try:
             node = self._node_getter.get(self._node_name)

@@ -14,7 +14,7 @@ from kubelet import types as kubetypes
 from kubelet.pod import PodAndMirrorPod
 from pkg import golang
 from pkg.api.core import v1
-from pkg.apimachinery import watch
+from pkg.apimachinery import types, watch
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go import kubernetes, rest
@@ -25,7 +25,7 @@ CTX = golang.background()
 
 
 def make_pod(uid: str, name: str, annotations: dict[str, str]) -> v1.Pod:
-    metadata = metav1.ObjectMeta(uid=uid, name=name, namespace="default", annotations=annotations)
+    metadata = metav1.ObjectMeta(uid=types.UID(uid), name=name, namespace="default", annotations=annotations)
     return v1.Pod(metadata=metadata)
 
 
@@ -125,7 +125,7 @@ class Nodes:
         self.uid = uid
 
     def get(self, name: str) -> v1.Node:
-        return v1.Node(metadata=metav1.ObjectMeta(name=name, uid=self.uid))
+        return v1.Node(metadata=metav1.ObjectMeta(name=name, uid=types.UID(self.uid)))
 
 
 def test_create_mirror_pod() -> None:
@@ -153,8 +153,8 @@ def test_create_mirror_pod_before_the_node_exists() -> None:
 def test_delete_mirror_pod() -> None:
     client = FakeClientset(make_pod("uid", "p", {}))
     mirror_client = kubepod.BasicMirrorClient(client, "node", Nodes("u"))
-    assert not mirror_client.delete_mirror_pod(CTX, "p_default", "other-uid"), "it is not that pod"
-    assert mirror_client.delete_mirror_pod(CTX, "p_default", "uid")
+    assert not mirror_client.delete_mirror_pod(CTX, "p_default", types.UID("other-uid")), "it is not that pod"
+    assert mirror_client.delete_mirror_pod(CTX, "p_default", types.UID("uid"))
     options = client.actions("delete", "pods")[-1].options
     assert (options.grace_period_seconds, options.preconditions.uid) == (0, "uid")
     assert not mirror_client.delete_mirror_pod(CTX, "p_default", None), "it is gone"
@@ -184,7 +184,7 @@ def test_deletion_in_the_background_waits_for_nobody_and_is_asked_for_once() -> 
     mirror_client = kubepod.BasicMirrorClient(client, "node", Nodes("u"))
     deletions = client.core_v1.pods("default").watch(CTX)
     for _ in range(3):
-        mirror_client.delete_in_background(CTX, {"p_default": "uid", "not-a-full-name": "other"})
+        mirror_client.delete_in_background(CTX, {"p_default": types.UID("uid"), "not-a-full-name": types.UID("other")})
     assert asked.recv(30)[1]
     answer.close()
     event, _ = deletions.result_chan().recv(30)

@@ -14,6 +14,7 @@ from kubelet import container as kubecontainer
 from kubelet import pod as kubepod
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 
 
 class FakeMirrorClient:
@@ -31,13 +32,13 @@ class FakeMirrorClient:
             self._mirror_pods.add(full_name)
             self._create_counts[full_name] += 1
 
-    def delete_mirror_pod(self, ctx: golang.Context, pod_full_name: str, uid: str | None) -> bool:
+    def delete_mirror_pod(self, ctx: golang.Context, pod_full_name: str, uid: types.UID | None) -> bool:
         with self._lock:
             self._mirror_pods.discard(pod_full_name)
             self._delete_counts[pod_full_name] += 1
         return True
 
-    def delete_in_background(self, ctx: golang.Context, uids_by_full_name: Mapping[str, str]) -> None:
+    def delete_in_background(self, ctx: golang.Context, uids_by_full_name: Mapping[str, types.UID]) -> None:
         for full_name, uid in uids_by_full_name.items():
             self.delete_mirror_pod(ctx, full_name, uid)
 

@@ -18,6 +18,7 @@ from kubelet.preemption.preemption import (
 )
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.tools.record.testing import FakeRecorder
@@ -34,7 +35,7 @@ def make_pod(
     amounts = {key: resource.must_parse(text) for key, text in (requests or {}).items()}
     resources = v1.ResourceRequirements(requests=amounts, limits=dict(amounts) if guaranteed else {})
     return v1.Pod(
-        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=name, generation=7),
+        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=types.UID(name), generation=7),
         spec=v1.PodSpec(priority=priority, containers=[v1.Container(name="c", resources=resources)]),
     )
 

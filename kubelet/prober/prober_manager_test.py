@@ -23,6 +23,7 @@ from kubelet.prober.testing import CONTAINER_NAME, POD_UID, ProbeWorld, new_pod,
 from kubelet.prober.worker import Worker
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime.testing import failing_once
 
@@ -41,7 +42,7 @@ def container(name: str, *probes: ProbeType, restart_policy: str | None = None) 
 
 def pod(uid: str, *containers: v1.Container, init: list[v1.Container] | None = None) -> v1.Pod:
     spec = v1.PodSpec(containers=list(containers), init_containers=init or [])
-    return v1.Pod(metadata=metav1.ObjectMeta(uid=uid), spec=spec)
+    return v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID(uid)), spec=spec)
 
 
 def probes(world: ProbeWorld) -> Probes:

@@ -17,13 +17,14 @@ from kubelet.prober.prober import Prober, ProbeType
 from kubelet.prober.testing import CONTAINER_ID, FakeRunner
 from pkg import golang, probe
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.util import exec as utilexec
 from pkg.util.testing import open_files
 
 CTX = golang.background()
-POD = v1.Pod(metadata=metav1.ObjectMeta(name="p", namespace="ns", uid="u"))
+POD = v1.Pod(metadata=metav1.ObjectMeta(name="p", namespace="ns", uid=types.UID("u")))
 
 
 class World:

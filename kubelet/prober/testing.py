@@ -16,12 +16,13 @@ from kubelet.prober.status_index import StatusIndex
 from kubelet.prober.worker import Worker
 from kubelet.status.testing import FakePodStatusProvider
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.util import exec as utilexec
 
-POD_UID = "pOd_UiD"
+POD_UID = types.UID("pOd_UiD")
 CONTAINER_NAME = "cOnTaInEr_NaMe"
 CONTAINER_ID = kubecontainer.ContainerID("test", "cOnTaInEr_Id")
 

@@ -28,6 +28,7 @@ from kubelet.prober.testing import (
 from kubelet.prober.worker import Worker
 from pkg import features, golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.component_base.featuregate import testing as featuregatetesting
 from pkg.golang.turn import MAX_TURNS, Turn
 from pkg.util.testing import lines_run
@@ -144,7 +145,7 @@ def test_work_for_a_pods_workers_grows_with_its_containers_and_not_with_their_sq
     def lines(count: int) -> int:
         pod, status = new_pod(), terminated(1)
         found = status.container_statuses.pop()
-        pod.metadata.uid, pod.spec.containers = str(count), []
+        pod.metadata.uid, pod.spec.containers = types.UID(str(count)), []
         for name in (f"c{i}" for i in range(count)):
             container = v1.Container(name=name)
             set_probe(container, LIVENESS)
@@ -480,7 +481,7 @@ def test_probes_are_spread_over_the_period(world: ProbeWorld, uptime: float) -> 
     workers = []
     for n in range(20):
         pod = new_pod()
-        pod.metadata.uid = f"uid-{n}"
+        pod.metadata.uid = types.UID(f"uid-{n}")
         set_probe(pod.spec.containers[0], LIVENESS, period_seconds=100)
         status = world.running()
         status.container_statuses[0].container_id = f"test://{n}"

@@ -12,6 +12,7 @@ from framework.faulty_call import MINE, OTHER, FaultyCall, Kind
 from kubelet import secret
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 
@@ -21,7 +22,7 @@ TTL = 60.0
 def _pod() -> v1.Pod:
     """A pod that refers to both."""
     secrets = [v1.LocalObjectReference(name=name) for name in (MINE, OTHER)]
-    metadata = metav1.ObjectMeta(namespace="default", name="pod", uid="pod")
+    metadata = metav1.ObjectMeta(namespace="default", name="pod", uid=types.UID("pod"))
     return v1.Pod(metadata=metadata, spec=v1.PodSpec(image_pull_secrets=secrets))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from kubelet.server import stats
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.golang import http
 
@@ -18,7 +19,7 @@ class FakeHost:
     resync_interval = 60.0
 
     def __init__(self) -> None:
-        meta = metav1.ObjectMeta(name="pod", namespace="ns", uid="u")
+        meta = metav1.ObjectMeta(name="pod", namespace="ns", uid=types.UID("u"))
         self.pod = v1.Pod(metadata=meta, spec=v1.PodSpec(containers=[v1.Container(name="c")]))
         self.entered: datetime.datetime | None = None
         self.err: Exception | None = None

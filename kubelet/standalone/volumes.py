@@ -19,6 +19,7 @@ import msgspec
 from kubelet.standalone.objects import ObjectStore
 from pkg import klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.util import filesystem
 
@@ -178,6 +179,6 @@ def _make_directory(root: str, claim: v1.PersistentVolumeClaim) -> None:
         path.chmod(0o777)
 
 
-def _uid(claim: v1.PersistentVolumeClaim) -> str:
+def _uid(claim: v1.PersistentVolumeClaim) -> types.UID:
     """The same after each restart."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"persistentvolumeclaim/{klog.kobj(claim)}"))
+    return types.UID(str(uuid.uuid5(uuid.NAMESPACE_URL, f"persistentvolumeclaim/{klog.kobj(claim)}")))

@@ -22,6 +22,7 @@ from kubelet.stats.cadvisor_stats_provider import (
 )
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 
 CTX = golang.background()
@@ -125,7 +126,7 @@ def test_pod_cpu_and_memory_stats() -> None:
             "/kubepods/pod00": testing.container_info(5000),
         }
     )
-    pod = v1.Pod(metadata=metav1.ObjectMeta(name="pod0", namespace="ns", uid="UIDpod0"))
+    pod = v1.Pod(metadata=metav1.ObjectMeta(name="pod0", namespace="ns", uid=types.UID("UIDpod0")))
     provider = stats.CadvisorStatsProvider(cadvisor, cast(cm.ContainerManager, _Cgroups()))
     found = provider.pod_cpu_and_memory_stats(CTX, pod, kubecontainer.PodStatus())
     assert (found.pod_ref.name, found.pod_ref.uid, found.start_time) == ("pod0", "UIDpod0", testing.CREATION_TIME)

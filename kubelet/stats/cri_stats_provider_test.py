@@ -31,6 +31,7 @@ from kubelet.stats.cri_stats_provider import (
 )
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures
@@ -454,7 +455,7 @@ def test_list_pod_cpu_and_memory_stats(world: World) -> None:
 
 
 def pod_and_status(world: World, *names: str) -> tuple[v1.Pod, kubecontainer.PodStatus]:
-    pod = v1.Pod(metadata=metav1.ObjectMeta(name="pod0", namespace="ns", uid="UIDpod0"))
+    pod = v1.Pod(metadata=metav1.ObjectMeta(name="pod0", namespace="ns", uid=types.UID("UIDpod0")))
     containers = [kubecontainer.Status(name=name, created_at=testing.CREATION_TIME) for name in names]
     sandboxes = [world.runtime.sandboxes["pod0"]] if "pod0" in world.runtime.sandboxes else []
     return pod, kubecontainer.PodStatus(sandbox_statuses=sandboxes, container_statuses=containers)

@@ -11,10 +11,11 @@ from kubelet import metrics, status
 from kubelet import pod as kubepod
 from kubelet.status.testing import FakePodDeletionSafetyProvider, FakePodStartupLatencyStateHelper
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.component_base.metrics import testing as metricstesting
 
-UID = "12345"
+UID = types.UID("12345")
 PENDING, IN_PROGRESS = v1.POD_RESIZE_PENDING, v1.POD_RESIZE_IN_PROGRESS
 
 
@@ -84,7 +85,7 @@ def test_transition_is_that_of_the_reason(m: status.Manager) -> None:
 
 def test_backfill(m: status.Manager) -> None:
     def pod(uid: str, *conditions: tuple[str, str, str, int]) -> v1.Pod:
-        made = v1.Pod(metadata=metav1.ObjectMeta(uid=uid))
+        made = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID(uid)))
         now = metav1.now()
         made.status.conditions = [
             v1.PodCondition(type=t, reason=r, message=text, observed_generation=g, last_transition_time=now)

@@ -24,7 +24,7 @@ from kubelet.status.testing import (
 from pkg import golang
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
-from pkg.apimachinery import watch
+from pkg.apimachinery import types, watch
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -75,14 +75,14 @@ class Manager(status.Manager):
 
 
 def make_pod() -> v1.Pod:
-    meta = metav1.ObjectMeta(uid="12345678", name="foo", namespace="new")
+    meta = metav1.ObjectMeta(uid=types.UID("12345678"), name="foo", namespace="new")
     return v1.Pod(api_version="v1", kind="Pod", metadata=meta)
 
 
 def static_and_mirror_pod() -> tuple[v1.Pod, v1.Pod]:
     static, mirror = make_pod(), make_pod()
     static.metadata.annotations = {kubetypes.CONFIG_SOURCE_ANNOTATION_KEY: "file"}
-    mirror.metadata.uid = "mirror-12345678"
+    mirror.metadata.uid = types.UID("mirror-12345678")
     mirror.metadata.annotations = {
         kubetypes.CONFIG_SOURCE_ANNOTATION_KEY: "api",
         kubetypes.CONFIG_MIRROR_ANNOTATION_KEY: "mirror",
@@ -191,7 +191,7 @@ def test_the_observed_generation_never_goes_back() -> None:
 
 def test_remove_orphaned_statuses() -> None:
     m, other = Manager(), make_pod()
-    other.metadata.uid = "other"
+    other.metadata.uid = types.UID("other")
     for pod in (make_pod(), other):
         m.set_pod_status(pod, random_status())
     # Its pod went while its worker was about to note this.
@@ -792,7 +792,7 @@ def test_sync_pod() -> None:
 
 def test_sync_pod_checks_mismatched_uid() -> None:
     first, second = make_pod(), make_pod()
-    first.metadata.uid, second.metadata.uid = "first", "second"
+    first.metadata.uid, second.metadata.uid = types.UID("first"), types.UID("second")
     m = Manager(first, second)
     m.client.add(first)
     m.set_pod_status(second, random_status())
@@ -816,7 +816,7 @@ def test_sync_pod_goes_on_after_faults() -> None:
 def test_status_that_changes_while_others_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status_manager, "MAX_PARALLEL_SYNCS", 1)
     first, second = make_pod(), make_pod()
-    second.metadata.uid, second.metadata.name = "second", "second"
+    second.metadata.uid, second.metadata.name = types.UID("second"), "second"
     m = Manager(first, second)
     m.client.add(first)
     m.client.add(second)
@@ -837,7 +837,7 @@ def test_pod_that_the_api_server_does_not_answer_about(monkeypatch: pytest.Monke
     """The batch ends, so that later statuses of other pods are sent; the pod's own is tried again."""
     monkeypatch.setattr(status_manager, "SYNC_TIMEOUT", 0.01)
     hangs, other = make_pod(), make_pod()
-    other.metadata.uid, other.metadata.name = "other", "other"
+    other.metadata.uid, other.metadata.name = types.UID("other"), "other"
     m = Manager(hangs, other)
     m.client.add(hangs)
     m.client.add(other)
@@ -899,7 +899,7 @@ def test_static_pod() -> None:
     # Another mirror pod in its place, of which the server does not know yet.
     m.pods.remove_pod(mirror)
     mirror = v1.deepcopy(mirror)
-    mirror.metadata.uid = "new-mirror-pod"
+    mirror.metadata.uid = types.UID("new-mirror-pod")
     mirror.status = v1.PodStatus()
     m.pods.add_pod(mirror)
     assert m.sync_batch(CTX, all=True) == 1
@@ -945,7 +945,7 @@ def test_a_request_that_is_never_answered_holds_up_no_status_for_ever(monkeypatc
     """As behind a proxy that acknowledges what it gets, while the server for this one request is frozen."""
     monkeypatch.setattr("pkg.client_go.rest.with_retry._AFTER_CUT", 0)
     frozen, other = make_pod(), make_pod()
-    other.metadata.uid, other.metadata.name = "87654321", "other"
+    other.metadata.uid, other.metadata.name = types.UID("87654321"), "other"
     patched, end = threading.Event(), threading.Event()
 
     def answer(request: resttesting.Request) -> None:
@@ -977,7 +977,7 @@ def test_a_request_that_is_never_answered_holds_up_no_status_for_ever(monkeypatc
 
 def test_sync_batch_cleans_up_versions() -> None:
     static, mirror = static_and_mirror_pod()
-    static.metadata.uid, static.metadata.name, mirror.metadata.name = "static", "static", "static"
+    static.metadata.uid, static.metadata.name, mirror.metadata.name = types.UID("static"), "static", "static"
     versions = {kubetypes.MirrorPodUID(p.metadata.uid): 100 for p in (make_pod(), mirror)}
     m = Manager(make_pod())
     m.api_status_versions = dict(versions)
@@ -998,7 +998,7 @@ def test_sync_batch_cleans_up_versions() -> None:
 def test_fault_of_one_pod_does_not_keep_the_statuses_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     pods = [make_pod(), make_pod(), make_pod()]
     for i, pod in enumerate(pods):
-        pod.metadata.name = pod.metadata.uid = f"p{i}"
+        pod.metadata.name = pod.metadata.uid = types.UID(f"p{i}")
     m = Manager(*pods)
     for pod in pods:
         m.set_pod_status(pod, random_status())
@@ -1365,7 +1365,7 @@ def test_status_that_cannot_be_looked_at_holds_up_no_other(
     pods = []
     for name in ("a", "bad", "z"):
         pod = make_pod()
-        pod.metadata.name, pod.metadata.uid = name, f"uid-{name}"
+        pod.metadata.name, pod.metadata.uid = name, types.UID(f"uid-{name}")
         pods.append(pod)
     manager = Manager(*pods)
     for pod in pods:

@@ -8,6 +8,7 @@ import pytest
 
 from kubelet import token
 from pkg.api.authentication import v1 as authenticationv1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
@@ -35,9 +36,9 @@ class _World:
         return authenticationv1.TokenRequest(spec=spec, status=status)
 
     def token(self, name: str = "sa", pod: str = "u", uid: str = "", audience: str = "a") -> str:
-        bound = authenticationv1.BoundObjectReference(uid=pod)
+        bound = authenticationv1.BoundObjectReference(uid=types.UID(pod))
         spec = authenticationv1.TokenRequestSpec(audiences=[audience], bound_object_ref=bound)
-        request = authenticationv1.TokenRequest(metadata=metav1.ObjectMeta(uid=uid), spec=spec)
+        request = authenticationv1.TokenRequest(metadata=metav1.ObjectMeta(uid=types.UID(uid)), spec=spec)
         return self.manager.get_service_account_token("ns", name, request).status.token
 
 

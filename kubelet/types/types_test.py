@@ -8,6 +8,7 @@ import pytest
 
 from kubelet import types as kubetypes
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 
 
@@ -15,7 +16,7 @@ def pod(source: str | None = None, priority: int | None = None, mirror: bool = F
     annotations = {} if source is None else {kubetypes.CONFIG_SOURCE_ANNOTATION_KEY: source}
     if mirror:
         annotations[kubetypes.CONFIG_MIRROR_ANNOTATION_KEY] = "x"
-    metadata = metav1.ObjectMeta(annotations=annotations, uid="u")
+    metadata = metav1.ObjectMeta(annotations=annotations, uid=types.UID("u"))
     return v1.Pod(metadata=metadata, spec=v1.PodSpec(priority=priority))
 
 

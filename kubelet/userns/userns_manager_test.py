@@ -12,6 +12,7 @@ from kubelet import container as kubecontainer
 from kubelet import userns
 from kubelet.userns.testing import LENGTH, MAPPING_LENGTH, FakeUserNsPodsManager
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.runtime.testing import raising
@@ -19,7 +20,7 @@ from pkg.apimachinery.util.runtime.testing import raising
 
 def _pod(uid: str, host_users: bool | None = False) -> v1.Pod:
     return v1.Pod(
-        metadata=metav1.ObjectMeta(uid=uid, name=uid, namespace="ns"),
+        metadata=metav1.ObjectMeta(uid=types.UID(uid), name=uid, namespace="ns"),
         spec=v1.PodSpec(containers=[], host_users=host_users),
     )
 
@@ -351,6 +352,6 @@ def test_cleanup_orphaned_pod_userns_allocations(
     manager.record("pod-1", LENGTH, LENGTH)
     manager.record("pod-2", 2 * LENGTH, LENGTH)
     pods.pods = listed
-    running_pods = [kubecontainer.Pod(id=uid, name=uid, namespace="ns") for uid in running]
+    running_pods = [kubecontainer.Pod(id=types.UID(uid), name=uid, namespace="ns") for uid in running]
     manager.cleanup_orphaned_pod_userns_allocations([_pod(uid) for uid in known], running_pods, set(with_worker))
     assert [uid for uid in ("pod-1", "pod-2") if manager.pod_allocated(uid)] == kept

@@ -7,6 +7,7 @@ import pytest
 from kubelet import metrics
 from kubelet.util.pod_startup_latency_tracker import BasicPodStartupLatencyTracker
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.component_base.metrics import testing as metricstesting
@@ -17,7 +18,7 @@ START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 def pod(running: bool, **volume: object) -> v1.Pod:
     volumes = [v1.Volume(name="v", **volume)] if volume else []  # type: ignore[arg-type]
     made = v1.Pod(
-        metadata=metav1.ObjectMeta(uid="u", name="p", creation_timestamp=START),
+        metadata=metav1.ObjectMeta(uid=types.UID("u"), name="p", creation_timestamp=START),
         spec=v1.PodSpec(volumes=volumes),
     )
     state = v1.ContainerState(running=v1.ContainerStateRunning(started_at=START)) if running else None

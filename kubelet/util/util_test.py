@@ -17,6 +17,7 @@ from kubelet import container as kubecontainer
 from kubelet import util
 from kubelet.util import boottime_util, cache, format, ioutils, queue, sliceutils, store
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
@@ -110,7 +111,7 @@ def test_limit_writer() -> None:
 
 def test_format() -> None:
     assert format.pod(None) == "<nil>"
-    pod = v1.Pod(metadata=metav1.ObjectMeta(name="n", namespace="ns", uid="u"))
+    pod = v1.Pod(metadata=metav1.ObjectMeta(name="n", namespace="ns", uid=types.UID("u")))
     assert format.pod(pod) == "n_ns(u)"
 
 

@@ -15,6 +15,7 @@ from kubelet import config
 from kubelet import container as kubecontainer
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.volume import (
@@ -397,7 +398,7 @@ def new_claim(
 ) -> v1.PersistentVolumeClaim:
     """A claim that is bound to the volume."""
     return v1.PersistentVolumeClaim(
-        metadata=metav1.ObjectMeta(name=name, namespace=namespace, uid=f"uid-of-{name}"),
+        metadata=metav1.ObjectMeta(name=name, namespace=namespace, uid=types.UID(f"uid-of-{name}")),
         spec=v1.PersistentVolumeClaimSpec(volume_name=volume_name),
         status=v1.PersistentVolumeClaimStatus(
             phase=phase, capacity={v1.RESOURCE_STORAGE: resource.parse_quantity(size)}
@@ -414,7 +415,7 @@ def new_pod(uid: str, *volumes: v1.Volume, devices: bool = False) -> v1.Pod:
         else:
             container.volume_mounts.append(v1.VolumeMount(name=volume.name, mount_path=f"/{volume.name}"))
     return v1.Pod(
-        metadata=metav1.ObjectMeta(name=f"pod-{uid}", namespace="default", uid=uid),
+        metadata=metav1.ObjectMeta(name=f"pod-{uid}", namespace="default", uid=types.UID(uid)),
         spec=v1.PodSpec(containers=[container], volumes=list(volumes)),
     )
 

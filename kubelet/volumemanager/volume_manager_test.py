@@ -20,6 +20,7 @@ from kubelet.volumemanager import (
 from kubelet.volumemanager.populator import APIServerClaims
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api.resource import parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -323,7 +324,7 @@ def test_who_waits_for_an_unmount_may_be_told_who_is_in_its_way(world: World) ->
 
 def test_waiting_for_several_pods_to_unmount(world: World) -> None:
     world.start()
-    pod, other = world.add(EMPTY), v1.Pod(metadata=metav1.ObjectMeta(name="o", namespace="ns", uid="o"))
+    pod, other = world.add(EMPTY), v1.Pod(metadata=metav1.ObjectMeta(name="o", namespace="ns", uid=types.UID("o")))
     world.manager.wait_for_attach_and_mount(world.ctx, pod)
     ended, end = golang.with_cancel(golang.background())
     end()

@@ -13,6 +13,7 @@ import pytest
 
 from pkg import credentialprovider
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.credentialprovider import provider
@@ -173,7 +174,7 @@ def test_hash_tells_credentials_apart() -> None:
 
 def _secret(kind: str, key: str, config: object) -> v1.Secret:
     return v1.Secret(
-        metadata=metav1.ObjectMeta(name="s", namespace="ns", uid="u"),
+        metadata=metav1.ObjectMeta(name="s", namespace="ns", uid=types.UID("u")),
         type=kind,
         data={key: json.dumps(config).encode()},
     )

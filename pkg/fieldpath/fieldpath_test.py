@@ -6,13 +6,14 @@ import pytest
 
 from pkg import fieldpath
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 
 POD = v1.Pod(
     metadata=metav1.ObjectMeta(
         name="n",
         namespace="ns",
-        uid="u",
+        uid=types.UID("u"),
         labels={"b": "2", "a": 'x"\n\\'},
         annotations={"Www.k8s.io/test": "1"},
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.client_go.tools.record.testing import FakeRecorder
@@ -20,11 +21,11 @@ from pkg.util import filesystem
 from pkg.util.testing import deep_tree, open_files
 from pkg.volume import VolumeOwnership, volume_linux
 from pkg.volume.testing import FakeVolumeMounter
-from pkg.volume.util import types
+from pkg.volume.util import types as volumetypes
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
 # It must not be found in the path of the test's own directory.
-POD_UID = "0d1fca8b-6c5a-4f1e-9d0b-3c7a51c2e0f4"
+POD_UID = types.UID("0d1fca8b-6c5a-4f1e-9d0b-3c7a51c2e0f4")
 TOLD = f"Warning VolumePermissionChangeInProgress Setting volume ownership for {POD_UID}/volumes/fake"
 ALWAYS, MISMATCH = v1.FS_GROUP_CHANGE_ALWAYS, v1.FS_GROUP_CHANGE_ON_ROOT_MISMATCH
 
@@ -208,7 +209,7 @@ def open_in_tree(path: Path) -> list[str]:
 
 
 def test_missing_directory_is_an_error_that_counts(tmp_path: Path) -> None:
-    told: list[types.CompleteFuncParam] = []
+    told: list[volumetypes.CompleteFuncParam] = []
     ownership = VolumeOwnership(FakeVolumeMounter(), str(tmp_path / "none"), 1, None, told.append)
     with pytest.raises(FileNotFoundError):
         ownership.change_permissions()

@@ -95,6 +95,8 @@ def _filled(hint: Any, depth: int) -> Any:
         return _filled(arguments[0], depth)
     if origin in (types.UnionType, typing.Union):
         return _filled(arguments[0], depth)
+    if isinstance(hint, typing.NewType):
+        return _filled(hint.__supertype__, depth)
     if hint in _SCALARS:
         return _SCALARS[hint]
     if origin is list:

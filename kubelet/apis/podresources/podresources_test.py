@@ -27,6 +27,7 @@ from kubelet.apis.podresources.v1alpha1 import api_pb2 as v1alpha1api
 from kubelet.apis.podresources.v1alpha1 import api_pb2_grpc as v1alpha1grpc
 from pkg import features, golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.component_base.featuregate import testing as featuretesting
 
@@ -106,7 +107,7 @@ class Node(podresources.NothingAssigned):
 
 def pod(name: str = "pod") -> v1.Pod:
     return v1.Pod(
-        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid="uid"),
+        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=types.UID("uid")),
         spec=v1.PodSpec(
             init_containers=[
                 v1.Container(name="init"),

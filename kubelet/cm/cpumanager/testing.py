@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kubelet.cm.cpumanager.topology import CPUDetails, CPUInfo, CPUTopology
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.utils import cpuset
@@ -43,7 +44,7 @@ def pod(*cpus: str, uid: str = "pod", init: Sequence[str] = (), pod_level: str =
 
     Init containers are i0, i1, …; one with an asterisk goes on beside the others.
     """
-    made = v1.Pod(metadata=metav1.ObjectMeta(name=uid, namespace="ns", uid=uid))
+    made = v1.Pod(metadata=metav1.ObjectMeta(name=uid, namespace="ns", uid=types.UID(uid)))
     made.spec.containers = [_container(f"c{i}", amount) for i, amount in enumerate(cpus)]
     for i, amount in enumerate(init):
         made.spec.init_containers.append(_container(f"i{i}", amount.rstrip("*")))

@@ -20,6 +20,7 @@ from kubelet.cm.topologymanager import testing as topologymanagertesting
 from kubelet.config.testing import FakeSourcesReady
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
@@ -62,7 +63,7 @@ def pod(
         containers=list(containers) if containers is not None else [container("c", limits)],
         init_containers=list(init_containers),
     )
-    return v1.Pod(metadata=metav1.ObjectMeta(name=uid, namespace="ns", uid=uid), spec=spec)
+    return v1.Pod(metadata=metav1.ObjectMeta(name=uid, namespace="ns", uid=types.UID(uid)), spec=spec)
 
 
 def container(name: str, limits: dict[str, int] | None = None, restart_policy: str | None = None) -> v1.Container:

@@ -25,6 +25,7 @@ from kubelet.config.testing import FakeSourcesReady
 from pkg import features, golang
 from pkg.api.core import v1
 from pkg.api.resource import v1 as resourceapi
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
@@ -43,7 +44,7 @@ def new_pod(
     used = [v1.ResourceClaim(name=claim.name) for claim in claims] if uses is None else uses
     container = v1.Container(name="c", resources=v1.ResourceRequirements(claims=used))
     return v1.Pod(
-        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=f"uid-of-{name}"),
+        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=types.UID(f"uid-of-{name}")),
         spec=v1.PodSpec(containers=[container], resource_claims=list(claims)),
         status=v1.PodStatus(**status),
     )
@@ -58,11 +59,12 @@ def new_claim(name: str = "claim", drivers: tuple[str, ...] = (DRIVER,), pods: t
     """A claim of devices of those drivers, for those pods."""
     results = [resourceapi.DeviceRequestAllocationResult(driver=driver, request="r") for driver in drivers]
     reserved = [
-        resourceapi.ResourceClaimConsumerReference(resource="pods", name=pod, uid=f"uid-of-{pod}") for pod in pods
+        resourceapi.ResourceClaimConsumerReference(resource="pods", name=pod, uid=types.UID(f"uid-of-{pod}"))
+        for pod in pods
     ]
     allocation = resourceapi.AllocationResult(devices=resourceapi.DeviceAllocationResult(results=results))
     return resourceapi.ResourceClaim(
-        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=f"uid-of-{name}"),
+        metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=types.UID(f"uid-of-{name}")),
         status=resourceapi.ResourceClaimStatus(allocation=allocation, reserved_for=reserved),
     )
 
@@ -390,7 +392,7 @@ def test_a_claim_that_is_allocated_anew_before_a_pod_has_ended(node: Node) -> No
 def templated(owner_uid: str = POD_UID, **status: Any) -> tuple[v1.Pod, Any]:
     """A pod whose claim was made from a template, and the claim, which that pod owns."""
     claim = new_claim("p-made")
-    claim.metadata.owner_references = [metav1.OwnerReference(uid=owner_uid, controller=True)]
+    claim.metadata.owner_references = [metav1.OwnerReference(uid=types.UID(owner_uid), controller=True)]
     pod_claim = v1.PodResourceClaim(name="made", resource_claim_template_name="template")
     return new_pod(pod_claim, resource_claim_statuses=[v1.PodResourceClaimStatus(name="made", **status)]), claim
 

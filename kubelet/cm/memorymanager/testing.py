@@ -8,6 +8,7 @@ from __future__ import annotations
 from kubelet import cadvisor
 from kubelet.cm.topologymanager import TopologyHint, bitmask
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 
@@ -41,4 +42,4 @@ def container(name: str, memory: str, pages: str = "", restart_policy: str | Non
 
 def pod(uid: str, *containers: v1.Container, init: tuple[v1.Container, ...] = ()) -> v1.Pod:
     spec = v1.PodSpec(containers=list(containers), init_containers=list(init))
-    return v1.Pod(metadata=metav1.ObjectMeta(uid=uid, name=uid), spec=spec)
+    return v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID(uid), name=uid), spec=spec)

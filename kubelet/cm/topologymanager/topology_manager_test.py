@@ -17,6 +17,7 @@ from kubelet.cm.topologymanager.bitmask import BitMask
 from kubelet.cm.topologymanager.policy_options import PolicyOptions, new_policy_options
 from kubelet.cm.topologymanager.testing import FakeHintProvider
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.component_base.metrics import legacyregistry
 
@@ -33,7 +34,7 @@ class NotYet(admission.Error):
 
 def _pod() -> v1.Pod:
     return v1.Pod(
-        metadata=metav1.ObjectMeta(name="p", uid="uid"),
+        metadata=metav1.ObjectMeta(name="p", uid=types.UID("uid")),
         spec=v1.PodSpec(
             init_containers=[v1.Container(name="init")],
             containers=[v1.Container(name="c1"), v1.Container(name="c2")],

@@ -12,6 +12,7 @@ from kubelet.network import dns
 from kubelet.network.dns.dns import ResolvConfError, get_pod_dns_type, parse_resolv_conf
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.tools.record.testing import FakeRecorder
 
@@ -20,7 +21,7 @@ _CTX = golang.background()
 
 def _pod(policy: str = "ClusterFirst", **spec: object) -> v1.Pod:
     return v1.Pod(
-        metadata=metav1.ObjectMeta(name="test_pod", namespace="testNS", uid="uid"),
+        metadata=metav1.ObjectMeta(name="test_pod", namespace="testNS", uid=types.UID("uid")),
         spec=v1.PodSpec(containers=[], dns_policy=policy, **spec),  # type: ignore[arg-type]
     )
 

@@ -8,12 +8,13 @@ from kubelet import container as kubecontainer
 from kubelet.prober import results
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.golang.testing import OnlyTurn
 
 FOO = kubecontainer.ContainerID("test", "foo")
 BAR = kubecontainer.ContainerID("test", "bar")
-POD = v1.Pod(metadata=metav1.ObjectMeta(name="test-pod", uid="test-uid"))
+POD = v1.Pod(metadata=metav1.ObjectMeta(name="test-pod", uid=types.UID("test-uid")))
 
 
 def test_cache_operations() -> None:

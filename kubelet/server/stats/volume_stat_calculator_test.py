@@ -18,6 +18,7 @@ from kubelet.server.stats.testing import FakeMeasuredVolume, FakeProvider
 from kubelet.server.stats.volume_stat_calculator import VolumeStatCalculator
 from pkg import features, golang, volume
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
@@ -25,7 +26,7 @@ from pkg.apimachinery.util.runtime.testing import failing_once, failures, raisin
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
-UID = "UIDpod0"
+UID = types.UID("UIDpod0")
 
 
 def metrics(used: int, abnormal: bool | None = None, message: str | None = None) -> volume.Metrics:
@@ -280,7 +281,7 @@ def test_all_pods_are_measured(world: World) -> None:
 def test_one_pod_in_trouble_leaves_the_others(world: World) -> None:
     clock = FakeClock()
     world.add("local", FakeMeasuredVolume(metrics(1)))
-    other = v1.Pod(metadata=metav1.ObjectMeta(name="other", namespace="test0", uid="other"))
+    other = v1.Pod(metadata=metav1.ObjectMeta(name="other", namespace="test0", uid=types.UID("other")))
     world.provider.pods = [other, world.pod]
     world.provider.volumes["other"] = cast(dict[str, volume.Volume], 3)
     stats = analyzer(world, 60.0, clock)
@@ -297,7 +298,7 @@ def test_one_pod_with_many_silent_volumes_leaves_the_others(world: World, monkey
     clock = FakeClock()
     silent = world.add("claim", FakeMeasuredVolume(metrics(1)))
     silent.block()
-    other = v1.Pod(metadata=metav1.ObjectMeta(name="other", namespace="test0", uid="other"))
+    other = v1.Pod(metadata=metav1.ObjectMeta(name="other", namespace="test0", uid=types.UID("other")))
     world.provider.pods = [world.pod, other]
     alive = FakeMeasuredVolume(metrics(2))
     world.provider.volumes["other"] = {"local": cast(volume.Volume, alive)}

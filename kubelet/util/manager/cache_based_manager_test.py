@@ -12,6 +12,7 @@ from kubelet.util import manager as manager_
 from pkg import golang
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
@@ -75,7 +76,7 @@ def secret_names(pod: v1.Pod) -> set[str]:
 
 def pod_with(*names: str, pod: str = "pod", namespace: str = "ns1", uid: str = "") -> v1.Pod:
     """A pod that refers to the first secret to pull images, to the second by a variable, to the others by envFrom."""
-    metadata = metav1.ObjectMeta(namespace=namespace, name=pod, uid=uid or f"{namespace}/{pod}")
+    metadata = metav1.ObjectMeta(namespace=namespace, name=pod, uid=types.UID(uid or f"{namespace}/{pod}"))
     container = v1.Container(
         name="c",
         env=[v1.EnvVar(name="A", value_from=v1.EnvVarSource(secret_key_ref=v1.SecretKeySelector(name=n, key="k")))

@@ -17,6 +17,7 @@ from kubelet.util import manager as manager_
 from kubelet.util.manager import watch_based_manager
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
@@ -365,7 +366,7 @@ def test_call_that_gets_what_is_not_watched(
             clock,
             lambda pods: None,
         )
-        manager.register_pod(v1.Pod(metadata=metav1.ObjectMeta(namespace="default", name="pod", uid="pod")))
+        manager.register_pod(v1.Pod(metadata=metav1.ObjectMeta(namespace="default", name="pod", uid=types.UID("pod"))))
 
         def get(name: str) -> object:
             clock.step(watch_based_manager.UNWATCHED_TTL + 1)

@@ -19,6 +19,7 @@ from kubelet.volumemanager.populator import (
 )
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api.resource import Quantity, parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -353,7 +354,7 @@ def _volume_unbound(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume
 
 def _volume_of_another(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume) -> None:
     assert volume.spec.claim_ref is not None
-    volume.spec.claim_ref.uid = "another"
+    volume.spec.claim_ref.uid = types.UID("another")
 
 
 def _as_it_should_be(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume) -> None: ...
@@ -427,7 +428,7 @@ def test_ephemeral_claim_must_be_the_pods_own(world: World, owner: str) -> None:
     volume = v1.Volume(name="v", ephemeral=v1.EphemeralVolumeSource())
     world.pods.pods["u"] = testing.new_pod("u", volume)
     claim = testing.new_claim("pod-u-v", "pv")
-    reference = metav1.OwnerReference(api_version="v1", kind="Pod", name="pod-u", uid=owner, controller=True)
+    reference = metav1.OwnerReference(api_version="v1", kind="Pod", name="pod-u", uid=types.UID(owner), controller=True)
     claim.metadata.owner_references.append(reference)
     world.client.add(claim)
     world.client.add(testing.new_persistent_volume("pv", claim=claim))

@@ -14,6 +14,7 @@ from kubelet.volumemanager import metrics
 from kubelet.volumemanager.reconciler.reconciler_common import EXPECTED_ERRORS, ReconcilerCommon
 from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.util import filesystem, procfs
 from pkg.volume import BlockVolumePlugin, DeviceMountableVolumePlugin, ReconstructedVolume, Spec, VolumePlugin
@@ -269,7 +270,7 @@ def _with_mounters(
 
 def _pod_of(volume: PodVolume) -> v1.Pod:
     """All that is known of it."""
-    return v1.Pod(metadata=metav1.ObjectMeta(uid=volume.pod_name))
+    return v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID(volume.pod_name)))
 
 
 def get_device_mount_path(info: GlobalVolumeInfo) -> str:

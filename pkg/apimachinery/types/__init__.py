@@ -5,5 +5,6 @@ Go: k8s.io/apimachinery/pkg/types
 
 from pkg.apimachinery.types.namespacedname import NamespacedName
 from pkg.apimachinery.types.patch import PatchType
+from pkg.apimachinery.types.uid import UID
 
-__all__ = ["NamespacedName", "PatchType"]
+__all__ = ["UID", "NamespacedName", "PatchType"]

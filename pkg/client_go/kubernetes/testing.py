@@ -310,7 +310,7 @@ class FakeResourceClient(ResourceClient[T]):
                 meta.namespace = meta.namespace or self._namespace
             if not meta.name and meta.generate_name:
                 meta.name = f"{meta.generate_name}{next(self._state.versions):05x}"
-            meta.uid = meta.uid or str(uuid.uuid4())
+            meta.uid = types.UID(meta.uid or str(uuid.uuid4()))
             meta.creation_timestamp = meta.creation_timestamp or metav1.now()
             if self._key(meta.name, meta.namespace) in self._state.objects:
                 raise apierrors.new_already_exists(self._resource.qualified_name, meta.name)

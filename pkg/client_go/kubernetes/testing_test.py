@@ -17,7 +17,9 @@ CTX = golang.background()
 
 
 def pod(name: str, node: str = "", uid: str = "u") -> v1.Pod:
-    return v1.Pod(metadata=metav1.ObjectMeta(name=name, namespace="n", uid=uid), spec=v1.PodSpec(node_name=node))
+    return v1.Pod(
+        metadata=metav1.ObjectMeta(name=name, namespace="n", uid=types.UID(uid)), spec=v1.PodSpec(node_name=node)
+    )
 
 
 def test_life_of_an_object() -> None:
@@ -34,7 +36,7 @@ def test_life_of_an_object() -> None:
     with pytest.raises(apierrors.StatusError) as caught:
         pods.update(CTX, created)
     assert apierrors.is_conflict(caught.value)
-    other = metav1.DeleteOptions(preconditions=metav1.Preconditions(uid="v"))
+    other = metav1.DeleteOptions(preconditions=metav1.Preconditions(uid=types.UID("v")))
     with pytest.raises(apierrors.StatusError) as caught:
         pods.delete(CTX, "a", other)
     assert apierrors.is_conflict(caught.value)

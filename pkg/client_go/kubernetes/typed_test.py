@@ -132,7 +132,7 @@ def test_error_holds_what_can_be_decoded() -> None:
             client.core_v1.pods("n").get(CTX, "bad")
         client.close()
     when = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
-    metadata = metav1.ObjectMeta(name="bad", namespace="n", uid="u", resource_version="5")
+    metadata = metav1.ObjectMeta(name="bad", namespace="n", uid=types.UID("u"), resource_version="5")
     metadata.deletion_timestamp, metadata.deletion_grace_period_seconds = when, 7
     assert caught.value.partial == v1.Pod(
         metadata=metadata, spec=v1.PodSpec(node_name="node"), status=v1.PodStatus(phase="Running")

@@ -18,6 +18,7 @@ from pkg import credentialprovider, features, klog
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clockpkg
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.credentialprovider.plugin import config as pluginconfig
 from pkg.credentialprovider.plugin import metrics
@@ -144,7 +145,7 @@ class ServiceAccountProvider:
     get_service_account: GetServiceAccountFunc
     get_service_account_token_func: GetServiceAccountTokenFunc
 
-    def get_service_account_data(self, namespace: str, name: str) -> tuple[str, dict[str, str]]:
+    def get_service_account_data(self, namespace: str, name: str) -> tuple[types.UID, dict[str, str]]:
         """(uid, annotations for the plugin). Raises RequiredAnnotationNotFoundError and PluginError."""
         try:
             account = self.get_service_account(namespace, name)
@@ -162,7 +163,7 @@ class ServiceAccountProvider:
         return account.metadata.uid, wanted
 
     def get_service_account_token(
-        self, pod_namespace: str, pod_name: str, name: str, account_uid: str, pod_uid: str
+        self, pod_namespace: str, pod_name: str, name: str, account_uid: types.UID, pod_uid: types.UID
     ) -> str:
         """A token for the plugin's audience, bound to the pod. Raises PluginError."""
         pod = authenticationv1.BoundObjectReference(api_version="v1", kind="Pod", name=pod_name, uid=pod_uid)
@@ -204,7 +205,7 @@ class PluginProvider:
     _next_purge: float = 0.0
 
     def provide(
-        self, image: str, pod_namespace: str, pod_name: str, pod_uid: str, service_account_name: str
+        self, image: str, pod_namespace: str, pod_name: str, pod_uid: types.UID, service_account_name: str
     ) -> tuple[credentialprovider.DockerConfig, credentialprovider.ServiceAccountCoordinates | None]:
         """Credentials from the cache or the plugin; none for images of others. Raises PluginError."""
         if not self._is_image_allowed(image):
@@ -226,7 +227,7 @@ class PluginProvider:
         return credentials, account.coordinates
 
     def _service_account(
-        self, pod_namespace: str, pod_name: str, pod_uid: str, name: str
+        self, pod_namespace: str, pod_name: str, pod_uid: types.UID, name: str
     ) -> _ServiceAccountInfo | None:
         """None when the plugin is not to be asked for this pod."""
         accounts = self.service_account_provider
@@ -324,7 +325,7 @@ class PerPodPluginProvider:
     provider: PluginProvider
     pod_namespace: str
     pod_name: str
-    pod_uid: str
+    pod_uid: types.UID
     service_account_name: str
 
     def provide_with_coordinates(

@@ -17,6 +17,7 @@ from kubelet.apis.config.types import ExecEnvVar, ServiceAccountTokenAttributes
 from pkg import credentialprovider, golang
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.component_base.metrics import legacyregistry
@@ -65,7 +66,7 @@ class _World:
 
     def user(self, image: str = "reg.io/a", account: str = "", pod: str = "pod") -> str:
         """The user name that came, which counts the runs of the plugin; "" for none."""
-        config, _ = self.provider.provide(image, "ns", pod, f"uid-{pod}", account)
+        config, _ = self.provider.provide(image, "ns", pod, types.UID(f"uid-{pod}"), account)
         return config["reg.io"].username if config else ""
 
 
@@ -204,7 +205,9 @@ class _Accounts:
     def _get(self, namespace: str, name: str) -> v1.ServiceAccount:
         if self.account_err is not None:
             raise self.account_err
-        meta = metav1.ObjectMeta(namespace=namespace, name=name, uid=f"uid-{name}", annotations=self.annotations)
+        meta = metav1.ObjectMeta(
+            namespace=namespace, name=name, uid=types.UID(f"uid-{name}"), annotations=self.annotations
+        )
         return v1.ServiceAccount(metadata=meta)
 
     def _token(
@@ -221,12 +224,12 @@ class _Accounts:
 def test_service_account_token() -> None:
     accounts = _Accounts()
     world = _World(_Plugin(), accounts.provider)
-    _, coordinates = world.provider.provide("reg.io/a", "ns", "pod", "u", "sa")
+    _, coordinates = world.provider.provide("reg.io/a", "ns", "pod", types.UID("u"), "sa")
     assert coordinates == credentialprovider.ServiceAccountCoordinates("uid-sa", "ns", "sa")
     assert world.plugin.tokens == ["ns/sa for pod"]
     assert world.plugin.annotations == [{"needed": "1", "other": "2"}]
     (request,) = accounts.requests
-    pod = authenticationv1.BoundObjectReference(api_version="v1", kind="Pod", name="pod", uid="u")
+    pod = authenticationv1.BoundObjectReference(api_version="v1", kind="Pod", name="pod", uid=types.UID("u"))
     assert (request.spec.audiences, request.spec.bound_object_ref, request.metadata.uid) == (["aud"], pod, "uid-sa")
 
 
@@ -276,7 +279,7 @@ def test_token_as_password_only_where_answers_are_kept_by_token(cache_type: str,
 def test_keyring_asks_all_plugins_and_outlives_a_failure() -> None:
     bad, good = _World(_Plugin()), _World(_Plugin(), _Accounts().provider)
     bad.plugin.err = PluginError("boom")
-    keyring = plugin.Providers([bad.provider, good.provider]).keyring("ns", "pod", "u", "sa")
+    keyring = plugin.Providers([bad.provider, good.provider]).keyring("ns", "pod", types.UID("u"), "sa")
     (found,) = keyring.lookup("reg.io/a")
     assert found.auth_config == credentialprovider.AuthConfig(username="1", password="pw")
     assert found.source == credentialprovider.CredentialSource(
@@ -433,7 +436,7 @@ def test_register(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(_CONFIG)
     (provider,) = _register(config, tmp_path)
-    found, _ = provider.provide("reg.io/a", "", "", "", "")
+    found, _ = provider.provide("reg.io/a", "", "", types.UID(""), "")
     assert found == {"reg.io": credentialprovider.DockerConfigEntry("u", "p")}
 
 

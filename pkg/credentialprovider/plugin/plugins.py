@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pkg import credentialprovider, klog
+from pkg.apimachinery import types
 from pkg.credentialprovider.plugin.plugin import PerPodPluginProvider, PluginProvider
 
 
@@ -44,7 +45,9 @@ class Providers:
                 podUID=pod_uid,
                 serviceAccountName=service_account_name,
             )
-            keyring.append(PerPodPluginProvider(provider, pod_namespace, pod_name, pod_uid, service_account_name))
+            keyring.append(
+                PerPodPluginProvider(provider, pod_namespace, pod_name, types.UID(pod_uid), service_account_name)
+            )
         return ExternalCredentialProviderKeyring(keyring)
 
 

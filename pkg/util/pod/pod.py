@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import types
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import strategicpatch
 
@@ -43,8 +44,6 @@ def patch_pod_status(
     newer versions keep there survives; the uid goes along, so that a new pod of the name does not get it.
     Raises what the client raises.
     """
-    from pkg.apimachinery import types  # not needed without an API server
-
     status = strategicpatch.create_two_way_merge_map_patch(
         codec.to_builtins(old_pod_status), codec.to_builtins(new_pod_status), v1.PodStatus
     )

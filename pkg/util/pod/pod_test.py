@@ -16,7 +16,7 @@ from pkg.util import pod as statusutil
 
 
 def client_with(status: v1.PodStatus) -> kubernetestesting.FakeClientset:
-    metadata = metav1.ObjectMeta(namespace="ns", name="p", uid="u1")
+    metadata = metav1.ObjectMeta(namespace="ns", name="p", uid=types.UID("u1"))
     return kubernetestesting.FakeClientset(v1.Pod(metadata=metadata, status=status))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import FakeClientset
@@ -92,7 +93,7 @@ class World:
         arguments = {"name": "settings", "default_mode": 0o644} | source
         volume = v1.Volume(name="v", config_map=v1.ConfigMapVolumeSource(**arguments))  # type: ignore[arg-type]
         self.spec = Spec(volume)
-        self.pod = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid="u"))
+        self.pod = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid=types.UID("u")))
         self.path = root / "pods/u/volumes/kubernetes.io~configmap/v"
         self.ready = root / "pods/u/plugins/kubernetes.io~empty-dir/wrapped_v/ready"
 

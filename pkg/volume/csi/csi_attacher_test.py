@@ -15,6 +15,7 @@ import pytest
 
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.mount_utils import MountPoint
 from pkg.volume.csi import errors as csierrors
@@ -24,7 +25,7 @@ from pkg.volume.plugins import Spec
 from pkg.volume.util import types as volumetypes
 from pkg.volume.volume import DeviceMounterArgs
 
-POD = v1.Pod(metadata=metav1.ObjectMeta(name="pod", namespace="ns", uid="pod-uid"))
+POD = v1.Pod(metadata=metav1.ObjectMeta(name="pod", namespace="ns", uid=types.UID("pod-uid")))
 
 
 def pv_spec(

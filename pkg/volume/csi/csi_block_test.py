@@ -16,6 +16,7 @@ import pytest
 
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime.testing import failing_once, raising
 from pkg.util import procfs
@@ -28,7 +29,7 @@ from pkg.volume.plugins import Spec
 from pkg.volume.util import types as volumetypes
 
 POD = v1.Pod(
-    metadata=metav1.ObjectMeta(name="test-pod", namespace="test-ns", uid="pod-uid"),
+    metadata=metav1.ObjectMeta(name="test-pod", namespace="test-ns", uid=types.UID("pod-uid")),
     spec=v1.PodSpec(service_account_name="test-account"),
 )
 

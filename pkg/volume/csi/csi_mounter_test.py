@@ -19,6 +19,7 @@ import pytest
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import Action
 from pkg.csi_spec import csi_pb2
@@ -34,7 +35,7 @@ from pkg.volume.volume import MounterArgs
 
 BOTH = [storagev1.VOLUME_LIFECYCLE_PERSISTENT, storagev1.VOLUME_LIFECYCLE_EPHEMERAL]
 POD = v1.Pod(
-    metadata=metav1.ObjectMeta(name="test-pod", namespace="test-ns", uid="pod-uid"),
+    metadata=metav1.ObjectMeta(name="test-pod", namespace="test-ns", uid=types.UID("pod-uid")),
     spec=v1.PodSpec(service_account_name="test-account"),
 )
 POD_INFO = {
@@ -488,7 +489,7 @@ def test_pod_service_account_token_attrs(
     assert other == {}
     for request in asked:
         assert request.spec.bound_object_ref == authenticationv1.BoundObjectReference(
-            api_version="v1", kind="Pod", name="test-pod", uid="pod-uid"
+            api_version="v1", kind="Pod", name="test-pod", uid=types.UID("pod-uid")
         )
 
 

@@ -16,6 +16,7 @@ import pytest
 from pkg import golang
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
@@ -34,8 +35,8 @@ from pkg.volume.plugins import Spec
 from pkg.volume.testing import FakeVolumeHost
 
 CTX = golang.background()
-NODE = v1.Node(metadata=metav1.ObjectMeta(name="node", uid="node-uid"))
-POD = v1.Pod(metadata=metav1.ObjectMeta(name="pod", namespace="ns", uid="pod-uid"))
+NODE = v1.Node(metadata=metav1.ObjectMeta(name="node", uid=types.UID("node-uid")))
+POD = v1.Pod(metadata=metav1.ObjectMeta(name="pod", namespace="ns", uid=types.UID("pod-uid")))
 INLINE = Spec(v1.Volume(name="inline", csi=v1.CSIVolumeSource(driver=TEST_DRIVER)))
 OTHER = Spec(v1.Volume(name="other", empty_dir=v1.EmptyDirVolumeSource()))
 
@@ -307,7 +308,7 @@ def test_driver_that_does_not_answer_is_not_used(tmp_path: Path) -> None:
 
 def test_driver_that_contradicts_the_nodes_labels_is_not_used(tmp_path: Path) -> None:
     with TestPlugin(tmp_path) as world:
-        node = v1.Node(metadata=metav1.ObjectMeta(name=NODE_NAME, uid="node-uid", labels={"zone": "b"}))
+        node = v1.Node(metadata=metav1.ObjectMeta(name=NODE_NAME, uid=types.UID("node-uid"), labels={"zone": "b"}))
         world.client.add(node)
         topology = csi_pb2.Topology(segments={"zone": "a"})
         world.node.info = csi_pb2.NodeGetInfoResponse(node_id="id", accessible_topology=topology)

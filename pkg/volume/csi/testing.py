@@ -18,6 +18,7 @@ import grpc
 from pkg import golang
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import version
 from pkg.client_go import informers
@@ -185,7 +186,9 @@ class TestPlugin:
         """The driver is called TEST_DRIVER, and has the capability to stage volumes when none is given."""
         self.root = root
         self.node = node or FakeNode("STAGE_UNSTAGE_VOLUME", "GET_VOLUME_STATS")
-        self.client = FakeClientset(v1.Node(metadata=metav1.ObjectMeta(name=NODE_NAME, uid="node-uid")), *csi_drivers)
+        self.client = FakeClientset(
+            v1.Node(metadata=metav1.ObjectMeta(name=NODE_NAME, uid=types.UID("node-uid"))), *csi_drivers
+        )
         self.socket = str(root / "csi.sock")
         self.host = FakeVolumeHost(str(root), self.client, plugins=[], node_name=NODE_NAME)
         self.plugin = CSIPlugin()

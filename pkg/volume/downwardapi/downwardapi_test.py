@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import errors as utilerrors
@@ -37,7 +38,7 @@ def pod() -> v1.Pod:
         v1.Container(name="unlimited"),
     ]
     labels, annotations = {"b": "2", "a": "1"}, {"note": 'multi\nline "quoted"'}
-    metadata = metav1.ObjectMeta(namespace="ns", name="p", uid="u", labels=labels, annotations=annotations)
+    metadata = metav1.ObjectMeta(namespace="ns", name="p", uid=types.UID("u"), labels=labels, annotations=annotations)
     return v1.Pod(metadata=metadata, spec=v1.PodSpec(containers=containers))
 
 

@@ -17,6 +17,7 @@ from kubelet.cm import resource_config_for_pod
 from kubelet.util import swap
 from pkg import features, klog, mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apis.core.v1 import helper as v1helper
@@ -100,7 +101,7 @@ class EmptyDirPlugin:
 
     def _new_unmounter_internal(self, name: str, pod_uid: str, mount_detector: MountDetector) -> EmptyDir:
         pod = v1.Pod()
-        pod.metadata.uid = pod_uid
+        pod.metadata.uid = types.UID(pod_uid)
         # What it is really kept in is found out when it is taken away.
         return EmptyDir(self, pod, name, v1.STORAGE_MEDIUM_DEFAULT, None, mount_detector)
 

@@ -14,6 +14,7 @@ import pytest
 
 from pkg import mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity, parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime.testing import raising
@@ -34,7 +35,7 @@ class World:
         self.plugin = empty_dir.EmptyDirPlugin()
         self.plugin.init(self.host)
         self.spec = Spec(v1.Volume(name="v", empty_dir=v1.EmptyDirVolumeSource(**source)))  # type: ignore[arg-type]
-        self.pod = v1.Pod(metadata=metav1.ObjectMeta(uid="u"))
+        self.pod = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("u")))
         self.path = root / "pods/u/volumes/kubernetes.io~empty-dir/v"
         self.ready = root / "pods/u/plugins/kubernetes.io~empty-dir/v/ready"
 
@@ -64,7 +65,7 @@ def test_directory_is_made_for_everybody_and_removed(tmp_path: Path) -> None:
     world.set_up()
     assert world.path.stat().st_mode & 0o777 == 0o777 and world.ready.exists()
     (world.path / "file").write_text("x")
-    world.plugin.new_unmounter("v", "u").tear_down()
+    world.plugin.new_unmounter("v", types.UID("u")).tear_down()
     assert not world.path.exists() and os.listdir(world.path.parent) == []
     assert not world.ready.parent.exists()
 
@@ -98,12 +99,12 @@ def test_set_up_succeeds_though_it_cannot_be_noted(tmp_path: Path) -> None:
 def test_tear_down_of_a_tree_deeper_than_a_path(tmp_path: Path) -> None:
     world = World(tmp_path)
     with testing.deep_tree(str(world.path / "top"), 3000):
-        world.plugin.new_unmounter("v", "u").tear_down()
+        world.plugin.new_unmounter("v", types.UID("u")).tear_down()
         assert not world.path.exists()
 
 
 def test_tear_down_of_what_is_gone_is_success(tmp_path: Path) -> None:
-    World(tmp_path).plugin.new_unmounter("v", "u").tear_down()
+    World(tmp_path).plugin.new_unmounter("v", types.UID("u")).tear_down()
 
 
 def test_metrics_are_of_what_is_inside(tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_mounts(tmp_path: Path, medium: str, detector: FakeMountDetector, mounts
     world.host.mounter.reset_log()
     if not unmounts:
         world.host.mounter.mount_points = []  # as the detector says
-    world.plugin._new_unmounter_internal("v", "u", detector).tear_down()
+    world.plugin._new_unmounter_internal("v", types.UID("u"), detector).tear_down()
     assert [call for call, _ in world.host.mounter.calls] == ["unmount"] * unmounts
     assert not world.path.exists() and not world.ready.parent.exists()
 
@@ -169,7 +170,7 @@ def test_what_is_mounted_below_is_left_alone(tmp_path: Path) -> None:
     (below / "file").write_text("x")
     world.host.mounter.mount("/other", str(below), "", ["bind"])
     with pytest.raises(OSError, match=f"cannot delete directory {world.path}: {below} is a mount point"):
-        world.plugin.new_unmounter("v", "u").tear_down()
+        world.plugin.new_unmounter("v", types.UID("u")).tear_down()
     assert (below / "file").exists()
 
 
@@ -189,11 +190,11 @@ def test_what_is_mounted_on_it_is_left_alone(tmp_path: Path, covered: bool) -> N
         mounter.mount("tmpfs", str(world.path), "tmpfs", [])
     try:
         with pytest.raises(OSError, match=f"cannot delete directory {world.path}: {world.path} is a mount point"):
-            world.plugin.new_unmounter("v", "u").tear_down()
+            world.plugin.new_unmounter("v", types.UID("u")).tear_down()
         assert (server / "file").exists()
     finally:
         mounter.unmount(str(world.path))
-    world.plugin.new_unmounter("v", "u").tear_down()
+    world.plugin.new_unmounter("v", types.UID("u")).tear_down()
     assert not world.path.exists() and (server / "file").exists()
 
 
@@ -229,7 +230,7 @@ def test_memory_is_mounted_anew_only_for_another_size(tmp_path: Path) -> None:
 def test_memory_is_what_the_pod_was_given_and_not_what_it_wants(tmp_path: Path) -> None:
     def limited(memory: str) -> v1.Pod:
         resources = v1.ResourceRequirements(limits={"memory": parse_quantity(memory)})
-        metadata = metav1.ObjectMeta(uid="u")
+        metadata = metav1.ObjectMeta(uid=types.UID("u"))
         return v1.Pod(metadata=metadata, spec=v1.PodSpec(containers=[v1.Container(resources=resources)]))
 
     world = World(tmp_path, medium="Memory")
@@ -245,7 +246,7 @@ def real(tmp_path: Path) -> Iterator[World]:
     world.host.mounter = mount_utils.Mounter()  # type: ignore[assignment]
     world.set_up()
     yield world
-    world.plugin.new_unmounter("v", "u").tear_down()
+    world.plugin.new_unmounter("v", types.UID("u")).tear_down()
     assert not world.path.exists()
 
 
@@ -281,12 +282,12 @@ def test_full_memory_is_the_pods_own_trouble(real: World) -> None:
 def test_huge_pages_are_mounted_once_and_unmounted(tmp_path: Path) -> None:
     world = World(tmp_path, medium="HugePages-2Mi")
     world.pod = _pod(["2Mi"])
-    world.pod.metadata.uid = "u"
+    world.pod.metadata.uid = types.UID("u")
     world.host.mounter = mount_utils.Mounter()  # type: ignore[assignment]
     for _ in range(2):
         world.set_up()
     found = [point for point in world.host.mounter.list() if point.path == str(world.path)]
-    world.plugin.new_unmounter("v", "u").tear_down()
+    world.plugin.new_unmounter("v", types.UID("u")).tear_down()
     assert [(point.type, empty_dir.get_page_size(point)) for point in found] == [("hugetlbfs", parse_quantity("2Mi"))]
     assert not world.path.exists()
 

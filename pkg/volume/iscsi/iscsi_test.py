@@ -13,6 +13,7 @@ from framework.faulty_call import FaultyCall, Kind
 
 from pkg import mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime.testing import raising
 from pkg.client_go.kubernetes.testing import FakeClientset
@@ -26,7 +27,7 @@ from pkg.volume.testing import FakeVolumeHost
 from pkg.volume.util.types import UncertainProgressError
 
 IQN = "iqn.2014-12.server:storage.target01"
-POD = v1.Pod(metadata=metav1.ObjectMeta(uid="poduid", namespace="ns"))
+POD = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("poduid"), namespace="ns"))
 
 
 class Target:
@@ -709,7 +710,7 @@ def test_call_that_gets_a_secret(
     call: Call, kind: Kind, plugin: iscsi.ISCSIPlugin, host: FakeVolumeHost, tmp_path: Path
 ) -> None:
     """The secret with the passwords of a disk that is to be mounted."""
-    pod = v1.Pod(metadata=metav1.ObjectMeta(uid="poduid", namespace="default"))
+    pod = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("poduid"), namespace="default"))
     with FaultyCall(tmp_path, call, kind) as api:
         api.create("secrets", {"stringData": {"node.session.auth.username": "me"}})
         host.kube_client = api.client

@@ -8,6 +8,7 @@ import pytest
 
 from pkg import mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime.testing import raising
@@ -49,7 +50,7 @@ def volume(path: str, *, read_only: bool = False, fs_type: str | None = None, bl
 
 
 def pod(uid: str) -> v1.Pod:
-    return v1.Pod(metadata=metav1.ObjectMeta(uid=uid, name=uid, namespace="ns"))
+    return v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID(uid), name=uid, namespace="ns"))
 
 
 def test_which_volumes_are_its_own(plugin: local.LocalVolumePlugin) -> None:

@@ -10,13 +10,14 @@ import pytest
 
 from pkg import golang, mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.mount_utils.testing import FakeMounter
 from pkg.volume import MounterArgs, Spec
 from pkg.volume.nfs import nfs
 from pkg.volume.testing import FakeVolumeHost
 
-POD = v1.Pod(metadata=metav1.ObjectMeta(uid="poduid"))
+POD = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("poduid")))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import errors as utilerrors
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
@@ -50,7 +51,7 @@ class World:
         source = v1.ProjectedVolumeSource(sources=list(sources), default_mode=default_mode)
         self.spec = Spec(v1.Volume(name="v", projected=source))
         self.pod = v1.Pod(
-            metadata=metav1.ObjectMeta(namespace="ns", name="p", uid="u", labels={"a": "1"}),
+            metadata=metav1.ObjectMeta(namespace="ns", name="p", uid=types.UID("u"), labels={"a": "1"}),
             spec=v1.PodSpec(service_account_name="sa"),
         )
         self.path = root / "pods/u/volumes/kubernetes.io~projected/v"

@@ -12,6 +12,7 @@ import pytest
 
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import FakeClientset
@@ -67,7 +68,7 @@ class World:
         self.plugin.init(self.host)
         arguments = {"secret_name": "settings", "default_mode": 0o644} | source
         self.spec = Spec(v1.Volume(name="v", secret=v1.SecretVolumeSource(**arguments)))  # type: ignore[arg-type]
-        self.pod = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid="u"))
+        self.pod = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid=types.UID("u")))
         self.path = root / "pods/u/volumes/kubernetes.io~secret/v"
 
     def set_up(self, **args: object) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pkg import golang, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import strategicpatch
@@ -84,8 +85,6 @@ def patch_pvc_status(
 
     Raises what the client raises.
     """
-    from pkg.apimachinery import types  # not needed without an API server
-
     patch = create_pvc_patch(old_pvc, new_pvc, add_resource_version_check)
     claims = kube_client.core_v1.persistent_volume_claims(old_pvc.metadata.namespace)
     ctx = golang.background()

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 
 
@@ -19,7 +20,7 @@ class BoundObjectReference(msgspec.Struct, kw_only=True, omit_defaults=True, ren
     api_version: str = ""
     kind: str = ""
     name: str = ""
-    uid: str = ""
+    uid: types.UID = types.UID("")
 
 
 class TokenRequestSpec(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):

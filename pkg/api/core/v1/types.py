@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 
@@ -68,7 +69,7 @@ class ObjectReference(msgspec.Struct, kw_only=True, omit_defaults=True, rename="
     field_path: str = ""
     namespace: str = ""
     resource_version: str = ""
-    uid: str = ""
+    uid: types.UID = types.UID("")
 
 
 class Binding(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
@@ -180,7 +181,7 @@ class ConfigMapNodeConfigSource(msgspec.Struct, kw_only=True, omit_defaults=True
     kubelet_config_key: str = msgspec.field(default_factory=str)
     namespace: str = msgspec.field(default_factory=str)
     resource_version: str = ""
-    uid: str = ""
+    uid: types.UID = types.UID("")
 
 
 class ConfigMapProjection(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 
@@ -223,7 +224,7 @@ class ResourceClaimConsumerReference(msgspec.Struct, kw_only=True, omit_defaults
     name: str = msgspec.field(default_factory=str)
     api_group: str = ""
     resource: str = msgspec.field(default_factory=str)
-    uid: str = msgspec.field(default_factory=str)
+    uid: types.UID = msgspec.field(default_factory=metav1.always_uid)
 
 
 class ResourceClaimList(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):

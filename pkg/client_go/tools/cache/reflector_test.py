@@ -13,7 +13,7 @@ from framework.waiting import wait_for, wait_until_equal
 
 from pkg import features, golang
 from pkg.api.core import v1
-from pkg.apimachinery import watch
+from pkg.apimachinery import types, watch
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
@@ -748,7 +748,7 @@ def test_watch_list_that_fails_leaves_nothing_for_the_garbage_collector() -> Non
 
 
 def _unreadable(name: str, uid: str, version: str, deleted: bool = False, phase: str = "") -> watch.Undecodable:
-    metadata = metav1.ObjectMeta(name=name, uid=uid, resource_version=version)
+    metadata = metav1.ObjectMeta(name=name, uid=types.UID(uid), resource_version=version)
     if deleted:
         metadata.deletion_timestamp, metadata.deletion_grace_period_seconds = DELETED, 7
     return watch.Undecodable("", name, version, v1.Pod(metadata=metadata, status=v1.PodStatus(phase=phase)))
@@ -760,7 +760,7 @@ def test_deletion_of_what_can_no_longer_be_decoded(by_watch: bool) -> None:
     store = cache.new_store(cache.meta_namespace_key_func)
     for name in ("ended", "changed", "recreated", "recreated-ended"):
         obj = pod(name, "1")
-        obj.metadata.uid, obj.spec.priority = "u", 5
+        obj.metadata.uid, obj.spec.priority = types.UID("u"), 5
         store.add(obj)
     unreadable = [
         _unreadable("ended", "u", "2", deleted=True),

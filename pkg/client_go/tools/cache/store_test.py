@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from pkg.api.core import v1
-from pkg.apimachinery import labels
+from pkg.apimachinery import labels, types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.tools import cache
 
 
 def pod(name: str, namespace: str = "", uid: str = "", **pod_labels: str) -> v1.Pod:
-    return v1.Pod(metadata=metav1.ObjectMeta(name=name, namespace=namespace, uid=uid, labels=pod_labels))
+    return v1.Pod(metadata=metav1.ObjectMeta(name=name, namespace=namespace, uid=types.UID(uid), labels=pod_labels))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clock_
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
@@ -83,8 +84,6 @@ class EventSinkImpl:
         return self._events(event.metadata.namespace).create(ctx, event)
 
     def patch(self, ctx: golang.Context, event: v1.Event, data: bytes) -> v1.Event:
-        from pkg.apimachinery import types  # not needed without an API server
-
         client = self._events(event.metadata.namespace)
         return client.patch(ctx, event.metadata.name, types.PatchType.STRATEGIC_MERGE, data)
 

@@ -12,6 +12,7 @@ from framework.waiting import wait_for
 
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing
@@ -20,7 +21,7 @@ from pkg.client_go.kubernetes import testing as kubernetestesting
 from pkg.client_go.tools import record
 from pkg.client_go.tools.record import event as event_
 
-POD = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid="u1", resource_version="7"))
+POD = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid=types.UID("u1"), resource_version="7"))
 SOURCE = v1.EventSource(component="kubelet", host="labnode")
 
 

@@ -7,12 +7,13 @@ import io
 import pytest
 
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing
 from pkg.client_go.tools import record
 from pkg.client_go.tools.record.testing import FakeRecorder
 
-POD = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid="u1"))
+POD = v1.Pod(metadata=metav1.ObjectMeta(namespace="ns", name="p", uid=types.UID("u1")))
 CONTAINER = v1.ObjectReference(kind="Pod", api_version="v1", namespace="ns", name="p", field_path="spec.containers{c}")
 
 

@@ -7,10 +7,11 @@ import pytest
 from pkg.api.coordination import v1 as coordinationv1
 from pkg.api.core import v1
 from pkg.api.node import v1 as nodev1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.tools import reference
 
-META = metav1.ObjectMeta(namespace="ns", name="n", uid="u", resource_version="7")
+META = metav1.ObjectMeta(namespace="ns", name="n", uid=types.UID("u"), resource_version="7")
 
 
 @pytest.mark.parametrize(

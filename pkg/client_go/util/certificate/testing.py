@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pkg import golang
 from pkg.api.certificates import v1 as certificatesv1
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery import watch as watchapi
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
@@ -219,7 +220,7 @@ class FakeSigner:
                 raise apierrors.new_already_exists("certificatesigningrequests", request.metadata.name)
             number = len(self._requests) + 1
             request.metadata.name = request.metadata.name or f"{request.metadata.generate_name}{number}"
-            request.metadata.uid = f"uid-{number}"
+            request.metadata.uid = types.UID(f"uid-{number}")
             self._put_locked(request)
         if self.approve:
             self.grant(request.metadata.name)

@@ -15,14 +15,15 @@ from kubelet.util.nodelease import set_node_owner_func
 from pkg import golang
 from pkg.api.coordination import v1 as coordinationv1
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.component_helpers.apimachinery import lease
 
-NODE = v1.Node(metadata=metav1.ObjectMeta(name="foo", uid="foo-uid"))
-OWNER = metav1.OwnerReference(api_version="v1", kind="Node", name="foo", uid="foo-uid")
+NODE = v1.Node(metadata=metav1.ObjectMeta(name="foo", uid=types.UID("foo-uid")))
+OWNER = metav1.OwnerReference(api_version="v1", kind="Node", name="foo", uid=types.UID("foo-uid"))
 CTX = golang.background()
 NOT_FOUND = apierrors.new_not_found("leases", "foo")
 CONFLICT = apierrors.new_conflict("leases", "foo", "conflict")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util import strategicpatch
 
@@ -23,8 +24,6 @@ def patch_node_status(
 
     Only what differs between the two nodes is sent, and never their specs. Raises what the client raises.
     """
-    from pkg.apimachinery import types  # not needed without an API server
-
     patch = _prepare_patch_for_node_status(old_node, new_node)
     nodes = core_v1_client.nodes()
     return nodes.patch(ctx, node_name, types.PatchType.STRATEGIC_MERGE, patch, None, "status"), patch

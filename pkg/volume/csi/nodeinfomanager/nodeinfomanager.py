@@ -14,6 +14,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
@@ -55,7 +56,7 @@ class NodeInfoManager:
         # Held by one change of the objects at a time, its requests included: changes are made from what was read.
         self._lock = threading.Lock()
         # The node's uid as last read; guarded by _lock.
-        self._node_id = ""
+        self._node_id = types.UID("")
 
     def install_csi_driver(
         self,

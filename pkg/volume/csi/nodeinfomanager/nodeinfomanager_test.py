@@ -10,6 +10,7 @@ import pytest
 from pkg import golang
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
@@ -20,11 +21,11 @@ from pkg.volume.testing import FakeVolumeHost
 CTX = golang.background()
 KEY = nodeinfomanager.MIGRATED_PLUGINS_ANNOTATION_KEY
 NODE_IDS = nodeinfomanager.ANNOTATION_KEY_NODE_ID
-NODE = v1.Node(metadata=metav1.ObjectMeta(name="node", uid="node-uid"))
+NODE = v1.Node(metadata=metav1.ObjectMeta(name="node", uid=types.UID("node-uid")))
 
 
 def csi_node(owner_uid: str = "node-uid", annotation: str = "a,b") -> storagev1.CSINode:
-    owner = metav1.OwnerReference(api_version="v1", kind="Node", name="node", uid=owner_uid)
+    owner = metav1.OwnerReference(api_version="v1", kind="Node", name="node", uid=types.UID(owner_uid))
     metadata = metav1.ObjectMeta(name="node", owner_references=[owner])
     if annotation:
         metadata.annotations[KEY] = annotation
@@ -81,7 +82,9 @@ def test_initialize_csi_node_gives_up() -> None:
 def node(ids: str = "", **labels: str) -> v1.Node:
     annotations = {NODE_IDS: ids} if ids else {}
     labels = {name.replace("_", "/"): value for name, value in labels.items()}
-    return v1.Node(metadata=metav1.ObjectMeta(name="node", uid="node-uid", annotations=annotations, labels=labels))
+    return v1.Node(
+        metadata=metav1.ObjectMeta(name="node", uid=types.UID("node-uid"), annotations=annotations, labels=labels)
+    )
 
 
 def with_drivers(*drivers: storagev1.CSINodeDriver) -> storagev1.CSINode:

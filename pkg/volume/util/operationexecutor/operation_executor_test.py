@@ -11,6 +11,7 @@ import pytest
 
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.volume.plugins import Spec
@@ -83,7 +84,7 @@ def spec(mode: str = v1.PERSISTENT_VOLUME_FILESYSTEM, *access_modes: str) -> Spe
 
 
 def to_mount(pod: str, shared: bool, mode: str) -> VolumeToMount:
-    obj = v1.Pod(metadata=metav1.ObjectMeta(name=pod, uid=pod))
+    obj = v1.Pod(metadata=metav1.ObjectMeta(name=pod, uid=types.UID(pod)))
     return VolumeToMount("volume", pod, spec(mode), obj, plugin_is_attachable=shared)
 
 

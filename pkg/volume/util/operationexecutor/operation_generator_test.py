@@ -12,6 +12,7 @@ import pytest
 
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime.testing import raising
@@ -88,7 +89,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-POD = v1.Pod(metadata=metav1.ObjectMeta(name="p", namespace="ns", uid="u"))
+POD = v1.Pod(metadata=metav1.ObjectMeta(name="p", namespace="ns", uid=types.UID("u")))
 
 
 def pv(size: str = "1G", **spec: object) -> v1.PersistentVolume:
@@ -106,7 +107,7 @@ def pv(size: str = "1G", **spec: object) -> v1.PersistentVolume:
 def pvc(spec: str, status: str, allocated: str = "", resize_status: str = "") -> v1.PersistentVolumeClaim:
     storage = v1.RESOURCE_STORAGE
     return v1.PersistentVolumeClaim(
-        metadata=metav1.ObjectMeta(name="claim", namespace="ns", uid="claim"),
+        metadata=metav1.ObjectMeta(name="claim", namespace="ns", uid=types.UID("claim")),
         spec=v1.PersistentVolumeClaimSpec(
             access_modes=[v1.READ_WRITE_ONCE],
             resources=v1.VolumeResourceRequirements(requests={storage: resource.parse_quantity(spec)}),

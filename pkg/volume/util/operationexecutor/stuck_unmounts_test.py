@@ -14,6 +14,7 @@ import pytest
 
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime.testing import failures
 from pkg.client_go.tools.record.testing import FakeRecorder
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 
 WAIT = 30.0
 SPEC = Spec(volume=v1.Volume(name="data"))
-POD = v1.Pod(metadata=metav1.ObjectMeta(name="p", namespace="ns", uid="u"))
+POD = v1.Pod(metadata=metav1.ObjectMeta(name="p", namespace="ns", uid=types.UID("u")))
 
 
 class World:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-
+from pkg.apimachinery import types
 
 
 # Numbers of another width, and times without a zone, are refused when an object is decoded.
@@ -29,6 +29,11 @@ def always_list() -> list[Any]:
 def always_dict() -> dict[str, Any]:
     """Default of a map that is written even when it is empty."""
     return {}
+
+
+def always_uid() -> types.UID:
+    """Default of a uid that is written even when it is empty."""
+    return types.UID("")
 
 
 class Condition(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
@@ -90,7 +95,7 @@ class ObjectMeta(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel
     owner_references: list[OwnerReference] = []
     resource_version: str = ""
     self_link: str = ""
-    uid: str = ""
+    uid: types.UID = types.UID("")
     PATCH_TAGS: ClassVar[dict[str, tuple[str, str]]] = {
         "ownerReferences": ("merge", "uid"),
         "finalizers": ("merge", ""),
@@ -103,12 +108,12 @@ class OwnerReference(msgspec.Struct, kw_only=True, omit_defaults=True, rename="c
     name: str = msgspec.field(default_factory=str)
     block_owner_deletion: bool | None = None
     controller: bool | None = None
-    uid: str = msgspec.field(default_factory=str)
+    uid: types.UID = msgspec.field(default_factory=always_uid)
 
 
 class Preconditions(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
     resource_version: str | None = None
-    uid: str | None = None
+    uid: types.UID | None = None
 
 
 class ShardInfo(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
@@ -138,7 +143,7 @@ class StatusDetails(msgspec.Struct, kw_only=True, omit_defaults=True, rename="ca
     causes: list[StatusCause] = []
     group: str = ""
     retry_after_seconds: Int32 = 0
-    uid: str = ""
+    uid: types.UID = types.UID("")
 
 
 class WatchEvent(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel", gc=False):
@@ -166,4 +171,5 @@ __all__ = [
     "WatchEvent",
     "always_dict",
     "always_list",
+    "always_uid",
 ]

@@ -20,6 +20,7 @@ from framework.waiting import wait_for
 
 from pkg import golang
 from pkg.api.certificates import v1 as certificatesv1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as clocktesting
@@ -192,7 +193,7 @@ def test_wait_for_certificate_ends_when_there_is_no_hope(
 
 
 def _meta(name: str) -> metav1.ObjectMeta:
-    return metav1.ObjectMeta(name=name, uid="other")
+    return metav1.ObjectMeta(name=name, uid=types.UID("other"))
 
 
 def test_wait_for_certificate_outlives_failed_lists_and_watches() -> None:

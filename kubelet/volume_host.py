@@ -12,6 +12,7 @@ import msgspec
 
 from pkg import golang, klog, mount_utils, volume
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.volume.util import hostutil as hostutils
 from pkg.volume.util import subpath
@@ -86,13 +87,13 @@ class KubeletVolumeHost:
     def get_pods_dir(self) -> str:
         return self.directories.get_pods_dir()
 
-    def get_pod_volume_dir(self, pod_uid: str, plugin_name: str, volume_name: str) -> str:
+    def get_pod_volume_dir(self, pod_uid: types.UID, plugin_name: str, volume_name: str) -> str:
         return self.directories.get_pod_volume_dir(pod_uid, plugin_name, volume_name)
 
-    def get_pod_volume_device_dir(self, pod_uid: str, plugin_name: str) -> str:
+    def get_pod_volume_device_dir(self, pod_uid: types.UID, plugin_name: str) -> str:
         return self.directories.get_pod_volume_device_dir(pod_uid, plugin_name)
 
-    def get_pod_plugin_dir(self, pod_uid: str, plugin_name: str) -> str:
+    def get_pod_plugin_dir(self, pod_uid: types.UID, plugin_name: str) -> str:
         return self.directories.get_pod_plugin_dir(pod_uid, plugin_name)
 
     def get_kube_client(self) -> kubernetes.Interface | None:
@@ -127,7 +128,7 @@ class KubeletVolumeHost:
         spec = _wrapped(vol_name, spec)
         return self.plugin_mgr.find_plugin_by_spec(spec).new_mounter(spec, pod)
 
-    def new_wrapper_unmounter(self, vol_name: str, spec: volume.Spec, pod_uid: str) -> volume.Unmounter:
+    def new_wrapper_unmounter(self, vol_name: str, spec: volume.Spec, pod_uid: types.UID) -> volume.Unmounter:
         spec = _wrapped(vol_name, spec)
         return self.plugin_mgr.find_plugin_by_spec(spec).new_unmounter(spec.name(), pod_uid)
 
@@ -157,7 +158,7 @@ class KubeletVolumeHost:
             raise ValueError("failed to fetch token: cannot use TokenManager when kubelet is in standalone mode")
         return self.token_manager.get_service_account_token(namespace, name, request)
 
-    def delete_service_account_token(self, pod_uid: str) -> None:
+    def delete_service_account_token(self, pod_uid: types.UID) -> None:
         if self.token_manager is not None:
             self.token_manager.delete_service_account_token(pod_uid)
 

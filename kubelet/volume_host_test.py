@@ -21,6 +21,8 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.client_go.kubernetes.testing import Action, FakeClientset
 from pkg.volume import emptydir
 
+UID = types.UID("u")
+
 
 def new_host(test_kubelet: TestKubelet, plugins: list[volume.VolumePlugin]) -> KubeletVolumeHost:
     """A host of the plugins, with an API server if the kubelet has been given one."""
@@ -40,8 +42,8 @@ def new_host(test_kubelet: TestKubelet, plugins: list[volume.VolumePlugin]) -> K
 
 def test_host(test_kubelet: TestKubelet, tmp_path: Path) -> None:
     kubelet, host = test_kubelet.kubelet, new_host(test_kubelet, [])
-    assert host.get_pod_volume_dir("u", "plugin", "name") == str(tmp_path / "pods/u/volumes/plugin/name")
-    assert host.get_pod_plugin_dir("u", "plugin") == str(tmp_path / "pods/u/plugins/plugin")
+    assert host.get_pod_volume_dir(UID, "plugin", "name") == str(tmp_path / "pods/u/volumes/plugin/name")
+    assert host.get_pod_plugin_dir(UID, "plugin") == str(tmp_path / "pods/u/plugins/plugin")
     assert host.get_pods_dir() == str(tmp_path / "pods")
     assert host.get_plugin_dir("plugin") == str(tmp_path / "plugins/plugin")
     assert host.get_mounter() is kubelet.mounter
@@ -87,7 +89,7 @@ def test_wrapped_volume_has_a_name_of_its_own(test_kubelet: TestKubelet, tmp_pat
     pod = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("u")))
     path = str(tmp_path / "pods/u/volumes/kubernetes.io~empty-dir/wrapped_v")
     assert host.new_wrapper_mounter("v", spec, pod).get_path() == path
-    assert host.new_wrapper_unmounter("v", spec, "u").get_path() == path
+    assert host.new_wrapper_unmounter("v", spec, UID).get_path() == path
     assert spec.name() == "v"
 
 
@@ -112,7 +114,7 @@ def test_standalone_has_nothing_of_an_api_server(test_kubelet: TestKubelet) -> N
         host.get_trust_anchors_by_name("name", False)
     with pytest.raises(ValueError, match="csiDriversSynced"):
         host.wait_for_cache_sync(golang.background())
-    host.delete_service_account_token("u")
+    host.delete_service_account_token(UID)
 
 
 def test_api_server_is_asked(test_kubelet: TestKubelet) -> None:
@@ -152,7 +154,7 @@ def test_tokens_of_a_pod_are_forgotten(test_kubelet: TestKubelet) -> None:
 
     first = get()
     assert get() == first
-    host.delete_service_account_token("other")
+    host.delete_service_account_token(types.UID("other"))
     assert get() == first
-    host.delete_service_account_token("u")
+    host.delete_service_account_token(UID)
     assert get() != first

@@ -12,6 +12,7 @@ import msgspec
 
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.mount_utils.testing import FakeMounter
@@ -74,13 +75,13 @@ class FakeVolumeHost:
     def get_pods_dir(self) -> str:
         return os.path.join(self.root, "pods")
 
-    def get_pod_volume_dir(self, pod_uid: str, plugin_name: str, volume_name: str) -> str:
+    def get_pod_volume_dir(self, pod_uid: types.UID, plugin_name: str, volume_name: str) -> str:
         return os.path.join(self.root, "pods", pod_uid, "volumes", plugin_name, volume_name)
 
-    def get_pod_plugin_dir(self, pod_uid: str, plugin_name: str) -> str:
+    def get_pod_plugin_dir(self, pod_uid: types.UID, plugin_name: str) -> str:
         return os.path.join(self.root, "pods", pod_uid, "plugins", plugin_name)
 
-    def get_pod_volume_device_dir(self, pod_uid: str, plugin_name: str) -> str:
+    def get_pod_volume_device_dir(self, pod_uid: types.UID, plugin_name: str) -> str:
         return os.path.join(self.root, "pods", pod_uid, "volumeDevices", plugin_name)
 
     def get_kube_client(self) -> kubernetes.Interface | None:
@@ -95,7 +96,7 @@ class FakeVolumeHost:
         spec = _wrapped(vol_name, spec)
         return self.plugin_mgr.find_plugin_by_spec(spec).new_mounter(spec, pod)
 
-    def new_wrapper_unmounter(self, vol_name: str, spec: Spec, pod_uid: str) -> Unmounter:
+    def new_wrapper_unmounter(self, vol_name: str, spec: Spec, pod_uid: types.UID) -> Unmounter:
         spec = _wrapped(vol_name, spec)
         return self.plugin_mgr.find_plugin_by_spec(spec).new_unmounter(spec.name(), pod_uid)
 
@@ -126,7 +127,7 @@ class FakeVolumeHost:
         accounts = self._client().core_v1.service_accounts(namespace)
         return accounts.create_token(golang.background(), name, request)
 
-    def delete_service_account_token(self, pod_uid: str) -> None:
+    def delete_service_account_token(self, pod_uid: types.UID) -> None:
         self.deleted_token_pods.append(pod_uid)
 
     def get_node_labels(self) -> dict[str, str]:

@@ -16,8 +16,9 @@ from kubelet import events
 from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.util import filesystem
-from pkg.volume.util import types
+from pkg.volume.util import types as volumetypes
 from pkg.volume.volume import Mounter
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class VolumeOwnership:
         directory: str,
         fs_group: int | None,
         fs_group_change_policy: str | None,
-        complete_func: Callable[[types.CompleteFuncParam], None] | None,
+        complete_func: Callable[[volumetypes.CompleteFuncParam], None] | None,
         clock: clocklib.Clock | None = None,
     ) -> None:
         self._mounter = mounter
@@ -98,7 +99,7 @@ class VolumeOwnership:
 
     def _complete(self, err: Exception | None) -> None:
         if self._completion_callback is not None:
-            self._completion_callback(types.CompleteFuncParam(err, False))
+            self._completion_callback(volumetypes.CompleteFuncParam(err, False))
 
     def _change_permissions_recursively(self, fs_group: int) -> None:
         read_only = self._mounter.get_attributes().read_only
@@ -132,7 +133,7 @@ class VolumeOwnership:
         self._recorder.event(self._pod, v1.EVENT_TYPE_WARNING, events.VOLUME_PERMISSION_CHANGE_IN_PROGRESS, message)
 
 
-def get_dirname_to_report(directory: str, pod_uid: str) -> str:
+def get_dirname_to_report(directory: str, pod_uid: types.UID) -> str:
     """The part of the path that starts with the pod's uid; all of it if that is not in it."""
     index = directory.find(pod_uid)
     return directory if index == -1 else directory[index:]

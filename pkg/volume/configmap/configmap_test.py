@@ -134,7 +134,7 @@ def test_set_up_and_tear_down(tmp_path: Path) -> None:
     assert isinstance(world.host.mounter, FakeMounter) and world.host.mounter.calls == []
     used = mounter.get_metrics().used
     assert used is not None and used.value() > 0
-    world.plugin.new_unmounter("v", "u").tear_down()
+    world.plugin.new_unmounter("v", types.UID("u")).tear_down()
     assert not world.path.exists() and not world.ready.parent.exists()
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
+from pkg.apimachinery import types
 from pkg.util import filesystem, removeall
 from pkg.volume.csi import csi_attacher, csi_client, csi_metrics, csi_util
 from pkg.volume.csi import errors as csierrors
@@ -46,7 +47,7 @@ class CSIBlockMapper:
         driver_name: str,
         volume_id: str,
         spec_name: str,
-        pod_uid: str,
+        pod_uid: types.UID,
         csi_client_getter: csi_client.CSIClientGetter,
         *,
         spec: Spec | None = None,

@@ -28,6 +28,9 @@ from pkg.volume.csi.testing import NODE_NAME, TEST_DRIVER, TEST_VOL, FakeNode, T
 from pkg.volume.plugins import Spec
 from pkg.volume.util import types as volumetypes
 
+POD_UID = types.UID("pod-uid")
+NO_UID = types.UID("")
+
 POD = v1.Pod(
     metadata=metav1.ObjectMeta(name="test-pod", namespace="test-ns", uid=types.UID("pod-uid")),
     spec=v1.PodSpec(service_account_name="test-account"),
@@ -79,7 +82,7 @@ def test_data_of_a_new_mapper(tmp_path: Path) -> None:
             "nodeName": NODE_NAME,
             "attachmentID": get_attachment_name(TEST_VOL, TEST_DRIVER, NODE_NAME),
         }
-        rebuilt = world.plugin.construct_block_volume_spec("pod-uid", "test-pv", "/path")
+        rebuilt = world.plugin.construct_block_volume_spec(POD_UID, "test-pv", "/path")
         assert rebuilt.name() == "test-pv" and rebuilt.persistent_volume is not None
         assert rebuilt.persistent_volume.spec.volume_mode == "Block"
         assert rebuilt.persistent_volume.spec.csi == v1.CSIPersistentVolumeSource(
@@ -103,7 +106,7 @@ def test_set_up_and_tear_down(tmp_path: Path) -> None:
         assert (published.path, published.device_mount_path, published.block) == (device, staging, True)
         assert published.secrets == {"key": "value"} and published.publish_context == {"devicePath": "/dev/sdx"}
         assert published.volume_context == {"a": "b"} and published.read_only
-        unmapper = world.plugin.new_block_volume_unmapper("test-pv", "pod-uid")
+        unmapper = world.plugin.new_block_volume_unmapper("test-pv", POD_UID)
         unmapper.unmap_pod_device()
         assert not os.path.exists(device)
         unmapper.tear_down_device(f"{devices(tmp_path)}/test-pv/dev", "")
@@ -125,7 +128,7 @@ def test_volume_with_the_name_of_a_directory_leaves_the_files_of_others(tmp_path
         other = devices(tmp_path) / name / "other"
         other.mkdir(parents=True)
         world.plugin.new_block_volume_mapper(spec(name=name), POD).set_up_device()
-        world.plugin.new_block_volume_unmapper(name, "pod-uid").tear_down_device(f"{devices(tmp_path)}/{name}/dev", "")
+        world.plugin.new_block_volume_unmapper(name, POD_UID).tear_down_device(f"{devices(tmp_path)}/{name}/dev", "")
         assert other.exists() and not (devices(tmp_path) / name / "data").exists() and world.node.staged == {}
 
 
@@ -136,7 +139,7 @@ def test_what_a_driver_has_left_mounted_is_not_emptied(tmp_path: Path) -> None:
         mounted.mkdir()
         (mounted / "file").touch()
         world.host.mounter.mount("/dev/x", str(mounted), "ext4", [])
-        unmapper = world.plugin.new_block_volume_unmapper("test-pv", "")
+        unmapper = world.plugin.new_block_volume_unmapper("test-pv", NO_UID)
         with pytest.raises(OSError, match=f"{mounted} is a mount point"):
             unmapper.tear_down_device("", "")
         assert (mounted / "file").exists()
@@ -150,7 +153,7 @@ def test_driver_that_stages_nothing(tmp_path: Path) -> None:
         mapper = world.plugin.new_block_volume_mapper(spec(), POD)
         assert mapper.set_up_device() == ""
         mapper.map_pod_device()
-        unmapper = world.plugin.new_block_volume_unmapper("test-pv", "pod-uid")
+        unmapper = world.plugin.new_block_volume_unmapper("test-pv", POD_UID)
         unmapper.unmap_pod_device()
         unmapper.tear_down_device("", "")
         assert world.node.calls == ["NodePublishVolume", "NodeUnpublishVolume"]
@@ -192,7 +195,7 @@ def test_device_that_was_staged_before_a_restart_is_unstaged_whatever_the_driver
         with pytest.raises(Exception, match="desc = no"):
             mapper.set_up_device(reconstructed_volume=True)
         map_path = mapper.get_global_map_path(spec())
-        world.plugin.new_block_volume_unmapper("test-pv", "").tear_down_device(map_path, "")
+        world.plugin.new_block_volume_unmapper("test-pv", NO_UID).tear_down_device(map_path, "")
         assert world.node.staged == {} and world.node.calls[-1] == "NodeUnstageVolume"
 
 
@@ -201,7 +204,7 @@ def test_device_may_be_staged_while_the_disk_does_not_tell(tmp_path: Path, monke
     with TestPlugin(tmp_path, None, driver(attach_required=False)) as world:
         mapper = world.plugin.new_block_volume_mapper(spec(), POD)
         mapper.set_up_device()
-        unmapper = world.plugin.new_block_volume_unmapper("test-pv", "")
+        unmapper = world.plugin.new_block_volume_unmapper("test-pv", NO_UID)
         monkeypatch.setattr(Path, "exists", os.path.exists)
         fault = OSError(errno.EIO, os.strerror(errno.EIO))
         monkeypatch.setattr(os, "stat", failing_once(os.stat, fault, about=mapper.get_staging_path()))
@@ -230,13 +233,13 @@ def test_device_is_known_after_a_restart_though_nothing_can_be_written(tmp_path:
         (devices(tmp_path) / "test-pv/data/vol_data.json.incomplete").mkdir()
         [staged] = world.plugin.list_staged_volumes()
         world.plugin.new_block_volume_mapper(staged, v1.Pod())
-        world.plugin.new_block_volume_unmapper("test-pv", "")
+        world.plugin.new_block_volume_unmapper("test-pv", NO_UID)
 
 
 def test_without_the_driver_all_is_to_be_tried_again(tmp_path: Path) -> None:
     with TestPlugin(tmp_path, None, driver(attach_required=False)) as world:
         mapper = world.plugin.new_block_volume_mapper(spec(), POD)
-        unmapper = world.plugin.new_block_volume_unmapper("test-pv", "pod-uid")
+        unmapper = world.plugin.new_block_volume_unmapper("test-pv", POD_UID)
         os.makedirs(mapper.get_staging_path())
         world.plugin.csi_drivers.clear()
         for call in (
@@ -280,7 +283,7 @@ def test_device_of_which_nobody_can_tell_whether_it_is_staged_is_not_forgotten(t
         getter = csi_client.CSIClientGetter(world.plugin.csi_drivers, TEST_DRIVER)
         (devices(tmp_path) / "staging").mkdir(parents=True)
         # As with a disk that has a fault, nobody can tell what stands at a path that is too long.
-        unmapper = CSIBlockMapper(world.plugin, TEST_DRIVER, TEST_VOL, "a" * 300, "uid", getter)
+        unmapper = CSIBlockMapper(world.plugin, TEST_DRIVER, TEST_VOL, "a" * 300, types.UID("uid"), getter)
         with pytest.raises(OSError, match="File name too long"):
             unmapper.tear_down_device("", "")
 
@@ -290,7 +293,7 @@ def test_tear_down_fails(tmp_path: Path) -> None:
         mapper = world.plugin.new_block_volume_mapper(spec(), POD)
         mapper.set_up_device()
         mapper.map_pod_device()
-        unmapper = world.plugin.new_block_volume_unmapper("test-pv", "pod-uid")
+        unmapper = world.plugin.new_block_volume_unmapper("test-pv", POD_UID)
         world.node.errors = dict.fromkeys(
             ("NodeUnpublishVolume", "NodeUnstageVolume"), (grpc.StatusCode.INTERNAL, "no")
         )
@@ -307,10 +310,10 @@ def test_device_is_torn_down_again_when_a_step_after_that_failed(tmp_path: Path,
         mapper = world.plugin.new_block_volume_mapper(spec(), POD)
         mapper.set_up_device()
         mapper.map_pod_device()
-        world.plugin.new_block_volume_unmapper("test-pv", "pod-uid").unmap_pod_device()
+        world.plugin.new_block_volume_unmapper("test-pv", POD_UID).unmap_pod_device()
         map_path = mapper.get_global_map_path(spec())
         for _ in range(2):
-            world.plugin.new_block_volume_unmapper("test-pv", "").tear_down_device(map_path, "")
+            world.plugin.new_block_volume_unmapper("test-pv", NO_UID).tear_down_device(map_path, "")
         assert world.node.staged == {}
         assert world.node.calls.count("NodeUnstageVolume") == len(capabilities)
 
@@ -320,4 +323,4 @@ def test_device_without_data_that_may_be_staged_is_not_torn_down(tmp_path: Path)
         world.plugin.new_block_volume_mapper(spec(), POD).set_up_device()
         (devices(tmp_path) / "test-pv/data/vol_data.json").unlink()
         with pytest.raises(FileNotFoundError, match="unmapper failed to load volume data file"):
-            world.plugin.new_block_volume_unmapper("test-pv", "")
+            world.plugin.new_block_volume_unmapper("test-pv", NO_UID)

@@ -16,6 +16,7 @@ from pkg import golang, klog
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
+from pkg.apimachinery import types
 from pkg.apimachinery.runtime import codec
 from pkg.util import filesystem
 from pkg.volume.csi import csi_attacher, csi_client, csi_metrics, csi_util
@@ -58,7 +59,7 @@ class CSIMountMgr:
     def __init__(
         self,
         plugin: CSIPlugin,
-        pod_uid: str,
+        pod_uid: types.UID,
         spec_volume_id: str,
         driver_name: str,
         volume_id: str,
@@ -465,6 +466,6 @@ def contains_volume_mode(modes: list[str], mode: str) -> bool:
     return mode in modes
 
 
-def make_volume_handle(pod_uid: str, vol_source_spec_name: str) -> str:
+def make_volume_handle(pod_uid: types.UID, vol_source_spec_name: str) -> str:
     """The driver's name for a volume that is in a pod itself."""
     return f"csi-{hashlib.sha256(f'{pod_uid}{vol_source_spec_name}'.encode()).hexdigest()}"

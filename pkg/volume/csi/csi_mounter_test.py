@@ -33,6 +33,8 @@ from pkg.volume.plugins import Spec
 from pkg.volume.util import types as volumetypes
 from pkg.volume.volume import MounterArgs
 
+POD_UID = types.UID("pod-uid")
+
 BOTH = [storagev1.VOLUME_LIFECYCLE_PERSISTENT, storagev1.VOLUME_LIFECYCLE_EPHEMERAL]
 POD = v1.Pod(
     metadata=metav1.ObjectMeta(name="test-pod", namespace="test-ns", uid=types.UID("pod-uid")),
@@ -93,9 +95,9 @@ def test_volume_can_be_taken_away_once_its_directory_can_be_removed(tmp_path: Pa
         (directory / "notes").write_text("of somebody else")
         for _ in range(2):
             with pytest.raises(OSError, match="failed to delete volume path"):
-                world.plugin.new_unmounter("test-pv", "pod-uid").tear_down()
+                world.plugin.new_unmounter("test-pv", POD_UID).tear_down()
         (directory / "notes").unlink()
-        world.plugin.new_unmounter("test-pv", "pod-uid").tear_down()
+        world.plugin.new_unmounter("test-pv", POD_UID).tear_down()
         assert not directory.exists()
 
 
@@ -506,7 +508,7 @@ def test_tear_down(tmp_path: Path) -> None:
     with TestPlugin(tmp_path, None, driver()) as world:
         mounter = world.plugin.new_mounter(pv_spec(), POD)
         mounter.set_up(MounterArgs())
-        unmounter = world.plugin.new_unmounter("test-pv", "pod-uid")
+        unmounter = world.plugin.new_unmounter("test-pv", POD_UID)
         world.plugin.csi_drivers.clear()
         with pytest.raises(volumetypes.TransientOperationFailure, match="TearDownAt failed to get CSI client: driver"):
             unmounter.tear_down()
@@ -523,7 +525,7 @@ def test_tear_down_fails(tmp_path: Path) -> None:
         mounter = world.plugin.new_mounter(pv_spec(), POD)
         mounter.set_up(MounterArgs())
         world.node.errors["NodeUnpublishVolume"] = (grpc.StatusCode.UNAVAILABLE, "no")
-        unmounter = world.plugin.new_unmounter("test-pv", "pod-uid")
+        unmounter = world.plugin.new_unmounter("test-pv", POD_UID)
         with pytest.raises(
             csierrors.DriverCallError, match=r"TearDownAt failed: rpc error: code = Unavailable desc = no"
         ):
@@ -541,23 +543,23 @@ def test_tear_down_leaves_what_is_mounted(tmp_path: Path) -> None:
         mounter.set_up(MounterArgs())
         world.host.mounter.mount_points.append(MountPoint("/dev/x", mounter.get_path(), "ext4", ()))
         with pytest.raises(OSError, match="the driver has left something mounted"):
-            world.plugin.new_unmounter("test-pv", "pod-uid").tear_down()
+            world.plugin.new_unmounter("test-pv", POD_UID).tear_down()
         assert (Path(mounter.get_path()).parent / "vol_data.json").exists(), "it is mounted still"
         world.host.mounter.mount_points.clear()
-        world.plugin.new_unmounter("test-pv", "pod-uid").tear_down()
+        world.plugin.new_unmounter("test-pv", POD_UID).tear_down()
         assert not Path(mounter.get_path()).parent.exists(), "the kubelet removes what the driver leaves"
 
 
 def test_new_unmounter_without_data(tmp_path: Path) -> None:
     with TestPlugin(tmp_path) as world:
         with pytest.raises(FileNotFoundError, match="unmounter failed to load volume data file"):
-            world.plugin.new_unmounter("test-pv", "pod-uid")
+            world.plugin.new_unmounter("test-pv", POD_UID)
         directory = tmp_path / "pods/pod-uid/volumes/kubernetes.io~csi/test-pv"
         directory.mkdir(parents=True)
         for content in (b"{", b"[]", b'{"a":1}', b"\xff", b"[" * 100_000):
             (directory / "vol_data.json").write_bytes(content)
             with pytest.raises(ValueError, match="failed to parse volume data file"):
-                world.plugin.new_unmounter("test-pv", "pod-uid")
+                world.plugin.new_unmounter("test-pv", POD_UID)
 
 
 def test_volume_data_is_whole_or_old(tmp_path: Path) -> None:

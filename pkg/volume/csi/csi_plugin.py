@@ -18,6 +18,7 @@ from pkg import csi_translation_lib, golang, klog
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import version as utilversion
@@ -384,7 +385,7 @@ class CSIPlugin(Expander):
             raise csierrors.NoAPIServerError(log("failed to get a kubernetes client"))
         return client
 
-    def new_unmounter(self, name: str, pod_uid: str) -> CSIMountMgr:
+    def new_unmounter(self, name: str, pod_uid: types.UID) -> CSIMountMgr:
         """Raises OSError or ValueError when the volume's data is not to be had."""
         klog.v(4).info_s(log(f"setting up unmounter for [name={name}, podUID={pod_uid}]"))
         path = csi_util.get_csi_mounter_path(csi_util.get_target_path(pod_uid, name, self.host))
@@ -501,7 +502,7 @@ class CSIPlugin(Expander):
             raise OSError(log(f"csi.NewBlockVolumeMapper failed to save volume info data: {err}")) from err
         return mapper
 
-    def new_block_volume_unmapper(self, name: str, pod_uid: str) -> CSIBlockMapper:
+    def new_block_volume_unmapper(self, name: str, pod_uid: types.UID) -> CSIBlockMapper:
         """For the device itself with a pod_uid of "". Raises OSError or ValueError when its data is not to be had."""
         klog.v(4).info_s(log(f"setting up block unmapper for [Spec={name}, podUID={pod_uid}]"))
         data_dir = csi_util.get_volume_device_data_dir(name, self.host)
@@ -525,7 +526,7 @@ class CSIPlugin(Expander):
         devices = self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME)
         return filesystem.exists(os.path.join(devices, STAGING_DIR, name))
 
-    def construct_block_volume_spec(self, pod_uid: str, volume_name: str, volume_path: str) -> Spec:
+    def construct_block_volume_spec(self, pod_uid: types.UID, volume_name: str, volume_path: str) -> Spec:
         klog.v(4).info_s("plugin.ConstructBlockVolumeSpec", podUID=pod_uid, specVolName=volume_name, path=volume_path)
         data_dir = csi_util.get_volume_device_data_dir(volume_name, self.host)
         try:

@@ -164,7 +164,7 @@ def test_construct_volume_spec_fails(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match=r"plugin.ConstructVolumeSpec failed loading volume data using"):
             world.plugin.construct_volume_spec("name", str(tmp_path))
         with pytest.raises(FileNotFoundError, match=r"plugin.ConstructBlockVolumeSpec failed loading volume data"):
-            world.plugin.construct_block_volume_spec("uid", "name", str(tmp_path))
+            world.plugin.construct_block_volume_spec(types.UID("uid"), "name", str(tmp_path))
 
 
 VERSIONS = [
@@ -567,7 +567,7 @@ def test_directories_of_volumes_that_are_lost_to_a_kill_go(tmp_path: Path) -> No
             directory.mkdir(parents=True)
         (devices / "used/dev/uid").touch()
         (devices / "new/data/vol_data.json.incomplete").touch()
-        of_pod = Path(host.get_pod_volume_dir("uid", "kubernetes.io~csi", "pv"))
+        of_pod = Path(host.get_pod_volume_dir(types.UID("uid"), "kubernetes.io~csi", "pv"))
         for directory in (of_pod, root / "d/known"):
             directory.mkdir(parents=True, exist_ok=True)
             (directory / "vol_data.json.incomplete").touch()

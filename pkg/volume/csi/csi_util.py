@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.api.storage import v1 as storagev1
+from pkg.apimachinery import types
 from pkg.apimachinery.runtime import codec
 from pkg.util import filesystem
 from pkg.volume.csi import errors as csierrors
@@ -222,7 +223,7 @@ def get_pv_source_from_spec(spec: Spec) -> v1.CSIPersistentVolumeSource:
     return source
 
 
-def get_target_path(uid: str, spec_volume_id: str, host: VolumeHost) -> str:
+def get_target_path(uid: types.UID, spec_volume_id: str, host: VolumeHost) -> str:
     """The directory of a pod's volume, which holds its data and the place where it is mounted."""
     name = escape_qualified_name(spec_volume_id)
     return host.get_pod_volume_dir(uid, escape_qualified_name(CSI_PLUGIN_NAME), name)

@@ -139,5 +139,5 @@ def test_set_up_and_tear_down_in_memory(tmp_path: Path) -> None:
     world = World(tmp_path, field("name", "metadata.name"))
     world.set_up()
     assert [point.path for point in world.host.mounter.list()] == [str(world.path)]
-    world.plugin.new_unmounter("v", "u").tear_down()
+    world.plugin.new_unmounter("v", types.UID("u")).tear_down()
     assert world.host.mounter.list() == [] and not world.path.exists()

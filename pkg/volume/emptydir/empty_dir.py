@@ -96,12 +96,12 @@ class EmptyDirPlugin:
             size = calculate_empty_dir_memory_size(memory or resource.new_quantity(0), spec, allocated)
         return EmptyDir(self, pod, spec.name(), source.medium, size, mount_detector)
 
-    def new_unmounter(self, name: str, pod_uid: str) -> EmptyDir:
+    def new_unmounter(self, name: str, pod_uid: types.UID) -> EmptyDir:
         return self._new_unmounter_internal(name, pod_uid, RealMountDetector(self.host.get_mounter()))
 
-    def _new_unmounter_internal(self, name: str, pod_uid: str, mount_detector: MountDetector) -> EmptyDir:
+    def _new_unmounter_internal(self, name: str, pod_uid: types.UID, mount_detector: MountDetector) -> EmptyDir:
         pod = v1.Pod()
-        pod.metadata.uid = types.UID(pod_uid)
+        pod.metadata.uid = pod_uid
         # What it is really kept in is found out when it is taken away.
         return EmptyDir(self, pod, name, v1.STORAGE_MEDIUM_DEFAULT, None, mount_detector)
 

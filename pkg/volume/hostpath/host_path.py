@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.util import filesystem
 from pkg.volume import validation
 from pkg.volume.metrics_nil import MetricsNil
@@ -64,7 +65,7 @@ class HostPathPlugin:
         path_type = source.type if source.type is not None else v1.HOST_PATH_UNSET
         return HostPathMounter(source.path, path_type, spec.read_only, self._host.get_hostutil())
 
-    def new_unmounter(self, name: str, pod_uid: str) -> Unmounter:
+    def new_unmounter(self, name: str, pod_uid: types.UID) -> Unmounter:
         return HostPathUnmounter("")
 
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:

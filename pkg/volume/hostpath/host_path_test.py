@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.volume import MounterArgs, Spec
 from pkg.volume.hostpath import host_path
 from pkg.volume.testing import FakeVolumeHost
@@ -115,7 +116,7 @@ def test_nothing_is_mounted_elsewhere_or_unmounted(host: FakeVolumeHost) -> None
     assert spec.name() == "v"
     with pytest.raises(ValueError, match="does not make sense"):
         plugin.new_mounter(spec, v1.Pod()).set_up_at(host.root, MounterArgs())
-    plugin.new_unmounter("v", "uid").tear_down()
+    plugin.new_unmounter("v", types.UID("uid")).tear_down()
     with pytest.raises(ValueError, match="does not make sense"):
-        plugin.new_unmounter("v", "uid").tear_down_at(host.root)
+        plugin.new_unmounter("v", types.UID("uid")).tear_down_at(host.root)
     assert Path(host.root, "file").exists() and host.mounter.calls == []

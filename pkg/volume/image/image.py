@@ -6,6 +6,7 @@ Go: pkg/volume/image/image.go
 from __future__ import annotations
 
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.volume.metrics_nil import MetricsNil
 from pkg.volume.plugins import ReconstructedVolume, Spec, VolumeHost, VolumePlugin
 from pkg.volume.volume import Attributes, MounterArgs
@@ -38,7 +39,7 @@ class ImagePlugin(MetricsNil):
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> ImagePlugin:
         return self
 
-    def new_unmounter(self, name: str, pod_uid: str) -> ImagePlugin:
+    def new_unmounter(self, name: str, pod_uid: types.UID) -> ImagePlugin:
         return self
 
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:

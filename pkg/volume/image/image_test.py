@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.volume import MetricsError, MounterArgs, Spec, VolumePluginMgr
 from pkg.volume.image import probe_volume_plugins
 from pkg.volume.testing import FakeVolumeHost
@@ -34,5 +35,5 @@ def test_nothing_is_done(tmp_path: Path) -> None:
     assert mounter.get_path() == "" and mounter.get_attributes().read_only
     with pytest.raises(MetricsError):
         mounter.get_metrics()
-    plugin.new_unmounter("v", "u").tear_down()
+    plugin.new_unmounter("v", types.UID("u")).tear_down()
     assert not any(tmp_path.iterdir())

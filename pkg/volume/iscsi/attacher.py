@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pkg import klog, mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.util import filesystem
 from pkg.volume import util as volumeutil
 from pkg.volume.iscsi import iscsi_disk
@@ -42,7 +43,9 @@ class ISCSIAttacher:
         return self._plugin.manager.attach_disk(disk, volumeutil.get_volume_mode(spec))
 
     def get_device_mount_path(self, spec: Spec) -> str:
-        return self._plugin.manager.make_global_pd_name(iscsi_disk.create_iscsi_disk(spec, "", self._plugin, {}))
+        return self._plugin.manager.make_global_pd_name(
+            iscsi_disk.create_iscsi_disk(spec, types.UID(""), self._plugin, {})
+        )
 
     def mount_device(self, spec: Spec, device_path: str, device_mount_path: str, args: DeviceMounterArgs) -> None:
         """Raises MountError, OSError, and UncertainProgressError when the disk was attached and has to be detached."""

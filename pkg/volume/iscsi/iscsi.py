@@ -9,6 +9,7 @@ import os
 
 from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime import contain
 from pkg.util import exec as utilexec
@@ -89,14 +90,14 @@ class ISCSIPlugin:
         disk = create_iscsi_disk(spec, pod.metadata.uid, self, create_secret_map(spec, self, pod.metadata.namespace))
         return ISCSIDiskMounter(disk, is_read_only(spec), volumeutil.mount_option_from_spec(spec))
 
-    def new_unmounter(self, name: str, pod_uid: str) -> Unmounter:
+    def new_unmounter(self, name: str, pod_uid: types.UID) -> Unmounter:
         return ISCSIDiskUnmounter(ISCSIDisk(self, name, pod_uid))
 
     def new_block_volume_mapper(self, spec: Spec, pod: v1.Pod) -> BlockVolumeMapper:
         secret = create_secret_map(spec, self, pod.metadata.namespace)
         return ISCSIDiskMapper(create_iscsi_disk(spec, pod.metadata.uid, self, secret))
 
-    def new_block_volume_unmapper(self, name: str, pod_uid: str) -> BlockVolumeUnmapper:
+    def new_block_volume_unmapper(self, name: str, pod_uid: types.UID) -> BlockVolumeUnmapper:
         return ISCSIDiskUnmapper(ISCSIDisk(self, name, pod_uid))
 
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
@@ -109,7 +110,7 @@ class ISCSIPlugin:
         context = self.host.get_hostutil().get_selinux_mount_context(volume_path)
         return ReconstructedVolume(Spec(v1.Volume(name=volume_name, iscsi=source)), context)
 
-    def construct_block_volume_spec(self, pod_uid: str, volume_name: str, volume_path: str) -> Spec:
+    def construct_block_volume_spec(self, pod_uid: types.UID, volume_name: str, volume_path: str) -> Spec:
         handler = volumepathhandler.VolumePathHandler()
         plugin_dir = self.host.get_volume_device_plugin_dir(ISCSI_PLUGIN_NAME)
         found = handler.find_global_map_path_uuid_from_pod(plugin_dir, volume_path, pod_uid)
@@ -150,7 +151,7 @@ class ISCSIPlugin:
             return False
 
     def _global_paths(self, spec: Spec) -> list[str]:
-        disk = create_iscsi_disk(spec, "", self, {})
+        disk = create_iscsi_disk(spec, types.UID(""), self, {})
         if volumeutil.get_volume_mode(spec) == v1.PERSISTENT_VOLUME_BLOCK:
             return [self.manager.make_global_vdpd_name(disk)]
         return iscsi_util.dirs_of_disk(self.host.get_plugin_dir(ISCSI_PLUGIN_NAME), disk)
@@ -239,7 +240,7 @@ class ISCSIBlockVolume:
 
     def get_global_map_path(self, spec: Spec) -> str:
         plugin = self._disk.plugin
-        return plugin.manager.make_global_vdpd_name(create_iscsi_disk(spec, "", plugin, {}))
+        return plugin.manager.make_global_vdpd_name(create_iscsi_disk(spec, types.UID(""), plugin, {}))
 
     def get_pod_device_map_path(self) -> tuple[str, str]:
         host = self._disk.plugin.host

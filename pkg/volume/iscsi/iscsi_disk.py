@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.volume.plugins import Spec
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class ISCSIDisk:
 
     plugin: ISCSIPlugin
     volume_name: str
-    pod_uid: str = ""
+    pod_uid: types.UID = types.UID("")
     # The first one names the disk's directory.
     portals: list[str] = field(default_factory=list)
     iqn: str = ""
@@ -102,7 +103,7 @@ def get_iscsi_secret_name_and_namespace(spec: Spec, default_secret_namespace: st
     return source.secret_ref.name, namespace or default_secret_namespace
 
 
-def create_iscsi_disk(spec: Spec, pod_uid: str, plugin: ISCSIPlugin, secret: dict[str, str]) -> ISCSIDisk:
+def create_iscsi_disk(spec: Spec, pod_uid: types.UID, plugin: ISCSIPlugin, secret: dict[str, str]) -> ISCSIDisk:
     """Raises ValueError for another volume, and for names that cannot be right.
 
     DIVERGES (safer): a volume is refused if the name of a portal, target, initiator or interface has a slash, a space

@@ -151,7 +151,7 @@ def test_disk_goes_all_the_way_to_the_pod_and_back(
     ]
     rebuilt = plugin.construct_volume_spec("pvA", pod_path).spec
     assert plugin.get_volume_name(rebuilt) == f"127.0.0.1:3260:{IQN}:3"
-    plugin.new_unmounter("pvA", "poduid").tear_down()
+    plugin.new_unmounter("pvA", types.UID("poduid")).tear_down()
     target.exec.commands.clear()
     plugin.new_detacher().unmount_device(path)
     assert host.mounter.list() == [] and not os.path.exists(path) and not os.path.exists(pod_path)
@@ -345,7 +345,7 @@ def test_disk_that_go_has_mounted_for_a_pod_is_mounted_nowhere_else(
     found = attacher.get_device_mount_path(spec)
     attacher.mount_device(spec, device, found, DeviceMounterArgs())
     plugin.new_mounter(spec, POD).set_up(MounterArgs())
-    plugin.new_unmounter("vol1", "poduid").tear_down()
+    plugin.new_unmounter("vol1", types.UID("poduid")).tear_down()
     assert not volumeutil.has_mount_refs(found, plugin.get_device_mount_refs(found))
     plugin.new_detacher().unmount_device(found)
     assert host.mounter.list() == []
@@ -613,7 +613,7 @@ def test_block_volume(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: T
     assert mapper.get_pod_device_map_path() == (device_dir, "pvA")
     rebuilt = iscsi.get_volume_spec_from_global_map_path("pvA", path)
     assert plugin.get_volume_name(rebuilt) == f"127.0.0.1:3260:{IQN}:3"
-    unmapper = plugin.new_block_volume_unmapper("pvA", "poduid")
+    unmapper = plugin.new_block_volume_unmapper("pvA", types.UID("poduid"))
     assert isinstance(unmapper, iscsi.ISCSIDiskUnmapper)
     target.exec.commands.clear()
     # Its device is not there, as after the end of its target.

@@ -12,6 +12,7 @@ import os
 from kubelet import events
 from pkg import klog, mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.util import exec as utilexec
 from pkg.util import filesystem, keymutex, procfs
@@ -76,14 +77,14 @@ class LocalVolumePlugin:
         """Raises ValueError, OSError."""
         return LocalVolumeMounter(self, spec, pod, self.get_global_local_path(spec), spec.read_only)
 
-    def new_unmounter(self, name: str, pod_uid: str) -> Unmounter:
+    def new_unmounter(self, name: str, pod_uid: types.UID) -> Unmounter:
         return LocalVolumeUnmounter(self, name, pod_uid)
 
     def new_block_volume_mapper(self, spec: Spec, pod: v1.Pod) -> BlockVolumeMapper:
         source = get_volume_source(spec)
         return LocalVolumeMapper(self, spec.name(), pod.metadata.uid, source.path)
 
-    def new_block_volume_unmapper(self, name: str, pod_uid: str) -> BlockVolumeUnmapper:
+    def new_block_volume_unmapper(self, name: str, pod_uid: types.UID) -> BlockVolumeUnmapper:
         return LocalVolumeUnmapper(self, name, pod_uid)
 
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
@@ -98,7 +99,7 @@ class LocalVolumePlugin:
                 break
         return ReconstructedVolume(Spec(persistent_volume=_pv(volume_name, path, v1.PERSISTENT_VOLUME_FILESYSTEM)))
 
-    def construct_block_volume_spec(self, pod_uid: str, volume_name: str, volume_path: str) -> Spec:
+    def construct_block_volume_spec(self, pod_uid: types.UID, volume_name: str, volume_path: str) -> Spec:
         # The path is only needed to map the device, not to unmap it.
         return Spec(persistent_volume=_pv(volume_name, "", v1.PERSISTENT_VOLUME_BLOCK))
 
@@ -223,7 +224,7 @@ class DeviceMounter:
 class LocalVolume:
     """One local volume of one pod."""
 
-    def __init__(self, plugin: LocalVolumePlugin, volume_name: str, pod_uid: str) -> None:
+    def __init__(self, plugin: LocalVolumePlugin, volume_name: str, pod_uid: types.UID) -> None:
         self._plugin = plugin
         self._volume_name = volume_name
         self._pod_uid = pod_uid
@@ -352,7 +353,7 @@ class LocalVolumeUnmounter(LocalVolume, metrics_nil.MetricsNil):
 class LocalVolumeMapper(LocalVolume):
     """Gives the pod the device itself."""
 
-    def __init__(self, plugin: LocalVolumePlugin, volume_name: str, pod_uid: str, path: str) -> None:
+    def __init__(self, plugin: LocalVolumePlugin, volume_name: str, pod_uid: types.UID, path: str) -> None:
         super().__init__(plugin, volume_name, pod_uid)
         self._global_path = path
 

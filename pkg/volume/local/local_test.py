@@ -87,7 +87,7 @@ def test_directory_is_bound_and_unbound(host: FakeVolumeHost, plugin: local.Loca
     options = ["bind", "noatime"] + (["ro"] if read_only else [])
     assert host.mounter.mounts == [(f"{host.root}/data", path, "", options)]
     assert mounter.get_attributes().managed is not read_only
-    plugin.new_unmounter("pvA", "a").tear_down()
+    plugin.new_unmounter("pvA", types.UID("a")).tear_down()
     assert host.mounter.list() == [] and not os.path.exists(path) and os.path.exists(f"{host.root}/data")
 
 
@@ -201,8 +201,8 @@ def test_block_volume(host: FakeVolumeHost, plugin: local.LocalVolumePlugin) -> 
     assert mapper.get_global_map_path(spec) == expected
     device_dir = f"{host.root}/pods/a/volumeDevices/kubernetes.io~local-volume"
     assert mapper.get_pod_device_map_path() == (device_dir, "pvA")
-    assert plugin.new_block_volume_unmapper("pvA", "a").get_pod_device_map_path() == (device_dir, "pvA")
-    again = plugin.construct_block_volume_spec("a", "pvA", "/x")
+    assert plugin.new_block_volume_unmapper("pvA", types.UID("a")).get_pod_device_map_path() == (device_dir, "pvA")
+    again = plugin.construct_block_volume_spec(types.UID("a"), "pvA", "/x")
     assert again.name() == "pvA" and plugin.can_support(again)
 
 
@@ -241,7 +241,7 @@ def test_real_device_in_a_pod(host: FakeVolumeHost, tmp_path: Path, monkeypatch:
             rebuilt = plugin.construct_volume_spec("pvA", mounter.get_path()).spec
             assert local.get_volume_source(rebuilt).path == device
         finally:
-            plugin.new_unmounter("pvA", "a").tear_down()
+            plugin.new_unmounter("pvA", types.UID("a")).tear_down()
             plugin.new_device_unmounter().unmount_device(path)
     finally:
         executor.run(["losetup", "--detach", device])

@@ -14,6 +14,7 @@ from typing import cast
 
 from pkg import klog, mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.util import filesystem
 from pkg.volume import metrics_statfs
 from pkg.volume import util as volumeutil
@@ -68,7 +69,7 @@ class NFSPlugin:
         options = volumeutil.mount_option_from_spec(spec)
         return NFSMounter(self, spec.name(), pod.metadata.uid, remote, _is_read_only(spec), options)
 
-    def new_unmounter(self, name: str, pod_uid: str) -> Unmounter:
+    def new_unmounter(self, name: str, pod_uid: types.UID) -> Unmounter:
         return NFSUnmounter(self, name, pod_uid)
 
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
@@ -79,7 +80,7 @@ class NFSPlugin:
 class NFS:
     """One nfs volume of one pod."""
 
-    def __init__(self, plugin: NFSPlugin, volume_name: str, pod_uid: str) -> None:
+    def __init__(self, plugin: NFSPlugin, volume_name: str, pod_uid: types.UID) -> None:
         self._plugin = plugin
         self._volume_name = volume_name
         self._pod_uid = pod_uid
@@ -99,7 +100,7 @@ class NFSMounter(NFS):
         self,
         plugin: NFSPlugin,
         volume_name: str,
-        pod_uid: str,
+        pod_uid: types.UID,
         source: str,
         read_only: bool,
         mount_options: list[str],

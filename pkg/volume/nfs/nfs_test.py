@@ -73,7 +73,7 @@ def test_mount_and_unmount(
     mounter.set_up(MounterArgs())
     mounter.set_up(MounterArgs())
     assert host.mounter.mounts == [(source, path, "nfs", options)]
-    plugin.new_unmounter(spec.name(), "poduid").tear_down()
+    plugin.new_unmounter(spec.name(), types.UID("poduid")).tear_down()
     assert host.mounter.list() == [] and not os.path.exists(path)
 
 

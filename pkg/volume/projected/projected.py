@@ -10,6 +10,7 @@ from __future__ import annotations
 from pkg import klog
 from pkg.api.authentication import v1 as authenticationv1
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.util import errors as utilerrors
 from pkg.volume import configmap, downwardapi, secret
 from pkg.volume.plugins import Spec, VolumePlugin
@@ -41,7 +42,7 @@ class ProjectedPlugin(FileVolumePlugin):
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> ProjectedVolumeMounter:
         return ProjectedVolumeMounter(self, spec.name(), pod, get_volume_source(spec))
 
-    def new_unmounter(self, name: str, pod_uid: str) -> ProjectedVolumeUnmounter:
+    def new_unmounter(self, name: str, pod_uid: types.UID) -> ProjectedVolumeUnmounter:
         return ProjectedVolumeUnmounter(self, name, pod_uid)
 
     def empty_volume(self, name: str) -> v1.Volume:

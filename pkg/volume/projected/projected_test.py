@@ -214,7 +214,7 @@ def test_set_up_update_and_tear_down(tmp_path: Path) -> None:
     world.pod.metadata.name = "renamed"
     world.set_up(is_remount=True)
     assert world.contents()["name"] == "renamed"
-    world.plugin.new_unmounter("v", "u").tear_down()
+    world.plugin.new_unmounter("v", types.UID("u")).tear_down()
     assert not world.path.exists() and world.host.mounter.list() == []
     assert world.host.deleted_token_pods == ["u"]
 

@@ -100,7 +100,7 @@ def test_set_up_and_tear_down_in_memory(tmp_path: Path) -> None:
     assert (point.type, point.path) == ("tmpfs", str(world.path))
     world.set_up(is_remount=True)
     assert len(world.host.mounter.list()) == 1
-    world.plugin.new_unmounter("v", "u").tear_down()
+    world.plugin.new_unmounter("v", types.UID("u")).tear_down()
     assert world.host.mounter.list() == [] and not world.path.exists()
 
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from pkg import klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.volume import util as volumeutil
 from pkg.volume.metrics_cached import CachedMetrics
 from pkg.volume.metrics_du import MetricsDu
@@ -57,7 +58,7 @@ class FileVolumePlugin(ABC):
     def supports_selinux_context_mount(self, spec: Spec) -> bool:
         return False
 
-    def new_unmounter(self, name: str, pod_uid: str) -> Unmounter:
+    def new_unmounter(self, name: str, pod_uid: types.UID) -> Unmounter:
         return FileVolume(self, name, pod_uid)
 
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
@@ -72,7 +73,7 @@ class FileVolumePlugin(ABC):
 class FileVolume:
     """A volume of files of one pod: Unmounter."""
 
-    def __init__(self, plugin: FileVolumePlugin, vol_name: str, pod_uid: str) -> None:
+    def __init__(self, plugin: FileVolumePlugin, vol_name: str, pod_uid: types.UID) -> None:
         self.plugin = plugin
         self.vol_name = vol_name
         self.pod_uid = pod_uid

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pkg import klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import types
 from pkg.securitycontext import determine_effective_run_as_user, determine_effective_security_context
 from pkg.util import filesystem
 
@@ -57,7 +58,7 @@ def get_path(volume: Volume) -> str:
     return path
 
 
-def unmount_via_empty_dir(directory: str, host: VolumeHost, vol_name: str, vol_spec: Spec, pod_uid: str) -> None:
+def unmount_via_empty_dir(directory: str, host: VolumeHost, vol_name: str, vol_spec: Spec, pod_uid: types.UID) -> None:
     """Take away a volume that an emptyDir holds the files of. Raises OSError."""
     klog.v(3).info_s("Tearing down volume for pod", volumeName=vol_name, podUID=pod_uid, path=directory)
     host.new_wrapper_unmounter(vol_name, vol_spec, pod_uid).tear_down_at(directory)
@@ -154,7 +155,7 @@ def map_block_volume(
     global_map_path: str,
     pod_volume_map_path: str,
     volume_map_name: str,
-    pod_uid: str,
+    pod_uid: types.UID,
 ) -> None:
     """Bind the device for the pod, link it into the pod's directory, and keep it open. Raises OSError."""
     try:
@@ -185,7 +186,7 @@ def unmap_block_volume(
     global_unmap_path: str,
     pod_device_unmap_path: str,
     volume_map_name: str,
-    pod_uid: str,
+    pod_uid: types.UID,
 ) -> None:
     """Undo map_block_volume, in the opposite order. Raises OSError."""
     try:

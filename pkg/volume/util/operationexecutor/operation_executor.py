@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from pkg import klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.volume import util
 from pkg.volume.plugins import BlockVolumePlugin, ReconstructedVolume, Spec, VolumePlugin
@@ -171,7 +172,7 @@ class MountedVolume(VolumeLogger):
     # The persistent volume's name if it came by a claim, otherwise what the pod calls it: the name of its directory.
     inner_volume_spec_name: str
     plugin_name: str
-    pod_uid: str
+    pod_uid: types.UID
     volume_spec: Spec
     # One of the two, depending on whether it is mounted or a device.
     mounter: Mounter | None = None
@@ -193,7 +194,7 @@ class MarkVolumeOpts:
     """What is written down of a volume that was, or may have been, set up for a pod."""
 
     pod_name: str
-    pod_uid: str
+    pod_uid: types.UID
     volume_name: str
     volume_spec: Spec
     mounter: Mounter | None = None
@@ -452,7 +453,7 @@ class OperationExecutor:
         volume_mode: str,
         plugin: VolumePlugin,
         mapper_plugin: BlockVolumePlugin | None,
-        uid: str,
+        uid: types.UID,
         pod_name: str,
         volume_spec_name: str,
         volume_path: str,

@@ -109,7 +109,7 @@ def test_pods_that_share_a_device_mount_it_one_after_the_other(
 )
 def test_pods_give_a_volume_back_at_the_same_time(world: World, mode: str, kind: str) -> None:
     def unmount(pod: str) -> str:
-        volume = MountedVolume(pod, "volume", "pv", "plugin", pod, spec(mode))
+        volume = MountedVolume(pod, "volume", "pv", "plugin", types.UID(pod), spec(mode))
         return world.start(lambda e: e.unmount_volume(volume, world.state, "/pods"))
 
     assert [unmount("a"), unmount("b"), unmount("a")] == [kind, kind, ""]
@@ -169,9 +169,9 @@ def test_reconstruction(world: World) -> None:
     plugin = FakePlugin()
     reconstruct = world.executor.reconstruct_volume_operation
     for mode in (v1.PERSISTENT_VOLUME_FILESYSTEM, v1.PERSISTENT_VOLUME_BLOCK):
-        assert reconstruct(mode, plugin, plugin, "u", "u", "v", "/path").spec.name() == "v"
+        assert reconstruct(mode, plugin, plugin, types.UID("u"), "u", "v", "/path").spec.name() == "v"
     with pytest.raises(ValueError, match='could not find block volume plugin for volume "v"'):
-        reconstruct(v1.PERSISTENT_VOLUME_BLOCK, plugin, None, "u", "u", "v", "/path")
+        reconstruct(v1.PERSISTENT_VOLUME_BLOCK, plugin, None, types.UID("u"), "u", "v", "/path")
 
 
 def test_messages() -> None:
@@ -179,7 +179,7 @@ def test_messages() -> None:
         to_mount("p", False, v1.PERSISTENT_VOLUME_FILESYSTEM),
         AttachedVolume("volume", spec(), "node"),
         VolumeToAttach("volume", spec(), "node"),
-        MountedVolume("p", "volume", "pv", "plugin", "p", spec()),
+        MountedVolume("p", "volume", "pv", "plugin", types.UID("p"), spec()),
     ]
     assert [tuple(map(str, volume.generate_error("Failed", ValueError("x")))) for volume in volumes] == [
         ('Failed for volume "pv" : x', 'Failed for volume "pv" (UniqueName: "volume") pod "p" (UID: "p") : x'),

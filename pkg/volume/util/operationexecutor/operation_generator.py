@@ -20,6 +20,7 @@ from kubelet import events as kevents
 from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.component_helpers.storage import volume as storagehelpers
 from pkg.util import filesystem
@@ -287,7 +288,7 @@ class OperationGenerator:
         with _generating(device_to_detach, "UnmapDevice.FindMapperPluginByName failed"):
             plugin = _mapper(self._volume_plugin_mgr.find_mapper_plugin_by_name(device_to_detach.plugin_name))
         with _generating(device_to_detach, "UnmapDevice.NewUnmapper failed"):
-            unmapper = plugin.new_block_volume_unmapper(device_to_detach.volume_spec.name(), "")
+            unmapper = plugin.new_block_volume_unmapper(device_to_detach.volume_spec.name(), types.UID(""))
         return volumetypes.GeneratedOperations(
             "unmap_device",
             _operation(

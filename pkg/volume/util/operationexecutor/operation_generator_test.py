@@ -125,7 +125,7 @@ def wanted(volume: v1.PersistentVolume | None = None, **fields: object) -> Volum
     return VolumeToMount("fake/plugin/pv", "u", spec, POD, ["data"], **fields)  # type: ignore[arg-type]
 
 
-MOUNTED = MountedVolume("u", "fake/plugin/pv", "pv", NAME, "u", Spec(volume=v1.Volume(name="pv")))
+MOUNTED = MountedVolume("u", "fake/plugin/pv", "pv", NAME, types.UID("u"), Spec(volume=v1.Volume(name="pv")))
 ATTACHED = AttachedVolume(
     "fake/plugin/pv", Spec(volume=v1.Volume(name="pv")), "node", device_path="/dev/fake", plugin_name=NAME
 )
@@ -277,7 +277,7 @@ def test_set_up_that_fails_and_leaves_a_mount_leaves_the_volume_uncertain(
     world: World, before: VolumeMountState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise nobody would ever unmount it, and the pod would stay until the kubelet restarts."""
-    path = world.host.get_pod_volume_dir("u", "fake~plugin", "v")
+    path = world.host.get_pod_volume_dir(types.UID("u"), "fake~plugin", "v")
     monkeypatch.setattr(world.plugin, "get_path", lambda: path)
     world.host.mounter.mount("tmpfs", path, "tmpfs", [])
     world.state.volume_state = before

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from kubelet import events as kevents
 from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.util.runtime import contain
 from pkg.util import mountholders, removeall
 from pkg.volume.util import types as volumetypes
@@ -44,7 +45,7 @@ class _Failure:
     volume_name: str
     volume: VolumeLogger
     # Empty for a device, which is no pod's.
-    pod_uid: str
+    pod_uid: types.UID
     # Where mounts of the volume are, or below.
     paths: tuple[str, ...]
     err: Exception
@@ -60,7 +61,7 @@ class StuckUnmounts:
         self,
         recorder: record.EventRecorder,
         node_ref: v1.ObjectReference,
-        find_pod: Callable[[str], v1.Pod | None],
+        find_pod: Callable[[types.UID], v1.Pod | None],
         proc: str = mountholders.PROC,
     ) -> None:
         """find_pod gives the pod of a uid; what concerns no pod, or one that is gone, is told of the node."""
@@ -77,7 +78,7 @@ class StuckUnmounts:
         self._told: dict[tuple[str, str], frozenset[int]] = {}
         self._watches: dict[tuple[str, str], _Watch] = {}
         # Pods whose workers wait until all is unmounted, by uid; others may not know them any more.
-        self._waiting: dict[str, v1.Pod] = {}
+        self._waiting: dict[types.UID, v1.Pod] = {}
         self._closed = False
 
     def watch_volume(
@@ -99,7 +100,7 @@ class StuckUnmounts:
         """The operations, and their outcome noted."""
         parent, name = os.path.split(device.device_mount_path)
         paths = (os.path.join(os.path.realpath(parent), name),) if name else ()
-        return self._watch(operations, device.volume_name, device, "", paths)
+        return self._watch(operations, device.volume_name, device, types.UID(""), paths)
 
     @contextlib.contextmanager
     def waiting(self, pod: v1.Pod) -> Iterator[None]:
@@ -136,7 +137,7 @@ class StuckUnmounts:
         operations: volumetypes.GeneratedOperations,
         volume_name: str,
         volume: VolumeLogger,
-        pod_uid: str,
+        pod_uid: types.UID,
         paths: tuple[str, ...],
     ) -> volumetypes.GeneratedOperations:
         complete = operations.complete_func

@@ -44,7 +44,7 @@ class World:
         self.pod: v1.Pod | None = POD
         self.stuck = StuckUnmounts(self.recorder, node_ref, lambda uid: self.pod)
         self.retried: golang.Channel[str] = golang.Channel(10)
-        self.volume = MountedVolume("u", "plugin/u-data", "data", "kubernetes.io/empty-dir", "u", SPEC)
+        self.volume = MountedVolume("u", "plugin/u-data", "data", "kubernetes.io/empty-dir", types.UID("u"), SPEC)
         self.holders: list[subprocess.Popen[str]] = []
 
     def hold(self) -> subprocess.Popen[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.volume.plugins import NodeResizeOptions, ReconstructedVolume, Spec, VolumeHost
 from pkg.volume.util.operationexecutor.operation_executor import (
@@ -65,7 +66,7 @@ class FakePlugin:
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
         return ReconstructedVolume(Spec(volume=v1.Volume(name=volume_name)))
 
-    def construct_block_volume_spec(self, pod_uid: str, volume_name: str, volume_path: str) -> Spec:
+    def construct_block_volume_spec(self, pod_uid: types.UID, volume_name: str, volume_path: str) -> Spec:
         return Spec(volume=v1.Volume(name=volume_name))
 
     def _self(self, name: str) -> Any:
@@ -75,7 +76,7 @@ class FakePlugin:
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> Any:
         return self._self("new_mounter")
 
-    def new_unmounter(self, name: str, pod_uid: str) -> Any:
+    def new_unmounter(self, name: str, pod_uid: types.UID) -> Any:
         return self
 
     def new_attacher(self) -> Any:
@@ -93,7 +94,7 @@ class FakePlugin:
     def new_block_volume_mapper(self, spec: Spec, pod: v1.Pod) -> Any:
         return self
 
-    def new_block_volume_unmapper(self, name: str, pod_uid: str) -> Any:
+    def new_block_volume_unmapper(self, name: str, pod_uid: types.UID) -> Any:
         return self
 
     def can_attach(self, spec: Spec) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pkg.apimachinery import types
 from pkg.volume.util.volumepathhandler.volume_path_handler import BlockVolumePathHandler
 
 
@@ -40,7 +41,7 @@ class FakeBlockVolumePathHandler:
     def get_device_bind_mount_refs(self, dev_path: str, map_path: str) -> list[str]:
         return self.refs
 
-    def find_global_map_path_uuid_from_pod(self, plugin_dir: str, map_path: str, pod_uid: str) -> str:
+    def find_global_map_path_uuid_from_pod(self, plugin_dir: str, map_path: str, pod_uid: types.UID) -> str:
         return ""
 
     def attach_file_device(self, path: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pkg import klog, mount_utils
+from pkg.apimachinery import types
 from pkg.util import exec as utilexec
 from pkg.util import filesystem, filetree, procfs, removeall
 
@@ -54,7 +55,7 @@ class BlockVolumePathHandler(Protocol):
         """The binds of devices in the directory. Raises FileNotFoundError."""
         ...
 
-    def find_global_map_path_uuid_from_pod(self, plugin_dir: str, map_path: str, pod_uid: str) -> str:
+    def find_global_map_path_uuid_from_pod(self, plugin_dir: str, map_path: str, pod_uid: types.UID) -> str:
         """The bind, somewhere below plugin_dir, of the device that map_path is a link to; "" if there is none."""
         ...
 
@@ -129,7 +130,7 @@ class VolumePathHandler:
         klog.v(5).info_s("GetDeviceBindMountRefs", refs=refs)
         return refs
 
-    def find_global_map_path_uuid_from_pod(self, plugin_dir: str, map_path: str, pod_uid: str) -> str:
+    def find_global_map_path_uuid_from_pod(self, plugin_dir: str, map_path: str, pod_uid: types.UID) -> str:
         found = ""
         try:
             for directory, entry in filetree.walk(plugin_dir):

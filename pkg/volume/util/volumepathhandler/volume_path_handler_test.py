@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pkg import mount_utils
+from pkg.apimachinery import types
 from pkg.apimachinery.util.runtime.testing import failing_once
 from pkg.mount_utils.testing import FakeMounter
 from pkg.util import procfs
@@ -78,9 +79,14 @@ def test_bind_of_a_pod_is_found_by_its_link(folder: Path) -> None:
     handler.map_device(DEVICE, str(folder / "plugins/a"), "uid", bind_mount=True)
     handler.map_device("/dev/zero", str(folder / "plugins/b"), "uid", bind_mount=True)
     handler.map_device("/dev/zero", str(folder / "pod"), "disk", bind_mount=False)
-    found = handler.find_global_map_path_uuid_from_pod(str(folder / "plugins"), str(folder / "pod/disk"), "uid")
+    found = handler.find_global_map_path_uuid_from_pod(
+        str(folder / "plugins"), str(folder / "pod/disk"), types.UID("uid")
+    )
     assert found == str(folder / "plugins/b/uid")
-    assert handler.find_global_map_path_uuid_from_pod(str(folder / "plugins"), str(folder / "pod/disk"), "o") == ""
+    assert (
+        handler.find_global_map_path_uuid_from_pod(str(folder / "plugins"), str(folder / "pod/disk"), types.UID("o"))
+        == ""
+    )
 
 
 def test_references_of_a_directory_that_is_not_there(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def patch_pod_status(
     client: kubernetes.Interface,
     namespace: str,
     name: str,
-    uid: str,
+    uid: types.UID,
     old_pod_status: v1.PodStatus,
     new_pod_status: v1.PodStatus,
 ) -> StatusPatch:

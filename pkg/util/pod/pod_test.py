@@ -58,7 +58,7 @@ def condition(kind: str, status: str) -> v1.PodCondition:
 )
 def test_patch_pod_status(old: v1.PodStatus, new: v1.PodStatus, expected: dict[str, Any]) -> None:
     client = client_with(old)
-    result = statusutil.patch_pod_status(golang.background(), client, "ns", "p", "u1", old, new)
+    result = statusutil.patch_pod_status(golang.background(), client, "ns", "p", types.UID("u1"), old, new)
     assert result.pod is not None and result.pod.status == new
     assert json.loads(result.patch) == {"metadata": {"uid": "u1"}, "status": expected}
     (action,) = client.actions()
@@ -69,5 +69,5 @@ def test_patch_pod_status(old: v1.PodStatus, new: v1.PodStatus, expected: dict[s
 def test_unchanged_status_is_no_call() -> None:
     status = v1.PodStatus(phase="Running", conditions=[condition("A", "True")])
     client = client_with(status)
-    result = statusutil.patch_pod_status(golang.background(), client, "ns", "p", "u1", status, status)
+    result = statusutil.patch_pod_status(golang.background(), client, "ns", "p", types.UID("u1"), status, status)
     assert result == statusutil.StatusPatch(None, b'{"metadata":{"uid":"u1"}}') and client.actions() == []

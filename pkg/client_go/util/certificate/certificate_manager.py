@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from pkg import golang, klog
 from pkg.api.certificates import v1 as certificates
 from pkg.apimachinery import clock as clock_
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.util import wait
 from pkg.client_go.util import cert as certutil
@@ -328,7 +329,9 @@ class ManagerImpl:
         self._use(new)
         return True
 
-    def _wait_for_certificate(self, ctx: golang.Context, client: kubernetes.Interface, name: str, uid: str) -> bytes:
+    def _wait_for_certificate(
+        self, ctx: golang.Context, client: kubernetes.Interface, name: str, uid: types.UID
+    ) -> bytes:
         ctx, cancel = golang.with_timeout(ctx, CERTIFICATE_WAIT_TIMEOUT)
 
         def while_waiting() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pkg import golang, klog
 from pkg.api.certificates import v1 as certificatesv1
 from pkg.apimachinery import clock as clock_
-from pkg.apimachinery import fields, watch
+from pkg.apimachinery import fields, types, watch
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import wait
@@ -49,7 +49,7 @@ def request_certificate(
     requested_duration: float | None,
     usages: list[str],
     private_key: keyutil.PrivateKey,
-) -> tuple[str, str]:
+) -> tuple[str, types.UID]:
     """Create a request, or find the one that an earlier run has made under that name; returns its name and UID.
 
     With an empty name the server chooses one. `requested_duration`: seconds that the certificate should live;
@@ -116,7 +116,7 @@ def wait_for_certificate(
     ctx: golang.Context,
     client: kubernetes.Interface,
     req_name: str,
-    req_uid: str,
+    req_uid: types.UID,
     clock: clock_.Clock | None = None,
     while_waiting: Callable[[], object] | None = None,
 ) -> bytes:
@@ -140,7 +140,7 @@ class _Waiter:
         ctx: golang.Context,
         client: kubernetes.Interface,
         req_name: str,
-        req_uid: str,
+        req_uid: types.UID,
         clock: clock_.Clock,
         while_waiting: Callable[[], object],
     ) -> None:

@@ -56,7 +56,9 @@ class Requester:
 
         def run() -> None:
             try:
-                result.send(csr.wait_for_certificate(self.ctx, self.signer.client, name, uid, self.clock, tick))
+                result.send(
+                    csr.wait_for_certificate(self.ctx, self.signer.client, name, types.UID(uid), self.clock, tick)
+                )
             except Exception as err:
                 result.send(err)
 
@@ -140,7 +142,7 @@ def test_wait_for_certificate_granted_before() -> None:
     r = Requester()
     name, uid = r.request()
     r.signer.grant(name)
-    cert_pem = csr.wait_for_certificate(r.ctx, r.signer.client, name, uid)
+    cert_pem = csr.wait_for_certificate(r.ctx, r.signer.client, name, types.UID(uid))
     (cert,) = certutil.parse_certs_pem(cert_pem)
     assert cert.public_key() == r.key.public_key()
 
@@ -239,7 +241,7 @@ def test_wait_for_certificate_in_vain() -> None:
     name, uid = r.request()
     ctx, cancel = golang.with_timeout(r.ctx, 0)
     with pytest.raises(TimeoutError, match="timed out waiting for the condition"):
-        csr.wait_for_certificate(ctx, r.signer.client, name, uid)
+        csr.wait_for_certificate(ctx, r.signer.client, name, types.UID(uid))
     cancel()
 
 

@@ -13,6 +13,7 @@ from kubelet import container as kubecontainer
 from kubelet import pod_container_deletor
 from kubelet.container import testing as containertest
 from pkg import golang
+from pkg.apimachinery import types
 
 EXITED, RUNNING = kubecontainer.CONTAINER_STATE_EXITED, kubecontainer.CONTAINER_STATE_RUNNING
 
@@ -23,7 +24,7 @@ def status(id: str, name: str, minute: int | None, state: kubecontainer.State = 
 
 
 def pod_status(*statuses: kubecontainer.Status) -> kubecontainer.PodStatus:
-    return kubecontainer.PodStatus(id="pod", container_statuses=list(statuses))
+    return kubecontainer.PodStatus(id=types.UID("pod"), container_statuses=list(statuses))
 
 
 FIVE = pod_status(

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from kubelet.container.runtime import PodStatus
 from pkg import features, golang
+from pkg.apimachinery import types
 
 
 class ROCache(Protocol):
@@ -21,7 +22,7 @@ class ROCache(Protocol):
     All times are of the steady clock, so that they stay comparable when somebody sets the time of day.
     """
 
-    def get(self, id: str) -> PodStatus:
+    def get(self, id: types.UID) -> PodStatus:
         """The pod's status, empty if the runtime knows nothing of it; raises what inspecting it raised.
 
         DIVERGES (fault of Go): LookupError is raised for a pod that has not been inspected since the kubelet started.
@@ -32,7 +33,7 @@ class ROCache(Protocol):
         ...
 
     def get_newer_than(
-        self, id: str, min_time: datetime.datetime | None, ctx: golang.Context | None = None
+        self, id: types.UID, min_time: datetime.datetime | None, ctx: golang.Context | None = None
     ) -> PodStatus:
         """As get, but wait until the status is newer than min_time.
 
@@ -44,15 +45,15 @@ class ROCache(Protocol):
 class Cache(ROCache, Protocol):
     """Filling the cache, which is the PLEG's part. Safe from any thread."""
 
-    def set(self, id: str, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime) -> bool:
+    def set(self, id: types.UID, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime) -> bool:
         """Store what inspecting the pod gave at `timestamp`; returns False if something newer is stored."""
         ...
 
-    def set_observed_time(self, id: str, timestamp: datetime.datetime) -> None:
+    def set_observed_time(self, id: types.UID, timestamp: datetime.datetime) -> None:
         """The pod was looked at and had not changed."""
         ...
 
-    def delete(self, id: str) -> None:
+    def delete(self, id: types.UID) -> None:
         """The runtime knows nothing of the pod any more."""
         ...
 
@@ -60,7 +61,7 @@ class Cache(ROCache, Protocol):
         """Whether all pods have been looked at since the start, but for those that are held."""
         ...
 
-    def update_time(self, timestamp: datetime.datetime, held: Collection[str] | None = None) -> None:
+    def update_time(self, timestamp: datetime.datetime, held: Collection[types.UID] | None = None) -> None:
         """All entries, and the absence of all others, hold as of `timestamp`, except for pods in `held`.
 
         None keeps `held` of the last call. Those are the pods whose inspection still goes on; see pleg/generic.py.
@@ -105,15 +106,15 @@ class CacheImpl:
     def __init__(self) -> None:
         # Guards all fields below.
         self._lock = threading.Lock()
-        self._pods: dict[str, _Data] = {}
+        self._pods: dict[types.UID, _Data] = {}
         self._timestamp: datetime.datetime | None = None
         # The pods that _timestamp does not cover.
-        self._held: frozenset[str] = frozenset()
+        self._held: frozenset[types.UID] = frozenset()
         # Whether it was ever said which those are.
         self._filled = False
-        self._subscribers: dict[str, list[_SubRecord]] = {}
+        self._subscribers: dict[types.UID, list[_SubRecord]] = {}
 
-    def get(self, id: str) -> PodStatus:
+    def get(self, id: types.UID) -> PodStatus:
         with self._lock:
             if id not in self._pods and (not self._filled or id in self._held):
                 raise LookupError(f"pod {id} has not been inspected yet")
@@ -121,7 +122,7 @@ class CacheImpl:
         return data.result()
 
     def get_newer_than(
-        self, id: str, min_time: datetime.datetime | None, ctx: golang.Context | None = None
+        self, id: types.UID, min_time: datetime.datetime | None, ctx: golang.Context | None = None
     ) -> PodStatus:
         record = self._subscribe(id, min_time or _ZERO_TIME)
         if ctx is None:
@@ -134,7 +135,7 @@ class CacheImpl:
             raise ctx.err() or AssertionError("a done context has an error")
         return found.value.result()
 
-    def set(self, id: str, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime) -> bool:
+    def set(self, id: types.UID, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime) -> bool:
         with self._lock:
             if features.feature_gate.enabled(features.EVENTED_PLEG):
                 # Two writers then race, each with the time at which it took the status.
@@ -146,14 +147,14 @@ class CacheImpl:
             self._notify_locked(id, timestamp)
             return True
 
-    def set_observed_time(self, id: str, timestamp: datetime.datetime) -> None:
+    def set_observed_time(self, id: types.UID, timestamp: datetime.datetime) -> None:
         with self._lock:
             data = self._pods.get(id)
             if data is not None:
                 data.observed_time = timestamp
             self._notify_locked(id, timestamp)
 
-    def delete(self, id: str) -> None:
+    def delete(self, id: types.UID) -> None:
         with self._lock:
             self._pods.pop(id, None)
 
@@ -161,7 +162,7 @@ class CacheImpl:
         with self._lock:
             return self._filled
 
-    def update_time(self, timestamp: datetime.datetime, held: Collection[str] | None = None) -> None:
+    def update_time(self, timestamp: datetime.datetime, held: Collection[types.UID] | None = None) -> None:
         with self._lock:
             self._timestamp = timestamp
             if held is not None:
@@ -174,10 +175,10 @@ class CacheImpl:
         with self._lock:
             return len(self._pods)
 
-    def _get_locked(self, id: str) -> _Data:
+    def _get_locked(self, id: types.UID) -> _Data:
         return self._pods.get(id) or _Data(PodStatus(id=id))
 
-    def _get_if_newer_than_locked(self, id: str, min_time: datetime.datetime) -> _Data | None:
+    def _get_if_newer_than_locked(self, id: types.UID, min_time: datetime.datetime) -> _Data | None:
         if self._timestamp is not None and self._timestamp > min_time and id not in self._held:
             return self._get_locked(id)
         data = self._pods.get(id)
@@ -186,7 +187,7 @@ class CacheImpl:
         newest = max(data.modified or _ZERO_TIME, data.observed_time or _ZERO_TIME)
         return data if newest > min_time else None
 
-    def _notify_locked(self, id: str, timestamp: datetime.datetime) -> None:
+    def _notify_locked(self, id: types.UID, timestamp: datetime.datetime) -> None:
         """Give the entry to those who wait for nothing newer than timestamp."""
         records = self._subscribers.get(id)
         if records is None:
@@ -202,7 +203,7 @@ class CacheImpl:
         else:
             del self._subscribers[id]
 
-    def _subscribe(self, id: str, timestamp: datetime.datetime) -> _SubRecord:
+    def _subscribe(self, id: types.UID, timestamp: datetime.datetime) -> _SubRecord:
         record = _SubRecord(timestamp, golang.Channel(1))
         with self._lock:
             data = self._get_if_newer_than_locked(id, timestamp)
@@ -212,7 +213,7 @@ class CacheImpl:
                 self._subscribers.setdefault(id, []).append(record)
         return record
 
-    def _unsubscribe(self, id: str, record: _SubRecord) -> None:
+    def _unsubscribe(self, id: types.UID, record: _SubRecord) -> None:
         with self._lock:
             remaining = [r for r in self._subscribers.get(id, []) if r is not record]
             if remaining:

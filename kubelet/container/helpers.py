@@ -29,6 +29,7 @@ from kubelet.container.runtime import (
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import types
 from pkg.util import expansion, hash, parsers
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class RuntimeHelper(Protocol):
         """The pod's cgroup in the form that the cgroup driver wants."""
         ...
 
-    def get_pod_dir(self, pod_uid: str) -> str: ...
+    def get_pod_dir(self, pod_uid: types.UID) -> str: ...
 
     def generate_pod_host_name_and_domain(self, pod: v1.Pod) -> tuple[str, str]: ...
 
@@ -104,11 +105,11 @@ class RuntimeHelper(Protocol):
 
     def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None: ...
 
-    def request_pod_reinspect(self, pod_uid: str) -> None:
+    def request_pod_reinspect(self, pod_uid: types.UID) -> None:
         """Have the pod inspected in the next relist even if it seems unchanged."""
         ...
 
-    def request_pod_relist(self, pod_uid: str) -> None:
+    def request_pod_relist(self, pod_uid: types.UID) -> None:
         """Have the pod relisted soon, without waiting for the next relist of all."""
         ...
 

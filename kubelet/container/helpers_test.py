@@ -282,7 +282,7 @@ def test_filter_event_recorder() -> None:
 def test_convert_pod_status_to_running_pod() -> None:
     ids = [kubecontainer.ContainerID("containerd", id) for id in ("1", "2")]
     status = kubecontainer.PodStatus(
-        id="uid",
+        id=types.UID("uid"),
         name="n",
         namespace="ns",
         container_statuses=[

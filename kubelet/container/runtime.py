@@ -129,7 +129,7 @@ class Runtime(ImageService, Protocol):
         """Containers and sandboxes by pod; with `all` those that have stopped too."""
         ...
 
-    def get_pod(self, ctx: golang.Context, pod_uid: str) -> Pod:
+    def get_pod(self, ctx: golang.Context, pod_uid: types.UID) -> Pod:
         """The pod's sandboxes and containers as they are now; raises ErrPodNotFound if it has no sandbox."""
         ...
 
@@ -193,7 +193,7 @@ class Runtime(ImageService, Protocol):
 
     def list_pod_sandbox_metrics(self, ctx: golang.Context) -> list[runtimeapi.PodSandboxMetrics]: ...
 
-    def get_container_status(self, ctx: golang.Context, pod_uid: str, id: ContainerID) -> Status: ...
+    def get_container_status(self, ctx: golang.Context, pod_uid: types.UID, id: ContainerID) -> Status: ...
 
     def get_container_swap_behavior(self, pod: v1.Pod, container: v1.Container) -> kubetypes.SwapBehavior: ...
 
@@ -221,7 +221,7 @@ class StreamingRuntime(Protocol):
     ) -> str: ...
 
     def get_port_forward(
-        self, ctx: golang.Context, pod_name: str, pod_namespace: str, pod_uid: str, ports: Sequence[int]
+        self, ctx: golang.Context, pod_name: str, pod_namespace: str, pod_uid: types.UID, ports: Sequence[int]
     ) -> str: ...
 
 
@@ -320,7 +320,7 @@ class Container:
 class Pod:
     """The sandboxes and containers of one pod, as listed by the runtime."""
 
-    id: str = ""
+    id: types.UID = types.UID("")
     name: str = ""
     namespace: str = ""
     # Nanoseconds since 1970.
@@ -344,7 +344,7 @@ class Pod:
     def to_api_pod(self) -> v1.Pod:
         """An API pod with the little that is known here: uid, names and images."""
         return v1.Pod(
-            metadata=metav1.ObjectMeta(uid=types.UID(self.id), name=self.name, namespace=self.namespace),
+            metadata=metav1.ObjectMeta(uid=self.id, name=self.name, namespace=self.namespace),
             spec=v1.PodSpec(containers=[v1.Container(name=c.name, image=c.image) for c in self.containers]),
         )
 
@@ -432,7 +432,7 @@ class Status:
 class PodStatus:
     """What inspecting a pod's sandboxes and containers tells."""
 
-    id: str = ""
+    id: types.UID = types.UID("")
     name: str = ""
     namespace: str = ""
     ips: list[str] = field(default_factory=list)
@@ -625,14 +625,14 @@ def _bool(value: bool) -> str:
 class Pods(list[Pod]):
     """Pods of the runtime, with ways to find one. Finding none gives an empty pod."""
 
-    def find_pod_by_id(self, pod_uid: str) -> Pod:
+    def find_pod_by_id(self, pod_uid: types.UID) -> Pod:
         return next((pod for pod in self if pod.id == pod_uid), None) or Pod()
 
     def find_pod_by_full_name(self, pod_full_name: str) -> Pod:
         found = (pod for pod in self if build_pod_full_name(pod.name, pod.namespace) == pod_full_name)
         return next(found, None) or Pod()
 
-    def find_pod(self, pod_full_name: str, pod_uid: str) -> Pod:
+    def find_pod(self, pod_full_name: str, pod_uid: types.UID) -> Pod:
         """By full name if that is given, else by uid."""
         if pod_full_name:
             return self.find_pod_by_full_name(pod_full_name)

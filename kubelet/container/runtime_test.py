@@ -56,10 +56,10 @@ def test_find_pod() -> None:
             kubecontainer.Pod(id=types.UID("2"), name="b", namespace="ns"),
         ]
     )
-    assert pods.find_pod_by_id("2") is pods[1]
-    assert pods.find_pod("a_ns", "2") is pods[0]
-    assert pods.find_pod("", "2") is pods[1]
-    assert pods.find_pod("c_ns", "").is_empty()
+    assert pods.find_pod_by_id(types.UID("2")) is pods[1]
+    assert pods.find_pod("a_ns", types.UID("2")) is pods[0]
+    assert pods.find_pod("", types.UID("2")) is pods[1]
+    assert pods.find_pod("c_ns", types.UID("")).is_empty()
     assert not pods[0].is_empty()
 
 

@@ -128,7 +128,7 @@ class FakeRuntime:
         with self._lock:
             return [fake.pod for fake in (self.all_pod_list if all else self.pod_list)]
 
-    def get_pod(self, ctx: golang.Context, pod_uid: str) -> kubecontainer.Pod:
+    def get_pod(self, ctx: golang.Context, pod_uid: types.UID) -> kubecontainer.Pod:
         if self.err is not None:
             raise self.err
         with self._lock:
@@ -274,7 +274,7 @@ class FakeRuntime:
         return []
 
     def get_container_status(
-        self, ctx: golang.Context, pod_uid: str, id: kubecontainer.ContainerID
+        self, ctx: golang.Context, pod_uid: types.UID, id: kubecontainer.ContainerID
     ) -> kubecontainer.Status:
         self._call("get_container_status")
         return kubecontainer.Status()
@@ -318,7 +318,7 @@ class FakeStreamingRuntime(FakeRuntime):
         return f"//{FAKE_HOST}"
 
     def get_port_forward(
-        self, ctx: golang.Context, pod_name: str, pod_namespace: str, pod_uid: str, ports: Sequence[int]
+        self, ctx: golang.Context, pod_name: str, pod_namespace: str, pod_uid: types.UID, ports: Sequence[int]
     ) -> str:
         self._call("get_port_forward")
         return f"//{FAKE_HOST}"
@@ -363,16 +363,16 @@ class FakeCache:
     def __init__(self, runtime: kubecontainer.Runtime) -> None:
         self._runtime = runtime
 
-    def get(self, id: str) -> kubecontainer.PodStatus:
+    def get(self, id: types.UID) -> kubecontainer.PodStatus:
         ctx = golang.background()
         try:
             pod = self._runtime.get_pod(ctx, id)
         except Exception:  # whatever it is, the status call will tell
-            pod = kubecontainer.Pod(id=types.UID(id))
+            pod = kubecontainer.Pod(id=id)
         return self._runtime.get_pod_status(ctx, pod)
 
     def get_newer_than(
-        self, id: str, min_time: datetime.datetime | None, ctx: golang.Context | None = None
+        self, id: types.UID, min_time: datetime.datetime | None, ctx: golang.Context | None = None
     ) -> kubecontainer.PodStatus:
         return self.get(id)
 
@@ -438,7 +438,7 @@ class FakeRuntimeHelper:
     def get_pod_cgroup_parent(self, pod: v1.Pod) -> str:
         return ""
 
-    def get_pod_dir(self, pod_uid: str) -> str:
+    def get_pod_dir(self, pod_uid: types.UID) -> str:
         return f"/poddir/{pod_uid}"
 
     def generate_pod_host_name_and_domain(self, pod: v1.Pod) -> tuple[str, str]:
@@ -467,10 +467,10 @@ class FakeRuntimeHelper:
     def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
         pass
 
-    def request_pod_reinspect(self, pod_uid: str) -> None:
+    def request_pod_reinspect(self, pod_uid: types.UID) -> None:
         self.reinspected.append(pod_uid)
 
-    def request_pod_relist(self, pod_uid: str) -> None:
+    def request_pod_relist(self, pod_uid: types.UID) -> None:
         self.relisted.append(pod_uid)
 
     def pod_cpu_and_memory_stats(
@@ -557,7 +557,7 @@ class FakeOS:
 class FakeOneStatusCache:
     """Answers every pod with the same status."""
 
-    status: kubecontainer.PodStatus = field(default_factory=lambda: kubecontainer.PodStatus(id=""))
+    status: kubecontainer.PodStatus = field(default_factory=kubecontainer.PodStatus)
     err: Exception | None = None
     min_times: list[datetime.datetime | None] = field(default_factory=list)
     blocks: bool = False
@@ -568,7 +568,7 @@ class FakeOneStatusCache:
         return self.status
 
     def get_newer_than(
-        self, id: str, min_time: datetime.datetime | None, ctx: golang.Context | None = None
+        self, id: types.UID, min_time: datetime.datetime | None, ctx: golang.Context | None = None
     ) -> kubecontainer.PodStatus:
         self.min_times.append(min_time)
         if self.blocks:

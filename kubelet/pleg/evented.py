@@ -31,6 +31,7 @@ from kubelet.pleg.pleg import (
 )
 from pkg import golang, klog
 from pkg.apimachinery import clock as clockpkg
+from pkg.apimachinery import types
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 
@@ -88,10 +89,10 @@ class EventedPLEG:
     def relist(self) -> None:
         self._generic_pleg.relist()
 
-    def request_relist(self, pod_uid: str) -> None:
+    def request_relist(self, pod_uid: types.UID) -> None:
         self._generic_pleg.request_relist(pod_uid)
 
-    def request_reinspect(self, pod_uid: str) -> None:
+    def request_reinspect(self, pod_uid: types.UID) -> None:
         self._generic_pleg.request_reinspect(pod_uid)
 
     def start(self, ctx: golang.Context) -> None:
@@ -201,7 +202,7 @@ class EventedPLEG:
                 containerEventResponse=event,
             )
             return
-        pod_id = event.pod_sandbox_status.metadata.uid
+        pod_id = types.UID(event.pod_sandbox_status.metadata.uid)
         status = self._runtime.generate_pod_status(event)
         klog.v(4).info_s("Evented PLEG: Generated pod status from the received event", podUID=pod_id)
         status.ips = get_pod_ips(self._cache, pod_id, status)
@@ -210,7 +211,9 @@ class EventedPLEG:
         if self._store(pod_id, status, event):
             self._process_cri_event(event)
 
-    def _store(self, pod_id: str, status: kubecontainer.PodStatus, event: runtimeapi.ContainerEventResponse) -> bool:
+    def _store(
+        self, pod_id: types.UID, status: kubecontainer.PodStatus, event: runtimeapi.ContainerEventResponse
+    ) -> bool:
         """Bring the cache up to the event; returns False if it has something newer."""
         if event.container_event_type == runtimeapi.CONTAINER_DELETED_EVENT:
             if any(sandbox.id == event.container_id for sandbox in status.sandbox_statuses):
@@ -220,14 +223,14 @@ class EventedPLEG:
         return self._cache.set(pod_id, status, None, taken)
 
     def _process_cri_event(self, event: runtimeapi.ContainerEventResponse) -> None:
-        message, types = _EVENT_TYPES[event.container_event_type]
-        for type in types:
+        message, event_types = _EVENT_TYPES[event.container_event_type]
+        for type in event_types:
             self._send_pod_lifecycle_event(event, type)
         if klog.v(4).enabled:
             klog.info_s(message, event=text_format.MessageToString(event, as_one_line=True))
 
     def _send_pod_lifecycle_event(self, event: runtimeapi.ContainerEventResponse, type: PodLifeCycleEventType) -> None:
-        pod_id = event.pod_sandbox_status.metadata.uid
+        pod_id = types.UID(event.pod_sandbox_status.metadata.uid)
         if not self._event_channel.try_send(PodLifecycleEvent(pod_id, type, event.container_id)):
             metrics.PLEG_DISCARD_EVENTS.inc()
             klog.error_s(None, "Evented PLEG: Event channel is full, discarded pod lifecycle event")

@@ -15,10 +15,14 @@ from kubelet import metrics, pleg
 from kubelet.container import testing as containertest
 from kubelet.pleg import evented
 from pkg import golang
+from pkg.apimachinery import types
 from pkg.apimachinery.clock import testing as testingclock
 from pkg.apimachinery.util.runtime.testing import failing_once, failures, raising
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.golang import testing as golangtesting
+
+UID = types.UID("pod")
+OTHER_UID = types.UID("p")
 
 DEADLINE = 30.0
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -127,7 +131,7 @@ def event(type: runtimeapi.ContainerEventType.ValueType, container_id: str = "c1
 
 def pod_status(state: kubecontainer.State) -> kubecontainer.PodStatus:
     return kubecontainer.PodStatus(
-        id="pod",
+        id=UID,
         sandbox_statuses=[runtimeapi.PodSandboxStatus(id="s1")],
         container_statuses=[kubecontainer.Status(id=kubecontainer.ContainerID("containerd", "s1"), state=state)],
     )
@@ -135,9 +139,9 @@ def pod_status(state: kubecontainer.State) -> kubecontainer.PodStatus:
 
 def test_healthy(h: Harness) -> None:
     for _ in range(9):
-        h.channel.send(pleg.PodLifecycleEvent("p", pleg.POD_SYNC))
+        h.channel.send(pleg.PodLifecycleEvent(OTHER_UID, pleg.POD_SYNC))
     h.pleg.healthy()
-    h.channel.send(pleg.PodLifecycleEvent("p", pleg.POD_SYNC))
+    h.channel.send(pleg.PodLifecycleEvent(OTHER_UID, pleg.POD_SYNC))
     with pytest.raises(pleg.PLEGUnhealthyError, match="channel capacity is full with 10 events"):
         h.pleg.healthy()
 
@@ -152,21 +156,21 @@ def test_events(h: Harness) -> None:
     before = metricstesting.value(metrics.EVENTED_PLEG_CONN_LATENCY)
     h.service.events.send(event(runtimeapi.CONTAINER_CREATED_EVENT))
     h.service.events.send(event(runtimeapi.CONTAINER_STARTED_EVENT))
-    assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_STARTED, "c1")
-    assert h.cache.get("pod") is h.runtime.pod_status
+    assert h.receive() == pleg.PodLifecycleEvent(UID, pleg.CONTAINER_STARTED, "c1")
+    assert h.cache.get(UID) is h.runtime.pod_status
 
     h.service.events.send(event(runtimeapi.CONTAINER_STOPPED_EVENT))
-    assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_DIED, "c1")
+    assert h.receive() == pleg.PodLifecycleEvent(UID, pleg.CONTAINER_DIED, "c1")
 
     h.service.events.send(event(runtimeapi.CONTAINER_DELETED_EVENT))
-    assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_DIED, "c1")
-    assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_REMOVED, "c1")
+    assert h.receive() == pleg.PodLifecycleEvent(UID, pleg.CONTAINER_DIED, "c1")
+    assert h.receive() == pleg.PodLifecycleEvent(UID, pleg.CONTAINER_REMOVED, "c1")
     assert len(h.cache) == 1
     assert metricstesting.value(metrics.EVENTED_PLEG_CONN_LATENCY) - before >= 3
 
     # The sandbox itself.
     h.service.events.send(event(runtimeapi.CONTAINER_DELETED_EVENT, "s1"))
-    assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_DIED, "s1")
+    assert h.receive() == pleg.PodLifecycleEvent(UID, pleg.CONTAINER_DIED, "s1")
     assert len(h.cache) == 0
 
 
@@ -177,7 +181,7 @@ def test_events_that_make_no_sense_are_skipped(h: Harness) -> None:
     broken.container_event_type = 77  # type: ignore[assignment]
     h.service.events.send(broken)
     h.service.events.send(event(runtimeapi.CONTAINER_STARTED_EVENT))
-    assert h.receive() == pleg.PodLifecycleEvent("pod", pleg.CONTAINER_STARTED, "c1")
+    assert h.receive() == pleg.PodLifecycleEvent(UID, pleg.CONTAINER_STARTED, "c1")
 
 
 def test_falls_back(h: Harness) -> None:
@@ -203,12 +207,12 @@ def test_stops_with_its_context(h: Harness) -> None:
 def test_updates_the_caches_time(h: Harness) -> None:
     h.pleg.start(golang.background())
     start = h.clock.now() - datetime.timedelta(seconds=1)
-    assert h.cache.get_newer_than("pod", start) == kubecontainer.PodStatus(id="pod")
+    assert h.cache.get_newer_than(UID, start) == kubecontainer.PodStatus(id=UID)
 
 
 def test_passes_requests_on(h: Harness) -> None:
-    h.pleg.request_relist("a")
-    h.pleg.request_reinspect("b")
+    h.pleg.request_relist(types.UID("a"))
+    h.pleg.request_reinspect(types.UID("b"))
     assert h.generic.calls == ["relist a", "reinspect b"]
 
 
@@ -218,7 +222,7 @@ def test_update_running_pod_metric(h: Harness) -> None:
     steps = [(RUNNING, 1), (RUNNING, 1), (EXITED, 0), (RUNNING, 1)]
     for state, expected in steps:
         h.pleg._update_running_metrics(pod_status(state))
-        h.cache.set("pod", pod_status(state), None, NOW)
+        h.cache.set(UID, pod_status(state), None, NOW)
         assert metricstesting.value(metrics.RUNNING_POD_COUNT) == expected
 
 
@@ -228,14 +232,14 @@ def test_update_running_container_metric(h: Harness) -> None:
     h.cache.update_time(NOW, ())
     for state in (RUNNING, EXITED, EXITED):
         h.pleg._update_running_metrics(pod_status(state))
-        h.cache.set("pod", pod_status(state), None, NOW)
+        h.cache.set(UID, pod_status(state), None, NOW)
     assert metricstesting.value(metrics.RUNNING_CONTAINER_COUNT.labels(RUNNING)) == 0
     assert metricstesting.value(metrics.RUNNING_CONTAINER_COUNT.labels(EXITED)) == 1
 
 
 def test_running_metrics_after_a_failed_inspection(h: Harness) -> None:
     metrics.RUNNING_POD_COUNT.set(0)
-    h.cache.set("pod", None, RuntimeError("inspection failed"), NOW)
+    h.cache.set(UID, None, RuntimeError("inspection failed"), NOW)
     h.pleg._update_running_metrics(pod_status(RUNNING))
     assert metricstesting.value(metrics.RUNNING_POD_COUNT) == 0
 
@@ -260,16 +264,16 @@ def test_get_pod_ips(
     expected: list[str],
 ) -> None:
     cache = kubecontainer.CacheImpl()
-    cache.set("p", kubecontainer.PodStatus(id="p", ips=old_ips), None, NOW)
+    cache.set(OTHER_UID, kubecontainer.PodStatus(id=OTHER_UID, ips=old_ips), None, NOW)
     statuses = [runtimeapi.PodSandboxStatus(state=state) for state in sandboxes]
-    status = kubecontainer.PodStatus(id="p", ips=ips, sandbox_statuses=statuses)
-    assert pleg.get_pod_ips(cache, "p", status) == expected
+    status = kubecontainer.PodStatus(id=OTHER_UID, ips=ips, sandbox_statuses=statuses)
+    assert pleg.get_pod_ips(cache, OTHER_UID, status) == expected
 
 
 def test_get_pod_ips_after_a_failed_inspection() -> None:
     cache = kubecontainer.CacheImpl()
-    cache.set("p", None, RuntimeError("inspection failed"), NOW)
-    assert pleg.get_pod_ips(cache, "p", kubecontainer.PodStatus(id="p")) == []
+    cache.set(OTHER_UID, None, RuntimeError("inspection failed"), NOW)
+    assert pleg.get_pod_ips(cache, OTHER_UID, kubecontainer.PodStatus(id=OTHER_UID)) == []
 
 
 @failures

@@ -47,6 +47,7 @@ from kubelet.pleg.pleg import (
 )
 from pkg import features, golang, klog
 from pkg.apimachinery import clock as clockpkg
+from pkg.apimachinery import types
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 
@@ -75,7 +76,7 @@ _STATES = {
 
 
 class _RelistRequest(NamedTuple):
-    pod_uid: str
+    pod_uid: types.UID
     # When it was asked for. A relist of all, or of the pod, that began later has served it.
     timestamp: datetime.datetime
 
@@ -92,17 +93,17 @@ class PodRecords:
     """The records by uid."""
 
     def __init__(self) -> None:
-        self._records: dict[str, _PodRecord] = {}
+        self._records: dict[types.UID, _PodRecord] = {}
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[types.UID]:
         """The uids as of now: records may be removed meanwhile."""
         return iter(list(self._records))
 
-    def get_old(self, id: str) -> kubecontainer.Pod | None:
+    def get_old(self, id: types.UID) -> kubecontainer.Pod | None:
         record = self._records.get(id)
         return None if record is None else record.old
 
-    def get_current(self, id: str) -> kubecontainer.Pod | None:
+    def get_current(self, id: types.UID) -> kubecontainer.Pod | None:
         record = self._records.get(id)
         return None if record is None else record.current
 
@@ -121,7 +122,7 @@ class PodRecords:
         else:
             record.current = pod
 
-    def update(self, id: str, pod: kubecontainer.Pod | None) -> None:
+    def update(self, id: types.UID, pod: kubecontainer.Pod | None) -> None:
         """The events that lead to `pod` have been sent; None if it is gone."""
         record = self._records.get(id)
         if record is None:
@@ -214,9 +215,9 @@ class GenericPLEG:
         self._relist_lock = threading.Lock()
         self.pod_records = PodRecords()
         # The inspections that take longer than a relist waits, by pod.
-        self._late: dict[str, _Inspection] = {}
+        self._late: dict[types.UID, _Inspection] = {}
         # The pods whose records the last relist could not bring up to date.
-        self._failed: set[str] = set()
+        self._failed: set[types.UID] = set()
         # The thread that inspects takes its work from here; None if it is busy with a late inspection.
         self._inspections: golang.Channel[_Inspection] | None = None
         # The container states that the metric has shown.
@@ -225,9 +226,9 @@ class GenericPLEG:
         # Guards the next two.
         self._reinspect_lock = threading.Lock()
         # Pods to inspect in the next relist in any case: inspecting them failed, or someone asks for it.
-        self._pods_to_reinspect: set[str] = set()
+        self._pods_to_reinspect: set[types.UID] = set()
         # Pods that no relist waits for, because their last inspection was late.
-        self._slow: set[str] = set()
+        self._slow: set[types.UID] = set()
 
         # Written by the relisting thread alone, read by healthy(). This time and all that go into the cache
         # are of the steady clock: time of day may be set back, and then what is old would look new.
@@ -378,7 +379,7 @@ class GenericPLEG:
         # Only now: it says that all entries are as new as this.
         self._cache.update_time(timestamp, self._late.keys() | self._failed)
 
-    def _relist_pod(self, pod_uid: str) -> None:
+    def _relist_pod(self, pod_uid: types.UID) -> None:
         """Relist one pod."""
         with self._relist_lock, metrics.PLEG_POD_RELIST_DURATION.time():
             klog.v(5).info_s("GenericPLEG: Relisting Pod", podUID=pod_uid)
@@ -395,7 +396,7 @@ class GenericPLEG:
                 # The global timestamp does not move, so an unchanged pod must be marked itself.
                 self._cache.set_observed_time(pod_uid, pod.timestamp)
 
-    def _reconcile_or_hold_back(self, pid: str) -> None:
+    def _reconcile_or_hold_back(self, pid: types.UID) -> None:
         """Reconcile one pod's record. Where that fails, only the pod's own worker waits, until the next relist."""
         self._failed.add(pid)
         with contain("GenericPLEG: Unable to bring the record of a pod up to date", self._ctx, podUID=pid):
@@ -404,7 +405,7 @@ class GenericPLEG:
         if pid in self._failed:
             self.request_reinspect(pid)
 
-    def _reconcile_pod_record(self, pid: str) -> None:
+    def _reconcile_pod_record(self, pid: types.UID) -> None:
         """Bring the cache and the events up to the record's current pod; inspect it if it changed."""
         if pid in self._late and not self._take_late(pid):
             return
@@ -477,7 +478,7 @@ class GenericPLEG:
             if inspection.late:
                 self._enqueue_relist(inspection.pod.id)
 
-    def _take_late(self, pid: str) -> bool:
+    def _take_late(self, pid: types.UID) -> bool:
         """Use the result of a late inspection if it has come; returns whether it has."""
         inspection = self._late[pid]
         if not inspection.finished(0):
@@ -526,7 +527,7 @@ class GenericPLEG:
                 timestamp = status.time_stamp
         return self._cache.set(pod.id, status, inspection.err, timestamp)
 
-    def _deliver(self, pid: str, pod: kubecontainer.Pod | None, status: kubecontainer.PodStatus | None) -> None:
+    def _deliver(self, pid: types.UID, pod: kubecontainer.Pod | None, status: kubecontainer.PodStatus | None) -> None:
         """Send the events that lead from the record's old pod to `pod`, at least a POD_SYNC."""
         events = compute_events(pid, self.pod_records.get_old(pid), pod)
         exit_codes = {s.id.id: s.exit_code for s in status.container_statuses} if status else {}
@@ -554,15 +555,15 @@ class GenericPLEG:
         # Last: what fails before is done again by the next relist, which does not look at a pod without a record.
         self.pod_records.update(pid, pod)
 
-    def request_reinspect(self, pod_uid: str) -> None:
+    def request_reinspect(self, pod_uid: types.UID) -> None:
         with self._reinspect_lock:
             self._pods_to_reinspect.add(pod_uid)
 
-    def request_relist(self, pod_uid: str) -> None:
+    def request_relist(self, pod_uid: types.UID) -> None:
         if features.feature_gate.enabled(features.PLEG_ON_DEMAND_RELIST):
             self._enqueue_relist(pod_uid)
 
-    def _enqueue_relist(self, pod_uid: str) -> None:
+    def _enqueue_relist(self, pod_uid: types.UID) -> None:
         if not self._relist_requests.try_send(_RelistRequest(pod_uid, self._clock.steady())):
             klog.error_s(None, "Relist request channel full; dropping relist request", podUID=pod_uid)
 
@@ -596,7 +597,7 @@ def _states(pod: kubecontainer.Pod | None) -> dict[str, PLEGContainerState]:
 
 
 def compute_events(
-    pid: str, old_pod: kubecontainer.Pod | None, new_pod: kubecontainer.Pod | None
+    pid: types.UID, old_pod: kubecontainer.Pod | None, new_pod: kubecontainer.Pod | None
 ) -> list[PodLifecycleEvent]:
     """What must have happened between two looks at the pod."""
     old, new = _states(old_pod), _states(new_pod)
@@ -613,7 +614,7 @@ def compute_events(
 
 
 def generate_events(
-    pod_id: str, cid: str, old_state: PLEGContainerState, new_state: PLEGContainerState
+    pod_id: types.UID, cid: str, old_state: PLEGContainerState, new_state: PLEGContainerState
 ) -> list[PodLifecycleEvent]:
     """What must have happened to one container."""
     if new_state is old_state:
@@ -621,19 +622,19 @@ def generate_events(
     klog.v(4).info_s("GenericPLEG", podUID=pod_id, containerID=cid, oldState=old_state, newState=new_state)
     match new_state:
         case PLEGContainerState.RUNNING:
-            types = [CONTAINER_STARTED]
+            event_types = [CONTAINER_STARTED]
         case PLEGContainerState.EXITED:
-            types = [CONTAINER_DIED]
+            event_types = [CONTAINER_DIED]
         case PLEGContainerState.UNKNOWN:
-            types = [CONTAINER_CHANGED]
+            event_types = [CONTAINER_CHANGED]
         case PLEGContainerState.NON_EXISTENT if old_state is PLEGContainerState.EXITED:
-            types = [CONTAINER_REMOVED]
+            event_types = [CONTAINER_REMOVED]
         case PLEGContainerState.NON_EXISTENT:
-            types = [CONTAINER_DIED, CONTAINER_REMOVED]
-    return [PodLifecycleEvent(pod_id, type, cid) for type in types]
+            event_types = [CONTAINER_DIED, CONTAINER_REMOVED]
+    return [PodLifecycleEvent(pod_id, type, cid) for type in event_types]
 
 
-def get_pod_ips(cache: kubecontainer.Cache, pid: str, status: kubecontainer.PodStatus) -> list[str]:
+def get_pod_ips(cache: kubecontainer.Cache, pid: types.UID, status: kubecontainer.PodStatus) -> list[str]:
     """The status's addresses, or, when the pod has ended and lost them, those it had, for the API to show."""
     if status.ips:
         return status.ips

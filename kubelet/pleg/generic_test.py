@@ -25,6 +25,9 @@ from pkg.component_base.featuregate import testing as featuregatetesting
 from pkg.component_base.metrics import testing as metricstesting
 from pkg.golang import testing as golangtesting
 
+BAD = types.UID("bad")
+POD_1 = types.UID("pod1")
+
 RUNNING = kubecontainer.CONTAINER_STATE_RUNNING
 EXITED = kubecontainer.CONTAINER_STATE_EXITED
 UNKNOWN = kubecontainer.CONTAINER_STATE_UNKNOWN
@@ -256,10 +259,10 @@ def test_nothing_old_is_new_when_the_clock_is_set_back(h: Harness) -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     cancel()
     with pytest.raises(golang.Canceled):
-        h.cache.get_newer_than("pod1", synced, ctx)
+        h.cache.get_newer_than(POD_1, synced, ctx)
     h.clock.step(1)
     h.pleg.relist()
-    assert h.cache.get_newer_than("pod1", synced) == kubecontainer.PodStatus(id="pod1")
+    assert h.cache.get_newer_than(POD_1, synced) == kubecontainer.PodStatus(id=POD_1)
 
 
 def test_healthy_names_the_failure(h: Harness) -> None:
@@ -329,14 +332,14 @@ def test_reinspect(
 @pytest.mark.parametrize("ips", [["192.168.1.5"], ["192.168.1.5/24", "2000::"]], ids=str)
 def test_relist_ip_change(h: Harness, ips: list[str]) -> None:
     h.runtime.set_pods(make_pod("p", [container("c0", RUNNING)]))
-    h.runtime.statuses["p"] = kubecontainer.PodStatus(id="p", ips=ips)
+    h.runtime.statuses["p"] = kubecontainer.PodStatus(id=types.UID("p"), ips=ips)
     h.relist()
-    assert h.cache.get("p").ips == ips
+    assert h.cache.get(types.UID("p")).ips == ips
     # A pod that has ended keeps the addresses it had.
     h.runtime.set_pods(make_pod("p", [container("c0", EXITED)]))
-    h.runtime.statuses["p"] = kubecontainer.PodStatus(id="p")
+    h.runtime.statuses["p"] = kubecontainer.PodStatus(id=types.UID("p"))
     h.relist()
-    assert h.cache.get("p").ips == ips
+    assert h.cache.get(types.UID("p")).ips == ips
 
 
 def test_running_pod_and_container_count(h: Harness) -> None:
@@ -387,7 +390,7 @@ def get_newer_than(
 
     def run() -> None:
         try:
-            result.send(h.cache.get_newer_than(id, min_time, ctx))
+            result.send(h.cache.get_newer_than(types.UID(id), min_time, ctx))
         except Exception as err:
             result.send(err)
 
@@ -416,15 +419,15 @@ def test_hanging_pod_stalls_only_itself(h: Harness) -> None:
     bad, _ = get_newer_than(h, "bad", start)
     other, _ = get_newer_than(h, "a", start)
     unknown, _ = get_newer_than(h, "unknown", start)
-    assert other.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="a")
-    assert unknown.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="unknown")
+    assert other.recv(DEADLINE)[0] == kubecontainer.PodStatus(id=types.UID("a"))
+    assert unknown.recv(DEADLINE)[0] == kubecontainer.PodStatus(id=types.UID("unknown"))
     assert bad.recv(0.05) == (None, False)
 
     # The late result is taken by the next relist.
     gate.close()
-    wait_for("the late inspection has ended", lambda: h.pleg._late["bad"].finished(0))
+    wait_for("the late inspection has ended", lambda: h.pleg._late[BAD].finished(0))
     assert h.relist() == [("bad", "ContainerStarted", "cb"), ("bad", "ContainerStarted", "sb")]
-    assert bad.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="bad")
+    assert bad.recv(DEADLINE)[0] == kubecontainer.PodStatus(id=BAD)
     assert h.runtime.inspected == ["a", "bad", "z"]
     assert h.relist() == []
 
@@ -437,7 +440,7 @@ def test_hanging_pod_that_changes_meanwhile(h: Harness) -> None:
     assert h.relist() == []
     h.runtime.gates.clear()
     gate.close()
-    wait_for("the late inspection has ended", lambda: h.pleg._late["bad"].finished(0))
+    wait_for("the late inspection has ended", lambda: h.pleg._late[BAD].finished(0))
     # First what the inspection saw, then the change since, inspected anew.
     h.pleg.inspect_limit = DEADLINE
     with h.pleg._reinspect_lock:
@@ -452,7 +455,7 @@ def test_hanging_pod_that_vanishes(h: Harness) -> None:
     h.runtime.set_pods()
     h.relist()
     gate.close()
-    wait_for("the late inspection has ended", lambda: h.pleg._late["bad"].finished(0))
+    wait_for("the late inspection has ended", lambda: h.pleg._late[BAD].finished(0))
     assert h.relist() == [
         ("bad", "ContainerDied", "c1"),
         ("bad", "ContainerRemoved", "c1"),
@@ -472,7 +475,7 @@ def test_hanging_pod_ends_in_an_error(h: Harness) -> None:
     h.relist()
     waiting, _ = get_newer_than(h, "bad", start)
     gate.close()
-    wait_for("the late inspection has ended", lambda: h.pleg._late["bad"].finished(0))
+    wait_for("the late inspection has ended", lambda: h.pleg._late[BAD].finished(0))
     assert h.relist() == []
     assert str(waiting.recv(DEADLINE)[0]) == "deadline exceeded"
     # It is tried again, on a thread that no relist waits for.
@@ -487,7 +490,7 @@ def test_stop_breaks_off_a_hanging_inspection(h: Harness) -> None:
     wait_for("the pod is inspected", lambda: h.runtime.inspected == ["bad"])
     h.pleg.stop()
     wait_for_end_of_threads("pleg-")
-    assert h.cache.get("bad") == kubecontainer.PodStatus(id="bad")
+    assert h.cache.get(BAD) == kubecontainer.PodStatus(id=BAD)
 
 
 # ---- The loop ----
@@ -523,7 +526,7 @@ class Loop:
     def request_relist(self, id: str, after: float) -> None:
         """After so many seconds."""
         self.h.clock.step(after)
-        self.h.pleg.request_relist(id)
+        self.h.pleg.request_relist(types.UID(id))
         self._find_pods()
 
 
@@ -539,12 +542,12 @@ def test_worker_loop_relists_one_pod_when_that_is_requested(loop: Loop) -> None:
     first, second = loop.next_status("pod1"), loop.next_status("pod2")
     loop.request_relist("pod1", after=1)
     loop.iterate()
-    assert first.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="pod1")
+    assert first.recv(DEADLINE)[0] == kubecontainer.PodStatus(id=POD_1)
     assert second.recv(0.02) == (None, False)
     assert loop.h.runtime.called_functions == []
     loop.request_relist("pod2", after=0)
     loop.iterate()
-    assert second.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="pod2")
+    assert second.recv(DEADLINE)[0] == kubecontainer.PodStatus(id=types.UID("pod2"))
 
 
 def test_worker_loop_serves_a_request_by_the_relist_of_all_that_is_due(loop: Loop) -> None:
@@ -552,8 +555,8 @@ def test_worker_loop_serves_a_request_by_the_relist_of_all_that_is_due(loop: Loo
     loop.request_relist("pod2", after=2)
     loop.iterate()
     assert loop.h.runtime.called_functions == ["get_pods"]
-    assert first.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="pod1")
-    assert second.recv(DEADLINE)[0] == kubecontainer.PodStatus(id="pod2")
+    assert first.recv(DEADLINE)[0] == kubecontainer.PodStatus(id=POD_1)
+    assert second.recv(DEADLINE)[0] == kubecontainer.PodStatus(id=types.UID("pod2"))
     loop.iterate()
     assert loop.h.runtime.inspected == ["pod1", "pod2"]
 
@@ -562,7 +565,7 @@ def test_worker_loop_inspects_an_unchanged_pod_when_that_is_requested(loop: Loop
     loop.request_relist("pod1", after=2)
     loop.iterate()
     loop.iterate()
-    loop.h.pleg.request_reinspect("pod1")
+    loop.h.pleg.request_reinspect(POD_1)
     loop.request_relist("pod1", after=1)
     loop.iterate()
     assert loop.h.runtime.inspected == ["pod1", "pod2", "pod1"]
@@ -585,14 +588,14 @@ def test_one_relist_of_a_pod_serves_all_requests_that_were_made_before(
     get_pod = mock.Mock(side_effect=h.runtime.get_pod)
     monkeypatch.setattr(h.runtime, "get_pod", get_pod)
     for _ in range(3):
-        h.pleg.request_relist("pod")
+        h.pleg.request_relist(types.UID("pod"))
     h.clock.step(1)
     pod.timestamp = h.clock.now()
     for _ in range(3):
         h.pleg._worker_loop_iteration(ctx, timer)
     assert get_pod.call_count == 1
     h.clock.step(1)
-    h.pleg.request_relist("pod")
+    h.pleg.request_relist(types.UID("pod"))
     h.pleg._worker_loop_iteration(ctx, timer)
     assert get_pod.call_count == 2, "something may have happened since"
     h.pleg.stop()
@@ -600,19 +603,19 @@ def test_one_relist_of_a_pod_serves_all_requests_that_were_made_before(
 
 def test_relist_requests_overflow(h: Harness) -> None:
     for i in range(generic._RELIST_REQUEST_CAPACITY + 5):
-        h.pleg.request_relist(f"pod-{i}")
+        h.pleg.request_relist(types.UID(f"pod-{i}"))
     assert len(h.pleg._relist_requests) == generic._RELIST_REQUEST_CAPACITY
 
 
 def test_on_demand_relist_can_be_switched_off(h: Harness) -> None:
     gate = features.PLEG_ON_DEMAND_RELIST
     with featuregatetesting.set_feature_gate_during_test(features.feature_gate, gate, False):
-        h.pleg.request_relist("pod")
+        h.pleg.request_relist(types.UID("pod"))
     assert len(h.pleg._relist_requests) == 0
 
 
 def test_relist_pod_that_is_not_there(h: Harness) -> None:
-    h.pleg._relist_pod("nobody")
+    h.pleg._relist_pod(types.UID("nobody"))
     assert list(h.pleg.pod_records) == []
 
 
@@ -646,7 +649,7 @@ def test_goes_on_after_a_crash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "types"),
+    ("old", "new", "expected"),
     [
         (generic.PLEGContainerState.NON_EXISTENT, generic.PLEGContainerState.RUNNING, ["ContainerStarted"]),
         (generic.PLEGContainerState.RUNNING, generic.PLEGContainerState.EXITED, ["ContainerDied"]),
@@ -661,9 +664,9 @@ def test_goes_on_after_a_crash() -> None:
     ],
     ids=str,
 )
-def test_generate_events(old: generic.PLEGContainerState, new: generic.PLEGContainerState, types: list[str]) -> None:
-    events = generic.generate_events("uid", "cid", old, new)
-    assert [(event.id, event.type, event.data) for event in events] == [("uid", t, "cid") for t in types]
+def test_generate_events(old: generic.PLEGContainerState, new: generic.PLEGContainerState, expected: list[str]) -> None:
+    events = generic.generate_events(types.UID("uid"), "cid", old, new)
+    assert [(event.id, event.type, event.data) for event in events] == [("uid", t, "cid") for t in expected]
 
 
 # ---- What goes wrong with one pod, and a machine without threads ----
@@ -680,7 +683,7 @@ def test_pod_whose_record_cannot_be_updated_stalls_only_itself(
     before = h.clock.now()
     assert h.relist() == [("a", "ContainerStarted", "c-a"), ("z", "ContainerStarted", "c-z")]
     assert h.observer.failed[-1] is False
-    idle = h.cache.get_newer_than("none", before)
+    idle = h.cache.get_newer_than(types.UID("none"), before)
     assert idle.id == "none", "all others are as new as this relist"
     assert h.relist() == [("bad", "ContainerStarted", "c-bad")]
 
@@ -697,7 +700,7 @@ def test_pod_whose_end_cannot_be_told_is_gone_with_the_next_relist(
     assert h.relist() == []
     before = h.clock.now()
     assert h.relist() == [("bad", "ContainerDied", "c1"), ("bad", "ContainerRemoved", "c1")]
-    assert h.cache.get_newer_than("bad", before) == kubecontainer.PodStatus(id="bad")
+    assert h.cache.get_newer_than(BAD, before) == kubecontainer.PodStatus(id=BAD)
     assert list(h.pleg.pod_records) == []
 
 

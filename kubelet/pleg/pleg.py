@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pkg import golang
+from pkg.apimachinery import types
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ CONTAINER_CHANGED = PodLifeCycleEventType.CONTAINER_CHANGED  # its state is unkn
 class PodLifecycleEvent:
     """Something that happened to the pod with the uid `id`; `data` is the container, None with POD_SYNC."""
 
-    id: str
+    id: types.UID
     type: PodLifeCycleEventType
     data: str | None = None
 
@@ -65,11 +66,11 @@ class PodLifecycleEventGenerator(Protocol):
         """Raises PLEGUnhealthyError if it does not do its work."""
         ...
 
-    def request_reinspect(self, pod_uid: str) -> None:
+    def request_reinspect(self, pod_uid: types.UID) -> None:
         """Inspect the pod in the next relist even if it seems unchanged."""
         ...
 
-    def request_relist(self, pod_uid: str) -> None:
+    def request_relist(self, pod_uid: types.UID) -> None:
         """Relist the pod soon, out of turn."""
         ...
 

@@ -36,6 +36,7 @@ from kubelet.images.pullmanager import (
 )
 from pkg import credentialprovider, features, golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types as apitypes
 from pkg.client_go.tools import record
 from pkg.client_go.util import flowcontrol
 from pkg.component_base.cli.flag import duration
@@ -46,9 +47,9 @@ from pkg.util import parsers
 class ImagePodPullingTimeRecorder(Protocol):
     """Told when a pod's images are pulled, so that start-up latency can leave that out."""
 
-    def record_image_started_pulling(self, pod_uid: str) -> None: ...
+    def record_image_started_pulling(self, pod_uid: apitypes.UID) -> None: ...
 
-    def record_image_finished_pulling(self, pod_uid: str) -> None: ...
+    def record_image_finished_pulling(self, pod_uid: apitypes.UID) -> None: ...
 
 
 # (pod's namespace, name, uid, name of its service account) → what the node's credential providers have for it.

@@ -115,7 +115,7 @@ def _base(fake: testing.TestRuntime) -> _World:
         spec=v1.PodSpec(containers=containers, restart_policy="Always"),
     )
     status = kubecontainer.PodStatus(
-        id="12345678",
+        id=types.UID("12345678"),
         name="foo",
         namespace="foo-ns",
         sandbox_statuses=[

@@ -21,6 +21,7 @@ from kubelet.cri import errors as crierror
 from kubelet.kuberuntime import labels
 from pkg import features, golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.runtime import codec
 from pkg.security import apparmor
 from pkg.util import parsers
@@ -186,20 +187,20 @@ def build_container_logs_path(container_name: str, restart_count: int) -> str:
 
 
 def build_container_logs_directory(
-    pod_logs_dir: str, pod_namespace: str, pod_name: str, pod_uid: str, container_name: str
+    pod_logs_dir: str, pod_namespace: str, pod_name: str, pod_uid: types.UID, container_name: str
 ) -> str:
     """A container's log directory."""
     return os.path.join(build_pod_logs_directory(pod_logs_dir, pod_namespace, pod_name, pod_uid), container_name)
 
 
-def build_pod_logs_directory(pod_logs_dir: str, pod_namespace: str, pod_name: str, pod_uid: str) -> str:
+def build_pod_logs_directory(pod_logs_dir: str, pod_namespace: str, pod_name: str, pod_uid: types.UID) -> str:
     """A pod's log directory: NAMESPACE_NAME_UID."""
     return os.path.join(pod_logs_dir, _LOG_PATH_DELIMITER.join((pod_namespace, pod_name, pod_uid)))
 
 
-def parse_pod_uid_from_logs_directory(name: str) -> str:
+def parse_pod_uid_from_logs_directory(name: str) -> types.UID:
     """The uid in NAMESPACE_NAME_UID, or the name itself if it is a bare uid."""
-    return name.rsplit(_LOG_PATH_DELIMITER, 1)[-1]
+    return types.UID(name.rsplit(_LOG_PATH_DELIMITER, 1)[-1])
 
 
 def to_kube_runtime_status(response: runtimeapi.StatusResponse) -> kubecontainer.RuntimeStatus:

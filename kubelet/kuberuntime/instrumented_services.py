@@ -15,6 +15,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import metrics
 from kubelet.cri import apis as internalapi
 from pkg import golang
+from pkg.apimachinery import types
 
 
 class RuntimeObserver(Protocol):
@@ -30,7 +31,7 @@ class RuntimeObserver(Protocol):
         """
         ...
 
-    def own(self, runtime_id: str, uid: str, container: str = "") -> None:
+    def own(self, runtime_id: str, uid: types.UID, container: str = "") -> None:
         """The sandbox or container of this id is the pod's."""
         ...
 
@@ -38,7 +39,7 @@ class RuntimeObserver(Protocol):
         """The sandbox or container has been removed."""
         ...
 
-    def killing(self, uid: str, container: str, reason: str) -> None:
+    def killing(self, uid: types.UID, container: str, reason: str) -> None:
         """The runtime manager is about to kill a container, for one of its REASON_s."""
         ...
 
@@ -51,11 +52,11 @@ class NullRuntimeObserver:
     ) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def own(self, runtime_id: str, uid: str, container: str = "") -> None: ...
+    def own(self, runtime_id: str, uid: types.UID, container: str = "") -> None: ...
 
     def disown(self, runtime_id: str) -> None: ...
 
-    def killing(self, uid: str, container: str, reason: str) -> None: ...
+    def killing(self, uid: types.UID, container: str, reason: str) -> None: ...
 
 
 class _Recorder:
@@ -113,7 +114,7 @@ class InstrumentedRuntimeService(_Recorder):
         config: runtimeapi.ContainerConfig,
         sandbox_config: runtimeapi.PodSandboxConfig,
     ) -> str:
-        owner = (sandbox_config.metadata.uid, config.metadata.name)
+        owner = (types.UID(sandbox_config.metadata.uid), config.metadata.name)
         with self._recorded("create_container", pod_sandbox_id, owner):
             container_id = self._service.create_container(ctx, pod_sandbox_id, config, sandbox_config)
         self._observer.own(container_id, *owner)
@@ -182,7 +183,7 @@ class InstrumentedRuntimeService(_Recorder):
             self._service.get_container_events(ctx, container_events_ch, connection_established_callback)
 
     def run_pod_sandbox(self, ctx: golang.Context, config: runtimeapi.PodSandboxConfig, runtime_handler: str) -> str:
-        owner = (config.metadata.uid, "")
+        owner = (types.UID(config.metadata.uid), "")
         with self._recorded("run_podsandbox", owner=owner), _recorded_sandbox(runtime_handler):
             sandbox_id = self._service.run_pod_sandbox(ctx, config, runtime_handler)
         self._observer.own(sandbox_id, *owner)

@@ -10,6 +10,7 @@ from kubelet import container as kubecontainer
 from kubelet import lifecycle
 from kubelet.kuberuntime import kuberuntime_build, testing
 from pkg import features, golang
+from pkg.apimachinery import types
 from pkg.client_go.tools import record
 from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
@@ -29,7 +30,7 @@ def test_nothing_is_asked_of_a_manager_that_is_not_whole(tmp_path: Path) -> None
         pods: lifecycle.PodStatusProvider,
         recorder: record.EventRecorder,
     ) -> kubecontainer.HandlerRunner:
-        pods.get_pod(golang.background(), "uid")
+        pods.get_pod(golang.background(), types.UID("uid"))
         return testing.FakeCommandRunner()
 
     with pytest.raises(AttributeError, match="get_pod was asked of a KubeGenericRuntimeManager that is not whole"):

@@ -37,6 +37,7 @@ from kubelet.kuberuntime.security_context import verify_run_as_non_root
 from kubelet.util import format
 from pkg import features, golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.util import workqueue
@@ -163,11 +164,11 @@ def calc_restart_count_by_log_dir(path: str) -> int:
 class PodStateProvider(Protocol):
     """Answers by pod workers about what of a pod may go. Go: kuberuntime_manager.go, podStateProvider"""
 
-    def is_pod_termination_requested(self, uid: str) -> bool: ...
+    def is_pod_termination_requested(self, uid: types.UID) -> bool: ...
 
-    def should_pod_content_be_removed(self, uid: str) -> bool: ...
+    def should_pod_content_be_removed(self, uid: types.UID) -> bool: ...
 
-    def should_pod_runtime_be_removed(self, uid: str) -> bool: ...
+    def should_pod_runtime_be_removed(self, uid: types.UID) -> bool: ...
 
 
 def set_actuated_container_resources(actuated_state: state.State, pod: v1.Pod, container: v1.Container) -> None:
@@ -574,7 +575,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         return end.data.decode(errors="ignore")
 
     def convert_to_kube_container_status(
-        self, ctx: golang.Context, pod_uid: str, status: runtimeapi.ContainerStatus
+        self, ctx: golang.Context, pod_uid: types.UID, status: runtimeapi.ContainerStatus
     ) -> kubecontainer.Status:
         """The runtime's status with the container's termination message added."""
         result = self.to_kube_container_status(pod_uid, status)
@@ -594,7 +595,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         result.message = ": ".join(part for part in (result.message, message) if part)
         return result
 
-    def to_kube_container_status(self, pod_uid: str, status: runtimeapi.ContainerStatus) -> kubecontainer.Status:
+    def to_kube_container_status(self, pod_uid: types.UID, status: runtimeapi.ContainerStatus) -> kubecontainer.Status:
         """The runtime's status in the kubelet's terms."""
         annotated = labels.get_container_info_from_annotations(status.annotations)
         name = labels.get_container_info_from_labels(status.labels).container_name
@@ -629,7 +630,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         return result
 
     def _status_resources(
-        self, pod_uid: str, container_name: str, status: runtimeapi.ContainerStatus
+        self, pod_uid: types.UID, container_name: str, status: runtimeapi.ContainerStatus
     ) -> kubecontainer.ContainerResources | None:
         """What the runtime says it enforces; what it does not say, as the container was made or changed last."""
         reported = to_kube_container_resources(status.resources)

@@ -246,9 +246,11 @@ def test_container_status(fake: testing.TestRuntime) -> None:
         user=runtimeapi.ContainerUser(linux=runtimeapi.LinuxContainerUser(uid=1, gid=2)),
         mounts=[runtimeapi.Mount(container_path="/a", readonly=True)],
     )
-    assert fake.manager.to_kube_container_status("uid", status).stop_signal is None, "the feature is off by default"
+    assert fake.manager.to_kube_container_status(types.UID("uid"), status).stop_signal is None, (
+        "the feature is off by default"
+    )
     with set_feature_gate_during_test(features.feature_gate, features.CONTAINER_STOP_SIGNALS, True):
-        got = fake.manager.to_kube_container_status("uid", status)
+        got = fake.manager.to_kube_container_status(types.UID("uid"), status)
     assert (got.name, got.hash, got.restart_count, got.image_id) == ("foo", 255, 3, "ref")
     assert got.state is kubecontainer.CONTAINER_STATE_RUNNING
     assert got.started_at is not None and got.started_at.timestamp() == 2
@@ -258,11 +260,11 @@ def test_container_status(fake: testing.TestRuntime) -> None:
     assert got.mounts[0].read_only and got.mounts[0].image is None
     status.state = runtimeapi.CONTAINER_EXITED
     status.image_id = "id"
-    got = fake.manager.to_kube_container_status("uid", status)
+    got = fake.manager.to_kube_container_status(types.UID("uid"), status)
     assert got.finished_at is not None and got.finished_at.timestamp() == 3
     assert (got.exit_code, got.reason, got.image_id) == (7, "Why", "id")
     status.state = runtimeapi.CONTAINER_CREATED
-    assert fake.manager.to_kube_container_status("uid", status).started_at is None
+    assert fake.manager.to_kube_container_status(types.UID("uid"), status).started_at is None
 
 
 class TestTerminationMessage:
@@ -280,7 +282,7 @@ class TestTerminationMessage:
             mounts=[runtimeapi.Mount(container_path="/dev/termination-log", host_path=str(tmp_path / "message"))],
             **fields,
         )
-        return fake.manager.convert_to_kube_container_status(_CTX, "uid", status).message
+        return fake.manager.convert_to_kube_container_status(_CTX, types.UID("uid"), status).message
 
     def test_file(self, fake: testing.TestRuntime, tmp_path: Path) -> None:
         (tmp_path / "message").write_bytes(b"x" * 5000 + b"end")

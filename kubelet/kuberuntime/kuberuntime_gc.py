@@ -19,6 +19,7 @@ from kubelet.kuberuntime import helpers, labels, legacy
 from kubelet.kuberuntime.kuberuntime_container import REASON_UNKNOWN, PodStateProvider
 from kubelet.kuberuntime.kuberuntime_sandbox import ListOptions
 from pkg import golang, klog
+from pkg.apimachinery import types
 from pkg.apimachinery.util.runtime import contain
 from pkg.component_base import tracing
 
@@ -53,7 +54,7 @@ class SandboxGCInfo:
 class EvictUnit(NamedTuple):
     """Containers are counted by pod and name."""
 
-    uid: str
+    uid: types.UID
     name: str
 
 
@@ -148,7 +149,7 @@ class ContainerGC:
         if errors:
             raise ExceptionGroup("garbage collection failed", errors)
 
-    def _should_be_removed(self, uid: str, evict_non_deleted_pods: bool) -> bool:
+    def _should_be_removed(self, uid: types.UID, evict_non_deleted_pods: bool) -> bool:
         provider = self.pod_state_provider
         return provider.should_pod_content_be_removed(uid) or (
             evict_non_deleted_pods and provider.should_pod_runtime_be_removed(uid)
@@ -259,12 +260,12 @@ class ContainerGC:
         containers = self.manager.get_containers(ctx, ListOptions())
         sandboxes = self.manager.get_sandboxes(ctx, ListOptions())
         with_containers = {container.pod_sandbox_id for container in containers}
-        by_pod: dict[str, list[SandboxGCInfo]] = {}
+        by_pod: dict[types.UID, list[SandboxGCInfo]] = {}
         for sandbox in sandboxes:
             active = sandbox.state == runtimeapi.SANDBOX_READY or sandbox.id in with_containers
             created_at = helpers.time_from_nanoseconds(sandbox.created_at)
             info = SandboxGCInfo(sandbox.id, sandbox.metadata.attempt, created_at, active)
-            by_pod.setdefault(sandbox.metadata.uid, []).append(info)
+            by_pod.setdefault(types.UID(sandbox.metadata.uid), []).append(info)
         for uid, infos in by_pod.items():
             remove_all = self._should_be_removed(uid, evict_non_deleted_pods)
             self._remove_oldest_n_sandboxes(ctx, infos, len(infos) - (0 if remove_all else 1))

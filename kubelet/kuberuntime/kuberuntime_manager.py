@@ -43,6 +43,7 @@ from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clockpkg
+from pkg.apimachinery import types
 from pkg.apimachinery.util import version as utilversion
 from pkg.client_go.util import flowcontrol
 from pkg.component_base.cli.flag import duration
@@ -96,9 +97,9 @@ class _ImageVolumePull:
 class PodInitContainerTimeRecorder(Protocol):
     """Told when init containers run, so that start-up latency can leave that out."""
 
-    def record_init_container_started(self, pod_uid: str, started_at: datetime) -> None: ...
+    def record_init_container_started(self, pod_uid: types.UID, started_at: datetime) -> None: ...
 
-    def record_init_container_finished(self, pod_uid: str, finished_at: datetime) -> None: ...
+    def record_init_container_finished(self, pod_uid: types.UID, finished_at: datetime) -> None: ...
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -139,7 +140,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
             raise ValueError("runtime status is nil")
         return helpers.to_kube_runtime_status(response)
 
-    def get_pod(self, ctx: golang.Context, pod_uid: str) -> kubecontainer.Pod:
+    def get_pod(self, ctx: golang.Context, pod_uid: types.UID) -> kubecontainer.Pod:
         """Sandboxes and containers of one pod. Raises kubecontainer.ErrPodNotFound, crierror.RemoteError."""
         pod = self._get_pods(ctx, ListOptions(pod_uid=pod_uid)).get(pod_uid)
         if pod is None:
@@ -153,15 +154,15 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         # Two pods of one name can overlap while the older ends: who looks by name is to find the newer.
         return sorted(pods.values(), key=lambda pod: pod.created_at, reverse=True)
 
-    def _get_pods(self, ctx: golang.Context, opts: ListOptions) -> dict[str, kubecontainer.Pod]:
-        pods: dict[str, kubecontainer.Pod] = {}
+    def _get_pods(self, ctx: golang.Context, opts: ListOptions) -> dict[types.UID, kubecontainer.Pod]:
+        pods: dict[types.UID, kubecontainer.Pod] = {}
         timestamp = self.clock.steady()
         sandboxes = helpers.sort_pod_sandboxes_by_created_then_id(self.get_sandboxes(ctx, opts))
         for s in sandboxes:
             if not s.HasField("metadata"):
                 klog.v(4).info_s("Sandbox does not have metadata", sandbox=s)
                 continue
-            uid = s.metadata.uid
+            uid = types.UID(s.metadata.uid)
             pod = pods.get(uid)
             if pod is None:
                 pod = pods[uid] = kubecontainer.Pod(
@@ -778,11 +779,12 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         """The pod's status as an event of the runtime carries it."""
         sandbox = event.pod_sandbox_status
         meta = sandbox.metadata
+        uid = types.UID(meta.uid)
         statuses = [
-            self.convert_to_kube_container_status(golang.background(), meta.uid, s) for s in event.containers_statuses
+            self.convert_to_kube_container_status(golang.background(), uid, s) for s in event.containers_statuses
         ]
         return kubecontainer.PodStatus(
-            id=meta.uid,
+            id=uid,
             name=meta.name,
             namespace=meta.namespace,
             ips=self.determine_pod_sandbox_ips(meta.namespace, meta.name, sandbox),
@@ -841,7 +843,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         return latest
 
     def get_container_status(
-        self, ctx: golang.Context, pod_uid: str, id: kubecontainer.ContainerID
+        self, ctx: golang.Context, pod_uid: types.UID, id: kubecontainer.ContainerID
     ) -> kubecontainer.Status:
         """Status of one container. Raises crierror.RemoteError."""
         response = self.runtime_service.container_status(ctx, id.id, False)

@@ -630,7 +630,7 @@ def test_get_pods_groups_containers_and_leaves_out_what_ended(fake: testing.Test
 
 def test_get_pod_not_found(fake: testing.TestRuntime) -> None:
     with pytest.raises(kubecontainer.ErrPodNotFound):
-        fake.manager.get_pod(_CTX, "unknown")
+        fake.manager.get_pod(_CTX, types.UID("unknown"))
 
 
 def test_get_pod_status_leaves_out_what_was_removed_meanwhile(fake: testing.TestRuntime) -> None:

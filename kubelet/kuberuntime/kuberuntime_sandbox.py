@@ -22,6 +22,7 @@ from kubelet.kuberuntime.kuberuntime_sandbox_linux import SandboxLinuxMethods
 from kubelet.util import format
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 
 if TYPE_CHECKING:
     from kubelet.cri import apis as internalapi
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 class ListOptions:
     """Which sandboxes or containers to list; all fields are optional. Go: kuberuntime_container.go, listOptions"""
 
-    pod_uid: str = ""
+    pod_uid: types.UID = types.UID("")
     only_running_ready: bool = False
 
     def container_filter(self) -> runtimeapi.ContainerFilter:
@@ -182,12 +183,12 @@ class SandboxMethods(SandboxLinuxMethods):
         """Go: kuberuntime_container.go, getSandboxes"""
         return self.runtime_service.list_pod_sandbox(ctx, opts.sandbox_filter())
 
-    def get_sandbox_id_by_pod_uid(self, ctx: golang.Context, pod_uid: str) -> list[str]:
+    def get_sandbox_id_by_pod_uid(self, ctx: golang.Context, pod_uid: types.UID) -> list[str]:
         """The pod's sandboxes, newest first."""
         return helpers.sandbox_ids(self.get_sandboxes(ctx, ListOptions(pod_uid=pod_uid)))
 
     def get_port_forward(
-        self, ctx: golang.Context, pod_name: str, pod_namespace: str, pod_uid: str, ports: Sequence[int]
+        self, ctx: golang.Context, pod_name: str, pod_namespace: str, pod_uid: types.UID, ports: Sequence[int]
     ) -> str:
         """The URL at which the runtime serves the forwarding.
 

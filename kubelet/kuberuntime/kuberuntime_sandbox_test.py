@@ -192,10 +192,10 @@ def test_port_forward_goes_to_the_newest_sandbox(fake: testing.TestRuntime) -> N
     pod = _pod()
     fake.manager.create_pod_sandbox(_CTX, pod, 0)
     fake.manager.create_pod_sandbox(_CTX, pod, 1)
-    url = fake.manager.get_port_forward(_CTX, "bar", "new", "12345678", [80])
+    url = fake.manager.get_port_forward(_CTX, "bar", "new", types.UID("12345678"), [80])
     assert url == "http://fake/portforward/bar_new_12345678_1"
     with pytest.raises(LookupError, match="failed to find sandboxID for pod"):
-        fake.manager.get_port_forward(_CTX, "bar", "new", "other", [80])
+        fake.manager.get_port_forward(_CTX, "bar", "new", types.UID("other"), [80])
 
 
 def _helpers() -> HelperMethods:

@@ -18,6 +18,7 @@ from kubelet.kuberuntime.instrumented_services import NullRuntimeObserver
 from kubelet.prober import results as proberesults
 from pkg import golang
 from pkg.apimachinery import clock as clockpkg
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.client_go.util import flowcontrol
@@ -34,13 +35,13 @@ class FakePodStateProvider:
     terminated: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
 
-    def is_pod_termination_requested(self, uid: str) -> bool:
+    def is_pod_termination_requested(self, uid: types.UID) -> bool:
         return uid in self.removed
 
-    def should_pod_runtime_be_removed(self, uid: str) -> bool:
+    def should_pod_runtime_be_removed(self, uid: types.UID) -> bool:
         return uid in self.terminated
 
-    def should_pod_content_be_removed(self, uid: str) -> bool:
+    def should_pod_content_be_removed(self, uid: types.UID) -> bool:
         return uid in self.removed
 
 
@@ -51,10 +52,10 @@ class FakePodPullingTimeRecorder:
         self.started: list[str] = []
         self.finished: list[str] = []
 
-    def record_image_started_pulling(self, pod_uid: str) -> None:
+    def record_image_started_pulling(self, pod_uid: types.UID) -> None:
         self.started.append(pod_uid)
 
-    def record_image_finished_pulling(self, pod_uid: str) -> None:
+    def record_image_finished_pulling(self, pod_uid: types.UID) -> None:
         self.finished.append(pod_uid)
 
 
@@ -114,7 +115,7 @@ class FakeRuntimeObserver(NullRuntimeObserver):
     def __init__(self) -> None:
         self.kills: list[tuple[str, str, str]] = []
 
-    def killing(self, uid: str, container: str, reason: str) -> None:
+    def killing(self, uid: types.UID, container: str, reason: str) -> None:
         self.kills.append((uid, container, reason))
 
 

@@ -15,6 +15,7 @@ from kubelet.lifecycle.interfaces import PodAdmitAttributes, PodAdmitResult
 from kubelet.util import format
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.version import Version
 from pkg.client_go.tools import record
@@ -117,7 +118,7 @@ def _beginning(output: bytes | str) -> str:
 class PodStatusProvider(Protocol):
     """Go: podStatusProvider"""
 
-    def get_pod(self, ctx: golang.Context, pod_uid: str) -> kubecontainer.Pod: ...
+    def get_pod(self, ctx: golang.Context, pod_uid: types.UID) -> kubecontainer.Pod: ...
 
     def get_pod_status(self, ctx: golang.Context, pod: kubecontainer.Pod) -> kubecontainer.PodStatus: ...
 

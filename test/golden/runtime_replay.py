@@ -23,6 +23,7 @@ from kubelet.cri.remote import fake
 from kubelet.prober import results as proberesults
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.clock import testing as clocktesting
 from pkg.apimachinery.runtime import codec
 from pkg.client_go.tools.record import testing as recordtesting
@@ -101,7 +102,7 @@ class RecordedKubelet(containertesting.FakeRuntimeHelper):
     def get_pod_cgroup_parent(self, pod: v1.Pod) -> str:
         return str(self._sandbox["linux"]["cgroup_parent"])
 
-    def get_pod_dir(self, pod_uid: str) -> str:
+    def get_pod_dir(self, pod_uid: types.UID) -> str:
         return str(self._directory / "pods" / pod_uid)
 
     def get_or_create_user_namespace_mappings(
@@ -114,20 +115,20 @@ class RecordedKubelet(containertesting.FakeRuntimeHelper):
 
 
 class _NotTerminating:
-    def is_pod_termination_requested(self, uid: str) -> bool:
+    def is_pod_termination_requested(self, uid: types.UID) -> bool:
         return False
 
-    def should_pod_content_be_removed(self, uid: str) -> bool:
+    def should_pod_content_be_removed(self, uid: types.UID) -> bool:
         return False
 
-    def should_pod_runtime_be_removed(self, uid: str) -> bool:
+    def should_pod_runtime_be_removed(self, uid: types.UID) -> bool:
         return False
 
 
 class _NoPullingTimes:
-    def record_image_started_pulling(self, pod_uid: str) -> None: ...
+    def record_image_started_pulling(self, pod_uid: types.UID) -> None: ...
 
-    def record_image_finished_pulling(self, pod_uid: str) -> None: ...
+    def record_image_finished_pulling(self, pod_uid: types.UID) -> None: ...
 
 
 class Replay:

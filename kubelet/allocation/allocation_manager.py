@@ -19,6 +19,7 @@ from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.runtime import contain
@@ -75,7 +76,7 @@ class Manager:
         status_manager: status.Manager,
         trigger_pod_sync: Callable[[v1.Pod], None],
         get_active_pods: Callable[[], list[v1.Pod]],
-        get_pod_by_uid: Callable[[str], v1.Pod | None],
+        get_pod_by_uid: Callable[[types.UID], v1.Pod | None],
         sources_ready: config.SourcesReady,
         recorder: record.EventRecorder,
         clock: clocklib.Clock | None = None,
@@ -94,10 +95,10 @@ class Manager:
         self._ticker: golang.Ticker | None = None
         # Held while a pod or a resize is admitted, so that nothing is given twice; guards the fields below.
         self._allocation_lock = threading.Lock()
-        self._pods_with_pending_resizes: list[str] = []
+        self._pods_with_pending_resizes: list[types.UID] = []
         # What ends pods, for each critical one that lacks resources for its resize; and those that were ended so.
         self._rooms_to_make: list[Callable[[], list[v1.Pod]]] = []
-        self._preempted: set[str] = set()
+        self._preempted: set[types.UID] = set()
         # A message says that there is room to be made.
         self._room_is_wanted: golang.Channel[None] = golang.Channel(1)
 
@@ -150,7 +151,7 @@ class Manager:
                 return []
             self._next_retry_locked(RETRY_DELAY)
             self._rooms_to_make = []
-            still_pending: list[str] = []
+            still_pending: list[types.UID] = []
             successful: list[v1.Pod] = []
             for uid in self._pods_with_pending_resizes:
                 pod = self._get_pod_by_uid(uid)
@@ -196,7 +197,7 @@ class Manager:
             self._trigger_pod_sync(pod)
         return outcome
 
-    def push_pending_resize(self, uid: str) -> None:
+    def push_pending_resize(self, uid: types.UID) -> None:
         """Note that the pod wants to be resized; retry_pending_resizes looks at it."""
         with self._allocation_lock:
             if uid not in self._pods_with_pending_resizes:
@@ -222,7 +223,7 @@ class Manager:
         )
         self._pods_with_pending_resizes = [pod.metadata.uid for pod in pending]
 
-    def _pending_since(self, uid: str) -> datetime.datetime:
+    def _pending_since(self, uid: types.UID) -> datetime.datetime:
         conditions = self._status_manager.get_pod_resize_conditions(uid)
         times = (c.last_transition_time for c in conditions if c.type == v1.POD_RESIZE_PENDING)
         return next(times, None) or _LATEST
@@ -245,11 +246,13 @@ class Manager:
 
     # ---- What pods have ----
 
-    def get_container_resource_allocation(self, pod_uid: str, container_name: str) -> v1.ResourceRequirements | None:
+    def get_container_resource_allocation(
+        self, pod_uid: types.UID, container_name: str
+    ) -> v1.ResourceRequirements | None:
         """What the container was given; None for one that is not known. Shared: never change it."""
         return self._allocated.get_container_resources(pod_uid, container_name)
 
-    def get_pod_level_resource_allocation(self, pod_uid: str) -> v1.ResourceRequirements | None:
+    def get_pod_level_resource_allocation(self, pod_uid: types.UID) -> v1.ResourceRequirements | None:
         """What the pod as a whole was given; None if nothing, and for one that is not known. Shared."""
         return self._allocated.get_pod_level_resources(pod_uid)
 
@@ -262,7 +265,7 @@ class Manager:
             return AllocatedPod(_with_missing_containers(pod, allocated), differs=False)
         return update_pod_from_allocation(pod, allocated)
 
-    def is_allocated(self, uid: str) -> bool:
+    def is_allocated(self, uid: types.UID) -> bool:
         """Whether the pod was given something, be it by an earlier kubelet."""
         return self._allocated.get_pod_resource_info(uid) is not None
 
@@ -292,11 +295,11 @@ class Manager:
                     klog.error_s(err, "SetPodAllocation failed", pod=klog.kobj(pod))
             return result
 
-    def remove_pod(self, uid: str) -> None:
+    def remove_pod(self, uid: types.UID) -> None:
         """Forget what the pod was given."""
         self._allocated.remove_pod(uid)
 
-    def remove_orphaned_pods(self, remaining_pods: Collection[str]) -> None:
+    def remove_orphaned_pods(self, remaining_pods: Collection[types.UID]) -> None:
         """Forget all pods but these."""
         self._allocated.remove_orphaned_pods(remaining_pods)
 

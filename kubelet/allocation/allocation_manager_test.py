@@ -549,7 +549,7 @@ def test_add_pod(tmp_path: Path) -> None:
     assert allocated == pod.spec.containers[0].resources
     refused = environment.manager.add_pod([pod], new_pod("big", container(amounts("4"))))
     assert (refused.admit, refused.reason) == (False, "OutOfcpu")
-    assert environment.manager.get_container_resource_allocation("uid-big", "c1") is None
+    assert environment.manager.get_container_resource_allocation(types.UID("uid-big"), "c1") is None
 
     # The pod wants more than there is when the next kubelet begins: it has what it had.
     again = Environment(directory=str(tmp_path))
@@ -561,7 +561,7 @@ def test_add_pod(tmp_path: Path) -> None:
     again.manager.remove_pod(pod.metadata.uid)
     assert not again.manager.add_pod([], wants).admit
     again.manager.remove_orphaned_pods(set())
-    assert again.manager.get_container_resource_allocation("uid-fits", "c1") is None
+    assert again.manager.get_container_resource_allocation(types.UID("uid-fits"), "c1") is None
 
 
 def test_manager_without_a_directory_remembers_in_memory() -> None:

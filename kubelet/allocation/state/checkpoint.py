@@ -12,6 +12,7 @@ from typing import Any
 from kubelet.allocation.state.state import PodResourceInfo, PodResourceInfoMap
 from kubelet.checkpointmanager import checksum
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.runtime import codec
 
 
@@ -52,7 +53,9 @@ class Checkpoint:
         if not isinstance(document, dict):
             raise ValueError("checkpoint data is not a JSON object")
         entries = _object(document.get("entries"), "entries of the checkpoint are")
-        return PodResourceCheckpointInfo({uid: _info_from(uid, entry) for uid, entry in entries.items()})
+        return PodResourceCheckpointInfo(
+            {types.UID(uid): _info_from(types.UID(uid), entry) for uid, entry in entries.items()}
+        )
 
 
 class Serializer:
@@ -62,10 +65,10 @@ class Serializer:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[PodResourceInfo, str]] = {}
+        self._known: dict[types.UID, tuple[PodResourceInfo, str]] = {}
 
     def serialize(self, allocations: PodResourceCheckpointInfo) -> str:
-        known: dict[str, tuple[PodResourceInfo, str]] = {}
+        known: dict[types.UID, tuple[PodResourceInfo, str]] = {}
         for uid, info in sorted(allocations.entries.items()):
             before = self._known.get(uid)
             if before is None or before[0] is not info:
@@ -94,7 +97,7 @@ def _resources_to(resources: v1.ResourceRequirements) -> dict[str, Any]:
     return document
 
 
-def _info_from(uid: str, value: Any) -> PodResourceInfo:
+def _info_from(uid: types.UID, value: Any) -> PodResourceInfo:
     entry = _object(value, f"entry {uid} of the checkpoint is")
     found = _object(entry.get("ContainerResources"), f"ContainerResources of entry {uid} of the checkpoint are")
     containers = {name: codec.convert(resources, v1.ResourceRequirements) for name, resources in found.items()}

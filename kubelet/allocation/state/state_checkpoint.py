@@ -15,6 +15,7 @@ from kubelet.checkpointmanager import CheckpointManager
 from kubelet.checkpointmanager.errors import ErrCheckpointNotFound
 from pkg import klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 
 
 class StateCheckpoint:
@@ -58,35 +59,37 @@ class StateCheckpoint:
                 raise
             self._last_data = data
 
-    def get_container_resources(self, pod_uid: str, container_name: str) -> v1.ResourceRequirements | None:
+    def get_container_resources(self, pod_uid: types.UID, container_name: str) -> v1.ResourceRequirements | None:
         return self._cache.get_container_resources(pod_uid, container_name)
 
-    def get_pod_level_resources(self, pod_uid: str) -> v1.ResourceRequirements | None:
+    def get_pod_level_resources(self, pod_uid: types.UID) -> v1.ResourceRequirements | None:
         return self._cache.get_pod_level_resources(pod_uid)
 
     def get_pod_resource_info_map(self) -> PodResourceInfoMap:
         return self._cache.get_pod_resource_info_map()
 
-    def get_pod_resource_info(self, pod_uid: str) -> PodResourceInfo | None:
+    def get_pod_resource_info(self, pod_uid: types.UID) -> PodResourceInfo | None:
         return self._cache.get_pod_resource_info(pod_uid)
 
-    def set_container_resources(self, pod_uid: str, container_name: str, resources: v1.ResourceRequirements) -> None:
+    def set_container_resources(
+        self, pod_uid: types.UID, container_name: str, resources: v1.ResourceRequirements
+    ) -> None:
         self._cache.set_container_resources(pod_uid, container_name, resources)
         self._store_state()
 
-    def set_pod_level_resources(self, pod_uid: str, resources: v1.ResourceRequirements | None) -> None:
+    def set_pod_level_resources(self, pod_uid: types.UID, resources: v1.ResourceRequirements | None) -> None:
         self._cache.set_pod_level_resources(pod_uid, resources)
         self._store_state()
 
-    def set_pod_resource_info(self, pod_uid: str, resource_info: PodResourceInfo) -> None:
+    def set_pod_resource_info(self, pod_uid: types.UID, resource_info: PodResourceInfo) -> None:
         self._cache.set_pod_resource_info(pod_uid, resource_info)
         self._store_state()
 
-    def remove_pod(self, pod_uid: str) -> None:
+    def remove_pod(self, pod_uid: types.UID) -> None:
         # Not written: a pod too many in the file does no harm, and the next change takes it out.
         self._cache.remove_pod(pod_uid)
 
-    def remove_orphaned_pods(self, remaining_pods: Collection[str]) -> None:
+    def remove_orphaned_pods(self, remaining_pods: Collection[types.UID]) -> None:
         # Not written, for the same reason.
         self._cache.remove_orphaned_pods(remaining_pods)
 
@@ -109,29 +112,31 @@ def restore_state(checkpoint_manager: CheckpointManager, checkpoint_name: str) -
 class NoopStateCheckpoint:
     """Keeps nothing. See State."""
 
-    def get_container_resources(self, pod_uid: str, container_name: str) -> v1.ResourceRequirements | None:
+    def get_container_resources(self, pod_uid: types.UID, container_name: str) -> v1.ResourceRequirements | None:
         return None
 
-    def get_pod_level_resources(self, pod_uid: str) -> v1.ResourceRequirements | None:
+    def get_pod_level_resources(self, pod_uid: types.UID) -> v1.ResourceRequirements | None:
         return None
 
     def get_pod_resource_info_map(self) -> PodResourceInfoMap:
         return {}
 
-    def get_pod_resource_info(self, pod_uid: str) -> PodResourceInfo | None:
+    def get_pod_resource_info(self, pod_uid: types.UID) -> PodResourceInfo | None:
         return None
 
-    def set_container_resources(self, pod_uid: str, container_name: str, resources: v1.ResourceRequirements) -> None:
+    def set_container_resources(
+        self, pod_uid: types.UID, container_name: str, resources: v1.ResourceRequirements
+    ) -> None:
         """Nothing is kept."""
 
-    def set_pod_resource_info(self, pod_uid: str, resource_info: PodResourceInfo) -> None:
+    def set_pod_resource_info(self, pod_uid: types.UID, resource_info: PodResourceInfo) -> None:
         """Nothing is kept."""
 
-    def set_pod_level_resources(self, pod_uid: str, resources: v1.ResourceRequirements | None) -> None:
+    def set_pod_level_resources(self, pod_uid: types.UID, resources: v1.ResourceRequirements | None) -> None:
         """Nothing is kept."""
 
-    def remove_pod(self, pod_uid: str) -> None:
+    def remove_pod(self, pod_uid: types.UID) -> None:
         """Nothing is kept."""
 
-    def remove_orphaned_pods(self, remaining_pods: Collection[str]) -> None:
+    def remove_orphaned_pods(self, remaining_pods: Collection[types.UID]) -> None:
         """Nothing is kept."""

@@ -16,8 +16,12 @@ from kubelet.allocation.state.state_checkpoint import restore_state
 from kubelet.checkpointmanager import CheckpointManager, checksum
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.util.runtime.testing import raising
+
+POD_A = types.UID("a")
+POD_1 = types.UID("pod1")
 
 _NAME = "allocated_pods_state"
 # As a Go kubelet writes it.
@@ -50,20 +54,20 @@ _AMOUNTS = [factor + suffix for factor in _FACTORS for suffix in _SUFFIXES]
 def test_store_state(tmp_path: Path, amount: str) -> None:
     info = state.PodResourceInfo({"container1": requirements(amount)}, requirements(amount))
     first = state.StateCheckpoint(str(tmp_path), _NAME)
-    first.set_pod_resource_info("pod1", info)
+    first.set_pod_resource_info(POD_1, info)
     assert first.get_pod_resource_info_map() == {"pod1": info}
 
     second = state.StateCheckpoint(str(tmp_path), _NAME)
     assert second.get_pod_resource_info_map() == {"pod1": info}
-    assert second.get_container_resources("pod1", "container1") == info.container_resources["container1"]
-    assert second.get_pod_level_resources("pod1") == info.pod_level_resources
+    assert second.get_container_resources(POD_1, "container1") == info.container_resources["container1"]
+    assert second.get_pod_level_resources(POD_1) == info.pod_level_resources
 
     path = tmp_path / _NAME
     path.unlink()
     for same in (first, second):
-        same.set_pod_resource_info("pod1", info)
+        same.set_pod_resource_info(POD_1, info)
         assert not path.exists(), "nothing changed, nothing is written"
-    first.set_pod_resource_info("other", state.PodResourceInfo({"container1": requirements("1")}))
+    first.set_pod_resource_info(types.UID("other"), state.PodResourceInfo({"container1": requirements("1")}))
     assert path.exists()
 
 
@@ -81,8 +85,8 @@ def test_file_of_a_go_kubelet_stays_the_same(tmp_path: Path, file: Path) -> None
     path.write_text(text)
     checkpoint = state.StateCheckpoint(str(tmp_path), _NAME)
     uid, info = next(iter(checkpoint.get_pod_resource_info_map().items()))
-    checkpoint.set_pod_resource_info("other", info)
-    checkpoint.remove_pod("other")
+    checkpoint.set_pod_resource_info(types.UID("other"), info)
+    checkpoint.remove_pod(types.UID("other"))
     checkpoint.set_pod_resource_info(uid, info)
     assert path.read_text() == text
 
@@ -91,8 +95,8 @@ def test_writes_what_go_writes(tmp_path: Path) -> None:
     checkpoint = state.StateCheckpoint(str(tmp_path), _NAME)
     limits = {"memory": resource.must_parse("1Gi"), "cpu": resource.must_parse("1500m")}
     both = v1.ResourceRequirements(limits=limits, requests={"cpu": resource.must_parse("0.5")})
-    checkpoint.set_container_resources("b", "<c>", both)
-    checkpoint.set_pod_level_resources("a", v1.ResourceRequirements(claims=[v1.ResourceClaim(name="gpu")]))
+    checkpoint.set_container_resources(types.UID("b"), "<c>", both)
+    checkpoint.set_pod_level_resources(POD_A, v1.ResourceRequirements(claims=[v1.ResourceClaim(name="gpu")]))
     data = (
         r"{\"entries\":{\"a\":{\"ContainerResources\":{},\"PodLevelResources\":{\"claims\":[{\"name\":\"gpu\"}]}},"
         r"\"b\":{\"ContainerResources\":{\"\\u003cc\\u003e\":{\"limits\":{\"cpu\":\"1500m\",\"memory\":\"1Gi\"},"
@@ -100,7 +104,7 @@ def test_writes_what_go_writes(tmp_path: Path) -> None:
     )
     text = (tmp_path / _NAME).read_text()
     assert text.startswith('{"data":"' + data + '","checksum":')
-    assert state.StateCheckpoint(str(tmp_path), _NAME).get_container_resources("b", "<c>") == both
+    assert state.StateCheckpoint(str(tmp_path), _NAME).get_container_resources(types.UID("b"), "<c>") == both
 
 
 @pytest.mark.parametrize(
@@ -130,9 +134,9 @@ def test_broken_file_is_set_aside(tmp_path: Path, text: str, fault: str, capsys:
     logged = capsys.readouterr().err
     assert "Could not restore state from checkpoint" in logged and fault in logged and f"{_NAME}.corrupt" in logged
 
-    checkpoint.set_container_resources("a", "c", requirements("1"))
+    checkpoint.set_container_resources(POD_A, "c", requirements("1"))
     again = state.StateCheckpoint(str(tmp_path), _NAME)
-    assert again.get_container_resources("a", "c") == requirements("1")
+    assert again.get_container_resources(POD_A, "c") == requirements("1")
 
 
 def test_file_for_which_memory_is_short_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +145,7 @@ def test_file_for_which_memory_is_short_stays(tmp_path: Path, monkeypatch: pytes
         patch.setattr(checkpoint_module, "PodResourceCheckpointInfo", raising(MemoryError()))
         with pytest.raises(OSError, match="Cannot allocate memory"):
             state.StateCheckpoint(str(tmp_path), _NAME)
-    assert state.StateCheckpoint(str(tmp_path), _NAME).get_container_resources("pod1", "container1") is not None
+    assert state.StateCheckpoint(str(tmp_path), _NAME).get_container_resources(POD_1, "container1") is not None
 
 
 def test_text_of_pods_that_stay_the_same_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,9 +160,9 @@ def test_text_of_pods_that_stay_the_same_is_made_once(tmp_path: Path, monkeypatc
     monkeypatch.setattr(checkpoint_module, "_info_to", count)
     checkpoint = state.StateCheckpoint(str(tmp_path), _NAME)
     for uid in ("b", "a", "c"):
-        checkpoint.set_container_resources(uid, "x", requirements("1"))
+        checkpoint.set_container_resources(types.UID(uid), "x", requirements("1"))
     assert len(made) == 3, "once for each pod"
-    checkpoint.set_container_resources("b", "y", requirements("2"))
+    checkpoint.set_container_resources(types.UID("b"), "y", requirements("2"))
     assert len(made) == 4
     again = state.StateCheckpoint(str(tmp_path), _NAME)
     assert again.get_pod_resource_info_map() == checkpoint.get_pod_resource_info_map()
@@ -195,12 +199,12 @@ def test_changes_at_the_same_time_are_written_at_once(tmp_path: Path, monkeypatc
 def test_forgotten_pods_go_with_the_next_change(tmp_path: Path) -> None:
     checkpoint = state.StateCheckpoint(str(tmp_path), _NAME)
     for uid in ("a", "b", "c"):
-        checkpoint.set_container_resources(uid, "c", requirements("1"))
-    checkpoint.remove_pod("a")
-    checkpoint.remove_orphaned_pods({"c"})
+        checkpoint.set_container_resources(types.UID(uid), "c", requirements("1"))
+    checkpoint.remove_pod(POD_A)
+    checkpoint.remove_orphaned_pods({types.UID("c")})
     assert set(checkpoint.get_pod_resource_info_map()) == {"c"}
     assert set(state.StateCheckpoint(str(tmp_path), _NAME).get_pod_resource_info_map()) == {"a", "b", "c"}
-    checkpoint.set_container_resources("c", "other", requirements("1"))
+    checkpoint.set_container_resources(types.UID("c"), "other", requirements("1"))
     assert set(state.StateCheckpoint(str(tmp_path), _NAME).get_pod_resource_info_map()) == {"c"}
 
 
@@ -212,19 +216,19 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(CheckpointManager, "create_checkpoint", full)
     with pytest.raises(OSError, match="No space left"):
-        checkpoint.set_container_resources("a", "c", requirements("1"))
-    assert checkpoint.get_container_resources("a", "c") == requirements("1")
+        checkpoint.set_container_resources(POD_A, "c", requirements("1"))
+    assert checkpoint.get_container_resources(POD_A, "c") == requirements("1")
     monkeypatch.undo()
-    checkpoint.set_container_resources("a", "c", requirements("1"))
+    checkpoint.set_container_resources(POD_A, "c", requirements("1"))
     assert (tmp_path / _NAME).exists(), "what could not be written is written the next time"
 
 
 def test_noop() -> None:
     noop = state.NoopStateCheckpoint()
-    noop.set_container_resources("a", "c", requirements("1"))
-    noop.set_pod_level_resources("a", requirements("1"))
-    noop.set_pod_resource_info("a", state.PodResourceInfo())
+    noop.set_container_resources(POD_A, "c", requirements("1"))
+    noop.set_pod_level_resources(POD_A, requirements("1"))
+    noop.set_pod_resource_info(POD_A, state.PodResourceInfo())
     assert noop.get_pod_resource_info_map() == {}
-    assert noop.get_container_resources("a", "c") is None
-    assert noop.get_pod_level_resources("a") is None
-    assert noop.get_pod_resource_info("a") is None
+    assert noop.get_container_resources(POD_A, "c") is None
+    assert noop.get_pod_level_resources(POD_A) is None
+    assert noop.get_pod_resource_info(POD_A) is None

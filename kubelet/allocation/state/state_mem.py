@@ -12,6 +12,7 @@ from collections.abc import Collection
 from kubelet.allocation.state.state import PodResourceInfo, PodResourceInfoMap
 from pkg import klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 
 
 class StateMemory:
@@ -22,11 +23,11 @@ class StateMemory:
         self._pod_resources: PodResourceInfoMap = dict(resources or {})
         klog.v(2).info_s("Initialized new in-memory state store for pod resource information tracking")
 
-    def get_container_resources(self, pod_uid: str, container_name: str) -> v1.ResourceRequirements | None:
+    def get_container_resources(self, pod_uid: types.UID, container_name: str) -> v1.ResourceRequirements | None:
         info = self.get_pod_resource_info(pod_uid)
         return None if info is None else info.container_resources.get(container_name)
 
-    def get_pod_level_resources(self, pod_uid: str) -> v1.ResourceRequirements | None:
+    def get_pod_level_resources(self, pod_uid: types.UID) -> v1.ResourceRequirements | None:
         info = self.get_pod_resource_info(pod_uid)
         return None if info is None else info.pod_level_resources
 
@@ -34,11 +35,13 @@ class StateMemory:
         with self._lock:
             return dict(self._pod_resources)
 
-    def get_pod_resource_info(self, pod_uid: str) -> PodResourceInfo | None:
+    def get_pod_resource_info(self, pod_uid: types.UID) -> PodResourceInfo | None:
         with self._lock:
             return self._pod_resources.get(pod_uid)
 
-    def set_container_resources(self, pod_uid: str, container_name: str, resources: v1.ResourceRequirements) -> None:
+    def set_container_resources(
+        self, pod_uid: types.UID, container_name: str, resources: v1.ResourceRequirements
+    ) -> None:
         with self._lock:
             info = self._pod_resources.get(pod_uid, PodResourceInfo())
             containers = {**info.container_resources, container_name: resources}
@@ -50,23 +53,23 @@ class StateMemory:
             resources=resources,
         )
 
-    def set_pod_level_resources(self, pod_uid: str, resources: v1.ResourceRequirements | None) -> None:
+    def set_pod_level_resources(self, pod_uid: types.UID, resources: v1.ResourceRequirements | None) -> None:
         with self._lock:
             info = self._pod_resources.get(pod_uid, PodResourceInfo())
             self._pod_resources[pod_uid] = dataclasses.replace(info, pod_level_resources=resources)
         klog.v(3).info_s("Updated pod-level resource info", podUID=pod_uid, resources=resources)
 
-    def set_pod_resource_info(self, pod_uid: str, resource_info: PodResourceInfo) -> None:
+    def set_pod_resource_info(self, pod_uid: types.UID, resource_info: PodResourceInfo) -> None:
         with self._lock:
             self._pod_resources[pod_uid] = resource_info
         klog.v(3).info_s("Updated pod resource information", podUID=pod_uid, information=resource_info)
 
-    def remove_pod(self, pod_uid: str) -> None:
+    def remove_pod(self, pod_uid: types.UID) -> None:
         with self._lock:
             self._pod_resources.pop(pod_uid, None)
         klog.v(3).info_s("Deleted pod resource information", podUID=pod_uid)
 
-    def remove_orphaned_pods(self, remaining_pods: Collection[str]) -> None:
+    def remove_orphaned_pods(self, remaining_pods: Collection[types.UID]) -> None:
         with self._lock:
             for pod_uid in [uid for uid in self._pod_resources if uid not in remaining_pods]:
                 del self._pod_resources[pod_uid]

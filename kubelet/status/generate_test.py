@@ -8,6 +8,7 @@ from cri_api.v1 import api_pb2 as runtimeapi
 from kubelet import container as kubecontainer
 from kubelet import status
 from pkg.api.core import v1
+from pkg.apimachinery import types
 
 TRUE, FALSE = v1.CONDITION_TRUE, v1.CONDITION_FALSE
 RUNNING, PENDING, SUCCEEDED, FAILED = v1.POD_RUNNING, v1.POD_PENDING, v1.POD_SUCCEEDED, v1.POD_FAILED
@@ -249,7 +250,7 @@ def _sandbox(state: runtimeapi.PodSandboxState.ValueType, ip: str) -> runtimeapi
 def test_generate_pod_ready_to_start_containers_condition(
     sandboxes: list[runtimeapi.PodSandboxStatus], expected: str
 ) -> None:
-    pod_status = kubecontainer.PodStatus(id="", sandbox_statuses=sandboxes)
+    pod_status = kubecontainer.PodStatus(id=types.UID(""), sandbox_statuses=sandboxes)
     got = status.generate_pod_ready_to_start_containers_condition(v1.Pod(), v1.PodStatus(), pod_status)
     assert got == v1.PodCondition(type=v1.POD_READY_TO_START_CONTAINERS, status=expected)
 
@@ -299,7 +300,7 @@ def test_generate_all_containers_restarting_condition(
     pod = v1.Pod(spec=spec("container1", "trigger"))
     pod.spec.containers[1].restart_policy = v1.CONTAINER_RESTART_POLICY_NEVER
     pod.spec.containers[1].restart_policy_rules = [rule]
-    pod_status = kubecontainer.PodStatus(id="", container_statuses=statuses)
+    pod_status = kubecontainer.PodStatus(id=types.UID(""), container_statuses=statuses)
     got = status.generate_all_containers_restarting_condition(pod, pod_status, old, phase)
     assert (got.type, got.status, got.reason, got.message) == (v1.ALL_CONTAINERS_RESTARTING, *expected)
 

@@ -29,7 +29,7 @@ def m() -> Iterator[status.Manager]:
 
 
 def shown(m: status.Manager, uid: str = UID) -> list[tuple[str, str, str, int]]:
-    found = m.get_pod_resize_conditions(uid)
+    found = m.get_pod_resize_conditions(types.UID(uid))
     assert all(c.status == v1.CONDITION_TRUE and c.last_transition_time and c.last_probe_time for c in found)
     return [(c.type, c.reason, c.message, c.observed_generation) for c in found]
 
@@ -115,14 +115,14 @@ def test_counts(m: status.Manager) -> None:
         deferred, infeasible = (metricstesting.value(pending.labels(reason)) for reason in ("deferred", "infeasible"))
         return deferred, infeasible, metricstesting.value(metrics.POD_IN_PROGRESS_RESIZES)
 
-    m.set_pod_resize_pending_condition("a", "Deferred", "", 1)
-    m.set_pod_resize_pending_condition("b", "Whatever", "", 1)
-    m.set_pod_resize_in_progress_condition("a", "", "", 1)
+    m.set_pod_resize_pending_condition(types.UID("a"), "Deferred", "", 1)
+    m.set_pod_resize_pending_condition(types.UID("b"), "Whatever", "", 1)
+    m.set_pod_resize_in_progress_condition(types.UID("a"), "", "", 1)
     assert counts() == (2, 0, 1)
-    m.set_pod_resize_pending_condition("b", "Infeasible", "", 1)
+    m.set_pod_resize_pending_condition(types.UID("b"), "Infeasible", "", 1)
     assert counts() == (1, 1, 1)
-    m.clear_pod_resize_pending_condition("a")
-    m.clear_pod_resize_in_progress_condition("a")
+    m.clear_pod_resize_pending_condition(types.UID("a"))
+    m.clear_pod_resize_in_progress_condition(types.UID("a"))
     assert counts() == (0, 1, 0)
 
 

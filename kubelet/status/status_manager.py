@@ -28,7 +28,7 @@ from kubelet.status.generate import (
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
-from pkg.apimachinery import clock
+from pkg.apimachinery import clock, types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
@@ -79,11 +79,11 @@ class VersionedPodStatus:
 class PodManager(Protocol):
     """What is needed of the pod manager."""
 
-    def get_pod_by_uid(self, uid: str) -> v1.Pod | None: ...
+    def get_pod_by_uid(self, uid: types.UID) -> v1.Pod | None: ...
 
     def get_mirror_pod_by_pod(self, pod: v1.Pod) -> v1.Pod | None: ...
 
-    def translate_pod_uid(self, uid: str) -> kubetypes.ResolvedPodUID:
+    def translate_pod_uid(self, uid: types.UID) -> kubetypes.ResolvedPodUID:
         """The static pod's uid for a mirror pod's, any other uid as it is."""
         ...
 
@@ -100,7 +100,7 @@ class PodManager(Protocol):
 class PodStatusProvider(Protocol):
     """Knows how a pod really is, whatever its object says."""
 
-    def get_pod_status(self, uid: str) -> v1.PodStatus | None:
+    def get_pod_status(self, uid: types.UID) -> v1.PodStatus | None:
         """The status, None if there is none. Shared: copy it before changing it."""
         ...
 
@@ -116,7 +116,7 @@ class PodStartupLatencyStateHelper(Protocol):
 
     def record_status_updated(self, pod: v1.Pod) -> None: ...
 
-    def delete_pod_startup_state(self, pod_uid: str) -> None: ...
+    def delete_pod_startup_state(self, pod_uid: types.UID) -> None: ...
 
 
 class PodUpdateNotifier(Protocol):
@@ -136,7 +136,7 @@ class _Notification:
 
 
 class _PodSync(NamedTuple):
-    pod_uid: str
+    pod_uid: types.UID
     status_uid: kubetypes.MirrorPodUID
     status: VersionedPodStatus
 
@@ -175,10 +175,10 @@ class Manager:
         self._pod_startup_latency_helper = pod_startup_latency_helper
         # Guards the four fields below. The last may be read without it, and so may single statuses.
         self._pod_statuses_lock = threading.Lock()
-        self._pod_statuses: dict[str, VersionedPodStatus] = {}
+        self._pod_statuses: dict[types.UID, VersionedPodStatus] = {}
         # What the kubelet before this one said of static pods.
-        self._inherited: dict[str, v1.PodStatus] = {}
-        self._pod_resize_conditions: dict[str, PodResizeConditions] = {}
+        self._inherited: dict[types.UID, v1.PodStatus] = {}
+        self._pod_resize_conditions: dict[types.UID, PodResizeConditions] = {}
         self._notifiers: tuple[PodUpdateNotifier, ...] = ()
         # A message says that there is something to send.
         self._pod_status_channel: golang.Channel[None] = golang.Channel(1)
@@ -218,13 +218,13 @@ class Manager:
 
     # ---- Resizes ----
 
-    def get_pod_resize_conditions(self, pod_uid: str) -> list[v1.PodCondition]:
+    def get_pod_resize_conditions(self, pod_uid: types.UID) -> list[v1.PodCondition]:
         """The resize conditions last set. Shared: never change them."""
         with self._pod_statuses_lock:
             return self._pod_resize_conditions.get(pod_uid, _NO_RESIZE).list()
 
     def set_pod_resize_pending_condition(
-        self, pod_uid: str, reason: str, message: str, observed_generation: int
+        self, pod_uid: types.UID, reason: str, message: str, observed_generation: int
     ) -> bool:
         """Notes that the resize waits; every reason but Infeasible shows as Deferred.
 
@@ -246,7 +246,7 @@ class Manager:
         return before is None or (before.reason, before.observed_generation) != (reason, observed_generation)
 
     def set_pod_resize_in_progress_condition(
-        self, pod_uid: str, reason: str, message: str, observed_generation: int
+        self, pod_uid: types.UID, reason: str, message: str, observed_generation: int
     ) -> int | None:
         """Notes that a granted resize is being put in force.
 
@@ -267,7 +267,7 @@ class Manager:
         has_changed = before is None or (before.reason, before.message) != (reason, message)
         return observed_generation if has_changed else None
 
-    def clear_pod_resize_pending_condition(self, pod_uid: str) -> None:
+    def clear_pod_resize_pending_condition(self, pod_uid: types.UID) -> None:
         """Notes that no resize waits any more."""
         with self._pod_statuses_lock:
             known = self._pod_resize_conditions.get(pod_uid, _NO_RESIZE)
@@ -276,7 +276,7 @@ class Manager:
             self._pod_resize_conditions[pod_uid] = replace(known, pod_resize_pending=None)
             self._record_pending_resize_count_locked()
 
-    def clear_pod_resize_in_progress_condition(self, pod_uid: str, up_to: int | None = None) -> int | None:
+    def clear_pod_resize_in_progress_condition(self, pod_uid: types.UID, up_to: int | None = None) -> int | None:
         """Notes that nothing is left to put in force; the generation of what is done, None if there was nothing.
 
         With a generation in `up_to`, what was granted to a later one stays in progress.
@@ -313,20 +313,20 @@ class Manager:
             self._record_pending_resize_count_locked()
             self._record_in_progress_resize_count_locked()
 
-    def is_pod_resize_deferred(self, pod_uid: str) -> bool:
+    def is_pod_resize_deferred(self, pod_uid: types.UID) -> bool:
         """Whether the pod waits for a resize that may be granted later."""
         return self._pending_reason(pod_uid) == v1.POD_REASON_DEFERRED
 
-    def is_pod_resize_infeasible(self, pod_uid: str) -> bool:
+    def is_pod_resize_infeasible(self, pod_uid: types.UID) -> bool:
         """Whether the pod asks for a resize that this node can never grant."""
         return self._pending_reason(pod_uid) == v1.POD_REASON_INFEASIBLE
 
-    def _pending_reason(self, pod_uid: str) -> str | None:
+    def _pending_reason(self, pod_uid: types.UID) -> str | None:
         with self._pod_statuses_lock:
             pending = self._pod_resize_conditions.get(pod_uid, _NO_RESIZE).pod_resize_pending
         return None if pending is None else pending.reason
 
-    def _forget_resize_locked(self, pod_uid: str) -> None:
+    def _forget_resize_locked(self, pod_uid: types.UID) -> None:
         if self._pod_resize_conditions.pop(pod_uid, None) is not None:
             self._record_in_progress_resize_count_locked()
             self._record_pending_resize_count_locked()
@@ -344,9 +344,9 @@ class Manager:
 
     # ---- Statuses ----
 
-    def get_pod_status(self, uid: str) -> v1.PodStatus | None:
+    def get_pod_status(self, uid: types.UID) -> v1.PodStatus | None:
         """The status of the pod or mirror pod, None if there is none. Shared: never change it."""
-        resolved = self.pod_manager.translate_pod_uid(uid)
+        resolved = types.UID(self.pod_manager.translate_pod_uid(uid))
         # Without the lock, for which the workers of all probes would wait in a row: values are replaced, never changed.
         cached = self._pod_statuses.get(resolved)
         return None if cached is None else cached.status
@@ -362,7 +362,7 @@ class Manager:
         self._send_notification(notification)
         return notification is not None
 
-    def set_container_readiness(self, pod_uid: str, container_id: kubecontainer.ContainerID, ready: bool) -> None:
+    def set_container_readiness(self, pod_uid: types.UID, container_id: kubecontainer.ContainerID, ready: bool) -> None:
         """Takes a readiness probe's result over into the container's status and the pod's conditions."""
         with self._pod_statuses_lock:
             found = self._find_container_locked(pod_uid, container_id, "readiness")
@@ -387,7 +387,7 @@ class Manager:
             notification = self._update_status_internal_locked(pod, status, False, False)
         self._send_notification(notification)
 
-    def set_container_startup(self, pod_uid: str, container_id: kubecontainer.ContainerID, started: bool) -> None:
+    def set_container_startup(self, pod_uid: types.UID, container_id: kubecontainer.ContainerID, started: bool) -> None:
         """Takes a startup probe's result over into the container's status."""
         with self._pod_statuses_lock:
             found = self._find_container_locked(pod_uid, container_id, "startup")
@@ -402,7 +402,7 @@ class Manager:
         self._send_notification(notification)
 
     def _find_container_locked(
-        self, pod_uid: str, container_id: kubecontainer.ContainerID, what: str
+        self, pod_uid: types.UID, container_id: kubecontainer.ContainerID, what: str
     ) -> tuple[v1.Pod, v1.PodStatus, v1.ContainerStatus] | None:
         """The pod, its status and the container's, as they are held; None, and a log line, if unknown."""
         pod = self.pod_manager.get_pod_by_uid(pod_uid)
@@ -499,7 +499,7 @@ class Manager:
         mirror_pod = self.pod_manager.get_mirror_pod_by_pod(pod)
         return self._inherited.get(pod.metadata.uid, pod.status) if mirror_pod is None else mirror_pod.status
 
-    def inherit(self, pod_uid: str, status: v1.PodStatus) -> None:
+    def inherit(self, pod_uid: types.UID, status: v1.PodStatus) -> None:
         """Go on with the times of what a static pod's mirror says, before the pod manager knows the mirror.
 
         DIVERGES (fault of Go): a static pod keeps its start time and transition times when the kubelet is restarted.
@@ -537,14 +537,14 @@ class Manager:
             else:
                 notifier.on_pod_updated(pod, notification.status, notification.is_added)
 
-    def _delete_pod_status(self, uid: str) -> None:
+    def _delete_pod_status(self, uid: types.UID) -> None:
         with self._pod_statuses_lock:
             self._pod_statuses.pop(uid, None)
             self._inherited.pop(uid, None)
             self._forget_resize_locked(uid)
         self._pod_startup_latency_helper.delete_pod_startup_state(uid)
 
-    def remove_orphaned_statuses(self, pod_uids: Collection[str]) -> None:
+    def remove_orphaned_statuses(self, pod_uids: Collection[types.UID]) -> None:
         """Forgets the pods that are not among pod_uids.
 
         DIVERGES (fault of Go): what is known of a pod's start and of its resizes is forgotten, whatever pod it was.
@@ -575,7 +575,7 @@ class Manager:
             statuses = dict(self._pod_statuses)
         if all:
             for status_uid in list(self.api_status_versions):
-                if status_uid not in statuses and status_uid not in mirror_to_pod:
+                if types.UID(status_uid) not in statuses and status_uid not in mirror_to_pod:
                     del self.api_status_versions[status_uid]
         updates = []
         for uid, status in statuses.items():
@@ -630,10 +630,12 @@ class Manager:
         finally:
             cancel()
 
-    def _should_sync(self, uid: str, status_uid: kubetypes.MirrorPodUID, status: VersionedPodStatus, all: bool) -> bool:
+    def _should_sync(
+        self, uid: types.UID, status_uid: kubetypes.MirrorPodUID, status: VersionedPodStatus, all: bool
+    ) -> bool:
         if not all:
             return self.api_status_versions.get(status_uid, 0) < status.version
-        if self.needs_update(status_uid, status):
+        if self.needs_update(types.UID(status_uid), status):
             return True
         if self.needs_reconcile(uid, status.status):
             # As if nothing had been sent yet; the sync that follows sets it again.
@@ -641,7 +643,7 @@ class Manager:
             return True
         return False
 
-    def sync_pod(self, ctx: golang.Context, uid: str, status: VersionedPodStatus) -> None:
+    def sync_pod(self, ctx: golang.Context, uid: types.UID, status: VersionedPodStatus) -> None:
         """Sends one status, and deletes the pod if it only waited for this. Faults are logged and retried."""
         assert self.kube_client is not None
         ref = {"podUID": uid, "pod": klog.kref(status.pod_namespace, status.pod_name)}
@@ -655,7 +657,7 @@ class Manager:
                 klog.error_s(err, "Failed to get status for pod", **ref)
             return
         translated_uid = self.pod_manager.translate_pod_uid(pod.metadata.uid)
-        if translated_uid and translated_uid != uid:
+        if translated_uid and translated_uid != kubetypes.ResolvedPodUID(uid):
             klog.v(2).info_s(
                 "Pod was deleted and then recreated, skipping status update",
                 pod=klog.kobj(pod),
@@ -672,7 +674,7 @@ class Manager:
         if self.can_be_deleted(patched, status.status, status.pod_is_finished):
             self._delete_pod(ctx, uid, patched)
 
-    def _mark_sent(self, uid: str, status: VersionedPodStatus) -> None:
+    def _mark_sent(self, uid: types.UID, status: VersionedPodStatus) -> None:
         if status.at is None:
             klog.v(3).info_s(
                 "Pod had no status time set",
@@ -690,7 +692,7 @@ class Manager:
             if self._pod_statuses.get(uid) is status:
                 self._pod_statuses[uid] = replace(status, at=None)
 
-    def _patch(self, ctx: golang.Context, uid: str, pod: v1.Pod, status: VersionedPodStatus) -> v1.Pod | None:
+    def _patch(self, ctx: golang.Context, uid: types.UID, pod: v1.Pod, status: VersionedPodStatus) -> v1.Pod | None:
         """The pod with the new status; None if that failed."""
         assert self.kube_client is not None
         could_run = self._pod_deletion_safety.pod_could_have_running_containers(pod)
@@ -712,7 +714,7 @@ class Manager:
         self._pod_startup_latency_helper.record_status_updated(result.pod)
         return result.pod
 
-    def _delete_pod(self, ctx: golang.Context, uid: str, pod: v1.Pod) -> None:
+    def _delete_pod(self, ctx: golang.Context, uid: types.UID, pod: v1.Pod) -> None:
         """Removes the pod's object at once, provided that it is still the same pod's."""
         assert self.kube_client is not None
         options = metav1.DeleteOptions(grace_period_seconds=0, preconditions=metav1.Preconditions(uid=pod.metadata.uid))
@@ -725,7 +727,7 @@ class Manager:
         klog.v(3).info_s("Pod fully terminated and removed from etcd", pod=klog.kobj(pod))
         self._delete_pod_status(uid)
 
-    def needs_update(self, uid: str, status: VersionedPodStatus) -> bool:
+    def needs_update(self, uid: types.UID, status: VersionedPodStatus) -> bool:
         """Whether the API server lacks this version, or the pod can be deleted there."""
         if self.api_status_versions.get(kubetypes.MirrorPodUID(uid), 0) < status.version:
             return True
@@ -749,7 +751,7 @@ class Manager:
             klog.v(3).info_s("The pod termination is finished as SyncTerminatedPod completes its execution", **ref)
         return pod_is_finished
 
-    def needs_reconcile(self, uid: str, status: v1.PodStatus) -> bool:
+    def needs_reconcile(self, uid: types.UID, status: v1.PodStatus) -> bool:
         """Whether the API server's status, as it came with the pod, differs from this. Ours is the truth."""
         pod = self.pod_manager.get_pod_by_uid(uid)
         if pod is None:

@@ -195,11 +195,11 @@ def test_remove_orphaned_statuses() -> None:
     for pod in (make_pod(), other):
         m.set_pod_status(pod, random_status())
     # Its pod went while its worker was about to note this.
-    m.set_pod_resize_pending_condition("gone", v1.POD_REASON_DEFERRED, "", 1)
-    m.remove_orphaned_statuses({"other"})
+    m.set_pod_resize_pending_condition(types.UID("gone"), v1.POD_REASON_DEFERRED, "", 1)
+    m.remove_orphaned_statuses({types.UID("other")})
     assert m.get_pod_status(make_pod().metadata.uid) is None
-    assert m.get_pod_status("other") is not None
-    assert not m.get_pod_resize_conditions("gone")
+    assert m.get_pod_status(types.UID("other")) is not None
+    assert not m.get_pod_resize_conditions(types.UID("gone"))
     assert sorted(m.latency.deleted) == sorted([make_pod().metadata.uid, "gone"])
 
 
@@ -391,7 +391,7 @@ def test_set_container_readiness() -> None:
     conditions = {c.type: c.status for c in m.expect(pod).conditions}
     assert conditions == {v1.POD_READY: FALSE, v1.CONTAINERS_READY: FALSE}
 
-    m.set_container_readiness("unknown", C1, True)
+    m.set_container_readiness(types.UID("unknown"), C1, True)
     assert m.consume_updates() == 0
 
 
@@ -797,7 +797,7 @@ def test_sync_pod_checks_mismatched_uid() -> None:
     m.client.add(first)
     m.set_pod_status(second, random_status())
     assert m.actions() == ["get"]
-    assert m.get_pod_status("second") is None
+    assert m.get_pod_status(types.UID("second")) is None
     assert m.latency.deleted == ["second"]
 
 
@@ -1037,7 +1037,7 @@ def test_reconcile_pod_status() -> None:
     m.client.add(pod)
     m.sync_batch(CTX, all=True)
     assert m.actions() == ["get", "patch"], "ours is the truth"
-    assert not m.needs_reconcile("unknown", held)
+    assert not m.needs_reconcile(types.UID("unknown"), held)
 
 
 def test_status_with_what_is_no_text_is_sent_once() -> None:

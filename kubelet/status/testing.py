@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pkg.api.core import v1
+from pkg.apimachinery import types
 
 
 @dataclass
@@ -24,9 +25,9 @@ class FakePodDeletionSafetyProvider:
 class FakePodStatusProvider:
     """Answers from a dict by uid."""
 
-    statuses: dict[str, v1.PodStatus] = field(default_factory=dict)
+    statuses: dict[types.UID, v1.PodStatus] = field(default_factory=dict)
 
-    def get_pod_status(self, uid: str) -> v1.PodStatus | None:
+    def get_pod_status(self, uid: types.UID) -> v1.PodStatus | None:
         return self.statuses.get(uid)
 
 
@@ -40,5 +41,5 @@ class FakePodStartupLatencyStateHelper:
     def record_status_updated(self, pod: v1.Pod) -> None:
         self.updated.append(pod.metadata.uid)
 
-    def delete_pod_startup_state(self, pod_uid: str) -> None:
+    def delete_pod_startup_state(self, pod_uid: types.UID) -> None:
         self.deleted.append(pod_uid)

@@ -22,6 +22,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.component_base import metrics
 from pkg.golang.turn import Turns
 
@@ -46,11 +47,11 @@ _RESULT_LABELS = {results.SUCCESS: "successful", results.FAILURE: "failed", resu
 class StatusProvider(Protocol):
     """The statuses of pods."""
 
-    def get_pod_status(self, uid: str) -> v1.PodStatus | None: ...
+    def get_pod_status(self, uid: types.UID) -> v1.PodStatus | None: ...
 
 
 class _ProbeKey(NamedTuple):
-    pod_uid: str
+    pod_uid: types.UID
     container_name: str
     probe_type: ProbeType
 
@@ -59,7 +60,7 @@ class _ProbeKey(NamedTuple):
 class ProbeSnapshot:
     """How one probe of one container is at one moment, for people who look. Go: none"""
 
-    pod_uid: str
+    pod_uid: types.UID
     container: str
     probe_type: ProbeType
     spec: v1.Probe
@@ -146,7 +147,7 @@ class Manager:
             self._inherited.pop(pod.metadata.uid, None)
         self._stop(_keys(pod.metadata.uid, _probed_containers(pod), ProbeType))
 
-    def cleanup_pods(self, desired_pods: Collection[str]) -> None:
+    def cleanup_pods(self, desired_pods: Collection[types.UID]) -> None:
         """Stop all probes of pods whose uid is not desired."""
         with self._lock:
             unwanted = [key for key in self._workers if key.pod_uid not in desired_pods]
@@ -280,7 +281,7 @@ class Manager:
             if worker is not None:
                 worker.trigger()
 
-    def started_before_the_kubelet(self, pod_uid: str, status: v1.ContainerStatus) -> bool:
+    def started_before_the_kubelet(self, pod_uid: types.UID, status: v1.ContainerStatus) -> bool:
         """Whether the running container was there, and may have been ready, before the kubelet (re)started.
 
         DIVERGES (fault of Go): a container that started before the kubelet, however shortly, stays as ready as it was
@@ -300,7 +301,7 @@ class Manager:
         running = status.state.running
         return running is not None and running.started_at is not None and running.started_at < self.start_time
 
-    def inherit(self, pod_uid: str, status: v1.PodStatus) -> dict[str, v1.ContainerStatus]:
+    def inherit(self, pod_uid: types.UID, status: v1.PodStatus) -> dict[str, v1.ContainerStatus]:
         """Take what the kubelet before this one told of a static pod; its mirror has the status, the pod has none.
 
         Returns those containers, by their ids, that were taken now.
@@ -355,7 +356,9 @@ def _known_containers(status: v1.PodStatus) -> dict[str, v1.ContainerStatus]:
     return {each.container_id: each for each in statuses if each.container_id}
 
 
-def _keys(pod_uid: str, containers: Iterable[v1.Container], probe_types: Iterable[ProbeType]) -> Iterator[_ProbeKey]:
+def _keys(
+    pod_uid: types.UID, containers: Iterable[v1.Container], probe_types: Iterable[ProbeType]
+) -> Iterator[_ProbeKey]:
     for container, probe_type in itertools.product(containers, probe_types):
         yield _ProbeKey(pod_uid, container.name, probe_type)
 

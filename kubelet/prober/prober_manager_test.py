@@ -137,7 +137,7 @@ def test_cleanup_pods(world: ProbeWorld) -> None:
     for uid in ("keep", "clean up"):
         world.manager.add_pod(CTX, pod(uid, container("a", READINESS), container("b", LIVENESS, STARTUP)))
     for _ in range(10):
-        world.manager.cleanup_pods({"keep"})
+        world.manager.cleanup_pods({types.UID("keep")})
     wait_until_equal("probe workers", lambda: world.manager.worker_count(), 3)
     assert {uid for uid, _, _ in probes(world)} == {"keep"}
     world.manager.cleanup_pods(set())
@@ -184,7 +184,7 @@ def crowd(world: ProbeWorld, pods: int, containers: int) -> list[v1.Pod]:
             v1.ContainerStatus(name=one.name, container_id=f"test://{uid}-{one.name}", state=RUNNING, started=True)
             for one in each.spec.containers
         ]
-        world.statuses.statuses[uid] = v1.PodStatus(phase=v1.POD_RUNNING, container_statuses=statuses)
+        world.statuses.statuses[types.UID(uid)] = v1.PodStatus(phase=v1.POD_RUNNING, container_statuses=statuses)
         made.append(each)
     return made
 

@@ -22,6 +22,7 @@ from typing import Protocol
 
 from pkg import golang, klog
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.apimachinery.util import runtime
 
 # Probes of one pod that run at the same time: the others wait for one to end, and for the pod's sake alone.
@@ -46,7 +47,7 @@ class Worker(Protocol):
     """What is run. Its methods are called by one thread at a time."""
 
     @property
-    def pod_uid(self) -> str: ...
+    def pod_uid(self) -> types.UID: ...
 
     @property
     def due(self) -> float:
@@ -95,7 +96,7 @@ class _Task:
 class _Pod:
     """The tasks of one pod that wait for a thread, in their order, and the number of those that run."""
 
-    uid: str
+    uid: types.UID
     queue: deque[_Task] = field(default_factory=deque)
     running: int = 0
 
@@ -114,7 +115,7 @@ class Scheduler:
         self._waiting: list[tuple[float, int, _Task]] = []
         self._tickets = itertools.count()
         # By uid: the pods of which a task waits for a thread, or runs.
-        self._pods: dict[str, _Pod] = {}
+        self._pods: dict[types.UID, _Pod] = {}
         # The pods of which a task may run now, in the order of their turns.
         self._turns: dict[_Pod, None] = {}
         # Where threads without work wait for it; who came last is first.

@@ -12,6 +12,7 @@ from framework.waiting import threads_named, wait_for, wait_until_equal
 from kubelet.prober import scheduler
 from kubelet.prober.scheduler import MAX_PROBES_PER_POD, MAX_THREADS, Scheduler
 from pkg import golang
+from pkg.apimachinery import types
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.golang.testing import out_of_threads
 
@@ -21,7 +22,7 @@ class Probe:
 
     def __init__(self, world: World, pod_uid: str, due: float = 0.0, hangs: bool = False) -> None:
         self._world = world
-        self._pod_uid = pod_uid
+        self._pod_uid = types.UID(pod_uid)
         self._due = due
         self.let_go = threading.Event()
         if not hangs:
@@ -33,7 +34,7 @@ class Probe:
         self.err: Exception | None = None
 
     @property
-    def pod_uid(self) -> str:
+    def pod_uid(self) -> types.UID:
         return self._pod_uid
 
     @property
@@ -143,7 +144,7 @@ def test_workers_run_in_the_order_in_which_they_are_due(world: World) -> None:
     wait_for("as many probes run as a pod may have at a time", lambda: world.running == MAX_PROBES_PER_POD)
     late = [world.add("pod", due=due) for due in (30.0, 25.0, 28.0)]
     world.clock.step(15)
-    wait_for("three probes wait for a thread", lambda: len(world.scheduler._pods["pod"].queue) >= 3)
+    wait_for("three probes wait for a thread", lambda: len(world.scheduler._pods[types.UID("pod")].queue) >= 3)
     rest[0].let_go.set()
     wait_for("all late probes ran", lambda: all(probe.runs for probe in late))
     assert [probe for probe in world.order if probe in late] == [late[1], late[2], late[0]]

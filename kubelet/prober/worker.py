@@ -18,6 +18,7 @@ from kubelet.prober.status_index import StatusIndex
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import types
 from pkg.golang.turn import Turn, with_turn
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Worker:
         self._due = manager.clock.monotonic() + self._share_of_period() * self._period
 
     @property
-    def pod_uid(self) -> str:
+    def pod_uid(self) -> types.UID:
         return self.pod.metadata.uid
 
     @property

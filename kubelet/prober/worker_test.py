@@ -151,7 +151,7 @@ def test_work_for_a_pods_workers_grows_with_its_containers_and_not_with_their_sq
             set_probe(container, LIVENESS)
             pod.spec.containers.append(container)
             status.container_statuses.append(msgspec.structs.replace(found, name=name, container_id=f"x://{name}"))
-        world.statuses.statuses[str(count)] = status
+        world.statuses.statuses[types.UID(str(count))] = status
         world.manager.add_pod(CTX, pod)
         workers = [worker for worker in world.manager.workers() if worker.pod is pod]
         assert len(workers) == count
@@ -164,7 +164,7 @@ def test_work_for_a_pods_workers_grows_with_its_containers_and_not_with_their_sq
                     pass
 
         run()  # What is done once for all is done now.
-        world.statuses.statuses[str(count)] = v1.deepcopy(status)
+        world.statuses.statuses[types.UID(str(count))] = v1.deepcopy(status)
         return lines_run(run)
 
     try:
@@ -554,7 +554,7 @@ def test_wait_for_a_turn_counts_as_late(world: ProbeWorld) -> None:
 
 def test_worker_whose_results_nobody_reads_can_be_stopped(world: ProbeWorld) -> None:
     updates = world.manager.results_manager(READINESS).updates()
-    while updates.try_send(results.Update(CONTAINER_ID, results.UNKNOWN, "other")):
+    while updates.try_send(results.Update(CONTAINER_ID, results.UNKNOWN, types.UID("other"))):
         pass
     Running(world).step_to_first()
     wait_for("a result", lambda: world.result(READINESS) is not None)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kubelet import container as kubecontainer
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.golang.turn import let_others
 
 # Room for changes that the sync loop has not picked up yet. A probe worker that finds it full waits.
@@ -38,7 +39,7 @@ class Update(NamedTuple):
 
     container_id: kubecontainer.ContainerID
     result: Result
-    pod_uid: str
+    pod_uid: types.UID
 
 
 class Manager:

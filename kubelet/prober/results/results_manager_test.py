@@ -42,7 +42,7 @@ def test_updates() -> None:
         m.set(container_id, result, POD)
         update, _, ready = m.updates().try_recv()
         assert ready is expect_update
-        assert update == (results.Update(container_id, result, "test-uid") if expect_update else None)
+        assert update == (results.Update(container_id, result, types.UID("test-uid")) if expect_update else None)
 
 
 def test_remove_makes_the_next_result_new() -> None:

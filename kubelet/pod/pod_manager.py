@@ -18,6 +18,7 @@ from kubelet import metrics
 from kubelet import types as kubetypes
 from kubelet.pod.mirror_client import get_hash_from_mirror_pod, get_pod_hash
 from pkg.api.core import v1
+from pkg.apimachinery import types
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Manager(Protocol):
         """The pod, never a mirror pod, of that name."""
         ...
 
-    def get_pod_by_uid(self, uid: str) -> v1.Pod | None:
+    def get_pod_by_uid(self, uid: types.UID) -> v1.Pod | None:
         """The pod, never a mirror pod, of that uid."""
         ...
 
@@ -73,7 +74,7 @@ class Manager(Protocol):
 
     def remove_pod(self, pod: v1.Pod) -> None: ...
 
-    def translate_pod_uid(self, uid: str) -> kubetypes.ResolvedPodUID:
+    def translate_pod_uid(self, uid: types.UID) -> kubetypes.ResolvedPodUID:
         """The static pod's uid for a mirror pod's, any other uid as it is."""
         ...
 
@@ -182,7 +183,7 @@ class BasicManager:
                 if kubetypes.is_static_pod(pod)
             ]
 
-    def get_pod_by_uid(self, uid: str) -> v1.Pod | None:
+    def get_pod_by_uid(self, uid: types.UID) -> v1.Pod | None:
         with self._lock:
             return self._pod_by_uid.get(kubetypes.ResolvedPodUID(uid))
 
@@ -193,7 +194,7 @@ class BasicManager:
         with self._lock:
             return self._pod_by_full_name.get(pod_full_name)
 
-    def translate_pod_uid(self, uid: str) -> kubetypes.ResolvedPodUID:
+    def translate_pod_uid(self, uid: types.UID) -> kubetypes.ResolvedPodUID:
         with self._lock:
             translated = self._translation_by_uid.get(kubetypes.MirrorPodUID(uid))
         return translated if translated is not None else kubetypes.ResolvedPodUID(uid)

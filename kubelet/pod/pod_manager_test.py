@@ -49,11 +49,11 @@ def test_get_set_pods(order: tuple[v1.Pod, ...]) -> None:
     assert {pod.metadata.uid for pod in manager.get_pods()} == {"static-uid", "normal-uid"}
     assert manager.get_pod_by_full_name("static_default") is STATIC
     assert manager.get_pod_by_name("default", "normal") is NORMAL
-    assert manager.get_pod_by_uid("static-uid") is STATIC
-    assert manager.get_pod_by_uid("mirror-uid") is None
-    assert manager.translate_pod_uid("mirror-uid") == "static-uid"
-    assert manager.translate_pod_uid("normal-uid") == "normal-uid"
-    assert manager.translate_pod_uid("") == ""
+    assert manager.get_pod_by_uid(types.UID("static-uid")) is STATIC
+    assert manager.get_pod_by_uid(types.UID("mirror-uid")) is None
+    assert manager.translate_pod_uid(types.UID("mirror-uid")) == "static-uid"
+    assert manager.translate_pod_uid(types.UID("normal-uid")) == "normal-uid"
+    assert manager.translate_pod_uid(types.UID("")) == ""
     assert manager.get_uid_translations() == ({"static-uid": "mirror-uid"}, {"mirror-uid": "static-uid"})
     assert manager.get_mirror_pod_by_pod(STATIC) is MIRROR
     assert manager.get_mirror_pod_by_pod(NORMAL) is None
@@ -88,7 +88,7 @@ def test_removed_pod_leaves_its_name_to_the_static_pod_that_has_it() -> None:
     manager.add_pod(MIRROR)
     assert manager.get_pod_by_mirror_pod(MIRROR) is STATIC
     assert manager.get_pods_and_mirror_pods()[2] == []
-    assert manager.translate_pod_uid("mirror-uid") == "static-uid"
+    assert manager.translate_pod_uid(types.UID("mirror-uid")) == "static-uid"
     manager.remove_pod(STATIC)
     assert manager.get_pod_by_full_name("static_default") is None
 

@@ -43,7 +43,7 @@ T = TypeVar("T")
 # Completes a pod that was just decoded, before it is validated.
 DefaultFunc = Callable[[v1.Pod], None]
 # Paths of fields in a manifest that a pod has not, by the uid of the pod.
-UnknownFields = dict[str, list[str]]
+UnknownFields = dict[types.UID, list[str]]
 
 
 class FaultError(ValueError):

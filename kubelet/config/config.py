@@ -21,6 +21,7 @@ from kubelet.config.notes import ManifestNote, ManifestNotes
 from kubelet.util import format
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.util import runtime
 from pkg.client_go.tools import record
 
@@ -100,7 +101,7 @@ class PodConfig:
         """What is wrong with manifests now."""
         return [note for notes in self._notes.values() for note in notes.all()]
 
-    def unknown_fields(self, uid: str) -> list[str]:
+    def unknown_fields(self, uid: types.UID) -> list[str]:
         """The fields of the pod's manifest that are ignored because a pod has no such field."""
         return [field for notes in self._notes.values() for field in notes.unknown_fields(uid)]
 
@@ -131,9 +132,9 @@ class _Changes:
 class _SourcePods:
     """What one source has sent. Replaced as a whole, and never changed once it is stored."""
 
-    pods: dict[str, v1.Pod] = field(default_factory=dict)  # by uid
+    pods: dict[types.UID, v1.Pod] = field(default_factory=dict)  # by uid
     # What the source last sent of a pod, which is often sent again only because another pod has changed.
-    merged: dict[str, v1.Pod] = field(default_factory=dict)
+    merged: dict[types.UID, v1.Pod] = field(default_factory=dict)
     # Whether it has sent its full state.
     seen: bool = False
 
@@ -332,7 +333,7 @@ def _copies(sources: Mapping[str, _SourcePods]) -> list[v1.Pod]:
     return [v1.deepcopy(pod) for source in sources.values() for pod in source.pods.values()]
 
 
-def _without(pods: Mapping[str, v1.Pod], uids: Container[str]) -> dict[str, v1.Pod]:
+def _without(pods: Mapping[types.UID, v1.Pod], uids: Container[types.UID]) -> dict[types.UID, v1.Pod]:
     return {uid: pod for uid, pod in pods.items() if uid not in uids}
 
 
@@ -380,7 +381,7 @@ def filter_invalid_pods(pods: Sequence[v1.Pod], source: str, recorder: record.Ev
     Test: config_test.py:test_duplicate_filtered_with_event
     """
     names: set[str] = set()
-    uids: set[str] = set()
+    uids: set[types.UID] = set()
     filtered: list[v1.Pod] = []
     for pod in pods:
         name, uid = kubecontainer.get_pod_full_name(pod), pod.metadata.uid

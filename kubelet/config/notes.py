@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pkg import golang
+from pkg.apimachinery import types
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,7 +27,7 @@ class ManifestNotes:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the fields below
         self._notes: dict[str, tuple[ManifestNote, ...]] = {}  # by origin
-        self._unknown_fields: Mapping[str, Sequence[str]] = {}  # by the pod's uid
+        self._unknown_fields: Mapping[types.UID, Sequence[str]] = {}  # by the pod's uid
 
     def replace(self, origin: str, texts: Iterable[str]) -> list[str]:
         """These are all that is to be told of an origin, a file or the URL; returns those that are new."""
@@ -45,7 +46,7 @@ class ManifestNotes:
             if not is_there(origin):
                 self.replace(origin, ())
 
-    def replace_unknown_fields(self, fields: Mapping[str, Sequence[str]]) -> None:
+    def replace_unknown_fields(self, fields: Mapping[types.UID, Sequence[str]]) -> None:
         """These are all fields of the manifests that no type has, by the uid of the pod. They are not copied."""
         with self._lock:
             self._unknown_fields = fields
@@ -55,7 +56,7 @@ class ManifestNotes:
         with self._lock:
             return [note for _, notes in sorted(self._notes.items()) for note in notes]
 
-    def unknown_fields(self, uid: str) -> list[str]:
+    def unknown_fields(self, uid: types.UID) -> list[str]:
         """The fields of the pod's manifest that are ignored because a pod has no such field."""
         with self._lock:
             return list(self._unknown_fields.get(uid, ()))

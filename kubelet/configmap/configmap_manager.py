@@ -13,6 +13,7 @@ from pkg import golang
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clock_
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def new_watching_config_map_manager(
     kube_client: kubernetes.Interface,
     resync_interval: float,
     clock: clock_.Clock,
-    on_appear: Callable[[Collection[str]], None],
+    on_appear: Callable[[Collection[types.UID]], None],
 ) -> ConfigMapManager:
     """Config maps as a watch of each brings them, until ctx ends.
 

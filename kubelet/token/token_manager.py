@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from pkg import golang, klog
 from pkg.api.authentication import v1 as authenticationv1
-from pkg.apimachinery import clock
+from pkg.apimachinery import clock, types
 from pkg.client_go import kubernetes
 
 _MAX_TTL = 24 * 3600.0
@@ -65,7 +65,7 @@ class Manager:
             self._cache[key] = fresh
         return fresh
 
-    def delete_service_account_token(self, pod_uid: str) -> None:
+    def delete_service_account_token(self, pod_uid: types.UID) -> None:
         """Forgets the tokens that are bound to a pod."""
         with self._lock:
             for key, request in list(self._cache.items()):

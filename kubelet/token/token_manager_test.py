@@ -103,7 +103,7 @@ def test_deleted_pod_and_expired_tokens_are_forgotten() -> None:
     world = _World()
     world.token(pod="u")
     world.token(pod="v")
-    world.manager.delete_service_account_token("u")
+    world.manager.delete_service_account_token(types.UID("u"))
     assert world.token(pod="u") == "3"
     world.clock.step(4000)
     world.token(pod="w")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pkg.apimachinery import types
+
 # How many ids a pod has, and how many there are for all pods.
 LENGTH = 65536
 MAPPING_LENGTH = LENGTH * 2000
@@ -25,13 +27,14 @@ class FakeUserNsPodsManager:
     def handler_supports_user_namespaces(self, runtime_handler: str) -> bool:
         return self.handlers[runtime_handler]
 
-    def get_pod_dir(self, pod_uid: str) -> str:
+    def get_pod_dir(self, pod_uid: types.UID) -> str:
         return str(self.root / pod_uid)
 
-    def list_pods_from_disk(self) -> list[str]:
+    def list_pods_from_disk(self) -> list[types.UID]:
         if self.list_error is not None:
             raise self.list_error
-        return self.pods if self.pods is not None else [entry.name for entry in self.root.iterdir()]
+        names = self.pods if self.pods is not None else [entry.name for entry in self.root.iterdir()]
+        return [types.UID(name) for name in names]
 
     def get_kubelet_mappings(self, ids_per_pod: int) -> tuple[int, int]:
         return self.mapping

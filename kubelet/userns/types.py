@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from pkg.apimachinery import types
+
 
 class UserNsPodsManager(Protocol):
     """Implemented by the kubelet. Go: userNsPodsManager"""
@@ -15,9 +17,9 @@ class UserNsPodsManager(Protocol):
         """Raises LookupError for a handler that the runtime does not have."""
         ...
 
-    def get_pod_dir(self, pod_uid: str) -> str: ...
+    def get_pod_dir(self, pod_uid: types.UID) -> str: ...
 
-    def list_pods_from_disk(self) -> list[str]:
+    def list_pods_from_disk(self) -> list[types.UID]:
         """UIDs of the pods that have a directory. Raises OSError."""
         ...
 

@@ -20,6 +20,7 @@ from kubelet.userns.types import UserNsPodsManager
 from kubelet.util import store as utilstore
 from pkg import klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.runtime import codec
 from pkg.registry.core.service import allocator
 from pkg.util import atomicfile
@@ -66,11 +67,11 @@ class UsernsManager:
         self._kl = kl
         self._used = allocator.AllocationBitmap(self._len)
         # The first id of each pod's range, by uid.
-        self._used_by: dict[str, int] = {}
+        self._used_by: dict[types.UID, int] = {}
         # The ranges, by their numbers, that pods may have whose records make no sense; None if it could be any.
-        self._broken: dict[str, frozenset[int] | None] = {}
+        self._broken: dict[types.UID, frozenset[int] | None] = {}
         # Pods whose records, if there are any, could not be read. They may have any range.
-        self._unread: set[str] = set()
+        self._unread: set[types.UID] = set()
         # Guards used, used_by, broken, unread and the files.
         self._lock = threading.Lock()
         self._record_pods_from_disk()
@@ -98,7 +99,7 @@ class UsernsManager:
                 path = os.path.join(self._kl.get_pod_dir(pod_uid), _MAPPINGS_FILE)
                 klog.error_s(err, "Failed to record the user namespace of a pod", podUID=pod_uid, path=path)
 
-    def _record_pod_mappings_locked(self, pod_uid: str) -> None:
+    def _record_pod_mappings_locked(self, pod_uid: types.UID) -> None:
         try:
             content = self._read_mappings_from_file(pod_uid)
         except OSError:
@@ -108,7 +109,7 @@ class UsernsManager:
         if content:
             self._take_over_locked(pod_uid, content)
 
-    def _look_again_locked(self) -> list[str]:
+    def _look_again_locked(self) -> list[types.UID]:
         """Read the records anew from which the range could not be told, as when there was no descriptor for them.
 
         Returns the pods of which it still cannot be told.
@@ -120,10 +121,10 @@ class UsernsManager:
                 klog.v(4).info_s("The user namespace of a pod is still not known", podUID=pod_uid, err=err)
         return self._unknown_locked()
 
-    def _unknown_locked(self) -> list[str]:
+    def _unknown_locked(self) -> list[types.UID]:
         return [*self._unread, *(pod_uid for pod_uid, ranges in self._broken.items() if ranges is None)]
 
-    def _take_over_locked(self, pod_uid: str, content: bytes) -> UserNamespace:
+    def _take_over_locked(self, pod_uid: types.UID, content: bytes) -> UserNamespace:
         """Go by the record of an earlier kubelet, perhaps one that somebody has mended. Raises ValueError."""
         self._forget_broken_locked(pod_uid)
         try:
@@ -149,7 +150,7 @@ class UsernsManager:
             touched.update(range(max(self._index(mapping.host_id), 0), min(end, self._len)))
         return frozenset(touched) if mappings else None
 
-    def _forget_broken_locked(self, pod_uid: str) -> None:
+    def _forget_broken_locked(self, pod_uid: types.UID) -> None:
         self._unread.discard(pod_uid)
         self._give_back_locked(self._broken.pop(pod_uid, None) or ())
 
@@ -164,13 +165,13 @@ class UsernsManager:
     def _index(self, first_id: int) -> int:
         return first_id // self._userns_length - self._off
 
-    def _write_mappings_to_file(self, pod_uid: str, user_ns: UserNamespace) -> None:
+    def _write_mappings_to_file(self, pod_uid: types.UID, user_ns: UserNamespace) -> None:
         directory = self._kl.get_pod_dir(pod_uid)
         utilstore.FileStore(directory).write(_MAPPINGS_FILE, msgspec.json.encode(user_ns))
         # The store sees to the content of the file; that the directory has it is as important.
         atomicfile.sync_directory(Path(directory))
 
-    def _read_mappings_from_file(self, pod_uid: str) -> bytes:
+    def _read_mappings_from_file(self, pod_uid: types.UID) -> bytes:
         """The record of the pod; empty if there is none. Raises OSError."""
         path = Path(self._kl.get_pod_dir(pod_uid), _MAPPINGS_FILE)
         # Most pods have none, and to see that takes no descriptor, of which there may be none either.
@@ -185,7 +186,7 @@ class UsernsManager:
         index = self._index(first_id)
         return not 0 <= index < self._len or self._used.has(index)
 
-    def allocate_one(self, pod_uid: str) -> tuple[int, int]:
+    def allocate_one(self, pod_uid: types.UID) -> tuple[int, int]:
         """(first id, number of ids) of a free range, which is the pod's now. Raises ValueError if there is none."""
         index = self._used.allocate_next()
         if index is None:
@@ -195,7 +196,7 @@ class UsernsManager:
         self._used_by[pod_uid] = first_id
         return first_id, self._userns_length
 
-    def record(self, pod_uid: str, first_id: int, length: int) -> None:
+    def record(self, pod_uid: types.UID, first_id: int, length: int) -> None:
         """Takes this range for the pod. Raises ValueError if it is another's or none that we would give."""
         if length != self._userns_length:
             raise ValueError(f"wrong user namespace length {length}")
@@ -214,16 +215,16 @@ class UsernsManager:
         klog.v(5).info_s("new pod user namespace allocation", podUID=pod_uid)
         self._used_by[pod_uid] = first_id
 
-    def release(self, pod_uid: str) -> None:
+    def release(self, pod_uid: types.UID) -> None:
         """The pod has ended: its range is free, and its record goes."""
         with self._lock:
             self._release_locked(pod_uid)
 
-    def pod_allocated(self, pod_uid: str) -> bool:
+    def pod_allocated(self, pod_uid: types.UID) -> bool:
         with self._lock:
             return pod_uid in self._used_by
 
-    def _release_locked(self, pod_uid: str) -> None:
+    def _release_locked(self, pod_uid: types.UID) -> None:
         if not (pod_uid in self._used_by or pod_uid in self._broken or pod_uid in self._unread):
             klog.v(5).info_s("pod user namespace allocation not present", podUID=pod_uid)
             return
@@ -239,7 +240,7 @@ class UsernsManager:
             self._give_back_locked([self._index(first_id)])
         self._forget_broken_locked(pod_uid)
 
-    def parse_user_ns_file_and_record(self, pod_uid: str, content: bytes) -> UserNamespace:
+    def parse_user_ns_file_and_record(self, pod_uid: types.UID, content: bytes) -> UserNamespace:
         """The record, whose range is taken for the pod from now on. Raises ValueError if we did not write this."""
         try:
             user_ns = codec.json_decoder(UserNamespace).decode(content)
@@ -258,7 +259,7 @@ class UsernsManager:
         self.record(pod_uid, mapping.host_id, mapping.length)
         return user_ns
 
-    def _create_user_ns_locked(self, pod_uid: str) -> UserNamespace:
+    def _create_user_ns_locked(self, pod_uid: types.UID) -> UserNamespace:
         """Raises ValueError, and OSError if the record cannot be written."""
         self._forget_broken_locked(pod_uid)
         if unknown := self._look_again_locked():
@@ -307,7 +308,7 @@ class UsernsManager:
             raise ValueError(message)
 
     def cleanup_orphaned_pod_userns_allocations(
-        self, pods: Sequence[v1.Pod], running_pods: Sequence[kubecontainer.Pod], with_worker: Set[str]
+        self, pods: Sequence[v1.Pod], running_pods: Sequence[kubecontainer.Pod], with_worker: Set[types.UID]
     ) -> None:
         """Takes back the ranges of pods that are neither known nor running, or have no directory any more.
 

@@ -17,6 +17,10 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.runtime import codec
 from pkg.apimachinery.util.runtime.testing import raising
 
+UID = types.UID("uid")
+ONE = types.UID("one")
+TWO = types.UID("two")
+
 
 def _pod(uid: str, host_users: bool | None = False) -> v1.Pod:
     return v1.Pod(
@@ -32,34 +36,34 @@ def _mapping(host: int = 131072, container: int = 0, length: int = LENGTH) -> di
 @pytest.mark.parametrize("length", [LENGTH, 1048576], ids=["default", "custom"])
 def test_allocate(tmp_path: Path, length: int) -> None:
     manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, mapping=(length, length * 2000)), length)
-    first, got = manager.allocate_one("one")
+    first, got = manager.allocate_one(ONE)
     assert got == length
     assert manager.is_set(first)
-    second, _ = manager.allocate_one("two")
+    second, _ = manager.allocate_one(TWO)
     assert first != second
-    manager.record("two", second, length)
+    manager.record(TWO, second, length)
     with pytest.raises(ValueError, match="wrong user namespace offset"):
-        manager.record("two", second + 1, length)
+        manager.record(TWO, second + 1, length)
     with pytest.raises(ValueError, match="different user namespace range already used"):
-        manager.record("two", first, length)
+        manager.record(TWO, first, length)
     with pytest.raises(ValueError, match="already taken"):
-        manager.record("three", first, length)
-    manager.release("one")
-    manager.release("two")
+        manager.record(types.UID("three"), first, length)
+    manager.release(ONE)
+    manager.release(TWO)
     assert not manager.is_set(first)
     assert not manager.is_set(second)
-    ranges = [manager.allocate_one(str(number))[0] for number in range(1000)]
+    ranges = [manager.allocate_one(types.UID(str(number)))[0] for number in range(1000)]
     assert len(set(ranges)) == 1000
     assert all(length <= start <= length * 2000 and manager.is_set(start) for start in ranges)
 
 
 def test_no_range_is_left(tmp_path: Path) -> None:
     manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path, mapping=(LENGTH, LENGTH), max_pods=1))
-    manager.record("one", LENGTH, LENGTH)
+    manager.record(ONE, LENGTH, LENGTH)
     with pytest.raises(ValueError, match="could not find an empty slot"):
-        manager.allocate_one("two")
+        manager.allocate_one(TWO)
     with pytest.raises(ValueError, match="out of range"):
-        manager.record("two", 2 * LENGTH, LENGTH)
+        manager.record(TWO, 2 * LENGTH, LENGTH)
     assert manager.is_set(2 * LENGTH)
 
 
@@ -107,12 +111,12 @@ def test_parse_user_ns_file(
     manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path))
     content = json.dumps({"uidMappings": uids, "gidMappings": gids}).encode()
     if not message:
-        manager.parse_user_ns_file_and_record("uid", content)
-        assert manager.pod_allocated("uid")
+        manager.parse_user_ns_file_and_record(UID, content)
+        assert manager.pod_allocated(UID)
         return
     with pytest.raises(ValueError, match=message):
-        manager.parse_user_ns_file_and_record("uid", content)
-    assert not manager.pod_allocated("uid")
+        manager.parse_user_ns_file_and_record(UID, content)
+    assert not manager.pod_allocated(UID)
 
 
 @pytest.mark.parametrize("host_users", [None, True])
@@ -120,7 +124,7 @@ def test_the_nodes_user_namespace(tmp_path: Path, host_users: bool | None) -> No
     manager = userns.UsernsManager(FakeUserNsPodsManager(tmp_path))
     got = manager.get_or_create_user_namespace_mappings(_pod("uid", host_users), "")
     assert got == runtimeapi.UserNamespace(mode=runtimeapi.NODE)
-    assert not manager.pod_allocated("uid")
+    assert not manager.pod_allocated(UID)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -148,7 +152,7 @@ def test_a_runtime_without_user_namespaces(
     with pytest.raises(ValueError) as caught:
         manager.get_or_create_user_namespace_mappings(_pod("uid"), handler)
     assert str(caught.value) == message
-    assert not manager.pod_allocated("uid")
+    assert not manager.pod_allocated(UID)
 
 
 def test_the_range_outlasts_the_kubelet(tmp_path: Path) -> None:
@@ -167,10 +171,10 @@ def test_the_range_outlasts_the_kubelet(tmp_path: Path) -> None:
     assert again.is_set(start)
     assert again.get_or_create_user_namespace_mappings(_pod("uid"), "") == first
     assert again.get_or_create_user_namespace_mappings(_pod("other"), "").uids[0].host_id != start
-    again.release("uid")
+    again.release(UID)
     assert not again.is_set(start)
     assert not (tmp_path / "uid" / "userns").exists()
-    assert not userns.UsernsManager(pods).pod_allocated("uid")
+    assert not userns.UsernsManager(pods).pod_allocated(UID)
 
 
 def _write_record(root: Path, uid: str, content: str | dict[str, int]) -> Path:
@@ -195,7 +199,7 @@ def test_a_record_that_cannot_be_read_is_the_trouble_of_its_pod(tmp_path: Path) 
     # Any range could be that of the broken one.
     with pytest.raises(ValueError, match=r'^create user namespace: the range of pod "broken" cannot be told'):
         get(_pod("new"), "")
-    manager.release("broken")
+    manager.release(types.UID("broken"))
     assert not path.exists()
     assert get(_pod("new"), "").mode == runtimeapi.POD
 
@@ -224,7 +228,7 @@ def test_a_record_for_which_there_is_no_descriptor_just_now(tmp_path: Path, monk
         with pytest.raises(ValueError, match='the range of pod "one" cannot be told'):
             manager.get_or_create_user_namespace_mappings(_pod("new"), "")
     assert manager.get_or_create_user_namespace_mappings(_pod("new"), "").uids[0].host_id != 131072
-    assert manager.pod_allocated("one")
+    assert manager.pod_allocated(ONE)
 
 
 def test_a_directory_that_cannot_be_looked_into_just_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +244,7 @@ def test_a_directory_that_cannot_be_looked_into_just_now(tmp_path: Path, monkeyp
         with pytest.raises(ValueError, match='the range of pod "one" cannot be told'):
             manager.get_or_create_user_namespace_mappings(_pod("new"), "")
     assert manager.get_or_create_user_namespace_mappings(_pod("new"), "").uids[0].host_id != 131072
-    assert manager.pod_allocated("one") and not manager.pod_allocated("without")
+    assert manager.pod_allocated(ONE) and not manager.pod_allocated(types.UID("without"))
 
 
 def test_memory_is_short_for_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +258,7 @@ def test_memory_is_short_for_a_record(tmp_path: Path, monkeypatch: pytest.Monkey
             manager.get_or_create_user_namespace_mappings(_pod("one"), "")
     with pytest.raises(ValueError, match="could not find an empty slot"):
         manager.get_or_create_user_namespace_mappings(_pod("new"), "")
-    assert manager.pod_allocated("one")
+    assert manager.pod_allocated(ONE)
 
 
 @pytest.mark.parametrize(
@@ -294,9 +298,9 @@ def test_a_range_in_two_records_is_free_when_both_are_gone(tmp_path: Path) -> No
     manager = userns.UsernsManager(pods)
     with pytest.raises(ValueError, match='user namespace: range picked for pod "two" already taken'):
         manager.get_or_create_user_namespace_mappings(_pod("two"), "")
-    manager.release("one")
+    manager.release(ONE)
     assert manager.is_set(131072)
-    manager.release("two")
+    manager.release(TWO)
     assert not manager.is_set(131072)
 
 
@@ -309,7 +313,7 @@ def test_a_record_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(ValueError, match="create user namespace: disk full"):
         manager.get_or_create_user_namespace_mappings(_pod("uid"), "")
-    assert not manager.pod_allocated("uid")
+    assert not manager.pod_allocated(UID)
 
 
 def test_pods_cannot_be_listed(tmp_path: Path) -> None:
@@ -349,9 +353,11 @@ def test_cleanup_orphaned_pod_userns_allocations(
 ) -> None:
     pods = FakeUserNsPodsManager(tmp_path)
     manager = userns.UsernsManager(pods)
-    manager.record("pod-1", LENGTH, LENGTH)
-    manager.record("pod-2", 2 * LENGTH, LENGTH)
+    manager.record(types.UID("pod-1"), LENGTH, LENGTH)
+    manager.record(types.UID("pod-2"), 2 * LENGTH, LENGTH)
     pods.pods = listed
     running_pods = [kubecontainer.Pod(id=types.UID(uid), name=uid, namespace="ns") for uid in running]
-    manager.cleanup_orphaned_pod_userns_allocations([_pod(uid) for uid in known], running_pods, set(with_worker))
-    assert [uid for uid in ("pod-1", "pod-2") if manager.pod_allocated(uid)] == kept
+    manager.cleanup_orphaned_pod_userns_allocations(
+        [_pod(uid) for uid in known], running_pods, {types.UID(uid) for uid in with_worker}
+    )
+    assert [uid for uid in ("pod-1", "pod-2") if manager.pod_allocated(types.UID(uid))] == kept

@@ -16,6 +16,7 @@ from pkg import klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clockpkg
+from pkg.apimachinery import types
 
 
 class PodStartupLatencyTracker(Protocol):
@@ -25,19 +26,19 @@ class PodStartupLatencyTracker(Protocol):
         """The API server showed the pod at `when`. This begins the tracking and, once all runs, ends it."""
         ...
 
-    def record_image_started_pulling(self, pod_uid: str) -> None: ...
+    def record_image_started_pulling(self, pod_uid: types.UID) -> None: ...
 
-    def record_image_finished_pulling(self, pod_uid: str) -> None: ...
+    def record_image_finished_pulling(self, pod_uid: types.UID) -> None: ...
 
-    def record_init_container_started(self, pod_uid: str, started_at: datetime.datetime) -> None: ...
+    def record_init_container_started(self, pod_uid: types.UID, started_at: datetime.datetime) -> None: ...
 
-    def record_init_container_finished(self, pod_uid: str, finished_at: datetime.datetime) -> None: ...
+    def record_init_container_finished(self, pod_uid: types.UID, finished_at: datetime.datetime) -> None: ...
 
     def record_status_updated(self, pod: v1.Pod) -> None:
         """The status that the kubelet is about to report."""
         ...
 
-    def delete_pod_startup_state(self, pod_uid: str) -> None: ...
+    def delete_pod_startup_state(self, pod_uid: types.UID) -> None: ...
 
 
 class _ImagePullSession(NamedTuple):
@@ -64,9 +65,9 @@ class BasicPodStartupLatencyTracker:
         self._clock = clock or clockpkg.RealClock()
         # Guards the rest.
         self._lock = threading.Lock()
-        self._pods: dict[str, _PerPodState] = {}
+        self._pods: dict[types.UID, _PerPodState] = {}
         # Pods that could not be scheduled at once; they never count, even if they can be later.
-        self._excluded_pods: set[str] = set()
+        self._excluded_pods: set[types.UID] = set()
         self._first_network_pod_seen = False
 
     def observed_pod_on_watch(self, pod: v1.Pod, when: datetime.datetime) -> None:
@@ -125,13 +126,13 @@ class BasicPodStartupLatencyTracker:
                 self._first_network_pod_seen = True
         state.metric_recorded = True
 
-    def record_image_started_pulling(self, pod_uid: str) -> None:
+    def record_image_started_pulling(self, pod_uid: types.UID) -> None:
         with self._lock:
             state = self._pods.get(pod_uid)
             if state is not None:
                 state.image_pull_sessions_starts.append(self._clock.steady())
 
-    def record_image_finished_pulling(self, pod_uid: str) -> None:
+    def record_image_finished_pulling(self, pod_uid: types.UID) -> None:
         with self._lock:
             state = self._pods.get(pod_uid)
             if state is not None and state.image_pull_sessions_starts:
@@ -139,13 +140,13 @@ class BasicPodStartupLatencyTracker:
                 start = state.image_pull_sessions_starts.pop(0)
                 state.image_pull_sessions.append(_ImagePullSession(start, self._clock.steady()))
 
-    def record_init_container_started(self, pod_uid: str, started_at: datetime.datetime) -> None:
+    def record_init_container_started(self, pod_uid: types.UID, started_at: datetime.datetime) -> None:
         with self._lock:
             state = self._pods.get(pod_uid)
             if state is not None:
                 state.current_init_container_start = started_at
 
-    def record_init_container_finished(self, pod_uid: str, finished_at: datetime.datetime) -> None:
+    def record_init_container_finished(self, pod_uid: types.UID, finished_at: datetime.datetime) -> None:
         with self._lock:
             state = self._pods.get(pod_uid)
             if state is None or state.current_init_container_start is None:
@@ -167,7 +168,7 @@ class BasicPodStartupLatencyTracker:
                 )
                 state.observed_running_time = self._clock.now()
 
-    def delete_pod_startup_state(self, pod_uid: str) -> None:
+    def delete_pod_startup_state(self, pod_uid: types.UID) -> None:
         with self._lock:
             self._pods.pop(pod_uid, None)
             self._excluded_pods.discard(pod_uid)

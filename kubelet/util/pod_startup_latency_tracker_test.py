@@ -12,6 +12,8 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.component_base.metrics import testing as metricstesting
 
+UID = types.UID("u")
+
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -43,16 +45,16 @@ def test_latency(volume: dict[str, object], expected_sli: float) -> None:
     tracker = BasicPodStartupLatencyTracker(clock)
     before = observed("POD_START_SLI_DURATION"), observed("POD_START_TOTAL_DURATION")
     tracker.observed_pod_on_watch(pod(False, **volume), clock.now())
-    tracker.record_image_started_pulling("u")
+    tracker.record_image_started_pulling(UID)
     clock.step(1)
-    tracker.record_image_started_pulling("u")
+    tracker.record_image_started_pulling(UID)
     clock.step(1)
-    tracker.record_image_finished_pulling("u")
+    tracker.record_image_finished_pulling(UID)
     clock.step(1)
-    tracker.record_image_finished_pulling("u")
-    tracker.record_init_container_started("u", clock.now())
+    tracker.record_image_finished_pulling(UID)
+    tracker.record_init_container_started(UID, clock.now())
     clock.step(2)
-    tracker.record_init_container_finished("u", clock.now())
+    tracker.record_init_container_finished(UID, clock.now())
     clock.step(5)
     tracker.observed_pod_on_watch(pod(True, **volume), clock.now())
     assert observed("POD_START_TOTAL_DURATION") == before[1], "not before the kubelet itself has said so"

@@ -28,7 +28,7 @@ def test_work_queue() -> None:
     work = queue.BasicWorkQueue(clock)
     assert work.get_work() == []
     for item, delay in (("late", 60), ("past", -60), ("soon", 10), ("earlier", -120)):
-        work.enqueue(item, delay)
+        work.enqueue(types.UID(item), delay)
     assert work.get_work() == ["earlier", "past"]
     assert work.get_work() == []
     clock.step(30)
@@ -39,10 +39,10 @@ def test_work_queue() -> None:
 def test_work_queue_overwrites() -> None:
     clock = testingclock.FakeClock()
     work = queue.BasicWorkQueue(clock)
-    work.enqueue("a", 5)
-    work.enqueue("a", 20)
-    work.enqueue("b", 20)
-    work.enqueue("b", 5)
+    work.enqueue(types.UID("a"), 5)
+    work.enqueue(types.UID("a"), 20)
+    work.enqueue(types.UID("b"), 20)
+    work.enqueue(types.UID("b"), 5)
     clock.step(10)
     assert work.get_work() == ["b"]
     clock.step(20)
@@ -53,7 +53,7 @@ def test_work_queue_overwrites() -> None:
 def test_work_queue_does_not_pile_up() -> None:
     work = queue.BasicWorkQueue(testingclock.FakeClock())
     for i in range(10_000):
-        work.enqueue("a", 1 + i)
+        work.enqueue(types.UID("a"), 1 + i)
     assert len(work) == 1
     assert len(work._heap) < 100
 

@@ -15,6 +15,7 @@ from kubelet.util.manager.manager import Manager, Store
 from pkg import golang
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clock_
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.golang import strconv
@@ -31,7 +32,7 @@ GetObjectFunc = Callable[[str, str, metav1.GetOptions], T]
 class ObjectKey(NamedTuple):
     namespace: str
     name: str
-    uid: str = ""
+    uid: types.UID = types.UID("")
 
 
 class NotRegisteredError(LookupError):
@@ -74,13 +75,13 @@ class ObjectStore(Generic[T]):
         self._lock = threading.Lock()  # guards _items and what they hold, not the data of each
         self._items: dict[ObjectKey, _ObjectStoreItem[T]] = {}
 
-    def add_reference(self, namespace: str, name: str, referenced_from: str) -> None:
+    def add_reference(self, namespace: str, name: str, referenced_from: types.UID) -> None:
         with self._lock:
             item = self._items.setdefault(ObjectKey(namespace, name), _ObjectStoreItem())
             item.ref_count += 1
             item.data = None
 
-    def delete_reference(self, namespace: str, name: str, referenced_from: str) -> None:
+    def delete_reference(self, namespace: str, name: str, referenced_from: types.UID) -> None:
         key = ObjectKey(namespace, name)
         with self._lock:
             item = self._items.get(key)

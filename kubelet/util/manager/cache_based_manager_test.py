@@ -19,6 +19,8 @@ from pkg.apimachinery.clock import testing as testingclock
 from pkg.client_go.kubernetes.testing import FakeClientset
 from pkg.golang.testing import Held
 
+UID = types.UID("pod")
+
 
 def secret(name: str, version: str = "1", namespace: str = "ns1") -> v1.Secret:
     return v1.Secret(metadata=metav1.ObjectMeta(namespace=namespace, name=name, resource_version=version))
@@ -90,10 +92,10 @@ def pod_with(*names: str, pod: str = "pod", namespace: str = "ns1", uid: str = "
 def test_only_what_is_referred_to_can_be_got(server: Server, clock: testingclock.FakeClock) -> None:
     store = new_store(server, clock)
     for namespace, name, pod in (("ns1", "a", "p1"), ("ns2", "b", "p2"), ("ns1", "a", "p3"), ("ns3", "c", "p5")):
-        store.add_reference(namespace, name, pod)
-    store.delete_reference("ns1", "a", "p1")
-    store.delete_reference("ns2", "b", "p2")
-    store.delete_reference("ns9", "never", "p2")
+        store.add_reference(namespace, name, types.UID(pod))
+    store.delete_reference("ns1", "a", types.UID("p1"))
+    store.delete_reference("ns2", "b", types.UID("p2"))
+    store.delete_reference("ns9", "never", types.UID("p2"))
     assert server.taken() == []  # references ask for nothing
     assert store.get("ns1", "a").metadata.name == "a"
     assert store.get("ns3", "c").metadata.name == "c"
@@ -105,7 +107,7 @@ def test_only_what_is_referred_to_can_be_got(server: Server, clock: testingclock
 
 def test_a_deleted_secret_is_not_found(server: Server, clock: testingclock.FakeClock) -> None:
     store = new_store(server, clock, ttl=0)
-    store.add_reference("ns1", "a", "pod")
+    store.add_reference("ns1", "a", UID)
     assert store.get("ns1", "a").metadata.resource_version == "1"
     server.fail(apierrors.new_not_found("secrets", "a"))
     with pytest.raises(apierrors.StatusError, match='secrets "a" not found'):
@@ -116,7 +118,7 @@ def test_a_deleted_secret_is_not_found(server: Server, clock: testingclock.FakeC
 
 def test_an_old_answer_is_better_than_none_and_a_newer_one_stays(server: Server, clock: testingclock.FakeClock) -> None:
     store = new_store(server, clock, ttl=0)
-    store.add_reference("ns1", "a", "pod")
+    store.add_reference("ns1", "a", UID)
     server.fail(apierrors.new_resource_expired("expired"))
     with pytest.raises(apierrors.StatusError, match="expired"):
         store.get("ns1", "a")
@@ -133,7 +135,7 @@ def test_an_old_answer_is_better_than_none_and_a_newer_one_stays(server: Server,
 
 def test_an_older_state_that_the_storage_was_given_back_is_taken(server: Server, clock: testingclock.FakeClock) -> None:
     store = new_store(server, clock, ttl=0)
-    store.add_reference("ns1", "a", "pod")
+    store.add_reference("ns1", "a", UID)
     server.answer = lambda namespace, name: secret(name, "500")
     store.get("ns1", "a")
     server.answer = lambda namespace, name: secret(name, "4")
@@ -142,7 +144,7 @@ def test_an_older_state_that_the_storage_was_given_back_is_taken(server: Server,
 
 def test_a_secret_that_was_not_found_is_asked_for_each_time(server: Server, clock: testingclock.FakeClock) -> None:
     store = new_store(server, clock)
-    store.add_reference("ns1", "a", "pod")
+    store.add_reference("ns1", "a", UID)
     server.fail(apierrors.new_not_found("secrets", "a"))
     for _ in range(2):
         with pytest.raises(apierrors.StatusError):
@@ -155,7 +157,7 @@ def test_a_secret_that_was_not_found_is_asked_for_each_time(server: Server, cloc
 
 def test_nothing_is_kept_of_who_has_asked_for_a_secret_in_vain(server: Server, clock: testingclock.FakeClock) -> None:
     store = new_store(server, clock)
-    store.add_reference("ns1", "a", "pod")
+    store.add_reference("ns1", "a", UID)
     held = Held()
 
     def answer(namespace: str, name: str) -> NoReturn:
@@ -176,7 +178,7 @@ def test_nothing_is_kept_of_who_has_asked_for_a_secret_in_vain(server: Server, c
 def test_many_threads_get(ttl: float, expected: int, server: Server, clock: testingclock.FakeClock) -> None:
     store = new_store(server, clock, ttl)
     for i in range(10):
-        store.add_reference(f"ns-{i}", f"name-{i}", f"pod-{i}")
+        store.add_reference(f"ns-{i}", f"name-{i}", types.UID(f"pod-{i}"))
     threads = [golang.go(store.get, f"ns-{i % 10}", f"name-{i % 10}", name=f"get-{i}") for i in range(100)]
     for thread in threads:
         thread.join()
@@ -186,7 +188,7 @@ def test_many_threads_get(ttl: float, expected: int, server: Server, clock: test
 def test_a_ttl_from_elsewhere(server: Server, clock: testingclock.FakeClock) -> None:
     ttl: float | None = None
     store = new_store(server, clock, 60.0, lambda: ttl)
-    store.add_reference("ns1", "a", "pod")
+    store.add_reference("ns1", "a", UID)
 
     def asked() -> bool:
         store.get("ns1", "a")

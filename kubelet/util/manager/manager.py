@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import types
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -37,11 +38,11 @@ class Manager(Protocol[T_co]):
 class Store(Protocol[T_co]):
     """Objects that are kept as long as somebody refers to them. Safe from any thread."""
 
-    def add_reference(self, namespace: str, name: str, referenced_from: str) -> None:
+    def add_reference(self, namespace: str, name: str, referenced_from: types.UID) -> None:
         """Count one more reference from the pod of that uid."""
         ...
 
-    def delete_reference(self, namespace: str, name: str, referenced_from: str) -> None:
+    def delete_reference(self, namespace: str, name: str, referenced_from: types.UID) -> None:
         """Take back one reference; with the last one the object goes."""
         ...
 

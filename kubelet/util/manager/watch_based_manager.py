@@ -20,7 +20,7 @@ from kubelet.util.manager.manager import Manager, Store
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clock_
-from pkg.apimachinery import fields
+from pkg.apimachinery import fields, types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import wait
@@ -112,12 +112,14 @@ class CacheStore(cache.Cache[T]):
 class ObjectCacheItem(Generic[T]):
     """One object, its reflector, and who refers to it. Has a thread while the object is watched."""
 
-    def __init__(self, ctx: golang.Context, store: CacheStore[T], reflector: cache.Reflector, watched_for: str) -> None:
+    def __init__(
+        self, ctx: golang.Context, store: CacheStore[T], reflector: cache.Reflector, watched_for: types.UID
+    ) -> None:
         """`watched_for` is the uid of the first pod that refers to the object."""
         self.store = store
         self.watched_for = watched_for
         # By pod uid; guarded by the lock of the ObjectCache.
-        self.references: Counter[str] = Counter()
+        self.references: Counter[types.UID] = Counter()
         self._ctx = ctx
         self._reflector = reflector
         self._lock = threading.Lock()  # guards all below
@@ -229,7 +231,7 @@ class ObjectCache(Generic[T]):
         group_resource: str,
         clock: clock_.Clock,
         max_idle_time: float,
-        on_appear: Callable[[Collection[str]], None],
+        on_appear: Callable[[Collection[types.UID]], None],
         get_object: GetObjectFunc[T],
     ) -> None:
         """`client` lists and watches a namespace. All watches end with ctx.
@@ -254,7 +256,7 @@ class ObjectCache(Generic[T]):
         self._lock = threading.Lock()  # guards _items, the references of each, and _watched_for
         self._items: dict[ObjectKey, ObjectCacheItem[T]] = {}
         # By the uid of the pod for which the watch was begun.
-        self._watched_for: Counter[str] = Counter()
+        self._watched_for: Counter[types.UID] = Counter()
         name = f"{group_resource}-cache-recycle"
         golang.go(wait.until, self.start_recycle_idle_watch, _RECYCLE_PERIOD, ctx, clock, name=name)
 
@@ -262,7 +264,7 @@ class ObjectCache(Generic[T]):
         with self._lock:
             return self._items.get(ObjectKey(namespace, name))
 
-    def add_reference(self, namespace: str, name: str, referenced_from: str) -> None:
+    def add_reference(self, namespace: str, name: str, referenced_from: types.UID) -> None:
         key = ObjectKey(namespace, name)
         with self._lock:
             if key not in self._items:
@@ -273,7 +275,7 @@ class ObjectCache(Generic[T]):
                 self._watched_for[referenced_from] += 1
             self._items[key].references[referenced_from] += 1
 
-    def _new_item(self, key: ObjectKey, watched_for: str) -> ObjectCacheItem[T]:
+    def _new_item(self, key: ObjectKey, watched_for: types.UID) -> ObjectCacheItem[T]:
         selector = str(fields.selector_from_set({"metadata.name": key.name}))
         store: CacheStore[T] = CacheStore(lambda: self._appeared(key))
         reflector = cache.Reflector(
@@ -291,7 +293,7 @@ class ObjectCache(Generic[T]):
             pods = list(item.references) if item is not None else []
         self._on_appear(pods)
 
-    def delete_reference(self, namespace: str, name: str, referenced_from: str) -> None:
+    def delete_reference(self, namespace: str, name: str, referenced_from: types.UID) -> None:
         key = ObjectKey(namespace, name)
         with self._lock:
             item = self._items.get(key)
@@ -347,7 +349,7 @@ def new_watch_based_manager(
     resync_interval: float,
     get_referenced_objects: Callable[[v1.Pod], Set[str]],
     clock: clock_.Clock,
-    on_appear: Callable[[Collection[str]], None],
+    on_appear: Callable[[Collection[types.UID]], None],
 ) -> CacheBasedManager[T]:
     """A manager that watches all objects which registered pods refer to, until ctx ends."""
     idle = resync_interval * _IDLE_RESYNC_INTERVALS

@@ -24,6 +24,8 @@ from pkg.apimachinery.clock import testing as testingclock
 from pkg.client_go.tools.cache.testing import FakeControllerSource
 from pkg.golang import testing as golangtesting
 
+UID = types.UID("pod")
+
 _WAIT = 30.0
 
 
@@ -94,7 +96,7 @@ def world() -> Iterator[World]:
 
 
 def test_changes_are_seen(world: World) -> None:
-    world.cache.add_reference("ns", "name", "pod")
+    world.cache.add_reference("ns", "name", UID)
     assert world.get() is None
     world.source.add(secret("1"))
     wait_for("version 1 is seen", lambda: world.get() == "1")
@@ -102,7 +104,7 @@ def test_changes_are_seen(world: World) -> None:
     wait_for("version 2 is seen", lambda: world.get() == "2")
     world.source.delete(secret())
     wait_for("the deletion is seen", lambda: world.get() is None)
-    world.cache.delete_reference("ns", "name", "pod")
+    world.cache.delete_reference("ns", "name", UID)
     with pytest.raises(LookupError, match='object "ns"/"name" not registered'):
         world.get()
     wait_for("the watch has ended", lambda: not world.reflectors() and not world.source.watches())
@@ -116,18 +118,18 @@ def test_what_a_pod_refers_to_beyond_a_number_is_not_watched(world: World, monke
     monkeypatch.setattr(watch_based_manager, "MAX_WATCHED_PER_POD", 2)
     names = ["a", "b", "c", "d"]
     for name in names:
-        world.cache.add_reference("ns", name, "greedy")
-    world.cache.add_reference("ns", "c", "bystander")
+        world.cache.add_reference("ns", name, types.UID("greedy"))
+    world.cache.add_reference("ns", "c", types.UID("bystander"))
     assert watched_names(world, names) == ["a", "b", "c"]
     for _ in range(2):
         assert world.cache.get("ns", "d").metadata.name == "d"
     assert world.asked == ["d"], "the answer is good for a while"
     for name in names:
-        world.cache.delete_reference("ns", name, "greedy")
+        world.cache.delete_reference("ns", name, types.UID("greedy"))
     assert watched_names(world, names) == ["c"], "the bystander needs it"
     with pytest.raises(LookupError, match="not registered"):
         world.cache.get("ns", "d")
-    world.cache.add_reference("ns", "d", "greedy")
+    world.cache.add_reference("ns", "d", types.UID("greedy"))
     assert watched_names(world, names) == ["c", "d"]
 
 
@@ -135,16 +137,16 @@ def test_what_all_pods_refer_to_beyond_a_number_is_not_watched(world: World, mon
     monkeypatch.setattr(watch_based_manager, "MAX_WATCHED", 2)
     names = ["a", "b", "c"]
     for name in names:
-        world.cache.add_reference("ns", name, f"pod-of-{name}")
+        world.cache.add_reference("ns", name, types.UID(f"pod-of-{name}"))
     assert watched_names(world, names) == ["a", "b"]
     assert world.cache.get("ns", "c").metadata.name == "c"
-    world.cache.delete_reference("ns", "c", "pod-of-c")
+    world.cache.delete_reference("ns", "c", types.UID("pod-of-c"))
     assert world.cache._unwatched.reference_count("ns", "c") == 0
 
 
 def test_who_has_asked_in_vain_is_told_once(world: World) -> None:
     for pod in ("pod", "other"):
-        world.cache.add_reference("ns", "name", pod)
+        world.cache.add_reference("ns", "name", types.UID(pod))
     assert world.get() is None
     world.source.add(secret("1"))
     assert world.told.recv(_WAIT) == ({"pod", "other"}, True)
@@ -163,7 +165,7 @@ def test_who_got_no_answer_is_told_when_there_is_one(world: World, monkeypatch: 
     monkeypatch.setattr(watch_based_manager, "_SYNC_TIMEOUT", 0.01)
     world.source.add(secret("1"))
     world.source.watch_errors.extend([apierrors.new_too_many_requests("later", 1)] * 1000)
-    world.cache.add_reference("ns", "name", "pod")
+    world.cache.add_reference("ns", "name", UID)
     with pytest.raises(TimeoutError):
         world.get()
     world.source.watch_errors.clear()
@@ -172,7 +174,7 @@ def test_who_got_no_answer_is_told_when_there_is_one(world: World, monkeypatch: 
 
 
 def test_object_that_comes_while_it_is_missed(world: World) -> None:
-    world.cache.add_reference("ns", "name", "pod")
+    world.cache.add_reference("ns", "name", UID)
     assert world.get() is None
     item = world.cache.item("ns", "name")
     assert item is not None
@@ -184,24 +186,24 @@ def test_object_that_comes_while_it_is_missed(world: World) -> None:
 
 def test_one_watch_of_the_one_object(world: World) -> None:
     for pod in ("pod", "pod", "other"):
-        world.cache.add_reference("ns", "name", pod)
+        world.cache.add_reference("ns", "name", types.UID(pod))
     world.get()
     [(verb, options)] = world.source.calls
     assert (verb, options.field_selector, world.namespaces) == ("watch", "metadata.name=name", ["ns"])
     assert 1800 <= (options.timeout_seconds or 0) <= 3600
     for pod in ("pod", "other", "never"):
-        world.cache.delete_reference("ns", "name", pod)
+        world.cache.delete_reference("ns", "name", types.UID(pod))
     assert world.watched()
-    world.cache.delete_reference("ns", "name", "pod")
+    world.cache.delete_reference("ns", "name", UID)
     assert not world.watched()
 
 
 def test_who_asked_before_the_last_reference_went_begins_no_watch(world: World) -> None:
-    world.cache.add_reference("ns", "name", "pod")
+    world.cache.add_reference("ns", "name", UID)
     world.get()
     item = world.cache.item("ns", "name")
     assert item is not None
-    world.cache.delete_reference("ns", "name", "pod")
+    world.cache.delete_reference("ns", "name", UID)
     item.restart_reflector_if_needed()
     assert item.stopped
 
@@ -209,7 +211,7 @@ def test_who_asked_before_the_last_reference_went_begins_no_watch(world: World) 
 def test_a_server_without_watch_lists_is_asked_for_a_list(world: World) -> None:
     world.source.watch_list = False
     world.source.add(secret("1"))
-    world.cache.add_reference("ns", "name", "pod")
+    world.cache.add_reference("ns", "name", UID)
     assert world.get() == "1"
     lists = [options for verb, options in world.source.calls if verb == "list"]
     assert [options.field_selector for options in lists] == ["metadata.name=name"]
@@ -231,7 +233,7 @@ def test_immutable_ones_are_not_watched_any_more(
 ) -> None:
     if initial is not None:
         world.source.add(initial)
-    world.cache.add_reference("ns", "name", "pod")
+    world.cache.add_reference("ns", "name", UID)
     assert world.get() == ("1" if initial is not None else None)
     assert world.watched() is (initial is None or not initial.immutable)
     if eventual is not None:
@@ -247,7 +249,7 @@ def test_immutable_ones_are_not_watched_any_more(
 
 def test_what_nobody_asks_for_is_not_watched_until_somebody_does(world: World) -> None:
     world.source.add(secret("1"))
-    world.cache.add_reference("ns", "name", "pod")
+    world.cache.add_reference("ns", "name", UID)
     assert world.get() == "1"
     world.clock.step(59)
     world.cache.start_recycle_idle_watch()
@@ -269,7 +271,7 @@ def test_what_nobody_asks_for_is_not_watched_until_somebody_does(world: World) -
 
 def test_what_a_watch_writes_as_it_ends_is_old(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.source.add(secret("1"))
-    world.cache.add_reference("ns", "name", "pod")
+    world.cache.add_reference("ns", "name", UID)
     assert world.get() == "1"
     item = world.cache.item("ns", "name")
     assert item is not None and item.stop()
@@ -287,7 +289,7 @@ def test_a_watch_that_has_not_begun_is_not_ended(world: World, monkeypatch: pyte
     monkeypatch.setattr(watch_based_manager, "_SYNC_TIMEOUT", 0.01)
     failing = [apierrors.new_too_many_requests("later", 1)] * 1000
     world.source.watch_errors.extend(failing)
-    world.cache.add_reference("ns", "name", "pod")
+    world.cache.add_reference("ns", "name", UID)
     world.clock.step(90)
     world.cache.start_recycle_idle_watch()
     assert world.watched()
@@ -305,11 +307,11 @@ def test_no_watch_begins_when_the_kubelet_ends() -> None:
         ctx, cancel = golang.with_cancel(golang.background())
         world = World(ctx)
         world.source.add(secret("1"))
-        world.cache.add_reference("ns", "name", "pod")
+        world.cache.add_reference("ns", "name", UID)
         assert world.get() == "1"
         cancel()
         assert not group.join(_WAIT)
-        world.cache.add_reference("ns", "other", "pod")
+        world.cache.add_reference("ns", "other", UID)
         assert not group.alive()
         assert world.get() == "1"
 
@@ -326,15 +328,15 @@ def test_no_watch_begins_when_the_kubelet_ends() -> None:
 def test_references(steps: str, counts: list[int | None], world: World) -> None:
     for step, count in zip(steps.split(), counts, strict=True):
         namespace, name, pod = step[1:].split("/")
-        (world.cache.add_reference if step[0] == "+" else world.cache.delete_reference)(namespace, name, pod)
+        (world.cache.add_reference if step[0] == "+" else world.cache.delete_reference)(namespace, name, types.UID(pod))
         item = world.cache.item("ns1", "s1")
-        assert (item.references["p1"] if item is not None else None) == count
+        assert (item.references[types.UID("p1")] if item is not None else None) == count
 
 
 def test_object_is_watched_once_there_are_threads_again(world: World) -> None:
     world.source.add(secret("1"))
     with golangtesting.out_of_threads("object-"):
-        world.cache.add_reference("ns", "name", "pod")
+        world.cache.add_reference("ns", "name", UID)
         with pytest.raises(golang.ThreadError):
             world.get()
         assert not world.watched()

@@ -10,16 +10,17 @@ import threading
 from typing import Protocol
 
 from pkg.apimachinery import clock as clockpkg
+from pkg.apimachinery import types
 
 
 class WorkQueue(Protocol):
     """Items that become ready when their time has come. Safe from any thread."""
 
-    def get_work(self) -> list[str]:
+    def get_work(self) -> list[types.UID]:
         """Take out and return the items that are ready, the most overdue one first."""
         ...
 
-    def enqueue(self, item: str, delay: float) -> None:
+    def enqueue(self, item: types.UID, delay: float) -> None:
         """Make item ready `delay` seconds from now, whatever time it was queued for before."""
         ...
 
@@ -36,10 +37,10 @@ class BasicWorkQueue:
         self._clock = clock
         # Guards _deadlines and _heap.
         self._lock = threading.Lock()
-        self._deadlines: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []
+        self._deadlines: dict[types.UID, float] = {}
+        self._heap: list[tuple[float, types.UID]] = []
 
-    def get_work(self) -> list[str]:
+    def get_work(self) -> list[types.UID]:
         with self._lock:
             if not self._heap:
                 return []
@@ -52,7 +53,7 @@ class BasicWorkQueue:
                     items.append(item)
             return items
 
-    def enqueue(self, item: str, delay: float) -> None:
+    def enqueue(self, item: types.UID, delay: float) -> None:
         with self._lock:
             deadline = self._clock.monotonic() + delay
             if self._deadlines.get(item) != deadline:

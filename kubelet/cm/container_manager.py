@@ -18,6 +18,7 @@ from kubelet.cm.types import QOSContainersInfo
 from kubelet.eviction import api as evictionapi
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apiserver.server import healthz
 
@@ -199,7 +200,7 @@ class ContainerManager(Protocol):
 
     def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None: ...
 
-    def pod_might_need_to_unprepare_resources(self, uid: str) -> bool: ...
+    def pod_might_need_to_unprepare_resources(self, uid: types.UID) -> bool: ...
 
     def update_allocated_resources_status(self, pod: v1.Pod, status: v1.PodStatus) -> None:
         """Write the health of what the pod's containers were given into the status."""

@@ -51,6 +51,7 @@ from kubelet.cm.types import CgroupName, InvalidCgroupError, QOSContainersInfo, 
 from kubelet.util import CGROUP_ROOT, swap
 from pkg import features, golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.util import wait
@@ -469,7 +470,7 @@ class ContainerManagerImpl:
         if self._dra_manager is not None:
             self._dra_manager.unprepare_resources(ctx, pod)
 
-    def pod_might_need_to_unprepare_resources(self, uid: str) -> bool:
+    def pod_might_need_to_unprepare_resources(self, uid: types.UID) -> bool:
         return self._dra_manager is not None and self._dra_manager.pod_might_need_to_unprepare_resources(uid)
 
     def update_allocated_resources_status(self, pod: v1.Pod, status: v1.PodStatus) -> None:
@@ -566,7 +567,7 @@ class _ResourceAdmission:
         if self._sources_ready is not None and not self._sources_ready.all_ready():
             # They may be gone, or not be known yet.
             return inactive
-        return {uid for uid in inactive if self._could_run(uid)}
+        return {uid for uid in inactive if self._could_run(types.UID(uid))}
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from kubelet.cm.resourceupdates import Update
 from kubelet.cm.types import CgroupName, QOSContainersInfo
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apiserver.server import healthz
 
@@ -130,7 +131,7 @@ class ContainerManagerStub:
     def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
         return None
 
-    def pod_might_need_to_unprepare_resources(self, uid: str) -> bool:
+    def pod_might_need_to_unprepare_resources(self, uid: types.UID) -> bool:
         return False
 
     def update_allocated_resources_status(self, pod: v1.Pod, status: v1.PodStatus) -> None:

@@ -499,7 +499,7 @@ def test_claims_are_refused_where_there_is_no_api_server(world: World) -> None:
             manager.prepare_dynamic_resources(golang.background(), pod)
         manager.prepare_dynamic_resources(golang.background(), POD)
         manager.unprepare_dynamic_resources(golang.background(), pod)
-        assert not manager.pod_might_need_to_unprepare_resources("u")
+        assert not manager.pod_might_need_to_unprepare_resources(types.UID("u"))
 
 
 def test_stub(world: World) -> None:

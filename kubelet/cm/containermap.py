@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from typing import NamedTuple
 
 from pkg.api.core import v1
+from pkg.apimachinery import types
 
 # Whether a pod's containers could be running, by its uid: also those of a pod that is not active any more.
-CouldRunFunc = Callable[[str], bool]
+CouldRunFunc = Callable[[types.UID], bool]
 
 
 class ContainerRef(NamedTuple):
@@ -101,7 +102,7 @@ def stale_containers(
     found = []
     for ref in sorted(set(known) - active):
         pod = pods.get(ref.pod_uid)
-        if not (could_run(ref.pod_uid) if pod is None else isinstance(pod, v1.PartialPod)):
+        if not (could_run(types.UID(ref.pod_uid)) if pod is None else isinstance(pod, v1.PartialPod)):
             found.append(ref)
     return found
 

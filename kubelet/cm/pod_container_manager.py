@@ -16,12 +16,13 @@ from kubelet.cm.helpers import MIN_SHARES, resource_config_for_pod
 from kubelet.cm.types import CgroupName, QOSContainersInfo, ResourceConfig, cgroup_name, quoted
 from pkg import features, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apis.core.v1.helper import qos as v1qos
 
 POD_CGROUP_NAME_PREFIX = "pod"
 
 
-def get_pod_cgroup_name_suffix(pod_uid: str) -> str:
+def get_pod_cgroup_name_suffix(pod_uid: types.UID) -> str:
     """The last part of the name of a pod's cgroup."""
     return POD_CGROUP_NAME_PREFIX + pod_uid
 
@@ -43,11 +44,11 @@ class PodContainerManager(Protocol):
 
     def reduce_cpu_limits(self, name: CgroupName) -> None: ...
 
-    def get_all_pods_from_cgroups(self) -> dict[str, CgroupName]:
+    def get_all_pods_from_cgroups(self) -> dict[types.UID, CgroupName]:
         """Pod uids that have a cgroup."""
         ...
 
-    def is_pod_cgroup(self, cgroupfs: str) -> str | None:
+    def is_pod_cgroup(self, cgroupfs: str) -> types.UID | None:
         """The uid of the pod that has the cgroup, in the form of the cgroup driver; None when it is no pod's."""
         ...
 
@@ -151,22 +152,22 @@ class PodContainerManagerImpl:
     def reduce_cpu_limits(self, name: CgroupName) -> None:
         self._cgroup_manager.update(name, ResourceConfig(cpu_shares=MIN_SHARES))
 
-    def get_all_pods_from_cgroups(self) -> dict[str, CgroupName]:
-        found: dict[str, CgroupName] = {}
+    def get_all_pods_from_cgroups(self) -> dict[types.UID, CgroupName]:
+        found: dict[types.UID, CgroupName] = {}
         qos = self._qos_containers
         for parent in (qos.guaranteed, qos.burstable, qos.best_effort):
             for child in self._cgroup_manager.children(parent):
                 uid = child[-1].removeprefix(POD_CGROUP_NAME_PREFIX)
                 if uid and uid != child[-1]:
-                    found[uid] = child
+                    found[types.UID(uid)] = child
         return found
 
-    def is_pod_cgroup(self, cgroupfs: str) -> str | None:
+    def is_pod_cgroup(self, cgroupfs: str) -> types.UID | None:
         name, qos = parse_cgroup_name(cgroupfs), self._qos_containers
         if not name or name[:-1] not in (qos.guaranteed, qos.burstable, qos.best_effort):
             return None
         uid = name[-1].removeprefix(POD_CGROUP_NAME_PREFIX)
-        return uid if uid != name[-1] else None
+        return types.UID(uid) if uid != name[-1] else None
 
     def get_pod_cgroup_config(self, pod: v1.Pod, resource: str) -> ResourceConfig | None:
         name, _ = self.get_pod_container_name(pod)
@@ -219,10 +220,10 @@ class PodContainerManagerNoop:
     def reduce_cpu_limits(self, name: CgroupName) -> None:
         return None
 
-    def get_all_pods_from_cgroups(self) -> dict[str, CgroupName]:
+    def get_all_pods_from_cgroups(self) -> dict[types.UID, CgroupName]:
         return {}
 
-    def is_pod_cgroup(self, cgroupfs: str) -> str | None:
+    def is_pod_cgroup(self, cgroupfs: str) -> types.UID | None:
         return None
 
     def get_pod_cgroup_config(self, pod: v1.Pod, resource: str) -> ResourceConfig | None:

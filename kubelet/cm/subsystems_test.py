@@ -11,6 +11,7 @@ from kubelet.cm.cgroup_manager import new_cgroup_manager
 from kubelet.cm.pod_container_manager import PodContainerManagerImpl
 from kubelet.cm.subsystems import CgroupSubsystems, get_cgroup_subsystems, validate_system_requirements
 from kubelet.cm.types import CgroupName, QOSContainersInfo
+from pkg.apimachinery import types
 
 MOUNTS = Path(__file__).parent / "testdata/mounts"
 ROOT = "/sys/fs/cgroup"
@@ -77,10 +78,10 @@ def test_pods_of_a_machine_with_version_2_and_systemd(tmp_path: Path) -> None:
     pods = PodContainerManagerImpl(qos, cgroups, -1, True, 100_000)
     uid = "8b6c6f3e-5a3d-4f0a-9d5e-0d3c2b1a4e5f"
     found = pods.get_all_pods_from_cgroups()
-    assert found[uid] == ("kubepods", "burstable", f"pod{uid}")
+    assert found[types.UID(uid)] == ("kubepods", "burstable", f"pod{uid}")
     slices = "/kubepods.slice/kubepods-burstable.slice"
     assert pods.is_pod_cgroup(f"{slices}/kubepods-burstable-pod{uid.replace('-', '_')}.slice") == uid
     assert pods.is_pod_cgroup(slices) is None
-    cpu = cgroups.get_cgroup_config(found[uid], "cpu")
+    cpu = cgroups.get_cgroup_config(found[types.UID(uid)], "cpu")
     assert cpu.cpu_shares is not None and cpu.cpu_period == 100_000
-    assert cgroups.memory_usage(found[uid]) > 0
+    assert cgroups.memory_usage(found[types.UID(uid)]) > 0

@@ -17,6 +17,7 @@ from kubelet.cm.helpers import hard_eviction_reservation
 from kubelet.cm.systemd import Property
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 
 V1_FILES = {
@@ -148,7 +149,7 @@ class FakePodContainerManager(cm.PodContainerManagerNoop):
     ) -> None:
         super().__init__(cm.CgroupName(()))
         self.config = config
-        self.found = dict(found or {})
+        self.found = {types.UID(uid): name for uid, name in (found or {}).items()}
         self.read_err: OSError | None = None
         self.err: OSError | None = None
         # The uids of pods whose cgroups were made.
@@ -163,7 +164,7 @@ class FakePodContainerManager(cm.PodContainerManagerNoop):
     def ensure_exists(self, pod: v1.Pod) -> None:
         self.made.append(pod.metadata.uid)
 
-    def get_all_pods_from_cgroups(self) -> dict[str, cm.CgroupName]:
+    def get_all_pods_from_cgroups(self) -> dict[types.UID, cm.CgroupName]:
         return self.found
 
     def destroy(self, name: cm.CgroupName) -> None:

@@ -19,6 +19,7 @@ from kubelet.status.testing import FakePodStatusProvider
 from kubelet.util.store import testing as storetesting
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.util.runtime import testing as runtimetesting
 from pkg.util.testing import lines_run
@@ -392,7 +393,7 @@ def test_reconcile_pods_of_which_too_little_is_known(node: Node, cancelled: gola
     manager = node.manager()
     node.start(manager, cancelled)
     node.pods = [pod("1/2", uid="without-status"), pod("1/2", uid="without-container")]
-    node.statuses.statuses["without-container"] = v1.PodStatus()
+    node.statuses.statuses[types.UID("without-container")] = v1.PodStatus()
     success, failure = manager.reconcile_state(cancelled)
     assert success == []
     assert [tuple(container) for container in failure] == [

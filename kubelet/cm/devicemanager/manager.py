@@ -38,6 +38,7 @@ from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource as apiresource
 from pkg.apiserver.server import healthz
 from pkg.component_helpers import resource as resourcehelper
@@ -466,7 +467,7 @@ class ManagerImpl:
         # that is not active, also one that was deleted by force, or while the kubelet was down.
         # Why: two containers would use the same device until the older one has been killed.
         # Test: manager_test.py:test_devices_of_a_pod_that_is_ending
-        gone = {uid for uid in inactive if not self._could_run(uid)}
+        gone = {uid for uid in inactive if not self._could_run(types.UID(uid))}
         if not gone or not self._sources_ready():
             return
         klog.v(3).info_s("Pods to be removed", podUIDs=sorted(gone))

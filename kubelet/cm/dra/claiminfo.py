@@ -19,6 +19,7 @@ from kubelet import container as kubecontainer
 from kubelet.cm.dra import state
 from pkg import klog
 from pkg.api.resource import v1 as resourceapi
+from pkg.apimachinery import types
 from pkg.component_base import metrics
 
 # In place of a driver's name: the claims of any.
@@ -61,13 +62,13 @@ class ClaimInfo(state.ClaimInfoState):
         """
         self.driver_state[driver_name] = state.DriverState(devices)
 
-    def add_pod_reference(self, pod_uid: str) -> None:
+    def add_pod_reference(self, pod_uid: types.UID) -> None:
         self.pod_uids.add(pod_uid)
 
-    def has_pod_reference(self, pod_uid: str) -> bool:
+    def has_pod_reference(self, pod_uid: types.UID) -> bool:
         return pod_uid in self.pod_uids
 
-    def delete_pod_reference(self, pod_uid: str) -> None:
+    def delete_pod_reference(self, pod_uid: types.UID) -> None:
         self.pod_uids.discard(pod_uid)
 
     def cdi_devices_as_list(self, request_name: str) -> list[kubecontainer.CDIDevice]:
@@ -147,7 +148,7 @@ class ClaimInfoCache:
     def values(self) -> Iterable[ClaimInfo]:
         return self._claim_info.values()
 
-    def has_pod_reference(self, uid: str) -> bool:
+    def has_pod_reference(self, uid: types.UID) -> bool:
         """Whether some claim is still there for the pod, which then cannot be over."""
         return any(info.has_pod_reference(uid) for info in self._claim_info.values())
 

@@ -29,6 +29,7 @@ from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.api.resource import v1 as resourceapi
 from pkg.apimachinery import clock as clock_
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
@@ -189,11 +190,11 @@ class Manager:
             # also one that was deleted by force, or while the kubelet was down.
             # Why: a driver would take devices away that a container still uses.
             # Test: manager_test.py:test_claims_of_a_pod_that_is_ending_are_left_to_it
-            if self._could_run(pod_uid):
+            if self._could_run(types.UID(pod_uid)):
                 done = False
                 continue
             try:
-                self._unprepare_resources(ctx, pod_uid, namespace, claim_names)
+                self._unprepare_resources(ctx, types.UID(pod_uid), namespace, claim_names)
             except Exception as err:  # Drivers fail in many ways; other pods' claims are to be given back all the same.
                 klog.info_s("Unpreparing pod resources in reconcile loop failed, will retry", podUID=pod_uid, err=err)
                 done = False
@@ -249,7 +250,7 @@ class Manager:
             found.append(_PodClaim(pod_claim, claim, info, plugins))
         return found
 
-    def _plugin_for(self, pod_uid: str, driver_name: str) -> draplugin.DRAPlugin:
+    def _plugin_for(self, pod_uid: types.UID, driver_name: str) -> draplugin.DRAPlugin:
         """The driver's plugin. Raises LookupError, and has the pod synced once there is one."""
         with self._waiting_lock:
             self._waiting.setdefault(driver_name, set()).add(pod_uid)
@@ -429,7 +430,7 @@ class Manager:
             names |= {info.claim_name: None for info in held if info.namespace == meta.namespace}
         return list(names)
 
-    def _forget_waiting(self, pod_uid: str) -> None:
+    def _forget_waiting(self, pod_uid: types.UID) -> None:
         with self._waiting_lock:
             for driver_name, pod_uids in list(self._waiting.items()):
                 pod_uids.discard(pod_uid)
@@ -437,7 +438,7 @@ class Manager:
                     del self._waiting[driver_name]
 
     def _unprepare_resources(
-        self, ctx: golang.Context, pod_uid: str, namespace: str, claim_names: Iterable[str]
+        self, ctx: golang.Context, pod_uid: types.UID, namespace: str, claim_names: Iterable[str]
     ) -> None:
         infos = self._dereference_claims(pod_uid, namespace, claim_names)
         try:
@@ -453,7 +454,7 @@ class Manager:
                 klog.v(6).info_s("Deleted claim info cache entry", claim=klog.kref(namespace, info.claim_name))
             self._sync_to_checkpoint("state")
 
-    def _dereference_claims(self, pod_uid: str, namespace: str, claim_names: Iterable[str]) -> list[ClaimInfo]:
+    def _dereference_claims(self, pod_uid: types.UID, namespace: str, claim_names: Iterable[str]) -> list[ClaimInfo]:
         """The claims that are to be given back. Of others the pod is only struck off, on disk in the end."""
         infos = []
         with self._cache.lock():
@@ -481,7 +482,7 @@ class Manager:
                 info.unpreparing = True
         return infos
 
-    def _unprepare_batches(self, ctx: golang.Context, pod_uid: str, infos: Sequence[ClaimInfo]) -> None:
+    def _unprepare_batches(self, ctx: golang.Context, pod_uid: types.UID, infos: Sequence[ClaimInfo]) -> None:
         batches: dict[str, list[drapb.Claim]] = {}
         for info in infos:
             for driver_name in info.driver_state:
@@ -500,7 +501,7 @@ class Manager:
             errors = {claim_uid: result.error for claim_uid, result in response.claims.items()}
             _check_results("NodeUnprepareResources", claims, errors)
 
-    def pod_might_need_to_unprepare_resources(self, uid: str) -> bool:
+    def pod_might_need_to_unprepare_resources(self, uid: types.UID) -> bool:
         """Whether some claim is still there for the pod."""
         with self._cache.rlock():
             return self._cache.has_pod_reference(uid)

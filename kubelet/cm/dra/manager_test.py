@@ -34,7 +34,7 @@ from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 from pkg.component_base.metrics.testing import moves
 
 DRIVER, OTHER = "gpu.example.com", "nic.example.com"
-POD_UID = "uid-of-p"
+POD_UID = types.UID("uid-of-p")
 
 
 def new_pod(
@@ -331,7 +331,7 @@ def test_another_claim_of_the_same_name(node: Node) -> None:
         "prepare dynamic resources: old ResourceClaim with same name claim and different UID uid-of-claim "
         "still exists (previous pod force-deleted?!)"
     )
-    assert not node.manager.pod_might_need_to_unprepare_resources("uid-of-q")
+    assert not node.manager.pod_might_need_to_unprepare_resources(types.UID("uid-of-q"))
 
 
 def test_a_claim_that_a_driver_may_have_taken_back_is_prepared_again(node: Node) -> None:
@@ -379,7 +379,7 @@ def test_a_claim_that_is_allocated_anew_before_a_pod_has_ended(node: Node) -> No
     second = new_pod(named("claim"), name="q")
     with pytest.raises(dramanager.ResourcesError, match="ResourceClaim claim was allocated anew, and an earlier pod"):
         node.prepare(second)
-    assert not node.manager.pod_might_need_to_unprepare_resources("uid-of-q")
+    assert not node.manager.pod_might_need_to_unprepare_resources(types.UID("uid-of-q"))
     node.unprepare(new_pod(named("claim")))
     node.driver.devices["uid-of-claim"] = [device("dev-1")]
     node.prepare(second)
@@ -708,7 +708,7 @@ def test_claims_of_pods_that_are_gone_are_given_back(node: Node, log: Any) -> No
     node.manager.reconcile_loop(node.ctx)
     assert node.driver.asked("unprepare") == [["uid-of-claim"]]
     assert not node.manager.pod_might_need_to_unprepare_resources(POD_UID)
-    assert node.manager.pod_might_need_to_unprepare_resources("uid-of-q")
+    assert node.manager.pod_might_need_to_unprepare_resources(types.UID("uid-of-q"))
 
 
 def test_claims_of_a_pod_that_is_ending_are_left_to_it(node: Node) -> None:

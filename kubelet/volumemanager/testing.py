@@ -47,13 +47,13 @@ class FakePods:
     def get_pods(self) -> list[v1.Pod]:
         return list(self.pods.values())
 
-    def get_pod_by_uid(self, uid: str) -> v1.Pod | None:
+    def get_pod_by_uid(self, uid: types.UID) -> v1.Pod | None:
         return self.pods.get(uid)
 
-    def should_pod_containers_be_terminating(self, uid: str) -> bool:
+    def should_pod_containers_be_terminating(self, uid: types.UID) -> bool:
         return uid in self.terminating or uid in self.removed
 
-    def should_pod_runtime_be_removed(self, uid: str) -> bool:
+    def should_pod_runtime_be_removed(self, uid: types.UID) -> bool:
         return uid in self.removed
 
     def add_source(self, source: str) -> None: ...
@@ -197,7 +197,7 @@ class FakeBasicVolumePlugin:
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> FakeVolume:
         return FakeVolume(self, spec.name(), pod.metadata.uid)
 
-    def new_unmounter(self, name: str, pod_uid: str) -> FakeVolume:
+    def new_unmounter(self, name: str, pod_uid: types.UID) -> FakeVolume:
         return FakeVolume(self, name, pod_uid)
 
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
@@ -220,10 +220,10 @@ class FakeBasicVolumePlugin:
     def new_block_volume_mapper(self, spec: Spec, pod: v1.Pod) -> FakeVolume:
         return FakeVolume(self, spec.name(), pod.metadata.uid)
 
-    def new_block_volume_unmapper(self, name: str, pod_uid: str) -> FakeVolume:
+    def new_block_volume_unmapper(self, name: str, pod_uid: types.UID) -> FakeVolume:
         return FakeVolume(self, name, pod_uid)
 
-    def construct_block_volume_spec(self, pod_uid: str, volume_name: str, volume_path: str) -> Spec:
+    def construct_block_volume_spec(self, pod_uid: types.UID, volume_name: str, volume_path: str) -> Spec:
         return new_persistent_volume_spec(volume_name, volume_mode=v1.PERSISTENT_VOLUME_BLOCK)
 
 
@@ -267,7 +267,7 @@ class FakeAttachableVolumePlugin(FakeDeviceMountableVolumePlugin):
 class FakeVolume:
     """A volume of a pod: a directory, or a device."""
 
-    def __init__(self, plugin: FakeBasicVolumePlugin, volume_name: str, pod_uid: str) -> None:
+    def __init__(self, plugin: FakeBasicVolumePlugin, volume_name: str, pod_uid: types.UID) -> None:
         self._plugin = plugin
         self._name = volume_name
         self._pod_uid = pod_uid

@@ -306,7 +306,7 @@ def test_volumes_go_when_the_pod_has_ended(world: World) -> None:
     pod = world.add(EMPTY)
     world.manager.wait_for_attach_and_mount(world.ctx, pod)
     assert world.manager.has_possibly_mounted_volumes_for_pod("u")
-    path = world.host.get_pod_volume_dir("u", "kubernetes.io~empty-dir", "e")
+    path = world.host.get_pod_volume_dir(types.UID("u"), "kubernetes.io~empty-dir", "e")
     world.pods.removed.add("u")
     world.manager.wait_for_unmount(world.ctx, pod)
     assert not os.path.exists(path) and not world.manager.has_possibly_mounted_volumes_for_pod("u")
@@ -600,7 +600,7 @@ def test_larger_volume_is_expanded_while_in_use(attached: World) -> None:
 
 
 def test_volumes_found_on_disk_are_kept_until_sources_are_ready(world: World) -> None:
-    path = Path(world.host.get_pod_volume_dir("gone", "kubernetes.io~empty-dir", "e"))
+    path = Path(world.host.get_pod_volume_dir(types.UID("gone"), "kubernetes.io~empty-dir", "e"))
     path.mkdir(parents=True)
     (path / "file").write_text("x")
     world.pods.ready = False
@@ -614,7 +614,7 @@ def test_volumes_found_on_disk_are_kept_until_sources_are_ready(world: World) ->
 
 
 def test_volume_found_on_disk_is_taken_over_by_its_pod(world: World) -> None:
-    path = Path(world.host.get_pod_volume_dir("u", "kubernetes.io~empty-dir", "e"))
+    path = Path(world.host.get_pod_volume_dir(types.UID("u"), "kubernetes.io~empty-dir", "e"))
     path.mkdir(parents=True)
     (path / "file").write_text("x")
     pod = world.add(EMPTY)
@@ -625,7 +625,7 @@ def test_volume_found_on_disk_is_taken_over_by_its_pod(world: World) -> None:
 
 def test_volume_that_cannot_be_told_from_its_directory_is_unmounted(world: World) -> None:
     world.plugin.reconstructible = False
-    path = Path(world.host.get_pod_volume_dir("gone", "test.io~fake-plugin", "pv"))
+    path = Path(world.host.get_pod_volume_dir(types.UID("gone"), "test.io~fake-plugin", "pv"))
     path.mkdir(parents=True)
     world.pods.removed.add("gone")
     world.start()
@@ -636,7 +636,9 @@ def test_volume_that_cannot_be_told_from_its_directory_is_unmounted(world: World
 @pytest.mark.parametrize("reconstructible", [True, False])
 def test_volume_of_an_unwanted_pod_stays_until_the_pod_has_ended(world: World, reconstructible: bool) -> None:
     world.plugin.reconstructible = reconstructible
-    runs, gone = (Path(world.host.get_pod_volume_dir(uid, "test.io~fake-plugin", "pv")) for uid in ("runs", "gone"))
+    runs, gone = (
+        Path(world.host.get_pod_volume_dir(types.UID(uid), "test.io~fake-plugin", "pv")) for uid in ("runs", "gone")
+    )
     for path in (runs, gone):
         path.mkdir(parents=True)
         (path / "mount").touch()
@@ -651,7 +653,7 @@ def test_volume_of_an_unwanted_pod_stays_until_the_pod_has_ended(world: World, r
 
 def left_behind(world: World, uid: str = "gone") -> tuple[Path, Path]:
     """What a kubelet leaves that is killed: the pod's directory and the device's."""
-    path = Path(world.host.get_pod_volume_dir(uid, "test.io~fake-plugin", "pv"))
+    path = Path(world.host.get_pod_volume_dir(types.UID(uid), "test.io~fake-plugin", "pv"))
     path.mkdir(parents=True)
     device = Path(world.host.get_plugin_dir(testing.FAKE_PLUGIN_NAME), "mounts", "pv")
     device.mkdir(parents=True, exist_ok=True)

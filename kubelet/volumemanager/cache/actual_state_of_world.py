@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pkg import klog
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.volume import PluginNotFoundError, Spec, VolumePluginMgr
 from pkg.volume import util as volumeutil
@@ -94,7 +95,7 @@ class _MountedPod:
     """A pod that has, or may have, a volume."""
 
     pod_name: str
-    pod_uid: str
+    pod_uid: types.UID
     # What the pod has as a spec: two pods may have the same volume by different ones.
     volume_spec: Spec
     mounter: Mounter | None

@@ -21,6 +21,7 @@ from kubelet.volumemanager.testing import (
     FakeVolume,
     new_persistent_volume_spec,
 )
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity, parse_quantity
 from pkg.volume import VolumePluginMgr
 from pkg.volume.testing import FakeVolumeHost
@@ -43,9 +44,9 @@ class World:
         self.state = ActualStateOfWorld("node", plugins, self.told.append)
 
     def opts(self, pod: str = "a", state: VolumeMountState = MOUNTED, context: str = "") -> MarkVolumeOpts:
-        mounter = FakeVolume(self.plugin, "pv", pod)
+        mounter = FakeVolume(self.plugin, "pv", types.UID(pod))
         return MarkVolumeOpts(
-            pod, pod, NAME, SPEC, mounter=mounter, volume_mount_state=state, selinux_mount_context=context
+            pod, types.UID(pod), NAME, SPEC, mounter=mounter, volume_mount_state=state, selinux_mount_context=context
         )
 
     def attach(self, name: str = NAME) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from kubelet.volumemanager import testing
 from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
 from kubelet.volumemanager.metrics import TotalVolumesCollector
+from pkg.apimachinery import types
 from pkg.volume import VolumePluginMgr
 from pkg.volume import util as volumeutil
 from pkg.volume.testing import FakeVolumeHost
@@ -24,7 +25,7 @@ def test_volumes_are_counted_by_state_and_plugin(tmp_path: Path) -> None:
     actual.mark_volume_as_attached(name, spec, "node", "")
     mounted, uncertain = VolumeMountState.VOLUME_MOUNTED, VolumeMountState.VOLUME_MOUNT_UNCERTAIN
     for uid, state in (("a", mounted), ("b", uncertain)):
-        actual.mark_volume_as_mounted(MarkVolumeOpts(uid, uid, name, spec, volume_mount_state=state))
+        actual.mark_volume_as_mounted(MarkVolumeOpts(uid, types.UID(uid), name, spec, volume_mount_state=state))
     (family,) = TotalVolumesCollector(actual, desired, plugins).collect()
     assert family.name == "volume_manager_total_volumes"
     assert {(s.labels["plugin_name"], s.labels["state"]): s.value for s in family.samples} == {

@@ -16,6 +16,7 @@ from kubelet import config
 from kubelet.volumemanager.cache import ActualStateOfWorld, DesiredStateOfWorld
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.util import wait
@@ -44,15 +45,15 @@ class PodManager(Protocol):
 
     def get_pods(self) -> list[v1.Pod]: ...
 
-    def get_pod_by_uid(self, uid: str) -> v1.Pod | None: ...
+    def get_pod_by_uid(self, uid: types.UID) -> v1.Pod | None: ...
 
 
 class PodStateProvider(Protocol):
     """How far pods have come; the pod workers know."""
 
-    def should_pod_containers_be_terminating(self, uid: str) -> bool: ...
+    def should_pod_containers_be_terminating(self, uid: types.UID) -> bool: ...
 
-    def should_pod_runtime_be_removed(self, uid: str) -> bool: ...
+    def should_pod_runtime_be_removed(self, uid: types.UID) -> bool: ...
 
 
 class ClaimError(Exception):
@@ -233,8 +234,9 @@ class DesiredStateOfWorldPopulator:
         Why: a disk is taken away from containers that write to it.
         Test: kubelet/volumemanager/volume_manager_test.py:test_volume_of_an_unwanted_pod_stays_until_the_pod_has_ended
         """
-        wanted = self._pod_manager.get_pod_by_uid(pod_name) is not None
-        return not wanted and not self._pod_state_provider.should_pod_runtime_be_removed(pod_name)
+        uid = types.UID(pod_name)
+        wanted = self._pod_manager.get_pod_by_uid(uid) is not None
+        return not wanted and not self._pod_state_provider.should_pod_runtime_be_removed(uid)
 
     def reprocess_pod(self, pod_name: str) -> None:
         """Look at the pod's volumes anew, so that those whose content changes are set up again."""
@@ -291,7 +293,7 @@ class DesiredStateOfWorldPopulator:
             self._understood_pods &= uids
             unclear = (uids | self._kept_pods) - (self._understood_pods - partial)
         removable = self._pod_state_provider.should_pod_runtime_be_removed
-        self._kept_pods = {uid for uid in unclear if not removable(uid)}
+        self._kept_pods = {uid for uid in unclear if not removable(types.UID(uid))}
         self._desired_state_of_world.keep_volumes_of(self._kept_pods)
 
     @contextmanager
@@ -353,7 +355,7 @@ class DesiredStateOfWorldPopulator:
         Test:
         kubelet/volumemanager/volume_manager_test.py:test_volume_of_a_pod_that_ended_is_no_longer_in_use_though_the_pod_object_exists
         """
-        if self._pod_manager.get_pod_by_uid(volume.pod_name) is None:
+        if self._pod_manager.get_pod_by_uid(types.UID(volume.pod_name)) is None:
             return False
         # In this order: an operation writes down what it has done before it ends.
         pending = self._operation_is_pending(volume.volume_name, volume.pod_name)
@@ -392,11 +394,12 @@ class DesiredStateOfWorldPopulator:
         with self._lock:
             without_volumes = [name for name in self._processed_pods if name not in pods_from_cache]
         for name in without_volumes:
-            gone = self._pod_manager.get_pod_by_uid(name) is None
-            if gone and self._pod_state_provider.should_pod_runtime_be_removed(name):
+            uid = types.UID(name)
+            gone = self._pod_manager.get_pod_by_uid(uid) is None
+            if gone and self._pod_state_provider.should_pod_runtime_be_removed(uid):
                 self._delete_processed_pod(name, begun)
         for name in self._desired_state_of_world.get_pods_with_errors():
-            if self._pod_manager.get_pod_by_uid(name) is None:
+            if self._pod_manager.get_pod_by_uid(types.UID(name)) is None:
                 self._desired_state_of_world.pop_pod_errors(name)
 
     # ---- One pod ----

@@ -86,7 +86,7 @@ class World:
     def mount(self, uid: str = "u", state: VolumeMountState = VolumeMountState.VOLUME_MOUNTED) -> None:
         spec = testing.new_persistent_volume_spec("pv")
         self.actual.mark_volume_as_attached(VOLUME, spec, "node", "")
-        self.actual.mark_volume_as_mounted(MarkVolumeOpts(uid, uid, VOLUME, spec, volume_mount_state=state))
+        self.actual.mark_volume_as_mounted(MarkVolumeOpts(uid, types.UID(uid), VOLUME, spec, volume_mount_state=state))
 
 
 @pytest.fixture

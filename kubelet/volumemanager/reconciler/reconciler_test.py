@@ -21,6 +21,7 @@ from kubelet.volumemanager.reconciler import Reconciler, reconciler, reconciler_
 from kubelet.volumemanager.reconciler.reconstruct_common import PodVolume, get_volumes_from_pod_dir
 from pkg import golang, mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import parse_quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.clock import testing as testingclock
@@ -893,7 +894,7 @@ def test_what_is_known_already_is_not_reconstructed(world: World) -> None:
     left_behind(world)
     spec = testing.new_persistent_volume_spec("pv")
     world.actual.mark_volume_as_attached(PV, spec, "node", DEVICE)
-    opts = MarkVolumeOpts("u", "u", PV, spec, volume_mount_state=VolumeMountState.VOLUME_MOUNTED)
+    opts = MarkVolumeOpts("u", types.UID("u"), PV, spec, volume_mount_state=VolumeMountState.VOLUME_MOUNTED)
     world.actual.mark_volume_as_mounted(opts)
     world.reconciler.reconstruct_volumes()
     assert not world.actual.is_volume_reconstructed(PV, "u") and world.actual.pod_has_mounted_volumes("u")
@@ -1011,7 +1012,7 @@ def test_unknown_volume_is_not_taken_for_another_one_that_has_its_name(world: Wo
     spec = testing.new_persistent_volume_spec("pv")
     world.actual.mark_volume_as_attached(PV, spec, "node", DEVICE)
     world.actual._attached_volumes[PV].plugin_name = "test.io/other"
-    world.actual.mark_volume_mount_as_uncertain(MarkVolumeOpts("u", "u", PV, spec))
+    world.actual.mark_volume_mount_as_uncertain(MarkVolumeOpts("u", types.UID("u"), PV, spec))
     world.reconciler.reconstruct_volumes()
     world.reconciler._clean_orphan_volumes()
     assert world.ended.recv(30)[1] and not path.exists()

@@ -19,6 +19,7 @@ from kubelet.volumemanager.reconciler.reconstruct_common import (
 )
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.util.runtime import contain
 from pkg.util import procfs
 from pkg.volume.util.nestedpendingoperations import EMPTY_NODE_NAME, EMPTY_UNIQUE_POD_NAME
@@ -180,7 +181,7 @@ class ReconstructMethods(ReconstructCommonMethods):
             self._actual_state_of_world.check_and_mark_volume_as_uncertain_via_reconstruction(
                 MarkVolumeOpts(
                     pod_name=volume.pod_name,
-                    pod_uid=volume.pod_name,
+                    pod_uid=types.UID(volume.pod_name),
                     volume_name=volume.volume_name,
                     volume_spec=volume.volume_spec,
                     mounter=volume.mounter,

@@ -124,7 +124,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
             volume_name=volume.volume_path,
             inner_volume_spec_name=volume.volume_spec_name,
             plugin_name=volume.plugin_name,
-            pod_uid=volume.pod_name,
+            pod_uid=types.UID(volume.pod_name),
             volume_spec=Spec(),
         )
         try:
@@ -220,7 +220,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
             volume.volume_mode,
             plugin,
             mapper_plugin,
-            volume.pod_name,
+            types.UID(volume.pod_name),
             volume.pod_name,
             volume.volume_spec_name,
             volume.volume_path,

@@ -16,6 +16,7 @@ from kubelet.server import metrics as servermetrics
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.apimachinery.runtime import codec
 from pkg.apiserver.authentication.authenticator import AuthenticationError
 from pkg.apiserver.authorization.authorizer import AuthorizationError, Decision
@@ -91,13 +92,13 @@ class HostInterface(Protocol):
     def latest_loop_entry_time(self) -> datetime.datetime | None: ...
 
     def run_in_container(
-        self, ctx: golang.Context, pod_full_name: str, pod_uid: str, container_name: str, cmd: list[str]
+        self, ctx: golang.Context, pod_full_name: str, pod_uid: types.UID, container_name: str, cmd: list[str]
     ) -> bytes: ...
 
     def checkpoint_container(
         self,
         ctx: golang.Context,
-        pod_uid: str,
+        pod_uid: types.UID,
         pod_full_name: str,
         container_name: str,
         options: runtimeapi.CheckpointContainerRequest,
@@ -119,7 +120,7 @@ class HostInterface(Protocol):
         self,
         ctx: golang.Context,
         pod_full_name: str,
-        pod_uid: str,
+        pod_uid: types.UID,
         container_name: str,
         cmd: list[str],
         stream_opts: remotecommand.Options,
@@ -129,7 +130,7 @@ class HostInterface(Protocol):
         self,
         ctx: golang.Context,
         pod_full_name: str,
-        pod_uid: str,
+        pod_uid: types.UID,
         container_name: str,
         stream_opts: remotecommand.Options,
     ) -> str: ...
@@ -139,7 +140,7 @@ class HostInterface(Protocol):
         ctx: golang.Context,
         pod_name: str,
         pod_namespace: str,
-        pod_uid: str,
+        pod_uid: types.UID,
         port_forward_opts: portforward.V4Options,
     ) -> str: ...
 
@@ -429,7 +430,7 @@ class Server:
         stream_opts = _stream_options(w, r)
         if stream_opts is None or (pod := self._find_pod(w, r)) is None:
             return
-        full_name, uid = kubecontainer.get_pod_full_name(pod), r.path_values.get("uid", "")
+        full_name, uid = kubecontainer.get_pod_full_name(pod), types.UID(r.path_values.get("uid", ""))
         try:
             url = self._host.get_attach(r.ctx, full_name, uid, r.path_values["containerName"], stream_opts)
         except _HOST_ERRORS as err:
@@ -442,7 +443,7 @@ class Server:
         stream_opts = _stream_options(w, r)
         if stream_opts is None or (pod := self._find_pod(w, r)) is None:
             return
-        full_name, uid = kubecontainer.get_pod_full_name(pod), r.path_values.get("uid", "")
+        full_name, uid = kubecontainer.get_pod_full_name(pod), types.UID(r.path_values.get("uid", ""))
         cmd = r.query.get("command", [])
         try:
             url = self._host.get_exec(r.ctx, full_name, uid, r.path_values["containerName"], cmd, stream_opts)
@@ -455,7 +456,7 @@ class Server:
         pod = self._find_pod(w, r)
         if pod is None:
             return
-        full_name, uid = kubecontainer.get_pod_full_name(pod), r.path_values.get("uid", "")
+        full_name, uid = kubecontainer.get_pod_full_name(pod), types.UID(r.path_values.get("uid", ""))
         # In contrast to exec the command is one string.
         cmd = r.param("cmd").split(" ")
         try:

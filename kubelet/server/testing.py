@@ -45,13 +45,13 @@ class FakeHost:
         return self.entered
 
     def run_in_container(
-        self, ctx: golang.Context, pod_full_name: str, pod_uid: str, container_name: str, cmd: Any
+        self, ctx: golang.Context, pod_full_name: str, pod_uid: types.UID, container_name: str, cmd: Any
     ) -> bytes:
         self._answer(pod_full_name, pod_uid, container_name, cmd)
         return b"output"
 
     def checkpoint_container(
-        self, ctx: golang.Context, pod_uid: str, pod_full_name: str, container_name: str, options: Any
+        self, ctx: golang.Context, pod_uid: types.UID, pod_full_name: str, container_name: str, options: Any
     ) -> None:
         self._answer(pod_uid, pod_full_name, container_name, options.timeout)
         options.location = "/checkpoints/x.tar"
@@ -72,15 +72,15 @@ class FakeHost:
     def serve_logs(self, w: http.ResponseWriter, r: http.Request) -> None:
         w.write(f"log of {r.path}".encode())
 
-    def get_exec(self, ctx: golang.Context, pod: str, uid: str, container: str, cmd: Any, opts: Any) -> str:
+    def get_exec(self, ctx: golang.Context, pod: str, uid: types.UID, container: str, cmd: Any, opts: Any) -> str:
         self._answer(pod, uid, container, cmd, opts)
         return "http://127.0.0.1:1/"
 
-    def get_attach(self, ctx: golang.Context, pod: str, uid: str, container: str, opts: Any) -> str:
+    def get_attach(self, ctx: golang.Context, pod: str, uid: types.UID, container: str, opts: Any) -> str:
         self._answer(pod, uid, container, opts)
         return "http://127.0.0.1:1/"
 
-    def get_port_forward(self, ctx: golang.Context, name: str, namespace: str, uid: str, opts: Any) -> str:
+    def get_port_forward(self, ctx: golang.Context, name: str, namespace: str, uid: types.UID, opts: Any) -> str:
         self._answer(name, namespace, uid, opts.ports)
         return "http://127.0.0.1:1/"
 

@@ -19,6 +19,7 @@ from kubelet.cadvisor.info import v2 as cadvisorapiv2
 from kubelet.stats import helper
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 
 ContainerInfos = dict[str, cadvisorapiv2.ContainerInfo]
 
@@ -78,7 +79,7 @@ def is_pod_managed_container(info: cadvisorapiv2.ContainerInfo) -> bool:
     return bool(name and namespace)
 
 
-def get_cadvisor_pod_info_from_pod_uid(pod_uid: str, infos: ContainerInfos) -> cadvisorapiv2.ContainerInfo | None:
+def get_cadvisor_pod_info_from_pod_uid(pod_uid: types.UID, infos: ContainerInfos) -> cadvisorapiv2.ContainerInfo | None:
     """The pod's own cgroup, of those by the last part of their names."""
     return infos.get(cm.get_pod_cgroup_name_suffix(pod_uid))
 

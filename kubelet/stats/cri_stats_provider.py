@@ -38,6 +38,7 @@ from kubelet.util import format
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.apimachinery.util.runtime import contain
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class CRIStatsProvider:
             with _of_one(ctx, container):
                 stats = self._make_container_stats(entry, container, sandbox.metadata, collection)
                 _add_pod_network_stats(pod, sandbox.id, containers)
-                pod_info = get_cadvisor_pod_info_from_pod_uid(sandbox.metadata.uid, by_pod_cgroup)
+                pod_info = get_cadvisor_pod_info_from_pod_uid(types.UID(sandbox.metadata.uid), by_pod_cgroup)
                 _add_pod_cpu_and_memory_stats(pod, pod_info, stats)
                 _add_swap_stats(pod, pod_info, stats)
                 _add_io_stats(pod, pod_info, stats)
@@ -255,7 +256,7 @@ class CRIStatsProvider:
             with _of_one(ctx, container):
                 created = time_from_nanoseconds(container.created_at)
                 stats = self._make_container_cpu_and_memory_stats(entry, created, 0)
-                pod_info = get_cadvisor_pod_info_from_pod_uid(sandbox.metadata.uid, by_pod_cgroup)
+                pod_info = get_cadvisor_pod_info_from_pod_uid(types.UID(sandbox.metadata.uid), by_pod_cgroup)
                 _add_pod_cpu_and_memory_stats(pod, pod_info, stats)
                 _add_swap_stats(pod, pod_info, stats)
                 info = containers.get(entry.attributes.id)
@@ -378,7 +379,7 @@ class CRIStatsProvider:
         name = container.metadata.name
         try:
             return self._host_stats_provider.get_pod_container_log_stats(
-                meta.namespace, meta.name, meta.uid, name, collection.root_fs
+                meta.namespace, meta.name, types.UID(meta.uid), name, collection.root_fs
             )
         except OSError as err:
             klog.error_s(err, "Unable to fetch container log stats", containerName=name)

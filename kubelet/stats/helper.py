@@ -13,6 +13,7 @@ from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.cadvisor.info import v1 as cadvisorapiv1
 from kubelet.cadvisor.info import v2 as cadvisorapiv2
 from pkg import klog
+from pkg.apimachinery import types
 
 if TYPE_CHECKING:
     from kubelet.server.stats import FsResourceAnalyzerInterface
@@ -237,18 +238,19 @@ def make_pod_storage_stats(
 ) -> None:
     """Fills in the pod's volumes and what it uses of the node's own disk."""
     ref = stats.pod_ref
+    uid = types.UID(ref.uid)
     ephemeral_stats: list[statsapi.VolumeStats] = []
-    volumes = resource_analyzer.get_pod_volume_stats(ref.uid)
+    volumes = resource_analyzer.get_pod_volume_stats(uid)
     if volumes is not None:
         ephemeral_stats = volumes.ephemeral_volumes
         stats.volume_stats = volumes.ephemeral_volumes + volumes.persistent_volumes
     log_stats = etc_hosts_stats = None
     try:
-        log_stats = host_stats_provider.get_pod_log_stats(ref.namespace, ref.name, ref.uid, root_fs_info)
+        log_stats = host_stats_provider.get_pod_log_stats(ref.namespace, ref.name, uid, root_fs_info)
     except OSError as err:
         klog.v(6).info_s("Unable to fetch pod log stats", pod=klog.kref(ref.namespace, ref.name), err=err)
     try:
-        etc_hosts_stats = host_stats_provider.get_pod_etc_hosts_stats(ref.uid, root_fs_info)
+        etc_hosts_stats = host_stats_provider.get_pod_etc_hosts_stats(uid, root_fs_info)
     except OSError as err:
         klog.v(6).info_s("Unable to fetch pod etc hosts stats", pod=klog.kref(ref.namespace, ref.name), err=err)
     stats.ephemeral_storage = calc_ephemeral_storage(

@@ -15,6 +15,7 @@ from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.cadvisor.info import v2 as cadvisorapiv2
 from kubelet.kuberuntime import helpers as kuberuntime
 from kubelet.stats.helper import add_usage, root_fs_info_to_fs_stats
+from pkg.apimachinery import types
 
 # Bytes in a block of st_blocks, whatever the file system's block size.
 _BLOCK = 512
@@ -24,7 +25,7 @@ class HostStatsProvider(Protocol):
     """What pods use of the node's disk; safe from any thread. The methods raise OSError."""
 
     def get_pod_log_stats(
-        self, pod_namespace: str, pod_name: str, pod_uid: str, root_fs_info: cadvisorapiv2.FsInfo
+        self, pod_namespace: str, pod_name: str, pod_uid: types.UID, root_fs_info: cadvisorapiv2.FsInfo
     ) -> statsapi.FsStats:
         """The pod's own logs, not those of its containers."""
         ...
@@ -33,14 +34,16 @@ class HostStatsProvider(Protocol):
         self,
         pod_namespace: str,
         pod_name: str,
-        pod_uid: str,
+        pod_uid: types.UID,
         container_name: str,
         root_fs_info: cadvisorapiv2.FsInfo,
     ) -> statsapi.FsStats:
         """The container's logs, those of its former instances and rotated ones too."""
         ...
 
-    def get_pod_etc_hosts_stats(self, pod_uid: str, root_fs_info: cadvisorapiv2.FsInfo) -> statsapi.FsStats | None:
+    def get_pod_etc_hosts_stats(
+        self, pod_uid: types.UID, root_fs_info: cadvisorapiv2.FsInfo
+    ) -> statsapi.FsStats | None:
         """The pod's hosts file; None for a pod that has none of ours."""
         ...
 
@@ -55,7 +58,7 @@ class HostStatsProviderImpl:
     def __init__(
         self,
         os_interface: kubecontainer.OSInterface,
-        pod_etc_hosts_path_func: Callable[[str], str],
+        pod_etc_hosts_path_func: Callable[[types.UID], str],
         pod_logs_directory: str,
     ) -> None:
         """pod_etc_hosts_path_func tells where the pod of a uid has its hosts file."""
@@ -64,7 +67,7 @@ class HostStatsProviderImpl:
         self._pod_logs_directory = pod_logs_directory
 
     def get_pod_log_stats(
-        self, pod_namespace: str, pod_name: str, pod_uid: str, root_fs_info: cadvisorapiv2.FsInfo
+        self, pod_namespace: str, pod_name: str, pod_uid: types.UID, root_fs_info: cadvisorapiv2.FsInfo
     ) -> statsapi.FsStats:
         directory = kuberuntime.build_pod_logs_directory(self._pod_logs_directory, pod_namespace, pod_name, pod_uid)
         return _to_fs_stats(self._file_metrics_by_dir(directory), root_fs_info)
@@ -73,7 +76,7 @@ class HostStatsProviderImpl:
         self,
         pod_namespace: str,
         pod_name: str,
-        pod_uid: str,
+        pod_uid: types.UID,
         container_name: str,
         root_fs_info: cadvisorapiv2.FsInfo,
     ) -> statsapi.FsStats:
@@ -82,7 +85,9 @@ class HostStatsProviderImpl:
         )
         return _to_fs_stats(self._file_metrics_by_dir(directory), root_fs_info)
 
-    def get_pod_etc_hosts_stats(self, pod_uid: str, root_fs_info: cadvisorapiv2.FsInfo) -> statsapi.FsStats | None:
+    def get_pod_etc_hosts_stats(
+        self, pod_uid: types.UID, root_fs_info: cadvisorapiv2.FsInfo
+    ) -> statsapi.FsStats | None:
         try:
             status = self._os.stat(self._pod_etc_hosts_path(pod_uid))
         except FileNotFoundError:

@@ -12,8 +12,9 @@ import pytest
 from kubelet import container as kubecontainer
 from kubelet import stats
 from kubelet.stats import testing
+from pkg.apimachinery import types
 
-POD = ("ns", "pod", "uid")
+POD = ("ns", "pod", types.UID("uid"))
 
 
 @pytest.fixture
@@ -55,8 +56,8 @@ def test_no_logs(provider: stats.HostStatsProviderImpl) -> None:
 
 
 def test_etc_hosts(provider: stats.HostStatsProviderImpl, tmp_path: Path) -> None:
-    assert provider.get_pod_etc_hosts_stats("uid", testing.fs_info(0)) is None, "the pod has one of its own"
+    assert provider.get_pod_etc_hosts_stats(types.UID("uid"), testing.fs_info(0)) is None, "the pod has one of its own"
     (tmp_path / "hosts/uid").write_text("127.0.0.1 localhost\n")
-    found = provider.get_pod_etc_hosts_stats("uid", testing.fs_info(0))
+    found = provider.get_pod_etc_hosts_stats(types.UID("uid"), testing.fs_info(0))
     assert found is not None
     assert (found.used_bytes, found.inodes_used) == (blocks(tmp_path / "hosts/uid"), 1)

@@ -14,6 +14,7 @@ from kubelet.cadvisor.info import v1 as cadvisorapiv1
 from kubelet.cadvisor.info import v2 as cadvisorapiv2
 from kubelet.server import stats as serverstats
 from kubelet.stats.helper import root_fs_info_to_fs_stats
+from pkg.apimachinery import types
 
 TIMESTAMP = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 CREATION_TIME = datetime(2026, 1, 2, 3, 0, 0, 0, UTC)
@@ -93,7 +94,7 @@ class FakeResourceAnalyzer:
 
     volumes: serverstats.PodVolumeStats | None = None
 
-    def get_pod_volume_stats(self, uid: str) -> serverstats.PodVolumeStats | None:
+    def get_pod_volume_stats(self, uid: types.UID) -> serverstats.PodVolumeStats | None:
         return self.volumes
 
 
@@ -106,7 +107,7 @@ class FakeHostStatsProvider:
     etc_hosts: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def get_pod_log_stats(
-        self, pod_namespace: str, pod_name: str, pod_uid: str, root_fs_info: cadvisorapiv2.FsInfo
+        self, pod_namespace: str, pod_name: str, pod_uid: types.UID, root_fs_info: cadvisorapiv2.FsInfo
     ) -> statsapi.FsStats:
         return self._stats(f"{pod_namespace}/{pod_name}", root_fs_info)
 
@@ -114,7 +115,7 @@ class FakeHostStatsProvider:
         self,
         pod_namespace: str,
         pod_name: str,
-        pod_uid: str,
+        pod_uid: types.UID,
         container_name: str,
         root_fs_info: cadvisorapiv2.FsInfo,
     ) -> statsapi.FsStats:
@@ -125,7 +126,9 @@ class FakeHostStatsProvider:
             raise FileNotFoundError(name)
         return _used(root_fs_info, self.logs[name])
 
-    def get_pod_etc_hosts_stats(self, pod_uid: str, root_fs_info: cadvisorapiv2.FsInfo) -> statsapi.FsStats | None:
+    def get_pod_etc_hosts_stats(
+        self, pod_uid: types.UID, root_fs_info: cadvisorapiv2.FsInfo
+    ) -> statsapi.FsStats | None:
         return _used(root_fs_info, self.etc_hosts[pod_uid]) if pod_uid in self.etc_hosts else None
 
 

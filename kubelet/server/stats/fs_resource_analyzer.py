@@ -15,6 +15,7 @@ from kubelet.server.stats.volume_stat_calculator import PodVolumeStats, VolumeSt
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.tools import record
@@ -26,7 +27,7 @@ TURN_TIMEOUT = 1.0
 class FsResourceAnalyzerInterface(Protocol):
     """Knows how full pods' volumes are; safe from any thread."""
 
-    def get_pod_volume_stats(self, uid: str) -> PodVolumeStats | None:
+    def get_pod_volume_stats(self, uid: types.UID) -> PodVolumeStats | None:
         """What was last measured; None before that, and when the pod is gone."""
         ...
 
@@ -75,7 +76,7 @@ class FsResourceAnalyzer:
         klog.info_s("Starting FS ResourceAnalyzer")
         golang.go(self._run, ctx, name="volume-stats")
 
-    def get_pod_volume_stats(self, uid: str) -> PodVolumeStats | None:
+    def get_pod_volume_stats(self, uid: types.UID) -> PodVolumeStats | None:
         """What was last measured; None before that, and when the pod is gone."""
         entry = self._entries.get(uid)
         return None if entry is None else entry.calculator.get_latest()
@@ -119,7 +120,7 @@ class FsResourceAnalyzer:
             else:
                 turn.join(TURN_TIMEOUT)
 
-    def _measure(self, uid: str, entry: _Entry) -> None:
+    def _measure(self, uid: types.UID, entry: _Entry) -> None:
         try:
             with contain("Could not measure the volumes of a pod", golang.background(), podUID=uid):
                 entry.calculator.calc_and_store_stats()

@@ -13,6 +13,7 @@ from kubelet.apis.stats import v1alpha1 as statsapi
 from kubelet.server.stats.summary import StatsError, SummaryProvider
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.golang import singleflight
 
 if TYPE_CHECKING:
@@ -77,11 +78,11 @@ class Provider(Protocol):
 
     def get_node_config(self) -> cm.NodeConfig: ...
 
-    def list_volumes_for_pod(self, pod_uid: str) -> dict[str, volume.Volume]:
+    def list_volumes_for_pod(self, pod_uid: types.UID) -> dict[str, volume.Volume]:
         """The mounted volumes by their name in the pod's spec."""
         ...
 
-    def list_block_volumes_for_pod(self, pod_uid: str) -> dict[str, volume.BlockVolume]:
+    def list_block_volumes_for_pod(self, pod_uid: types.UID) -> dict[str, volume.BlockVolume]:
         """The volumes that are devices by their name in the pod's spec."""
         ...
 

@@ -12,6 +12,7 @@ from kubelet.server.stats.summary import SummaryProviderImpl
 from kubelet.server.stats.volume_stat_calculator import PodVolumeStats
 from pkg import golang
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.client_go.tools import record
 
 
@@ -33,7 +34,7 @@ class ResourceAnalyzer:
         """Measures from now on, until ctx is done. Later calls do nothing."""
         self._fs_analyzer.start(ctx)
 
-    def get_pod_volume_stats(self, uid: str) -> PodVolumeStats | None:
+    def get_pod_volume_stats(self, uid: types.UID) -> PodVolumeStats | None:
         """The newest sizes of the pod's volumes; None before the first."""
         return self._fs_analyzer.get_pod_volume_stats(uid)
 

@@ -16,6 +16,7 @@ from kubelet.cadvisor.info import v1 as cadvisorapi
 from kubelet.cadvisor.info import v2 as cadvisorapiv2
 from pkg import golang, volume
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.apis.meta import v1 as metav1
 
 if TYPE_CHECKING:
@@ -104,11 +105,11 @@ class FakeProvider:
     def get_node_config(self) -> cm.NodeConfig:
         return self.node_config
 
-    def list_volumes_for_pod(self, pod_uid: str) -> dict[str, volume.Volume]:
+    def list_volumes_for_pod(self, pod_uid: types.UID) -> dict[str, volume.Volume]:
         self._called("list_volumes_for_pod")
         return self.volumes.get(pod_uid, {})
 
-    def list_block_volumes_for_pod(self, pod_uid: str) -> dict[str, volume.BlockVolume]:
+    def list_block_volumes_for_pod(self, pod_uid: types.UID) -> dict[str, volume.BlockVolume]:
         return self.block_volumes.get(pod_uid, {})
 
     def get_pods(self) -> list[v1.Pod]:

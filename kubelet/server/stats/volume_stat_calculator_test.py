@@ -308,7 +308,7 @@ def test_one_pod_with_many_silent_volumes_leaves_the_others(world: World, monkey
     wait_for("the silent volume is asked", lambda: silent.asked == 1)
     wait_for(
         "the other pod is measured",
-        lambda: stats.get_pod_volume_stats("other") is not None and not is_measured("other"),
+        lambda: stats.get_pod_volume_stats(types.UID("other")) is not None and not is_measured("other"),
     )
     for times in (2, 3):
         clock.wait_for_waiters()

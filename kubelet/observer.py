@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from pkg.api.core import v1
+from pkg.apimachinery import types
 
 if TYPE_CHECKING:
     from kubelet.kuberuntime.instrumented_services import RuntimeObserver
@@ -40,25 +41,25 @@ class PodObserver(Protocol):
         """A source has named the pod at this time of day."""
         ...
 
-    def admitted(self, uid: str) -> None: ...
+    def admitted(self, uid: types.UID) -> None: ...
 
-    def refused(self, uid: str, reason: str, message: str) -> None:
+    def refused(self, uid: types.UID, reason: str, message: str) -> None:
         """The pod was refused for good."""
         ...
 
-    def waits_for_admission(self, uid: str, message: str) -> None:
+    def waits_for_admission(self, uid: types.UID, message: str) -> None:
         """Whether the pod may run is asked again later."""
         ...
 
-    def updated(self, uid: str, deleted: bool) -> None:
+    def updated(self, uid: types.UID, deleted: bool) -> None:
         """Its source has changed the pod; `deleted`: it is to end."""
         ...
 
-    def removed(self, uid: str) -> None:
+    def removed(self, uid: types.UID) -> None:
         """No source names the pod any more."""
         ...
 
-    def waits_for_volumes(self, uid: str) -> AbstractContextManager[None]:
+    def waits_for_volumes(self, uid: types.UID) -> AbstractContextManager[None]:
         """The pod's worker waits for its volumes as long as the block takes, which raises if it waits in vain."""
         ...
 
@@ -76,17 +77,17 @@ class NullPodObserver:
 
     def seen(self, pod: v1.Pod, at: datetime.datetime) -> None: ...
 
-    def admitted(self, uid: str) -> None: ...
+    def admitted(self, uid: types.UID) -> None: ...
 
-    def refused(self, uid: str, reason: str, message: str) -> None: ...
+    def refused(self, uid: types.UID, reason: str, message: str) -> None: ...
 
-    def waits_for_admission(self, uid: str, message: str) -> None: ...
+    def waits_for_admission(self, uid: types.UID, message: str) -> None: ...
 
-    def updated(self, uid: str, deleted: bool) -> None: ...
+    def updated(self, uid: types.UID, deleted: bool) -> None: ...
 
-    def removed(self, uid: str) -> None: ...
+    def removed(self, uid: types.UID) -> None: ...
 
-    def waits_for_volumes(self, uid: str) -> AbstractContextManager[None]:
+    def waits_for_volumes(self, uid: types.UID) -> AbstractContextManager[None]:
         return nullcontext()
 
 

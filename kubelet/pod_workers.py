@@ -54,6 +54,7 @@ from kubelet.util import queue
 from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clocklib
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import wait
@@ -65,7 +66,7 @@ PodStatusFunc = Callable[[v1.PodStatus], None]
 # See SyncPodResult.
 PostSyncFunc = Callable[[], None]
 # (uid, channel) -> the channel that the worker is to read instead.
-WorkerChannelFunc = Callable[[str, golang.Channel[None]], golang.Channel[None]]
+WorkerChannelFunc = Callable[[types.UID, golang.Channel[None]], golang.Channel[None]]
 
 # By what part delays in the work queue are stretched at random, so that pods do not sync in step.
 WORKER_RESYNC_INTERVAL_JITTER_FACTOR = 0.5
@@ -391,7 +392,7 @@ class _WorkerProgress:
 class _Target:
     """Which pod an update is for."""
 
-    uid: str
+    uid: types.UID
     namespace: str
     name: str
     # There is no spec, only what the runtime says.
@@ -445,11 +446,11 @@ class PodWorkers:
         # mark_pods_synced has been called: every pod that should exist or that runs has been given to update_pod.
         self.pods_synced = False
         # The running workers' channels. A message says: look at pending_update. Only sent to under the lock.
-        self.pod_updates: dict[str, golang.Channel[None]] = {}
-        self.pod_sync_statuses: dict[str, PodSyncStatus] = {}
+        self.pod_updates: dict[types.UID, golang.Channel[None]] = {}
+        self.pod_sync_statuses: dict[types.UID, PodSyncStatus] = {}
         # Which static pod of a full name runs, and which wait for their turn.
-        self.started_static_pods_by_fullname: dict[str, str] = {}
-        self.waiting_to_start_static_pods_by_fullname: dict[str, list[str]] = {}
+        self.started_static_pods_by_fullname: dict[str, types.UID] = {}
+        self.waiting_to_start_static_pods_by_fullname: dict[str, list[types.UID]] = {}
 
         self.pod_syncer = pod_syncer
         self.work_queue = work_queue
@@ -464,12 +465,12 @@ class PodWorkers:
 
     # ---- Queries ----
 
-    def is_pod_known(self, uid: str) -> bool:
+    def is_pod_known(self, uid: types.UID) -> bool:
         """Whether the pod was given to update_pod, and has not been forgotten since."""
         with self.pod_lock:
             return uid in self.pod_sync_statuses
 
-    def begun_pods(self) -> Set[str]:
+    def begun_pods(self) -> Set[types.UID]:
         """The uids of the pods that a worker has begun with. It is forgotten only after it has ended the pod."""
         with self.pod_lock:
             return {
@@ -478,17 +479,17 @@ class PodWorkers:
                 if uid in self.pod_updates and (status.is_started() or status.observed_runtime)
             }
 
-    def has_worker(self, uid: str) -> bool:
+    def has_worker(self, uid: types.UID) -> bool:
         """Whether a thread works for the pod. Go needs not ask: there a pod that is known and not finished has one."""
         with self.pod_lock:
             return uid in self.pod_updates
 
-    def snapshot(self) -> dict[str, PodWorkerSnapshot]:
+    def snapshot(self) -> dict[types.UID, PodWorkerSnapshot]:
         """All pods that are known here, by uid, as they are now. Go: none"""
         with self.pod_lock:
             return {uid: self._snapshot_locked(uid, status) for uid, status in self.pod_sync_statuses.items()}
 
-    def _snapshot_locked(self, uid: str, status: PodSyncStatus) -> PodWorkerSnapshot:
+    def _snapshot_locked(self, uid: types.UID, status: PodSyncStatus) -> PodWorkerSnapshot:
         progress = status.progress
         update = status.active_update or status.pending_update
         name, _, namespace = status.fullname.rpartition("_")
@@ -520,7 +521,7 @@ class PodWorkers:
             missing=progress.missing,
         )
 
-    def is_pod_known_terminated(self, uid: str) -> bool:
+    def is_pod_known_terminated(self, uid: types.UID) -> bool:
         """Whether the pod is known here and has no running container left.
 
         False again once a pod has been forgotten; good for leaving pods out of admission, no more.
@@ -529,19 +530,19 @@ class PodWorkers:
             status = self.pod_sync_statuses.get(uid)
             return status is not None and status.is_terminated()
 
-    def could_have_running_containers(self, uid: str) -> bool:
+    def could_have_running_containers(self, uid: types.UID) -> bool:
         """True for a pod that has not terminated, and for an unknown one while sources are unread."""
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             return not self.pods_synced if status is None else not status.is_terminated()
 
-    def should_pod_be_finished(self, uid: str) -> bool:
+    def should_pod_be_finished(self, uid: types.UID) -> bool:
         """Whether sync_terminated_pod is through, or all sources are read and the pod is unknown."""
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             return self.pods_synced if status is None else status.finished
 
-    def is_pod_termination_requested(self, uid: str) -> bool:
+    def is_pod_termination_requested(self, uid: types.UID) -> bool:
         """Whether the pod is known and has been asked to end. Containers may still be starting.
 
         Not for clean-up loops, as it is false for forgotten pods.
@@ -550,19 +551,19 @@ class PodWorkers:
             status = self.pod_sync_statuses.get(uid)
             return status is not None and status.is_termination_requested()
 
-    def should_pod_containers_be_terminating(self, uid: str) -> bool:
+    def should_pod_containers_be_terminating(self, uid: types.UID) -> bool:
         """Whether the worker has begun to end the pod, so that nothing will be started any more."""
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             return self.pods_synced if status is None else status.started_terminating
 
-    def should_pod_runtime_be_removed(self, uid: str) -> bool:
+    def should_pod_runtime_be_removed(self, uid: types.UID) -> bool:
         """Whether what running containers use, like volumes, can go."""
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             return self.pods_synced if status is None else status.is_terminated()
 
-    def should_pod_content_be_removed(self, uid: str) -> bool:
+    def should_pod_content_be_removed(self, uid: types.UID) -> bool:
         """Whether all that the pod left can go: it was evicted or deleted, and has ended."""
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
@@ -639,7 +640,7 @@ class PodWorkers:
             klog.error_s(err, "Failed to start a pod worker", pod=klog.kobj(pod), podUID=target.uid)
             self._recorder.eventf(pod, v1.EVENT_TYPE_WARNING, events.FAILED_SYNC, "error starting pod worker: %s", err)
 
-    def _sync_later(self, uid: str) -> None:
+    def _sync_later(self, uid: types.UID) -> None:
         """Has the pod synced again as after a failed sync."""
         self.work_queue.enqueue(uid, wait.jitter(self.back_off_period, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR))
 
@@ -737,7 +738,7 @@ class PodWorkers:
         status.terminating_at = self.clock.now()
         return True
 
-    def _add_worker_locked(self, uid: str, pod: v1.Pod, status: PodSyncStatus) -> golang.Channel[None]:
+    def _add_worker_locked(self, uid: types.UID, pod: v1.Pod, status: PodSyncStatus) -> golang.Channel[None]:
         """Makes the channel for a new worker, with a message in it; returns what the worker is to read."""
         # Room for one message, so that sending never blocks.
         updates: golang.Channel[None] = golang.Channel(1)
@@ -751,7 +752,9 @@ class PodWorkers:
         self.pod_updates[uid] = updates
         return read
 
-    def _run_worker(self, ctx: golang.Context, uid: str, updates: golang.Channel[None], life: PodSyncStatus) -> None:
+    def _run_worker(
+        self, ctx: golang.Context, uid: types.UID, updates: golang.Channel[None], life: PodSyncStatus
+    ) -> None:
         try:
             self.pod_worker_loop(ctx, uid, updates, life)
         finally:
@@ -772,7 +775,7 @@ class PodWorkers:
         status.working = True
         _log(4, "Notifying pod of pending update", target, options, workType=str(status.work_type()))
 
-    def _notify_locked(self, uid: str) -> bool:
+    def _notify_locked(self, uid: types.UID) -> bool:
         """Wakes the worker; False if a message waits for it already, or if it has none."""
         updates = self.pod_updates.get(uid)
         return updates is not None and updates.try_send(None)
@@ -809,7 +812,7 @@ class PodWorkers:
             return PodStart.LATER
         return PodStart.NOW
 
-    def _allow_static_pod_start_locked(self, fullname: str, uid: str) -> bool:
+    def _allow_static_pod_start_locked(self, fullname: str, uid: types.UID) -> bool:
         started_uid = self.started_static_pods_by_fullname.get(fullname)
         if started_uid is not None:
             return started_uid == uid
@@ -829,14 +832,14 @@ class PodWorkers:
         self.started_static_pods_by_fullname[fullname] = uid
         return True
 
-    def _can_still_start_locked(self, uid: str) -> bool:
+    def _can_still_start_locked(self, uid: types.UID) -> bool:
         """Whether the pod that waits is to be started, or to be ended because it runs already."""
         status = self.pod_sync_statuses.get(uid)
         if status is None or status.is_terminated():
             return False
         return not status.is_termination_requested() or self._may_run_locked(uid)
 
-    def _may_run_locked(self, uid: str, in_doubt: bool = True) -> bool:
+    def _may_run_locked(self, uid: types.UID, in_doubt: bool = True) -> bool:
         """Whether something may run of a pod that has not been started since the kubelet was."""
         try:
             return not is_pod_status_cache_terminal(self._pod_cache.get(uid))
@@ -845,7 +848,7 @@ class PodWorkers:
             klog.v(4).info_s("No cached status for a pod that is to end", podUID=uid, err=err)
             return in_doubt
 
-    def _release_static_pod_locked(self, uid: str, fullname: str) -> None:
+    def _release_static_pod_locked(self, uid: types.UID, fullname: str) -> None:
         """The static pod no longer holds its full name."""
         if self.started_static_pods_by_fullname.get(fullname) != uid:
             return
@@ -884,7 +887,9 @@ class PodWorkers:
 
     # ---- The worker ----
 
-    def start_pod_sync(self, parent_ctx: golang.Context, pod_uid: str, life: PodSyncStatus) -> _StartedSync | None:
+    def start_pod_sync(
+        self, parent_ctx: golang.Context, pod_uid: types.UID, life: PodSyncStatus
+    ) -> _StartedSync | None:
         """Takes the pending update, and decides whether the pod may start if it has not yet.
 
         None means there is nothing to do. From here on active_update shows what the worker is at; if the pod
@@ -920,7 +925,7 @@ class PodWorkers:
                 raise
             return start
 
-    def _admit_sync_locked(self, pod_uid: str, status: PodSyncStatus, start: _StartedSync) -> None:
+    def _admit_sync_locked(self, pod_uid: types.UID, status: PodSyncStatus, start: _StartedSync) -> None:
         options = start.update.options
         # An orphan from the runtime need not be started: its worker goes straight to ending it.
         is_orphan = options.running_pod is not None and start.update.work_type == TERMINATING_POD
@@ -949,7 +954,7 @@ class PodWorkers:
     def pod_worker_loop(
         self,
         parent_ctx: golang.Context,
-        pod_uid: str,
+        pod_uid: types.UID,
         pod_updates: golang.Channel[None],
         life: PodSyncStatus,
     ) -> None:
@@ -973,7 +978,7 @@ class PodWorkers:
                 progress = self._work_off_update(ctx, pod_uid, life, progress.last_sync_time)
 
     def _work_off_update(
-        self, parent_ctx: golang.Context, pod_uid: str, life: PodSyncStatus, last_sync_time: datetime | None
+        self, parent_ctx: golang.Context, pod_uid: types.UID, life: PodSyncStatus, last_sync_time: datetime | None
     ) -> _WorkerProgress:
         """One step of the pod, if it may have one."""
         start = outcome = None
@@ -1003,7 +1008,7 @@ class PodWorkers:
         return _WorkerProgress(outcome.last_sync_time, done)
 
     @contextmanager
-    def _or_sync_later(self, ctx: golang.Context, pod_uid: str) -> Iterator[None]:
+    def _or_sync_later(self, ctx: golang.Context, pod_uid: types.UID) -> Iterator[None]:
         """Contains what fails between the steps of a pod: its worker lives on, and the pod is tried again later."""
         done = False
         try:
@@ -1113,7 +1118,7 @@ class PodWorkers:
 
     # ---- The end of a step ----
 
-    def _acknowledge_terminating(self, pod_uid: str) -> PodStatusFunc | None:
+    def _acknowledge_terminating(self, pod_uid: types.UID) -> PodStatusFunc | None:
         """Notes that nothing will be started any more; returns the status function of the latest kill."""
         with self.pod_lock:
             status = self.pod_sync_statuses.get(pod_uid)
@@ -1124,7 +1129,7 @@ class PodWorkers:
                 status.started_terminating = True
             return status.status_post_terminating[-1] if status.status_post_terminating else None
 
-    def _complete_sync(self, pod_uid: str) -> None:
+    def _complete_sync(self, pod_uid: types.UID) -> None:
         """sync_pod says that the pod has come to its end by itself: go on to stopping what is left."""
         with self.pod_lock:
             klog.v(4).info_s("Pod indicated lifecycle completed naturally and should now terminate", podUID=pod_uid)
@@ -1141,7 +1146,7 @@ class PodWorkers:
             status.started_terminating = True
             self._requeue_last_pod_update_locked(pod_uid, status)
 
-    def _complete_terminating(self, pod_uid: str) -> None:
+    def _complete_terminating(self, pod_uid: types.UID) -> None:
         """No container runs, and none will: tell those who wait for it, and go on to cleaning up."""
         with self.pod_lock:
             klog.v(4).info_s("Pod terminated all containers successfully", podUID=pod_uid)
@@ -1151,7 +1156,7 @@ class PodWorkers:
             self._mark_terminated_locked(pod_uid, status)
             self._requeue_last_pod_update_locked(pod_uid, status)
 
-    def _complete_terminating_runtime_pod(self, pod_uid: str) -> None:
+    def _complete_terminating_runtime_pod(self, pod_uid: types.UID) -> None:
         """An orphan's containers are gone. It was in no source, so nothing of it needs remembering."""
         with self.pod_lock:
             klog.v(4).info_s(
@@ -1167,7 +1172,7 @@ class PodWorkers:
             del self.pod_sync_statuses[pod_uid]
             self._release_static_pod_locked(pod_uid, status.fullname)
 
-    def _mark_terminated_locked(self, pod_uid: str, status: PodSyncStatus) -> None:
+    def _mark_terminated_locked(self, pod_uid: types.UID, status: PodSyncStatus) -> None:
         if not status.is_termination_requested():
             klog.v(4).info_s(
                 "Pod worker was terminated but did not have terminatingAt set, likely programmer error",
@@ -1176,7 +1181,7 @@ class PodWorkers:
         status.terminated_at = self.clock.now()
         _notify_post_terminating_locked(status)
 
-    def _complete_terminated(self, pod_uid: str) -> None:
+    def _complete_terminated(self, pod_uid: types.UID) -> None:
         """sync_terminated_pod is through: the pod is finished and its worker ends."""
         with self.pod_lock:
             klog.v(4).info_s("Pod is complete and the worker can now stop", podUID=pod_uid)
@@ -1194,7 +1199,7 @@ class PodWorkers:
             status.working = False
             self._release_static_pod_locked(pod_uid, status.fullname)
 
-    def complete_work(self, pod_uid: str, phase_transition: bool, sync_err: Exception | None) -> None:
+    def complete_work(self, pod_uid: types.UID, phase_transition: bool, sync_err: Exception | None) -> None:
         """Puts the pod into the work queue for its next sync, and goes on at once if an update waits."""
         delay = self._requeue_delay(phase_transition, sync_err)
         self.work_queue.enqueue(pod_uid, delay)
@@ -1229,7 +1234,7 @@ class PodWorkers:
 
     # ---- Housekeeping ----
 
-    def sync_known_pods(self, desired_pods: Iterable[v1.Pod]) -> dict[str, PodWorkerSync]:
+    def sync_known_pods(self, desired_pods: Iterable[v1.Pod]) -> dict[types.UID, PodWorkerSync]:
         """Compares the workers with the pods that should exist, and says what each worker is at.
 
         Pods that are in no source any more are driven to their end from here, as no update will come for
@@ -1275,7 +1280,7 @@ class PodWorkers:
         with self.pod_lock:
             self.pods_synced = True
 
-    def remove_terminated_worker_locked(self, uid: str, status: PodSyncStatus, orphaned: bool) -> bool:
+    def remove_terminated_worker_locked(self, uid: types.UID, status: PodSyncStatus, orphaned: bool) -> bool:
         """Forgets the pod if it is finished, or never started and unwanted; returns whether it did.
 
         An unwanted pod that is not there yet is sent on its way.
@@ -1306,7 +1311,7 @@ class PodWorkers:
         self._forget_locked(uid, status)
         return True
 
-    def _terminate_orphan_locked(self, uid: str, status: PodSyncStatus) -> None:
+    def _terminate_orphan_locked(self, uid: types.UID, status: PodSyncStatus) -> None:
         """Has the worker end the pod with the spec it was given last."""
         if status.is_termination_requested():
             self._requeue_last_pod_update_locked(uid, status)
@@ -1321,7 +1326,7 @@ class PodWorkers:
         self._requeue_last_pod_update_locked(uid, status)
         klog.v(4).info_s("Pod is orphaned and still running, began terminating", podUID=uid)
 
-    def _forget_locked(self, uid: str, status: PodSyncStatus) -> None:
+    def _forget_locked(self, uid: types.UID, status: PodSyncStatus) -> None:
         del self.pod_sync_statuses[uid]
         self._cleanup_pod_updates_locked(uid)
         # Go leaves the uid waiting until another pod of that name starts.
@@ -1337,13 +1342,13 @@ class PodWorkers:
         _notify_post_terminating_locked(status)
         self._release_static_pod_locked(uid, status.fullname)
 
-    def _cleanup_pod_updates_locked(self, uid: str) -> None:
+    def _cleanup_pod_updates_locked(self, uid: types.UID) -> None:
         """Closes the worker's channel, and the worker ends."""
         updates = self.pod_updates.pop(uid, None)
         if updates is not None:
             updates.close()
 
-    def _requeue_last_pod_update_locked(self, pod_uid: str, status: PodSyncStatus) -> None:
+    def _requeue_last_pod_update_locked(self, pod_uid: types.UID, status: PodSyncStatus) -> None:
         """Gives the worker its last update again, unless it has a newer one waiting or never had one.
 
         DIVERGES (safer): the worker is told again of an update that it has not taken yet.
@@ -1522,7 +1527,7 @@ def _wait_for_update(ctx: golang.Context, pod_updates: golang.Channel[None]) -> 
     return update is not None and update.ok and ctx.err() is None
 
 
-def _pod_uid_and_ref_for_update(options: UpdatePodOptions) -> tuple[str, klog.ObjectRef]:
+def _pod_uid_and_ref_for_update(options: UpdatePodOptions) -> tuple[types.UID, klog.ObjectRef]:
     if options.running_pod is not None:
         running_pod = options.running_pod
         return running_pod.id, klog.kref(running_pod.namespace, running_pod.name)

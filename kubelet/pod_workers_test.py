@@ -47,6 +47,8 @@ from pkg.apimachinery.util.runtime.testing import failing_once, failures, raisin
 from pkg.client_go.tools.record.testing import FakeRecorder
 from pkg.golang import testing as golangtesting
 
+UID = types.UID("1")
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -82,7 +84,7 @@ def kill_options(grace_period: int, evict: bool = False) -> KillPodOptions:
 class Input:
     """What a worker reads, and which life of a pod it is for."""
 
-    uid: str
+    uid: types.UID
     updates: golang.Channel[None]
     life: PodSyncStatus
 
@@ -107,8 +109,8 @@ class Harness:
         self.at_work: set[Input] = set()
         self.workers.worker_channel_fn = self._intercept
 
-    def _intercept(self, uid: str, updates: golang.Channel[None]) -> golang.Channel[None]:
-        self.inputs.append(Input(uid, updates, self.status(uid)))
+    def _intercept(self, uid: types.UID, updates: golang.Channel[None]) -> golang.Channel[None]:
+        self.inputs.append(Input(types.UID(uid), updates, self.status(uid)))
         return golang.Channel()
 
     def update(self, options: UpdatePodOptions, *before_workers: Callable[[], None]) -> None:
@@ -154,7 +156,7 @@ class Harness:
             pass
 
     def status(self, uid: str) -> PodSyncStatus:
-        return self.workers.pod_sync_statuses[uid]
+        return self.workers.pod_sync_statuses[types.UID(uid)]
 
     def close(self) -> None:
         self.cancel()
@@ -365,14 +367,14 @@ def test_update_pod(tc: UpdateCase, harness: Harness) -> None:
 
     def before_worker() -> None:
         if tc.expect_before_worker is not None:
-            assert _without_cancel_fn(statuses.get("1")) == tc.expect_before_worker
+            assert _without_cancel_fn(statuses.get(UID)) == tc.expect_before_worker
         harness.cache.err = None
 
     harness.update(tc.update, before_worker)
     harness.drain()
-    assert harness.workers.is_pod_known_terminated("1") is tc.expect_known_terminated
-    assert _without_cancel_fn(statuses.get("1")) == tc.expect
-    assert tc.expect is None or statuses["1"].cancel_fn is not None
+    assert harness.workers.is_pod_known_terminated(UID) is tc.expect_known_terminated
+    assert _without_cancel_fn(statuses.get(UID)) == tc.expect
+    assert tc.expect is None or statuses[UID].cancel_fn is not None
 
 
 def test_update_pod_does_not_change_what_it_is_given(harness: Harness) -> None:
@@ -422,7 +424,7 @@ def test_update_pod_for_runtime_pod_uses_the_spec_it_has(harness: Harness) -> No
 
 
 def test_update_pod_for_terminated_runtime_pod(harness: Harness) -> None:
-    harness.workers.pod_sync_statuses["1"] = PodSyncStatus(
+    harness.workers.pod_sync_statuses[UID] = PodSyncStatus(
         started_terminating=True, terminated_at=at(0), terminating_at=at(0), grace_period=1
     )
     harness.update(UpdatePodOptions(update_type=KILL, running_pod=running_pod("1", "1", "test")))
@@ -433,10 +435,10 @@ def test_update_pod_for_terminated_runtime_pod(harness: Harness) -> None:
 def test_terminal_pod_that_the_runtime_has_not_shown_yet_is_ended(harness: Harness) -> None:
     """Inspecting it takes long, right after a start. Its containers may run."""
     cache = kubecontainer.CacheImpl()
-    cache.update_time(at(0), {"1"})
+    cache.update_time(at(0), {UID})
     harness.workers._pod_cache = cache
     harness.update(UpdatePodOptions(update_type=CREATE, pod=_done()))
-    assert harness.workers.could_have_running_containers("1")
+    assert harness.workers.could_have_running_containers(UID)
     cache.update_time(at(1), ())
     harness.drain()
     assert [record.step for record in harness.syncer.processed["1"]] == ["terminating", "terminated"]
@@ -585,7 +587,7 @@ def test_snapshot_of_a_pod_that_is_synced_and_one_that_ends(harness: Harness) ->
     found = harness.workers.snapshot()
 
     assert list(found) == ["1", "2"]
-    one, two = found["1"], found["2"]
+    one, two = found[UID], found[types.UID("2")]
     assert (one.pod, one.phase, one.has_worker, one.steps > 0, one.err) == (synced, SYNC_POD, True, True, "")
     assert (two.name, two.phase, two.terminating_at is not None) == ("other", TERMINATING_POD, True)
     assert two.failures > 0 and two.err == "injected"
@@ -595,7 +597,7 @@ def test_snapshot_of_a_finished_pod(harness: Harness) -> None:
     pod = _running()
     harness.sync(pod, CREATE)
     harness.kill(pod)
-    found = harness.workers.snapshot()["1"]
+    found = harness.workers.snapshot()[UID]
     assert (found.phase, found.finished, found.has_worker) == (TERMINATED_POD, True, False)
 
 
@@ -604,17 +606,17 @@ def test_snapshot_tells_what_the_worker_is_at(harness: Harness) -> None:
 
     def sync(ctx: golang.Context, pod: v1.Pod) -> bool:
         with activity.doing(ctx, Activity.WAITS_FOR_VOLUMES):
-            seen.append(harness.workers.snapshot()["1"].activity)
+            seen.append(harness.workers.snapshot()[UID].activity)
             raise ValueError("no volumes")
 
     harness.syncer.on_sync = sync
     harness.sync(_running(), CREATE)
 
     assert seen[0] is Activity.WAITS_FOR_VOLUMES
-    assert harness.workers.snapshot()["1"].failed_at is Activity.WAITS_FOR_VOLUMES
+    assert harness.workers.snapshot()[UID].failed_at is Activity.WAITS_FOR_VOLUMES
     harness.syncer.on_sync = lambda ctx, pod: False
     harness.sync(_running())
-    assert harness.workers.snapshot()["1"].failed_at is None
+    assert harness.workers.snapshot()[UID].failed_at is None
 
 
 def test_snapshot_tells_which_actions_failed(harness: Harness) -> None:
@@ -626,7 +628,7 @@ def test_snapshot_tells_which_actions_failed(harness: Harness) -> None:
 
     harness.syncer.on_sync = sync
     harness.sync(_running(), CREATE)
-    assert harness.workers.snapshot()["1"].failed_actions == {kubecontainer.CREATE_POD_SANDBOX}
+    assert harness.workers.snapshot()[UID].failed_actions == {kubecontainer.CREATE_POD_SANDBOX}
 
 
 class RecordedPosition(activity.Position):
@@ -666,7 +668,7 @@ def test_a_kill_of_a_pod_that_waits_to_start_is_completed(harness: Harness) -> N
     completed = _kill_with_channel(harness, waiting)
     harness.drain()
     assert _is_closed(completed)
-    assert not harness.workers.could_have_running_containers("2")
+    assert not harness.workers.could_have_running_containers(types.UID("2"))
 
 
 def test_a_kill_is_completed_if_the_pod_is_forgotten_first(harness: Harness) -> None:
@@ -784,13 +786,13 @@ def test_each_step_waits_for_a_status_newer_than_the_last_one(harness: Harness) 
 
     original = harness.queue.enqueue
 
-    def enqueue(item: str, delay: float) -> None:
+    def enqueue(item: types.UID, delay: float) -> None:
         original(item, delay)
         if len(harness.cache.min_times) == 1:
             requeue(harness.status("1"))
 
     harness.queue.enqueue = enqueue  # type: ignore[method-assign]
-    harness.workers.pod_worker_loop(harness.ctx, "1", updates, harness.status("1"))
+    harness.workers.pod_worker_loop(harness.ctx, UID, updates, harness.status("1"))
     assert harness.cache.min_times == [None, at(11), at(21), at(21)]
     assert seen_at_post_sync == [at(21)], "only a sync that has not failed has something to do after it"
     assert harness.status("1").finished
@@ -805,7 +807,7 @@ def test_the_clock_may_be_set_back(harness: Harness) -> None:
             harness.workers.update_pod(harness.ctx, UpdatePodOptions(update_type=UPDATE, pod=pod))
         return False
 
-    def enqueue(item: str, delay: float) -> None:
+    def enqueue(item: types.UID, delay: float) -> None:
         if len(harness.cache.min_times) == 1:
             clock.set_time(clock.now() - timedelta(hours=1))
             clock.step(7)
@@ -818,7 +820,7 @@ def test_the_clock_may_be_set_back(harness: Harness) -> None:
     for _ in range(2):
         updates.send(None)
     updates.close()
-    harness.workers.pod_worker_loop(harness.ctx, "1", updates, harness.status("1"))
+    harness.workers.pod_worker_loop(harness.ctx, UID, updates, harness.status("1"))
     assert harness.cache.min_times == [None, at(10_000)]
 
 
@@ -878,8 +880,8 @@ def test_complete_work_enqueue(
 ) -> None:
     workers = harness.workers
     workers.resync_interval, workers.back_off_period = 20.0, 10.0
-    workers.pod_sync_statuses["12345"] = PodSyncStatus()
-    workers.complete_work("12345", phase_transition, sync_err)
+    workers.pod_sync_statuses[types.UID("12345")] = PodSyncStatus()
+    workers.complete_work(types.UID("12345"), phase_transition, sync_err)
     [(uid, delay)] = harness.queue.items
     assert uid == "12345"
     assert expected_min <= delay <= expected_min * (1 + jitter_factor)
@@ -887,14 +889,14 @@ def test_complete_work_enqueue(
 
 def test_complete_work_pending_update(harness: Harness) -> None:
     workers = harness.workers
-    status = workers.pod_sync_statuses["1"] = PodSyncStatus(working=True)
-    workers.complete_work("1", False, None)
+    status = workers.pod_sync_statuses[UID] = PodSyncStatus(working=True)
+    workers.complete_work(UID, False, None)
     assert not status.working
 
-    workers.pod_updates["1"] = golang.Channel(1)
+    workers.pod_updates[UID] = golang.Channel(1)
     status.working, status.pending_update = True, UpdatePodOptions(pod=_running())
-    workers.complete_work("1", False, None)
-    assert len(workers.pod_updates["1"]) == 1
+    workers.complete_work(UID, False, None)
+    assert len(workers.pod_updates[UID]) == 1
     assert status.working
 
 
@@ -925,7 +927,7 @@ class StaticPods:
         """Without what follows from it."""
         self.harness.update(UpdatePodOptions(update_type=update_type, pod=self.pod(uid)))
 
-    def sync_known(self, *pods: v1.Pod) -> dict[str, PodWorkerSync]:
+    def sync_known(self, *pods: v1.Pod) -> dict[types.UID, PodWorkerSync]:
         return self.harness.workers.sync_known_pods(pods)
 
     def is_terminated(self, uid: str) -> bool:
@@ -940,7 +942,7 @@ class StaticPods:
         return self.harness.workers.started_static_pods_by_fullname.get(self._NAME)
 
     @property
-    def waiting(self) -> list[str]:
+    def waiting(self) -> list[types.UID]:
         """The uids of those that wait until they may run, the first one first."""
         return self.harness.workers.waiting_to_start_static_pods_by_fullname.get(self._NAME, [])
 
@@ -1064,11 +1066,11 @@ def test_static_pod_that_runs_since_before_a_restart_is_ended_in_order(harness: 
     workers, processed = harness.workers, harness.syncer.processed
     workers.mark_pods_synced()
     running = kubecontainer.Status(state=kubecontainer.CONTAINER_STATE_RUNNING)
-    harness.cache.status = kubecontainer.PodStatus(id="1", container_statuses=[running])
+    harness.cache.status = kubecontainer.PodStatus(id=UID, container_statuses=[running])
 
     def end(ctx: golang.Context, pod: v1.Pod, fn: PodStatusFunc | None) -> None:
-        assert workers.could_have_running_containers("1"), "its volumes stay"
-        harness.cache.status = kubecontainer.PodStatus(id="1")
+        assert workers.could_have_running_containers(UID), "its volumes stay"
+        harness.cache.status = kubecontainer.PodStatus(id=UID)
 
     harness.syncer.on_terminating = end
     before, after = new_static_pod("1", "p"), new_static_pod("2", "p")
@@ -1087,12 +1089,12 @@ def test_static_pod_that_runs_since_before_a_restart_is_ended_in_order(harness: 
 def test_orphan_that_runs_since_before_a_restart_is_ended_in_order(harness: Harness, is_static: bool) -> None:
     """Housekeeping comes before its worker has taken it."""
     running = kubecontainer.Status(state=kubecontainer.CONTAINER_STATE_RUNNING)
-    harness.cache.status = kubecontainer.PodStatus(id="1", container_statuses=[running])
+    harness.cache.status = kubecontainer.PodStatus(id=UID, container_statuses=[running])
     pod = new_named_pod("1", "ns", "p", is_static)
     pod.spec.termination_grace_period_seconds = 45
     harness.update(UpdatePodOptions(update_type=CREATE, pod=pod))
     known = harness.workers.sync_known_pods([])
-    assert known["1"].state is TERMINATING_POD
+    assert known[UID].state is TERMINATING_POD
     assert harness.status("1").grace_period == 45, "for a second try as well"
     harness.drain()
     steps = harness.syncer.processed["1"]
@@ -1117,7 +1119,7 @@ def test_static_pod_that_cannot_be_looked_at_may_run_since_before_a_restart(harn
     for update_type in (CREATE, KILL):
         harness.update(UpdatePodOptions(update_type=update_type, pod=pod))
     harness.drain()
-    assert harness.workers.could_have_running_containers("1")
+    assert harness.workers.could_have_running_containers(UID)
     harness.cache.err = None
     harness.kill(pod)
     assert harness.status("1").finished
@@ -1250,11 +1252,13 @@ START_CASES = [
 def test_allow_pod_start(tc: StartCase, harness: Harness) -> None:
     workers = harness.workers
     for uid, fullname in tc.fullnames.items():
-        status = workers.pod_sync_statuses[uid] = PodSyncStatus(fullname=fullname)
+        status = workers.pod_sync_statuses[types.UID(uid)] = PodSyncStatus(fullname=fullname)
         status.terminating_at = NOW if uid in tc.terminating else None
         status.terminated_at = NOW if uid in tc.terminated else None
-    workers.started_static_pods_by_fullname = dict(tc.started)
-    workers.waiting_to_start_static_pods_by_fullname = {k: list(v) for k, v in tc.waiting.items()}
+    workers.started_static_pods_by_fullname = {fullname: types.UID(uid) for fullname, uid in tc.started.items()}
+    workers.waiting_to_start_static_pods_by_fullname = {
+        fullname: [types.UID(uid) for uid in uids] for fullname, uids in tc.waiting.items()
+    }
     assert workers.allow_pod_start_locked(tc.pod) is tc.expected
     assert workers.started_static_pods_by_fullname == tc.expected_started
     assert workers.waiting_to_start_static_pods_by_fullname == tc.expected_waiting
@@ -1264,11 +1268,11 @@ def test_allow_pod_start(tc: StartCase, harness: Harness) -> None:
 
 @pytest.mark.parametrize("why", ["evicted", "deleted", ""])
 def test_content_stays_until_it_is_known_how_the_containers_ended(why: str, harness: Harness) -> None:
-    status = harness.workers.pod_sync_statuses["0"] = PodSyncStatus(fullname="pod_ns", terminating_at=NOW)
+    status = harness.workers.pod_sync_statuses[types.UID("0")] = PodSyncStatus(fullname="pod_ns", terminating_at=NOW)
     status.evicted, status.deleted = why == "evicted", why == "deleted"
-    assert not harness.workers.should_pod_content_be_removed("0")
+    assert not harness.workers.should_pod_content_be_removed(types.UID("0"))
     status.terminated_at = NOW
-    assert harness.workers.should_pod_content_be_removed("0") == bool(why)
+    assert harness.workers.should_pod_content_be_removed(types.UID("0")) == bool(why)
 
 
 # ---- sync_known_pods ----
@@ -1294,7 +1298,7 @@ class TwentyPods:
 
 def _answers(workers: pod_workers.PodWorkers, uid: str) -> list[bool]:
     """To all that one can ask about a pod."""
-    queries: list[Callable[[str], bool]] = [
+    queries: list[Callable[[types.UID], bool]] = [
         workers.should_pod_containers_be_terminating,
         workers.is_pod_termination_requested,
         workers.could_have_running_containers,
@@ -1304,7 +1308,7 @@ def _answers(workers: pod_workers.PodWorkers, uid: str) -> list[bool]:
         workers.is_pod_known_terminated,
         workers.is_pod_known,
     ]
-    return [query(uid) for query in queries]
+    return [query(types.UID(uid)) for query in queries]
 
 
 _OF_UNKNOWN_POD = [False, False, True, False, False, False, False, False]
@@ -1342,7 +1346,7 @@ def test_running_pods_that_are_not_wanted_any_more_are_ended_before_they_are_for
     harness.drain()
     assert not workers.pod_updates
     assert set(workers.pod_sync_statuses) == {"2", "14"}
-    assert workers.should_pod_content_be_removed("2"), "gone from its source means deleted"
+    assert workers.should_pod_content_be_removed(types.UID("2")), "gone from its source means deleted"
     workers.sync_known_pods([])
     assert not workers.pod_sync_statuses
 
@@ -1452,12 +1456,12 @@ def test_remove_terminated_worker(
     harness: Harness,
 ) -> None:
     workers, uid = harness.workers, "pod-uid"
-    status = workers.pod_sync_statuses[uid] = replace(status)
+    status = workers.pod_sync_statuses[types.UID(uid)] = replace(status)
     updates: golang.Channel[None] = golang.Channel(1)
-    workers.pod_updates[uid] = updates
+    workers.pod_updates[types.UID(uid)] = updates
     if status.working:
         updates.send(None)
-    assert workers.remove_terminated_worker_locked(uid, status, orphan) is removed
+    assert workers.remove_terminated_worker_locked(types.UID(uid), status, orphan) is removed
     assert (uid not in workers.pod_sync_statuses) is removed
     assert _is_closed(updates) is removed
     if removed:
@@ -1634,7 +1638,7 @@ class Model(Harness):
             assert status.terminated_at is None or status.terminating_at is not None, f"{uid}: ended by itself"
         for uid in self.running:
             assert (
-                workers.could_have_running_containers(uid)
+                workers.could_have_running_containers(types.UID(uid))
                 or not workers.pods_synced
                 or (uid not in workers.pod_sync_statuses)
             ), f"{uid}: said not to run"
@@ -1943,7 +1947,7 @@ def test_worker_that_was_half_made_is_made_with_the_next_update(
             patch.setattr(owner, where, failing_once(getattr(owner, where), err))
             with contextlib.suppress(type(err)):
                 harness.workers.update_pod(harness.ctx, create)
-        assert not harness.workers.has_worker("1")
+        assert not harness.workers.has_worker(UID)
         harness.workers.update_pod(harness.ctx, UpdatePodOptions(pod=_running()))
         drain()
         assert [record.step for record in harness.syncer.processed["1"]] == ["sync"]
@@ -1999,7 +2003,7 @@ def test_orphan_whose_worker_fails_between_steps_is_ended_by_housekeeping(
         harness.workers.update_pod(harness.ctx, update)
         wait_for("the worker has failed", lambda: harness.queue.items != [])
         harness.workers.sync_known_pods([])
-        wait_for("the orphan has ended", lambda: not harness.workers.is_pod_known("1"))
+        wait_for("the orphan has ended", lambda: not harness.workers.is_pod_known(UID))
         assert [r.step for r in harness.syncer.processed["1"]] == ["terminating runtime"]
 
 
@@ -2024,7 +2028,7 @@ def test_worker_that_finds_no_thread_is_started_with_the_next_sync(static: bool)
         assert refused == ["podworker-1"] * 2
         assert "1" in harness.queue.get_work()
         assert list(harness.workers.pod_updates) == ["2"], "nothing pretends to be the worker"
-        assert (harness.workers.has_worker("1"), harness.workers.has_worker("2")) == (False, True)
+        assert (harness.workers.has_worker(UID), harness.workers.has_worker(types.UID("2"))) == (False, True)
         events = harness.recorder.drain()
         assert len(events) == 2 and "error starting pod worker" in events[0] and "TasksMax" in events[0]
         harness.workers.update_pod(harness.ctx, UpdatePodOptions(pod=pod))
@@ -2052,5 +2056,5 @@ def test_orphan_whose_worker_found_no_thread_is_forgotten_and_found_again() -> N
             harness.workers.update_pod(harness.ctx, update)
         assert harness.workers.sync_known_pods([]) == {}
         harness.workers.update_pod(harness.ctx, update)
-        wait_for("the orphan has ended", lambda: not harness.workers.is_pod_known("1"))
+        wait_for("the orphan has ended", lambda: not harness.workers.is_pod_known(UID))
         assert [r.step for r in harness.syncer.processed["1"]] == ["terminating runtime"]

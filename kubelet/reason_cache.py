@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from kubelet import container as kubecontainer
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 
@@ -45,9 +46,9 @@ class ReasonCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _cache
-        self._cache: OrderedDict[tuple[str, str], ReasonItem] = OrderedDict()
+        self._cache: OrderedDict[tuple[types.UID, str], ReasonItem] = OrderedDict()
 
-    def add(self, uid: str, name: str, reason: Exception, message: str) -> None:
+    def add(self, uid: types.UID, name: str, reason: Exception, message: str) -> None:
         retry_at = kubecontainer.min_backoff_expiration(reason)
         missing = apierrors.what_is_not_found(reason)
         item = ReasonItem(str(reason), message[:MAX_MESSAGE_LENGTH], retry_at, missing)
@@ -57,7 +58,7 @@ class ReasonCache:
             if len(self._cache) > MAX_REASON_CACHE_ENTRIES:
                 self._cache.popitem(last=False)
 
-    def update(self, uid: str, result: kubecontainer.PodSyncResult) -> None:
+    def update(self, uid: types.UID, result: kubecontainer.PodSyncResult) -> None:
         """Takes over what a pod's sync says about starting containers."""
         for r in result.sync_results:
             if r.action != kubecontainer.START_CONTAINER:
@@ -67,11 +68,11 @@ class ReasonCache:
             else:
                 self.remove(uid, str(r.target))
 
-    def remove(self, uid: str, name: str) -> None:
+    def remove(self, uid: types.UID, name: str) -> None:
         with self._lock:
             self._cache.pop((uid, name), None)
 
-    def get(self, uid: str, name: str) -> ReasonItem | None:
+    def get(self, uid: types.UID, name: str) -> ReasonItem | None:
         """The reason, or None if the last start worked or is not known."""
         with self._lock:
             item = self._cache.get((uid, name))

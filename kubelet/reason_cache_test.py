@@ -8,7 +8,11 @@ from datetime import UTC, datetime
 
 from kubelet import container as kubecontainer
 from kubelet import reason_cache
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
+
+UID = types.UID("pod")
+POD_1 = types.UID("pod_1")
 
 NOW = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -38,54 +42,54 @@ def test_reason_cache() -> None:
         _sync_result(kubecontainer.KILL_CONTAINER, "container_4", RuntimeError("kill failed"), "message_4")
     )
     cache = reason_cache.ReasonCache()
-    cache.update("pod_1", result)
+    cache.update(POD_1, result)
 
-    assert cache.get("pod_1", "container_1") == reason_cache.ReasonItem("start failed 1", "message_1", None)
-    assert cache.get("pod_1", "container_2") == reason_cache.ReasonItem("start failed 2", "message_2", None)
-    assert cache.get("pod_1", "container_3") is None, "it was started"
-    assert cache.get("pod_1", "container_4") is None, "only starts are remembered"
-    assert cache.get("pod_2", "container_1") is None, "another pod"
+    assert cache.get(POD_1, "container_1") == reason_cache.ReasonItem("start failed 1", "message_1", None)
+    assert cache.get(POD_1, "container_2") == reason_cache.ReasonItem("start failed 2", "message_2", None)
+    assert cache.get(POD_1, "container_3") is None, "it was started"
+    assert cache.get(POD_1, "container_4") is None, "only starts are remembered"
+    assert cache.get(types.UID("pod_2"), "container_1") is None, "another pod"
 
-    cache.remove("pod_1", "container_2")
-    assert cache.get("pod_1", "container_2") is None
+    cache.remove(POD_1, "container_2")
+    assert cache.get(POD_1, "container_2") is None
 
     started = kubecontainer.PodSyncResult()
     started.add_sync_result(_sync_result(start, "container_1", None, ""))
-    cache.update("pod_1", started)
-    assert cache.get("pod_1", "container_1") is None, "started since"
+    cache.update(POD_1, started)
+    assert cache.get(POD_1, "container_1") is None, "started since"
 
 
 def test_the_entry_used_longest_ago_goes_first() -> None:
     cache = reason_cache.ReasonCache()
     for i in range(reason_cache.MAX_REASON_CACHE_ENTRIES):
-        cache.add("pod", str(i), RuntimeError(), "")
-    assert cache.get("pod", "0") is not None
-    cache.add("pod", "one more", RuntimeError(), "")
-    assert cache.get("pod", "0") is not None
-    assert cache.get("pod", "1") is None
-    assert cache.get("pod", "one more") is not None
+        cache.add(UID, str(i), RuntimeError(), "")
+    assert cache.get(UID, "0") is not None
+    cache.add(UID, "one more", RuntimeError(), "")
+    assert cache.get(UID, "0") is not None
+    assert cache.get(UID, "1") is None
+    assert cache.get(UID, "one more") is not None
 
 
 def test_when_it_is_tried_again() -> None:
     cache = reason_cache.ReasonCache()
-    cache.add("pod", "a", kubecontainer.BackoffError(kubecontainer.ErrCrashLoopBackOff(), NOW), "later")
-    assert cache.get("pod", "a") == reason_cache.ReasonItem("CrashLoopBackOff", "later", NOW)
+    cache.add(UID, "a", kubecontainer.BackoffError(kubecontainer.ErrCrashLoopBackOff(), NOW), "later")
+    assert cache.get(UID, "a") == reason_cache.ReasonItem("CrashLoopBackOff", "later", NOW)
 
 
 def test_what_a_container_lacks() -> None:
     cache = reason_cache.ReasonCache()
     reason = kubecontainer.ErrRunContainer()
     reason.__cause__ = apierrors.new_not_found("secret", "smtp")
-    cache.add("pod", "a", reason, "no")
-    item = cache.get("pod", "a")
+    cache.add(UID, "a", reason, "no")
+    item = cache.get(UID, "a")
     assert item is not None and item.missing is not None
     assert (item.missing.kind, item.missing.name) == ("secret", "smtp")
 
 
 def test_long_message_is_cut() -> None:
     cache = reason_cache.ReasonCache()
-    cache.add("pod", "a", RuntimeError(), "x" * 1_000_000)
-    item = cache.get("pod", "a")
+    cache.add(UID, "a", RuntimeError(), "x" * 1_000_000)
+    item = cache.get(UID, "a")
     assert item is not None and item.message == "x" * reason_cache.MAX_MESSAGE_LENGTH
 
 
@@ -102,7 +106,7 @@ def test_nothing_of_the_pod_is_kept() -> None:
     try:
         start()
     except RuntimeError as err:
-        cache.add("pod", "a", err, "")
+        cache.add(UID, "a", err, "")
 
     gc.collect()
     assert kept[0]() is None

@@ -29,6 +29,7 @@ from kubelet.pod_workers import SYNC_POD, PodWorkerSnapshot
 from kubelet.prober.prober import ProbeType
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.component_base import version
 from pkg.util import regularfile
 
@@ -164,9 +165,9 @@ class _Look:
             found = [self.pod(self.facts(pod.metadata.uid, pod), pod.metadata.uid)]
         return found
 
-    def all_pods(self, show_gone: float = _SHOW_GONE) -> Iterator[tuple[str, PodFacts]]:
+    def all_pods(self, show_gone: float = _SHOW_GONE) -> Iterator[tuple[types.UID, PodFacts]]:
         """The facts of the pods that are wanted, that still have a worker, and that were here not long ago."""
-        seen: set[str] = set()
+        seen = set()
         for pod in self.kubelet.pod_manager.get_pods():
             seen.add(pod.metadata.uid)
             yield pod.metadata.uid, self.facts(pod.metadata.uid, pod)
@@ -182,7 +183,7 @@ class _Look:
             if lines and self.at - max(line.ended for line in lines) < show_gone:
                 yield uid, self.facts(uid, None, namespace, name)
 
-    def facts(self, uid: str, pod: v1.Pod | None, namespace: str = "", name: str = "") -> PodFacts:
+    def facts(self, uid: types.UID, pod: v1.Pod | None, namespace: str = "", name: str = "") -> PodFacts:
         """What is known of a pod; namespace and name are only for one that nothing wants."""
         kubelet = self.kubelet
         if pod is not None:
@@ -215,7 +216,7 @@ class _Look:
             self._add_reasons(facts, uid, pod)
         return facts
 
-    def _add_reasons(self, facts: PodFacts, uid: str, pod: v1.Pod) -> None:
+    def _add_reasons(self, facts: PodFacts, uid: types.UID, pod: v1.Pod) -> None:
         """Why containers could not be started, and when that is tried again."""
         statuses = {s.name: s for s in (*facts.status.init_container_statuses, *facts.status.container_statuses)}
         for container in (*pod.spec.init_containers, *pod.spec.containers):
@@ -247,7 +248,7 @@ class _Look:
                 return path, line
         return paths[0], ""
 
-    def pod(self, facts: PodFacts, uid: str) -> Object:
+    def pod(self, facts: PodFacts, uid: types.UID) -> Object:
         """One pod, for JSON."""
         pod = facts.pod
         found = explain_pod(facts)
@@ -269,7 +270,7 @@ class _Look:
             "timeline": self._timeline(uid, facts),
         }
 
-    def _timeline(self, uid: str, facts: PodFacts) -> list[Object]:
+    def _timeline(self, uid: types.UID, facts: PodFacts) -> list[Object]:
         """The pod's story so far, with what it is going through now; lines under way have no end."""
         lines, _ = self.history.pods.get(uid)
         told = [_line(line) for line in sorted(lines, key=lambda line: line.began)]

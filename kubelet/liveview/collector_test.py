@@ -22,6 +22,7 @@ from kubelet.pod_workers import TERMINATED_POD, TERMINATING_POD, PodWorkerSnapsh
 from kubelet.testing import new_pod
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.golang import http
 from pkg.golang.http import testing as httptesting
 
@@ -353,7 +354,7 @@ def test_explain_by_the_name_in_the_manifest(mux: http.ServeMux, test_kubelet: O
 def test_unknown_fields_of_the_manifest_are_evidence(test_kubelet: ObservedKubelet) -> None:
     pod = new_pod("a")
     add(test_kubelet, pod)
-    fields = {pod.metadata.uid: ["spec.containers[0].comand"], "other": ["spec.x"]}
+    fields = {pod.metadata.uid: ["spec.containers[0].comand"], types.UID("other"): ["spec.x"]}
     test_kubelet.kubelet.pod_config.notes_of(kubetypes.FILE_SOURCE).replace_unknown_fields(fields)
 
     evidence = only_pod(test_kubelet)["explanation"]["evidence"]

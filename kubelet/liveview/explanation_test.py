@@ -238,7 +238,7 @@ CASES = [
         pod=None,
         facts={
             "worker": PodWorkerSnapshot(phase=TERMINATING_POD, deleted=True, grace_period=30, terminating_at=NOW),
-            "calls": [Call("stop_container", NOW.timestamp(), "1", "main")],
+            "calls": [Call("stop_container", NOW.timestamp(), types.UID("1"), "main")],
         },
         evidence=("stop_container main",),
         until="killed at the latest",
@@ -686,7 +686,7 @@ CASES = [
         facts={
             "status": pending(status(CREATING)),
             "worker": PodWorkerSnapshot(step_began=NOW),
-            "calls": [Call("pull_image", NOW.timestamp(), "1", subject="app:1")],
+            "calls": [Call("pull_image", NOW.timestamp(), types.UID("1"), subject="app:1")],
         },
         evidence=("pull_image app:1",),
     ),
@@ -698,7 +698,7 @@ CASES = [
         facts={
             "status": pending(status(CREATING)),
             "worker": PodWorkerSnapshot(step_began=NOW, activity=Activity.SYNCS),
-            "calls": [Call("run_podsandbox", NOW.timestamp(), "1")],
+            "calls": [Call("run_podsandbox", NOW.timestamp(), types.UID("1"))],
         },
         evidence=("has the runtime make its sandbox (InstrumentedRuntimeService.run_pod_sandbox)",),
     ),

@@ -23,6 +23,7 @@ from kubelet.observer import Observers
 from kubelet.prober import ProbeType
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
+from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 
@@ -89,7 +90,7 @@ class Call:
 
     operation: str
     began: float
-    uid: str = ""
+    uid: types.UID = types.UID("")
     container: str = ""
     # What it is about: an image, an id.
     subject: str = ""
@@ -159,7 +160,7 @@ class Story:
         "uid",
     )
 
-    def __init__(self, uid: str) -> None:
+    def __init__(self, uid: types.UID) -> None:
         self.uid = uid
         self.namespace = self.name = ""
         self.beginning: list[Line] = []
@@ -189,7 +190,7 @@ class PodStories:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _stories and all that is in them
-        self._stories: OrderedDict[str, Story] = OrderedDict()
+        self._stories: OrderedDict[types.UID, Story] = OrderedDict()
 
     # Told by the kubelet (its PodObserver).
 
@@ -200,42 +201,42 @@ class PodStories:
             story.namespace, story.name = pod.metadata.namespace, pod.metadata.name
             story.add(Line("seen", began, began))
 
-    def admitted(self, uid: str) -> None:
+    def admitted(self, uid: types.UID) -> None:
         self.mark(uid, "admitted")
 
-    def refused(self, uid: str, reason: str, message: str) -> None:
+    def refused(self, uid: types.UID, reason: str, message: str) -> None:
         self.mark(uid, "refused", f"{reason}: {message}", failed=True)
         with self._lock:
             self._story_locked(uid).refused = True
 
-    def killing(self, uid: str, container: str, reason: str) -> None:
+    def killing(self, uid: types.UID, container: str, reason: str) -> None:
         """Told by the runtime manager, by way of RuntimeCalls."""
         with self._lock:
             self._story_locked(uid).killed_for[container] = reason
 
-    def waits_for_admission(self, uid: str, message: str) -> None:
+    def waits_for_admission(self, uid: types.UID, message: str) -> None:
         self.mark(uid, "waiting", message)
 
-    def updated(self, uid: str, deleted: bool) -> None:
+    def updated(self, uid: types.UID, deleted: bool) -> None:
         self.mark(uid, "deleted" if deleted else "updated")
 
-    def removed(self, uid: str) -> None:
+    def removed(self, uid: types.UID) -> None:
         self.mark(uid, "removed")
 
-    def waits_for_volumes(self, uid: str) -> AbstractContextManager[None]:
+    def waits_for_volumes(self, uid: types.UID) -> AbstractContextManager[None]:
         return self.stage(uid, "volumes")
 
-    def mark(self, uid: str, stage: str, detail: str = "", failed: bool = False) -> None:
+    def mark(self, uid: types.UID, stage: str, detail: str = "", failed: bool = False) -> None:
         """Something happened to the pod just now."""
         now = time.time()
         self.add(uid, Line(stage, now, now, detail, failed))
 
-    def add(self, uid: str, line: Line) -> None:
+    def add(self, uid: types.UID, line: Line) -> None:
         with self._lock:
             self._story_locked(uid).add(line)
 
     @contextmanager
-    def stage(self, uid: str, stage: str, detail: str = "") -> Iterator[None]:
+    def stage(self, uid: types.UID, stage: str, detail: str = "") -> Iterator[None]:
         """The pod goes through a stage, which fails if it raises."""
         began = time.time()
         try:
@@ -295,7 +296,7 @@ class PodStories:
 
     # Questions.
 
-    def get(self, uid: str) -> tuple[list[Line], list[PodEvent]]:
+    def get(self, uid: types.UID) -> tuple[list[Line], list[PodEvent]]:
         """The lines and the events of a pod, oldest first; copies."""
         with self._lock:
             story = self._stories.get(uid)
@@ -303,24 +304,24 @@ class PodStories:
                 ([], []) if story is None else (story.lines(), [dataclasses.replace(event) for event in story.events])
             )
 
-    def was_refused(self, uid: str) -> bool:
+    def was_refused(self, uid: types.UID) -> bool:
         """Whether this kubelet has refused the pod for good."""
         with self._lock:
             story = self._stories.get(uid)
             return story is not None and story.refused
 
-    def killed_for(self, uid: str) -> dict[str, str]:
+    def killed_for(self, uid: types.UID) -> dict[str, str]:
         """Why each container of the pod was killed last, by its name; a copy."""
         with self._lock:
             story = self._stories.get(uid)
             return {} if story is None else dict(story.killed_for)
 
-    def names(self) -> dict[str, tuple[str, str]]:
+    def names(self) -> dict[types.UID, tuple[str, str]]:
         """Namespace and name of the pods that are remembered, by uid, longest untouched first."""
         with self._lock:
             return {uid: (story.namespace, story.name) for uid, story in self._stories.items()}
 
-    def _story_locked(self, uid: str) -> Story:
+    def _story_locked(self, uid: types.UID) -> Story:
         story = self._stories.get(uid)
         if story is None:
             story = self._stories[uid] = Story(uid)
@@ -396,7 +397,7 @@ class RuntimeCalls:
         self._in_flight: dict[int, Call] = {}
         self._totals: dict[str, CallTotals] = {}
         # Whose sandboxes and containers are: uid and the container's name by the runtime's id.
-        self._owners: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._owners: OrderedDict[str, tuple[types.UID, str]] = OrderedDict()
 
     @contextmanager
     def recorded(self, operation: str, owner: tuple[str, str] = ("", ""), subject: str = "") -> Iterator[None]:
@@ -405,7 +406,7 @@ class RuntimeCalls:
         with self._lock:
             uid, container = owner if owner[0] else self._owners.get(subject, owner)
             number = next(self._numbers)
-            self._in_flight[number] = Call(operation, at, uid, container, subject)
+            self._in_flight[number] = Call(operation, at, types.UID(uid), container, subject)
         error: Exception | None = None
         try:
             yield
@@ -430,7 +431,7 @@ class RuntimeCalls:
         if stage and call.uid:
             self._stories.add(call.uid, line_of(call, call.began + seconds, error))
 
-    def own(self, runtime_id: str, uid: str, container: str = "") -> None:
+    def own(self, runtime_id: str, uid: types.UID, container: str = "") -> None:
         """The sandbox or container of this id is the pod's."""
         with self._lock:
             self._owners[runtime_id] = (uid, container)
@@ -442,7 +443,7 @@ class RuntimeCalls:
         with self._lock:
             self._owners.pop(runtime_id, None)
 
-    def killing(self, uid: str, container: str, reason: str) -> None:
+    def killing(self, uid: types.UID, container: str, reason: str) -> None:
         self._stories.killing(uid, container, reason)
 
     def in_flight(self) -> list[Call]:

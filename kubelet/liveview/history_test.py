@@ -14,13 +14,15 @@ from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 
+UID = types.UID("1")
+
 
 def pod(uid: str = "1") -> v1.Pod:
     return v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID(uid), namespace="ns", name="pod"))
 
 
 def stages(stories: history.PodStories, uid: str = "1") -> list[str]:
-    return [line.stage for line in stories.get(uid)[0]]
+    return [line.stage for line in stories.get(types.UID(uid))[0]]
 
 
 def test_loop_counts_what_it_took() -> None:
@@ -46,7 +48,7 @@ def test_done_without_event_is_nothing() -> None:
 def test_story_keeps_its_beginning_and_its_end() -> None:
     stories = history.PodStories()
     for number in range(1000):
-        stories.mark("1", str(number))
+        stories.mark(UID, str(number))
 
     told = stages(stories)
     assert told[:2] == ["0", "1"] and told[-1] == "999"
@@ -56,11 +58,11 @@ def test_story_keeps_its_beginning_and_its_end() -> None:
 def test_story_keeps_the_beginning_of_long_texts() -> None:
     text = "x" * 100_000
     calls = history.RuntimeCalls(stories := history.PodStories())
-    stories.mark("1", "refused", text)
+    stories.mark(UID, "refused", text)
     stories.note_event(pod(), "Warning", "Unhealthy", text)
     with contextlib.suppress(OSError), calls.recorded("pull_image", ("1", "c")):
         raise OSError(text)
-    lines, events = stories.get("1")
+    lines, events = stories.get(UID)
     texts = [*(line.detail for line in lines), *(event.message for event in events)]
     texts += [totals.last_error for totals in calls.totals().values()]
     assert len(texts) == 4
@@ -71,14 +73,14 @@ def test_oldest_story_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "_STORIES", 2)
     stories = history.PodStories()
     for uid in ("1", "2", "1", "3"):
-        stories.mark(uid, "seen")
+        stories.mark(types.UID(uid), "seen")
     assert list(stories.names()) == ["1", "3"]
 
 
 def test_stage_that_is_passed_again_in_no_time_is_told_once() -> None:
     stories = history.PodStories()
     for _ in range(3):
-        with stories.stage("1", "volumes"):
+        with stories.stage(UID, "volumes"):
             pass
     assert stages(stories) == ["volumes"]
 
@@ -86,9 +88,9 @@ def test_stage_that_is_passed_again_in_no_time_is_told_once() -> None:
 def test_stage_that_fails() -> None:
     stories = history.PodStories()
     for _ in range(2):
-        with contextlib.suppress(RuntimeError), stories.stage("1", "volumes"):
+        with contextlib.suppress(RuntimeError), stories.stage(UID, "volumes"):
             raise RuntimeError("no disk")
-    lines, _ = stories.get("1")
+    lines, _ = stories.get(UID)
     assert [(line.detail, line.failed) for line in lines] == [("no disk", True)] * 2
 
 
@@ -100,7 +102,7 @@ def test_events_that_repeat_are_counted() -> None:
     stories.note_event(reference, "Warning", "Unhealthy", "no")
     stories.note_event(v1.ObjectReference(kind="Node", uid=types.UID("1")), "Warning", "Other", "of a node")
 
-    _, events = stories.get("1")
+    _, events = stories.get(UID)
     assert [(event.reason, event.count, event.field_path) for event in events] == [
         ("Pulled", 1, ""),
         ("Unhealthy", 2, "spec.containers{main}"),
@@ -115,7 +117,7 @@ def test_event_tells_its_cause() -> None:
     stories.note_event(pod(), "Warning", "FailedMount", "…", (failed,))
     stories.note_event(pod(), "Normal", "Pulled", "…", ("image", 5))
 
-    unhealthy, mount, pulled = stories.get("1")[1]
+    unhealthy, mount, pulled = stories.get(UID)[1]
 
     assert (unhealthy.probe, unhealthy.said) == (ProbeType.LIVENESS, "no heartbeat")
     assert mount.missing is not None and (mount.missing.kind, mount.missing.name) == ("configmap", "app")
@@ -125,15 +127,15 @@ def test_event_tells_its_cause() -> None:
 def test_why_a_container_was_killed_last() -> None:
     stories = history.PodStories()
     calls = history.RuntimeCalls(stories)
-    calls.killing("1", "main", "LivenessProbe")
-    calls.killing("1", "main", "Unknown")
-    assert (stories.killed_for("1"), stories.killed_for("2")) == ({"main": "Unknown"}, {})
+    calls.killing(UID, "main", "LivenessProbe")
+    calls.killing(UID, "main", "Unknown")
+    assert (stories.killed_for(UID), stories.killed_for(types.UID("2"))) == ({"main": "Unknown"}, {})
 
 
 def test_refusal_is_remembered() -> None:
     stories = history.PodStories()
-    stories.refused("1", "OutOfcpu", "too much")
-    assert (stories.was_refused("1"), stories.was_refused("2")) == (True, False)
+    stories.refused(UID, "OutOfcpu", "too much")
+    assert (stories.was_refused(UID), stories.was_refused(types.UID("2"))) == (True, False)
 
 
 def test_status_changes_are_told() -> None:
@@ -168,7 +170,7 @@ def test_container_that_ends_and_ends_again() -> None:
     told(v1.ContainerStatus(name="main", container_id="b", state=running, last_state=ended("a", 1)))
     told(v1.ContainerStatus(name="main", container_id="b", state=ended("b", 0), last_state=ended("a", 1)))
 
-    exits = [line for line in stories.get("1")[0] if line.stage == "exit"]
+    exits = [line for line in stories.get(UID)[0] if line.stage == "exit"]
     assert [(line.detail, line.failed) for line in exits] == [
         ("main ended with exit code 1", True),
         ("main ended with exit code 0", False),
@@ -182,7 +184,7 @@ def test_calls_belong_to_pods() -> None:
     with calls.recorded("create_container", ("1", "main")):
         (call,) = calls.in_flight()
         assert (call.operation, call.uid, call.container) == ("create_container", "1", "main")
-    calls.own("id", "1", "main")
+    calls.own("id", UID, "main")
     with calls.recorded("start_container", subject="id"):
         pass
     with contextlib.suppress(RuntimeError), calls.recorded("stop_container", subject="id"):
@@ -191,7 +193,7 @@ def test_calls_belong_to_pods() -> None:
     with calls.recorded("start_container", subject="id"):
         pass
 
-    lines, _ = stories.get("1")
+    lines, _ = stories.get(UID)
     assert [(line.stage, line.detail, line.failed) for line in lines] == [
         ("create", "main", False),
         ("start", "main", False),
@@ -210,5 +212,5 @@ def test_owners_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "_IDS", 2)
     calls = history.RuntimeCalls(history.PodStories())
     for runtime_id in ("a", "b", "c"):
-        calls.own(runtime_id, "1")
+        calls.own(runtime_id, UID)
     assert list(calls._owners) == ["b", "c"]

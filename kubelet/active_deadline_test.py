@@ -37,7 +37,7 @@ def test_active_deadline_handler(deadline: int | None, has_started: bool, expect
     if is_known:
         # What the pod came with is older than what the kubelet knows.
         pod.status.start_time = clock.now() - timedelta(days=1)
-        provider.statuses["uid"] = v1.PodStatus(start_time=start)
+        provider.statuses[types.UID("uid")] = v1.PodStatus(start_time=start)
     else:
         pod.status.start_time = start
     handler = active_deadline.ActiveDeadlineHandler(provider, recorder, clock)

@@ -63,7 +63,7 @@ from kubelet.util import sliceutils
 from pkg import golang, klog, mount_utils
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
-from pkg.apimachinery import clock
+from pkg.apimachinery import clock, types
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 from pkg.apis.core.v1.helper import qos as v1qos
@@ -544,7 +544,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                     self.handle_probe_sync(ctx, update, handler, "startup", "started" if started else "unhealthy")
 
                 case LoopCase.CONTAINER_MANAGER:
-                    found = [self.pod_manager.get_pod_by_uid(uid) for uid in selected.value.pod_uids]
+                    found = [self.pod_manager.get_pod_by_uid(types.UID(uid)) for uid in selected.value.pod_uids]
                     if pods := [pod for pod in found if pod is not None]:
                         klog.v(3).info_s("SyncLoop (containermanager): event for pods", pods=klog.kobjs(pods))
                         handler.handle_pod_syncs(ctx, pods)
@@ -664,7 +664,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         if note is not None:
             with contain(f"Failed to note what is to be synced later: {operation}", ctx, pod=klog.kobj(pod)):
                 note(pod)
-        self.work_queue.enqueue(self.pod_manager.translate_pod_uid(pod.metadata.uid), FAILED_EVENT_RETRY_PERIOD)
+        uid = types.UID(self.pod_manager.translate_pod_uid(pod.metadata.uid))
+        self.work_queue.enqueue(uid, FAILED_EVENT_RETRY_PERIOD)
 
     def _retry_pending_resizes(self, ctx: golang.Context, trigger: str) -> None:
         """Try again the resizes that wait. Their timer brings up again those that could not be tried."""
@@ -674,7 +675,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
         """Admit pods that are new, oldest first, and start their workers; or refuse them for good."""
         start = self.clock.steady()
-        pending_resizes: list[str] = []
+        pending_resizes: list[types.UID] = []
         # DIVERGES (fault of Go): conditions of resizes are taken over from the pods' statuses before any worker begins.
         # Go: pkg/kubelet/kubelet.go, (*Kubelet).HandlePodAdditions: they are taken over after the workers have begun.
         # Why: a worker that is quicker sends a status without the conditions, and clients see them vanish and return.
@@ -1032,7 +1033,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             raise PodNotAdmittedError(f"pod is not admitted yet: {result.message}")
         return self._admit_or_reject(pod, result)
 
-    def _counts(self, uid: str, gone: Collection[str]) -> bool:
+    def _counts(self, uid: types.UID, gone: Collection[types.UID]) -> bool:
         """Whether an active pod has what another cannot get.
 
         One that waits has nothing, unless an earlier kubelet had admitted it: then it may be running.
@@ -1398,14 +1399,14 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         )
         self.status_manager.set_pod_status(pod, refused)
 
-    def clean_up_containers_in_pod(self, pod_uid: str, exited_container_id: str) -> None:
+    def clean_up_containers_in_pod(self, pod_uid: types.UID, exited_container_id: str) -> None:
         """Remove the dead containers of a pod beyond those that are kept; all of them once its content may go."""
         pod_status = self._known_pod_status(pod_uid)
         if pod_status is not None:
             remove_all = self.pod_workers.should_pod_content_be_removed(pod_uid)
             self.container_deletor.delete_containers_in_pod(exited_container_id, pod_status, remove_all)
 
-    def _known_pod_status(self, pod_uid: str) -> kubecontainer.PodStatus | None:
+    def _known_pod_status(self, pod_uid: types.UID) -> kubecontainer.PodStatus | None:
         """What the PLEG last saw of the pod; None if its last look at the pod failed.
 
         Dead containers that are not known now are removed when the next one ends, or by garbage collection.
@@ -1434,11 +1435,11 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self.volume_manager.forget_failures(pod.metadata.uid)
         self.sync_pod_now(pod)
 
-    def request_pod_relist(self, pod_uid: str) -> None:
+    def request_pod_relist(self, pod_uid: types.UID) -> None:
         """Have the PLEG look at one pod now."""
         self.pleg.request_relist(pod_uid)
 
-    def request_pod_reinspect(self, pod_uid: str) -> None:
+    def request_pod_reinspect(self, pod_uid: types.UID) -> None:
         """Have the PLEG look closely at one pod at its next relist, whether something changed or not."""
         self.pleg.request_reinspect(pod_uid)
 
@@ -1563,7 +1564,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def checkpoint_container(
         self,
         ctx: golang.Context,
-        pod_uid: str,
+        pod_uid: types.UID,
         pod_full_name: str,
         container_name: str,
         options: runtimeapi.CheckpointContainerRequest,

@@ -15,6 +15,7 @@ from kubelet.lifecycle import PodAdmitResult
 from kubelet.testing import TestKubelet, new_pod
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 
 _WAIT = PodAdmitResult(False, "UnexpectedAdmissionError", "waits for a device", wait=True)
 _REFUSE = PodAdmitResult(False, "UnexpectedAdmissionError", "no device")
@@ -51,12 +52,12 @@ class _World:
 
     def sync(self, name: str) -> bool:
         """The pod's worker works; whether the pod has come to its end."""
-        pod, status = new_pod(name), kubecontainer.PodStatus(id=f"uid-{name}", name=name, namespace="ns")
+        pod, status = new_pod(name), kubecontainer.PodStatus(id=types.UID(f"uid-{name}"), name=name, namespace="ns")
         ctx = self.kubelet.ctx
         return self.kubelet.kubelet.sync_pod(ctx, kubetypes.SYNC_POD_SYNC, pod, None, status).is_terminal
 
     def phase(self, name: str) -> str:
-        return self.kubelet.status_of(f"uid-{name}").phase
+        return self.kubelet.status_of(types.UID(f"uid-{name}")).phase
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_pod_waits_in_vain(world: _World) -> None:
     world.add("p")
     world.handler.answers["p"] = _REFUSE
     assert world.sync("p")
-    status = world.kubelet.status_of("uid-p")
+    status = world.kubelet.status_of(types.UID("uid-p"))
     assert (status.phase, status.reason, status.message) == (
         v1.POD_FAILED,
         "UnexpectedAdmissionError",
@@ -195,8 +196,9 @@ def test_pod_that_goes_while_it_waits(world: _World) -> None:
 
 def test_waiting_pods() -> None:
     waiting = WaitingPods()
-    assert [waiting.note("a", "x"), waiting.note("a", "x"), waiting.note("a", "y")] == [True, False, True]
+    uid = types.UID("a")
+    assert [waiting.note(uid, "x"), waiting.note(uid, "x"), waiting.note(uid, "y")] == [True, False, True]
     assert "a" in waiting and "b" not in waiting
     for _ in range(2):
-        waiting.discard("a")
+        waiting.discard(uid)
     assert "a" not in waiting

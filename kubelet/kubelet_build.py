@@ -63,6 +63,7 @@ from kubelet.volumemanager import VolumeManager, populator
 from pkg import features, golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery import clock as clock_
+from pkg.apimachinery import types
 from pkg.apimachinery.util import net as utilnet
 from pkg.apimachinery.util import version as utilversion
 from pkg.client_go.util import flowcontrol
@@ -933,7 +934,7 @@ def new_change_detection(
     from kubelet import configmap, secret
     from kubelet.util import manager
 
-    def appeared(pods: Collection[str]) -> None:
+    def appeared(pods: Collection[types.UID]) -> None:
         for uid in pods:
             if (pod := pod_manager.get_pod_by_uid(uid)) is not None:
                 klet.retry_pod_now(pod)

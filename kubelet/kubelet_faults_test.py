@@ -19,6 +19,7 @@ from kubelet.prober import results
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.util.runtime.testing import FAILURES, failing_once, raising
 
 # The last one is as the PLEG stores it when the runtime does not answer in time.
@@ -69,8 +70,10 @@ def _fail_once(monkeypatch: pytest.MonkeyPatch, where: Any, method: str, pod: st
 @failures
 def test_death_of_a_container_whose_pod_could_not_be_inspected(loop: _Loop, err: Exception) -> None:
     loop.config(kubetypes.ADD, "p")
-    loop.kubelet.pod_cache.set("uid-p", None, err, loop.test_kubelet.clock.now())
-    loop.test_kubelet.pleg.channel.send(pleg.PodLifecycleEvent(id="uid-p", type=pleg.CONTAINER_DIED, data="c"))
+    loop.kubelet.pod_cache.set(types.UID("uid-p"), None, err, loop.test_kubelet.clock.now())
+    loop.test_kubelet.pleg.channel.send(
+        pleg.PodLifecycleEvent(id=types.UID("uid-p"), type=pleg.CONTAINER_DIED, data="c")
+    )
     loop.iterate()
     assert loop.test_kubelet.workers.update_types() == [("CREATE", "p"), ("SYNC", "p")]
 
@@ -81,7 +84,7 @@ def test_reconcile_of_an_evicted_pod_that_could_not_be_inspected(loop: _Loop, er
     evicted.status.phase, evicted.status.reason = v1.POD_FAILED, eviction.REASON
     other.spec.readiness_gates = [v1.PodReadinessGate(condition_type="gate")]
     other.status.conditions = [v1.PodCondition(type=v1.POD_READY, status=v1.CONDITION_TRUE)]
-    loop.kubelet.pod_cache.set("uid-evicted", None, err, loop.test_kubelet.clock.now())
+    loop.kubelet.pod_cache.set(types.UID("uid-evicted"), None, err, loop.test_kubelet.clock.now())
     update = kubetypes.PodUpdate(pods=[evicted, other], op=kubetypes.RECONCILE, source="api")
     loop.config_ch.send(update)
     loop.iterate()
@@ -130,7 +133,7 @@ def test_sync_that_failed_is_tried_again(loop: _Loop, monkeypatch: pytest.Monkey
     loop.config(kubetypes.ADD, "a", "bad", "z")
     loop.test_kubelet.workers.updates.clear()
     for name in ("a", "bad", "z"):
-        loop.kubelet.work_queue.enqueue(f"uid-{name}", 0)
+        loop.kubelet.work_queue.enqueue(types.UID(f"uid-{name}"), 0)
     _fail_once(monkeypatch, loop.test_kubelet.workers, "update_pod", "uid-bad", err)
     loop.tick(1)
     assert [name for _, name in loop.test_kubelet.workers.update_types()] == ["a", "z"]
@@ -164,7 +167,7 @@ def test_pod_about_which_admission_failed_waits_and_is_admitted_by_its_worker(
     loop.config(kubetypes.ADD, "bad", "z")
     assert sorted(loop.test_kubelet.workers.update_types()) == [("CREATE", "bad"), ("CREATE", "z")]
     assert "uid-bad" in loop.kubelet.waiting_pods
-    status = kubecontainer.PodStatus(id="uid-bad", name="bad", namespace="ns")
+    status = kubecontainer.PodStatus(id=types.UID("uid-bad"), name="bad", namespace="ns")
     loop.kubelet.sync_pod(loop.test_kubelet.ctx, kubetypes.SYNC_POD_SYNC, new_pod("bad"), None, status)
     assert "uid-bad" not in loop.kubelet.waiting_pods
 
@@ -181,7 +184,7 @@ def test_pod_that_could_not_be_refused_is_not_started(
     loop.test_kubelet.workers.unknown = {"uid-bad"}
     _fail_once(monkeypatch, loop.kubelet, "reject_pod", "uid-bad", err)
     loop.config(kubetypes.ADD, "bad")
-    status = kubecontainer.PodStatus(id="uid-bad", name="bad", namespace="ns")
+    status = kubecontainer.PodStatus(id=types.UID("uid-bad"), name="bad", namespace="ns")
     ctx, pod = loop.test_kubelet.ctx, new_pod("bad")
     assert loop.kubelet.sync_pod(ctx, kubetypes.SYNC_POD_SYNC, pod, None, status) == SyncPodResult(is_terminal=True)
     assert loop.test_kubelet.runtime.started_pods == []
@@ -198,7 +201,7 @@ def test_pods_are_synced_though_a_sync_loop_handler_fails_for_one(loop: _Loop, e
     loop.config(kubetypes.ADD, "bad", "due", "z")
     loop.test_kubelet.workers.updates.clear()
     loop.kubelet.pod_sync_loop_handlers = [Handler()]
-    loop.kubelet.work_queue.enqueue("uid-due", 0)
+    loop.kubelet.work_queue.enqueue(types.UID("uid-due"), 0)
     loop.tick(1)
     assert sorted(loop.test_kubelet.workers.update_types()) == [("SYNC", "due"), ("SYNC", "z")]
 

@@ -16,6 +16,7 @@ from kubelet import kubeletconfig
 from kubelet import types as kubetypes
 from pkg import klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.util import exec as utilexec
 
 if TYPE_CHECKING:
@@ -69,35 +70,35 @@ class KubeletDirectories:
     def get_checkpoints_dir(self) -> str:
         return os.path.join(self.get_root_dir(), kubeletconfig.DEFAULT_KUBELET_CHECKPOINTS_DIR_NAME)
 
-    def get_pod_dir(self, pod_uid: str) -> str:
+    def get_pod_dir(self, pod_uid: types.UID) -> str:
         return os.path.join(self.get_pods_dir(), pod_uid)
 
-    def list_pods_from_disk(self) -> list[str]:
+    def list_pods_from_disk(self) -> list[types.UID]:
         """UIDs of the pods that have a directory. Raises OSError."""
         return list_pods_from_disk(self.get_pods_dir())
 
-    def get_pod_volume_subpaths_dir(self, pod_uid: str) -> str:
+    def get_pod_volume_subpaths_dir(self, pod_uid: types.UID) -> str:
         return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_VOLUME_SUBPATHS_DIR_NAME)
 
-    def get_pod_volumes_dir(self, pod_uid: str) -> str:
+    def get_pod_volumes_dir(self, pod_uid: types.UID) -> str:
         return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_VOLUMES_DIR_NAME)
 
-    def get_pod_volume_dir(self, pod_uid: str, plugin_name: str, volume_name: str) -> str:
+    def get_pod_volume_dir(self, pod_uid: types.UID, plugin_name: str, volume_name: str) -> str:
         return os.path.join(self.get_pod_volumes_dir(pod_uid), plugin_name, volume_name)
 
-    def get_pod_volume_devices_dir(self, pod_uid: str) -> str:
+    def get_pod_volume_devices_dir(self, pod_uid: types.UID) -> str:
         return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_VOLUME_DEVICES_DIR_NAME)
 
-    def get_pod_volume_device_dir(self, pod_uid: str, plugin_name: str) -> str:
+    def get_pod_volume_device_dir(self, pod_uid: types.UID, plugin_name: str) -> str:
         return os.path.join(self.get_pod_volume_devices_dir(pod_uid), plugin_name)
 
-    def get_pod_plugins_dir(self, pod_uid: str) -> str:
+    def get_pod_plugins_dir(self, pod_uid: types.UID) -> str:
         return os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_PLUGINS_DIR_NAME)
 
-    def get_pod_plugin_dir(self, pod_uid: str, plugin_name: str) -> str:
+    def get_pod_plugin_dir(self, pod_uid: types.UID, plugin_name: str) -> str:
         return os.path.join(self.get_pod_plugins_dir(pod_uid), plugin_name)
 
-    def get_pod_container_dir(self, pod_uid: str, container_name: str) -> str:
+    def get_pod_container_dir(self, pod_uid: types.UID, container_name: str) -> str:
         containers = os.path.join(self.get_pod_dir(pod_uid), kubeletconfig.DEFAULT_KUBELET_CONTAINERS_DIR_NAME)
         return os.path.join(containers, container_name)
 
@@ -199,7 +200,7 @@ class KubeletGetters(KubeletDirectories):
         """Groups that the pod's volumes ask its processes to be in."""
         return self.volume_manager.get_extra_supplemental_groups_for_pod(pod)
 
-    def get_pod_volume_path_list_from_disk(self, pod_uid: str) -> list[str]:
+    def get_pod_volume_path_list_from_disk(self, pod_uid: types.UID) -> list[str]:
         """Every volume directory under the pod's directory. Raises OSError when one cannot be read."""
         volumes: list[str] = []
         for plugin_name, plugin_path in _list_dir(self.get_pod_volumes_dir(pod_uid)):
@@ -210,7 +211,7 @@ class KubeletGetters(KubeletDirectories):
             volumes += paths
         return volumes
 
-    def get_mounted_volume_path_list_from_disk(self, pod_uid: str) -> list[str]:
+    def get_mounted_volume_path_list_from_disk(self, pod_uid: types.UID) -> list[str]:
         """Those of the pod's volume directories that are mount points; told without touching any of them."""
         paths = self.get_pod_volume_path_list_from_disk(pod_uid)
         if not paths:
@@ -221,7 +222,7 @@ class KubeletGetters(KubeletDirectories):
         real_root = os.path.realpath(root)
         return [path for path in paths if real_root + path.removeprefix(root) in mounted]
 
-    def get_pod_volume_subpath_list_from_disk(self, pod_uid: str) -> list[str]:
+    def get_pod_volume_subpath_list_from_disk(self, pod_uid: types.UID) -> list[str]:
         """Every bind target of a subPath under the pod's directory: volume/container/index."""
         subpaths: list[str] = []
         for _, volume_path in _list_dir(self.get_pod_volume_subpaths_dir(pod_uid)):
@@ -239,9 +240,9 @@ def _list_dir(path: str) -> list[tuple[str, str]]:
         return []
 
 
-def list_pods_from_disk(pods_dir: str) -> list[str]:
+def list_pods_from_disk(pods_dir: str) -> list[types.UID]:
     """UIDs of all pods that have a directory. Go: kubelet_pods.go, listPodsFromDisk"""
-    return sorted(entry.name for entry in os.scandir(pods_dir) if entry.is_dir(follow_symlinks=False))
+    return sorted(types.UID(entry.name) for entry in os.scandir(pods_dir) if entry.is_dir(follow_symlinks=False))
 
 
 def parse_get_sub_ids_output(output: str) -> tuple[int, int]:

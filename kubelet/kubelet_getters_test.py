@@ -16,8 +16,11 @@ from kubelet import types as kubetypes
 from kubelet.kubelet_getters import get_kubelet_mappings, list_pods_from_disk, parse_get_sub_ids_output
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.volume.util import hostutil
+
+UID = types.UID("abc123")
 
 
 def test_paths(test_kubelet: TestKubelet, tmp_path: Path) -> None:
@@ -30,16 +33,16 @@ def test_paths(test_kubelet: TestKubelet, tmp_path: Path) -> None:
         kubelet.get_plugin_dir("foobar"): "plugins/foobar",
         kubelet.get_checkpoints_dir(): "checkpoints",
         kubelet.get_pod_resources_dir(): "pod-resources",
-        kubelet.get_pod_dir("abc123"): "pods/abc123",
-        kubelet.get_pod_volumes_dir("abc123"): "pods/abc123/volumes",
-        kubelet.get_pod_volume_dir("abc123", "plugin", "foobar"): "pods/abc123/volumes/plugin/foobar",
-        kubelet.get_pod_volume_subpaths_dir("abc123"): "pods/abc123/volume-subpaths",
+        kubelet.get_pod_dir(UID): "pods/abc123",
+        kubelet.get_pod_volumes_dir(UID): "pods/abc123/volumes",
+        kubelet.get_pod_volume_dir(UID, "plugin", "foobar"): "pods/abc123/volumes/plugin/foobar",
+        kubelet.get_pod_volume_subpaths_dir(UID): "pods/abc123/volume-subpaths",
         kubelet.get_volume_device_plugin_dir("foobar"): "plugins/foobar/volumeDevices",
-        kubelet.get_pod_volume_devices_dir("abc123"): "pods/abc123/volumeDevices",
-        kubelet.get_pod_volume_device_dir("abc123", "foobar"): "pods/abc123/volumeDevices/foobar",
-        kubelet.get_pod_plugins_dir("abc123"): "pods/abc123/plugins",
-        kubelet.get_pod_plugin_dir("abc123", "foobar"): "pods/abc123/plugins/foobar",
-        kubelet.get_pod_container_dir("abc123", "def456"): "pods/abc123/containers/def456",
+        kubelet.get_pod_volume_devices_dir(UID): "pods/abc123/volumeDevices",
+        kubelet.get_pod_volume_device_dir(UID, "foobar"): "pods/abc123/volumeDevices/foobar",
+        kubelet.get_pod_plugins_dir(UID): "pods/abc123/plugins",
+        kubelet.get_pod_plugin_dir(UID, "foobar"): "pods/abc123/plugins/foobar",
+        kubelet.get_pod_container_dir(UID, "def456"): "pods/abc123/containers/def456",
     }
     for found, expected in paths.items():
         assert Path(found) == tmp_path / expected

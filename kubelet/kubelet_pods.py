@@ -29,6 +29,7 @@ from pkg import features, fieldpath, golang, klog
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.api.v1 import resource
+from pkg.apimachinery import types
 from pkg.apimachinery.api.resource import Quantity
 from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.apimachinery.util import validation
@@ -73,8 +74,8 @@ class PodsOnNode:
     """
 
     # The pods that workers had begun with before anything was looked at.
-    begun: Set[str]
-    cgroups: Mapping[str, cm.CgroupName]
+    begun: Set[types.UID]
+    cgroups: Mapping[types.UID, cm.CgroupName]
     running: list[kubecontainer.Pod]
     seconds: float
 
@@ -95,7 +96,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     # Admits pods, and knows what each was given.
     allocation_manager: allocation.Manager
     # The removals of orphaned cgroups under way, by the pod's uid. Only the sync loop's thread adds to them.
-    cgroup_cleanups: dict[str, golang.Thread] = field(default_factory=dict)
+    cgroup_cleanups: dict[types.UID, golang.Thread] = field(default_factory=dict)
     probe_manager: prober.Manager
     runtime_class_manager: runtimeclass.Manager | None = None
     userns_manager: userns.UsernsManager
@@ -392,7 +393,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         """
         start = self.clock.monotonic()
         begun = self.pod_workers.begun_pods()
-        cgroups: dict[str, cm.CgroupName] = {}
+        cgroups: dict[types.UID, cm.CgroupName] = {}
         if self.cgroups_per_qos:
             cgroups = self.container_manager.new_pod_container_manager().get_all_pods_from_cgroups()
         running = self.runtime_cache.force_update_if_older(ctx, self.clock.steady())
@@ -475,7 +476,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         self.mirror_pod_client.delete_in_background(ctx, orphaned)
 
     def _restart_unknown_pods(
-        self, ctx: golang.Context, active_pods: list[v1.Pod], working_pods: dict[str, PodWorkerSync]
+        self, ctx: golang.Context, active_pods: list[v1.Pod], working_pods: dict[types.UID, PodWorkerSync]
     ) -> bool:
         """Start pods that are wanted but have no worker: a static pod removed and put back with the same uid.
 
@@ -513,7 +514,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         ctx: golang.Context,
         all_pods: list[v1.Pod],
         running: list[kubecontainer.Pod],
-        working_pods: dict[str, PodWorkerSync],
+        working_pods: dict[types.UID, PodWorkerSync],
     ) -> None:
         """Let workers finish pods that were already terminal, and are being deleted, when the kubelet started."""
         running_uids = {pod.id for pod in running}
@@ -530,7 +531,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
                 self.pod_workers.update_pod(ctx, UpdatePodOptions(update_type=kubetypes.SyncPodType.KILL, pod=pod))
 
     def _terminate_orphaned_runtime_pods(
-        self, ctx: golang.Context, running: list[kubecontainer.Pod], working_pods: dict[str, PodWorkerSync]
+        self, ctx: golang.Context, running: list[kubecontainer.Pod], working_pods: dict[types.UID, PodWorkerSync]
     ) -> None:
         """End what runs in the runtime and nobody configured, with a grace period of one second."""
         for running_pod in running:
@@ -553,7 +554,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
             metrics.ORPHANED_RUNTIME_POD_TOTAL.inc()
 
     def _cleanup_orphaned_pod_cgroups(
-        self, ctx: golang.Context, cgroup_pods: Mapping[str, cm.CgroupName], possibly_running: set[str]
+        self, ctx: golang.Context, cgroup_pods: Mapping[types.UID, cm.CgroupName], possibly_running: set[types.UID]
     ) -> None:
         """Remove the cgroups of pods that cannot be running any more, off this thread: the kernel may take long.
 
@@ -567,7 +568,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).cleanupOrphanedPodCgroups: it counts as orphaned.
         # Why: a manifest may set such a uid, and its pod would be killed every two seconds.
         # Test: kubelet_pods_test.py:test_slice_of_a_uid_with_an_underscore_is_no_orphan_s
-        possibly_running = possibly_running | {uid.replace("_", "-") for uid in possibly_running}
+        possibly_running = possibly_running | {types.UID(uid.replace("_", "-")) for uid in possibly_running}
         for uid, name in cgroup_pods.items():
             # DIVERGES (safer): a cgroup whose removal is still under way is not removed a second time.
             # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).cleanupOrphanedPodCgroups: another removal begins every two
@@ -579,7 +580,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
                     cleanup = golang.go(self._cleanup_orphaned_pod_cgroup, uid, name, name=f"cgroup-cleanup-{uid}")
                     self.cgroup_cleanups[uid] = cleanup
 
-    def _cleanup_orphaned_pod_cgroup(self, uid: str, name: cm.CgroupName) -> None:
+    def _cleanup_orphaned_pod_cgroup(self, uid: types.UID, name: cm.CgroupName) -> None:
         with contain("Failed to clean up an orphaned pod cgroup", golang.background(), podUID=uid):
             if self.pod_workers.could_have_running_containers(uid):
                 return  # a static pod with this uid has come back meanwhile
@@ -908,15 +909,15 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         return runtime_handler_supports_recursive_read_only_mounts(handler, self.runtime_state.runtime_handlers())
 
     def find_container(
-        self, ctx: golang.Context, pod_full_name: str, pod_uid: str, container_name: str
+        self, ctx: golang.Context, pod_full_name: str, pod_uid: types.UID, container_name: str
     ) -> kubecontainer.Container | None:
         """The running container of that name, or None. Raises what the runtime says."""
         pods = kubecontainer.Pods(self.container_runtime.get_pods(ctx, False))
-        pod = pods.find_pod(pod_full_name, self.pod_manager.translate_pod_uid(pod_uid))
+        pod = pods.find_pod(pod_full_name, types.UID(self.pod_manager.translate_pod_uid(pod_uid)))
         return pod.find_container_by_name(container_name)
 
     def run_in_container(
-        self, ctx: golang.Context, pod_full_name: str, pod_uid: str, container_name: str, cmd: Sequence[str]
+        self, ctx: golang.Context, pod_full_name: str, pod_uid: types.UID, container_name: str, cmd: Sequence[str]
     ) -> bytes:
         """The output of a command, run to its end. Raises LookupError without the container, else as the runtime."""
         container = self._require_container(ctx, pod_full_name, pod_uid, container_name)
@@ -926,7 +927,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         self,
         ctx: golang.Context,
         pod_full_name: str,
-        pod_uid: str,
+        pod_uid: types.UID,
         container_name: str,
         cmd: Sequence[str],
         stream_opts: remotecommand.Options,
@@ -940,7 +941,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         self,
         ctx: golang.Context,
         pod_full_name: str,
-        pod_uid: str,
+        pod_uid: types.UID,
         container_name: str,
         stream_opts: remotecommand.Options,
     ) -> str:
@@ -963,19 +964,19 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         ctx: golang.Context,
         pod_name: str,
         pod_namespace: str,
-        pod_uid: str,
+        pod_uid: types.UID,
         port_forward_opts: portforward.V4Options,
     ) -> str:
         """The URL at which the runtime serves the forwarding. Raises LookupError, or what the runtime says."""
         pods = kubecontainer.Pods(self.container_runtime.get_pods(ctx, False))
-        uid = self.pod_manager.translate_pod_uid(pod_uid)
+        uid = types.UID(self.pod_manager.translate_pod_uid(pod_uid))
         full_name = kubecontainer.build_pod_full_name(pod_name, pod_namespace)
         if pods.find_pod(full_name, uid).is_empty():
             raise LookupError(f'pod not found ("{full_name}")')
         return self.streaming_runtime.get_port_forward(ctx, pod_name, pod_namespace, uid, port_forward_opts.ports)
 
     def _require_container(
-        self, ctx: golang.Context, pod_full_name: str, pod_uid: str, container_name: str
+        self, ctx: golang.Context, pod_full_name: str, pod_uid: types.UID, container_name: str
     ) -> kubecontainer.Container:
         container = self.find_container(ctx, pod_full_name, pod_uid, container_name)
         if container is None:
@@ -1261,7 +1262,7 @@ def _show_removed_to_restart(new: v1.ContainerStatus, before: v1.ContainerStatus
     new.restart_count = before.restart_count + 1
 
 
-def _possibly_running(working_pods: dict[str, PodWorkerSync]) -> set[str]:
+def _possibly_running(working_pods: dict[types.UID, PodWorkerSync]) -> set[types.UID]:
     states = (PodWorkerState.SYNC_POD, PodWorkerState.TERMINATING_POD)
     return {uid for uid, sync in working_pods.items() if sync.state in states}
 
@@ -1270,7 +1271,7 @@ def _record_pod_counts(
     all_pods: list[v1.Pod],
     active_pods: list[v1.Pod],
     mirror_pods: list[v1.Pod],
-    working_pods: dict[str, PodWorkerSync],
+    working_pods: dict[types.UID, PodWorkerSync],
 ) -> None:
     for gauge, pods in ((metrics.DESIRED_POD_COUNT, all_pods), (metrics.ACTIVE_POD_COUNT, active_pods)):
         static = sum(kubetypes.is_static_pod(pod) for pod in pods)
@@ -1304,7 +1305,7 @@ def _limited_by_pod(pod: v1.Pod, allocatable: dict[str, Quantity]) -> dict[str, 
     }
 
 
-def _log_failure(message: str, uid: str, action: Callable[[cm.CgroupName], None], name: cm.CgroupName) -> None:
+def _log_failure(message: str, uid: types.UID, action: Callable[[cm.CgroupName], None], name: cm.CgroupName) -> None:
     try:
         action(name)
     except Exception as err:

@@ -16,6 +16,9 @@ from kubelet.kubelet import Kubelet
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
+
+NO_UID = types.UID("")
 
 OPTIONS = remotecommand.Options(stdin=True, stdout=True)
 CONTAINER = kubecontainer.Container(id=kubecontainer.ContainerID("test", "1"), name="c")
@@ -69,7 +72,7 @@ def node(test_kubelet: TestKubelet) -> Node:
 
 
 def test_exec(node: Node) -> None:
-    got = node.kubelet.get_exec(node.ctx, "p_ns", "", "c", ["ls", "-l"], OPTIONS)
+    got = node.kubelet.get_exec(node.ctx, "p_ns", NO_UID, "c", ["ls", "-l"], OPTIONS)
     assert got == "exec test://1 ['ls', '-l'] 1100"
 
 
@@ -85,16 +88,16 @@ def test_port_forward(node: Node) -> None:
 @pytest.mark.parametrize(("full_name", "container"), [("other_ns", "c"), ("p_ns", "other")])
 def test_what_does_not_run(node: Node, full_name: str, container: str) -> None:
     with pytest.raises(LookupError, match=f'container not found \\("{container}"\\)'):
-        node.kubelet.get_exec(node.ctx, full_name, "", container, ["ls"], OPTIONS)
+        node.kubelet.get_exec(node.ctx, full_name, NO_UID, container, ["ls"], OPTIONS)
     with pytest.raises(LookupError, match=f"container {container} not found in pod {full_name}"):
-        node.kubelet.get_attach(node.ctx, full_name, "", container, OPTIONS)
+        node.kubelet.get_attach(node.ctx, full_name, NO_UID, container, OPTIONS)
     with pytest.raises(LookupError, match=f'container not found \\("{container}"\\)'):
-        node.kubelet.run_in_container(node.ctx, full_name, "", container, ["ls"])
+        node.kubelet.run_in_container(node.ctx, full_name, NO_UID, container, ["ls"])
 
 
 def test_forwarding_to_a_pod_that_does_not_run(node: Node) -> None:
     with pytest.raises(LookupError, match='pod not found \\("other_ns"\\)'):
-        node.kubelet.get_port_forward(node.ctx, "other", "ns", "", portforward.V4Options())
+        node.kubelet.get_port_forward(node.ctx, "other", "ns", NO_UID, portforward.V4Options())
 
 
 @pytest.mark.parametrize("uid", ["", "another"])
@@ -102,19 +105,19 @@ def test_attaching_to_a_pod_that_is_not_wanted_any_more(node: Node, uid: str) ->
     if not uid:
         node.kubelet.pod_manager.remove_pod(node.pod)
     with pytest.raises(LookupError, match="pod p_ns not found"):
-        node.kubelet.get_attach(node.ctx, "p_ns", uid, "c", OPTIONS)
+        node.kubelet.get_attach(node.ctx, "p_ns", types.UID(uid), "c", OPTIONS)
 
 
 def test_a_command_is_run_to_its_end(node: Node) -> None:
     runner = FakeContainerCommandRunner(stdout=b"out")
     node.kubelet.runner = runner
-    assert node.kubelet.run_in_container(node.ctx, "p_ns", "", "c", ["ls"]) == b"out"
+    assert node.kubelet.run_in_container(node.ctx, "p_ns", NO_UID, "c", ["ls"]) == b"out"
     assert (runner.container_id, runner.cmd) == (CONTAINER.id, ["ls"])
 
 
 def test_a_runtime_that_is_away(node: Node) -> None:
     node.test.runtime.err = RuntimeError("runtime is away")
     with pytest.raises(RuntimeError, match="runtime is away"):
-        node.kubelet.get_exec(node.ctx, "p_ns", "", "c", ["ls"], OPTIONS)
+        node.kubelet.get_exec(node.ctx, "p_ns", NO_UID, "c", ["ls"], OPTIONS)
     with pytest.raises(RuntimeError, match="runtime is away"):
-        node.kubelet.get_port_forward(node.ctx, "p", "ns", "", portforward.V4Options())
+        node.kubelet.get_port_forward(node.ctx, "p", "ns", NO_UID, portforward.V4Options())

@@ -403,7 +403,7 @@ def test_orphan_keeps_its_cgroup_until_it_is_known_which_volumes_it_has(
     for reconstructed in (False, True):
         test_kubelet.volumes.reconstructed = reconstructed
         clean_up(test_kubelet)
-        kubelet.cgroup_cleanups["uid-gone"].join(30)
+        kubelet.cgroup_cleanups[types.UID("uid-gone")].join(30)
         assert (len(cgroups.destroyed), cgroups.reduced) == (reconstructed, [])
 
 
@@ -427,10 +427,10 @@ def test_cgroup_that_cannot_be_removed_has_one_thread_and_others_go(
     for _ in range(3):
         clean_up(test_kubelet)
         for uid in ("broken", "goes"):
-            kubelet.cgroup_cleanups[uid].join(30)
+            kubelet.cgroup_cleanups[types.UID(uid)].join(30)
     assert sorted(began) == ["broken"] * 3 + ["goes"] * 3 + ["hangs"]
     cancel()
-    kubelet.cgroup_cleanups["hangs"].join(30)
+    kubelet.cgroup_cleanups[types.UID("hangs")].join(30)
 
 
 def test_housekeeping_without_threads_removes_the_cgroup_later(
@@ -442,7 +442,7 @@ def test_housekeeping_without_threads_removes_the_cgroup_later(
         clean_up(test_kubelet)
     clean_up(test_kubelet)
     assert cgroups.destroyed.recv(30) == (name, True)
-    kubelet.cgroup_cleanups["gone"].join(30)
+    kubelet.cgroup_cleanups[types.UID("gone")].join(30)
 
 
 def test_housekeeping_does_not_wait_for_the_volumes_of_an_orphaned_cgroup(
@@ -459,7 +459,7 @@ def test_housekeeping_does_not_wait_for_the_volumes_of_an_orphaned_cgroup(
     clean_up(test_kubelet)
     answered.set()
     assert cgroups.destroyed.recv(30) == (name, True)
-    kubelet.cgroup_cleanups["gone"].join(30)
+    kubelet.cgroup_cleanups[types.UID("gone")].join(30)
 
 
 @pytest.mark.parametrize("running", [True, False], ids=["back", "ended"])
@@ -557,10 +557,10 @@ def test_find_container(test_kubelet: TestKubelet) -> None:
     container = kubecontainer.Container(id=kubecontainer.ContainerID("test", "1"), name="c")
     test_kubelet.runtime.pod_list = [runtime_pod(pod, container)]
     find = test_kubelet.kubelet.find_container
-    assert find(test_kubelet.ctx, "p_ns", "", "c") is container
+    assert find(test_kubelet.ctx, "p_ns", types.UID(""), "c") is container
     assert find(test_kubelet.ctx, "", pod.metadata.uid, "c") is container
-    assert find(test_kubelet.ctx, "p_ns", "", "other") is None
-    assert find(test_kubelet.ctx, "other_ns", "", "c") is None
+    assert find(test_kubelet.ctx, "p_ns", types.UID(""), "other") is None
+    assert find(test_kubelet.ctx, "other_ns", types.UID(""), "c") is None
 
 
 class _NoRuntimeClasses:

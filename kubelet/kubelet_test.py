@@ -32,6 +32,7 @@ from kubelet.prober.worker import Worker
 from kubelet.testing import FakeSyncHandler, TestKubelet, new_pod, runtime_pod
 from pkg import features, golang, klog, mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.apimachinery.api import resource
 from pkg.apimachinery.util.runtime.testing import failing_once, raising
 from pkg.apiserver.server import healthz
@@ -180,7 +181,9 @@ def test_pleg_event(loop: Loop, event_type: Any, worthy: bool) -> None:
 
 
 def test_pleg_event_of_an_unknown_pod(loop: Loop) -> None:
-    loop.test_kubelet.pleg.channel.send(pleg.PodLifecycleEvent(id="unknown", type=pleg.CONTAINER_STARTED, data="c"))
+    loop.test_kubelet.pleg.channel.send(
+        pleg.PodLifecycleEvent(id=types.UID("unknown"), type=pleg.CONTAINER_STARTED, data="c")
+    )
     assert loop.iterate()
     assert loop.handler.calls == []
 
@@ -189,7 +192,9 @@ def test_dead_container_is_cleared_away(loop: Loop, monkeypatch: pytest.MonkeyPa
     cleared: list[tuple[str, str]] = []
     monkeypatch.setattr(loop.kubelet, "clean_up_containers_in_pod", lambda *args: cleared.append(args))
     for event_type in (pleg.CONTAINER_DIED, pleg.CONTAINER_STARTED):
-        loop.test_kubelet.pleg.channel.send(pleg.PodLifecycleEvent(id="gone", type=event_type, data="container"))
+        loop.test_kubelet.pleg.channel.send(
+            pleg.PodLifecycleEvent(id=types.UID("gone"), type=event_type, data="container")
+        )
         assert loop.iterate()
     assert cleared == [("gone", "container")], "of pods that are gone, too"
 
@@ -359,7 +364,7 @@ def test_loop_waits_until_all_pods_have_been_looked_at(
 
     def errors() -> None:
         if len(pauses) == 2:
-            kubelet.pod_cache.update_time(test_kubelet.clock.steady(), {"slow"})
+            kubelet.pod_cache.update_time(test_kubelet.clock.steady(), {types.UID("slow")})
 
     def iterate(*args: object) -> bool:
         iterated.append(kubelet.pod_cache.is_filled())
@@ -521,10 +526,10 @@ def test_additions_are_admitted_oldest_first(test_kubelet: TestKubelet) -> None:
     test_kubelet.kubelet.handle_pod_additions(test_kubelet.ctx, pods)
     assert test_kubelet.workers.update_types() == [("CREATE", "oldest"), ("CREATE", "older")]
     assert admit.asked == [("oldest", []), ("older", ["oldest"]), ("younger", ["oldest", "older"])]
-    status = test_kubelet.status_of("uid-younger")
+    status = test_kubelet.status_of(types.UID("uid-younger"))
     assert (status.phase, status.reason, status.message) == ("Failed", "Rejected", "Pod was rejected: is rejected")
     assert test_kubelet.events() == ["Warning Rejected is rejected"]
-    assert test_kubelet.kubelet.pod_manager.get_pod_by_uid("uid-younger") is not None, "it stays known"
+    assert test_kubelet.kubelet.pod_manager.get_pod_by_uid(types.UID("uid-younger")) is not None, "it stays known"
 
 
 def test_refused_pod_does_not_stand_in_the_way_of_others(test_kubelet: TestKubelet) -> None:
@@ -663,8 +668,8 @@ def test_reconcile(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         test_kubelet.kubelet.container_deletor, "delete_containers_in_pod", lambda *args: deleted.append(args)
     )
-    status = kubecontainer.PodStatus(id="uid-evicted")
-    test_kubelet.kubelet.pod_cache.set("uid-evicted", status, None, test_kubelet.clock.now())
+    status = kubecontainer.PodStatus(id=types.UID("uid-evicted"))
+    test_kubelet.kubelet.pod_cache.set(types.UID("uid-evicted"), status, None, test_kubelet.clock.now())
     plain, gated, evicted = new_pod("plain"), new_pod("gated"), new_pod("evicted")
     gated.spec.readiness_gates = [v1.PodReadinessGate(condition_type="example.com/gate")]
     gated.status.conditions = [v1.PodCondition(type="Ready", status="True")]
@@ -684,7 +689,7 @@ def test_pods_to_sync(test_kubelet: TestKubelet) -> None:
     for name in ("due", "later", "late", "none"):
         kubelet.pod_manager.add_pod(new_pod(name))
     for name, delay in (("due", 0.0), ("later", 10.0), ("gone", 0.0)):
-        kubelet.work_queue.enqueue(f"uid-{name}", delay)
+        kubelet.work_queue.enqueue(types.UID(f"uid-{name}"), delay)
     test_kubelet.clock.step(1)
     assert sorted(pod.metadata.name for pod in kubelet.get_pods_to_sync()) == ["due", "late"]
     test_kubelet.clock.step(10)
@@ -698,10 +703,10 @@ def test_clean_up_containers_in_pod(
     deleted: list[tuple[Any, ...]] = []
     kubelet = test_kubelet.kubelet
     monkeypatch.setattr(kubelet.container_deletor, "delete_containers_in_pod", lambda *args: deleted.append(args))
-    status = kubecontainer.PodStatus(id="u")
-    kubelet.pod_cache.set("u", status, None, test_kubelet.clock.now())
+    status = kubecontainer.PodStatus(id=types.UID("u"))
+    kubelet.pod_cache.set(types.UID("u"), status, None, test_kubelet.clock.now())
     test_kubelet.workers.content_removable = {"u"} if all_of_them else set()
-    kubelet.clean_up_containers_in_pod("u", "dead")
+    kubelet.clean_up_containers_in_pod(types.UID("u"), "dead")
     assert deleted == [("dead", status, all_of_them)]
 
 
@@ -1288,7 +1293,7 @@ def sized_pod(name: str, cpu: str, generation: int = 1) -> v1.Pod:
 
 
 def resize_conditions(test_kubelet: TestKubelet, name: str) -> list[str]:
-    return [c.type for c in test_kubelet.status_manager.get_pod_resize_conditions(f"uid-{name}")]
+    return [c.type for c in test_kubelet.status_manager.get_pod_resize_conditions(types.UID(f"uid-{name}"))]
 
 
 def test_update_that_resizes_is_granted(test_kubelet: TestKubelet) -> None:
@@ -1299,7 +1304,7 @@ def test_update_that_resizes_is_granted(test_kubelet: TestKubelet) -> None:
     assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"]
     assert test_kubelet.workers.update_types() == [("CREATE", "p"), ("SYNC", "p"), ("UPDATE", "p")]
     assert test_kubelet.pleg.relists == ["uid-p"]
-    allocated = kubelet.allocation_manager.get_container_resource_allocation("uid-p", "c")
+    allocated = kubelet.allocation_manager.get_container_resource_allocation(types.UID("uid-p"), "c")
     assert allocated is not None and str(allocated.requests["cpu"]) == "200m"
     assert [event.split(":")[0] for event in test_kubelet.events()] == ["Normal ResizeStarted Pod resize started"]
 
@@ -1381,7 +1386,7 @@ def test_resize_of_a_pod_that_could_not_be_read_in_full(test_kubelet: TestKubele
     kubelet, wants = test_kubelet.kubelet, sized_pod("p", "200m", 2)
     kubelet.allocation_manager.set_allocated_resources(sized_pod("p", "100m"))
     kubelet.handle_pod_additions(test_kubelet.ctx, [v1.PartialPod(metadata=wants.metadata)])
-    allocated = kubelet.allocation_manager.get_container_resource_allocation("uid-p", "c")
+    allocated = kubelet.allocation_manager.get_container_resource_allocation(types.UID("uid-p"), "c")
     assert allocated is not None and str(allocated.requests["cpu"]) == "100m"
     kubelet.handle_pod_updates(test_kubelet.ctx, [wants])
     assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"]
@@ -1407,7 +1412,7 @@ def test_sync_shows_how_far_a_resize_is(test_kubelet: TestKubelet, monkeypatch: 
 
     def sync(in_progress: bool) -> None:
         monkeypatch.setattr(runtime, "is_pod_resize_in_progress", lambda pod, status: in_progress)
-        kubelet._note_resize_progress(pod, kubecontainer.PodStatus(id="uid-p"))
+        kubelet._note_resize_progress(pod, kubecontainer.PodStatus(id=types.UID("uid-p")))
 
     sync(in_progress=True)
     result = kubecontainer.PodSyncResult()
@@ -1416,7 +1421,7 @@ def test_sync_shows_how_far_a_resize_is(test_kubelet: TestKubelet, monkeypatch: 
     result.add_sync_result(failed)
     for _ in range(2):
         kubelet._note_resize_errors(pod, result)
-    (condition,) = test_kubelet.status_manager.get_pod_resize_conditions("uid-p")
+    (condition,) = test_kubelet.status_manager.get_pod_resize_conditions(types.UID("uid-p"))
     assert (condition.reason, condition.message, condition.observed_generation) == ("Error", "cannot", 2)
     sync(in_progress=False)
     assert resize_conditions(test_kubelet, "p") == []
@@ -1424,7 +1429,7 @@ def test_sync_shows_how_far_a_resize_is(test_kubelet: TestKubelet, monkeypatch: 
     assert told == ["Warning ResizeError Pod resize error", "Normal ResizeCompleted Pod resize completed"]
     sync(in_progress=False)
     assert test_kubelet.events() == []
-    test_kubelet.status_manager.set_pod_resize_in_progress_condition("uid-p", "", "", 3)
+    test_kubelet.status_manager.set_pod_resize_in_progress_condition(types.UID("uid-p"), "", "", 3)
     sync(in_progress=False)
     assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"], "granted since the sync began"
 

@@ -14,6 +14,7 @@ from kubelet import events, metrics, orphans
 from kubelet.kubelet_getters import KubeletGetters, list_pods_from_disk
 from pkg import golang, klog
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.util import removeall
 
 if TYPE_CHECKING:
@@ -34,18 +35,18 @@ class KubeletVolumes(KubeletGetters):
     # Removes the directories of pods that are gone.
     orphan_removal: OrphanRemoval
 
-    def list_volumes_for_pod(self, pod_uid: str) -> dict[str, pkgvolume.Volume]:
+    def list_volumes_for_pod(self, pod_uid: types.UID) -> dict[str, pkgvolume.Volume]:
         """The mounted volumes of the pod by their name in its spec; empty when it has none."""
         mounted = self.volume_manager.get_mounted_volumes_for_pod(pod_uid)
         return {name: info.mounter for name, info in mounted.items() if info.mounter is not None}
 
-    def list_block_volumes_for_pod(self, pod_uid: str) -> dict[str, pkgvolume.BlockVolume]:
+    def list_block_volumes_for_pod(self, pod_uid: types.UID) -> dict[str, pkgvolume.BlockVolume]:
         """The pod's volumes that are devices by their name in its spec; empty when it has none."""
         mounted = self.volume_manager.get_mounted_volumes_for_pod(pod_uid)
         mappers = {name: info.block_volume_mapper for name, info in mounted.items()}
         return {name: mapper for name, mapper in mappers.items() if mapper is not None}
 
-    def pod_volumes_exist(self, pod_uid: str) -> bool:
+    def pod_volumes_exist(self, pod_uid: types.UID) -> bool:
         """Whether the pod may still have something mounted. When in doubt, yes: its directory must then stay.
 
         DIVERGES (fault of Go): an orphan's directory stays until the volumes of an earlier kubelet have been found.
@@ -79,7 +80,7 @@ class KubeletVolumes(KubeletGetters):
         metrics.ORPHAN_POD_CLEANED_VOLUMES.set(len(orphaned))
         self.orphan_removal.hand_over(ctx, orphaned)
 
-    def remove_orphan(self, uid: str) -> list[Exception]:
+    def remove_orphan(self, uid: types.UID) -> list[Exception]:
         """Remove an orphaned pod's directory, never across a mount; returns why it stays.
 
         Go: cleanupOrphanedPodDirs
@@ -97,7 +98,7 @@ class KubeletVolumes(KubeletGetters):
             klog.v(5).info_s("Orphan pod", err=err)
         return errors
 
-    def tell_of_orphan(self, uid: str, reason: str) -> None:
+    def tell_of_orphan(self, uid: types.UID, reason: str) -> None:
         """Record an event of the node: the directory of the orphaned pod stays, for that reason or a better one.
 
         DIVERGES (safer): a directory that cannot be removed has one event of the node, which names what holds it.
@@ -120,7 +121,7 @@ class KubeletVolumes(KubeletGetters):
         self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, events.ORPHANED_POD_DIRECTORY, message)
         klog.warning_s("Orphaned pod directory is not removed", podUID=uid, path=path, reason=reason)
 
-    def remove_orphaned_pod_volume_dirs(self, pod_uid: str) -> list[Exception]:
+    def remove_orphaned_pod_volume_dirs(self, pod_uid: types.UID) -> list[Exception]:
         """Remove the empty volume directories of a pod; what stands in the way is returned."""
         errors: list[Exception] = []
         try:
@@ -142,7 +143,7 @@ class KubeletVolumes(KubeletGetters):
         _try(errors, message, lambda path: removeall.remove_dirs_one_filesystem(self.mounter, path), volumes_dir)
         return errors
 
-    def _remove_orphaned_pod_dir(self, pod_uid: str) -> list[Exception]:
+    def _remove_orphaned_pod_dir(self, pod_uid: types.UID) -> list[Exception]:
         """Remove what is left of a pod's directory once its volumes are gone."""
         pod_dir = self.get_pod_dir(pod_uid)
         errors: list[Exception] = []

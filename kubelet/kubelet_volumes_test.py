@@ -14,9 +14,10 @@ from framework.waiting import wait_for_end_of_threads
 from kubelet import container as kubecontainer
 from kubelet import metrics, orphan_removal, orphans
 from kubelet.testing import TestKubelet, new_pod, runtime_pod
+from pkg.apimachinery import types
 from pkg.mount_utils import MountPoint
 
-UID = "pod1uid"
+UID = types.UID("pod1uid")
 
 
 def hand_over(test_kubelet: TestKubelet, *uids: str, running: tuple[str, ...] = ()) -> None:
@@ -139,7 +140,7 @@ def test_one_orphan_does_not_hide_the_others(test_kubelet: TestKubelet, monkeypa
     monkeypatch.setattr(os, "rmdir", failing_rmdir)
     monkeypatch.setattr(os, "listdir", failing_listdir)
     clean_up(test_kubelet)
-    errors = [*test_kubelet.kubelet.remove_orphan("a"), *test_kubelet.kubelet.remove_orphan("b")]
+    errors = [err for uid in ("a", "b") for err in test_kubelet.kubelet.remove_orphan(types.UID(uid))]
     monkeypatch.undo()
     assert [str(err) for err in errors] == [
         "orphaned pod 'a' found, but error occurred when trying to remove the pod directory: not allowed",
@@ -202,7 +203,7 @@ def test_volumes_of_a_pod(test_kubelet: TestKubelet) -> None:
         "block": kubecontainer.VolumeInfo(),
     }
     assert test_kubelet.kubelet.list_volumes_for_pod(UID) == {"mounted": mounter}
-    assert test_kubelet.kubelet.list_volumes_for_pod("other") == {}
+    assert test_kubelet.kubelet.list_volumes_for_pod(types.UID("other")) == {}
 
 
 def test_orphan_that_stays_is_one_event_of_the_node(test_kubelet: TestKubelet) -> None:
@@ -247,7 +248,7 @@ def test_orphan_that_fails_in_another_way_does_not_hide_the_others(
     def fail(uid: str) -> bool:
         if uid == "a":
             raise err
-        return exist(uid)
+        return exist(types.UID(uid))
 
     monkeypatch.setattr(test_kubelet.kubelet, "pod_volumes_exist", fail)
     clean_up(test_kubelet)
@@ -262,7 +263,7 @@ def test_orphan_that_cannot_be_looked_into_is_nobody_elses_trouble(
     def fail(pods_dir: str, uid: str) -> orphans.Orphan:
         if uid == "a":
             raise err
-        return inspect(pods_dir, uid)
+        return inspect(pods_dir, types.UID(uid))
 
     inspect = orphans.inspect
     monkeypatch.setattr(orphans, "inspect", fail)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kubelet import metrics
 from pkg import golang, klog
-from pkg.apimachinery import clock
+from pkg.apimachinery import clock, types
 from pkg.apimachinery.util.runtime import contain
 
 # Seconds for which the directory of a pod that is gone may stay before that is worth an event.
@@ -40,7 +40,7 @@ class OrphanRemoval:
     """
 
     def __init__(
-        self, clock: clock.Clock, remove: Callable[[str], list[Exception]], tell: Callable[[str, str], None]
+        self, clock: clock.Clock, remove: Callable[[types.UID], list[Exception]], tell: Callable[[types.UID, str], None]
     ) -> None:
         """remove(uid) looks whether the pod is an orphan still, and returns why its directory stays.
 
@@ -51,13 +51,13 @@ class OrphanRemoval:
         self._tell = tell
         self._lock = threading.Lock()  # guards the four below
         # Those that are to be looked at, the first handed over first.
-        self._waiting: dict[str, None] = {}
+        self._waiting: dict[types.UID, None] = {}
         # Those that a thread is at, with what is closed when it is through.
-        self._removing: dict[str, golang.Channel[None]] = {}
-        self._stuck: dict[str, _Stuck] = {}
+        self._removing: dict[types.UID, golang.Channel[None]] = {}
+        self._stuck: dict[types.UID, _Stuck] = {}
         self._threads = 0
 
-    def hand_over(self, ctx: golang.Context, uids: Iterable[str]) -> None:
+    def hand_over(self, ctx: golang.Context, uids: Iterable[types.UID]) -> None:
         """Have the directories of these pods removed, and of no other: what is not under way is forgotten.
 
         Raises golang.ThreadError; then call it again later.
@@ -74,7 +74,7 @@ class OrphanRemoval:
                 golang.go(self._work, ctx, name="orphaned-pod-directories")
                 self._threads += 1
 
-    def wait(self, ctx: golang.Context, uid: str) -> None:
+    def wait(self, ctx: golang.Context, uid: types.UID) -> None:
         """Wait until nothing of the pod is being removed; a pod that is wanted has nothing removed from then on.
 
         Raises TimeoutError after REMOVAL_TIMEOUT, and golang.ContextError when ctx ends first.
@@ -95,7 +95,7 @@ class OrphanRemoval:
                 with contain("Could not look into the directory of an orphaned pod", golang.background(), podUID=uid):
                     self._tell(uid, str(err))
 
-    def _take(self, ctx: golang.Context) -> str | None:
+    def _take(self, ctx: golang.Context) -> types.UID | None:
         """The pod to be looked at next; None ends the thread."""
         with self._lock:
             if ctx.err() is not None or not self._waiting:
@@ -107,7 +107,7 @@ class OrphanRemoval:
             self._removing[uid] = golang.Channel(0)
             return uid
 
-    def _try_to_remove(self, uid: str) -> Exception | None:
+    def _try_to_remove(self, uid: types.UID) -> Exception | None:
         """Why the directory stays; None if it is gone."""
         try:
             errors = self._remove(uid)
@@ -116,7 +116,7 @@ class OrphanRemoval:
             return err
         return errors[0] if errors else None
 
-    def _end(self, uid: str, stays: bool) -> bool:
+    def _end(self, uid: types.UID, stays: bool) -> bool:
         """Note that the thread is through with the pod. Returns whether its directory is worth an event."""
         with self._lock:
             self._removing.pop(uid).close()
@@ -126,7 +126,7 @@ class OrphanRemoval:
             self._count_stuck_locked()
             return is_due
 
-    def _note_stuck_locked(self, uid: str) -> bool:
+    def _note_stuck_locked(self, uid: types.UID) -> bool:
         """Not at once is it worth an event: a pod that has just gone still has its volumes taken down."""
         now = self._clock.monotonic()
         stuck = self._stuck.setdefault(uid, _Stuck(now))

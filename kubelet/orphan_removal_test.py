@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable
 
 import pytest
 from framework.waiting import wait_for_end_of_threads
@@ -14,6 +15,7 @@ from kubelet import types as kubetypes
 from kubelet.orphan_removal import MAX_REMOVALS, OrphanRemoval
 from kubelet.testing import TestKubelet, new_pod
 from pkg import golang, mount_utils
+from pkg.apimachinery import types
 from pkg.apimachinery.clock.testing import FakeClock
 from pkg.apimachinery.util.runtime.testing import failures
 from pkg.golang.testing import out_of_threads
@@ -41,6 +43,12 @@ class Disk:
         self.removed.send(uid)
         return []
 
+    def hand_over(self, ctx: golang.Context, uids: Iterable[str]) -> None:
+        self.removal.hand_over(ctx, [types.UID(uid) for uid in uids])
+
+    def wait(self, ctx: golang.Context, uid: str) -> None:
+        self.removal.wait(ctx, types.UID(uid))
+
     def release(self) -> None:
         self._released.set()
 
@@ -53,9 +61,9 @@ def received(channel: golang.Channel[str], count: int = 1) -> list[str]:
 
 def test_pod_whose_directory_takes_long_holds_up_no_other(ctx: golang.Context) -> None:
     disk = Disk("slow")
-    disk.removal.hand_over(ctx, ["slow", "a", "b"])
+    disk.hand_over(ctx, ["slow", "a", "b"])
     assert received(disk.removed, 2) == ["a", "b"]
-    disk.removal.hand_over(ctx, ["slow", "c"])
+    disk.hand_over(ctx, ["slow", "c"])
     assert received(disk.removed) == ["c"]
     disk.release()
     assert received(disk.removed) == ["slow"]
@@ -66,7 +74,7 @@ def test_there_are_no_more_threads_than_the_bound(ctx: golang.Context) -> None:
     uids = [f"uid-{number}" for number in range(MAX_REMOVALS + 3)]
     disk = Disk(*uids)
     for _ in range(3):
-        disk.removal.hand_over(ctx, uids)
+        disk.hand_over(ctx, uids)
     assert received(disk.begun, MAX_REMOVALS) == uids[:MAX_REMOVALS]
     assert len(disk.begun) == 0
     disk.release()
@@ -76,9 +84,9 @@ def test_there_are_no_more_threads_than_the_bound(ctx: golang.Context) -> None:
 def test_what_waits_keeps_its_turn_and_goes_when_it_is_no_orphan_any_more(ctx: golang.Context) -> None:
     slow = [f"slow-{number}" for number in range(MAX_REMOVALS)]
     disk = Disk(*slow)
-    disk.removal.hand_over(ctx, [*slow, "first", "back"])
+    disk.hand_over(ctx, [*slow, "first", "back"])
     received(disk.begun, MAX_REMOVALS)
-    disk.removal.hand_over(ctx, [*slow, "new", "first"])
+    disk.hand_over(ctx, [*slow, "new", "first"])
     assert list(disk.removal._waiting) == ["first", "new"]
     disk.release()
     assert received(disk.begun, 2) == ["first", "new"]
@@ -88,7 +96,7 @@ def test_thread_ends_with_the_context() -> None:
     ctx, cancel = golang.with_cancel(golang.background())
     slow = [f"slow-{number}" for number in range(MAX_REMOVALS)]
     disk = Disk(*slow)
-    disk.removal.hand_over(ctx, [*slow, "waits"])
+    disk.hand_over(ctx, [*slow, "waits"])
     received(disk.begun, MAX_REMOVALS)
     cancel()
     disk.release()
@@ -98,17 +106,17 @@ def test_thread_ends_with_the_context() -> None:
 
 def test_pod_that_comes_back_waits_for_the_end_of_the_removal(ctx: golang.Context) -> None:
     disk, waits, removed_before = Disk("uid"), threading.Event(), list[int]()
-    disk.removal.hand_over(ctx, ["uid"])
+    disk.hand_over(ctx, ["uid"])
     received(disk.begun)
 
     def come_back() -> None:
         waits.set()
-        disk.removal.wait(ctx, "uid")
+        disk.wait(ctx, "uid")
         removed_before.append(len(disk.removed))
 
     worker = golang.go(come_back, name="worker")
     assert waits.wait(30)
-    disk.removal.wait(ctx, "other")
+    disk.wait(ctx, "other")
     disk.release()
     worker.join(30)
     assert removed_before == [1]
@@ -118,24 +126,24 @@ def test_pod_that_comes_back_waits_no_longer_than_the_bound(
     ctx: golang.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk("uid")
-    disk.removal.hand_over(ctx, ["uid"])
+    disk.hand_over(ctx, ["uid"])
     received(disk.begun)
     monkeypatch.setattr(orphan_removal, "REMOVAL_TIMEOUT", 0.01)
     with pytest.raises(TimeoutError, match="earlier pod with the uid 'uid' is being removed"):
-        disk.removal.wait(ctx, "uid")
+        disk.wait(ctx, "uid")
     ended, end = golang.with_cancel(ctx)
     end()
     monkeypatch.undo()
     with pytest.raises(golang.Canceled):
-        disk.removal.wait(ended, "uid")
+        disk.wait(ended, "uid")
     disk.release()
 
 
 def test_pod_that_comes_back_before_its_turn_keeps_its_directory(ctx: golang.Context) -> None:
     slow = [f"slow-{number}" for number in range(MAX_REMOVALS)]
     disk = Disk(*slow)
-    disk.removal.hand_over(ctx, [*slow, "back", "last"])
-    disk.removal.wait(ctx, "back")
+    disk.hand_over(ctx, [*slow, "back", "last"])
+    disk.wait(ctx, "back")
     disk.release()
     assert "back" not in received(disk.removed, MAX_REMOVALS + 1)
 
@@ -145,19 +153,19 @@ def test_removal_that_fails_is_nobody_elses_trouble(ctx: golang.Context, err: Ex
     disk = Disk()
     disk.errors["bad"] = err
     for _ in range(2):
-        disk.removal.hand_over(ctx, ["bad", "good"])
+        disk.hand_over(ctx, ["bad", "good"])
         assert received(disk.begun, 2) == ["bad", "good"]
         for uid in ("bad", "good"):
-            disk.removal.wait(ctx, uid)
+            disk.wait(ctx, uid)
     assert received(disk.removed, 2) == ["good", "good"]
 
 
 def test_removal_without_threads_is_made_later(ctx: golang.Context) -> None:
     disk = Disk()
     with out_of_threads("orphaned-pod-directories") as refused, pytest.raises(golang.ThreadError):
-        disk.removal.hand_over(ctx, ["uid"])
+        disk.hand_over(ctx, ["uid"])
     assert refused and len(disk.begun) == 0
-    disk.removal.hand_over(ctx, ["uid"])
+    disk.hand_over(ctx, ["uid"])
     assert received(disk.removed) == ["uid"]
 
 
@@ -185,7 +193,7 @@ def test_housekeeping_does_not_wait_for_the_disk(test_kubelet: TestKubelet, held
     test_kubelet.housekeep()
     assert os.listdir(test_kubelet.kubelet.get_pods_dir()) == ["uid-gone"]
     held.release()
-    test_kubelet.kubelet.orphan_removal.wait(test_kubelet.ctx, "uid-gone")
+    test_kubelet.kubelet.orphan_removal.wait(test_kubelet.ctx, types.UID("uid-gone"))
     assert os.listdir(test_kubelet.kubelet.get_pods_dir()) == []
 
 
@@ -196,7 +204,7 @@ def test_pod_with_the_same_uid_makes_its_directories_once_the_old_ones_are_gone(
     test_kubelet.housekeep()
     received(held.begun)
     kubelet.pod_manager.add_pod(pod)
-    status = kubecontainer.PodStatus(id="uid-gone", name="gone", namespace="ns")
+    status = kubecontainer.PodStatus(id=types.UID("uid-gone"), name="gone", namespace="ns")
     with monkeypatch.context() as impatient:
         impatient.setattr(orphan_removal, "REMOVAL_TIMEOUT", 0.01)
         with pytest.raises(TimeoutError):
@@ -204,4 +212,4 @@ def test_pod_with_the_same_uid_makes_its_directories_once_the_old_ones_are_gone(
     assert "earlier pod with the uid" in str(test_kubelet.events())
     held.release()
     kubelet.sync_pod(test_kubelet.ctx, kubetypes.SYNC_POD_SYNC, pod, None, status)
-    assert sorted(os.listdir(kubelet.get_pod_dir("uid-gone"))) == ["plugins", "volumes"]
+    assert sorted(os.listdir(kubelet.get_pod_dir(types.UID("uid-gone")))) == ["plugins", "volumes"]

@@ -14,6 +14,7 @@ from itertools import islice
 
 from kubelet import kubeletconfig
 from pkg import klog, mount_utils
+from pkg.apimachinery import types
 from pkg.util import filetree, mountholders, removeall
 
 # How many files a message names, and how many are counted before it says "or more".
@@ -36,14 +37,14 @@ class Kind(enum.StrEnum):
 class Orphan:
     """A directory below pods/ whose pod is gone."""
 
-    pod_uid: str
+    pod_uid: types.UID
     path: str
     kind: Kind
     # In words, each on a line of its own.
     reasons: list[str] = field(default_factory=list)
 
 
-def inspect(pods_dir: str, pod_uid: str, proc: str = mountholders.PROC) -> Orphan:
+def inspect(pods_dir: str, pod_uid: types.UID, proc: str = mountholders.PROC) -> Orphan:
     """Look into the directory, but never into a mount. Raises OSError."""
     # The kernel's list of mounts knows no links.
     path = os.path.join(os.path.realpath(pods_dir), pod_uid)

@@ -10,6 +10,7 @@ import pytest
 
 from kubelet import orphans
 from pkg import mount_utils
+from pkg.apimachinery import types
 from pkg.mount_utils.testing import FakeMounter
 from pkg.util import filetree, removeall, testing
 
@@ -22,7 +23,7 @@ def inspect(tmp_path: Path, *mounts: str) -> orphans.Orphan:
     (proc / "ns").mkdir(exist_ok=True)
     if not (proc / "ns" / "mnt").is_symlink():
         os.symlink("mnt:[1]", proc / "ns" / "mnt")
-    return orphans.inspect(str(tmp_path / "pods"), "u", str(tmp_path / "proc"))
+    return orphans.inspect(str(tmp_path / "pods"), types.UID("u"), str(tmp_path / "proc"))
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ class FakePodWorkers:
     def __init__(self) -> None:
         self.updates: list[UpdatePodOptions] = []
         self.snapshots: dict[str, PodWorkerSnapshot] = {}
-        self.known: dict[str, PodWorkerSync] = {}
+        self.known: dict[types.UID, PodWorkerSync] = {}
         self.synced = False
         self.unknown: set[str] = set()
         self.terminating: set[str] = set()
@@ -73,7 +73,7 @@ class FakePodWorkers:
             found.append((update.update_type.name, name))
         return found
 
-    def sync_known_pods(self, desired_pods: Iterable[v1.Pod]) -> dict[str, PodWorkerSync]:
+    def sync_known_pods(self, desired_pods: Iterable[v1.Pod]) -> dict[types.UID, PodWorkerSync]:
         return dict(self.known)
 
     def mark_pods_synced(self) -> None:
@@ -85,31 +85,31 @@ class FakePodWorkers:
     def snapshot(self) -> dict[str, PodWorkerSnapshot]:
         return dict(self.snapshots)
 
-    def is_pod_known(self, uid: str) -> bool:
+    def is_pod_known(self, uid: types.UID) -> bool:
         return uid not in self.unknown
 
-    def has_worker(self, uid: str) -> bool:
+    def has_worker(self, uid: types.UID) -> bool:
         return uid not in self.unknown
 
-    def is_pod_known_terminated(self, uid: str) -> bool:
+    def is_pod_known_terminated(self, uid: types.UID) -> bool:
         return uid in self.terminated
 
-    def could_have_running_containers(self, uid: str) -> bool:
+    def could_have_running_containers(self, uid: types.UID) -> bool:
         return uid in self.running
 
-    def should_pod_be_finished(self, uid: str) -> bool:
+    def should_pod_be_finished(self, uid: types.UID) -> bool:
         return uid in self.finished
 
-    def is_pod_termination_requested(self, uid: str) -> bool:
+    def is_pod_termination_requested(self, uid: types.UID) -> bool:
         return uid in self.terminating
 
-    def should_pod_containers_be_terminating(self, uid: str) -> bool:
+    def should_pod_containers_be_terminating(self, uid: types.UID) -> bool:
         return uid in self.terminating
 
-    def should_pod_runtime_be_removed(self, uid: str) -> bool:
+    def should_pod_runtime_be_removed(self, uid: types.UID) -> bool:
         return uid in self.terminated
 
-    def should_pod_content_be_removed(self, uid: str) -> bool:
+    def should_pod_content_be_removed(self, uid: types.UID) -> bool:
         return uid in self.content_removable
 
     def is_pod_for_mirror_pod_terminating_by_full_name(self, pod_full_name: str) -> bool:
@@ -131,10 +131,10 @@ class FakePLEG:
 
     def healthy(self) -> None: ...
 
-    def request_relist(self, pod_uid: str) -> None:
+    def request_relist(self, pod_uid: types.UID) -> None:
         self.relists.append(pod_uid)
 
-    def request_reinspect(self, pod_uid: str) -> None:
+    def request_reinspect(self, pod_uid: types.UID) -> None:
         self.reinspections.append(pod_uid)
 
 
@@ -292,7 +292,7 @@ class TestKubelet:
     def events(self) -> list[str]:
         return self.recorder.drain()
 
-    def status_of(self, uid: str) -> v1.PodStatus:
+    def status_of(self, uid: types.UID) -> v1.PodStatus:
         """The status that is shown of a pod, of which there must be one."""
         status = self.status_manager.get_pod_status(uid)
         assert status is not None

@@ -11,6 +11,7 @@ from kubelet import kubelet as kubelet_module
 from kubelet.prober import prober, prober_manager, results
 from pkg import golang
 from pkg.api.core import v1
+from pkg.apimachinery import types
 
 if TYPE_CHECKING:
     from kubelet import kubelet_build
@@ -48,8 +49,9 @@ class Readiness:
     @staticmethod
     def _tell(kubelet: kubelet_module.Kubelet, pod_uid: str, container: str, ready: bool | None) -> None:
         """As a probe tells its result, whereupon the pod is synced. Without a probe a container is ready."""
-        pod = kubelet.pod_manager.get_pod_by_uid(pod_uid)
-        status = kubelet.status_manager.get_pod_status(pod_uid)
+        uid = types.UID(pod_uid)
+        pod = kubelet.pod_manager.get_pod_by_uid(uid)
+        status = kubelet.status_manager.get_pod_status(uid)
         if pod is None or status is None:
             return
         result = results.FAILURE if ready is False else results.SUCCESS

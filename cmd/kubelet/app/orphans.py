@@ -28,6 +28,7 @@ from kubelet.config import http
 from kubelet.config.file import SourceFile
 from pkg import golang, mount_utils
 from pkg.api.core import v1
+from pkg.apimachinery import types
 from pkg.component_helpers.node import util as nodeutil
 from pkg.golang import net
 
@@ -85,7 +86,7 @@ def find(server: options.KubeletServer) -> list[orphans.Orphan]:
     pods_dir = os.path.join(server.kubelet_flags.root_directory, kubeletconfig.DEFAULT_KUBELET_PODS_DIR_NAME)
     # Before the pods: one that is new to the node must not have its directory seen and itself not.
     with os.scandir(pods_dir) as entries:
-        found = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        found = sorted(types.UID(entry.name) for entry in entries if entry.is_dir(follow_symlinks=False))
     known = known_pods(server)
     return [orphans.inspect(pods_dir, uid) for uid in found if uid not in known]
 

@@ -13,6 +13,11 @@ def notice(container: Container) -> str:
     return f"no container runs here; the command would be {' '.join(container.argv)!r}"
 
 
+def lines_of(text: str) -> list[str]:
+    """The lines of what a process has written, empty ones too; none of an empty text."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def append_log(container: Container, now: datetime, text: str, stream: str = "stdout") -> None:
     """Append lines to a container's log, which is made if there is none yet; no text makes it alone."""
     if not container.status.log_path:
@@ -20,7 +25,7 @@ def append_log(container: Container, now: datetime, text: str, stream: str = "st
     path = Path(container.status.log_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
-        for line in text.splitlines():
+        for line in lines_of(text):
             file.write(f"{now:%Y-%m-%dT%H:%M:%S.%f}000Z {stream} F {line}\n")
 
 

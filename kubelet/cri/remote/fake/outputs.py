@@ -28,7 +28,7 @@ class Outputs:
             files.append_log(container, self._now(), text, stream)
             for follower in self._followers.get(container.id, ()):
                 with contextlib.suppress(OSError):  # has gone
-                    follower[stream].write("".join(f"{line}\n" for line in text.splitlines()).encode())
+                    follower[stream].write("".join(f"{line}\n" for line in files.lines_of(text)).encode())
 
     def follow(self, container: Container, stdout: IO[bytes], stderr: IO[bytes], gone: golang.Channel[None]) -> None:
         """Write what a container says from now on, until it ends, or `gone` is closed."""

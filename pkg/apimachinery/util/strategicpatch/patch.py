@@ -169,8 +169,9 @@ def _merge_field(merged: JSONMap, key: str, value: Any, field: meta.PatchMeta) -
         merged.pop(key, None)
     elif isinstance(value, dict) and isinstance(before, dict):
         merged[key] = value if field.strategy == REPLACE_DIRECTIVE else _merge_map(before, value, field.type)
-    elif isinstance(value, list) and isinstance(before, list) and field.strategy == MERGE_DIRECTIVE:
-        merged[key] = _merge_list(before, value, field)
+    elif isinstance(value, list) and isinstance(before, list):
+        # A list that takes the place of another stays as it is: what a `$patch` in it wants is not done.
+        merged[key] = _merge_list(before, value, field) if field.strategy == MERGE_DIRECTIVE else value
     elif isinstance(value, dict) and DIRECTIVE_MARKER in value:
         merged.pop(key, None)  # nothing is there that could be deleted or replaced
     else:

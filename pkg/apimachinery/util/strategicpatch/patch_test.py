@@ -162,6 +162,11 @@ APPLY: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"$deleteFromPrimitiveList/plainInts": [2]},
         {"plainInts": [1, 3]},
     ),
+    "directive in an atomic list": (
+        {"plainList": names(1, 2)},
+        {"plainList": [{"name": 1, "$patch": "delete"}]},
+        {"plainList": [{"name": 1, "$patch": "delete"}]},
+    ),
     "maps without merge key differ in nothing but type": (
         {"item": []},
         {"item": {"name": "a"}},

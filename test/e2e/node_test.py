@@ -11,7 +11,7 @@ from framework.cluster_client import Namespace, conditions, is_true
 from framework.local_cluster import Environment, LocalCluster
 from framework.pods import pod, sleeper
 from framework.recorder import Recorder
-from kubernetes.client import CoordinationV1Api, CoreV1Api, V1Node, V1NodeCondition
+from kubernetes.client import CoordinationV1Api, CoreV1Api, V1Node, V1NodeCondition, V1Taint
 from kubernetes.client.exceptions import NotFoundException
 from kubernetes.utils import parse_quantity
 
@@ -113,18 +113,24 @@ def test_images_that_pods_use_are_told(namespace: Namespace, nodes: Recorder) ->
 def test_foreign_label_annotation_and_taint_stay(
     core: CoreV1Api, nodes: Recorder, leases: Recorder, namespace: Namespace
 ) -> None:
-    name = namespace.node
+    name, key = namespace.node, "e2e.example.com/t"
     mark = {"labels": {"e2e.example.com/l": "1"}, "annotations": {"e2e.example.com/a": "2"}}
-    taint = {"key": "e2e.example.com/t", "effect": "PreferNoSchedule"}
-    core.patch_node(name, {"metadata": mark, "spec": {"taints": [taint]}})
+    # Taints of a patch take the place of those that there are: the list does not merge.
+    taints = [*other_taints(core.read_node(name), key), {"key": key, "effect": "PreferNoSchedule"}]
+    core.patch_node(name, {"metadata": mark, "spec": {"taints": taints}})
     try:
         wait_for_renewals(leases, name, 1)
         kept = wait_for_node(nodes, name, "there", lambda found: found.metadata.labels.get("e2e.example.com/l") == "1")
         assert kept.metadata.annotations["e2e.example.com/a"] == "2"
-        assert "e2e.example.com/t" in [each.key for each in kept.spec.taints]
+        assert key in [each.key for each in kept.spec.taints]
     finally:
         gone = {"labels": {"e2e.example.com/l": None}, "annotations": {"e2e.example.com/a": None}}
-        core.patch_node(name, {"metadata": gone, "spec": {"taints": [{**taint, "$patch": "delete"}]}})
+        core.patch_node(name, {"metadata": gone, "spec": {"taints": other_taints(core.read_node(name), key)}})
+    wait_for_node(nodes, name, "without it", lambda found: other_taints(found, key) == (found.spec.taints or []))
+
+
+def other_taints(node: V1Node, key: str) -> list[V1Taint]:
+    return [each for each in node.spec.taints or [] if each.key != key]
 
 
 def test_cordon_is_left_alone(core: CoreV1Api, nodes: Recorder, leases: Recorder, namespace: Namespace) -> None:

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
+from framework.scripts import load_script
 
-SCRIPT = Path(__file__).resolve().parents[2] / "hack" / "containerd"
-# A script has no .py that import would look for.
-loader = SourceFileLoader("hack_containerd", str(SCRIPT))
-spec = spec_from_loader(loader.name, loader)
-assert spec is not None
-containerd = module_from_spec(spec)
-sys.modules[loader.name] = containerd  # where dataclasses look for the types of their fields
-loader.exec_module(containerd)
+containerd = load_script("containerd")
 
 
 def test_only_dead_sockets_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from framework.containerd import ROOT
-from framework.images import load_script
+from framework.scripts import load_script
 
 
 @pytest.fixture

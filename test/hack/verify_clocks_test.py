@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
-from pathlib import Path
-
 import pytest
+from framework.scripts import load_script
 
-HACK = Path(__file__).resolve().parents[2] / "hack"
-# A script has no .py that import would look for.
-loader = SourceFileLoader("verify_clocks", str(HACK / "verify_clocks"))
-spec = spec_from_loader(loader.name, loader)
-assert spec is not None
-verify_clocks = module_from_spec(spec)
-loader.exec_module(verify_clocks)
+verify_clocks = load_script("verify_clocks")
 
 
 @pytest.mark.parametrize(

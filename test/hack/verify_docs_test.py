@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
+from framework.scripts import load_script
 
-HACK = Path(__file__).resolve().parents[2] / "hack"
-# A script has no .py that import would look for.
-loader = SourceFileLoader("verify_docs", str(HACK / "verify_docs"))
-spec = spec_from_loader(loader.name, loader)
-assert spec is not None
-verify_docs = module_from_spec(spec)
-loader.exec_module(verify_docs)
+verify_docs = load_script("verify_docs")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +47,7 @@ def test_lets_pass(tmp_path: Path, text: str) -> None:
 
 
 def test_documents_of_all_places_are_looked_at() -> None:
-    names = {str(path.relative_to(HACK.parent)) for path in verify_docs.documents()}
+    names = {str(path.relative_to(verify_docs.ROOT)) for path in verify_docs.documents()}
     assert names >= {"NOTICE", "README.md", "CONTRIBUTING.md", "docs/design/README.md", "hack/go-map/README.md"}
 
 

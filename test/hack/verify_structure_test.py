@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from framework.images import load_script
+from framework.scripts import load_script
 
 verify_structure = load_script("verify_structure")
 

@@ -21,7 +21,7 @@ from framework.apiserver.cluster import Cluster
 from framework.hollow_node import HollowNode
 from framework.hollow_pod import HollowPod
 from framework.ports import free_port
-from framework.waiting import wait_for
+from framework.waiting import wait_for, wait_for_end_of_threads
 from kubelet.cri.remote import fake
 from pkg import golang
 
@@ -231,6 +231,9 @@ def test_the_official_client(pod: HollowPod, core: client.CoreV1Api) -> None:
     with contextlib.closing(forwarding.socket(80)) as connection:
         connection.sendall(b"question\n")
         assert connection.recv(100) == b"QUESTION\n"
+    # The client does not close its own connection when the server was first to.
+    wait_for_end_of_threads("Kubernetes port forward proxy: 80")
+    forwarding.websocket.close()
 
 
 def _running(core: client.CoreV1Api, command: str) -> contextlib.closing[Any]:

@@ -533,13 +533,13 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
 
                 case LoopCase.READINESS:
                     update = selected.value
-                    ready = update.result is proberesults.SUCCESS
+                    ready = self.readiness_manager.newest(update) is proberesults.SUCCESS
                     self.status_manager.set_container_readiness(update.pod_uid, update.container_id, ready)
                     self.handle_probe_sync(ctx, update, handler, "readiness", "ready" if ready else "not ready")
 
                 case LoopCase.STARTUP:
                     update = selected.value
-                    started = update.result is proberesults.SUCCESS
+                    started = self.startup_manager.newest(update) is proberesults.SUCCESS
                     self.status_manager.set_container_startup(update.pod_uid, update.container_id, started)
                     self.handle_probe_sync(ctx, update, handler, "startup", "started" if started else "unhealthy")
 

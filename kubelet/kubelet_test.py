@@ -267,6 +267,19 @@ def test_readiness_and_startup_updates(
     assert loop.test_kubelet.pleg.relists == ([loop.pod.metadata.uid] if kind == "startup" else [])
 
 
+@pytest.mark.parametrize("kind", ["readiness", "startup"])
+def test_result_of_a_probe_that_comes_late_does_not_undo_a_newer_one(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    noted: list[bool] = []
+    monkeypatch.setattr(loop.kubelet.status_manager, f"set_container_{kind}", lambda *args: noted.append(args[-1]))
+    manager = getattr(loop.kubelet, f"{kind}_manager")
+    for result in (proberesults.FAILURE, proberesults.SUCCESS):
+        manager.set(CONTAINER, result, loop.pod)
+    assert loop.iterate() and loop.iterate()
+    assert noted == [True, True]
+
+
 def test_probe_of_a_pod_that_is_gone(loop: Loop) -> None:
     loop.kubelet.liveness_manager.set(CONTAINER, proberesults.FAILURE, new_pod("gone"))
     assert loop.iterate()

@@ -55,6 +55,19 @@ class Manager:
         with self._lock:
             return self._cache.get(container_id)
 
+    def newest(self, update: Update) -> Result:
+        """What the container's probe has come to, which may be more than the update knows; that, if it is forgotten.
+
+        DIVERGES (fault of Go): a status follows the newest result of a probe, also when the loop still has an older one
+        to take.
+        Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoopIteration: it follows the result that was sent.
+        Why: a pod's worker reads the newest result; if the first "not ready" is taken after that, a pod that has become
+        ready is unready for a moment, and its Services take it out.
+        Test: kubelet/kubelet_test.py:test_result_of_a_probe_that_comes_late_does_not_undo_a_newer_one
+        """
+        newest = self.get(update.container_id)
+        return update.result if newest is None else newest
+
     def set(
         self,
         container_id: kubecontainer.ContainerID,

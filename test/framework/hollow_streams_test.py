@@ -232,8 +232,9 @@ def test_the_official_client(pod: HollowPod, core: client.CoreV1Api) -> None:
         connection.sendall(b"question\n")
         assert connection.recv(100) == b"QUESTION\n"
     # The client does not close its own connection when the server was first to.
+    # The client leaves its own connection open once the server has closed the stream.
     wait_for_end_of_threads("Kubernetes port forward proxy: 80")
-    forwarding.websocket.close()
+    forwarding.websocket.shutdown()
 
 
 def _running(core: client.CoreV1Api, command: str) -> contextlib.closing[Any]:

@@ -43,7 +43,7 @@ class Module:
 
 
 def find_module(name: str) -> Module | None:
-    """A module of this tree; None if there is none of this name."""
+    """The path of the module in this tree; None if the tree has no module of this name."""
     top, *rest = name.split(".")
     if top not in SOURCES:
         return None

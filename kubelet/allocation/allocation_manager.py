@@ -53,7 +53,7 @@ _LATEST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 class AllocatedPod:
     """A pod with the resources that it was given in place of those that it wants."""
 
-    # The very pod that was asked about if it wants what it was given, else a copy.
+    # The pod itself if it requests what was allocated to it, else a copy.
     pod: v1.Pod
     # Whether the pod wants something else than it was given.
     differs: bool

@@ -262,7 +262,7 @@ def _remove(directory: str) -> None:
 
 
 def pids_max(limit: int) -> str:
-    """What stands in the file for a limit; systemd takes no 0, and so there is none with either driver."""
+    """The text of the file for a limit. systemd refuses a limit of 0, so both drivers write at least 1."""
     return "max" if limit < 0 else str(max(limit, 1))
 
 

@@ -466,7 +466,7 @@ class _Difference(enum.Enum):
 
     NONE = enum.auto()
     UPDATE = enum.auto()
-    # Only the status differs; the kubelet is the one who knows it, so whoever wrote another must be corrected.
+    # Only the status differs. The kubelet alone knows the status, so it corrects what another client has written.
     RECONCILE = enum.auto()
     GRACEFUL_DELETE = enum.auto()
 

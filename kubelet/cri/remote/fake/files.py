@@ -19,7 +19,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def append_log(container: Container, now: datetime, text: str, stream: str = "stdout") -> None:
-    """Append lines to a container's log, which is made if there is none yet; no text makes it alone."""
+    """Append lines to a container's log, and create the log if it does not exist, even for an empty text."""
     if not container.status.log_path:
         return
     path = Path(container.status.log_path)

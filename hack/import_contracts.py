@@ -98,7 +98,7 @@ def circles(graph: grimp.ImportGraph) -> set[frozenset[str]]:
 
 def _circles(graph: grimp.ImportGraph) -> Iterator[set[str]]:
     seen: set[str] = set()
-    for module in sorted(graph.modules - seen):
+    for module in sorted(graph.modules):
         if module not in seen:
             circle = graph.find_upstream_modules(module) & graph.find_downstream_modules(module) | {module}
             seen |= circle

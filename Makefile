@@ -9,14 +9,14 @@ PYTEST := $(PYTHON) -m pytest
 # and a cluster of its own.
 PARALLEL = --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 PROCESSES := 3
-SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/update-api-fields hack/update-divergences hack/update-protos hack/verify_clocks hack/verify_docs hack/verify_excepts hack/verify_go_map hack/verify_structure hack/watch_pods.py
+SCRIPTS := hack/build_images hack/cluster hack/containerd hack/run hack/side_by_side hack/update-api-fields hack/update-divergences hack/update-protos hack/verify_clocks hack/verify_docs hack/verify_excepts hack/verify_go_map hack/verify_structure hack/watch_pods.py
 
 # Tests start many processes, each of which would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup run cluster test unit integration e2e-node e2e verify bench testing-wheel clean
+.PHONY: help setup run cluster test unit integration e2e-node e2e verify docs bench testing-wheel clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,10 @@ verify: ## check style, types, the map from the Go sources, and the documents; c
 	$(PYTHON) hack/verify_excepts
 	PYTHONPATH=hack .venv/bin/lint-imports --no-logo --no-cache pyproject.toml
 	$(PYTHON) hack/verify_structure
+
+docs: ## build the documents as a site, in .build/docs
+	@hack/setup python
+	$(PYTHON) hack/side_by_side --output .build/docs
 
 bench: ## measure, and print a table and JSON
 	@hack/setup python

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -430,9 +430,10 @@ def build(declarations: list[Declaration], decisions: list[Decision], tree: Pyth
     # An interface and the type that implements it are often one class; a function is one function.
     claims = Counter(found for each, found in places.items() if each.is_function)
     claimed: dict[str, str] = {}
+    decided, patterns = _sorted_out(decisions)
     for declaration, found in places.items():
-        fitting = [each for each in decisions if each.fits(declaration)]
-        exact = [each for each in fitting if each.exact]
+        exact = decided[declaration.path, declaration.title]
+        fitting = exact + [each for each in patterns if each.fits(declaration)]
         what = f"{declaration.path} {declaration.title}"
         if len(exact) > 1:
             result.faults.append(f"{what}: decided twice, in lines {exact[0].line} and {exact[1].line}")
@@ -457,6 +458,15 @@ def build(declarations: list[Declaration], decisions: list[Decision], tree: Pyth
     result.faults += [f"line {each.line}: no declaration needs it" for each in decisions if each.line not in used]
     result.faults += [fault for each in decisions for fault in _faults_of(each, tree)]
     return result
+
+
+def _sorted_out(decisions: list[Decision]) -> tuple[dict[tuple[str, str], list[Decision]], list[Decision]]:
+    """Return the decisions on a single declaration by its path and title, and those with patterns."""
+    exact: dict[tuple[str, str], list[Decision]] = defaultdict(list)
+    for each in decisions:
+        if each.exact:
+            exact[each.path, each.title].append(each)
+    return exact, [each for each in decisions if not each.exact]
 
 
 def _decided(declaration: Declaration, decision: Decision) -> Row:

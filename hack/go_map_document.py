@@ -31,7 +31,7 @@ def document(result: go_map.Map, tree: go_map.PythonTree) -> str:
     for row in result.current():
         files.setdefault((row.declaration.package, row.declaration.file), []).append(row)
     for (package, file), found in files.items():
-        if main := _counterpart(package, file, found, tree):
+        if main := counterpart(package, file, found, tree):
             link = f"[{main}](../{main})"
             lines.append(_table_row((f"`{package}/{file}`", link, *_counts(found))))
     return "\n".join(lines) + "\n"
@@ -45,7 +45,7 @@ def _counts(rows: list[go_map.Row]) -> tuple[str, ...]:
     return (*(str(functions[state]) for state in go_map.STATES), f"{here} of {len(others)}" if others else "")
 
 
-def _counterpart(package: str, file: str, rows: list[go_map.Row], tree: go_map.PythonTree) -> str | None:
+def counterpart(package: str, file: str, rows: list[go_map.Row], tree: go_map.PythonTree) -> str | None:
     """The Python file that has most of a Go file: of its functions, if it has some, or else of its types."""
     present = [row for row in rows if row.state == "present"]
     functions = [row for row in present if row.declaration.is_function]

@@ -1,4 +1,4 @@
-"""The kubelet: from changes in pod sources, the runtime and probes to work for the pod workers.
+"""Turn changes in pod sources, the runtime and probes into work for the pod workers.
 
 Go: pkg/kubelet/kubelet.go
 """
@@ -86,23 +86,24 @@ if TYPE_CHECKING:
     from pkg.component_helpers.apimachinery import lease
     from pkg.util import iptables
 
-# All times in seconds.
+# All times in this module are in seconds.
 RUNTIME_CHECK_PERIOD = 5.0
-# How much longer than its period, in parts of it, the pause between two node statuses may be.
+# The pause between two node status reports may exceed its period by up to this fraction.
 NODE_STATUS_JITTER = 0.04
-# How often the node is looked for until it is registered.
+# The kubelet looks for its Node object at this interval until the node is registered.
 NODE_POLL_PERIOD = 0.1
 SYNC_PERIOD = 1.0
 HOUSEKEEPING_PERIOD = 2.0
 HOUSEKEEPING_WARNING_DURATION = 1.0
-# How long the loop pauses while the runtime is in trouble: from the first, doubling to the second.
+# While the runtime is unhealthy, the sync loop pauses. The pause starts at the first value and doubles up to the
+# second.
 RUNTIME_ERROR_BACK_OFF_BASE = 0.1
 RUNTIME_ERROR_BACK_OFF_MAX = 5.0
-# When a pod is synced for which the sync loop could not handle an event.
+# When the sync loop fails to handle an event of a pod, the pod is synced after this time.
 FAILED_EVENT_RETRY_PERIOD = 10.0
 
 EVICTION_MONITORING_PERIOD = 10.0
-# Reasons of refused pods that the metric of refusals tells apart.
+# The metric of rejected pods has its own label value for each of these reasons.
 _REJECTION_REASONS = frozenset(
     {
         eviction.REASON,
@@ -125,9 +126,10 @@ _REJECTION_REASONS = frozenset(
 
 
 class SyncHandler(Protocol):
-    """What the sync loop hands its events to. Called from the loop's thread alone.
+    """Define how the sync loop hands over its events; a Go interface.
 
-    What fails for one pod neither keeps a handler from the other pods nor leaves the handler; that pod is synced later.
+    Only the loop's thread calls these methods. A handler contains the failure of one pod: it still handles the other
+    pods, and the failed pod is synced later.
     """
 
     def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None: ...
@@ -144,7 +146,7 @@ class SyncHandler(Protocol):
 
 
 class LoopCase(enum.IntEnum):
-    """The channels of the sync loop, with the numbers under which the live view shows them."""
+    """List the channels of the sync loop, with the numbers under which the live view shows them."""
 
     CONFIG = 0
     PLEG = 1
@@ -159,67 +161,72 @@ class LoopCase(enum.IntEnum):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStats, KubeletGarbage):
-    """One node's agent, made by kubelet_build. run(ctx, updates) is its main loop and ends with ctx."""
+    """Run the agent of one node.
 
-    # Takes the error that the kubelet cannot run with.
+    kubelet_build creates the kubelet. Its main loop is `run(ctx, updates)`, which returns when ctx ends.
+    """
+
+    # This channel receives the error with which the kubelet cannot continue to run.
     failed: golang.Channel[Exception]
     pod_logs_directory: str
     runtime_service: internalapi.RuntimeService
     oom_watcher: oom.Watcher | None
     os: kubecontainer.OSInterface
-    # None where the chains of the packet filter are not wanted.
+    # This is None if the kubelet must not create its chains in iptables.
     new_iptables: Callable[[], list[iptables.Interface]] | None
     tracer: tracing.Tracer
-    # Who is told what the kubelet does.
+    # The kubelet reports what it does to these observers.
     observers: Observers
-    # Keep volumes of a pod mounted after its end, for debugging.
+    # For debugging: the volumes of a terminated pod stay mounted.
     keep_terminated_pod_volumes: bool = False
-    # The newest known runtime status of each pod, written by the PLEG.
+    # The PLEG writes the newest known runtime status of each pod here.
     pod_cache: kubecontainer.Cache
     work_queue: WorkQueue
-    # Pods whose admission waits for something.
+    # These pods wait for a decision about their admission.
     waiting_pods: WaitingPods = field(default_factory=WaitingPods)
     liveness_manager: proberesults.Manager
     readiness_manager: proberesults.Manager
     startup_manager: proberesults.Manager
-    # Finds CSI drivers and other plugins by their sockets.
+    # The plugin manager finds CSI drivers and other plugins by their sockets.
     plugin_manager: pluginmanager.PluginManager
     container_log_manager: logs.ContainerLogManager
     container_deletor: PodContainerDeletor
     pleg: kubepleg.PodLifecycleEventGenerator
-    # None unless the feature gate EventedPLEG is on.
+    # This is None unless the feature gate EventedPLEG is on.
     evented_pleg: kubepleg.EventedPLEG | None = None
     pod_sync_loop_handlers: list[lifecycle.PodSyncLoopHandler] = field(default_factory=list)
-    # None in standalone mode.
+    # This is None in standalone mode.
     node_lease_controller: lease.Controller | None = None
-    # None where nobody tells systemd that the kubelet is well.
+    # This is None if systemd's watchdog does not supervise the kubelet.
     health_checker: watchdog.HealthChecker | None = None
-    # Has the certificate to serve with; None if there is none, as without a server.
+    # This provides the server's certificate. It is None if the server has no certificate, for example if there is no
+    # server.
     server_certificate_manager: certificate.Manager | KubeletServerCertificateDynamicFileManager | None = None
-    # How the server speaks TLS with it; None for a server without TLS.
+    # These are the server's TLS settings. They are None for a server without TLS.
     tls_config: server.TLSConfig | None = None
-    # Says that the node's status must tell of other volumes in use, before they can be attached or detached.
+    # The volume manager sends here when the set of volumes in use has changed. The node's status must report the change
+    # before these volumes can be attached or detached.
     volumes_in_use_changed: golang.Channel[None] = field(default_factory=lambda: golang.Channel(1))
-    # When sync_loop_iteration last began or ended, by the steady clock; None before the first time. Read by the
-    # health check.
+    # `sync_loop_monitor` is the steady-clock time at which `sync_loop_iteration` last began or ended, or None before
+    # its first call. The health check reads it.
     sync_loop_monitor: datetime.datetime | None = None
-    # The work queue gave out pods that were due, and a failure kept the sync loop from syncing them.
+    # This is true if the work queue handed out pods that were due, and the sync loop then failed to sync them.
     due_pods_lost: bool = False
-    # Whether the modules that need a running container runtime have been started; guarded by update_runtime_mux.
+    # This is true once the modules that need a running container runtime have started; guarded by `update_runtime_mux`.
     runtime_modules_started: bool = False
-    # Tells the time at which a failed pull is tried again, by uid and image.
+    # This backoff gives the time of the next attempt after a failed image pull, for each pod UID and image.
     image_back_off: flowcontrol.Backoff
-    # Has the channel of what the sources change, which the sync loop reads.
+    # The sync loop reads the changes of all sources from this object's channel.
     pod_config: config.PodConfig
-    # Seconds between two syncs of a pod that nothing else wakes; the server's health check asks for it.
+    # Each pod is synced at least at this interval, in seconds. The server's health check uses the value too.
     resync_interval: float
-    # Whether the node has been read from the API server since the start.
+    # This function reports whether the kubelet has read its Node object from the API server since the start.
     node_has_synced: Callable[[], bool] = lambda: True
 
     # ---- Start ----
 
     def setup_data_dirs(self) -> None:
-        """Make the directories under the root directory, and that of the pods' logs. Raises OSError."""
+        """Create the directories under the root directory and the pod log directory. Raise OSError on failure."""
         for path in (
             self.get_root_dir(),
             self.pod_logs_directory,
@@ -235,7 +242,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self._label_plugin_dirs()
 
     def _label_plugin_dirs(self) -> None:
-        """Let plugins that run in unprivileged containers reach their sockets, in spite of SELinux."""
+        """Set the SELinux label with which plugins in unprivileged containers can reach their sockets."""
         for what, path in (
             ("plugin registration dir", self.get_plugins_registration_dir()),
             ("plugins dir", self.get_plugins_dir()),
@@ -247,7 +254,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                 klog.info_s(message, path=path, err=err)
 
     def initialize_modules(self, ctx: golang.Context) -> None:
-        """Start what does not need the container runtime. Raises OSError when the directories cannot be made."""
+        """Start the modules that do not need the container runtime.
+
+        Raise OSError if the kubelet's directories cannot be created.
+        """
         metrics.register()
         self._register_collectors(ctx)
         metrics.set_node_name(self.node_name)
@@ -262,19 +272,21 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self.resource_analyzer.start(ctx)
 
     def _register_collectors(self, ctx: golang.Context) -> None:
-        """Show metrics that are computed when asked for, until ctx ends."""
+        """Export the metrics that are computed on each scrape, until ctx ends."""
         found = VolumeStatsCollector(self.list_pod_storage_stats), LogMetricsCollector(self.list_pod_storage_stats)
         try:
             metrics.register_collectors(*found)
         except ValueError:
-            klog.v(4).info_s("Another kubelet of this process shows the figures of its pods")
+            klog.v(4).info_s("Another kubelet in this process already exports the statistics of its pods")
             return
         golang.after_func(ctx, lambda: metrics.unregister_collectors(*found))
 
     def initialize_runtime_dependent_modules(self, ctx: golang.Context) -> None:
-        """Start what needs a running container runtime; called once, when it has first answered.
+        """Start the modules that need a running container runtime.
 
-        Raises OSError when the node's cgroups cannot be laid out.
+        The kubelet calls this when the runtime is ready for the first time, and again only if the attempt failed.
+
+        Raise OSError if the node's cgroups cannot be set up.
         """
         self.container_manager.start(
             ctx,
@@ -287,7 +299,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.runtime_service,
             self.kubelet_configuration.local_storage_capacity_isolation,
         )
-        # Evicted is by what pods were given, and not by what they want.
+        # Eviction ranks pods by their allocated resources, not by their requests.
         self.eviction_manager.start(
             ctx, self.stats_provider, self.get_allocated_pods, self.pod_is_finished, EVICTION_MONITORING_PERIOD
         )
@@ -296,14 +308,15 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.plugin_manager.add_handler(plugin_type, handler)
         if self.shutdown_manager is not None:
             self.shutdown_manager.start(ctx)
-        # Last: what is registered in an attempt that then fails is not brought to the handlers of the next one.
+        # The plugin manager starts last: if a later step failed, plugins that are already registered would not reach
+        # the handlers of the next attempt.
         klog.v(4).info_s("Starting plugin manager")
         golang.go(self.plugin_manager.run, ctx, name="plugin-manager")
 
     def run(self, ctx: golang.Context, updates: golang.Channel[kubetypes.PodUpdate]) -> None:
-        """React to what comes over updates until ctx is cancelled or the channel is closed.
+        """Start all threads, and run the sync loop until ctx is cancelled or the update channel is closed.
 
-        Raises OSError when the kubelet's directories cannot be made.
+        Raise OSError if the kubelet's directories cannot be created.
         """
         if self.kube_client is None:
             klog.info_s("No API server defined - no node status update will be sent")
@@ -335,7 +348,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.probe_manager.stop_all()
 
     def cgroup_version_check(self) -> None:
-        """Count the version of the node's cgroups, and tell of one that has no future."""
+        """Record the node's cgroup version as a metric, and warn about a deprecated version."""
         if cm.is_cgroup2_unified_mode():
             metrics.CGROUP_VERSION.set(2)
             if not os.path.exists(f"{util.CGROUP_ROOT}/cpu.stat"):
@@ -346,11 +359,12 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         klog.v(2).info_s("Warning: cgroup check", error=cm.CGROUP_V1_DEPRECATED_WARNING)
 
     def _start_node_sync(self, ctx: golang.Context) -> None:
-        """Start what keeps the API server's node true: its status, its lease, the mirrors of static pods."""
+        """Start the threads that keep the node's status, its lease and the mirror pods current in the API server."""
 
         def sync_node_status() -> None:
-            # Before the first status, lest a restarted kubelet report a runtime not ready that it has not asked yet.
-            with contain("Failed to ask the runtime how it is", golang.background()):
+            # Ask the runtime before the first status report. Otherwise a restarted kubelet would report the runtime as
+            # not ready because it has not asked it yet.
+            with contain("Failed to query the runtime's status", golang.background()):
                 self.update_runtime_up(ctx)
             wait.jitter_until(
                 lambda: self.sync_node_status(ctx), self.node_status_update_frequency, NODE_STATUS_JITTER, True, ctx
@@ -364,30 +378,30 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         golang.go(self.fast_static_pods_registration, ctx, name="static-pods-registration")
 
     def _report_volumes_in_use(self, ctx: golang.Context) -> None:
-        """Report the node's status whenever other volumes are in use.
+        """Report the node's status whenever the set of volumes in use changes.
 
-        DIVERGES (fault of Go): a change of the volumes in use is reported at once.
-        Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).syncNodeStatus: the next regular report tells it.
-        Why: a volume is attached or detached only after that report, up to ten seconds later; kubernetes#28141 asks
-        for reports on demand.
+        DIVERGES (fault of Go): the kubelet reports a change of the volumes in use at once.
+        Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).syncNodeStatus: the next regular report carries the change.
+        Why: a volume is attached or detached only after that report, which is up to ten seconds later; kubernetes#28141
+        asks for reports on demand.
         Test: kubelet_faults_test.py:test_volumes_in_use_are_reported_after_a_report_that_failed
         """
         while golang.select(self.volumes_in_use_changed, ctx.done()).took(self.volumes_in_use_changed):
             try:
-                # The regular report, ten seconds later at most, says the same.
+                # If this report fails, the regular one carries the change at most ten seconds later.
                 with contain("Failed to report the volumes in use", ctx):
                     self.sync_node_status(ctx)
             except golang.ContextError:
                 return
 
     def fast_static_pods_registration(self, ctx: golang.Context) -> None:
-        """Make the mirrors of static pods as soon as the node is registered, not only at their next sync."""
+        """Create the mirror pods of static pods as soon as the node is registered, not only at their next sync."""
 
         def is_registered() -> bool:
             try:
                 self.get_node(ctx)
             except Exception as err:
-                # Not yet, or not to be had at the moment: asked again soon.
+                # The node is not registered yet, or the API server does not answer; the poll tries again.
                 message = "Unable to register mirror pod because node is not registered yet"
                 klog.v(4).info_s(message, node=klog.kref("", self.node_name), err=err)
                 return False
@@ -398,12 +412,12 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         except golang.ContextError:
             return
         for static_pod, mirror_pod in self.pod_manager.get_static_pod_to_mirror_pod_map():
-            # The next sync of the static pod tries again.
+            # After a failure the next sync of the static pod tries again.
             with contain("Failed to register a static pod", golang.background(), pod=klog.kobj(static_pod)):
                 self.try_reconcile_mirror_pods(ctx, static_pod, mirror_pod)
 
     def birth_cry(self) -> None:
-        """Tell of the start in an event of the node."""
+        """Record the start of the kubelet as an event of the node."""
         self.recorder.event(self.node_ref, v1.EVENT_TYPE_NORMAL, events.STARTING_KUBELET, "Starting kubelet.")
 
     # ---- The main loop ----
@@ -411,7 +425,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def sync_loop(
         self, ctx: golang.Context, updates: golang.Channel[kubetypes.PodUpdate], handler: SyncHandler
     ) -> None:
-        """Take events from all channels, one at a time, and never stop for a pod; pause while the runtime is down."""
+        """Handle the events of all channels, one at a time; pause while the runtime is unhealthy."""
         klog.info_s("Starting kubelet main sync loop")
         sync_ticker = self.clock.new_ticker(SYNC_PERIOD)
         housekeeping_ticker = self.clock.new_ticker(HOUSEKEEPING_PERIOD)
@@ -435,7 +449,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                 self.observers.loop.done()
                 self.sync_loop_monitor = self.clock.steady()
         except golang.Canceled:
-            # A step that waits for something, as for pods that are preempted, ends with the kubelet.
+            # A handler that blocks, for example on preempted pods, raises Canceled when the kubelet ends.
             if ctx.err() is None:
                 raise
         finally:
@@ -446,9 +460,9 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def _look_at_node(
         self, ctx: golang.Context, ticks: golang.Channel[Any], housekeeping_ch: golang.Channel[PodsOnNode]
     ) -> None:
-        """With each tick, have the sync loop clean up after pods, once it is known which there are.
+        """List the pods that run on the node at each tick, and send the list to the sync loop for housekeeping.
 
-        What the loop cleans up with is older than its workers by the time that the look took.
+        The listing takes time, so the list that the sync loop handles is older than the state of the pod workers.
 
         DIVERGES (safer): a separate thread asks the runtime which pods run, and the sync loop handles pods meanwhile.
         Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoopIteration: the sync loop itself asks the runtime.
@@ -460,22 +474,24 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                 if self._sync_obstacle() is None and self.sources_ready.all_ready():
                     housekeeping_ch.send(self.find_pods_on_node(ctx), ctx)
             except Exception as err:
-                # What was not cleaned up is found again in two seconds; and the end of ctx is no failure.
+                # The next housekeeping, two seconds later, cleans up what this one missed. The end of ctx is no
+                # failure.
                 if ctx.err() is None:
                     klog.error_s(err, "Failed cleaning pods")
 
     def _sync_obstacle(self) -> Exception | None:
-        """Why no pod can be synced now.
+        """Return the reason why no pod can be synced now, or None.
 
-        DIVERGES (fault of Go): after a start no pod is synced until the first relist has inspected all pods.
-        Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoop: pods are synced while the first relist goes on.
-        Why: a pod that is not inspected yet has an empty status. If its phase is terminal, it counts as ended, and its
-        containers lose their volumes while they run.
+        DIVERGES (fault of Go): after a start the kubelet syncs no pod until the first relist has inspected all pods.
+        Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoop: the Go kubelet syncs pods while the first relist is still
+        running.
+        Why: a pod that is not inspected yet has an empty status. If its phase is terminal, the kubelet takes it for
+        terminated, and its containers lose their volumes while they run.
         Test: kubelet_test.py:test_loop_waits_until_all_pods_have_been_looked_at
         """
         if err := self.runtime_state.runtime_errors():
             return err
-        return None if self.pod_cache.is_filled() else NotReadyError("the first look at all pods goes on")
+        return None if self.pod_cache.is_filled() else NotReadyError("the first relist of all pods is not complete")
 
     def sync_loop_iteration(
         self,
@@ -486,16 +502,18 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         housekeeping_ch: golang.Channel[PodsOnNode],
         pleg_ch: golang.Channel[kubepleg.PodLifecycleEvent],
     ) -> bool:
-        """Wait for the channels, take one event from one that is ready, chosen at random, and hand it on.
+        """Wait for the channels, receive one event from a ready channel, chosen at random, and handle it.
 
-        - config: pods of a source were added, changed or removed → the handler of that operation
-        - pleg: something happened to a pod's containers → sync the pod, clear away what died
-        - sync: a second has passed → sync the pods whose time has come
-        - liveness, readiness, startup: a probe's result changed → note it in the status, sync the pod
-        - container manager: a resource a pod holds changed → sync the pod
-        - housekeeping: two seconds have passed, and what runs on the node is known → clean up after pods
+        - config: pods of a source were added, changed or removed → call the handler of that operation
+        - pleg: the state of a pod's containers changed → sync the pod, remove dead containers
+        - sync: a second has passed → sync the pods that are due
+        - liveness, readiness, startup: a probe's result changed → record it in the status, sync the pod
+        - container manager: a resource that a pod holds changed → sync the pod
+        - housekeeping: two seconds have passed, and the runtime's pods are listed → clean up after pods
 
-        Returns False when the loop is to end.
+        The random choice keeps a busy channel from starving the others; rely on no order between channels.
+
+        Return False if the loop must end.
         """
         cases: dict[golang.Case, LoopCase] = {
             config_ch: LoopCase.CONFIG,
@@ -511,7 +529,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         selected = golang.select(*cases)
         loop_case = cases[selected.case]
         self.observers.loop.took(loop_case)
-        # What the handlers did not contain may fail for this event alone: everybody else waits for the loop, too.
+        # An exception that the handlers did not contain may fail this event only, because all pods depend on this loop.
         with contain("Failed to handle an event of the sync loop", ctx, channel=loop_case.name):
             match loop_case:
                 case LoopCase.CONFIG:
@@ -556,12 +574,13 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                         klog.v(4).info_s("SyncLoop (housekeeping, skipped): sources aren't ready yet")
 
                 case LoopCase.STOP:
-                    # Go's kubelet ends with its process alone; this one also ends with its context, as in tests.
+                    # The Go kubelet ends only with its process. This one also ends with its context, for example in
+                    # tests.
                     return False
         return True
 
     def _dispatch_config_update(self, ctx: golang.Context, update: kubetypes.PodUpdate, handler: SyncHandler) -> None:
-        """Hand the pods of an update to the handler of its operation, and note that the source has spoken."""
+        """Pass the pods of an update to the handler of its operation, and record that the source has reported."""
         level = 4 if update.op is kubetypes.RECONCILE else 2
         with contain("Failed to log an update", ctx, source=update.source):
             klog.v(level).info_s(f"SyncLoop {update.op.name}", source=update.source, pods=klog.kobjs(update.pods))
@@ -569,7 +588,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             case kubetypes.PodOperation.ADD:
                 handler.handle_pod_additions(ctx, update.pods)
             case kubetypes.PodOperation.UPDATE | kubetypes.PodOperation.DELETE:
-                # A pod that is being deleted is an update: it still has its grace period to live.
+                # The deletion of a pod is an update, because the pod still has its grace period to run.
                 handler.handle_pod_updates(ctx, update.pods)
             case kubetypes.PodOperation.REMOVE:
                 handler.handle_pod_removes(ctx, update.pods)
@@ -584,10 +603,12 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         if not was_ready and self.sources_ready.all_ready():
             self.volume_manager.sources_changed()
             self.all_sources_seen.close()
-            # DIVERGES (fault of Go): pending resizes are tried again as soon as all sources of pods have been heard.
-            # Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoopIteration: a retry is asked for when the pods are added,
-            # but is skipped, because their source counts as heard only afterwards. The next one is 30 seconds later.
-            # Why: resizes that waited when the kubelet ended are to be decided when it has the pods again.
+            # DIVERGES (fault of Go): the kubelet retries pending resizes as soon as all pod sources have reported.
+            # Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoopIteration: the Go kubelet requests a retry when it adds the
+            # pods, but skips it, because their source counts as ready only afterwards. The next retry comes 30 seconds
+            # later.
+            # Why: the kubelet should decide about resizes that waited when it stopped as soon as it knows the pods
+            # again.
             # Test: kubelet_test.py:test_pending_resizes_are_tried_again_when_the_last_source_has_spoken
             self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_PODS_ADDED)
 
@@ -603,7 +624,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.clean_up_containers_in_pod(event.id, event.data)
 
     def _sync_due_pods(self, ctx: golang.Context, handler: SyncHandler) -> None:
-        """Have the pods synced that are due; all pods, if the last call failed and lost those that were due."""
+        """Sync the pods that are due; sync all pods if the last call failed and lost the pods that were due."""
         lost, self.due_pods_lost = self.due_pods_lost, True
         pods_to_sync = self.get_pods_to_sync()
         if lost:
@@ -619,7 +640,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         try:
             handler.handle_pod_cleanups(ctx, found)
         except Exception as err:
-            # What was not cleaned up is found again in two seconds.
+            # The next housekeeping, two seconds later, cleans up what this one missed.
             klog.error_s(err, "Failed cleaning pods")
         duration = found.seconds + self.clock.monotonic() - start
         if duration > HOUSEKEEPING_WARNING_DURATION:
@@ -634,8 +655,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def handle_probe_sync(
         self, ctx: golang.Context, update: proberesults.Update, handler: SyncHandler, probe: str, status: str
     ) -> None:
-        """Sync the pod of a probe result that changed."""
-        # The pod in the update is as old as its probe worker: ask for today's.
+        """Sync the pod whose probe result changed."""
+        # The update carries the pod as the probe worker knows it, which may be old. Use the pod manager's version.
         pod = self.pod_manager.get_pod_by_uid(update.pod_uid)
         if pod is None:
             klog.v(4).info_s("SyncLoop (probe): ignore irrelevant update", probe=probe, status=status, update=update)
@@ -643,7 +664,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         klog.v(1).info_s("SyncLoop (probe)", probe=probe, status=status, pod=klog.kobj(pod))
         handler.handle_pod_syncs(ctx, [pod])
         if probe != "readiness":
-            # The pod's worker waits for a look at the pod that is newer than its last sync; in Go for the next relist.
+            # The pod's worker waits for a runtime status that is newer than its last sync. The Go kubelet waits for the
+            # next relist.
             self.pleg.request_relist(update.pod_uid)
 
     # ---- SyncHandler ----
@@ -652,58 +674,71 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def _for_one_pod(
         self, ctx: golang.Context, pod: v1.Pod, operation: str, note: Callable[[v1.Pod], None] | None = None
     ) -> Iterator[None]:
-        """Contain what fails in the block for one pod of an event, and have the pod synced later in its place.
+        """Contain a failure in the block, which handles one pod of an event, and have the pod synced later instead.
 
-        That sync hands the worker what the pod manager knows of the pod, and so makes up for what was not handed on.
-        note tells the pod manager of the event again, because the block may have failed before it did so, and the
-        source sends each event only once.
+        That later sync gives the worker what the pod manager knows of the pod, so it makes up for the failed event.
+        `note` repeats the event to the pod manager, because the block may have failed before it did so, and the source
+        sends each event only once.
         """
         with contain(f"Failed to {operation} a pod", ctx, pod=klog.kobj(pod), podUID=pod.metadata.uid):
             yield
             return
         if note is not None:
-            with contain(f"Failed to note what is to be synced later: {operation}", ctx, pod=klog.kobj(pod)):
+            with contain(f"Failed to record an event before the later sync: {operation}", ctx, pod=klog.kobj(pod)):
                 note(pod)
         uid = types.UID(self.pod_manager.translate_pod_uid(pod.metadata.uid))
         self.work_queue.enqueue(uid, FAILED_EVENT_RETRY_PERIOD)
 
     def _retry_pending_resizes(self, ctx: golang.Context, trigger: str) -> None:
-        """Try again the resizes that wait. Their timer brings up again those that could not be tried."""
+        """Retry the pending resizes. After a failure the allocation manager's timer retries them."""
         with contain("Failed to retry the pending resizes", ctx, trigger=trigger):
             self.allocation_manager.retry_pending_resizes(trigger)
 
     def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
-        """Admit pods that are new, oldest first, and start their workers; or refuse them for good."""
+        """Admit new pods, oldest first, and start their workers; reject pods that the node cannot run.
+
+        Every pod goes into the pod manager, because other parts of the kubelet treat a pod that it lacks as
+        deleted.
+        """
         start = self.clock.steady()
         pending_resizes: list[types.UID] = []
-        # DIVERGES (fault of Go): conditions of resizes are taken over from the pods' statuses before any worker begins.
-        # Go: pkg/kubelet/kubelet.go, (*Kubelet).HandlePodAdditions: they are taken over after the workers have begun.
-        # Why: a worker that is quicker sends a status without the conditions, and clients see them vanish and return.
+        # DIVERGES (fault of Go): the kubelet reads the resize conditions from the pods' statuses before it starts any
+        # worker.
+        # Go: pkg/kubelet/kubelet.go, (*Kubelet).HandlePodAdditions: the Go kubelet reads them after the workers have
+        # started.
+        # Why: a worker that is faster sends a status without the conditions, and clients see them vanish and return.
         # Test: kubelet_test.py:test_resize_conditions_are_known_before_a_worker_begins
-        with contain("Failed to take over the resize conditions of pods", ctx, total=len(pods)):
+        with contain("Failed to restore the resize conditions of pods", ctx, total=len(pods)):
             self.status_manager.backfill_pod_resize_conditions(pods)
         for added in sliceutils.pods_by_creation_time(pods):
             with self._for_one_pod(ctx, added, "add", self.pod_manager.add_pod):
                 try:
                     wants_resize = self._add_pod(ctx, added, start)
                 except Exception:
-                    # The later sync gives it a worker, which must not start a pod that nobody has admitted.
+                    # The later sync creates a worker for this pod. The worker must not start a pod that was never
+                    # admitted.
                     if not self.pod_workers.is_pod_known(added.metadata.uid):
-                        self.waiting_pods.note(added.metadata.uid, "it could not be added")
+                        self.waiting_pods.note(added.metadata.uid, "adding the pod failed")
                     raise
                 if wants_resize:
-                    # It wanted to be resized when the kubelet ended.
+                    # The pod had an undecided resize when the kubelet last stopped.
                     pending_resizes.append(added.metadata.uid)
-        # Only now that all have what they had before can somebody get more.
+        # Consider pending resizes only after all pods have the resources that were allocated to them before the
+        # restart.
         for uid in pending_resizes:
-            with contain("Failed to note the pending resize of a pod", ctx, podUID=uid):
+            with contain("Failed to record the pending resize of a pod", ctx, podUID=uid):
                 self.allocation_manager.push_pending_resize(uid)
         if pending_resizes:
             self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_PODS_ADDED)
 
     def _add_pod(self, ctx: golang.Context, added: v1.Pod, start: datetime.datetime) -> bool:
-        """Admit one pod and start its worker, or refuse it. Returns whether it was admitted and waits to be resized."""
-        with contain("Failed to go on with what a mirror pod tells", ctx, pod=klog.kobj(added)):
+        """Admit one pod and start its worker, or reject it.
+
+        A pod that is terminating or terminated skips admission: its worker only tears it down.
+
+        Return whether the pod was admitted and waits for a resize.
+        """
+        with contain("Failed to restore state from a mirror pod", ctx, pod=klog.kobj(added)):
             self._take_over_mirror(added)
         self.pod_manager.add_pod(added)
         found = self.pod_manager.get_pod_and_mirror_pod(added)
@@ -720,7 +755,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         ):
             result = self._ask_for_admission(ctx, pod)
             if result.wait:
-                # Its worker asks again.
+                # The pod's worker will ask again.
                 self._wait_for_admission(pod, result)
             elif not self._admit_or_reject(pod, result):
                 return False
@@ -732,21 +767,22 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         return wants_resize
 
     def _ask_for_admission(self, ctx: golang.Context, pod: v1.Pod) -> lifecycle.PodAdmitResult:
-        """Whether the pod may run. One about which that cannot be found out waits: its worker asks again."""
+        """Decide whether the pod may run. If an error prevents a decision, the pod waits, and its worker asks again."""
         if isinstance(pod, v1.PartialPod):
             return lifecycle.PodAdmitResult(admit=False, message="parts of the pod cannot be decoded", wait=True)
         try:
             return self.allocation_manager.add_pod(self.get_active_pods(), pod)
         except Exception as err:
-            # Nobody has refused the pod, so it must not fail; nor may it run beside what was not counted.
+            # No handler has rejected the pod, so it must not fail. It must not run either, because its resources are
+            # not counted yet.
             if isinstance(err, golang.ContextError) and ctx.err() is not None:
                 raise
-            text = "Failed to find out whether a pod can be admitted"
+            text = "Failed to decide whether a pod can be admitted"
             klog.error_s(err, text, pod=klog.kobj(pod), podUID=pod.metadata.uid)
             return lifecycle.PodAdmitResult(admit=False, message=f"admission failed: {err}", wait=True)
 
     def _admit_or_reject(self, pod: v1.Pod, result: lifecycle.PodAdmitResult) -> bool:
-        """Note what was decided about a pod; whether it was admitted."""
+        """Record the decision about a pod; return whether the pod was admitted."""
         if result.admit:
             self.observers.pods.admitted(pod.metadata.uid)
         else:
@@ -762,7 +798,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def _update_mirror(
         self, ctx: golang.Context, pod: v1.Pod | None, mirror_pod: v1.Pod | None, start: datetime.datetime
     ) -> None:
-        """A change of a mirror pod is work for the static pod it mirrors."""
+        """Notify the worker of the static pod that its mirror pod has changed."""
         if pod is None:
             klog.v(2).info_s("Unable to find pod for mirror pod, skipping", mirrorPod=klog.kobj(mirror_pod))
             return
@@ -772,9 +808,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         )
 
     def _take_over_mirror(self, added: v1.Pod) -> None:
-        """Go on with what a static pod's mirror says of it and its containers, once both are there.
+        """Restore the state of a static pod and its containers from the status of its mirror pod, once both exist.
 
-        That is before the pod manager knows them both, for then the static pod's status goes to the mirror.
+        The caller must do this before the pod manager knows both, because from then on the static pod's status
+        overwrites that of the mirror pod.
         """
         found = self.pod_manager.get_pod_and_mirror_pod(added)
         pod, mirror_pod = found.pod, found.mirror_pod
@@ -794,7 +831,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self.status_manager.inherit(pod.metadata.uid, mirror_pod.status)
 
     def handle_pod_updates(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
-        """Pass on that the specs of pods changed, or that they are being deleted."""
+        """Handle pods whose specs changed or whose deletion has begun."""
         start = self.clock.steady()
         for updated in pods:
             with self._for_one_pod(ctx, updated, "update", self.pod_manager.update_pod):
@@ -807,25 +844,25 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         pod = found.pod
         if pod is not None and not found.was_mirror:
             self.observers.pods.updated(pod.metadata.uid, deleted=pod.metadata.deletion_timestamp is not None)
-            # A pod that is being deleted has to end, whatever is wrong with its resize.
-            with contain("Failed to note what an update of a pod asks for", ctx, pod=klog.kobj(pod)):
+            # A failure of the resize must not keep a pod that is being deleted from terminating.
+            with contain("Failed to process the resize of an updated pod", ctx, pod=klog.kobj(pod)):
                 self._note_resize(ctx, old_pod, pod)
                 self._note_missing_features(old_pod, pod)
         self._update_mirror(ctx, pod, found.mirror_pod, start)
 
     def _note_resize(self, ctx: golang.Context, old_pod: v1.Pod | None, pod: v1.Pod) -> None:
-        """Give the pod what it wants now, if that is something else and can be."""
+        """Start a resize if the pod's requested resources differ from its allocated ones."""
         if not record_resize_operations(old_pod, pod):
             return
         if self.allocation_manager.update_pod_from_allocation(pod).differs:
             self.allocation_manager.push_pending_resize(pod.metadata.uid)
             self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_POD_UPDATED)
         else:
-            # It wants no more than what it has.
+            # The pod requests exactly its allocated resources, so no resize is pending.
             self.status_manager.clear_pod_resize_pending_condition(pod.metadata.uid)
 
     def _note_missing_features(self, old_pod: v1.Pod | None, pod: v1.Pod) -> None:
-        """Tell of a change that this node cannot make."""
+        """Record an event if the update needs features that this node lacks."""
         if old_pod is None:
             return
         missing = ", ".join(missing_for_update(old_pod, pod, self.runtime_state.runtime_features()))
@@ -837,10 +874,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             )
 
     def handle_pod_removes(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
-        """End pods that their source no longer names."""
+        """Terminate pods that their source no longer contains."""
         start = self.clock.steady()
         for removed in pods:
-            # Housekeeping ends a pod that could not be ended here, for the pod manager has forgotten it.
+            # If this fails, housekeeping terminates the pod, because the pod manager no longer knows it.
             with self._for_one_pod(ctx, removed, "remove", self.pod_manager.remove_pod):
                 self._remove_pod(ctx, removed, start)
         self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_PODS_REMOVED)
@@ -851,17 +888,18 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self.waiting_pods.discard(removed.metadata.uid)
         found = self.pod_manager.get_pod_and_mirror_pod(removed)
         if found.was_mirror:
-            # DIVERGES (fault of Go): when a mirror pod was deleted, the static pod's worker creates another at once.
-            # Go: pkg/kubelet/kubelet.go, (*Kubelet).HandlePodRemoves: the worker is given the deleted mirror pod, takes
-            # it for one that exists, and creates none before its next regular sync.
-            # Why: the worker is woken to create it, and until then the API server does not know the static pod.
+            # DIVERGES (fault of Go): when a mirror pod is deleted, the static pod's worker creates another at once.
+            # Go: pkg/kubelet/kubelet.go, (*Kubelet).HandlePodRemoves: the worker receives the deleted mirror pod,
+            # assumes that it exists, and creates none before its next regular sync.
+            # Why: the kubelet wakes the worker so that it creates the mirror pod, and until then the API server does
+            # not know the static pod.
             # Test: kubelet_test.py:test_change_of_a_mirror_pod_is_work_for_its_static_pod
             self._update_mirror(ctx, found.pod, self.pod_manager.get_mirror_pod_by_pod(removed), start)
         else:
             self.delete_pod(ctx, removed)
 
     def handle_pod_reconcile(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
-        """Mend pods whose status somebody else changed."""
+        """Repair pods whose status another client changed."""
         start = self.clock.steady()
         trigger = ""
         has_pending_resizes = self.allocation_manager.has_pending_resizes()
@@ -875,7 +913,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self._retry_pending_resizes(ctx, trigger)
 
     def _reconcile_pod(self, ctx: golang.Context, reconciled: v1.Pod, start: datetime.datetime) -> v1.Pod | None:
-        """The pod as it is now; None if it is a mirror pod's and not there."""
+        """Record the pod's new version.
+
+        Return the pod, or None if the given pod is a mirror pod without a static pod.
+        """
         self.pod_manager.update_pod(reconciled)
         found = self.pod_manager.get_pod_and_mirror_pod(reconciled)
         pod, mirror_pod = found.pod, found.mirror_pod
@@ -892,8 +933,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         return pod
 
     def _gives_up_resources(self, old_pod: v1.Pod, pod: v1.Pod) -> str:
-        """Why resizes that wait may find room now; empty if they do not."""
-        # What the pods want does not count, only what they have.
+        """Return the reason why pending resizes may succeed now, or an empty string if there is none."""
+        # Compare the allocated resources, because a requested resize frees nothing yet.
         allocated_old_pod = self.allocation_manager.update_pod_from_allocation(old_pod).pod
         allocated_pod = self.allocation_manager.update_pod_from_allocation(pod).pod
         if requests_shrank(allocated_old_pod, allocated_pod):
@@ -903,7 +944,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         return ""
 
     def handle_pod_syncs(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
-        """Have the workers of pods look at them again."""
+        """Have the pods' workers sync them."""
         start = self.clock.steady()
         for synced in pods:
             with self._for_one_pod(ctx, synced, "sync"):
@@ -924,7 +965,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                     ),
                 )
 
-    # ---- PodSyncer: what a pod worker's thread does ----
+    # ---- PodSyncer: the methods that a pod worker's thread calls ----
 
     def sync_pod(
         self,
@@ -934,10 +975,14 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         mirror_pod: v1.Pod | None,
         pod_status: kubecontainer.PodStatus,
     ) -> SyncPodResult:
-        """Bring a pod that should run one step nearer to running; may be called any number of times.
+        """Move a pod that should run one step closer to its desired state.
 
-        Makes its status known, then, in this order: cgroup, mirror pod, directories, volumes, probes, containers.
-        Raises when it could not finish; the worker then tries again later. Every fault has had its event by then.
+        This sets the pod's status first. Then it sets up, in this order: the cgroup, the mirror pod, the directories,
+        the volumes, the probes and the containers. The method is idempotent: the worker calls it again after any
+        failure.
+
+        Raise an exception if a step failed; the worker then retries later. Every such failure has been recorded as an
+        event.
         """
         klog.v(4).info_s("SyncPod enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
         attributes = {**_span_attributes(pod), "k8s.pod.update_type": str(update_type)}
@@ -962,15 +1007,15 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         pod_status: kubecontainer.PodStatus,
     ) -> SyncPodResult:
         if isinstance(pod, v1.PartialPod):
-            # What runs of it goes on, and its status stays as it is, until its source can tell what it should be.
+            # The containers keep running and the status stays as it is until the source delivers the complete pod.
             return SyncPodResult()
         first_seen = _first_seen(pod)
         if update_type is kubetypes.SYNC_POD_CREATE and first_seen is not None:
-            # time of day: the time is an annotation of the pod.
+            # time of day: the pod carries this time as an annotation.
             metrics.POD_WORKER_START_DURATION.observe(self.clock.since(first_seen))
         self._note_resize_progress(pod, pod_status)
         api_status = self.generate_api_pod_status(ctx, pod, pod_status, False)
-        # Pods on the host's network learn their addresses only here.
+        # A pod on the host's network gets its addresses only here.
         pod_status.ips = [entry.ip for entry in api_status.pod_ips]
         existing = self.status_manager.get_pod_status(pod.metadata.uid)
         self.status_manager.set_pod_status(pod, api_status)
@@ -980,7 +1025,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         was_pending = existing is not None and existing.phase == v1.POD_PENDING
         started = was_pending and api_status.phase == v1.POD_RUNNING
         if first_seen is not None and (existing is None or started):
-            # time of day: as above.
+            # time of day: the pod carries this time as an annotation.
             metrics.POD_START_DURATION.observe(self.clock.since(first_seen))
         if pod.metadata.uid in self.waiting_pods and not self._admit_after_waiting(pod):
             return SyncPodResult(is_terminal=True)
@@ -998,7 +1043,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         with activity.doing(ctx, Activity.READS_PULL_SECRETS):
             pull_secrets = self.get_pull_secrets_for_pod(pod)
         self.probe_manager.add_pod(ctx, pod)
-        # What was begun with the runtime is carried through: half a start would have to be cleaned up.
+        # Cancellation does not interrupt calls to the runtime, because a half-finished start would need a clean-up.
         restarting = _restarts_all_containers(api_status)
         result = self.container_runtime.sync_pod(
             lifecycle.without_cancel_but_for_hooks(ctx),
@@ -1012,20 +1057,26 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self._note_resize_errors(pod, result)
         result.raise_if_failed()
         if restarting and any(done.action is kubecontainer.REMOVE_CONTAINER for done in result.sync_results):
-            # All are gone: start them now. The next sync finds none to remove, so this does not go on for ever.
+            # The restart removed all containers, so start them now. The next sync finds none to remove, which ends the
+            # repetition.
             again = UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_UPDATE)
             self.pod_workers.update_pod(ctx, again)
         if not result.sync_results:
             return SyncPodResult()
-        # Something was done: do not wait for the next relist to see what came of it.
+        # The sync changed something: request a relist now instead of waiting for the next one to see the outcome.
         return SyncPodResult(post_sync=lambda: self.request_pod_relist(pod.metadata.uid))
 
     def _admit_after_waiting(self, pod: v1.Pod) -> bool:
-        """Whether a pod that had to wait was admitted, and not refused for good. Raises while it has to wait on."""
+        """Ask again for the admission of a waiting pod, and preempt pods if that makes room for it.
+
+        Return True if the pod was admitted, False if it was rejected. Raise PodNotAdmittedError if it must keep
+        waiting.
+        """
         result = self._admit_waiting_pod(pod, ())
         preempted: list[v1.Pod] = []
         while result.make_room is not None:
-            # Without a lock: those that end may be about to be admitted themselves.
+            # Do not hold the lock here: the pods that are being preempted may themselves wait for it in their
+            # admission.
             preempted += result.make_room()
             result = self._admit_waiting_pod(pod, preempted)
         if result.wait:
@@ -1034,14 +1085,14 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         return self._admit_or_reject(pod, result)
 
     def _counts(self, uid: types.UID, gone: Collection[types.UID]) -> bool:
-        """Whether an active pod has what another cannot get.
+        """Report whether an active pod holds resources that other pods cannot get.
 
-        One that waits has nothing, unless an earlier kubelet had admitted it: then it may be running.
+        A waiting pod holds none, unless an earlier kubelet admitted it: then its containers may be running.
         """
         return uid not in gone and (uid not in self.waiting_pods or self.allocation_manager.is_allocated(uid))
 
     def _admit_waiting_pod(self, pod: v1.Pod, preempted: Sequence[v1.Pod]) -> lifecycle.PodAdmitResult:
-        """Ask once more whether the pod may run. Those that were preempted for it have ended, or count as if so."""
+        """Ask once more whether the pod may run. Do not count the pods that were preempted for it."""
         gone = {victim.metadata.uid for victim in preempted}
         with self.waiting_pods.admission_lock:
             others = [one for one in self.get_active_pods() if self._counts(one.metadata.uid, gone)]
@@ -1051,7 +1102,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         return result
 
     def _register_references(self, pod: v1.Pod) -> None:
-        """Have the secrets and config maps at hand that the pod refers to."""
+        """Make the secrets and config maps available that the pod refers to."""
         if self.secret_manager is not None:
             self.secret_manager.register_pod(pod)
         if self.config_map_manager is not None:
@@ -1064,14 +1115,16 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.config_map_manager.unregister_pod(pod)
 
     def _note_resize_progress(self, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
-        """Show whether what the pod was given is in force."""
+        """Set or clear the pod's condition that a resize is in progress."""
         uid = pod.metadata.uid
         if self.container_runtime.is_pod_resize_in_progress(pod, pod_status):
             self.status_manager.set_pod_resize_in_progress_condition(uid, "", "", pod.metadata.generation)
             return
-        # DIVERGES (fault of Go): a resize that was granted after this sync began does not count as completed.
-        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: it does, for the condition is cleared whatever its generation.
-        # Why: the condition would vanish, and an event tell of the end, before the containers have been resized.
+        # DIVERGES (fault of Go): a resize that was allocated after this sync began does not count as completed.
+        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: it counts as completed, because the Go kubelet clears the
+        # condition of any generation.
+        # Why: the condition would vanish, and an event would report the end of the resize, before the containers have
+        # been resized.
         # Test: kubelet_test.py:test_sync_shows_how_far_a_resize_is
         generation = self.status_manager.clear_pod_resize_in_progress_condition(uid, pod.metadata.generation)
         if generation is not None:
@@ -1079,7 +1132,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.recorder.event(pod, v1.EVENT_TYPE_NORMAL, events.RESIZE_COMPLETED, message)
 
     def _note_resize_errors(self, pod: v1.Pod, result: kubecontainer.PodSyncResult) -> None:
-        """Show why what the pod was given could not be put in force."""
+        """Show the errors of a resize that the runtime could not apply."""
         for done in result.sync_results:
             if done.action is not kubecontainer.RESIZE_POD_IN_PLACE or done.error is None:
                 continue
@@ -1104,10 +1157,11 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         pod_status: kubecontainer.PodStatus,
         api_status: v1.PodStatus,
     ) -> None:
-        """Make the pod's cgroup. Containers found running outside of it are stopped, to be started again inside."""
-        # DIVERGES (fault of Go): a pod waits while the cgroup of an earlier pod with the same uid is being removed.
-        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: the cgroup still exists, so containers are started in it.
-        # Why: the removal kills all processes in the cgroup, those of the new containers among them.
+        """Create the pod's cgroup. Stop containers that run outside of it, so that they start again inside."""
+        # DIVERGES (fault of Go): a pod waits while the kubelet removes the cgroup of an earlier pod with the same UID.
+        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: the cgroup still exists, so the Go kubelet starts containers
+        # in it.
+        # Why: the removal kills all processes in the cgroup, and those of the new containers are among them.
         # Test: kubelet_test.py:test_pod_is_not_started_in_a_cgroup_that_is_being_removed
         cleanup = self.cgroup_cleanups.get(pod.metadata.uid)
         if cleanup is not None and cleanup.is_alive():
@@ -1142,13 +1196,13 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         except golang.Canceled:
             raise
         except Exception as err:
-            # Better outside of its cgroup than not running at all.
+            # Containers outside of the pod's cgroup are better than none.
             klog.error_s(err, "KillPod failed", pod=klog.kobj(pod))
             return False
         return True
 
     def try_reconcile_mirror_pods(self, ctx: golang.Context, static_pod: v1.Pod, mirror_pod: v1.Pod | None) -> None:
-        """See that the API server has the mirror of a static pod, and that it mirrors this one."""
+        """Ensure that the API server has a mirror pod for the static pod, and that the mirror pod matches it."""
         if self.kube_client is None or not kubetypes.is_static_pod(static_pod):
             return
         if mirror_pod is not None:
@@ -1167,7 +1221,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         try:
             node = self.get_node(ctx)
         except Exception as err:
-            # The static pod runs without its mirror; the next sync tries again.
+            # The static pod runs without a mirror pod; the next sync tries again.
             message = "No need to create a mirror pod, since failed to get node info from the cluster"
             klog.error_s(err, message, node=node_ref)
             return
@@ -1179,7 +1233,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         try:
             self.mirror_pod_client.create_mirror_pod(ctx, static_pod)
         except Exception as err:
-            # As above: a static pod must not wait for the API server.
+            # A static pod must not wait for the API server; the next sync tries again.
             klog.error_s(err, "Failed creating a mirror pod", pod=klog.kobj(static_pod))
 
     def _prepare_pod_data_dirs(self, ctx: golang.Context, pod: v1.Pod) -> None:
@@ -1194,7 +1248,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             raise
 
     def _wait_for_volumes(self, ctx: golang.Context, pod: v1.Pod) -> bool:
-        """Whether the pod has its volumes; one that cannot have them on this node has been refused."""
+        """Wait for the pod's volumes. Return False if the node cannot attach more volumes; the pod is then rejected."""
         try:
             with (
                 activity.doing(ctx, Activity.WAITS_FOR_VOLUMES),
@@ -1208,10 +1262,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.reject_pod(pod, volumemanager.VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON, str(err))
             return False
         except Exception as err:
-            # DIVERGES (fault of Go): if the wait for volumes takes too long, an event of the pod tells so.
-            # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: wait.Interrupted, which is to leave out cancelled syncs,
-            # leaves out timeouts as well.
-            # Why: the pod's user would not hear of volumes that nobody attaches.
+            # DIVERGES (fault of Go): if the wait for volumes times out, the kubelet records an event of the pod.
+            # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: wait.Interrupted should exclude only cancelled syncs, but
+            # it excludes timeouts as well.
+            # Why: the pod's user would not learn that nothing attaches the volumes.
             # Test: kubelet_test.py:test_mount_that_takes_too_long_is_an_event
             text = "Unable to attach or mount volumes: %s"
             self.recorder.eventf(pod, v1.EVENT_TYPE_WARNING, events.FAILED_MOUNT_VOLUME, text, err)
@@ -1226,9 +1280,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         grace_period: int | None,
         pod_status_fn: PodStatusFunc | None,
     ) -> None:
-        """Stop the pod's containers within grace_period seconds (None: the pod's own), and show their ends.
+        """Stop the pod's containers within the grace period, and record their exit codes in the pod's status.
 
-        Returns only when nothing of the pod runs any more; raises otherwise, and is then called again.
+        `grace_period` is in seconds; None means the pod's own grace period. Return only when no container of the pod
+        runs; otherwise raise an exception, and the worker calls this again.
         """
         with (
             _logged("SyncTerminatingPod", pod),
@@ -1258,9 +1313,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self._kill_pod_or_tell(ctx, pod, running, grace_period)
         self.probe_manager.remove_pod(pod)
 
-        # Do not believe the runtime: starting something for a pod that has ended would be worse than one call.
+        # Ask the runtime again instead of relying on kill_pod: the runtime may break the CRI's rules, and a caller may
+        # have recorded the pod's status out of order. The call is rare, so it costs little.
         stopped = self._fresh_pod_status(ctx, pod)
-        # A stopped pod has lost its addresses in the runtime, but is to be shown with those that it had.
+        # The runtime no longer knows the addresses of a stopped pod, but the status must still show them.
         stopped.ips = pod_status.ips
         if klog.v(4).enabled:
             klog.v(4).info_s("Post-termination container state", pod=ref, podUID=uid, containers=_ends(stopped))
@@ -1273,14 +1329,15 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             raise StillRunningError(
                 f"detected running containers after a successful KillPod, CRI violation: {still_running}"
             )
-        # After its containers, which use them, and before the cluster learns that it may give them to other pods.
+        # Release the claims after the containers have stopped, because they use them, and before the status says so,
+        # because the cluster then gives the claims to other pods.
         self.unprepare_dynamic_resources(ctx, pod)
-        # The exit codes must be in the status before sync_terminated_pod: by then containers may be gone.
+        # The status must have the exit codes before sync_terminated_pod, because the containers may be removed by then.
         self.status_manager.set_pod_status(pod, self.generate_api_pod_status(ctx, pod, stopped, True))
         klog.v(4).info_s("Pod termination stopped all running containers", pod=ref, podUID=uid)
 
     def _fresh_pod_status(self, ctx: golang.Context, pod: v1.Pod) -> kubecontainer.PodStatus:
-        """The pod's status straight from the runtime, an empty one when it has forgotten the pod."""
+        """Return the pod's status directly from the runtime; an empty one if the runtime no longer knows the pod."""
         meta = pod.metadata
         try:
             runtime_pod = self.container_runtime.get_pod(ctx, meta.uid)
@@ -1293,10 +1350,11 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def _kill_pod_or_tell(
         self, ctx: golang.Context, pod: v1.Pod, running: kubecontainer.Pod, grace_period: int | None
     ) -> None:
-        # DIVERGES (fault of Go): a grace period that is shortened ends the call that stops the containers, and the next
-        # call has the shorter one.
-        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncTerminatingPod: a context that is never cancelled is passed on.
-        # Why: the shorter period would count only after the longer one has passed.
+        # DIVERGES (fault of Go): when the grace period is shortened, the kubelet interrupts the call that stops the
+        # containers and repeats it with the shorter period.
+        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncTerminatingPod: the Go kubelet passes a context that is never
+        # cancelled.
+        # Why: the shorter period would take effect only after the longer one has passed.
         # Test: kubelet_test.py:test_kill_ends_with_the_context_of_its_sync
         try:
             self.kill_pod(ctx, pod, running, grace_period)
@@ -1308,7 +1366,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             raise
 
     def sync_terminating_runtime_pod(self, ctx: golang.Context, running_pod: kubecontainer.Pod) -> None:
-        """Stop a pod that only the runtime knows, within a second; nobody is there to be shown its status."""
+        """Stop a pod that only the runtime knows, with a grace period of one second.
+
+        The kubelet does not know the pod's spec, so there is neither a status nor a grace period of its own.
+        """
         pod = running_pod.to_api_pod()
         ref, uid = klog.kobj(pod), pod.metadata.uid
         with _logged("SyncTerminatingRuntimePod", pod), activity.doing(ctx, Activity.TERMINATES):
@@ -1317,9 +1378,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             klog.v(4).info_s("Pod termination stopped all running orphaned containers", pod=ref, podUID=uid)
 
     def sync_terminated_pod(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
-        """Give back what a pod that no longer runs still holds: volumes, cgroup; then its status is final.
+        """Release the volumes and the cgroup of a terminated pod, and then make its status final.
 
-        Others may do the same behind our back after a restart, so every step takes "already gone" for done.
+        After a restart other parts of the kubelet may release the same things, so every step must accept that its work
+        is already done.
         """
         with (
             _logged("SyncTerminatedPod", pod),
@@ -1358,27 +1420,29 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     # ---- Decisions ----
 
     def get_pods_to_sync(self) -> list[v1.Pod]:
-        """Pods whose retry or resync is due, and those that a sync-loop handler asks for."""
+        """Return the pods whose retry or resync is due, and those for which a sync loop handler requests a sync."""
         due = set(self.work_queue.get_work())
         return [pod for pod in self.pod_manager.get_pods() if pod.metadata.uid in due or self._is_sync_asked_for(pod)]
 
     def _is_sync_asked_for(self, pod: v1.Pod) -> bool:
-        """Whether a sync-loop handler asks for a sync of the pod; one that fails does not."""
-        with contain("Failed to find out whether a pod is to be synced", pod=klog.kobj(pod)):
+        """Report whether a sync loop handler requests a sync of the pod. The failure of a handler counts as no."""
+        with contain("Failed to decide whether a pod needs a sync", pod=klog.kobj(pod)):
             return any(handler.should_sync(pod) for handler in self.pod_sync_loop_handlers)
         return False
 
     def delete_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Have the pod's worker end it. Volumes and directories are left to housekeeping.
+        """Have the pod's worker terminate the pod. Housekeeping removes its volumes and directories.
 
-        DIVERGES (safer): a static pod whose manifest was removed ends, even if the API server has not been heard since
-        the start.
-        Go: pkg/kubelet/kubelet.go, (*Kubelet).deletePod: no pod ends before all sources have been heard.
-        Why: no other source can want a static pod. It would run on for as long as the API server is away.
+        DIVERGES (safer): a static pod whose manifest was removed terminates, even if the API server has not reported
+        its pods since the start.
+        Go: pkg/kubelet/kubelet.go, (*Kubelet).deletePod: the Go kubelet terminates no pod before all sources have
+        reported.
+        Why: no other source can contain a static pod. It would keep running for as long as the API server is
+        unavailable.
         Test: kubelet_test.py:test_removed_static_pod_is_ended_before_the_api_server_has_spoken
         """
         if not (kubetypes.is_static_pod(pod) or self.sources_ready.all_ready()):
-            # A source that has not spoken yet may well want this pod: housekeeping decides later.
+            # A source that has not reported yet may still contain this pod; housekeeping decides later.
             klog.v(2).info_s(
                 "Failed to delete pod", pod=klog.kobj(pod), err="skipping delete because sources aren't ready yet"
             )
@@ -1388,7 +1452,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self.pod_workers.update_pod(ctx, UpdatePodOptions(pod=pod, update_type=kubetypes.SYNC_POD_KILL))
 
     def reject_pod(self, pod: v1.Pod, reason: str, message: str) -> None:
-        """Refuse a pod for good: it fails without ever having run."""
+        """Reject a pod: it fails permanently without ever having run."""
         self.recorder.event(pod, v1.EVENT_TYPE_WARNING, reason, message)
         metrics.ADMISSION_REJECTIONS_TOTAL.labels(_rejection_label(reason)).inc()
         refused = v1.PodStatus(
@@ -1400,29 +1464,31 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self.status_manager.set_pod_status(pod, refused)
 
     def clean_up_containers_in_pod(self, pod_uid: types.UID, exited_container_id: str) -> None:
-        """Remove the dead containers of a pod beyond those that are kept; all of them once its content may go."""
+        """Remove the pod's surplus dead containers; remove all of them once the pod's content is no longer needed."""
         pod_status = self._known_pod_status(pod_uid)
         if pod_status is not None:
             remove_all = self.pod_workers.should_pod_content_be_removed(pod_uid)
             self.container_deletor.delete_containers_in_pod(exited_container_id, pod_status, remove_all)
 
     def _known_pod_status(self, pod_uid: types.UID) -> kubecontainer.PodStatus | None:
-        """What the PLEG last saw of the pod; None if its last look at the pod failed.
+        """Return the PLEG's last status of the pod, or None if the PLEG's last inspection of the pod failed.
 
-        Dead containers that are not known now are removed when the next one ends, or by garbage collection.
+        Dead containers that are missed because of this are removed when the next container exits, or by garbage
+        collection.
         """
         try:
             return self.pod_cache.get(pod_uid)
-        except Exception as err:  # whatever the runtime said when the PLEG asked it
-            klog.v(4).info_s("Could not see the containers of a pod", podUID=pod_uid, err=err)
+        except Exception as err:  # The PLEG stores any error of the runtime.
+            klog.v(4).info_s("Failed to read the status of a pod from the cache", podUID=pod_uid, err=err)
             return None
 
     def sync_pod_now(self, pod: v1.Pod) -> None:
-        """Have the pod synced, and the PLEG look at what came of it; from any thread.
+        """Have the pod synced, and have the PLEG inspect the outcome. Any thread may call this.
 
-        DIVERGES (fault of Go): a pod without a worker is left alone, for the sync loop has not admitted it yet.
-        Go: pkg/kubelet/kubelet.go, (*Kubelet).syncPodNow: the pod is given a worker.
-        Why: a pod that admission would refuse could be started.
+        DIVERGES (fault of Go): the kubelet ignores a pod without a worker, because the sync loop has not admitted it
+        yet.
+        Go: pkg/kubelet/kubelet.go, (*Kubelet).syncPodNow: the Go kubelet creates a worker for the pod.
+        Why: the worker could start a pod that admission would reject.
         Test: kubelet_test.py:test_pod_is_synced_out_of_turn_only_once_the_sync_loop_has_admitted_it
         """
         if not self.pod_workers.has_worker(pod.metadata.uid):
@@ -1431,27 +1497,27 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self.request_pod_relist(pod.metadata.uid)
 
     def retry_pod_now(self, pod: v1.Pod) -> None:
-        """An object that the pod refers to is new or another: have the pod synced, whatever failed without it."""
+        """Have the pod synced now, without backoff, because an object that it refers to was created or changed."""
         self.volume_manager.forget_failures(pod.metadata.uid)
         self.sync_pod_now(pod)
 
     def request_pod_relist(self, pod_uid: types.UID) -> None:
-        """Have the PLEG look at one pod now."""
+        """Have the PLEG inspect one pod now."""
         self.pleg.request_relist(pod_uid)
 
     def request_pod_reinspect(self, pod_uid: types.UID) -> None:
-        """Have the PLEG look closely at one pod at its next relist, whether something changed or not."""
+        """Have the PLEG inspect one pod at its next relist, even if the pod did not change."""
         self.pleg.request_reinspect(pod_uid)
 
     def prepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Raises what keeps the pod's claims from being prepared."""
+        """Prepare the pod's resource claims. Raise the error that prevents it."""
         self.container_manager.prepare_dynamic_resources(ctx, pod)
 
     def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None:
         self.container_manager.unprepare_dynamic_resources(ctx, pod)
 
     def on_pod_sandbox_ready(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Show at once, before images are pulled, that the pod has its sandbox, network and volumes."""
+        """Set the condition that the pod has its sandbox, network and volumes, without waiting for image pulls."""
         known = self.status_manager.get_pod_status(pod.metadata.uid)
         new = v1.deepcopy(pod.status if known is None else known)
         generation = podutil.calculate_pod_condition_observed_generation(
@@ -1466,16 +1532,16 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     # ---- The runtime's health ----
 
     def update_runtime_up(self, ctx: golang.Context) -> None:
-        """Ask the runtime how it is, note the answer, and start the modules that need it the first time it is well."""
+        """Query the runtime's status and record it; start the modules that need the runtime once it is ready."""
         with self.update_runtime_mux:
             try:
                 runtime_status = self.container_runtime.status(ctx)
             except Exception as err:
-                # The time since its last answer is what makes the node NotReady, not one failed call.
+                # One failed call does not make the node NotReady; too long a time since the last good answer does.
                 klog.error_s(err, "Container runtime sanity check failed")
                 return
             klog.v(4).info_s("Container runtime status", status=runtime_status)
-            # While the node starts, a runtime that is not ready yet is nothing to tell of.
+            # While the node is starting, the runtime need not be ready yet, so log this only at a high verbosity.
             level = 0 if self.container_runtime_ready_expected or self.kube_client is None else 4
             network_ready = runtime_status.get_runtime_condition(kubecontainer.NETWORK_READY)
             network_error = _condition_error("container runtime network not ready", network_ready)
@@ -1491,16 +1557,18 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.runtime_state.set_runtime_handlers(runtime_status.handlers)
             self.runtime_state.set_runtime_features(runtime_status.features)
             if not self.runtime_modules_started:
-                # What an attempt starts ends with the attempt, or the next one would start it a second time.
+                # What a failed attempt started must end with it; otherwise the next attempt would start it a second
+                # time.
                 attempt, cancel = golang.with_cancel(ctx)
                 try:
                     self.initialize_runtime_dependent_modules(attempt)
                 except (golang.ThreadError, MemoryError) as err:
-                    # The next check tries again: a node that is short of these is no better off with a new process.
+                    # The next check tries again, because a new process would not help a node that lacks threads or
+                    # memory.
                     cancel()
                     klog.error_s(err, "Failed to start ContainerManager")
                     return
-                except Exception as err:  # any other failure ends the process, so that the service manager sees it
+                except Exception as err:  # Any other failure ends the process, so that the service manager sees it.
                     klog.error_s(err, "Failed to start ContainerManager")
                     self.failed.try_send(err)
                     return
@@ -1517,9 +1585,10 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         tracer_provider: tracing.TracerProvider,
         debug_pages: Sequence[server.InstallPages],
     ) -> None:
-        """Bind the server's port, and serve in a thread of its own until ctx ends.
+        """Bind the server's port, and serve in a separate thread until ctx ends.
 
-        Raises OSError, which ends the start. Go binds in the goroutine, which ends the process itself.
+        Raise OSError if the port cannot be bound, which ends the start of the kubelet. In Go the goroutine binds the
+        port and ends the process on failure.
         """
         checkers = self.container_manager.get_health_checkers()
         handler = server.Server(self, self.resource_analyzer, checkers, flagz, auth, kube_cfg, debug_pages)
@@ -1530,19 +1599,19 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def listen_and_serve_read_only(
         self, ctx: golang.Context, address: str, port: int, tracer_provider: tracing.TracerProvider
     ) -> None:
-        """The same for the read-only port."""
+        """Bind the read-only port, and serve in a separate thread until ctx ends. Raise OSError on failure."""
         handler = server.Server(self, self.resource_analyzer, self.container_manager.get_health_checkers())
         self._trace_requests(handler, tracer_provider, public_endpoint=True)
         bound = server.listen_kubelet_read_only_server(handler, address, port)
         golang.go(bound.serve, ctx, name="read-only-server")
 
     def listen_and_serve_debug(self, ctx: golang.Context, debug_pages: Sequence[server.InstallPages]) -> None:
-        """Serve debug pages on a socket for root alone; `kubelet explain` asks there. Go has no counterpart."""
+        """Serve debug pages on a socket that only root may use, for `kubelet explain`. Go has no counterpart."""
         path = self.get_debug_socket()
         try:
             bound = server.listen_debug_server(debug_pages, path)
         except OSError as err:
-            # A path may be too long for a socket. Everything but the command works without.
+            # The path may be too long for a socket. Only `kubelet explain` needs the socket.
             klog.error_s(err, "Failed to listen on the debug socket", path=path)
             return
         golang.go(bound.serve, ctx, name="debug-server")
@@ -1554,11 +1623,11 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             handler.install_filter(tracing.with_tracing(tracer_provider, "kubelet", public_endpoint=public_endpoint))
 
     def list_metric_descriptors(self, ctx: golang.Context) -> Sequence[runtimeapi.MetricDescriptor]:
-        """Which metrics the runtime has. Raises what the runtime says."""
+        """List the metrics that the runtime provides. Raise the runtime's error."""
         return self.runtime_service.list_metric_descriptors(ctx)
 
     def list_pod_sandbox_metrics(self, ctx: golang.Context) -> Sequence[runtimeapi.PodSandboxMetrics]:
-        """Those metrics. Raises what the runtime says."""
+        """List the runtime's metrics of each sandbox. Raise the runtime's error."""
         return self.runtime_service.list_pod_sandbox_metrics(ctx)
 
     def checkpoint_container(
@@ -1571,12 +1640,13 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     ) -> None:
         """Have the runtime write a checkpoint of the running container into an archive.
 
-        Writes the archive's name into the options. Raises LookupError without the container, else as the runtime.
+        Write the archive's name into `options`. Raise LookupError if there is no such container, or the runtime's
+        error.
         """
         container = self.find_container(ctx, pod_full_name, pod_uid, container_name)
         if container is None:
             raise LookupError(f"container {container_name} not found")
-        # As Go's time.RFC3339 writes it, in the zone of the node.
+        # The time has the format of Go's time.RFC3339, in the node's time zone.
         now = self.clock.now().astimezone().isoformat(timespec="seconds").replace("+00:00", "Z")
         archive = f"checkpoint-{pod_full_name}-{container_name}-{now}.tar"
         options.location = os.path.join(self.get_checkpoints_dir(), archive)
@@ -1584,31 +1654,34 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self.container_runtime.checkpoint_container(ctx, options)
 
     def latest_loop_entry_time(self) -> datetime.datetime | None:
-        """When the sync loop last began or ended an iteration; None before its first."""
+        """Return the time at which an iteration of the sync loop last began or ended; None before the first."""
         return self.sync_loop_monitor
 
 
 def is_sync_pod_worthy(event: kubepleg.PodLifecycleEvent) -> bool:
-    """Whether the event says anything about the pod: the removal of a dead container does not."""
+    """Report whether the event requires a sync of the pod; the removal of a dead container does not."""
     return event.type is not kubepleg.CONTAINER_REMOVED
 
 
 def _rejection_label(reason: str) -> str:
-    """The reason if it is one of the few that are known: extended resources and plug-ins could have any number."""
+    """Return the metric's label for a reason.
+
+    Extended resources and plugins could add any number of reasons, so unknown reasons share a label.
+    """
     if reason in _REJECTION_REASONS:
         return reason
     return "OutOfExtendedResources" if reason.startswith(lifecycle.INSUFFICIENT_RESOURCE_PREFIX) else "Other"
 
 
 def _is_ever_restarted(spec: v1.PodSpec) -> bool:
-    """Whether a container of the pod would be started again after it has been stopped."""
+    """Report whether the kubelet would restart any container of the pod after it has been stopped."""
     if spec.restart_policy != v1.RESTART_POLICY_NEVER:
         return True
     return any(podutil.is_container_restartable(spec, container) for container in spec.containers)
 
 
 def _restarts_all_containers(api_status: v1.PodStatus) -> bool:
-    """Whether the pod is being restarted in place."""
+    """Report whether all containers of the pod are being restarted in place."""
     return any(
         condition.type == v1.ALL_CONTAINERS_RESTARTING and condition.status == v1.CONDITION_TRUE
         for condition in api_status.conditions
@@ -1623,7 +1696,7 @@ def _condition_error(message: str, condition: kubecontainer.RuntimeCondition | N
 
 @contextmanager
 def _logged(sync: str, pod: v1.Pod) -> Iterator[None]:
-    """Log when a sync of the pod begins and when it ends; `sync` is the name of its method in Go."""
+    """Log the beginning and the end of a pod's sync. `sync` is the name of its method in Go."""
     klog.v(4).info_s(f"{sync} enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
     try:
         yield
@@ -1632,7 +1705,7 @@ def _logged(sync: str, pod: v1.Pod) -> Iterator[None]:
 
 
 def _ends(status: kubecontainer.PodStatus) -> list[dict[str, object]]:
-    """How the containers are, by name, for the log."""
+    """Return the final states of the containers, sorted by name, for the log."""
     return [
         {
             "Name": container.name,
@@ -1654,6 +1727,6 @@ def _span_attributes(pod: v1.Pod) -> dict[str, str]:
 
 
 def _first_seen(pod: v1.Pod) -> datetime.datetime | None:
-    """When the pod was first seen by the kubelet, None when it does not say."""
+    """Return the time at which the kubelet first saw the pod, or None if the pod has no such annotation."""
     text = pod.metadata.annotations.get(kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY)
     return kubetypes.convert_to_timestamp(text).get() if text else None

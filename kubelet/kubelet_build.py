@@ -1,4 +1,4 @@
-"""Makes a kubelet: all its parts, in the order in which they need each other.
+"""Build a kubelet from its parts, in the order in which the parts depend on each other.
 
 Go: pkg/kubelet/kubelet.go (NewMainKubelet and what it calls)
 """
@@ -82,19 +82,19 @@ if TYPE_CHECKING:
     from pkg.client_go.util import certificate
     from pkg.component_helpers.apimachinery import lease
 
-# All times in seconds.
+# All times in this module are in seconds.
 MAX_WAIT_FOR_CONTAINER_RUNTIME = 30.0
-# The part of its duration after which the node's lease is renewed.
+# The node renews its lease after this fraction of the lease's duration.
 NODE_LEASE_RENEW_INTERVAL_FRACTION = 0.25
 RUNTIME_CACHE_REFRESH_PERIOD = HOUSEKEEPING_PERIOD + HOUSEKEEPING_WARNING_DURATION
 
 BACK_OFF_PERIOD = 10.0
 INITIAL_CRASH_LOOP_BACK_OFF = 10.0
 MAX_CRASH_LOOP_BACK_OFF = 300.0
-# With the feature gate ReduceDefaultCrashLoopBackOffDecay.
+# These values apply with the feature gate ReduceDefaultCrashLoopBackOffDecay.
 REDUCED_INITIAL_CRASH_LOOP_BACK_OFF = 1.0
 REDUCED_MAX_CRASH_LOOP_BACK_OFF = 60.0
-# For how long a container has to run, for its next restart to be like its first.
+# After a container has run for this time, the backoff of its restarts starts anew.
 CRASH_LOOP_BACK_OFF_EXPIRY = 600.0
 MAX_IMAGE_BACK_OFF = 300.0
 
@@ -107,13 +107,13 @@ EVENTED_PLEG_RELIST_THRESHOLD = 600.0
 EVENTED_PLEG_MAX_STREAM_RETRIES = 5
 
 MIN_DEAD_CONTAINER_IN_POD = 1
-# --cloud-provider of a node whose addresses another program knows.
+# With this value of --cloud-provider, another program provides the node's addresses.
 EXTERNAL_CLOUD_PROVIDER = "external"
 
 
 @dataclass(kw_only=True, slots=True)
 class KubeletOptions:
-    """What flags say beside the configuration. Times in seconds."""
+    """Hold the settings that come from flags instead of the configuration file. Times are in seconds."""
 
     hostname: str
     node_name: str
@@ -124,7 +124,7 @@ class KubeletOptions:
     max_per_pod_container_count: int = 1
     max_container_count: int = -1
     seccomp_default: bool = False
-    # Pods may then have together what hard eviction thresholds keep free.
+    # If set, pods may together use what the hard eviction thresholds reserve.
     ignore_eviction_threshold: bool = False
     keep_terminated_pod_volumes: bool = False
     cloud_provider: str = ""
@@ -137,22 +137,22 @@ class KubeletOptions:
 
 @dataclass(kw_only=True, slots=True)
 class APIObjects:
-    """What the kubelet follows in the API server beside pods; as it stands, nothing."""
+    """Hold the API objects other than pods that the kubelet watches; the defaults stand for none."""
 
     node_lister: kubepod.NodeGetter | None = None
     node_has_synced: Callable[[], bool] = lambda: True
     service_lister: Callable[[], list[v1.Service]] | None = None
     service_has_synced: Callable[[], bool] = lambda: True
-    # Has a function called whenever another set of volumes is attached to the node.
+    # This function registers a callback for each change of the set of volumes that are attached to the node.
     on_volumes_attached_change: Callable[[Callable[[], None]], None] = lambda func: None
 
 
-# What the builder's methods return that make several parts: each goes into the kubelet's field of its name.
+# The classes below are results of the builder's methods. Each field becomes the kubelet's field of the same name.
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectManagers:
-    """Where the secrets and config maps are from that pods refer to."""
+    """Hold the managers of the secrets and config maps to which pods refer."""
 
     secret_manager: secret.Manager | None = None
     config_map_manager: configmap.Manager | None = None
@@ -160,7 +160,7 @@ class ObjectManagers:
 
 @dataclass(frozen=True, kw_only=True)
 class PodState:
-    """What is known of pods: specs, statuses, probe results, the runtime's view."""
+    """Hold the parts that know the state of pods: specs, statuses, probe results, and the runtime's view."""
 
     liveness_manager: proberesults.Manager
     readiness_manager: proberesults.Manager
@@ -175,7 +175,7 @@ class PodState:
 
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """Who works on pods."""
+    """Hold the pod workers and their queue."""
 
     work_queue: queue.WorkQueue
     pod_workers: PodWorkers
@@ -183,7 +183,7 @@ class Workers:
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeParts:
-    """The container runtime, and what stands right on it: logs, caches, images."""
+    """Hold the container runtime and the parts that work directly on it: logs, caches and images."""
 
     runtime_class_manager: runtimeclass.Manager | None
     container_log_manager: logs.ContainerLogManager
@@ -197,7 +197,7 @@ class RuntimeParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Where figures come from."""
+    """Hold the parts that provide statistics."""
 
     resource_analyzer: serverstats.ResourceAnalyzer
     host_stats_provider: stats.HostStatsProvider
@@ -206,7 +206,7 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class EventGenerators:
-    """Who tells what has become of containers."""
+    """Hold the parts that detect changes of containers."""
 
     pleg: kubepleg.PodLifecycleEventGenerator
     evented_pleg: kubepleg.EventedPLEG | None = None
@@ -214,7 +214,7 @@ class EventGenerators:
 
 @dataclass(frozen=True, kw_only=True)
 class GarbageCollectors:
-    """Who removes what pods leave behind."""
+    """Hold the parts that remove the remains of pods."""
 
     container_gc: kubecontainer.GC
     container_deletor: PodContainerDeletor
@@ -223,7 +223,7 @@ class GarbageCollectors:
 
 @dataclass(frozen=True, kw_only=True)
 class VolumeParts:
-    """Who brings volumes to pods, and finds the plugins for them."""
+    """Hold the parts that manage volumes and find their plugins."""
 
     volume_manager: VolumeManager
     plugin_manager: PluginManager
@@ -231,7 +231,7 @@ class VolumeParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """What the server shows who it is with, and how it speaks TLS; nothing without a server."""
+    """Hold the server's certificate manager and TLS settings; both are None without a server."""
 
     server_certificate_manager: certificate.Manager | KubeletServerCertificateDynamicFileManager | None = None
     tls_config: server.TLSConfig | None = None
@@ -244,24 +244,25 @@ def new_main_kubelet(
     options: KubeletOptions,
     new_builder: Callable[..., PartsBuilder] | None = None,
 ) -> Kubelet:
-    """A kubelet with all its parts, or with those of another builder. Threads of sources start here, all others with
-    run; they end with ctx.
+    """Return a kubelet that the given builder, or the default one, has built.
 
-    Raises ValueError for a configuration that does not fit together, and what the runtime says when it cannot be
-    reached or speaks another version.
+    The threads of the sources start here, all others start in `run`; all of them end with ctx.
+
+    Raise ValueError for an inconsistent configuration. Raise the runtime's error if the runtime is unreachable or has
+    an incompatible version.
     """
     return (new_builder or PartsBuilder)(ctx, kube_cfg, kube_deps, options).build()
 
 
 class PartsBuilder:
-    """Makes the parts of a kubelet, each in a method of its own, and puts them together.
+    """Build the parts of a kubelet, each in its own method, and assemble them.
 
-    A method makes its parts of the parts that it is given and of what all have: the context, the configuration, what
-    comes from outside, the options. `klet` is for what a part is to ask the kubelet later. A test gives other parts by
-    a builder of its own.
+    A method builds its parts from its arguments and from what all methods share: the context, the configuration, the
+    dependencies and the options. A part that has to call the kubelet later gets `klet`. A test replaces parts with a
+    subclass.
     """
 
-    # Seconds until a pod is synced again after a failure, and between two looks at all that runs.
+    # These are the seconds until a failed pod is synced again, and those between two relists.
     back_off_period = BACK_OFF_PERIOD
     relist_period = GENERIC_PLEG_RELIST_PERIOD
 
@@ -272,7 +273,7 @@ class PartsBuilder:
         kube_deps: Dependencies,
         options: KubeletOptions,
     ) -> None:
-        """Raises ValueError."""
+        """Check the configuration. Raise ValueError if it is invalid."""
         if not options.root_directory:
             raise ValueError(f'invalid root directory "{options.root_directory}"')
         if kube_cfg.sync_frequency <= 0:
@@ -282,7 +283,7 @@ class PartsBuilder:
         self.node_ref = v1.ObjectReference(api_version="v1", kind="Node", name=options.node_name)
         assert kube_deps.container_manager is not None
         self.container_manager = kube_deps.container_manager
-        # Says that the node's status must tell of other volumes in use.
+        # The volume manager sends here when the set of volumes in use has changed.
         self.volumes_in_use_changed: golang.Channel[None] = golang.Channel(1)
         self.directories = KubeletDirectories(root_directory=os.path.normpath(options.root_directory))
         self.startup_tracker = BasicPodStartupLatencyTracker()
@@ -290,8 +291,8 @@ class PartsBuilder:
         self.klet = self._stand_in.cast()
 
     def build(self) -> Kubelet:
-        """As new_main_kubelet says. Go: NewMainKubelet"""
-        # What there is beside pods in the manifest folder of a node that has no API server.
+        """Build the kubelet as new_main_kubelet describes. Go: NewMainKubelet"""
+        # The object store holds the objects other than pods in the manifest folder of a node without an API server.
         object_store = standalone.ObjectStore() if self.client is None else None
         api_objects = self.watch_api_objects()
         pod_config = self.new_pod_config(api_objects, object_store)
@@ -335,7 +336,7 @@ class PartsBuilder:
         return kubelet
 
     def put_together(self, api_objects: APIObjects, pod_config: config.PodConfig, **parts: Any) -> Kubelet:
-        """The kubelet of its parts, by the names of its fields, and of what all parts are made of."""
+        """Assemble the kubelet from its parts, which have the names of its fields, and from what all parts share."""
         kube_cfg, kube_deps, options = self.kube_cfg, self.kube_deps, self.options
         oom_watcher = kube_deps.new_oom_watcher(self.recorder) if kube_deps.new_oom_watcher is not None else None
         return Kubelet(
@@ -387,14 +388,14 @@ class PartsBuilder:
     # ---- Parts ----
 
     def watch_api_objects(self) -> APIObjects:
-        """Follow this node's object, and the services that pods are told of, until ctx ends."""
+        """Watch this node's object, and the services whose variables pods get, until ctx ends."""
         if self.client is None:
             klog.info_s("Kubelet is running in standalone mode, will skip API server sync")
             return APIObjects()
         return _watch_api_objects(self.ctx, self.client, self.options.node_name)
 
     def new_pod_config(self, api_objects: APIObjects, object_store: standalone.ObjectStore | None) -> config.PodConfig:
-        """The one that is given, or one with the sources that the configuration names, which start here."""
+        """Return the given pod config, or start the sources that the configuration lists."""
         return self.kube_deps.pod_config or make_pod_source_config(
             self.ctx,
             self.kube_cfg,
@@ -433,7 +434,7 @@ class PartsBuilder:
     def new_object_managers(
         self, pod_manager: kubepod.Manager, object_store: standalone.ObjectStore | None
     ) -> ObjectManagers:
-        """Raises ValueError for a way to notice changes that there is not."""
+        """Return the managers of secrets and config maps. Raise ValueError for an unknown change detection strategy."""
         if object_store is not None:
             return new_standalone_objects(object_store, pod_manager, lambda pod: self.klet.retry_pod_now(pod))
         if self.client is None:
@@ -443,7 +444,7 @@ class PartsBuilder:
     def new_token_manager(self) -> token.Manager | None:
         if self.client is None:
             return None
-        # Only a kubelet with an API server loads them.
+        # This import is lazy because only a kubelet with an API server needs it.
         from kubelet import token
 
         return token.Manager(self.client, self.clock)
@@ -578,7 +579,7 @@ class PartsBuilder:
     def new_image_manager(
         self, runtime: kubecontainer.Runtime, post_gc_hooks: list[images.PostImageGCHook], figures: stats.Provider
     ) -> images.ImageGCManager:
-        """Raises ValueError for thresholds that make no sense."""
+        """Return the image garbage collector. Raise ValueError for inconsistent thresholds."""
         kube_cfg = self.kube_cfg
         return images.ImageGCManager(
             runtime,
@@ -599,7 +600,7 @@ class PartsBuilder:
     def new_pleg(
         self, runtime: kubecontainer.Runtime, pod_cache: kubecontainer.Cache, runtime_state: RuntimeState
     ) -> EventGenerators:
-        """With EventedPLEG the runtime tells, and relisting only makes sure."""
+        """Return the PLEGs. With EventedPLEG the runtime reports changes, and rare relists find what it missed."""
         evented = features.feature_gate.enabled(features.EVENTED_PLEG)
         events_ch: golang.Channel[kubepleg.PodLifecycleEvent] = golang.Channel(PLEG_CHANNEL_CAPACITY)
         often = kubepleg.RelistDuration(self.relist_period, GENERIC_PLEG_RELIST_THRESHOLD)
@@ -697,7 +698,7 @@ class PartsBuilder:
         api_objects: APIObjects,
         object_store: standalone.ObjectStore | None,
     ) -> VolumeParts:
-        """Raises ValueError when two volume plugins have one name."""
+        """Return the parts that manage volumes. Raise ValueError if two volume plugins have the same name."""
         host.plugin_mgr.init_plugins(self.kube_deps.volume_plugins, host)
         manager = self.new_volume_manager(host.plugin_mgr, pod_manager, pod_workers, object_store)
         api_objects.on_volumes_attached_change(manager.node_changed)
@@ -718,9 +719,10 @@ class PartsBuilder:
         elif object_store is not None:
             claims = standalone.Volumes(object_store, self.directories.get_root_dir())
         return VolumeManager(
-            # DIVERGES (fault of Go): without an API server the kubelet attaches volumes itself, whatever is configured.
-            # Go: pkg/kubelet/kubelet.go, NewMainKubelet: enableControllerAttachDetach counts, which is on by default.
-            # Why: the controller that attaches volumes is part of a cluster, so pods would wait for it in vain.
+            # DIVERGES (fault of Go): without an API server the kubelet attaches volumes itself, whatever the
+            # configuration says.
+            # Go: pkg/kubelet/kubelet.go, NewMainKubelet: enableControllerAttachDetach decides, which is on by default.
+            # Why: the controller that attaches volumes is part of a cluster, so pods would wait for it forever.
             # Test: kubelet_build_test.py:test_kubelet_without_an_api_server_attaches_volumes_itself
             self.kube_cfg.enable_controller_attach_detach and self.client is not None,
             self.options.node_name,
@@ -739,7 +741,10 @@ class PartsBuilder:
         )
 
     def _start_csi(self, plugins: pkgvolume.VolumePluginMgr, plugin_manager: PluginManager) -> None:
-        """Have drivers register, and tell the cluster of them. Standalone nobody could say which volumes they have."""
+        """Let CSI drivers register, and announce them to the cluster.
+
+        In standalone mode no driver may register, because nothing could say which volumes it has.
+        """
         if self.client is None:
             return
         plugin = plugins.find_plugin_by_name(csi.CSI_PLUGIN_NAME)
@@ -754,7 +759,7 @@ class PartsBuilder:
         container_gc: kubecontainer.GC,
         resource_analyzer: serverstats.ResourceAnalyzer,
     ) -> eviction.ManagerImpl:
-        """Who ends pods when the node is short of something, and takes no more until it is over. Raises ValueError."""
+        """Return the manager that evicts pods when a resource runs short. Raise ValueError for invalid thresholds."""
         kube_cfg = self.kube_cfg
         return eviction.ManagerImpl(
             resource_analyzer,
@@ -789,7 +794,7 @@ class PartsBuilder:
         eviction_manager: lifecycle.PodAdmitHandler,
         shutdown_manager: lifecycle.PodAdmitHandler,
     ) -> list[lifecycle.PodAdmitHandler]:
-        """Who may refuse a pod, in the order in which they are asked."""
+        """Return the handlers that may reject a pod, in the order in which the kubelet asks them."""
         container_manager, kube_cfg = self.container_manager, self.kube_cfg
         handlers: list[lifecycle.PodAdmitHandler] = [
             eviction_manager,
@@ -820,7 +825,7 @@ class PartsBuilder:
     def new_userns_manager(
         self, pods: PodState, runtime: RuntimeParts, runtime_state: RuntimeState, volume_manager: VolumeManager
     ) -> userns.UsernsManager:
-        """Raises ValueError and OSError when the node's ids do not do for its pods."""
+        """Return the user namespace manager. Raise ValueError if the node's ID ranges are unreadable or too small."""
         settings = self.kube_cfg.user_namespaces
         getters = KubeletGetters(
             root_directory=self.directories.get_root_dir(),
@@ -841,7 +846,7 @@ class PartsBuilder:
             raise ValueError(f"create user namespace manager: {err}") from err
 
     def new_shutdown_manager(self, pod_workers: PodWorkers, volume_manager: VolumeManager) -> nodeshutdown.Manager:
-        """Who ends pods in time when the system shuts down, and admits none from then on."""
+        """Return the manager that terminates pods in time before the system shuts down, and rejects new ones."""
         kube_cfg, klet = self.kube_cfg, self.klet
 
         def sync_node_status(ctx: golang.Context) -> None:
@@ -868,7 +873,7 @@ class PartsBuilder:
         client = self.kube_deps.heartbeat_client
         if client is None:
             return None
-        # Only a kubelet with an API server loads them.
+        # These imports are lazy because only a kubelet with an API server needs them.
         from kubelet.util import nodelease
         from pkg.component_helpers.apimachinery import lease
 
@@ -889,7 +894,7 @@ class PartsBuilder:
         tls_options, kube_cfg, auth = self.kube_deps.tls_options, self.kube_cfg, self.kube_deps.auth
         if tls_options is None:
             return Serving()
-        # Only a kubelet with a server loads them.
+        # These imports are lazy because only a kubelet with a server needs them.
         from kubelet import certificate as kubeletcertificate
         from pkg.apiserver.server import dynamiccertificates
 
@@ -917,7 +922,7 @@ class PartsBuilder:
 
 
 def _named(*parts: object) -> dict[str, Any]:
-    """The fields of all of them."""
+    """Return the fields of all given parts, by name."""
     return {name: part for several in parts for name, part in vars(several).items()}
 
 
@@ -929,8 +934,11 @@ def new_change_detection(
     pod_manager: kubepod.Manager,
     klet: Kubelet,
 ) -> ObjectManagers:
-    """How changes of secrets and config maps are noticed. Raises ValueError for a strategy that there is not."""
-    # Only a kubelet with an API server loads them.
+    """Return managers that notice changes of secrets and config maps.
+
+    Raise ValueError for an unknown change detection strategy.
+    """
+    # These imports are lazy because only a kubelet with an API server needs them.
     from kubelet import configmap, secret
     from kubelet.util import manager
 
@@ -964,7 +972,7 @@ def new_change_detection(
 def new_standalone_objects(
     objects: standalone.ObjectStore, pod_manager: kubepod.Manager, retry_pod: Callable[[v1.Pod], None]
 ) -> ObjectManagers:
-    """Take secrets and config maps from the manifest folder, and sync the pods that use one when it changes."""
+    """Read secrets and config maps from the manifest folder; sync the pods that use one when it changes."""
 
     def sync_pods(changed: set[standalone.Changed]) -> None:
         for pod in pod_manager.get_pods():
@@ -984,14 +992,14 @@ def register_credential_providers(
     options: KubeletOptions,
     clock: clock_.Clock,
 ) -> images.ExternalCredentials | None:
-    """What the node's credential providers have for pods, if there are any. Raises ValueError and OSError.
+    """Return the credentials of the node's credential providers, or None if there are none.
 
-    In Go the runtime manager registers them.
+    Raise ValueError or OSError if a provider cannot be registered. In Go the runtime manager registers them.
     """
     path, bin_dir = options.image_credential_provider_config_path, options.image_credential_provider_bin_dir
     if not path and not bin_dir:
         return None
-    # Few nodes have them.
+    # These imports are lazy because few nodes use credential providers.
     from kubelet import token
     from pkg.credentialprovider import plugin
 
@@ -1029,9 +1037,9 @@ def make_pod_source_config(
     startup_tracker: config.PodStartupSLIObserver,
     object_store: config.ObjectStore | None = None,
 ) -> config.PodConfig:
-    """Start the sources that the configuration names, and the API server if there is one.
+    """Start the sources that the configuration lists, and the API server's if there is a client.
 
-    Without one the folder's other objects go to object_store.
+    Without a client the other objects of the manifest folder go to `object_store`.
     """
     pod_config = config.PodConfig(config.POD_CONFIG_NOTIFICATION_INCREMENTAL, kube_deps.recorder, startup_tracker)
     if kube_cfg.static_pod_path:
@@ -1071,8 +1079,8 @@ def make_pod_source_config(
 
 
 def _watch_api_objects(ctx: golang.Context, client: kubernetes.Interface, node_name: str) -> APIObjects:
-    """Follow this node's object, and the services that pods are told of, until ctx ends."""
-    # Only a kubelet with an API server loads them.
+    """Watch this node's object, and the services whose variables pods get, until ctx ends."""
+    # These imports are lazy because only a kubelet with an API server needs them.
     from pkg.client_go import informers
     from pkg.client_go.tools import cache
 
@@ -1092,7 +1100,7 @@ def _watch_api_objects(ctx: golang.Context, client: kubernetes.Interface, node_n
     node_has_synced = nodes.informer().has_synced
     node_informers.start(ctx)
     klog.info_s("Attempting to sync node with API server")
-    # Headless services are in no pod's environment.
+    # Headless services have no environment variables.
     service_informers = informers.SharedInformerFactory(client, 0, tweak_list_options=only("spec.clusterIP!=None"))
     services = service_informers.core_v1.services()
     service_has_synced = services.informer().has_synced
@@ -1107,7 +1115,7 @@ def _watch_api_objects(ctx: golang.Context, client: kubernetes.Interface, node_n
 
 
 def _cluster_dns(addresses: list[str]) -> list[IPv4Address | IPv6Address]:
-    """The addresses of the cluster's DNS; what is none is logged and left out."""
+    """Return the addresses of the cluster's DNS servers. Log and skip an invalid address."""
     parsed = []
     for address in addresses:
         try:
@@ -1118,21 +1126,25 @@ def _cluster_dns(addresses: list[str]) -> list[IPv4Address | IPv6Address]:
 
 
 def single_process_oom_kill(kube_cfg: kubeletconfig.KubeletConfiguration) -> bool:
-    """Whether one process alone is killed for want of memory: all that version 1 of cgroups can do, asked for in 2."""
+    """Report whether the OOM killer kills single processes instead of whole containers.
+
+    With cgroup v1 it always does; with cgroup v2 the configuration decides.
+    """
     return not util.is_cgroup2_unified_mode() or bool(kube_cfg.single_process_oom_kill)
 
 
 def crash_loop_back_off(kube_cfg: kubeletconfig.KubeletConfiguration, clock: clock_.Clock) -> flowcontrol.Backoff:
-    """The pauses between restarts of containers."""
+    """Return the backoff of container restarts."""
     first, longest = new_crash_loop_back_off(kube_cfg)
     back_off = flowcontrol.Backoff(first, longest, clock=clock)
-    # Not twice the longest pause: where that is short, a slow start takes longer, and there would be no pause at all.
+    # The default of Backoff is twice the longest pause. If that pause is short, a slow start takes longer than the
+    # default, and there would be no backoff at all.
     back_off.has_expired_func = lambda ended, last, _: (ended - last).total_seconds() > CRASH_LOOP_BACK_OFF_EXPIRY
     return back_off
 
 
 def new_crash_loop_back_off(kube_cfg: kubeletconfig.KubeletConfiguration) -> tuple[float, float]:
-    """The first and the longest pause between restarts, in seconds. What the configuration says comes first."""
+    """Return the first and the longest pause between restarts, in seconds. A configured value takes precedence."""
     first, longest = INITIAL_CRASH_LOOP_BACK_OFF, MAX_CRASH_LOOP_BACK_OFF
     if features.feature_gate.enabled(features.REDUCE_DEFAULT_CRASH_LOOP_BACK_OFF_DECAY):
         first, longest = REDUCED_INITIAL_CRASH_LOOP_BACK_OFF, REDUCED_MAX_CRASH_LOOP_BACK_OFF

@@ -1,4 +1,4 @@
-"""What a pod's containers are given, what its status says, and how pods that are done are cleaned up.
+"""Build the options of containers, compute the statuses of pods, and clean up after pods.
 
 Go: pkg/kubelet/kubelet_pods.go
 """
@@ -50,30 +50,31 @@ if TYPE_CHECKING:
     from pkg.client_go.util import flowcontrol
     from pkg.volume.util import hostutil, subpath
 
-# Waiting reasons of containers that nothing has been tried for yet.
+# These are the waiting reasons of containers that the kubelet has not tried to start yet.
 POD_INITIALIZING = "PodInitializing"
 CONTAINER_CREATING = "ContainerCreating"
-# Why a container ended that was removed because another one's exit restarts the whole pod in place.
+# A container has this termination reason if it was removed because another container's exit restarts all containers of
+# the pod in place.
 RESTARTING_ALL_CONTAINERS = "RestartingAllContainers"
 _REMOVED_TO_RESTART = "The container is removed because RestartAllContainers in place"
 
 HOSTNAME_MAX_LEN = 63
 
-# Services of the default namespace that every pod is told of.
+# Every pod gets the environment variables of these services of the default namespace.
 MASTER_SERVICES = frozenset({"kubernetes"})
 
-# Exit code shown for a container whose end nobody saw.
+# This exit code stands for an exit that the kubelet did not observe.
 UNKNOWN_EXIT_CODE = 137
 
 
 @dataclass(frozen=True, slots=True)
 class PodsOnNode:
-    """What a look at the node has found: the pods of the runtime and those of the cgroups, wanted by a source or not.
+    """Hold the pods that were found on the node, in the runtime and in the cgroups.
 
-    `seconds` is how long the look took.
+    A pod is listed whether a source contains it or not. `seconds` is the duration of the search.
     """
 
-    # The pods that workers had begun with before anything was looked at.
+    # Workers had started to work on these pods before the search began.
     begun: Set[types.UID]
     cgroups: Mapping[types.UID, cm.CgroupName]
     running: list[kubecontainer.Pod]
@@ -82,50 +83,62 @@ class PodsOnNode:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeletPods(KubeletVolumes, KubeletNodeStatus):
-    """Everything between a pod's spec and what runs, and back from what runs to the pod's status."""
+    """Translate a pod's spec into the runtime's terms, and the runtime's state into the pod's status."""
 
     hostutil: hostutil.HostUtils
     subpather: subpath.Interface
     cgroups_per_qos: bool
     mirror_pod_client: kubepod.MirrorClient
-    # Why the last sync of a container failed, shown as its waiting reason.
+    # The reason cache holds the error of each container's last failed sync. The status shows it as the waiting reason.
     reason_cache: ReasonCache
-    # The same runtime, as what serves exec, attach and port forwarding, and as what runs a command to its end.
+    # Both are the runtime: `streaming_runtime` serves exec, attach and port forwarding; `runner` runs a command to its
+    # end.
     streaming_runtime: kubecontainer.StreamingRuntime
     runner: kubecontainer.CommandRunner
-    # Admits pods, and knows what each was given.
+    # The allocation manager admits pods, and holds the allocated resources of each.
     allocation_manager: allocation.Manager
-    # The removals of orphaned cgroups under way, by the pod's uid. Only the sync loop's thread adds to them.
+    # These threads are removing orphaned cgroups; the keys are the pods' UIDs. Only the sync loop's thread adds to
+    # them.
     cgroup_cleanups: dict[types.UID, golang.Thread] = field(default_factory=dict)
     probe_manager: prober.Manager
     runtime_class_manager: runtimeclass.Manager | None = None
     userns_manager: userns.UsernsManager
     crash_loop_back_off: flowcontrol.Backoff
-    # What pods refer to; in standalone mode the manifest folder has it. Pod workers tell them which pods run.
+    # These managers provide the secrets and config maps to which pods refer. In standalone mode they read the manifest
+    # folder. Pod workers register the pods that run.
     secret_manager: secret.Manager | None = None
     config_map_manager: configmap.Manager | None = None
     pod_sync_handlers: list[lifecycle.PodSyncHandler] = field(default_factory=list)
-    # None in standalone mode, where no Service is known.
+    # This is None in standalone mode, in which the kubelet knows no services.
     service_lister: Callable[[], list[v1.Service]] | None = None
     service_has_synced: Callable[[], bool] = lambda: True
 
     def get_active_pods(self) -> list[v1.Pod]:
-        """Pods that are not terminal and not known to have ended: those that hold resources of the node."""
+        """Return the pods that hold resources of the node.
+
+        These are the pods that are neither terminal nor known to have terminated.
+        """
         return self.filter_out_inactive_pods(self.pod_manager.get_pods())
 
     def get_allocated_pods(self) -> list[v1.Pod]:
-        """The active pods with what they were given, which a resize that waits may want to change."""
+        """Return the active pods with their allocated resources, which may differ from the requested ones."""
         active_pods = self.get_active_pods()
         if not features.feature_gate.enabled(features.IN_PLACE_POD_VERTICAL_SCALING):
             return active_pods
         return [self.allocation_manager.update_pod_from_allocation(pod).pod for pod in active_pods]
 
     def get_or_create_user_namespace_mappings(self, pod: v1.Pod, runtime_handler: str) -> runtimeapi.UserNamespace:
-        """See UsernsManager. Raises ValueError for a pod that wants a user namespace of its own and cannot have it."""
+        """Return the pod's user namespace mappings.
+
+        Raise ValueError if the pod asks for its own user namespace and cannot have one.
+        """
         return self.userns_manager.get_or_create_user_namespace_mappings(pod, runtime_handler)
 
     def generate_pod_host_name_and_domain(self, pod: v1.Pod) -> tuple[str, str]:
-        """The pod's host name and, when it has a subdomain, its domain. Raises ValueError for names DNS refuses."""
+        """Return the pod's host name and, if the pod has a subdomain, its domain.
+
+        Raise ValueError for a name that is not valid in DNS.
+        """
         override = pod.spec.hostname_override
         if override is not None and features.feature_gate.enabled(features.HOSTNAME_OVERRIDE):
             _require_valid("HostnameOverride", override, "subdomain", validation.is_dns1123_subdomain(override))
@@ -142,7 +155,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         return hostname, f"{subdomain}.{pod.metadata.namespace}.svc.{self.dns_configurer.cluster_domain}"
 
     def get_pod_cgroup_parent(self, pod: v1.Pod) -> str:
-        """The cgroup under which the runtime puts the pod, in the form the cgroup driver wants."""
+        """Return the cgroup under which the runtime puts the pod, in the form that the cgroup driver expects."""
         _, cgroup_parent = self.container_manager.new_pod_container_manager().get_pod_container_name(pod)
         return cgroup_parent
 
@@ -155,9 +168,9 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         pod_ips: Sequence[str],
         image_volumes: dict[str, runtimeapi.ImageSpec],
     ) -> tuple[kubecontainer.RunContainerOptions, Callable[[], None] | None]:
-        """Devices, environment and mounts of a container, and what to call once it has been created.
+        """Return the devices, environment and mounts of a container, and a function to call after its creation.
 
-        Raises ValueError, OSError or what the API server says when the spec names something that is not there.
+        Raise ValueError, OSError or the API server's error if the spec refers to something that does not exist.
         """
         options = self.container_manager.get_resources(ctx, pod, container)
         hostname, host_domain = self.generate_pod_host_name_and_domain(pod)
@@ -184,7 +197,10 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         return options, cleanup_action
 
     def _make_pod_container_dir(self, pod: v1.Pod, container: v1.Container) -> str:
-        """The directory of the container's termination message; "" when it cannot be made, and no message is read."""
+        """Return the directory of the container's termination message.
+
+        If the directory cannot be created, return an empty string; the kubelet then reads no message.
+        """
         path = self.get_pod_container_dir(pod.metadata.uid, container.name)
         try:
             filesystem.mkdir_all(path, 0o750)
@@ -194,7 +210,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         return path
 
     def get_service_env_var_map(self, namespace: str, enable_service_links: bool) -> dict[str, str]:
-        """Variables that tell of the services a pod of the namespace may want."""
+        """Return the environment variables of the services that a pod of the namespace can use."""
         if self.service_lister is None:
             return {}
         services: dict[str, v1.Service] = {}
@@ -217,10 +233,10 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         pod_ips: Sequence[str],
         pod_volumes: kubecontainer.VolumeMap,
     ) -> list[kubecontainer.EnvVar]:
-        """The container's environment: what it has from whole objects, its own variables, those of services.
+        """Return the container's environment: variables from whole objects, its own variables, and those of services.
 
-        Of equal names the container's own counts most, and a service's least. Raises ValueError when a variable's
-        source is not there, and what the API server says of an object.
+        If names collide, the container's own variable wins over that from an object, and a service's variable loses
+        against both. Raise ValueError if a variable's source does not exist, or the API server's error.
         """
         if pod.spec.enable_service_links is None:
             raise ValueError("nil pod.spec.enableServiceLinks encountered, cannot construct envvars")
@@ -259,7 +275,10 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         pod_ips: Sequence[str],
         objects: environment.APIObjects,
     ) -> str | None:
-        """None for what is optional and not there: the variable then is not set."""
+        """Return the value of the variable's source.
+
+        None means that an optional source does not exist; the variable then stays unset.
+        """
         if source.field_ref is not None:
             return self.pod_field_selector_runtime_value(ctx, source.field_ref, pod, pod_ip, pod_ips)
         if source.resource_field_ref is not None:
@@ -273,18 +292,18 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def container_resource_runtime_value(
         self, ctx: golang.Context, selector: v1.ResourceFieldSelector, pod: v1.Pod, container: v1.Container
     ) -> str:
-        """The value of a resourceFieldRef, of this container unless it names another.
+        """Return the value of a resourceFieldRef, of this container unless the reference names another.
 
-        A limit that is not set is the pod's, and else what the node has. Raises ValueError for a resource that is
-        not supported, LookupError for a container that is not there.
+        If the container has no limit, its limit is the pod's or, without one, the node's allocatable amount. Raise
+        ValueError for an unsupported resource, and LookupError for a container that does not exist.
 
         Go: containerResourceRuntimeValue, kubelet_resources.go (defaultPodLimitsForDownwardAPI)
         """
         name = selector.container_name
         asked = resource.find_container_in_pod(pod, name) if name else container
-        # Not a copy of the pod: each of thousands of variables may be such a value.
+        # Do not copy the whole pod, because thousands of variables may have such a value.
         limited = v1.Container(resources=v1.deepcopy(asked.resources))
-        # As in Go, an init container that is named has its own limits alone.
+        # As in Go, an init container that the reference names has only its own limits.
         if not any(init.name == name for init in pod.spec.init_containers):
             allocatable = _limited_by_pod(pod, self.get_node_any_way(ctx).status.allocatable)
             resource.merge_container_resource_limits(limited, allocatable)
@@ -293,7 +312,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def pod_field_selector_runtime_value(
         self, ctx: golang.Context, selector: v1.ObjectFieldSelector, pod: v1.Pod, pod_ip: str, pod_ips: Sequence[str]
     ) -> str:
-        """What a fieldRef stands for while the pod runs. Raises ValueError for a path that is not supported."""
+        """Return the value of a fieldRef while the pod runs. Raise ValueError for an unsupported path."""
         path, _ = podshelper.convert_downward_api_field_label(selector.api_version, selector.field_path, "")
         pod_ips = self.sort_pod_ips(pod_ips)
         match path:
@@ -314,7 +333,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def kill_pod(
         self, ctx: golang.Context, pod: v1.Pod, running: kubecontainer.Pod, grace_period_override: int | None
     ) -> None:
-        """Stop all of the pod's containers and its sandbox. Raises what the runtime says when it cannot."""
+        """Stop all containers of the pod and its sandbox. Raise the runtime's error."""
         self.container_runtime.kill_pod(ctx, pod, running, grace_period_override)
         try:
             self.container_manager.update_qos_cgroups()
@@ -322,21 +341,21 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
             klog.v(2).info_s("Failed to update QoS cgroups while killing pod", err=err)
 
     def make_pod_data_dirs(self, pod: v1.Pod) -> None:
-        """Make the pod's directories under the root directory. Raises OSError."""
+        """Create the pod's directories under the root directory. Raise OSError on failure."""
         uid = pod.metadata.uid
         for path in (self.get_pod_dir(uid), self.get_pod_volumes_dir(uid), self.get_pod_plugins_dir(uid)):
             filesystem.mkdir_all(path, 0o750)
 
     def get_pull_secrets_for_pod(self, pod: v1.Pod) -> list[v1.Secret]:
-        """The pod's image pull secrets. An event names those that are not to be had."""
+        """Return the pod's image pull secrets. An event lists those that are unavailable."""
         found, failed = [], []
-        # Validation lets empty names pass.
+        # Validation allows empty names.
         for name in filter(None, (reference.name for reference in pod.spec.image_pull_secrets)):
             try:
                 found.append(self._get_pull_secret(pod.metadata.namespace, name))
             except golang.Canceled:
                 raise
-            except Exception as err:  # whatever it is, the image may be there, or free to all
+            except Exception as err:  # Despite any error, the image may be present, or need no secret.
                 message = "Unable to retrieve pull secret, the image pull may not succeed."
                 klog.info_s(message, pod=klog.kobj(pod), secret=klog.kref(pod.metadata.namespace, name), err=err)
                 failed.append(name)
@@ -356,18 +375,22 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         return self.secret_manager.get_secret(namespace, name)
 
     def pod_could_have_running_containers(self, pod: v1.Pod) -> bool:
-        """Whether a container of the pod may be running or still be started, or drivers still hold what it claimed."""
+        """Report whether containers of the pod may run or start, or its resource claims are still to be unprepared."""
         uid = pod.metadata.uid
         if self.pod_workers.could_have_running_containers(uid):
             return True
         return self.container_manager.pod_might_need_to_unprepare_resources(uid)
 
     def pod_is_finished(self, pod: v1.Pod) -> bool:
-        """Whether all work on the pod is done, so that its final status may be sent and its object deleted."""
+        """Report whether all work on the pod is done, so that its final status can be sent and its object deleted."""
         return self.pod_workers.should_pod_be_finished(pod.metadata.uid)
 
     def filter_out_inactive_pods(self, pods: list[v1.Pod]) -> list[v1.Pod]:
-        """The pods that are neither known to have ended nor terminal without anyone having to end them."""
+        """Return the pods that hold resources of the node.
+
+        A pod is inactive if it is known to have terminated, or if its phase is terminal and nothing has to terminate
+        it.
+        """
         return [pod for pod in pods if not self._is_pod_inactive(pod)]
 
     def _is_pod_inactive(self, pod: v1.Pod) -> bool:
@@ -383,13 +406,17 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         return known is not None and podutil.is_pod_phase_terminal(known.phase)
 
     def remove_orphaned_pod_statuses(self, pods: list[v1.Pod], mirror_pods: list[v1.Pod]) -> None:
-        """Forget the statuses of pods that nobody knows any more."""
+        """Forget the statuses of unknown pods.
+
+        `pods` must include the terminated pods, whose statuses are needed until the pods are deleted.
+        """
         self.status_manager.remove_orphaned_statuses({pod.metadata.uid for pod in [*pods, *mirror_pods]})
 
     def find_pods_on_node(self, ctx: golang.Context) -> PodsOnNode:
-        """What handle_pod_cleanups has to know. From any thread.
+        """List the pods in the runtime and in the cgroups for handle_pod_cleanups. Any thread may call this.
 
-        Raises what keeps it from seeing the cgroups or the runtime.
+        The runtime itself answers, not its cache, in which killed pods may still be. Raise the error that prevents the
+        listing of the cgroups or of the runtime's pods.
         """
         start = self.clock.monotonic()
         begun = self.pod_workers.begun_pods()
@@ -400,18 +427,18 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         return PodsOnNode(begun, cgroups, running, self.clock.monotonic() - start)
 
     def handle_pod_cleanups(self, ctx: golang.Context, found: PodsOnNode) -> None:
-        """Housekeeping: bring workers, statuses, probes, directories and cgroups in line with the pods there are.
+        """Clean up after pods: reconcile workers, statuses, probes, directories and cgroups with the desired pods.
 
-        Runs on the sync loop's thread, every two seconds, and must not wait for anything. What fails is logged and
-        tried again at the next round.
+        This runs on the sync loop's thread every two seconds, and must not wait for anything. A failure is logged, and
+        the next housekeeping tries again.
         """
         all_pods, mirror_pods, orphaned_mirror_pod_fullnames = self.pod_manager.get_pods_and_mirror_pods()
 
         klog.v(3).info_s("Clean up pod workers for terminated pods")
         working_pods = self.pod_workers.sync_known_pods(all_pods)
         possibly_running = _possibly_running(working_pods)
-        # A pod whose worker is done with it, and forgotten since the runtime was asked, has ended. Whether another life
-        # of it runs by now, the next round will tell.
+        # Skip a pod on which a worker had begun to work before the listing and which is forgotten by now, because it
+        # has terminated since. If a new incarnation of the pod runs, the next housekeeping finds it.
         running_runtime_pods = [pod for pod in found.running if pod.id in working_pods or pod.id not in found.begun]
 
         klog.v(3).info_s("Clean up probes for terminated pods")
@@ -443,11 +470,11 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         _record_pod_counts(all_pods, active_pods, mirror_pods, working_pods)
         if self.cgroups_per_qos:
             klog.v(3).info_s("Clean up orphaned pod cgroups")
-            # DIVERGES (fault of Go): a pod that this housekeeping has started or told to end keeps its cgroup.
-            # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups: which pods may run is found out before the
-            # pods are started or told to end, so the cgroups of these count as orphaned.
-            # Why: all processes in the cgroup are killed: those of a pod that starts with an earlier one's uid, and
-            # those of a pod that has a second left to end.
+            # DIVERGES (fault of Go): a pod that this housekeeping has started or begun to terminate keeps its cgroup.
+            # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups: the Go kubelet lists the pods that may run
+            # before it starts or terminates pods, so the cgroups of these count as orphaned.
+            # Why: the removal kills all processes in the cgroup: those of a pod that starts with an earlier one's UID,
+            # and those of a pod that has one second left to stop.
             # Test: kubelet_pods_test.py:test_pod_that_is_started_again_keeps_its_cgroup,
             # kubelet_pods_test.py:test_orphan_that_is_told_to_end_keeps_its_cgroup_until_it_has
             possibly_running |= _possibly_running(working_pods) | {pod.id for pod in running_runtime_pods}
@@ -457,16 +484,17 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def _delete_orphaned_mirror_pods(
         self, ctx: golang.Context, mirror_pods: list[v1.Pod], full_names: list[str]
     ) -> None:
-        """Have mirror pods deleted whose static pod is gone, unless it is still ending.
+        """Delete the mirror pods whose static pods are gone, except those whose static pods are still terminating.
 
         DIVERGES (safer): a separate thread sends the deletions to the API server.
         Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups: the sync loop sends them, and waits.
         Why: no pod would start while the API server does not answer.
         Test: pod/pod_manager_test.py:test_deletion_in_the_background_waits_for_nobody_and_is_asked_for_once
 
-        DIVERGES (fault of Go): only the mirror pod with the known uid is deleted.
-        Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups: any pod with the mirror pod's name is deleted.
-        Why: if the mirror pod is gone already, somebody else's new pod may have its name.
+        DIVERGES (fault of Go): the kubelet deletes only the mirror pod with the known UID.
+        Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups: the Go kubelet deletes any pod with the mirror
+        pod's name.
+        Why: if the mirror pod is already gone, a new pod of another client may have its name.
         Test: kubelet_test.py:test_mirror_whose_static_pod_is_gone_is_deleted_and_no_other_pod_of_its_name,
         pod/mirror_client_test.py:test_pod_that_has_the_name_of_a_mirror_by_now_stays
         """
@@ -478,9 +506,12 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def _restart_unknown_pods(
         self, ctx: golang.Context, active_pods: list[v1.Pod], working_pods: dict[types.UID, PodWorkerSync]
     ) -> bool:
-        """Start pods that are wanted but have no worker: a static pod removed and put back with the same uid.
+        """Start desired pods that have no worker.
 
-        Returns whether all of them have been given to the workers.
+        This happens, for example, to a static pod that was removed and added again with the same UID. Only active pods
+        count, because the pod manager also contains pods that will never run, such as rejected ones.
+
+        Return whether the workers have received all of these pods.
         """
         failed = False
         for desired in active_pods:
@@ -504,7 +535,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
                 )
                 done = True
             failed |= not done
-            # It is known from here on, or the step that looks for orphans would take it for one.
+            # Record the pod as known; otherwise a later step would take it for an orphan.
             working_pods[uid] = PodWorkerSync(state=PodWorkerState.SYNC_POD, has_config=True, static=static)
             metrics.RESTARTED_POD_TOTAL.labels("true" if static else "").inc()
         return not failed
@@ -516,7 +547,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         running: list[kubecontainer.Pod],
         working_pods: dict[types.UID, PodWorkerSync],
     ) -> None:
-        """Let workers finish pods that were already terminal, and are being deleted, when the kubelet started."""
+        """Have workers finish the pods that were already terminal and being deleted when the kubelet started."""
         running_uids = {pod.id for pod in running}
         for pod in all_pods:
             uid = pod.metadata.uid
@@ -527,13 +558,13 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
             klog.v(3).info_s(
                 "Handling termination and deletion of the pod to pod workers", pod=klog.kobj(pod), podUID=uid
             )
-            with contain("Failed to have a terminal pod finished", ctx, pod=klog.kobj(pod), podUID=uid):
+            with contain("Failed to finish a terminal pod", ctx, pod=klog.kobj(pod), podUID=uid):
                 self.pod_workers.update_pod(ctx, UpdatePodOptions(update_type=kubetypes.SyncPodType.KILL, pod=pod))
 
     def _terminate_orphaned_runtime_pods(
         self, ctx: golang.Context, running: list[kubecontainer.Pod], working_pods: dict[types.UID, PodWorkerSync]
     ) -> None:
-        """End what runs in the runtime and nobody configured, with a grace period of one second."""
+        """Terminate the runtime's pods that belong to no source, with a grace period of one second."""
         for running_pod in running:
             if running_pod.id in working_pods:
                 continue
@@ -543,7 +574,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
                 podUID=running_pod.id,
                 killPodOptions=kill_options,
             )
-            with contain("Failed to have an orphaned pod ended", ctx, podUID=running_pod.id):
+            with contain("Failed to terminate an orphaned pod", ctx, podUID=running_pod.id):
                 self.pod_workers.update_pod(
                     ctx,
                     UpdatePodOptions(
@@ -556,24 +587,27 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def _cleanup_orphaned_pod_cgroups(
         self, ctx: golang.Context, cgroup_pods: Mapping[types.UID, cm.CgroupName], possibly_running: set[types.UID]
     ) -> None:
-        """Remove the cgroups of pods that cannot be running any more, off this thread: the kernel may take long.
+        """Remove the cgroups of pods that cannot be running any more.
 
-        DIVERGES (safer): the thread that removes a cgroup also looks whether the pod's volumes are still mounted.
-        Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).cleanupOrphanedPodCgroups: the sync loop looks.
-        Why: all pods would wait for a disk that does not answer.
+        Each removal has its own thread, because the kernel may take long.
+
+        DIVERGES (safer): the thread that removes a cgroup also checks whether the pod's volumes are still mounted.
+        Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).cleanupOrphanedPodCgroups: the sync loop checks it.
+        Why: all pods would wait for a disk that does not respond.
         Test: kubelet_pods_test.py:test_housekeeping_does_not_wait_for_the_volumes_of_an_orphaned_cgroup
         """
         self.cgroup_cleanups = {uid: thread for uid, thread in self.cgroup_cleanups.items() if thread.is_alive()}
-        # DIVERGES (fault of Go): the cgroup of a pod with "_" in its uid, for which systemd's slice has "-", is kept.
-        # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).cleanupOrphanedPodCgroups: it counts as orphaned.
-        # Why: a manifest may set such a uid, and its pod would be killed every two seconds.
+        # DIVERGES (fault of Go): a pod with "_" in its UID, for which systemd's slice has "-", keeps its cgroup.
+        # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).cleanupOrphanedPodCgroups: the cgroup counts as orphaned.
+        # Why: a manifest may set such a UID, and the kubelet would kill its pod every two seconds.
         # Test: kubelet_pods_test.py:test_slice_of_a_uid_with_an_underscore_is_no_orphan_s
         possibly_running = possibly_running | {types.UID(uid.replace("_", "-")) for uid in possibly_running}
         for uid, name in cgroup_pods.items():
-            # DIVERGES (safer): a cgroup whose removal is still under way is not removed a second time.
-            # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).cleanupOrphanedPodCgroups: another removal begins every two
-            # seconds.
-            # Why: while a removal hangs, threads would pile up.
+            # DIVERGES (safer): the kubelet does not start a second removal of a cgroup while the first is still
+            # running.
+            # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).cleanupOrphanedPodCgroups: the Go kubelet starts another
+            # removal every two seconds.
+            # Why: while a removal hangs, threads would accumulate.
             # Test: kubelet_pods_test.py:test_cgroup_that_cannot_be_removed_has_one_thread_and_others_go
             if uid not in possibly_running and uid not in self.cgroup_cleanups:
                 with contain("Failed to clean up an orphaned pod cgroup", ctx, podUID=uid):
@@ -583,9 +617,9 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def _cleanup_orphaned_pod_cgroup(self, uid: types.UID, name: cm.CgroupName) -> None:
         with contain("Failed to clean up an orphaned pod cgroup", golang.background(), podUID=uid):
             if self.pod_workers.could_have_running_containers(uid):
-                return  # a static pod with this uid has come back meanwhile
+                return  # A static pod with this UID has been added again meanwhile.
             if not self.volume_manager.volumes_have_been_reconstructed():
-                return  # which volumes it has is not known yet
+                return  # The kubelet does not know the pod's volumes yet.
             pcm = self.container_manager.new_pod_container_manager()
             if self.pod_volumes_exist(uid):
                 message = "Orphaned pod found, but volumes not yet removed.  Reducing cpu to minimum"
@@ -599,7 +633,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def generate_api_pod_status(
         self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus, pod_is_terminal: bool
     ) -> v1.PodStatus:
-        """The status to show for a pod, from what runs and from what was shown before. Phases never go backwards."""
+        """Compute a pod's status from the runtime's state and the previous status. A terminal phase never changes."""
         klog.v(3).info_s("Generating pod status", podIsTerminal=pod_is_terminal, pod=klog.kobj(pod))
         old_status = self.status_manager.get_pod_status(pod.metadata.uid)
         if old_status is None:
@@ -619,7 +653,10 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         return new
 
     def _keep_terminal_phase(self, pod: v1.Pod, old: v1.PodStatus, new: v1.PodStatus) -> None:
-        """Make the new phase one that the old ones allow, and carry the reason along while the phase stays."""
+        """Set the final phase, and keep the reason and the message while the phase stays the same.
+
+        A terminal phase stays as it is. A sync handler may make a pod fail.
+        """
         if not podutil.is_pod_phase_terminal(new.phase):
             for terminal in (old.phase, pod.status.phase):
                 if podutil.is_pod_phase_terminal(terminal):
@@ -651,7 +688,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         pod_status: kubecontainer.PodStatus,
         pod_is_terminal: bool,
     ) -> list[v1.PodCondition]:
-        """Others' conditions as they are, then the kubelet's own."""
+        """Return the pod's conditions: those of other components unchanged, then the kubelet's own."""
         conditions = [c for c in pod.status.conditions if not kubetypes.pod_condition_by_kubelet(c.type)]
         conditions += self.determine_pod_resize_status(pod, pod_is_terminal)
         _, disruption = podutil.get_pod_condition_from_list(old.conditions, v1.DISRUPTION_TARGET)
@@ -672,7 +709,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         return conditions
 
     def determine_pod_resize_status(self, allocated_pod: v1.Pod, pod_is_terminal: bool) -> list[v1.PodCondition]:
-        """The resize conditions; what has ended is resized no more."""
+        """Return the resize conditions, and clear them if the pod is terminal."""
         uid = allocated_pod.metadata.uid
         if pod_is_terminal:
             self.status_manager.clear_pod_resize_in_progress_condition(uid)
@@ -681,7 +718,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         return self.status_manager.get_pod_resize_conditions(uid)
 
     def _set_host_ips(self, ctx: golang.Context, pod: v1.Pod, new: v1.PodStatus) -> None:
-        """Fill in the node's addresses; they are the pod's own when it uses the host's network."""
+        """Set the node's addresses, which are also the pod's own if the pod uses the host's network."""
         try:
             host_ips = self.get_host_ips_any_way(ctx)
         except ValueError as err:
@@ -698,7 +735,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
             new.pod_ips.append(v1.PodIP(ip=host_ips[1]))
 
     def sort_pod_ips(self, pod_ips: Sequence[str]) -> list[str]:
-        """At most one address of each family, the node's own family first."""
+        """Return at most one address of each family; the node's primary family comes first."""
         first = self.node_ips[0].version if self.node_ips else 4
         by_family: dict[int, str] = {}
         for text in pod_ips:
@@ -709,7 +746,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def _convert_status_to_api_status(
         self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, old: v1.PodStatus
     ) -> v1.PodStatus:
-        """Addresses, QoS class and container statuses; the rest is added by generate_api_pod_status."""
+        """Compute the addresses, the QoS class and the container statuses; generate_api_pod_status adds the rest."""
         new = v1.PodStatus(qos_class=v1qos.get_pod_qos(pod))
         new.pod_ips = self._pod_ips(pod, pod_status, old)
         new.pod_ip = new.pod_ips[0].ip if new.pod_ips else ""
@@ -732,9 +769,10 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
             return found
         if any(sandbox.state == runtimeapi.SANDBOX_READY for sandbox in pod_status.sandbox_statuses):
             return []
-        # DIVERGES (fault of Go): a pod without a ready sandbox keeps the addresses that its status has.
-        # Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).getPodIPs: it keeps those that this process has seen.
-        # Why: a restart of the kubelet would take the addresses from all pods that have ended.
+        # DIVERGES (fault of Go): a pod without a ready sandbox keeps the addresses in its status.
+        # Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).getPodIPs: it keeps only the addresses that this process has
+        # seen.
+        # Why: a restart of the kubelet would remove the addresses of all terminated pods.
         # Test: kubelet_pods_status_test.py:test_pod_without_a_ready_sandbox_keeps_its_address
         return list(old.pod_ips)
 
@@ -747,7 +785,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         is_init: bool = False,
         pod_restarting: bool = False,
     ) -> list[v1.ContainerStatus]:
-        """One status per container of the spec, in the order of their names (init containers: of the spec)."""
+        """Return one status for each container, sorted by name; init containers keep the order of the spec."""
         if not containers:
             return []
         default_reason = POD_INITIALIZING if pod.spec.init_containers else CONTAINER_CREATING
@@ -766,7 +804,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def _default_status(
         self, pod: v1.Pod, container: v1.Container, old: v1.ContainerStatus | None, default_reason: str
     ) -> v1.ContainerStatus:
-        """The status of a container as if the runtime knew nothing of it."""
+        """Return the status of a container that the runtime does not know."""
         if old is not None and old.state.terminated is not None:
             return v1.deepcopy(old)
         new = v1.ContainerStatus(
@@ -810,7 +848,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         old: dict[str, v1.ContainerStatus],
         pod_restarting: bool,
     ) -> None:
-        """The newest container of each name gives the state, the one before it the last state."""
+        """Set the state from the newest container of each name, and the last state from the one before it."""
         specs = {container.name: container for container in containers}
         seen: Counter[str] = Counter()
         newest_first = kubecontainer.sort_container_statuses_by_creation_time(pod_status.container_statuses)[::-1]
@@ -833,14 +871,14 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         new: v1.ContainerStatus,
         old: v1.ContainerStatus | None,
     ) -> None:
-        """Resources, user and stop signal as the runtime reports them."""
+        """Set the resources, the user and the stop signal as the runtime reports them."""
         running = runtime_status.state is kubecontainer.State.RUNNING
         if running and old is not None and old.started is not None and old.container_id == new.container_id:
-            # A restart of the kubelet must not make a started container look as if it were starting.
-            # DIVERGES (fault of Go): a container that replaces one that had started does not count as started.
+            # After a restart of the kubelet a started container must not appear as starting.
+            # DIVERGES (fault of Go): a container that replaces a started one does not count as started.
             # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).convertToAPIContainerStatuses: a new container of that name
-            # counts as started, too, until its startup probe has begun.
-            # Why: it would be shown as started, and could be probed for liveness, while it starts.
+            # counts as started too, until its startup probe has begun.
+            # Why: the container would appear as started, and its liveness probe could run, while it starts.
             # Test: kubelet_pods_status_test.py:test_only_the_same_container_stays_started
             new.started = old.started
         new.resources = _container_status_resources(spec, new, runtime_status, old)
@@ -864,9 +902,9 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         is_init: bool,
         ends_unseen: bool,
     ) -> None:
-        """Show a container that should run and does not as waiting, with the reason of its last failed start.
+        """Show a container that should run but does not as waiting, with the reason of its last failed start.
 
-        With ends_unseen, an init container that the runtime does not know has succeeded.
+        If `ends_unseen` is set, an init container that the runtime does not know has succeeded.
         """
         if is_init:
             found = pod_status.find_container_status_by_name(container.name)
@@ -874,7 +912,8 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
                 return
             sidecar = container.restart_policy == v1.CONTAINER_RESTART_POLICY_ALWAYS
             if found is None and ends_unseen and not sidecar and container_status.state.waiting is not None:
-                # It must have succeeded: the containers after it were created, and its own was removed since.
+                # The init container must have succeeded, because the containers after it exist; its own container was
+                # removed since.
                 container_status.state = v1.ContainerState(
                     terminated=v1.ContainerStateTerminated(
                         reason="Completed",
@@ -897,13 +936,13 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         container_status.state = v1.ContainerState(waiting=waiting)
 
     def runtime_class_supports_recursive_read_only_mounts(self, pod: v1.Pod) -> bool:
-        """Whether the runtime handler of the pod's class can mount read-only all the way down."""
+        """Report whether the runtime handler of the pod's class supports recursive read-only mounts."""
         handler = ""
         if self.runtime_class_manager is not None:
             name = pod.spec.runtime_class_name
             try:
                 handler = self.runtime_class_manager.lookup_runtime_handler(name)
-            except Exception as err:  # The class is not there: the sandbox fails for it, and says so.
+            except Exception as err:  # If the class does not exist, creating the sandbox fails and reports it.
                 klog.error_s(err, "failed to look up the runtime handler", runtimeClassName=name)
                 return False
         return runtime_handler_supports_recursive_read_only_mounts(handler, self.runtime_state.runtime_handlers())
@@ -911,7 +950,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def find_container(
         self, ctx: golang.Context, pod_full_name: str, pod_uid: types.UID, container_name: str
     ) -> kubecontainer.Container | None:
-        """The running container of that name, or None. Raises what the runtime says."""
+        """Return the running container of that name, or None. Raise the runtime's error."""
         pods = kubecontainer.Pods(self.container_runtime.get_pods(ctx, False))
         pod = pods.find_pod(pod_full_name, types.UID(self.pod_manager.translate_pod_uid(pod_uid)))
         return pod.find_container_by_name(container_name)
@@ -919,7 +958,10 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     def run_in_container(
         self, ctx: golang.Context, pod_full_name: str, pod_uid: types.UID, container_name: str, cmd: Sequence[str]
     ) -> bytes:
-        """The output of a command, run to its end. Raises LookupError without the container, else as the runtime."""
+        """Run a command to its end, and return its output.
+
+        Raise LookupError if there is no such container, or the runtime's error.
+        """
         container = self._require_container(ctx, pod_full_name, pod_uid, container_name)
         return self.runner.run_in_container(ctx, container.id, cmd, 0)
 
@@ -932,7 +974,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         cmd: Sequence[str],
         stream_opts: remotecommand.Options,
     ) -> str:
-        """The URL at which the runtime serves the command. Raises LookupError, or what the runtime says."""
+        """Return the URL at which the runtime serves the command. Raise LookupError, or the runtime's error."""
         container = self._require_container(ctx, pod_full_name, pod_uid, container_name)
         opts = stream_opts
         return self.streaming_runtime.get_exec(ctx, container.id, cmd, opts.stdin, opts.stdout, opts.stderr, opts.tty)
@@ -945,7 +987,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         container_name: str,
         stream_opts: remotecommand.Options,
     ) -> str:
-        """The URL at which the runtime serves the attaching. Raises LookupError, or what the runtime says."""
+        """Return the URL at which the runtime serves the attach stream. Raise LookupError, or the runtime's error."""
         container = self.find_container(ctx, pod_full_name, pod_uid, container_name)
         if container is None:
             raise LookupError(f"container {container_name} not found in pod {pod_full_name}")
@@ -955,7 +997,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         spec = kubecontainer.get_container_spec(pod, container_name)
         if spec is None:
             raise LookupError(f"container {container_name} not found in pod {pod_full_name}")
-        # Whether there is a terminal was settled when the container started, and not by who attaches to it.
+        # The container's spec decides whether there is a terminal, not the client that attaches.
         opts = stream_opts
         return self.streaming_runtime.get_attach(ctx, container.id, opts.stdin, opts.stdout, opts.stderr, spec.tty)
 
@@ -967,7 +1009,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
         pod_uid: types.UID,
         port_forward_opts: portforward.V4Options,
     ) -> str:
-        """The URL at which the runtime serves the forwarding. Raises LookupError, or what the runtime says."""
+        """Return the URL at which the runtime serves the forwarded ports. Raise LookupError, or the runtime's error."""
         pods = kubecontainer.Pods(self.container_runtime.get_pods(ctx, False))
         uid = types.UID(self.pod_manager.translate_pod_uid(pod_uid))
         full_name = kubecontainer.build_pod_full_name(pod_name, pod_namespace)
@@ -987,7 +1029,10 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
 def runtime_handler_supports_recursive_read_only_mounts(
     runtime_handler_name: str, runtime_handlers: Sequence[kubecontainer.RuntimeHandler]
 ) -> bool:
-    """No handlers: the runtime does not list them, which is no fault."""
+    """Report whether the handler supports recursive read-only mounts.
+
+    An empty list is not an error: the runtime then does not list its handlers.
+    """
     if not runtime_handlers:
         return False
     for handler in runtime_handlers:
@@ -998,7 +1043,7 @@ def runtime_handler_supports_recursive_read_only_mounts(
 
 
 def truncate_pod_hostname_if_needed(pod_name: str, hostname: str) -> str:
-    """The host name cut to what Linux takes. Raises ValueError when nothing usable is left."""
+    """Truncate the host name to the length that Linux allows. Raise ValueError if nothing usable remains."""
     if len(hostname) <= HOSTNAME_MAX_LEN:
         return hostname
     truncated = hostname[:HOSTNAME_MAX_LEN].rstrip("-.")
@@ -1015,14 +1060,14 @@ def truncate_pod_hostname_if_needed(pod_name: str, hostname: str) -> str:
 
 
 def get_phase(pod: v1.Pod, statuses: list[v1.ContainerStatus], pod_is_terminal: bool, pod_has_initialized: bool) -> str:
-    """The pod's phase, from the statuses of its init, sidecar and regular containers.
+    """Return the pod's phase, from the statuses of its init, sidecar and regular containers.
 
-    pod_is_terminal says that nothing of the pod will be started again, whatever its restart policy.
+    `pod_is_terminal` means that no container of the pod will start again, whatever the restart policy says.
     """
     by_name = {container_status.name: container_status for container_status in statuses}
     init = _count_init_containers(pod, by_name)
     regular = _count_regular_containers(pod, by_name)
-    if init["failed for good"]:
+    if init["failed permanently"]:
         return v1.POD_FAILED
     if init["pending"] or (init["sidecar pending"] and not pod_has_initialized):
         return v1.POD_PENDING
@@ -1037,10 +1082,10 @@ def get_phase(pod: v1.Pod, statuses: list[v1.ContainerStatus], pod_is_terminal: 
     if running or unknown or not stopped:
         return v1.POD_PENDING
     ended = v1.POD_SUCCEEDED if stopped == regular["succeeded"] else v1.POD_FAILED
-    # Static pods are put back by their source, so they end only as their restart policy says.
+    # A static pod's source would add it again, so its restart policy alone decides when it is finished.
     if pod_is_terminal and not kubetypes.is_static_pod(pod):
         return ended
-    return ended if stopped == regular["stopped for good"] else v1.POD_RUNNING
+    return ended if stopped == regular["stopped permanently"] else v1.POD_RUNNING
 
 
 def _count_init_containers(pod: v1.Pod, statuses: dict[str, v1.ContainerStatus]) -> Counter[str]:
@@ -1054,7 +1099,7 @@ def _count_init_containers(pod: v1.Pod, statuses: dict[str, v1.ContainerStatus])
         if found is None or found.state.running is not None or ended is None:
             counts["pending"] += 1
         elif ended.exit_code != 0 and not _is_restarted(pod, container, ended):
-            counts["failed for good"] += 1
+            counts["failed permanently"] += 1
     return counts
 
 
@@ -1081,7 +1126,7 @@ def _count_regular_containers(pod: v1.Pod, statuses: dict[str, v1.ContainerStatu
         elif (ended := _last_end(found)) is not None:
             counts["stopped"] += 1
             if not _is_restarted(pod, container, ended):
-                counts["stopped for good"] += 1
+                counts["stopped permanently"] += 1
             if found.state.terminated is not None and ended.exit_code == 0:
                 counts["succeeded"] += 1
         elif found.state.waiting is not None:
@@ -1098,7 +1143,7 @@ def _is_restarted(pod: v1.Pod, container: v1.Container, ended: v1.ContainerState
 
 
 def _last_end(found: v1.ContainerStatus | None) -> v1.ContainerStateTerminated | None:
-    """How the container ended, if it has and is not running again."""
+    """Return how the container terminated, or None if it has not, or is running again."""
     if found is None or found.state.running is not None:
         return None
     if found.state.terminated is not None:
@@ -1109,7 +1154,7 @@ def _last_end(found: v1.ContainerStatus | None) -> v1.ContainerStateTerminated |
 def _convert_container_status(
     runtime_status: kubecontainer.Status, old: v1.ContainerStatus | None, pod_restarting: bool
 ) -> v1.ContainerStatus:
-    """A runtime status in the API's words. The old status fills in what the runtime cannot know any more."""
+    """Convert a runtime status to an API status. The old status supplies what the runtime no longer knows."""
     new = v1.ContainerStatus(
         name=runtime_status.name,
         restart_count=runtime_status.restart_count,
@@ -1148,7 +1193,7 @@ def _convert_container_status(
 
 
 def _keep_history(new: v1.ContainerStatus, old: v1.ContainerStatus) -> None:
-    """Carry over restarts and the last end. A restart in place removes the containers that could tell of them."""
+    """Keep the restart count and the last state, because a restart in place removes the containers that have them."""
     new.restart_count = max(new.restart_count, old.restart_count)
     if old.container_id != new.container_id and old.state.terminated is not None:
         new.last_state = v1.ContainerState(terminated=old.state.terminated)
@@ -1157,7 +1202,7 @@ def _keep_history(new: v1.ContainerStatus, old: v1.ContainerStatus) -> None:
 
 
 def _restarts_in_place() -> bool:
-    """Whether a container's exit can restart the whole pod in place on this node."""
+    """Report whether a container's exit may restart all containers of the pod in place on this node."""
     return features.feature_gate.enabled(features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS)
 
 
@@ -1169,7 +1214,7 @@ def _note_lost_containers(
     default_reason: str,
     pod_restarting: bool,
 ) -> None:
-    """A container that was running and that the runtime has no trace of ended, and nobody knows how."""
+    """Record an unknown termination for each container that was running and that the runtime no longer has."""
     in_runtime = {runtime_status.name for runtime_status in pod_status.container_statuses}
     for name, new in statuses.items():
         before = old.get(name)
@@ -1201,9 +1246,10 @@ def _container_status_resources(
     runtime_status: kubecontainer.Status,
     old: v1.ContainerStatus | None,
 ) -> v1.ResourceRequirements:
-    """The resources in force: what the runtime reports of a running container, else what it was given.
+    """Return the resources in effect: the runtime's values for a running container, otherwise the allocated ones.
 
-    A figure that the cgroup cannot tell apart (the kernel has a least quota and least shares) is shown as asked.
+    A CPU value at or below the kernel's minimum quota or shares cannot be read back from the cgroup, so the spec's
+    value is shown.
     """
     resources = v1.deepcopy(spec.resources)
     if runtime_status.state is not kubecontainer.State.RUNNING:
@@ -1234,11 +1280,12 @@ def _container_status_resources(
 
 
 def _still_waiting(before: v1.ContainerStatus | None, now: v1.ContainerStatus) -> v1.ContainerStateWaiting | None:
-    """Why a container waited, if nothing has become of it since and it is not just that it has to.
+    """Return the container's previous waiting reason if it is an error and the container has not run since.
 
-    DIVERGES (fault of Go): a container that waits keeps its reason and message when the kubelet is restarted.
-    Go: pkg/kubelet/reason_cache.go, (*ReasonCache).Get: only starts that failed since the kubelet's start are known.
-    Why: the status would not tell what is wrong until the next start has failed.
+    DIVERGES (fault of Go): a waiting container keeps its reason and message when the kubelet restarts.
+    Go: pkg/kubelet/reason_cache.go, (*ReasonCache).Get: the Go kubelet only knows starts that failed since its own
+    start.
+    Why: the status would not explain the problem until the next start has failed.
     Test: kubelet_pods_status_test.py:test_reason_outlives_the_kubelet_that_gave_it
     """
     if before is None or before.state.waiting is None:
@@ -1294,7 +1341,7 @@ def _require_valid(what: str, value: str, kind: str, faults: list[str]) -> None:
 
 
 def _limited_by_pod(pod: v1.Pod, allocatable: dict[str, Quantity]) -> dict[str, Quantity]:
-    """What a container without limits may use: what the node has, or less if the pod has limits as a whole."""
+    """Return the resources that a container without limits may use: the node's, or the pod's limits if it has any."""
     limits = pod.spec.resources.limits if pod.spec.resources is not None else {}
     if not features.feature_gate.enabled(features.POD_LEVEL_RESOURCES):
         return allocatable
@@ -1309,7 +1356,7 @@ def _log_failure(message: str, uid: types.UID, action: Callable[[cm.CgroupName],
     try:
         action(name)
     except Exception as err:
-        # The next housekeeping finds the cgroup again. Other pods' cgroups have nothing to do with the failure.
+        # The next housekeeping finds the cgroup again. The failure must not affect other pods' cgroups.
         klog.info_s(message, podUID=uid, err=err)
 
 
@@ -1318,7 +1365,7 @@ def _family(ip: str) -> int:
 
 
 def _parse_ip(text: str) -> IPv4Address | IPv6Address | None:
-    """The address, IPv4 ones with leading zeros or in IPv6's clothes too; None when it is none."""
+    """Parse an address, with leading zeros or mapped into IPv6 too; return None if it is invalid."""
     if "." in text and ":" not in text:
         text = ".".join(part.lstrip("0") or "0" for part in text.split("."))
     try:

@@ -1,8 +1,8 @@
-"""One worker per pod: carries the pod through setup, teardown and clean-up, one step at a time.
+"""Run one worker per pod, which moves the pod through setup, teardown and clean-up.
 
 Go: pkg/kubelet/pod_workers.go
 
-The life of a pod as its worker sees it, and what the queries say meanwhile:
+The life of a pod in the eyes of its worker, and the answers to queries meanwhile:
 
                                             A      B        C        D        E        F        G
     could_have_running_containers           ├─────────────────────────────────┤
@@ -16,20 +16,20 @@ The life of a pod as its worker sees it, and what the queries say meanwhile:
     sync_terminated_pod is called                                             ├────────┤
     should_pod_be_finished               *                                             ├──────────────
 
-    A  update_pod is told of the pod, and starts its worker.
-    B  The pod may start: at once, or for a static pod when no other of its full name runs any more. From now
-       on sync_pod is called again and again.
-    C  The pod must end: it was deleted, evicted or killed, or its phase is terminal.
-    D  sync_pod has returned, cancelled if need be. Nothing will be started any more. If sync_pod itself says
-       that the pod has come to its end, C and D are one.
-    E  sync_terminating_pod has succeeded, after as many attempts as it took: nothing runs any more.
+    A  update_pod receives the pod for the first time, and starts its worker.
+    B  The pod may start: at once, or, for a static pod, when no other pod of its full name runs. From now
+       on the worker calls sync_pod again and again.
+    C  The pod must terminate: it was deleted, evicted or killed, or its phase is terminal.
+    D  sync_pod has returned, after a cancellation if necessary. From now on no container starts. If sync_pod
+       itself reports that the pod is terminal, C and D are the same moment.
+    E  sync_terminating_pod has succeeded, after any number of attempts: no container runs any more.
     F  sync_terminated_pod has succeeded: the pod is finished, and its worker's thread ends.
-    G  sync_known_pods finds the pod wanted no more, or asked for anew, and forgets it.
+    G  sync_known_pods finds that no source has the pod any more, or that it was created again, and forgets it.
 
-    *  Also true before A, once all sources and the runtime have been read: what nobody has asked for by then may go.
-       The content of a pod that was neither deleted nor evicted may go only from G on.
+    *  Also true before A, once all sources and the runtime have been read: a pod that is unknown by then may be
+       removed. The content of a pod that was neither deleted nor evicted may be removed only from G on.
 
-A pod never goes back. After G the same uid may start again from the beginning.
+A pod never goes back. After G a pod with the same UID may start from the beginning.
 """
 
 from __future__ import annotations
@@ -61,63 +61,64 @@ from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.tools import record
 
-# Told, when a pod is killed, to write the reason into the status.
+# A PodStatusFunc writes the reason for a kill into the pod's status.
 PodStatusFunc = Callable[[v1.PodStatus], None]
-# See SyncPodResult.
+# SyncPodResult.post_sync describes a PostSyncFunc.
 PostSyncFunc = Callable[[], None]
-# (uid, channel) -> the channel that the worker is to read instead.
+# A WorkerChannelFunc maps a UID and its channel to the channel from which the worker reads instead.
 WorkerChannelFunc = Callable[[types.UID, golang.Channel[None]], golang.Channel[None]]
 
-# By what part delays in the work queue are stretched at random, so that pods do not sync in step.
+# The delays in the work queue grow by a random fraction of up to these values, so that pods do not all sync at once.
 WORKER_RESYNC_INTERVAL_JITTER_FACTOR = 0.5
 WORKER_BACK_OFF_PERIOD_JITTER_FACTOR = 0.5
 
-# Seconds until a retry where the cause is expected to pass soon.
+# After an error that should pass soon, the pod is synced again after this time, in seconds.
 BACK_OFF_ON_TRANSIENT_ERROR_PERIOD = 1.0
 
-# Seconds that kill_pod_now waits at least, for the calls between us and the runtime.
+# kill_pod_now waits at least this long, in seconds, to allow for the calls between the kubelet and the runtime.
 _MIN_KILL_TIMEOUT = 10.0
 
 
 @dataclass(slots=True)
 class KillPodOptions:
-    """How to kill a pod."""
+    """Describe how the pod worker kills a pod."""
 
-    # Closed once no container of the pod runs any more, or if there was nothing to kill. That can take any
-    # time, but it is closed by the time could_have_running_containers says no.
+    # The worker closes this channel once no container of the pod runs, or if there is nothing to kill. This can take
+    # any time, but the channel is closed by the time could_have_running_containers returns False.
     completed_ch: golang.Channel[None] | None = None
-    # The node is short of something: what the pod left behind goes sooner than it otherwise would.
+    # `evict` is true if the node is short of a resource: the pod's content is then removed earlier.
     evict: bool = False
-    # Writes the reason into the pod's status; of several kills the last one's is used.
+    # `pod_status_func` writes the reason for the kill into the pod's status. The function of the last kill counts,
+    # because an eviction, for example, may follow a preemption.
     pod_status_func: PodStatusFunc | None = None
-    # Seconds, instead of the pod's own grace period; only counts if shorter.
+    # This replaces the pod's own grace period, in seconds, if it is shorter.
     pod_termination_grace_period_seconds_override: int | None = None
 
 
 @dataclass(slots=True)
 class UpdatePodOptions:
-    """One change to a pod, as update_pod takes it."""
+    """Describe one change to a pod for update_pod."""
 
     update_type: kubetypes.SyncPodType = kubetypes.SYNC_POD_SYNC
-    # When the change was first seen; the duration metric counts from there.
+    # `start_time` is the time at which the change was first seen; the duration metric starts there.
     start_time: datetime | None = None
-    # The pod as it should be. Required unless running_pod is given.
+    # `pod` is the desired pod. It is required unless `running_pod` is given.
     pod: v1.Pod | None = None
-    # The static pod's stand-in in the API server, if there is one.
+    # `mirror_pod` is the mirror pod of a static pod, if it has one.
     mirror_pod: v1.Pod | None = None
-    # A pod that the runtime runs and nobody asked for. Only kills can come with one.
+    # `running_pod` is a pod that runs in the runtime but belongs to no source. Only a kill may carry it.
     running_pod: kubecontainer.Pod | None = None
     kill_pod_options: KillPodOptions | None = None
 
 
 class PodWorkerState(enum.IntEnum):
-    """The phase a pod is in."""
+    """List the phases of a pod's life in its worker."""
 
-    # Its containers are to be started and kept running.
+    # The pod should be running.
     SYNC_POD = 0
-    # Nothing is started any more; containers may still run and are being stopped.
+    # No container starts any more; containers may still run, and the worker stops them.
     TERMINATING_POD = 1
-    # No container runs or ever will; what is left is cleaned up.
+    # No container runs, and none will; the worker cleans up the rest.
     TERMINATED_POD = 2
 
     def __str__(self) -> str:
@@ -130,68 +131,71 @@ TERMINATED_POD = PodWorkerState.TERMINATED_POD
 
 
 class PodStart(enum.Enum):
-    """Whether a pod may start, or be ended if it runs."""
+    """State whether a pod may start or, if it already runs, be terminated."""
 
     NOW = enum.auto()
-    # It has to wait for others, and is queued for a retry.
+    # The pod must wait for other pods; it is queued for a retry.
     LATER = enum.auto()
     NEVER = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
 class SyncPodResult:
-    """What a step of a pod that should run has come to."""
+    """Hold the result of one sync_pod call."""
 
-    # The pod has come to its natural end.
+    # The pod has reached a terminal phase by itself.
     is_terminal: bool = False
-    # Called once the worker has noted when the step ended: what it sets off will be seen as newer than the step.
+    # The worker calls this after it has recorded the end of the sync, so that whatever the call triggers counts as
+    # newer.
     post_sync: PostSyncFunc | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodWorkerSync:
-    """What sync_known_pods says of one worker."""
+    """Describe one worker in the answer of sync_known_pods."""
 
     state: PodWorkerState
-    # The pod is no longer wanted.
+    # No source contains the pod any more.
     orphan: bool = False
-    # We have seen the pod's spec, and do not know it from the runtime alone.
+    # The kubelet knows the pod's spec, not only the runtime's view of the pod.
     has_config: bool = False
-    # The spec is that of a static pod.
+    # The pod has a spec, and the pod is static.
     static: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodWorkerSnapshot:
-    """How one pod and its worker are at one moment, for people who look. Times are of the pod workers' clock."""
+    """Describe one pod and its worker at one moment, for debug pages. Times are from the pod workers' clock."""
 
-    # None for a pod that only the runtime knows.
+    # `pod` is None if only the runtime knows the pod.
     pod: v1.Pod | None = None
     namespace: str = ""
     name: str = ""
     phase: PodWorkerState = SYNC_POD
-    # A thread works for the pod.
+    # The pod has a worker thread.
     has_worker: bool = False
     # An update waits for the worker.
     pending: bool = False
     finished: bool = False
     deleted: bool = False
     evicted: bool = False
-    # The static pod waits for its turn, and the uid of the pod of its full name that runs, if one does.
+    # `waits_to_start` is true if another static pod of the same full name comes first. If that pod is already running,
+    # `runs_instead` is its UID.
     waits_to_start: bool = False
     runs_instead: str = ""
-    # Seconds.
+    # `grace_period` is in seconds.
     grace_period: int = 0
     terminating_at: datetime | None = None
     terminated_at: datetime | None = None
-    # As StepProgress has them.
+    # The next fields come from StepProgress.
     step_began: datetime | None = None
     step_ended: datetime | None = None
     next_step: datetime | None = None
     steps: int = 0
     failures: int = 0
     err: str = ""
-    # What the worker is at, None without one, and what it was at when the last step failed.
+    # `activity` is what the worker currently does, None without a worker. `failed_at` is what it did when the last step
+    # failed.
     activity: Activity | None = None
     failed_at: Activity | None = None
     failed_actions: frozenset[kubecontainer.SyncAction] = frozenset()
@@ -200,17 +204,21 @@ class PodWorkerSnapshot:
 
 @dataclass(slots=True)
 class PodWork:
-    """One step for a worker."""
+    """Describe one step of a worker."""
 
     work_type: PodWorkerState
     options: UpdatePodOptions
 
 
 class PodSyncer(Protocol):
-    """The three steps of a pod's life, and a short way out. Called for many pods at once.
+    """Define the steps of a pod's life that a pod worker calls; a Go interface.
 
-    Each raises if it did not get through, and is then called again later. When ctx is cancelled (the pod
-    has to end, or to end sooner) they should raise golang.Canceled as soon as they can.
+    A pod is synced until it terminates by itself or has to terminate. Then the worker calls sync_terminating_pod until
+    it succeeds, and after that sync_terminated_pod until it succeeds.
+
+    The workers of different pods call these methods at the same time. A method raises an exception if it could not
+    finish; the worker then calls it again later. When ctx is cancelled, because the pod must terminate or must
+    terminate sooner, a method should raise golang.Canceled as soon as it can.
     """
 
     def sync_pod(
@@ -221,7 +229,7 @@ class PodSyncer(Protocol):
         mirror_pod: v1.Pod | None,
         pod_status: kubecontainer.PodStatus,
     ) -> SyncPodResult:
-        """Sets the pod up and (re)starts its containers."""
+        """Set up the pod, and start or restart its containers."""
         ...
 
     def sync_terminating_pod(
@@ -232,43 +240,48 @@ class PodSyncer(Protocol):
         grace_period: int | None,
         pod_status_fn: PodStatusFunc | None,
     ) -> None:
-        """Stops the pod's containers within grace_period seconds; returns only if none runs any more."""
+        """Stop the pod's containers within `grace_period` seconds; return only if none of them runs.
+
+        The worker repeats the call with ever shorter grace periods. Once the call succeeds, other parts of the kubelet
+        remove the pod's volumes and devices.
+        """
         ...
 
     def sync_terminating_runtime_pod(self, ctx: golang.Context, running_pod: kubecontainer.Pod) -> None:
-        """The same for a pod of which only the runtime knows."""
+        """Stop the containers of a pod that only the runtime knows; return only if none of them runs."""
         ...
 
     def sync_terminated_pod(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
-        """Gives back what must be given back before the pod counts as finished on this node."""
+        """Release what the pod must give back before it counts as finished on this node."""
         ...
 
 
 @dataclass(slots=True)
 class StepProgress:
-    """The steps of one pod, as told to people. Times are of the pod workers' clock."""
+    """Record the steps of one pod for debug pages. Times are from the pod workers' clock."""
 
-    # When the step under way began; None between steps.
+    # `began_at` is the time at which the current step began, or None between steps.
     began_at: datetime | None = None
-    # When the last step ended, why it failed or "", and how many did so in a row. The error itself is not kept: it has
-    # all that the step had at hand.
+    # The next fields describe the last step: its end, its error or an empty string, and the number of failures in a
+    # row. The exception itself is not kept, because it would keep all objects of the step alive.
     ended_at: datetime | None = None
     err: str = ""
     failures: int = 0
     steps: int = 0
-    # When the next step is due if nothing happens before.
+    # The next step is due at this time if nothing triggers one before.
     next_at: datetime | None = None
-    # The static pod waits for its turn.
+    # Another static pod of the same full name comes first.
     waits_to_start: bool = False
-    # What the worker is at, and what it was at when the last step failed.
+    # `position` is what the worker currently does. `failed_at` is what it did when the last step failed.
     position: activity.Position = field(default_factory=activity.Position)
     failed_at: Activity | None = None
-    # What of the last step the runtime did not do, and the object for want of which it failed.
+    # `failed_actions` are the actions of the runtime that failed in the last step. `missing` is the API object whose
+    # absence made the last step fail.
     failed_actions: frozenset[kubecontainer.SyncAction] = frozenset()
     missing: metav1.StatusDetails | None = None
 
     def ended(self, now: datetime, err: Exception | None) -> None:
-        """A step has ended. One that was cancelled has not failed: the next takes its place."""
+        """Record the end of a step. A cancelled step has not failed, because the next one replaces it."""
         self.began_at, self.ended_at = None, now
         self.steps += 1
         if err is not None and _is_canceled(err):
@@ -282,44 +295,47 @@ class StepProgress:
 
 @dataclass(slots=True)
 class PodSyncStatus:
-    """Where one pod stands. Guarded by PodWorkers.pod_lock."""
+    """Hold the state of one pod. PodWorkers.pod_lock guards it."""
 
-    # Cancels the step that the worker is at, or was at last.
+    # This function cancels the worker's current step, or its last one.
     cancel_fn: Callable[[], None] | None = None
     fullname: str = ""
-    # An update waits for the worker or is being worked on.
+    # An update waits for the worker, or the worker is handling one.
     working: bool = False
-    # The next update for the worker. A newer one replaces it: what counts is the latest state, not each
-    # state on the way. Nobody else gets to see it before the worker takes it.
+    # `pending_update` is the next update for the worker. A newer update replaces it, because only the latest state
+    # counts. No other part of the kubelet sees it before the worker takes it.
     pending_update: UpdatePodOptions | None = None
-    # What the worker took last, pod and mirror pod kept from earlier updates where it brought none. Set from
-    # the moment the pod may start, and then what every other part of the kubelet works towards.
+    # `active_update` is the last update that the worker took. It keeps the pod and the mirror pod of earlier updates if
+    # later ones carry none. It is set as soon as the pod may start; from then on all parts of the kubelet that act on
+    # running pods treat it as the desired state.
     active_update: UpdatePodOptions | None = None
 
-    # When the pod was first seen, allowed to start, asked to end, and had no running container left.
+    # These are the times at which the pod was first seen, was allowed to start, had to terminate, and had no running
+    # container any more. `terminating_at` can be set before the worker has begun to terminate the pod.
     synced_at: datetime | None = None
     started_at: datetime | None = None
     terminating_at: datetime | None = None
     terminated_at: datetime | None = None
-    # Seconds; set together with terminating_at, and from then on it can only shrink.
+    # `grace_period`, in seconds, is set together with `terminating_at`. From then on it can only become shorter.
     grace_period: int = 0
-    # To be closed when the pod has terminated; empty from then on.
+    # The worker closes these channels when the pod has terminated. Nothing may be added after that.
     notify_post_terminating: list[golang.Channel[None]] = field(default_factory=list)
-    # The status functions of the kills so far; empty once the pod has terminated.
+    # These are the status functions of all kills so far. Nothing may be added after the pod has terminated.
     status_post_terminating: list[PodStatusFunc] = field(default_factory=list)
 
-    # The worker is out of sync_pod and knows of the termination: no further container will be started.
+    # The worker has left sync_pod and knows of the termination, so other parts of the kubelet may rely on it that no
+    # further container starts.
     started_terminating: bool = False
-    # The API server's pod has a deletion time, or the pod is in no source any more.
+    # The API server's pod has a deletion timestamp, or no source contains the pod any more.
     deleted: bool = False
     evicted: bool = False
-    # sync_terminated_pod has succeeded and the worker's thread ends.
+    # sync_terminated_pod has succeeded, and the worker's thread ends.
     finished: bool = False
-    # A pod with this uid was added again after this one was killed: forget this one when it has finished.
+    # A pod with this UID was added again after this one was killed, so this one must be forgotten once it has finished.
     restart_requested: bool = False
-    # The runtime has or had this pod, so it must be terminated even if we have not started it.
+    # The runtime has or had this pod, so it must be terminated even if this process did not start it.
     observed_runtime: bool = False
-    # What `snapshot` tells of the worker's steps.
+    # `snapshot` reads the worker's progress from here.
     progress: StepProgress = field(default_factory=StepProgress, compare=False)
 
     def is_termination_requested(self) -> bool:
@@ -332,7 +348,7 @@ class PodSyncStatus:
         return self.started_at is not None
 
     def work_type(self) -> PodWorkerState:
-        """The phase that the next step belongs to."""
+        """Return the phase to which the next step belongs."""
         if self.is_terminated():
             return TERMINATED_POD
         if self.is_termination_requested():
@@ -340,15 +356,16 @@ class PodSyncStatus:
         return SYNC_POD
 
     def merge_last_update(self, other: UpdatePodOptions) -> None:
-        """Makes `other` the active update, and keeps what it does not bring.
+        """Make `other` the active update, but keep the pod and the mirror pod if `other` lacks them.
 
-        The start time is not taken over: it is for measuring one update. Of kill options only what a
-        repetition needs is kept.
+        Do not copy the start time, because it measures the latency of one update. Of the kill options, keep only what a
+        repetition of the kill needs.
         """
         opts = self.active_update
         if opts is None:
             opts = self.active_update = UpdatePodOptions()
-        # A running pod comes without a spec, and must not displace one.
+        # An update with a running pod carries no spec, and must not displace one. The pod may be from an earlier
+        # kubelet process, so there may be no spec at all.
         if opts.pod is None or other.running_pod is None:
             opts.pod = other.pod
         opts.running_pod = other.running_pod
@@ -360,7 +377,7 @@ class PodSyncStatus:
 
 @dataclass(slots=True)
 class _StartedSync:
-    """What start_pod_sync hands to the worker."""
+    """Hold what start_pod_sync returns to the worker."""
 
     ctx: golang.Context
     cancel: Callable[[], None]
@@ -370,9 +387,9 @@ class _StartedSync:
 
 @dataclass(slots=True)
 class _SyncOutcome:
-    """How one step ended."""
+    """Hold the outcome of one step."""
 
-    # Of the steady clock.
+    # This time is from the steady clock.
     last_sync_time: datetime | None
     is_terminal: bool = False
     err: Exception | None = None
@@ -380,53 +397,57 @@ class _SyncOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _WorkerProgress:
-    """How far a worker has come."""
+    """Hold what a worker carries from one step to the next."""
 
-    # When its last step ended, of the steady clock.
+    # This is the steady-clock time at which the worker's last step ended.
     last_sync_time: datetime | None
-    # Nothing is left to be done for the pod.
+    # The worker has nothing left to do.
     done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Which pod an update is for."""
+    """Identify the pod of an update."""
 
     uid: types.UID
     namespace: str
     name: str
-    # There is no spec, only what the runtime says.
+    # The kubelet has no spec of the pod, only the runtime's view.
     is_runtime_pod: bool
 
 
 class AllocatedPod(Protocol):
-    """See allocation.AllocatedPod."""
+    """Hold a pod with its allocated resources; see allocation.AllocatedPod."""
 
     @property
     def pod(self) -> v1.Pod: ...
 
 
 class AllocationManager(Protocol):
-    """Knows which resources pods were given. Called with pod_lock held."""
+    """Define what the pod workers need from the allocation manager. They call it with `pod_lock` held."""
 
     def update_pod_from_allocation(self, pod: v1.Pod) -> AllocatedPod:
-        """The pod with what it was given in place of what it wants."""
+        """Return the pod with its allocated resources in place of its requested ones."""
         ...
 
 
 class PodWorkers:
-    """Runs one thread per pod, and knows for each pod whether it is starting, running, ending or gone.
+    """Run one thread per pod, and track whether each pod is starting, running, terminating or finished.
 
-    What the sources want comes in through update_pod, and once per housekeeping through sync_known_pods. What
-    comes out are calls of the PodSyncer, never two at a time for one uid, and answers to the rest of the
-    kubelet, which should ask here, and not the pod manager, whether a pod's containers may be running.
+    The desired pods arrive through update_pod and, once per housekeeping, through sync_known_pods. The workers call the
+    PodSyncer, never twice at the same time for one UID. To find out whether a pod's containers may be running, the
+    other parts of the kubelet must ask the pod workers, not the pod manager: the pod manager holds only the desired
+    pods.
 
-    Setup and teardown are apart: parts of the kubelet that prepare things for a pod ask
-    should_pod_containers_be_terminating and stop; those that clear things away ask
-    should_pod_runtime_be_removed (volumes, cgroups) or should_pod_content_be_removed (directories) and begin.
-    The `is_…` queries and could_have_running_containers are for the kubelet's own loops.
+    Once a pod has to terminate, a pod with its UID can start only after the pod has finished and housekeeping has
+    forgotten it. So a terminated pod cannot restart by accident.
 
-    Static pods that share a full name run one after another, first come first. Thread-safe.
+    Setup and teardown are separate. The parts of the kubelet that set things up for a pod ask
+    should_pod_containers_be_terminating, and then stop. The parts that tear things down ask
+    should_pod_runtime_be_removed (volumes, cgroups) or should_pod_content_be_removed (directories), and then begin. The
+    `is_…` queries and could_have_running_containers are for the kubelet's own loops.
+
+    Static pods with the same full name run one after another, in the order of their arrival. Thread-safe.
     """
 
     def __init__(
@@ -440,15 +461,20 @@ class PodWorkers:
         allocation_manager: AllocationManager,
         clock: clocklib.Clock | None = None,
     ) -> None:
-        """resync_interval, back_off_period: seconds until a pod's next sync after success, after failure."""
-        # Guards the five fields below and every PodSyncStatus.
+        """Create the pod workers.
+
+        `resync_interval` and `back_off_period` are the seconds until a pod's next sync after a success and after a
+        failure.
+        """
+        # `pod_lock` guards the five fields below and every PodSyncStatus.
         self.pod_lock = threading.Lock()
-        # mark_pods_synced has been called: every pod that should exist or that runs has been given to update_pod.
+        # mark_pods_synced has been called: update_pod has received every pod that should exist or that runs.
         self.pods_synced = False
-        # The running workers' channels. A message says: look at pending_update. Only sent to under the lock.
+        # These are the channels of the running workers. A message tells the worker to take `pending_update`. Send only
+        # with the lock held.
         self.pod_updates: dict[types.UID, golang.Channel[None]] = {}
         self.pod_sync_statuses: dict[types.UID, PodSyncStatus] = {}
-        # Which static pod of a full name runs, and which wait for their turn.
+        # For each full name, these fields hold the static pod that runs, and the static pods that wait for it.
         self.started_static_pods_by_fullname: dict[str, types.UID] = {}
         self.waiting_to_start_static_pods_by_fullname: dict[str, list[types.UID]] = {}
 
@@ -457,7 +483,7 @@ class PodWorkers:
         self.resync_interval = resync_interval
         self.back_off_period = back_off_period
         self.clock = clock or clocklib.RealClock()
-        # Lets tests put something between update_pod and the worker.
+        # Tests use this to delay messages between update_pod and the worker.
         self.worker_channel_fn: WorkerChannelFunc | None = None
         self._recorder = recorder
         self._pod_cache = pod_cache
@@ -466,12 +492,15 @@ class PodWorkers:
     # ---- Queries ----
 
     def is_pod_known(self, uid: types.UID) -> bool:
-        """Whether the pod was given to update_pod, and has not been forgotten since."""
+        """Report whether update_pod has received the pod, and the pod has not been forgotten since."""
         with self.pod_lock:
             return uid in self.pod_sync_statuses
 
     def begun_pods(self) -> Set[types.UID]:
-        """The uids of the pods that a worker has begun with. It is forgotten only after it has ended the pod."""
+        """Return the UIDs of the pods on which a worker has started to work.
+
+        Such a pod is forgotten only after it has terminated.
+        """
         with self.pod_lock:
             return {
                 uid
@@ -480,12 +509,12 @@ class PodWorkers:
             }
 
     def has_worker(self, uid: types.UID) -> bool:
-        """Whether a thread works for the pod. Go needs not ask: there a pod that is known and not finished has one."""
+        """Report whether the pod has a worker thread. In Go every known pod that is not finished has one."""
         with self.pod_lock:
             return uid in self.pod_updates
 
     def snapshot(self) -> dict[types.UID, PodWorkerSnapshot]:
-        """All pods that are known here, by uid, as they are now. Go: none"""
+        """Return the current state of all known pods, by UID. Go: none"""
         with self.pod_lock:
             return {uid: self._snapshot_locked(uid, status) for uid, status in self.pod_sync_statuses.items()}
 
@@ -522,62 +551,67 @@ class PodWorkers:
         )
 
     def is_pod_known_terminated(self, uid: types.UID) -> bool:
-        """Whether the pod is known here and has no running container left.
+        """Report whether the pod is known and has no running container left.
 
-        False again once a pod has been forgotten; good for leaving pods out of admission, no more.
+        This is false again once the pod has been forgotten. Use it only to exclude pods from the desired ones, as
+        admission does.
         """
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             return status is not None and status.is_terminated()
 
     def could_have_running_containers(self, uid: types.UID) -> bool:
-        """True for a pod that has not terminated, and for an unknown one while sources are unread."""
+        """Report whether the pod has not terminated yet; True for an unknown pod until all sources have reported."""
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             return not self.pods_synced if status is None else not status.is_terminated()
 
     def should_pod_be_finished(self, uid: types.UID) -> bool:
-        """Whether sync_terminated_pod is through, or all sources are read and the pod is unknown."""
+        """Report whether sync_terminated_pod has succeeded; True for an unknown pod after mark_pods_synced."""
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             return self.pods_synced if status is None else status.finished
 
     def is_pod_termination_requested(self, uid: types.UID) -> bool:
-        """Whether the pod is known and has been asked to end. Containers may still be starting.
+        """Report whether the pod is known and must terminate. Its containers may still be starting.
 
-        Not for clean-up loops, as it is false for forgotten pods.
+        Do not use this in clean-up loops, because it is false for forgotten pods: ask
+        should_pod_containers_be_terminating.
         """
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             return status is not None and status.is_termination_requested()
 
     def should_pod_containers_be_terminating(self, uid: types.UID) -> bool:
-        """Whether the worker has begun to end the pod, so that nothing will be started any more."""
+        """Report whether the worker has begun to terminate the pod, so that no container starts any more."""
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             return self.pods_synced if status is None else status.started_terminating
 
     def should_pod_runtime_be_removed(self, uid: types.UID) -> bool:
-        """Whether what running containers use, like volumes, can go."""
+        """Report whether the resources that running containers use, such as volumes, can be removed."""
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             return self.pods_synced if status is None else status.is_terminated()
 
     def should_pod_content_be_removed(self, uid: types.UID) -> bool:
-        """Whether all that the pod left can go: it was evicted or deleted, and has ended."""
+        """Report whether all content of the pod can be removed: it was evicted or deleted, and has terminated."""
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             if status is None:
                 return self.pods_synced
-            # DIVERGES (fault of Go): what an evicted pod left behind stays until all its containers have ended.
-            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).ShouldPodContentBeRemoved: it goes while the pod is being
-            # ended.
+            # DIVERGES (fault of Go): the content of an evicted pod stays until all its containers have stopped.
+            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).ShouldPodContentBeRemoved: the Go kubelet removes it while
+            # the pod is still terminating.
             # Why: a container that is removed so early has no exit code in the pod's status.
             # Test: pod_workers_test.py:test_content_stays_until_it_is_known_how_the_containers_ended
             return (status.evicted or status.deleted) and status.is_terminated()
 
     def is_pod_for_mirror_pod_terminating_by_full_name(self, pod_full_name: str) -> bool:
-        """Whether the static pod of this full name is ending: then its mirror pod must stay for now."""
+        """Report whether the static pod of this full name is terminating.
+
+        If it is, its mirror pod must stay until the static pod has terminated.
+        """
         with self.pod_lock:
             uid = self.started_static_pods_by_fullname.get(pod_full_name)
             status = None if uid is None else self.pod_sync_statuses.get(uid)
@@ -586,10 +620,10 @@ class PodWorkers:
     # ---- Updates from the kubelet ----
 
     def update_pod(self, ctx: golang.Context, options: UpdatePodOptions) -> None:
-        """Tells the pod's worker of a change, and starts a worker if the pod has none.
+        """Notify the pod's worker of a change; start a worker if the pod has none.
 
-        The pod is ended if it is marked for deletion, has a terminal phase, or is killed; nothing brings it
-        back, further updates can only shorten its grace period. ctx is the kubelet's: a worker ends with it.
+        The pod terminates if it is marked for deletion, has a terminal phase, or is killed. This is final: further
+        updates can only shorten its grace period. ctx is the kubelet's context, with which the worker ends too.
         """
         options = replace(options)
         target = _update_target(options)
@@ -603,9 +637,10 @@ class PodWorkers:
             if self._is_update_ignored_locked(status, options, target, first_time):
                 return
             if options.pod is not None:
-                # The worker sees what the pod was given, not what it wants. This may fail, and so comes before all that
-                # is noted: a pod whose end is half noted is not told of it again, and its sync never cancelled; and
-                # housekeeping brings no pod again that is known.
+                # The worker must see the allocated resources, not the requested ones. This call may fail, so it comes
+                # before any change of the state. Otherwise a failure could leave a termination half recorded: the
+                # worker would not be notified again, its sync would not be cancelled, and housekeeping does not add a
+                # known pod again.
                 options.pod = self._allocation_manager.update_pod_from_allocation(options.pod).pod
             self.pod_sync_statuses[target.uid] = status
             became_terminating = self._request_termination_locked(status, pod, options, target)
@@ -617,7 +652,7 @@ class PodWorkers:
                 new_worker = self._add_worker_locked(target.uid, pod, status)
             if became_terminating or shortened:
                 cancel = status.cancel_fn
-        # Starting a thread can take its time, and cancelling calls back: neither needs the lock.
+        # Starting a thread may take long, and cancelling runs callbacks, so both happen without the lock.
         if new_worker is not None:
             self._start_worker(ctx, pod, target, new_worker, status)
         if cancel is not None:
@@ -627,13 +662,13 @@ class PodWorkers:
     def _start_worker(
         self, ctx: golang.Context, pod: v1.Pod, target: _Target, updates: golang.Channel[None], life: PodSyncStatus
     ) -> None:
-        """Starts the pod's thread. If the machine has none, the next sync of the pod, or housekeeping, tries again."""
+        """Start the pod's thread. If that fails, the next sync of the pod or housekeeping tries again."""
         try:
             golang.go(self._run_worker, ctx, target.uid, updates, life, name=f"podworker-{target.uid}")
         except Exception as err:
-            # There is no thread, or no memory even for its name.
+            # The system has no thread left, or not even memory for its name.
             with self.pod_lock:
-                # The pending update stays. Who brings the next one finds that the pod has no worker.
+                # The pending update stays. The caller of the next update_pod finds that the pod has no worker.
                 if self.pod_sync_statuses.get(target.uid) is life:
                     self._cleanup_pod_updates_locked(target.uid)
             self._sync_later(target.uid)
@@ -641,7 +676,7 @@ class PodWorkers:
             self._recorder.eventf(pod, v1.EVENT_TYPE_WARNING, events.FAILED_SYNC, "error starting pod worker: %s", err)
 
     def _sync_later(self, uid: types.UID) -> None:
-        """Has the pod synced again as after a failed sync."""
+        """Have the pod synced again after the delay of a failed sync."""
         self.work_queue.enqueue(uid, wait.jitter(self.back_off_period, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR))
 
     def _sync_status_for_locked(self, target: _Target, pod: v1.Pod | None) -> PodSyncStatus:
@@ -656,20 +691,21 @@ class PodWorkers:
         now = self.clock.now()
         status = PodSyncStatus(synced_at=now, fullname=kubecontainer.build_pod_full_name(target.name, target.namespace))
         if pod is not None and self._ended_before_we_started(pod):
-            # Admission must not count it as active, hence terminated_at; but sync_terminated_pod has yet to
-            # run in this process, hence not finished.
+            # Admission must not count this pod as active, hence `terminated_at` (kubernetes#105523). But
+            # sync_terminated_pod still has to run in this process, to release the pod's resources and to send its last
+            # status; so the pod is not finished.
             status.terminating_at = status.terminated_at = now
             status.started_terminating = True
         return status
 
     def _ended_before_we_started(self, pod: v1.Pod) -> bool:
-        """Whether source and runtime agree that the pod has ended, as after a restart of the kubelet."""
+        """Report whether source and runtime agree that the pod has terminated, as after a restart of the kubelet."""
         if pod.status.phase not in (v1.POD_FAILED, v1.POD_SUCCEEDED):
             return False
         try:
             return is_pod_status_cache_terminal(self._pod_cache.get(pod.metadata.uid))
         except Exception as err:
-            # The runtime could not be asked. Then the pod takes the long way, through termination.
+            # The runtime's status of the pod is unknown, so the pod goes through the whole termination.
             klog.v(4).info_s("No cached status for terminal pod", pod=klog.kobj(pod), err=err)
             return False
 
@@ -677,12 +713,14 @@ class PodWorkers:
         self, status: PodSyncStatus, options: UpdatePodOptions, target: _Target, first_time: bool
     ) -> bool:
         if not first_time and status.is_termination_requested() and options.update_type == kubetypes.SYNC_POD_CREATE:
-            # The uid is in use again, as happens with static pods. This life must end before the next begins.
+            # A new pod has the same UID, which happens with static pods and, rarely, with the API server. The old
+            # incarnation must terminate before the new one starts.
             status.restart_requested = True
-            # DIVERGES (fault of Go): the ending of a pod that was removed and comes back with its uid is tried again.
-            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).UpdatePod: the ending is not queued again. If it failed, and
-            # its retry came up while no source had the pod, the retry is lost.
-            # Why: the earlier pod would never end, and the new one never start.
+            # DIVERGES (fault of Go): the kubelet retries the termination of a pod that was removed and comes back with
+            # the same UID.
+            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).UpdatePod: the Go kubelet does not queue the termination
+            # again. If it failed, and its retry was due while no source had the pod, the retry is lost.
+            # Why: the earlier pod would never terminate, and the new one would never start.
             # Test: pod_workers_test.py:test_the_end_of_a_pod_that_comes_back_is_tried_again
             self._sync_later(target.uid)
             _log(
@@ -693,15 +731,15 @@ class PodWorkers:
             )
             return True
         if status.finished:
-            # DIVERGES (fault of Go): the kill of a pod that has finished is answered at once.
-            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).UpdatePod: it is never answered.
-            # Why: eviction and preemption would wait for it until they time out.
+            # DIVERGES (fault of Go): the kill of a finished pod is answered at once.
+            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).UpdatePod: the Go kubelet never answers it.
+            # Why: eviction and preemption would wait for the answer until they time out.
             # Test: pod_workers_test.py:test_a_kill_of_a_finished_pod_is_completed_at_once
             _complete_kill(options)
             _log(4, "Pod is finished processing, no further updates", target, options)
             return True
         if status.is_terminated() and target.is_runtime_pod:
-            # Housekeeping looked at an older picture of the runtime; the worker is about to finish.
+            # Housekeeping used an older list of the runtime's pods; the worker is about to finish.
             _complete_kill(options)
             _log(
                 3,
@@ -715,7 +753,7 @@ class PodWorkers:
     def _request_termination_locked(
         self, status: PodSyncStatus, pod: v1.Pod, options: UpdatePodOptions, target: _Target
     ) -> bool:
-        """Marks the pod as terminating if this update is a reason to; returns whether it did."""
+        """Mark the pod as terminating if this update requires it; return whether it did."""
         if status.is_termination_requested():
             return False
         kill = options.kill_pod_options
@@ -739,16 +777,16 @@ class PodWorkers:
         return True
 
     def _add_worker_locked(self, uid: types.UID, pod: v1.Pod, status: PodSyncStatus) -> golang.Channel[None]:
-        """Makes the channel for a new worker, with a message in it; returns what the worker is to read."""
-        # Room for one message, so that sending never blocks.
+        """Create the channel of a new worker, with a message in it; return the channel from which the worker reads."""
+        # The channel has room for one message, so sending never blocks.
         updates: golang.Channel[None] = golang.Channel(1)
         updates.try_send(None)
         read = self.worker_channel_fn(uid, updates) if self.worker_channel_fn is not None else updates
         if kubetypes.is_static_pod(pod):
             waiting = self.waiting_to_start_static_pods_by_fullname.setdefault(status.fullname, [])
-            if uid not in waiting:  # as is one whose thread could not be started
+            if uid not in waiting:  # The pod already waits if its thread could not be started.
                 waiting.append(uid)
-        # Last: once it stands here, it is taken for that of a thread.
+        # This comes last, because a pod with an entry here counts as one with a running worker.
         self.pod_updates[uid] = updates
         return read
 
@@ -761,8 +799,8 @@ class PodWorkers:
             klog.v(3).info_s("Pod worker has stopped", podUID=uid)
 
     def _take_update_locked(self, target: _Target, status: PodSyncStatus, options: UpdatePodOptions) -> None:
-        """Makes the update the pending one."""
-        # Latency is measured from the oldest change that the worker has not seen.
+        """Make the update the pending one."""
+        # The latency is measured from the oldest change that the worker has not seen.
         pending = status.pending_update
         if (
             pending is not None
@@ -776,14 +814,17 @@ class PodWorkers:
         _log(4, "Notifying pod of pending update", target, options, workType=str(status.work_type()))
 
     def _notify_locked(self, uid: types.UID) -> bool:
-        """Wakes the worker; False if a message waits for it already, or if it has none."""
+        """Wake the worker; return False if a message already waits for it, or if it has no channel."""
         updates = self.pod_updates.get(uid)
         return updates is not None and updates.try_send(None)
 
-    # ---- May the pod start? ----
+    # ---- Permission to start ----
 
     def allow_pod_start_locked(self, pod: v1.Pod) -> PodStart:
-        """Whether the pod may start. Only static pods have to wait, until no other of their full name runs."""
+        """Decide whether the pod may start. Static pods wait until no other pod of their full name runs.
+
+        If the pod must wait, queue it for a retry.
+        """
         if not kubetypes.is_static_pod(pod):
             return PodStart.NOW
         uid = pod.metadata.uid
@@ -797,11 +838,12 @@ class PodWorkers:
             )
             return PodStart.NEVER
         if status.is_termination_requested():
-            # DIVERGES (fault of Go): a static pod that is told to end right after a restart of the kubelet is ended if
-            # it may be running.
+            # DIVERGES (fault of Go): after a restart of the kubelet, a static pod that has to terminate is
+            # terminated properly if it may be running.
             # Go: pkg/kubelet/pod_workers.go, (*podWorkers).allowPodStart: a pod that this process has not started
-            # counts as ended.
-            # Why: its containers would lose their volumes while they run, and the next pod of its name start beside it.
+            # counts as terminated.
+            # Why: the pod's containers would lose their volumes while they run, and the next pod of its name would
+            # start beside it.
             # Test: pod_workers_test.py:test_static_pod_that_runs_since_before_a_restart_is_ended_in_order
             if not self._may_run_locked(uid):
                 return PodStart.NEVER
@@ -833,34 +875,37 @@ class PodWorkers:
         return True
 
     def _can_still_start_locked(self, uid: types.UID) -> bool:
-        """Whether the pod that waits is to be started, or to be ended because it runs already."""
+        """Report whether the waiting pod still has to be started or, if it is already running, terminated."""
         status = self.pod_sync_statuses.get(uid)
         if status is None or status.is_terminated():
             return False
         return not status.is_termination_requested() or self._may_run_locked(uid)
 
     def _may_run_locked(self, uid: types.UID, in_doubt: bool = True) -> bool:
-        """Whether something may run of a pod that has not been started since the kubelet was."""
+        """Report whether a pod that this process has not started may have something running.
+
+        If the runtime's status of the pod is unknown, return `in_doubt`.
+        """
         try:
             return not is_pod_status_cache_terminal(self._pod_cache.get(uid))
         except Exception as err:
-            # Whatever the runtime said at the last inspection: the caller knows which answer is safe.
+            # The cache stores any error of the last inspection; the caller knows which answer is safe.
             klog.v(4).info_s("No cached status for a pod that is to end", podUID=uid, err=err)
             return in_doubt
 
     def _release_static_pod_locked(self, uid: types.UID, fullname: str) -> None:
-        """The static pod no longer holds its full name."""
+        """Release the full name that the static pod holds."""
         if self.started_static_pods_by_fullname.get(fullname) != uid:
             return
         del self.started_static_pods_by_fullname[fullname]
-        # In Go the next one waits for its retry.
+        # In Go the next static pod waits for its retry.
         for waiting_uid in self.waiting_to_start_static_pods_by_fullname.get(fullname, []):
             if self._can_still_start_locked(waiting_uid):
                 self.work_queue.enqueue(waiting_uid, 0.0)
                 return
 
     def _cleanup_unstarted_pod_locked(self, pod: v1.Pod, status: PodSyncStatus) -> None:
-        """The pod was asked to end before it could start: it is finished."""
+        """Mark a pod as finished that had to terminate before it could start."""
         uid = pod.metadata.uid
         self._cleanup_pod_updates_locked(uid)
         if not status.is_termination_requested():
@@ -879,8 +924,8 @@ class PodWorkers:
         status.working = False
         status.terminated_at = self.clock.now()
         # DIVERGES (fault of Go): the kill of a pod that was never started is answered.
-        # Go: pkg/kubelet/pod_workers.go, (*podWorkers).cleanupUnstartedPod: it is never answered.
-        # Why: eviction and preemption would wait for it until they time out.
+        # Go: pkg/kubelet/pod_workers.go, (*podWorkers).cleanupUnstartedPod: the Go kubelet never answers it.
+        # Why: eviction and preemption would wait for the answer until they time out.
         # Test: pod_workers_test.py:test_a_kill_of_a_pod_that_waits_to_start_is_completed
         _notify_post_terminating_locked(status)
         self._release_static_pod_locked(uid, status.fullname)
@@ -890,16 +935,18 @@ class PodWorkers:
     def start_pod_sync(
         self, parent_ctx: golang.Context, pod_uid: types.UID, life: PodSyncStatus
     ) -> _StartedSync | None:
-        """Takes the pending update, and decides whether the pod may start if it has not yet.
+        """Take the pending update, and decide whether the pod may start if it has not started yet.
 
-        None means there is nothing to do. From here on active_update shows what the worker is at; if the pod
-        may not start yet, the update becomes the pending one again, and active_update stays unset.
+        Return None if there is nothing to do. From here on `active_update` shows what the worker is doing. If the pod
+        may not start yet, the update becomes the pending one again and `active_update` stays unset, because other parts
+        of the kubelet treat a pod with an active update as started.
         """
         with self.pod_lock:
             status = self.pod_sync_statuses.get(pod_uid)
-            # DIVERGES (fault of Go): the worker of a pod that was forgotten leaves a later pod with the same uid alone.
-            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).startPodSync: it asks only whether the uid is known.
-            # Why: if it has a message left over, two workers would work on one pod at the same time.
+            # DIVERGES (fault of Go): the worker of a forgotten pod does not touch a later pod with the same UID.
+            # Go: pkg/kubelet/pod_workers.go, (*podWorkers).startPodSync: the worker only checks whether the UID is
+            # known.
+            # Why: if the old worker still has a message, two workers would work on one pod at the same time.
             # Test: pod_workers_test.py:test_a_worker_works_for_one_life_of_a_pod_only
             if status is not life:
                 return None
@@ -912,14 +959,14 @@ class PodWorkers:
             update = PodWork(status.work_type(), status.pending_update)
             status.pending_update = None
             if (updates := self.pod_updates.get(pod_uid)) is not None:
-                updates.try_recv()  # a message about the update just taken
+                updates.try_recv()  # Drop a message about the update that was just taken.
             ctx, cancel = golang.with_cancel(parent_ctx)
             status.cancel_fn = cancel
             start = _StartedSync(ctx, cancel, update)
             try:
                 self._admit_sync_locked(pod_uid, status, start)
             except Exception:
-                # Nothing has begun: the update is there for the next try.
+                # The step has not begun, so keep the update for the next attempt.
                 status.pending_update = update.options
                 cancel()
                 raise
@@ -927,12 +974,12 @@ class PodWorkers:
 
     def _admit_sync_locked(self, pod_uid: types.UID, status: PodSyncStatus, start: _StartedSync) -> None:
         options = start.update.options
-        # An orphan from the runtime need not be started: its worker goes straight to ending it.
+        # An orphan from the runtime need not start; its worker terminates it directly.
         is_orphan = options.running_pod is not None and start.update.work_type == TERMINATING_POD
         if status.is_started() or is_orphan:
             status.merge_last_update(options)
             return
-        assert options.pod is not None, "update_pod lets runtime pods only be terminated"
+        assert options.pod is not None, "update_pod accepts runtime pods only for termination"
         start.pod_start = self.allow_pod_start_locked(options.pod)
         ref = {"pod": klog.kobj(options.pod), "podUID": pod_uid}
         if start.pod_start is PodStart.NEVER:
@@ -958,18 +1005,18 @@ class PodWorkers:
         pod_updates: golang.Channel[None],
         life: PodSyncStatus,
     ) -> None:
-        """Works off one pod's updates until it has finished, its channel is closed, or the kubelet stops.
+        """Handle one pod's updates until the pod has finished, its channel is closed, or the kubelet stops.
 
-        A worker is for one life of a uid, that is for one PodSyncStatus.
+        A worker serves one incarnation of a UID, that is one PodSyncStatus.
 
-        1. Wait to start: no two pods of one uid, nor static pods of one full name, run at a time.
-        2. Sync: bring the pod in the runtime to what its spec says.
+        1. Wait to start: no two pods of one UID, and no two static pods of one full name, run at the same time.
+        2. Sync: bring the pod in the runtime to the state that its spec describes.
         3. Terminating: stop all containers.
-        4. Terminated: give back what must be given back.
+        4. Terminated: release the pod's resources.
 
-        update_pod and sync_known_pods drive it. After a failure the pod goes into the work queue, and it is
-        on the kubelet to call update_pod for what comes out of there; from one phase to the next the worker
-        goes on by itself.
+        update_pod and sync_known_pods drive the worker. After a failure the pod goes into the work queue, and the
+        kubelet must call update_pod when it is due; sync_known_pods retries only the pods that no source contains any
+        more. The worker moves from one phase to the next without waiting for an update.
         """
         progress = _WorkerProgress(last_sync_time=None)
         ctx = activity.with_position(parent_ctx, life.progress.position)
@@ -980,7 +1027,7 @@ class PodWorkers:
     def _work_off_update(
         self, parent_ctx: golang.Context, pod_uid: types.UID, life: PodSyncStatus, last_sync_time: datetime | None
     ) -> _WorkerProgress:
-        """One step of the pod, if it may have one."""
+        """Run one step of the pod, if the pod may have one."""
         start = outcome = None
         with self._or_sync_later(parent_ctx, pod_uid):
             start = self.start_pod_sync(parent_ctx, pod_uid, life)
@@ -1002,14 +1049,14 @@ class PodWorkers:
         done = False
         with self._or_sync_later(parent_ctx, pod_uid):
             done = self._complete(start.update, outcome)
-        # The error has the frame of _sync, which has the outcome: together they would stay, with all that the step had
-        # at hand, until garbage is collected.
+        # Break the cycle between the error and the outcome: the error refers to the frame of _sync, which refers to the
+        # outcome. Otherwise all objects of the step would stay in memory until the next garbage collection.
         outcome.err = None
         return _WorkerProgress(outcome.last_sync_time, done)
 
     @contextmanager
     def _or_sync_later(self, ctx: golang.Context, pod_uid: types.UID) -> Iterator[None]:
-        """Contains what fails between the steps of a pod: its worker lives on, and the pod is tried again later."""
+        """Contain a failure between the steps of a pod: the worker keeps running, and the pod is synced again later."""
         done = False
         try:
             with contain("Pod worker failed", ctx, podUID=pod_uid):
@@ -1020,7 +1067,7 @@ class PodWorkers:
                 self._sync_later(pod_uid)
 
     def _sync(self, ctx: golang.Context, update: PodWork, last_sync_time: datetime | None) -> _SyncOutcome:
-        """Runs one step. What it raises becomes the outcome: whatever it is, the pod will be tried again."""
+        """Run one step. Any exception becomes part of the outcome, because the pod is always retried."""
         outcome = _SyncOutcome(last_sync_time)
         try:
             pod_uid, pod_ref = _pod_uid_and_ref_for_update(update.options)
@@ -1032,7 +1079,7 @@ class PodWorkers:
         result = SyncPodResult()
         try:
             result = self._call_syncer(ctx, update, status)
-        except Exception as err:  # As above.
+        except Exception as err:  # _complete logs it, and puts the pod into the work queue.
             outcome.err = err
         outcome.is_terminal = result.is_terminal
         outcome.last_sync_time = self.clock.steady()
@@ -1044,9 +1091,9 @@ class PodWorkers:
     def _wait_for_status(
         self, ctx: golang.Context, options: UpdatePodOptions, last_sync_time: datetime | None
     ) -> kubecontainer.PodStatus | None:
-        """The pod's status as seen in the runtime after the last sync; None if there is only a running pod.
+        """Return the pod's status from a relist after the last sync; None if there is only a running pod.
 
-        So each step sees what the one before it did. This can take until the next relist.
+        Each step therefore sees the effects of the one before it. This call may wait for the next relist.
         """
         if options.running_pod is not None:
             return None
@@ -1085,14 +1132,14 @@ class PodWorkers:
                 return self.pod_syncer.sync_pod(ctx, options.update_type, options.pod, options.mirror_pod, status)
 
     def _complete(self, update: PodWork, outcome: _SyncOutcome) -> bool:
-        """Moves the pod on according to how the step ended; returns whether the worker is done."""
+        """Move the pod on according to the outcome of the step; return whether the worker is done."""
         options, err = update.options, outcome.err
         pod_uid, pod_ref = _pod_uid_and_ref_for_update(options)
         ref = {"pod": pod_ref, "podUID": pod_uid}
         phase_transition = False
         done = False
         if err is not None and _is_canceled(err):
-            # Whoever cancelled has left an update for us.
+            # The part of the kubelet that cancelled the step has left an update for the worker.
             klog.v(2).info_s("Sync exited with context cancellation error", **ref, updateType=str(update.work_type))
         elif err is not None:
             klog.error_s(err, "Error syncing pod, skipping", **ref)
@@ -1119,7 +1166,7 @@ class PodWorkers:
     # ---- The end of a step ----
 
     def _acknowledge_terminating(self, pod_uid: types.UID) -> PodStatusFunc | None:
-        """Notes that nothing will be started any more; returns the status function of the latest kill."""
+        """Record that no container starts any more; return the status function of the latest kill."""
         with self.pod_lock:
             status = self.pod_sync_statuses.get(pod_uid)
             if status is None:
@@ -1130,7 +1177,10 @@ class PodWorkers:
             return status.status_post_terminating[-1] if status.status_post_terminating else None
 
     def _complete_sync(self, pod_uid: types.UID) -> None:
-        """sync_pod says that the pod has come to its end by itself: go on to stopping what is left."""
+        """Begin the termination of a pod that sync_pod reported as terminal, to stop what still runs.
+
+        update_pod handles deletion, eviction and a terminal phase from the API server.
+        """
         with self.pod_lock:
             klog.v(4).info_s("Pod indicated lifecycle completed naturally and should now terminate", podUID=pod_uid)
             status = self.pod_sync_statuses.get(pod_uid)
@@ -1147,7 +1197,10 @@ class PodWorkers:
             self._requeue_last_pod_update_locked(pod_uid, status)
 
     def _complete_terminating(self, pod_uid: types.UID) -> None:
-        """No container runs, and none will: tell those who wait for it, and go on to cleaning up."""
+        """Mark the pod as terminated, notify those who wait for it, and queue the clean-up.
+
+        The caller guarantees that no container of the pod runs or will run.
+        """
         with self.pod_lock:
             klog.v(4).info_s("Pod terminated all containers successfully", podUID=pod_uid)
             status = self.pod_sync_statuses.get(pod_uid)
@@ -1157,7 +1210,7 @@ class PodWorkers:
             self._requeue_last_pod_update_locked(pod_uid, status)
 
     def _complete_terminating_runtime_pod(self, pod_uid: types.UID) -> None:
-        """An orphan's containers are gone. It was in no source, so nothing of it needs remembering."""
+        """Forget an orphan whose containers have stopped. It has no API object, so no status must remain."""
         with self.pod_lock:
             klog.v(4).info_s(
                 "Pod terminated all orphaned containers successfully and worker can now stop", podUID=pod_uid
@@ -1182,7 +1235,7 @@ class PodWorkers:
         _notify_post_terminating_locked(status)
 
     def _complete_terminated(self, pod_uid: types.UID) -> None:
-        """sync_terminated_pod is through: the pod is finished and its worker ends."""
+        """Mark the pod as finished after sync_terminated_pod has succeeded, and end its worker."""
         with self.pod_lock:
             klog.v(4).info_s("Pod is complete and the worker can now stop", podUID=pod_uid)
             self._cleanup_pod_updates_locked(pod_uid)
@@ -1200,7 +1253,7 @@ class PodWorkers:
             self._release_static_pod_locked(pod_uid, status.fullname)
 
     def complete_work(self, pod_uid: types.UID, phase_transition: bool, sync_err: Exception | None) -> None:
-        """Puts the pod into the work queue for its next sync, and goes on at once if an update waits."""
+        """Put the pod into the work queue for its next sync, and wake the worker if an update waits."""
         delay = self._requeue_delay(phase_transition, sync_err)
         self.work_queue.enqueue(pod_uid, delay)
         with self.pod_lock:
@@ -1216,18 +1269,19 @@ class PodWorkers:
                 klog.v(4).info_s("Pending update already queued", podUID=pod_uid)
 
     def _requeue_delay(self, phase_transition: bool, sync_err: Exception | None) -> float:
-        """Seconds until the next sync."""
+        """Return the seconds until the next sync."""
         if phase_transition:
             return 0.0
         if sync_err is None:
             return wait.jitter(self.resync_interval, WORKER_RESYNC_INTERVAL_JITTER_FACTOR)
         if _is_for_want_of_a_network(sync_err):
             return wait.jitter(BACK_OFF_ON_TRANSIENT_ERROR_PERIOD, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR)
-        # Where the error says until when it makes no sense to try, our own back-off is not added to that.
+        # If the error says when the next attempt makes sense, wait until then, and do not add the default backoff to
+        # it.
         backoff = self.back_off_period
         backoff_at = kubecontainer.min_backoff_expiration(sync_err)
         if backoff_at is not None:
-            # time of day: the runtime says when the container ended. The result is bounded below.
+            # time of day: the runtime reports when the container stopped. The result is bounded below.
             backoff = (backoff_at - self.clock.now()).total_seconds()
         backoff = min(max(backoff, 0.0), self.resync_interval)
         return wait.jitter(backoff, WORKER_BACK_OFF_PERIOD_JITTER_FACTOR)
@@ -1235,12 +1289,12 @@ class PodWorkers:
     # ---- Housekeeping ----
 
     def sync_known_pods(self, desired_pods: Iterable[v1.Pod]) -> dict[types.UID, PodWorkerSync]:
-        """Compares the workers with the pods that should exist, and says what each worker is at.
+        """Compare the workers with the pods that should exist, and return what each worker is doing.
 
-        Pods that are in no source any more are driven to their end from here, as no update will come for
-        them. Workers that are finished with such a pod, or with one asked for anew, are forgotten and left
-        out of the answer; the caller then creates the pod again if it is wanted. Nobody may call update_pod
-        for new pods between collecting desired_pods and this call.
+        This drives the termination of pods that no source contains any more, because no update will come for them.
+        Finished workers of such pods are forgotten and left out of the answer, which bounds the memory for deleted
+        pods. Finished workers of pods that were created again with the same UID are left out too; the caller then adds
+        the new pod. Nobody may call update_pod for new pods between the collection of `desired_pods` and this call.
         """
         desired = {pod.metadata.uid for pod in desired_pods}
         workers = {}
@@ -1260,30 +1314,30 @@ class PodWorkers:
                     has_config=pod is not None,
                     static=pod is not None and kubetypes.is_static_pod(pod),
                 )
-        # DIVERGES (fault of Go): the sync of a pod that no source wants any more is cancelled.
-        # Go: pkg/kubelet/pod_workers.go, (*podWorkers).SyncKnownPods: the sync goes on to its end.
-        # Why: a hook that it waits for may run for ever, and the pod would never end.
+        # DIVERGES (fault of Go): the kubelet cancels the sync of a pod that no source contains any more.
+        # Go: pkg/kubelet/pod_workers.go, (*podWorkers).SyncKnownPods: the sync runs to its end.
+        # Why: a hook for which the sync waits may run forever, and the pod would never terminate.
         # Test: pod_workers_test.py:test_the_sync_that_runs_for_an_orphan_is_cancelled
         for cancel in cancels:
             cancel()
         return workers
 
     def mark_pods_synced(self) -> None:
-        """From now on, what nobody has given to update_pod does not run.
+        """Declare that from now on no pod runs that update_pod has not received.
 
-        DIVERGES (fault of Go): after a start a pod that has no worker counts as possibly running, until all pods that
-        only the runtime knows have been given to workers.
-        Go: pkg/kubelet/pod_workers.go, (*podWorkers).SyncKnownPods: it counts as not running before that.
-        Why: in between, the volumes of these pods would be unmounted while the containers run.
+        DIVERGES (fault of Go): after a start a pod without a worker counts as possibly running, until all pods that
+        only the runtime knows have workers.
+        Go: pkg/kubelet/pod_workers.go, (*podWorkers).SyncKnownPods: the pod counts as not running before that.
+        Why: in between, the kubelet would unmount the volumes of these pods while the containers run.
         Test: kubelet_pods_test.py:test_nothing_counts_as_unused_before_what_runs_is_given_to_workers
         """
         with self.pod_lock:
             self.pods_synced = True
 
     def remove_terminated_worker_locked(self, uid: types.UID, status: PodSyncStatus, orphaned: bool) -> bool:
-        """Forgets the pod if it is finished, or never started and unwanted; returns whether it did.
+        """Forget the pod if it is finished, or if it is an orphan that never started; return whether it was forgotten.
 
-        An unwanted pod that is not there yet is sent on its way.
+        Terminate an orphan that has started.
         """
         if not status.finished:
             if not orphaned:
@@ -1292,7 +1346,7 @@ class PodWorkers:
                 )
                 return False
             status.deleted = True
-            has_worker = uid in self.pod_updates  # not so if its thread could not be started
+            has_worker = uid in self.pod_updates  # This is false if the pod's thread could not be started.
             if has_worker and (status.is_started() or status.observed_runtime or self._may_run_locked(uid, False)):
                 self._terminate_orphan_locked(uid, status)
                 return False
@@ -1312,7 +1366,7 @@ class PodWorkers:
         return True
 
     def _terminate_orphan_locked(self, uid: types.UID, status: PodSyncStatus) -> None:
-        """Has the worker end the pod with the spec it was given last."""
+        """Have the worker terminate the pod, with the spec that the worker received last."""
         if status.is_termination_requested():
             self._requeue_last_pod_update_locked(uid, status)
             klog.v(4).info_s("Pod is orphaned and still terminating, notified the pod worker", podUID=uid)
@@ -1329,31 +1383,31 @@ class PodWorkers:
     def _forget_locked(self, uid: types.UID, status: PodSyncStatus) -> None:
         del self.pod_sync_statuses[uid]
         self._cleanup_pod_updates_locked(uid)
-        # Go leaves the uid waiting until another pod of that name starts.
+        # In Go the UID keeps waiting until another pod of that name starts.
         waiting = self.waiting_to_start_static_pods_by_fullname.get(status.fullname, [])
         if uid in waiting:
             waiting.remove(uid)
             if not waiting:
                 del self.waiting_to_start_static_pods_by_fullname[status.fullname]
         # DIVERGES (fault of Go): the kill of a pod that is forgotten before its worker began is answered.
-        # Go: pkg/kubelet/pod_workers.go, (*podWorkers).removeTerminatedWorker: it is never answered.
-        # Why: eviction and preemption would wait for it until they time out.
+        # Go: pkg/kubelet/pod_workers.go, (*podWorkers).removeTerminatedWorker: the Go kubelet never answers it.
+        # Why: eviction and preemption would wait for the answer until they time out.
         # Test: pod_workers_test.py:test_a_kill_is_completed_if_the_pod_is_forgotten_first
         _notify_post_terminating_locked(status)
         self._release_static_pod_locked(uid, status.fullname)
 
     def _cleanup_pod_updates_locked(self, uid: types.UID) -> None:
-        """Closes the worker's channel, and the worker ends."""
+        """Close the worker's channel, which ends the worker."""
         updates = self.pod_updates.pop(uid, None)
         if updates is not None:
             updates.close()
 
     def _requeue_last_pod_update_locked(self, pod_uid: types.UID, status: PodSyncStatus) -> None:
-        """Gives the worker its last update again, unless it has a newer one waiting or never had one.
+        """Give the worker its last update again, unless a newer one waits or there was none.
 
-        DIVERGES (safer): the worker is told again of an update that it has not taken yet.
-        Go: pkg/kubelet/pod_workers.go, (*podWorkers).requeueLastPodUpdate: it is told once.
-        Why: a worker that fails to take an update, as for want of memory, would never end its pod.
+        DIVERGES (safer): the kubelet notifies the worker again of an update that it has not taken yet.
+        Go: pkg/kubelet/pod_workers.go, (*podWorkers).requeueLastPodUpdate: the Go kubelet notifies it once.
+        Why: a worker that fails to take an update, for example for lack of memory, would never terminate its pod.
         Test: pod_workers_test.py:test_orphan_whose_worker_fails_between_steps_is_ended_by_housekeeping
         """
         if status.pending_update is None:
@@ -1367,10 +1421,10 @@ class PodWorkers:
 def kill_pod_now(
     ctx: golang.Context, pod_workers: PodWorkers, recorder: record.EventRecorder, longest_wait: float = math.inf
 ) -> eviction.KillPodFunc:
-    """A function that kills a pod and waits until it has ended, for others to use.
+    """Return a function that kills a pod and waits until the pod has terminated.
 
-    It raises TimeoutError, and records an event, when that takes longer than one and a half grace periods. It waits for
-    no more than longest_wait seconds if the grace period is the pod's own, which may be of any length.
+    The function raises TimeoutError, and records an event, if this takes longer than one and a half grace periods. If
+    the grace period is the pod's own, which may have any length, the function waits for at most `longest_wait` seconds.
     """
 
     def kill_pod(
@@ -1403,7 +1457,7 @@ def kill_pod_now(
         if selected.took(ctx.done()):
             raise ctx.err() or golang.Canceled()
         if is_cut:
-            raise TimeoutError(f"the pod has not ended within {longest_wait:g} seconds, and may take longer")
+            raise TimeoutError(f"the pod has not terminated within {longest_wait:g} seconds, and may take longer")
         recorder.event(
             pod,
             v1.EVENT_TYPE_WARNING,
@@ -1416,22 +1470,23 @@ def kill_pod_now(
 
 
 def is_pod_status_cache_terminal(status: kubecontainer.PodStatus) -> bool:
-    """Whether nothing of the pod runs."""
+    """Report whether neither a container nor a sandbox of the pod runs."""
     return not any(c.state == kubecontainer.CONTAINER_STATE_RUNNING for c in status.container_statuses) and not any(
         s.state == runtimeapi.SANDBOX_READY for s in status.sandbox_statuses
     )
 
 
 def calculate_effective_grace_period(status: PodSyncStatus, pod: v1.Pod, options: KillPodOptions | None) -> int:
-    """The grace period in seconds, at least 1.
+    """Return the grace period in seconds, at least 1.
 
-    The API server's value comes first, then the kill's if shorter, and if there is neither, the spec's.
+    The API server's value comes first, then the kill's value if it is shorter, and the spec's value if there is
+    neither.
     """
     overrides = [pod.metadata.deletion_grace_period_seconds]
     if options is not None:
         overrides.append(options.pod_termination_grace_period_seconds_override)
-    # DIVERGES (fault of Go): a kill does not make the grace period of a pod that is deleted with 0 longer.
-    # Go: pkg/kubelet/pod_workers.go, calculateEffectiveGracePeriod: 0 stands for "not set yet", too, so that the kill's
+    # DIVERGES (fault of Go): a kill does not lengthen the grace period of a pod that is deleted with 0.
+    # Go: pkg/kubelet/pod_workers.go, calculateEffectiveGracePeriod: 0 also stands for "not set yet", so the kill's
     # period counts.
     # Why: a grace period can only become shorter.
     # Test: pod_workers_test.py:test_calculate_effective_grace_period
@@ -1445,10 +1500,10 @@ def calculate_effective_grace_period(status: PodSyncStatus, pod: v1.Pod, options
 
 
 def _update_target(options: UpdatePodOptions) -> _Target | None:
-    """Which pod the update is for; None if it cannot be carried out."""
+    """Return the pod of the update; None if the update is invalid."""
     running_pod = options.running_pod
     if options.pod is None:
-        assert running_pod is not None, "an update names a pod or a running pod"
+        assert running_pod is not None, "an update needs a pod or a running pod"
         if options.update_type == kubetypes.SYNC_POD_KILL:
             return _Target(running_pod.id, running_pod.namespace, running_pod.name, is_runtime_pod=True)
         klog.info_s(
@@ -1472,10 +1527,10 @@ def _update_target(options: UpdatePodOptions) -> _Target | None:
 
 
 def _resolve_pod_locked(status: PodSyncStatus, options: UpdatePodOptions, target: _Target) -> v1.Pod:
-    """The pod to judge the update by.
+    """Return the pod by which to judge the update.
 
-    For a runtime pod that is the latest spec we had, which then also takes its place in the update; without
-    one a stand-in made from what the runtime says.
+    For a runtime pod this is the last known spec, which then also replaces the running pod in the update. Without one
+    it is a placeholder made from the runtime's data, which is not stored.
     """
     if not target.is_runtime_pod:
         assert options.pod is not None
@@ -1491,7 +1546,10 @@ def _resolve_pod_locked(status: PodSyncStatus, options: UpdatePodOptions, target
 
 
 def _accept_kill_options_locked(status: PodSyncStatus, pod: v1.Pod, options: UpdatePodOptions) -> bool:
-    """Notes what a kill asks for, or drops it where it has no meaning; returns whether grace got shorter."""
+    """Record the options of a kill, or drop them if they have no meaning.
+
+    Return whether the grace period became shorter.
+    """
     if not status.is_termination_requested() or status.is_terminated():
         _complete_kill(options)
         options.kill_pod_options = None
@@ -1507,7 +1565,7 @@ def _accept_kill_options_locked(status: PodSyncStatus, pod: v1.Pod, options: Upd
 
 
 def _complete_kill(options: UpdatePodOptions) -> None:
-    """There is nothing to kill: tells who asked for it."""
+    """Answer the kill at once, because there is nothing to kill."""
     kill = options.kill_pod_options
     if kill is not None and kill.completed_ch is not None:
         kill.completed_ch.close()
@@ -1521,7 +1579,7 @@ def _notify_post_terminating_locked(status: PodSyncStatus) -> None:
 
 
 def _wait_for_update(ctx: golang.Context, pod_updates: golang.Channel[None]) -> bool:
-    """False if the channel is closed or the kubelet stops."""
+    """Wait for a message; return False if the channel is closed or the kubelet stops."""
     with activity.doing(ctx, Activity.WAITS_FOR_UPDATE):
         update = golang.select(pod_updates, ctx.done()).took(pod_updates)
     return update is not None and update.ok and ctx.err() is None
@@ -1536,7 +1594,6 @@ def _pod_uid_and_ref_for_update(options: UpdatePodOptions) -> tuple[types.UID, k
 
 
 def _log(level: int, msg: str, target: _Target, options: UpdatePodOptions, **kv: object) -> None:
-    """Logs a line about an update."""
     if klog.v(level).enabled:
         pod = klog.kref(target.namespace, target.name)
         klog.info_s_depth(1, msg, pod=pod, podUID=target.uid, updateType=str(options.update_type), **kv)
@@ -1548,7 +1605,7 @@ def _observe_duration(options: UpdatePodOptions, operation: str) -> None:
 
 
 def _is_canceled(err: BaseException | None) -> bool:
-    """Whether the error is, wraps or contains a cancellation."""
+    """Report whether the error is, wraps or contains a cancellation."""
     while err is not None:
         if isinstance(err, golang.Canceled):
             return True

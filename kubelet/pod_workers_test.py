@@ -1880,7 +1880,7 @@ def test_kill_pod_now_waits_not_for_ever_for_a_pod_that_has_chosen_how_long() ->
         kill_pod = pod_workers.kill_pod_now(harness.ctx, harness.workers, harness.recorder, longest_wait=0.01)
         pod = new_named_pod("test", "ns", "test")
         pod.spec.termination_grace_period_seconds = 10**9
-        with pytest.raises(TimeoutError, match=r"not ended within .* seconds, and may take longer"):
+        with pytest.raises(TimeoutError, match=r"not terminated within .* seconds, and may take longer"):
             kill_pod(pod, True, None, None)
         assert harness.recorder.drain() == []
 

@@ -1,4 +1,4 @@
-"""Ends pods that have run longer than their activeDeadlineSeconds.
+"""Terminate pods that have run longer than their activeDeadlineSeconds.
 
 Go: pkg/kubelet/active_deadline.go
 """
@@ -15,7 +15,7 @@ MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
 class ActiveDeadlineHandler:
-    """Both a lifecycle.PodSyncLoopHandler and a lifecycle.PodSyncHandler."""
+    """Check active deadlines, as a lifecycle.PodSyncLoopHandler and a lifecycle.PodSyncHandler."""
 
     def __init__(
         self,
@@ -28,11 +28,11 @@ class ActiveDeadlineHandler:
         self._clock = clock
 
     def should_sync(self, pod: v1.Pod) -> bool:
-        """Whether the deadline is past: then the pod is synced, and the sync ends it."""
+        """Report whether the deadline has passed; then the pod is synced, and the sync terminates it."""
         return self._past_active_deadline(pod)
 
     def should_evict(self, pod: v1.Pod) -> lifecycle.ShouldEvictResponse:
-        """Whether the deadline is past; if so, records the event too."""
+        """Report whether the deadline has passed; if it has, record an event too."""
         if not self._past_active_deadline(pod):
             return lifecycle.ShouldEvictResponse(evict=False)
         self._recorder.event(pod, v1.EVENT_TYPE_NORMAL, REASON, MESSAGE)
@@ -41,11 +41,11 @@ class ActiveDeadlineHandler:
     def _past_active_deadline(self, pod: v1.Pod) -> bool:
         if pod.spec.active_deadline_seconds is None:
             return False
-        # Our own status is ahead of the one that came with the pod.
+        # The kubelet's status of the pod is newer than the one that came with the pod.
         pod_status = self._pod_status_provider.get_pod_status(pod.metadata.uid)
         if pod_status is None:
             pod_status = pod.status
         if pod_status.start_time is None:
             return False
-        # time of day: the API server keeps the start, and a restart of the kubelet reads it from there.
+        # time of day: the API server stores the start time, and a restarted kubelet reads it from there.
         return self._clock.since(pod_status.start_time) >= pod.spec.active_deadline_seconds

@@ -1,13 +1,13 @@
-"""What a pod's worker is at, told by the code that it runs.
+"""Record what each pod worker is doing.
 
 Go: none
 
-A worker's context knows its Position. Code that may take long says so for the time of a block:
+A worker's context carries its Position. Code that may take long records an activity for the time of a block:
 
     with activity.doing(ctx, Activity.WAITS_FOR_VOLUMES):
         self.volume_manager.wait_for_attach_and_mount(ctx, pod)
 
-With any other context that does nothing. Calls of the runtime are told by the services that make them.
+With any other context this does nothing. The services that call the runtime record their calls themselves.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _KEY = object()
 
 
 class Activity(enum.Enum):
-    """What may take a worker long."""
+    """List what may take a worker long."""
 
     BETWEEN_STEPS = enum.auto()
     WAITS_FOR_UPDATE = enum.auto()
-    # For the PLEG to see what the last step did.
+    # The worker waits until the PLEG has seen the effect of the last step.
     WAITS_FOR_STATUS = enum.auto()
     SYNCS = enum.auto()
     TERMINATES = enum.auto()
@@ -36,34 +36,34 @@ class Activity(enum.Enum):
     WAITS_FOR_VOLUMES = enum.auto()
     READS_PULL_SECRETS = enum.auto()
     ENSURES_IMAGE = enum.auto()
-    # For its turn to pull an image.
+    # The worker waits for its turn to pull an image.
     WAITS_FOR_PULL = enum.auto()
     RUNS_POST_START_HOOK = enum.auto()
     STOPS_CONTAINERS = enum.auto()
     WAITS_FOR_UNMOUNT = enum.auto()
-    # Until nothing is mounted below its directory any more.
+    # The worker waits until nothing is mounted below the pod's directory.
     WAITS_FOR_VOLUME_PATHS = enum.auto()
 
 
 class Position:
-    """What one worker is at. Written by its thread alone, read by any."""
+    """Hold what one worker is doing. Only its own thread writes this; any thread may read it."""
 
     __slots__ = ("activity", "failed_at")
 
     def __init__(self) -> None:
-        # None while there is no thread.
+        # `activity` is None while the worker has no thread.
         self.activity: Activity | None = None
-        # The innermost activity that an exception has left; None once another has begun.
+        # This is the innermost activity that an exception has left, or None once another activity has begun.
         self.failed_at: Activity | None = None
 
 
 def with_position(ctx: golang.Context, position: Position) -> golang.Context:
-    """The context for what a worker does."""
+    """Return a context that carries the worker's position."""
     return golang.with_value(ctx, _KEY, position)
 
 
-class doing:  # it reads as a function
-    """A context manager: for the time of the block, the worker whose context this is does that."""
+class doing:  # The name is in lower case because callers use the class like a function.
+    """Record in the context's worker that it does this activity; restore the previous activity at the end."""
 
     __slots__ = ("_activity", "_before", "_position")
 

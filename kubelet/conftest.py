@@ -1,4 +1,4 @@
-"""What tests of several parts of the kubelet start from."""
+"""Define fixtures for tests of several parts of the kubelet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubelet.testing import TestKubelet
 
 @pytest.fixture
 def test_kubelet(tmp_path: Path) -> Iterator[TestKubelet]:
-    """A kubelet of fakes that has its root directory in tmp_path. A file that wants more of it overrides this one."""
+    """Provide a kubelet of fakes with its root directory in tmp_path. A file that needs more overrides this fixture."""
     made = TestKubelet(tmp_path)
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""Where the variables of a container's environment come from that its spec does not spell out.
+"""Find the values of a container's environment variables that its spec does not contain.
 
 Go: pkg/kubelet/kubelet_pods.go (makeEnvironmentVariables)
 """
@@ -21,20 +21,22 @@ from pkg.volume import util as volumeutil
 if TYPE_CHECKING:
     from kubelet import configmap, secret
 
-# Characters of a variable's name that messages show.
+# Messages show this many characters of a variable's name.
 _SHOWN = 100
-# Bytes that the kernel counts for each variable beside its text.
+# The kernel counts these bytes for each variable in addition to its text.
 _POINTER = 8
-# Bytes of all files that variables of one environment are read from.
+# All files from which the variables of one environment are read may have this many bytes together.
 MAX_FILES = 16 << 20
 
 
 class Variables:
-    """The environment of one container, which is no larger than the kernel lets a program have.
+    """Collect the environment of one container, up to the size that the kernel allows for a program.
 
-    DIVERGES (safer): a larger environment is refused, and the container's status names the variable.
-    Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).makeEnvironmentVariables: an environment of any size is built and sent.
-    Why: small references expand to gigabytes of memory, and the kernel's refusal comes only when the container starts.
+    DIVERGES (safer): the kubelet refuses a larger environment, and the container's status names the variable.
+    Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).makeEnvironmentVariables: the Go kubelet builds and sends an environment
+    of any size.
+    Why: small references expand to gigabytes of memory, and the kernel refuses the environment only when the container
+    starts.
     Test: environment_test.py:test_variable_that_the_kernel_just_takes,
     environment_test.py:test_environment_without_end_stays_under_96_mib
     """
@@ -44,21 +46,23 @@ class Variables:
         self._size = 0
 
     def set(self, name: str, value: str) -> None:
-        """Set a variable, or replace it. Raises ValueError when it is too long, or all together are."""
+        """Set or replace a variable. Raise ValueError if it or the whole environment is too long."""
         size = _length(name, value)
         if size > kubecontainer.MAX_ARGUMENT_LENGTH:
             limit = kubecontainer.MAX_ARGUMENT_LENGTH
-            raise ValueError(f'environment variable "{name[:_SHOWN]}" is too long: {size} bytes, of {limit} at most')
+            raise ValueError(
+                f'environment variable "{name[:_SHOWN]}" is too long: {size} bytes, at most {limit} are allowed'
+            )
         if name in self.values:
             self._size -= _length(name, self.values[name]) + _POINTER
         self._size += size + _POINTER
         if self._size > kubecontainer.MAX_ARGUMENTS_LENGTH:
             limit = kubecontainer.MAX_ARGUMENTS_LENGTH
-            raise ValueError(f'environment is too large: {limit} bytes at most, exceeded by variable "{name[:_SHOWN]}"')
+            raise ValueError(f'environment is too large: variable "{name[:_SHOWN]}" exceeds the limit of {limit} bytes')
         self.values[name] = value
 
     def set_expanded(self, name: str, text: str, mapping: Callable[[str], str]) -> None:
-        """Set a variable to what the text expands to. Raises as `set` does."""
+        """Set a variable to the expansion of the text. Raise ValueError if it or the whole environment is too long."""
         try:
             self.set(name, expansion.expand(text, mapping, kubecontainer.MAX_ARGUMENT_LENGTH))
         except expansion.TooLongError as err:
@@ -66,12 +70,15 @@ class Variables:
 
 
 def _length(name: str, value: str) -> int:
-    """What the kernel counts for NAME=VALUE and the null byte."""
+    """Return the bytes that the kernel counts for NAME=VALUE and the null byte."""
     return len(name.encode(errors="surrogatepass")) + len(value.encode(errors="surrogatepass")) + 2
 
 
 def _last_of_each(sources: Iterable[v1.EnvFromSource]) -> Iterable[v1.EnvFromSource]:
-    """Without those that come again: what they set is set again. A spec may name one config map thousands of times."""
+    """Drop every source that appears again later, because the later one sets the same variables again.
+
+    A spec may name one config map thousands of times.
+    """
     found: dict[bytes, v1.EnvFromSource] = {}
     for source in sources:
         key = codec.encode_json(source)
@@ -81,21 +88,21 @@ def _last_of_each(sources: Iterable[v1.EnvFromSource]) -> Iterable[v1.EnvFromSou
 
 
 class APIObjects:
-    """The config maps and secrets of one namespace, each read once for one environment.
+    """Read the config maps and secrets of one namespace, each at most once for one environment.
 
-    Methods raise ValueError for a key that is not there, and what the managers raise.
+    Methods raise ValueError for a key that does not exist, or the managers' errors.
     """
 
     def __init__(self, namespace: str, config_maps: configmap.Manager | None, secrets: secret.Manager | None) -> None:
         self._namespace = namespace
         self._config_map_manager = config_maps
         self._secret_manager = secrets
-        # The data of those that were read.
+        # These are the data of the objects that have been read.
         self._config_maps: dict[str, Mapping[str, str]] = {}
         self._secrets: dict[str, Mapping[str, bytes]] = {}
 
     def set_from_sources(self, sources: Iterable[v1.EnvFromSource], env: Variables) -> None:
-        """Set the variables that envFrom stands for; of equal names the last counts."""
+        """Set the variables of envFrom; if names collide, the last source wins."""
         for source in _last_of_each(sources):
             if (config_map := source.config_map_ref) is not None:
                 for key, value in (self._config_map(config_map.name, config_map.optional) or {}).items():
@@ -105,7 +112,7 @@ class APIObjects:
                     env.set(source.prefix + key, self._text(reference.name, key, secret))
 
     def config_map_value(self, selector: v1.ConfigMapKeySelector) -> str | None:
-        """None if it is not there, and need not be."""
+        """Return the value; None if it is optional and does not exist."""
         data = self._config_map(selector.name, selector.optional)
         if data is None:
             return None
@@ -114,7 +121,7 @@ class APIObjects:
         return data.get(selector.key)
 
     def secret_value(self, selector: v1.SecretKeySelector) -> str | None:
-        """As config_map_value."""
+        """Return the value; None if it is optional and does not exist."""
         data = self._secret(selector.name, selector.optional)
         if data is None:
             return None
@@ -151,13 +158,13 @@ class APIObjects:
         return self._secrets[name]
 
     def _text(self, name: str, key: str, value: bytes) -> str:
-        """The value of a key of a secret as text. Raises ValueError if it is none.
+        """Decode the value of a secret's key. Raise ValueError if the value is not UTF-8.
 
-        DIVERGES (safer): a value that is not UTF-8 stops the container before the runtime is called, with the key's
-        name in the container's status.
+        DIVERGES (safer): a value that is not UTF-8 fails the container before the kubelet calls the runtime, and the
+        container's status names the key.
         Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).makeEnvironmentVariables: any bytes become a variable, and the call
         of the runtime fails.
-        Why: gRPC sends only UTF-8, and its error does not tell which variable is at fault.
+        Why: gRPC sends only UTF-8, and its error does not name the variable.
         Test: environment_test.py:test_missing
         """
         try:
@@ -167,19 +174,20 @@ class APIObjects:
 
 
 class Files:
-    """The files of a pod's volumes, each read once for one environment, of which thousands of variables may name it."""
+    """Read files in a pod's volumes, each at most once, because thousands of variables may refer to one file."""
 
     def __init__(self, pod: v1.Pod, pod_volumes: kubecontainer.VolumeMap) -> None:
         self._pod = pod
         self._pod_volumes = pod_volumes
-        # Those that were read, by the host's path of the volume and the path there; and their bytes.
+        # These are the files that have been read, by the volume's path on the host and the path in the volume, and
+        # their size in bytes together.
         self._files: dict[tuple[str, str], envutil.EnvFile] = {}
         self._size = 0
 
     def value(self, selector: v1.FileKeySelector) -> str | None:
-        """The variable in a file of one of the pod's volumes; None if it is not there, and need not be.
+        """Return the variable from a file in one of the pod's volumes; None if it is optional and does not exist.
 
-        Raises ValueError.
+        Raise ValueError on failure.
         """
         if not features.feature_gate.enabled(features.ENV_FILES):
             return ""
@@ -195,7 +203,7 @@ class Files:
             value = self._file(host_path, selector.path).get(selector.key)
         except (OSError, ValueError) as err:
             klog.error_s(err, "Failed to parse env file", pod=klog.kobj(self._pod), path=path)
-            # What is wrong with it tells of the node's files.
+            # The message leaves out the details, because they would reveal the content of the node's files.
             raise ValueError("couldn't parse env file") from err
         if value:
             return value
@@ -209,17 +217,18 @@ class Files:
             file = self._files[root, path] = _parse_env_in_root(root, path)
             self._size += file.size
             if self._size > MAX_FILES:
-                raise ValueError(f"environment variable files are larger than {MAX_FILES} bytes together")
+                raise ValueError(f"environment variable files together are larger than {MAX_FILES} bytes")
         return file
 
 
 def _parse_env_in_root(root: str, path: str) -> envutil.EnvFile:
-    """The file is whatever a container has put there, and may be another one at any moment.
+    """Parse a file that a container wrote and may replace at any moment.
 
-    DIVERGES (safer): the path is resolved by opening it, and the file that was opened is the one that is read.
-    Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).makeEnvironmentVariables: the path is resolved first, and the resulting
-    name is opened afterwards.
-    Why: a container that replaces a directory by a link between the two steps would be shown a file of the node.
+    DIVERGES (safer): the kubelet resolves the path by opening it, and reads the file that it opened.
+    Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).makeEnvironmentVariables: the Go kubelet resolves the path first, and
+    opens the resulting name afterwards.
+    Why: a container that replaces a directory by a link between the two steps would get the content of a file of the
+    node.
     Test: environment_test.py:test_directory_that_becomes_a_link_leads_to_no_file_of_the_node
     """
     handle = securejoin.open_joined(root, path)

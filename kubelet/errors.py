@@ -1,45 +1,48 @@
-"""Errors that more than one file of the kubelet compares with.
+"""Define the errors that several files of the kubelet check for.
 
 Go: pkg/kubelet/errors.go
 """
 
-# Starts the message of a NetworkNotReadyError.
+# The message of a NetworkNotReadyError begins with this text.
 NETWORK_NOT_READY_ERROR_MSG = "network is not ready"
 
 
 class NotReadyError(Exception):
-    """Why the node is not ready, or cannot sync pods now."""
+    """Signal that the node is not ready, or cannot sync pods now."""
 
 
 class NetworkUnknownError(NotReadyError):
-    """The runtime has not reported its network's state yet."""
+    """Signal that the runtime has not reported the state of its network yet."""
 
     def __init__(self) -> None:
         super().__init__("network state unknown")
 
 
 class NodeStatusError(Exception):
-    """The node could not be read, or its status not be written; it is tried again."""
+    """Signal that the node could not be read or its status not written; the kubelet tries again."""
 
 
 class PodStepError(Exception):
-    """A step of a pod could not be finished; the pod's worker tries it again."""
+    """Signal that a step of a pod could not be finished; the pod's worker tries again."""
 
 
 class PodNotAdmittedError(PodStepError):
-    """Nobody has found out yet whether the pod may run."""
+    """Signal that the pod still waits for a decision about its admission."""
 
 
 class PodCgroupError(PodStepError):
-    """The pod's cgroup cannot be made, or not yet."""
+    """Signal that the pod's cgroup cannot be created, or not yet."""
 
 
 class StillRunningError(PodStepError):
-    """The runtime has containers that run after it said that it stopped them."""
+    """Signal that containers still run after the runtime reported that it stopped them."""
 
 
 class NetworkNotReadyError(PodStepError):
-    """The runtime reports no working network. The step is tried again sooner than others, for that may pass soon."""
+    """Signal that the runtime reports no working network.
+
+    The worker retries this step sooner than others, because the network may be ready soon.
+    """
 
     def __init__(self, reason: object) -> None:
         super().__init__(f"{NETWORK_NOT_READY_ERROR_MSG}: {reason}")

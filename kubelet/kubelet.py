@@ -95,8 +95,7 @@ NODE_POLL_PERIOD = 0.1
 SYNC_PERIOD = 1.0
 HOUSEKEEPING_PERIOD = 2.0
 HOUSEKEEPING_WARNING_DURATION = 1.0
-# While the runtime is unhealthy, the sync loop pauses. The pause starts at the first value and doubles up to the
-# second.
+# While the runtime is unhealthy, the sync loop pauses for the first value, then twice as long, up to the second value.
 RUNTIME_ERROR_BACK_OFF_BASE = 0.1
 RUNTIME_ERROR_BACK_OFF_MAX = 5.0
 # When the sync loop fails to handle an event of a pod, the pod is synced after this time.
@@ -126,10 +125,9 @@ _REJECTION_REASONS = frozenset(
 
 
 class SyncHandler(Protocol):
-    """Define how the sync loop hands over its events; a Go interface.
+    """Define how the sync loop hands over its events; a Go interface. Only the loop's thread calls these methods.
 
-    Only the loop's thread calls these methods. A handler contains the failure of one pod: it still handles the other
-    pods, and the failed pod is synced later.
+    A handler contains the failure of one pod: it still handles the other pods, and the failed pod is synced later.
     """
 
     def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None: ...
@@ -161,10 +159,7 @@ class LoopCase(enum.IntEnum):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStats, KubeletGarbage):
-    """Run the agent of one node.
-
-    kubelet_build creates the kubelet. Its main loop is `run(ctx, updates)`, which returns when ctx ends.
-    """
+    """Run the agent of one node. kubelet_build creates it; its main loop is `run`, which returns when ctx ends."""
 
     # This channel receives the error with which the kubelet cannot continue to run.
     failed: golang.Channel[Exception]
@@ -199,16 +194,14 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     node_lease_controller: lease.Controller | None = None
     # This is None if systemd's watchdog does not supervise the kubelet.
     health_checker: watchdog.HealthChecker | None = None
-    # This provides the server's certificate. It is None if the server has no certificate, for example if there is no
-    # server.
+    # This provides the server's certificate. It is None if there is no certificate, for example without a server.
     server_certificate_manager: certificate.Manager | KubeletServerCertificateDynamicFileManager | None = None
     # These are the server's TLS settings. They are None for a server without TLS.
     tls_config: server.TLSConfig | None = None
-    # The volume manager sends here when the set of volumes in use has changed. The node's status must report the change
-    # before these volumes can be attached or detached.
+    # The volume manager sends here when the node's status must report other volumes as in use.
     volumes_in_use_changed: golang.Channel[None] = field(default_factory=lambda: golang.Channel(1))
-    # `sync_loop_monitor` is the steady-clock time at which `sync_loop_iteration` last began or ended, or None before
-    # its first call. The health check reads it.
+    # This is the steady-clock time at which `sync_loop_iteration` last began or ended, or None. The health check reads
+    # it.
     sync_loop_monitor: datetime.datetime | None = None
     # This is true if the work queue handed out pods that were due, and the sync loop then failed to sync them.
     due_pods_lost: bool = False
@@ -254,10 +247,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                 klog.info_s(message, path=path, err=err)
 
     def initialize_modules(self, ctx: golang.Context) -> None:
-        """Start the modules that do not need the container runtime.
-
-        Raise OSError if the kubelet's directories cannot be created.
-        """
+        """Start the modules that do not need the runtime. Raise OSError if a directory cannot be created."""
         metrics.register()
         self._register_collectors(ctx)
         metrics.set_node_name(self.node_name)
@@ -282,11 +272,9 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         golang.after_func(ctx, lambda: metrics.unregister_collectors(*found))
 
     def initialize_runtime_dependent_modules(self, ctx: golang.Context) -> None:
-        """Start the modules that need a running container runtime.
+        """Start the modules that need a running container runtime, once the runtime is ready.
 
-        The kubelet calls this when the runtime is ready for the first time, and again only if the attempt failed.
-
-        Raise OSError if the node's cgroups cannot be set up.
+        The kubelet repeats this only if it failed. Raise OSError if the node's cgroups cannot be set up.
         """
         self.container_manager.start(
             ctx,
@@ -308,8 +296,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.plugin_manager.add_handler(plugin_type, handler)
         if self.shutdown_manager is not None:
             self.shutdown_manager.start(ctx)
-        # The plugin manager starts last: if a later step failed, plugins that are already registered would not reach
-        # the handlers of the next attempt.
+        # This comes last: after a failed attempt, registered plugins would not reach the handlers of the next attempt.
         klog.v(4).info_s("Starting plugin manager")
         golang.go(self.plugin_manager.run, ctx, name="plugin-manager")
 
@@ -362,8 +349,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         """Start the threads that keep the node's status, its lease and the mirror pods current in the API server."""
 
         def sync_node_status() -> None:
-            # Ask the runtime before the first status report. Otherwise a restarted kubelet would report the runtime as
-            # not ready because it has not asked it yet.
+            # Otherwise a restarted kubelet would report the runtime, which it has not asked yet, as not ready.
             with contain("Failed to query the runtime's status", golang.background()):
                 self.update_runtime_up(ctx)
             wait.jitter_until(
@@ -382,8 +368,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
 
         DIVERGES (fault of Go): the kubelet reports a change of the volumes in use at once.
         Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).syncNodeStatus: the next regular report carries the change.
-        Why: a volume is attached or detached only after that report, which is up to ten seconds later; kubernetes#28141
-        asks for reports on demand.
+        Why: a volume is attached or detached only after that report, up to ten seconds later (kubernetes#28141).
         Test: kubelet_faults_test.py:test_volumes_in_use_are_reported_after_a_report_that_failed
         """
         while golang.select(self.volumes_in_use_changed, ctx.done()).took(self.volumes_in_use_changed):
@@ -474,8 +459,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                 if self._sync_obstacle() is None and self.sources_ready.all_ready():
                     housekeeping_ch.send(self.find_pods_on_node(ctx), ctx)
             except Exception as err:
-                # The next housekeeping, two seconds later, cleans up what this one missed. The end of ctx is no
-                # failure.
+                # The next housekeeping, in two seconds, cleans up what this one missed. The end of ctx is no failure.
                 if ctx.err() is None:
                     klog.error_s(err, "Failed cleaning pods")
 
@@ -483,9 +467,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         """Return the reason why no pod can be synced now, or None.
 
         DIVERGES (fault of Go): after a start the kubelet syncs no pod until the first relist has inspected all pods.
-        Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoop: the Go kubelet syncs pods while the first relist is still
-        running.
-        Why: a pod that is not inspected yet has an empty status. If its phase is terminal, the kubelet takes it for
+        Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoop: the Go kubelet syncs pods during the first relist.
+        Why: a pod that is not inspected yet has an empty status. If its phase is terminal, the kubelet treats it as
         terminated, and its containers lose their volumes while they run.
         Test: kubelet_test.py:test_loop_waits_until_all_pods_have_been_looked_at
         """
@@ -511,9 +494,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         - container manager: a resource that a pod holds changed → sync the pod
         - housekeeping: two seconds have passed, and the runtime's pods are listed → clean up after pods
 
-        The random choice keeps a busy channel from starving the others; rely on no order between channels.
-
-        Return False if the loop must end.
+        The random choice keeps a busy channel from starving the others. Return False if the loop must end.
         """
         cases: dict[golang.Case, LoopCase] = {
             config_ch: LoopCase.CONFIG,
@@ -574,8 +555,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                         klog.v(4).info_s("SyncLoop (housekeeping, skipped): sources aren't ready yet")
 
                 case LoopCase.STOP:
-                    # The Go kubelet ends only with its process. This one also ends with its context, for example in
-                    # tests.
+                    # The Go kubelet ends only with its process. This one also ends with its context, as in tests.
                     return False
         return True
 
@@ -604,11 +584,9 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.volume_manager.sources_changed()
             self.all_sources_seen.close()
             # DIVERGES (fault of Go): the kubelet retries pending resizes as soon as all pod sources have reported.
-            # Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoopIteration: the Go kubelet requests a retry when it adds the
-            # pods, but skips it, because their source counts as ready only afterwards. The next retry comes 30 seconds
-            # later.
-            # Why: the kubelet should decide about resizes that waited when it stopped as soon as it knows the pods
-            # again.
+            # Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoopIteration: the retry for added pods is skipped, because
+            # their source counts as ready only afterwards. The next retry comes 30 seconds later.
+            # Why: a resize that was pending when the kubelet stopped should not wait for longer than its pod does.
             # Test: kubelet_test.py:test_pending_resizes_are_tried_again_when_the_last_source_has_spoken
             self._retry_pending_resizes(ctx, allocation.TRIGGER_REASON_PODS_ADDED)
 
@@ -664,8 +642,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         klog.v(1).info_s("SyncLoop (probe)", probe=probe, status=status, pod=klog.kobj(pod))
         handler.handle_pod_syncs(ctx, [pod])
         if probe != "readiness":
-            # The pod's worker waits for a runtime status that is newer than its last sync. The Go kubelet waits for the
-            # next relist.
+            # The pod's worker waits for a status that is newer than its last sync. In Go it waits for the next relist.
             self.pleg.request_relist(update.pod_uid)
 
     # ---- SyncHandler ----
@@ -695,16 +672,11 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.allocation_manager.retry_pending_resizes(trigger)
 
     def handle_pod_additions(self, ctx: golang.Context, pods: list[v1.Pod]) -> None:
-        """Admit new pods, oldest first, and start their workers; reject pods that the node cannot run.
-
-        Every pod goes into the pod manager, because other parts of the kubelet treat a pod that it lacks as
-        deleted.
-        """
+        """Admit new pods, oldest first, and start their workers; reject pods that the node cannot run."""
         start = self.clock.steady()
         pending_resizes: list[types.UID] = []
-        # DIVERGES (fault of Go): the kubelet reads the resize conditions from the pods' statuses before it starts any
-        # worker.
-        # Go: pkg/kubelet/kubelet.go, (*Kubelet).HandlePodAdditions: the Go kubelet reads them after the workers have
+        # DIVERGES (fault of Go): the kubelet reads resize conditions from the pods' statuses before any worker starts.
+        # Go: pkg/kubelet/kubelet.go, (*Kubelet).HandlePodAdditions: the Go kubelet reads them after the workers
         # started.
         # Why: a worker that is faster sends a status without the conditions, and clients see them vanish and return.
         # Test: kubelet_test.py:test_resize_conditions_are_known_before_a_worker_begins
@@ -715,16 +687,14 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                 try:
                     wants_resize = self._add_pod(ctx, added, start)
                 except Exception:
-                    # The later sync creates a worker for this pod. The worker must not start a pod that was never
-                    # admitted.
+                    # The later sync creates a worker for this pod, which must not start a pod without admission.
                     if not self.pod_workers.is_pod_known(added.metadata.uid):
                         self.waiting_pods.note(added.metadata.uid, "adding the pod failed")
                     raise
                 if wants_resize:
                     # The pod had an undecided resize when the kubelet last stopped.
                     pending_resizes.append(added.metadata.uid)
-        # Consider pending resizes only after all pods have the resources that were allocated to them before the
-        # restart.
+        # Consider these resizes only after all pods have what was allocated to them before the restart.
         for uid in pending_resizes:
             with contain("Failed to record the pending resize of a pod", ctx, podUID=uid):
                 self.allocation_manager.push_pending_resize(uid)
@@ -735,11 +705,11 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         """Admit one pod and start its worker, or reject it.
 
         A pod that is terminating or terminated skips admission: its worker only tears it down.
-
         Return whether the pod was admitted and waits for a resize.
         """
         with contain("Failed to restore state from a mirror pod", ctx, pod=klog.kobj(added)):
             self._take_over_mirror(added)
+        # This must come even for a rejected pod, because an unknown pod counts as deleted.
         self.pod_manager.add_pod(added)
         found = self.pod_manager.get_pod_and_mirror_pod(added)
         pod, mirror_pod = found.pod, found.mirror_pod
@@ -773,8 +743,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         try:
             return self.allocation_manager.add_pod(self.get_active_pods(), pod)
         except Exception as err:
-            # No handler has rejected the pod, so it must not fail. It must not run either, because its resources are
-            # not counted yet.
+            # No handler has rejected the pod, so it must not fail. Its resources are not counted yet, so it must not
+            # run.
             if isinstance(err, golang.ContextError) and ctx.err() is not None:
                 raise
             text = "Failed to decide whether a pod can be admitted"
@@ -810,8 +780,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def _take_over_mirror(self, added: v1.Pod) -> None:
         """Restore the state of a static pod and its containers from the status of its mirror pod, once both exist.
 
-        The caller must do this before the pod manager knows both, because from then on the static pod's status
-        overwrites that of the mirror pod.
+        Call this before the pod manager knows both: from then on the static pod's status overwrites the mirror pod's.
         """
         found = self.pod_manager.get_pod_and_mirror_pod(added)
         pod, mirror_pod = found.pod, found.mirror_pod
@@ -891,8 +860,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             # DIVERGES (fault of Go): when a mirror pod is deleted, the static pod's worker creates another at once.
             # Go: pkg/kubelet/kubelet.go, (*Kubelet).HandlePodRemoves: the worker receives the deleted mirror pod,
             # assumes that it exists, and creates none before its next regular sync.
-            # Why: the kubelet wakes the worker so that it creates the mirror pod, and until then the API server does
-            # not know the static pod.
+            # Why: until the worker creates another one, the API server does not know the static pod.
             # Test: kubelet_test.py:test_change_of_a_mirror_pod_is_work_for_its_static_pod
             self._update_mirror(ctx, found.pod, self.pod_manager.get_mirror_pod_by_pod(removed), start)
         else:
@@ -913,10 +881,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self._retry_pending_resizes(ctx, trigger)
 
     def _reconcile_pod(self, ctx: golang.Context, reconciled: v1.Pod, start: datetime.datetime) -> v1.Pod | None:
-        """Record the pod's new version.
-
-        Return the pod, or None if the given pod is a mirror pod without a static pod.
-        """
+        """Record the pod's new version; return the pod, or None for a mirror pod without a static pod."""
         self.pod_manager.update_pod(reconciled)
         found = self.pod_manager.get_pod_and_mirror_pod(reconciled)
         pod, mirror_pod = found.pod, found.mirror_pod
@@ -978,11 +943,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         """Move a pod that should run one step closer to its desired state.
 
         This sets the pod's status first. Then it sets up, in this order: the cgroup, the mirror pod, the directories,
-        the volumes, the probes and the containers. The method is idempotent: the worker calls it again after any
-        failure.
-
-        Raise an exception if a step failed; the worker then retries later. Every such failure has been recorded as an
-        event.
+        the volumes, the probes and the containers. Raise an exception if a step failed, after recording it as an event;
+        the worker then calls this again, so each step must be idempotent.
         """
         klog.v(4).info_s("SyncPod enter", pod=klog.kobj(pod), podUID=pod.metadata.uid)
         attributes = {**_span_attributes(pod), "k8s.pod.update_type": str(update_type)}
@@ -1057,8 +1019,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self._note_resize_errors(pod, result)
         result.raise_if_failed()
         if restarting and any(done.action is kubecontainer.REMOVE_CONTAINER for done in result.sync_results):
-            # The restart removed all containers, so start them now. The next sync finds none to remove, which ends the
-            # repetition.
+            # The restart removed all containers, so start them now. The next sync finds none to remove, so this ends.
             again = UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_UPDATE)
             self.pod_workers.update_pod(ctx, again)
         if not result.sync_results:
@@ -1067,16 +1028,11 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         return SyncPodResult(post_sync=lambda: self.request_pod_relist(pod.metadata.uid))
 
     def _admit_after_waiting(self, pod: v1.Pod) -> bool:
-        """Ask again for the admission of a waiting pod, and preempt pods if that makes room for it.
-
-        Return True if the pod was admitted, False if it was rejected. Raise PodNotAdmittedError if it must keep
-        waiting.
-        """
+        """Report whether a waiting pod is admitted now; if not, it is rejected. Raise an error if it must wait."""
         result = self._admit_waiting_pod(pod, ())
         preempted: list[v1.Pod] = []
         while result.make_room is not None:
-            # Do not hold the lock here: the pods that are being preempted may themselves wait for it in their
-            # admission.
+            # Do not hold the lock here: the pods that are being preempted may need it for their own admission.
             preempted += result.make_room()
             result = self._admit_waiting_pod(pod, preempted)
         if result.wait:
@@ -1121,10 +1077,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.status_manager.set_pod_resize_in_progress_condition(uid, "", "", pod.metadata.generation)
             return
         # DIVERGES (fault of Go): a resize that was allocated after this sync began does not count as completed.
-        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: it counts as completed, because the Go kubelet clears the
-        # condition of any generation.
-        # Why: the condition would vanish, and an event would report the end of the resize, before the containers have
-        # been resized.
+        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: the Go kubelet clears the condition of any generation.
+        # Why: the condition would vanish, and an event would report the end, before the containers are resized.
         # Test: kubelet_test.py:test_sync_shows_how_far_a_resize_is
         generation = self.status_manager.clear_pod_resize_in_progress_condition(uid, pod.metadata.generation)
         if generation is not None:
@@ -1159,8 +1113,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     ) -> None:
         """Create the pod's cgroup. Stop containers that run outside of it, so that they start again inside."""
         # DIVERGES (fault of Go): a pod waits while the kubelet removes the cgroup of an earlier pod with the same UID.
-        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: the cgroup still exists, so the Go kubelet starts containers
-        # in it.
+        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: the cgroup still exists, so containers start in it.
         # Why: the removal kills all processes in the cgroup, and those of the new containers are among them.
         # Test: kubelet_test.py:test_pod_is_not_started_in_a_cgroup_that_is_being_removed
         cleanup = self.cgroup_cleanups.get(pod.metadata.uid)
@@ -1263,8 +1216,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             return False
         except Exception as err:
             # DIVERGES (fault of Go): if the wait for volumes times out, the kubelet records an event of the pod.
-            # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: wait.Interrupted should exclude only cancelled syncs, but
-            # it excludes timeouts as well.
+            # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: wait.Interrupted excludes timeouts, not only cancelled
+            # syncs.
             # Why: the pod's user would not learn that nothing attaches the volumes.
             # Test: kubelet_test.py:test_mount_that_takes_too_long_is_an_event
             text = "Unable to attach or mount volumes: %s"
@@ -1329,8 +1282,8 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             raise StillRunningError(
                 f"detected running containers after a successful KillPod, CRI violation: {still_running}"
             )
-        # Release the claims after the containers have stopped, because they use them, and before the status says so,
-        # because the cluster then gives the claims to other pods.
+        # Release the claims after the containers, which use them, have stopped, and before the status says so, because
+        # the cluster then gives the claims to other pods.
         self.unprepare_dynamic_resources(ctx, pod)
         # The status must have the exit codes before sync_terminated_pod, because the containers may be removed by then.
         self.status_manager.set_pod_status(pod, self.generate_api_pod_status(ctx, pod, stopped, True))
@@ -1350,10 +1303,9 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def _kill_pod_or_tell(
         self, ctx: golang.Context, pod: v1.Pod, running: kubecontainer.Pod, grace_period: int | None
     ) -> None:
-        # DIVERGES (fault of Go): when the grace period is shortened, the kubelet interrupts the call that stops the
-        # containers and repeats it with the shorter period.
-        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncTerminatingPod: the Go kubelet passes a context that is never
-        # cancelled.
+        # DIVERGES (fault of Go): a shortened grace period interrupts the call that stops the containers, and the next
+        # call has the shorter period.
+        # Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncTerminatingPod: the call's context is never cancelled.
         # Why: the shorter period would take effect only after the longer one has passed.
         # Test: kubelet_test.py:test_kill_ends_with_the_context_of_its_sync
         try:
@@ -1366,10 +1318,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             raise
 
     def sync_terminating_runtime_pod(self, ctx: golang.Context, running_pod: kubecontainer.Pod) -> None:
-        """Stop a pod that only the runtime knows, with a grace period of one second.
-
-        The kubelet does not know the pod's spec, so there is neither a status nor a grace period of its own.
-        """
+        """Stop a pod that only the runtime knows, within a second. Without a spec it has no status to set."""
         pod = running_pod.to_api_pod()
         ref, uid = klog.kobj(pod), pod.metadata.uid
         with _logged("SyncTerminatingRuntimePod", pod), activity.doing(ctx, Activity.TERMINATES):
@@ -1380,8 +1329,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def sync_terminated_pod(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
         """Release the volumes and the cgroup of a terminated pod, and then make its status final.
 
-        After a restart other parts of the kubelet may release the same things, so every step must accept that its work
-        is already done.
+        After a restart, other parts of the kubelet may do the same, so every step must accept that it is already done.
         """
         with (
             _logged("SyncTerminatedPod", pod),
@@ -1433,12 +1381,9 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def delete_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """Have the pod's worker terminate the pod. Housekeeping removes its volumes and directories.
 
-        DIVERGES (safer): a static pod whose manifest was removed terminates, even if the API server has not reported
-        its pods since the start.
-        Go: pkg/kubelet/kubelet.go, (*Kubelet).deletePod: the Go kubelet terminates no pod before all sources have
-        reported.
-        Why: no other source can contain a static pod. It would keep running for as long as the API server is
-        unavailable.
+        DIVERGES (safer): a static pod without its manifest terminates even before the API server has reported its pods.
+        Go: pkg/kubelet/kubelet.go, (*Kubelet).deletePod: no pod terminates before all sources have reported.
+        Why: no other source can contain a static pod, which would run for as long as the API server is unavailable.
         Test: kubelet_test.py:test_removed_static_pod_is_ended_before_the_api_server_has_spoken
         """
         if not (kubetypes.is_static_pod(pod) or self.sources_ready.all_ready()):
@@ -1473,8 +1418,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def _known_pod_status(self, pod_uid: types.UID) -> kubecontainer.PodStatus | None:
         """Return the PLEG's last status of the pod, or None if the PLEG's last inspection of the pod failed.
 
-        Dead containers that are missed because of this are removed when the next container exits, or by garbage
-        collection.
+        The next exit of a container, or garbage collection, removes dead containers that are missed because of this.
         """
         try:
             return self.pod_cache.get(pod_uid)
@@ -1485,8 +1429,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def sync_pod_now(self, pod: v1.Pod) -> None:
         """Have the pod synced, and have the PLEG inspect the outcome. Any thread may call this.
 
-        DIVERGES (fault of Go): the kubelet ignores a pod without a worker, because the sync loop has not admitted it
-        yet.
+        DIVERGES (fault of Go): the kubelet ignores a pod without a worker, because the pod is not admitted yet.
         Go: pkg/kubelet/kubelet.go, (*Kubelet).syncPodNow: the Go kubelet creates a worker for the pod.
         Why: the worker could start a pod that admission would reject.
         Test: kubelet_test.py:test_pod_is_synced_out_of_turn_only_once_the_sync_loop_has_admitted_it
@@ -1557,14 +1500,12 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.runtime_state.set_runtime_handlers(runtime_status.handlers)
             self.runtime_state.set_runtime_features(runtime_status.features)
             if not self.runtime_modules_started:
-                # What a failed attempt started must end with it; otherwise the next attempt would start it a second
-                # time.
+                # What a failed attempt started ends with it; otherwise the next attempt would start it again.
                 attempt, cancel = golang.with_cancel(ctx)
                 try:
                     self.initialize_runtime_dependent_modules(attempt)
                 except (golang.ThreadError, MemoryError) as err:
-                    # The next check tries again, because a new process would not help a node that lacks threads or
-                    # memory.
+                    # The next check tries again: a new process would not help a node that lacks threads or memory.
                     cancel()
                     klog.error_s(err, "Failed to start ContainerManager")
                     return
@@ -1587,8 +1528,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     ) -> None:
         """Bind the server's port, and serve in a separate thread until ctx ends.
 
-        Raise OSError if the port cannot be bound, which ends the start of the kubelet. In Go the goroutine binds the
-        port and ends the process on failure.
+        Raise OSError if the port cannot be bound, which ends the start. In Go the goroutine ends the process itself.
         """
         checkers = self.container_manager.get_health_checkers()
         handler = server.Server(self, self.resource_analyzer, checkers, flagz, auth, kube_cfg, debug_pages)
@@ -1640,8 +1580,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     ) -> None:
         """Have the runtime write a checkpoint of the running container into an archive.
 
-        Write the archive's name into `options`. Raise LookupError if there is no such container, or the runtime's
-        error.
+        Write the archive's name into `options`. Raise LookupError without the container, or the runtime's error.
         """
         container = self.find_container(ctx, pod_full_name, pod_uid, container_name)
         if container is None:
@@ -1664,10 +1603,7 @@ def is_sync_pod_worthy(event: kubepleg.PodLifecycleEvent) -> bool:
 
 
 def _rejection_label(reason: str) -> str:
-    """Return the metric's label for a reason.
-
-    Extended resources and plugins could add any number of reasons, so unknown reasons share a label.
-    """
+    """Return the metric's label for a reason. Unknown reasons share a label, because their number is unlimited."""
     if reason in _REJECTION_REASONS:
         return reason
     return "OutOfExtendedResources" if reason.startswith(lifecycle.INSUFFICIENT_RESOURCE_PREFIX) else "Other"

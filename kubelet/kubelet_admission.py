@@ -1,6 +1,6 @@
-"""Pods that are asked to wait before they are admitted.
+"""Track the pods that wait for a decision about their admission.
 
-Go has none: it turns away for good what it cannot admit at once.
+Go has no counterpart: it rejects a pod permanently if it cannot admit the pod at once.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ from pkg.apimachinery import types
 
 
 class WaitingPods:
-    """Pods by their uids, with what they wait for. Thread-safe."""
+    """Hold the waiting pods by UID, with the reasons for which they wait. Thread-safe."""
 
     def __init__(self) -> None:
-        # Held while one of them is admitted, so that it counts for the next. Taken before all other locks.
+        # Hold this lock while a waiting pod is admitted, so that the next decision counts the pod. Acquire it before
+        # all other locks.
         self.admission_lock = threading.Lock()
-        self._lock = threading.Lock()  # guards _reasons
+        self._lock = threading.Lock()  # This guards `_reasons`.
         self._reasons: dict[types.UID, str] = {}
 
     def note(self, uid: types.UID, reason: str) -> bool:
-        """The pod waits; returns whether that, or the reason, is new."""
+        """Record that the pod waits; return whether this or the reason is new."""
         with self._lock:
             new = self._reasons.get(uid) != reason
             self._reasons[uid] = reason
             return new
 
     def discard(self, uid: types.UID) -> None:
-        """The pod does not wait any more, or never did."""
+        """Record that the pod does not wait, or no longer waits."""
         with self._lock:
             self._reasons.pop(uid, None)
 

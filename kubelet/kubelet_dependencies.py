@@ -1,4 +1,4 @@
-"""What a kubelet needs from outside.
+"""Define the external dependencies of a kubelet.
 
 Go: pkg/kubelet/kubelet.go (type Dependencies)
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Dependencies:
-    """What a kubelet needs from outside, injected so that tests and the hollow node can put their own.
+    """Hold the external dependencies of a kubelet, which tests and the hollow node replace with their own.
 
     Go: pkg/kubelet/kubelet.go, Dependencies
     """
@@ -51,31 +51,34 @@ class Dependencies:
     hostutil: hostutil.HostUtils
     subpather: subpath.Interface
     volume_plugins: list[pkgvolume.VolumePlugin]
-    # None where nobody watches the kernel's log.
+    # This is None if nothing watches the kernel log.
     new_oom_watcher: Callable[[record.EventRecorder], oom.Watcher | None] | None = None
-    # None where no chain of the packet filter may be made.
+    # This is None if the kubelet must not create chains in iptables.
     new_iptables: Callable[[], list[iptables.Interface]] | None = None
-    # Made when the clients are there, for it may have to ask the API server.
+    # The container manager is created after the clients, because it may have to call the API server.
     container_manager: cm.ContainerManager | None = None
     pod_config: config.PodConfig | None = None
-    # The three clients are None in standalone mode. Heartbeats must not wait behind other calls.
+    # The three clients are None in standalone mode. Heartbeats have their own client because they must not wait behind
+    # other calls.
     kube_client: kubernetes.Interface | None = None
     heartbeat_client: kubernetes.Interface | None = None
     event_client: kubernetes.Interface | None = None
-    # Called after repeated failures of heartbeats: the connections may be dead.
+    # This function is called after repeated failures of heartbeats, because the connections may be dead.
     on_heartbeat_failure: Callable[[], None] | None = None
     clock: clock.Clock = field(default_factory=clock.RealClock)
-    # Who may ask the server for what.
+    # `auth` decides which client may request what from the server.
     auth: server_auth.KubeletAuth | None = None
-    # How the server speaks TLS; without it there is no serving certificate, and it speaks plain HTTP.
+    # These are the server's TLS options. Without them there is no serving certificate, and the server speaks plain
+    # HTTP.
     tls_options: server.TLSOptions | None = None
-    # The flags, for a page of the server.
+    # A page of the server shows these flags.
     flagz: flagz.Reader | None = None
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER
-    # Who is told what the kubelet does, and who adds pages below /debug/ to its server and to the debug socket.
+    # The kubelet reports what it does to the observers. `debug_pages` add pages below /debug/ to its server and to the
+    # debug socket.
     observers: Observers = field(default_factory=Observers)
     debug_pages: list[server.InstallPages] = field(default_factory=list)
-    # Tells systemd that the kubelet is well; None where nobody does, as of a hollow node.
+    # This notifies systemd's watchdog that the kubelet is healthy. It is None without a watchdog, as in a hollow node.
     health_checker: watchdog.HealthChecker | None = None
-    # Where the kubelet leaves what it cannot run with; who started it ends then.
+    # The kubelet sends the error with which it cannot continue to run; its creator then ends it.
     failed: golang.Channel[Exception] = field(default_factory=lambda: golang.Channel(1))

@@ -1,4 +1,4 @@
-"""The kubelet as what collects garbage: dead containers and unused images.
+"""Collect garbage periodically: dead containers and unused images.
 
 Go: pkg/kubelet/kubelet.go (StartGarbageCollection)
 """
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from pkg.apimachinery import clock
     from pkg.client_go.tools import record
 
-# Seconds.
+# These periods are in seconds.
 CONTAINER_GC_PERIOD = 60.0
 IMAGE_GC_PERIOD = 300.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeletGarbage:
-    """Collects garbage from time to time."""
+    """Collect garbage periodically."""
 
     kubelet_configuration: kubeletconfig.KubeletConfiguration
     container_gc: kubecontainer.GC
@@ -38,7 +38,7 @@ class KubeletGarbage:
     clock: clock.Clock
 
     def start_garbage_collection(self, ctx: golang.Context) -> None:
-        """Remove dead containers and unused images from time to time, each on a thread that ends with ctx."""
+        """Remove dead containers and unused images periodically, each in a thread that ends with ctx."""
         collect_containers = _GarbageCollection("Container", lambda: self.container_gc.garbage_collect(ctx))
         golang.go(
             wait.until,
@@ -62,11 +62,15 @@ class KubeletGarbage:
         )
 
     def _collect(self, collection: _GarbageCollection, event: str, first_failure_event: bool) -> None:
-        """One round. The first failure of image collection is no event: statistics may not be there yet."""
+        """Run one collection. Record a failure as an event if `first_failure_event` is set or the last run failed too.
+
+        The first failure of the image collection is no event, because the runtime's statistics may not be available
+        yet.
+        """
         try:
             collection.run()
         except Exception as err:
-            # Garbage that stays is tried again at the next round; nothing depends on this one.
+            # Garbage that stays is collected in the next run; nothing depends on this one.
             klog.error_s(err, f"{collection.what} garbage collection failed")
             if first_failure_event or collection.failed:
                 self.recorder.event(self.node_ref, v1.EVENT_TYPE_WARNING, event, str(err))

@@ -1,4 +1,4 @@
-"""Where things are on disk, and what the rest of the process may ask the kubelet.
+"""Locate directories on disk, and answer queries from the rest of the process.
 
 Go: pkg/kubelet/kubelet_getters.go
 """
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 CSI_PLUGIN_NAME = "kubernetes.io/csi"
 
-# Whose subordinate ids, and what tells them.
+# This user's subordinate IDs are for pods, and this program prints them.
 _KUBELET_USER = "kubelet"
 _GETSUBIDS = "getsubids"
-# Seconds that it may take to ask a server for subordinate ids.
+# A server that stores the subordinate IDs may take this long to answer, in seconds.
 GETSUBIDS_TIMEOUT = 30.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeletDirectories:
-    """Where things are on disk. Every method may be called from any thread."""
+    """Locate directories on disk. Any thread may call these methods."""
 
     root_directory: str
 
@@ -63,7 +63,7 @@ class KubeletDirectories:
         return os.path.join(self.get_root_dir(), kubeletconfig.DEFAULT_KUBELET_PLUGINS_DIR_NAME)
 
     def get_volume_device_plugin_dir(self, plugin_name: str) -> str:
-        """Where the plugin keeps a bind mount of each device for each pod."""
+        """Return the directory in which the plugin keeps a bind mount of each device for each pod."""
         plugin_dir = os.path.join(self.get_volume_device_plugins_dir(), plugin_name)
         return os.path.join(plugin_dir, kubeletconfig.DEFAULT_KUBELET_VOLUME_DEVICES_DIR_NAME)
 
@@ -74,7 +74,7 @@ class KubeletDirectories:
         return os.path.join(self.get_pods_dir(), pod_uid)
 
     def list_pods_from_disk(self) -> list[types.UID]:
-        """UIDs of the pods that have a directory. Raises OSError."""
+        """Return the UIDs of the pods that have a directory. Raise OSError on failure."""
         return list_pods_from_disk(self.get_pods_dir())
 
     def get_pod_volume_subpaths_dir(self, pod_uid: types.UID) -> str:
@@ -106,13 +106,13 @@ class KubeletDirectories:
         return os.path.join(self.get_root_dir(), kubeletconfig.DEFAULT_KUBELET_POD_RESOURCES_DIR_NAME)
 
     def get_debug_socket(self) -> str:
-        """Where the kubelet answers to root alone. Not of Go."""
+        """Return the path of the socket on which the kubelet answers only root. Go has no counterpart."""
         return os.path.join(self.get_root_dir(), kubeletconfig.DEBUG_SOCKET_NAME)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeletGetters(KubeletDirectories):
-    """Look-ups. Every method may be called from any thread."""
+    """Answer queries. Any thread may call these methods."""
 
     cadvisor: kubecadvisor.Interface
     mounter: mount_utils.Interface
@@ -126,10 +126,10 @@ class KubeletGetters(KubeletDirectories):
     volume_manager: volumemanager.VolumeManager
 
     def handler_supports_user_namespaces(self, runtime_handler: str) -> bool:
-        """Whether it can give a pod a user namespace of its own. Raises LookupError for a handler that is not there."""
+        """Report whether the handler can create a pod's user namespace. Raise LookupError for an unknown handler."""
         handlers = self.runtime_state.runtime_handlers()
         if not handlers:
-            # An old runtime does not tell.
+            # An old runtime does not list its handlers.
             return False
         for handler in handlers:
             if handler.name == runtime_handler:
@@ -137,40 +137,40 @@ class KubeletGetters(KubeletDirectories):
         raise LookupError(f'the handler "{runtime_handler}" is not known')
 
     def get_kubelet_mappings(self, ids_per_pod: int) -> tuple[int, int]:
-        """(first, number) of the ids for pods with a user namespace. Raises ValueError, OSError."""
+        """Return the IDs for pods with a user namespace, as (first, number). Raise ValueError or OSError on failure."""
         return get_kubelet_mappings(ids_per_pod)
 
     def get_node_config(self) -> cm.NodeConfig:
         return self.container_manager.get_node_config()
 
     def get_pod_cgroup_root(self) -> str:
-        """The cgroup above all pods, in the form of the cgroup driver."""
+        """Return the cgroup above all pods, in the form of the cgroup driver."""
         return self.container_manager.get_pod_cgroup_root()
 
     def get_pod_by_cgroupfs(self, cgroupfs: str) -> v1.Pod | None:
-        """The pod that has the cgroup of that name, in the form of the cgroup driver. Go: kubelet_pods.go"""
+        """Return the pod with the cgroup of that name, in the form of the cgroup driver. Go: kubelet_pods.go"""
         uid = self.container_manager.new_pod_container_manager().is_pod_cgroup(cgroupfs)
         return None if uid is None else self.pod_manager.get_pod_by_uid(uid)
 
     def get_requested_containers_info(
         self, container_name: str, options: cadvisorapiv2.RequestOptions
     ) -> dict[str, cadvisorapi.ContainerInfo]:
-        """A cgroup, with those below it if the options ask for them. Raises LookupError, OSError."""
+        """Return a cgroup, with those below it if the options request them. Raise LookupError or OSError on failure."""
         return self.cadvisor.get_requested_containers_info(container_name, options)
 
     def get_version_info(self) -> cadvisorapi.VersionInfo:
-        """Raises OSError."""
+        """Return the versions of the kernel and other software. Raise OSError on failure."""
         return self.cadvisor.version_info()
 
     def get_cached_machine_info(self) -> cadvisorapi.MachineInfo:
-        """Raises OSError."""
+        """Return the machine's hardware data. Raise OSError on failure."""
         return self.cadvisor.machine_info()
 
     def get_max_pods(self) -> int:
         return self.max_pods
 
     def get_pods(self) -> list[v1.Pod]:
-        """All pods bound to this node, static ones with the status the kubelet knows of them."""
+        """Return all pods that are bound to this node; static pods have the kubelet's own status."""
         return [self._with_known_status(pod) for pod in self.pod_manager.get_pods()]
 
     def _with_known_status(self, pod: v1.Pod) -> v1.Pod:
@@ -184,7 +184,7 @@ class KubeletGetters(KubeletDirectories):
         return pod
 
     def get_running_pods(self, ctx: golang.Context) -> list[v1.Pod]:
-        """Pods that have something running in the runtime, whoever started it."""
+        """Return the pods that run in the runtime, even if this kubelet did not start them."""
         return [pod.to_api_pod() for pod in self.runtime_cache.get_pods(ctx)]
 
     def get_pod_by_full_name(self, pod_full_name: str) -> v1.Pod | None:
@@ -197,33 +197,33 @@ class KubeletGetters(KubeletDirectories):
         return self.container_runtime
 
     def get_extra_supplemental_groups_for_pod(self, pod: v1.Pod) -> list[int]:
-        """Groups that the pod's volumes ask its processes to be in."""
+        """Return the supplemental groups that the pod's volumes require for its processes."""
         return self.volume_manager.get_extra_supplemental_groups_for_pod(pod)
 
     def get_pod_volume_path_list_from_disk(self, pod_uid: types.UID) -> list[str]:
-        """Every volume directory under the pod's directory. Raises OSError when one cannot be read."""
+        """Return every volume directory under the pod's directory. Raise OSError if a directory cannot be read."""
         volumes: list[str] = []
         for plugin_name, plugin_path in _list_dir(self.get_pod_volumes_dir(pod_uid)):
             paths = [path for _, path in _list_dir(plugin_path)]
             if plugin_name.replace("~", "/") == CSI_PLUGIN_NAME:
-                # Looked for in its directory: the mount itself may hang.
+                # List the parent directory, because the mount itself may hang.
                 paths = [below for path in paths for name, below in _list_dir(path) if name == "mount"]
             volumes += paths
         return volumes
 
     def get_mounted_volume_path_list_from_disk(self, pod_uid: types.UID) -> list[str]:
-        """Those of the pod's volume directories that are mount points; told without touching any of them."""
+        """Return the pod's volume directories that are mount points, without touching any of them."""
         paths = self.get_pod_volume_path_list_from_disk(pod_uid)
         if not paths:
             return []
         mounted = {point.path for point in self.mounter.list()}
         root = self.get_pods_dir()
-        # The kernel's list knows no links.
+        # The kernel's list of mounts has no symbolic links in its paths.
         real_root = os.path.realpath(root)
         return [path for path in paths if real_root + path.removeprefix(root) in mounted]
 
     def get_pod_volume_subpath_list_from_disk(self, pod_uid: types.UID) -> list[str]:
-        """Every bind target of a subPath under the pod's directory: volume/container/index."""
+        """Return every bind mount target of a subPath under the pod's directory: volume/container/index."""
         subpaths: list[str] = []
         for _, volume_path in _list_dir(self.get_pod_volume_subpaths_dir(pod_uid)):
             for _, container_path in _list_dir(volume_path):
@@ -232,7 +232,7 @@ class KubeletGetters(KubeletDirectories):
 
 
 def _list_dir(path: str) -> list[tuple[str, str]]:
-    """Names and paths in a directory, without touching the entries: one may be a mount that hangs."""
+    """Return the names and paths in a directory without touching the entries: one may be a mount that hangs."""
     try:
         return [(name, os.path.join(path, name)) for name in sorted(os.listdir(path))]
     except FileNotFoundError:
@@ -241,19 +241,22 @@ def _list_dir(path: str) -> list[tuple[str, str]]:
 
 
 def list_pods_from_disk(pods_dir: str) -> list[types.UID]:
-    """UIDs of all pods that have a directory. Go: kubelet_pods.go, listPodsFromDisk"""
+    """Return the UIDs of all pods that have a directory.
+
+    Go: kubelet_pods.go, listPodsFromDisk
+    """
     return sorted(types.UID(entry.name) for entry in os.scandir(pods_dir) if entry.is_dir(follow_symlinks=False))
 
 
 def parse_get_sub_ids_output(output: str) -> tuple[int, int]:
-    """(first, number) of the subordinate ids; ValueError unless there is exactly one range of them.
+    """Return the subordinate IDs as (first, number). Raise ValueError unless there is exactly one range.
 
     Go: kubelet_pods.go, parseGetSubIdsOutput
     """
     lines = output.strip("\n").split("\n")
     if len(lines) != 1:
         raise ValueError(f'error parsing line "{output}": it must contain only one line')
-    # As in "0: kubelet 65536 2147483648".
+    # A line looks like "0: kubelet 65536 2147483648".
     parts = lines[0].split()
     if len(parts) != 4:
         raise ValueError(f'invalid line "{output}"')
@@ -267,11 +270,15 @@ def parse_get_sub_ids_output(output: str) -> tuple[int, int]:
 
 
 def get_kubelet_mappings(ids_per_pod: int) -> tuple[int, int]:
-    """(first, number) of the ids for pods with a user namespace: the subordinate ids of the user kubelet, if there
-    is such a user, and else every id but the node's own, the first ids_per_pod ones.
+    """Return the IDs for pods with a user namespace, as (first, number).
 
-    Raises ValueError and OSError when the user is there and its ids cannot be told: they may be kept elsewhere, on
-    a server that does not answer. Go: kubelet_pods.go, getKubeletMappings
+    These are the subordinate IDs of the user kubelet, if there is such a user. Otherwise they are all IDs except the
+    node's own, which are the first `ids_per_pod` ones.
+
+    Raise ValueError or OSError if the user exists and its IDs are unknown, for example because a server stores them and
+    does not answer.
+
+    Go: kubelet_pods.go, getKubeletMappings
     """
     default = (ids_per_pod, 2**32 - ids_per_pod)
     try:

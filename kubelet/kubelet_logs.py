@@ -1,4 +1,4 @@
-"""What the kubelet's server shows of containers' logs, and of the node's.
+"""Serve the logs of containers and of the node.
 
 Go: pkg/kubelet/kubelet_pods.go
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeletLogs(KubeletGetters):
-    """Logs. Safe from any thread."""
+    """Serve logs. Any thread may call these methods."""
 
     kubelet_configuration: kubeletconfig.KubeletConfiguration
 
@@ -36,10 +36,10 @@ class KubeletLogs(KubeletGetters):
         stdout: kubecontainer.BinaryWriter | None,
         stderr: kubecontainer.BinaryWriter | None,
     ) -> None:
-        """Copy a container's log to the streams; None is for a stream that nobody asked for.
+        """Copy a container's log to the streams; a stream that the client did not request is None.
 
-        Raises LookupError if there is no such log, ValueError for a name or a log in no known form, OSError for a log
-        that cannot be read, golang.ContextError, what the runtime says and what the streams raise.
+        Raise LookupError if there is no such log, ValueError for an invalid name or log format, OSError if a log cannot
+        be read, golang.ContextError, the runtime's error, or the error of a stream.
         """
         name, namespace = kubecontainer.parse_pod_full_name(pod_full_name)
         found = self.get_pod_by_name(namespace, name)
@@ -52,28 +52,29 @@ class KubeletLogs(KubeletGetters):
         uid = found.metadata.uid if both.was_mirror else pod.metadata.uid
         pod_status = self.status_manager.get_pod_status(uid)
         if pod_status is None:
-            # After a restart of the kubelet the API server's is the best there is.
+            # After a restart of the kubelet only the API server's status is available.
             pod_status = pod.status
         container_id = validate_container_log_status(
             pod.metadata.name, pod_status, container_name, log_options.previous
         )
         if stdout is not None:
-            # The client learns that all is well, though the container may be silent for long.
+            # This sends the response's headers, so the client learns of the success even if the container is silent for
+            # long.
             stdout.write(b"")
         self.container_runtime.get_container_logs(ctx, pod, container_id, log_options, stdout, stderr)
 
     def serve_logs(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """Answer a request for /logs and what is below: the node's log directory, or a query of its logs.
+        """Serve a request for /logs or a path below it: the node's log directory, or a query of its logs.
 
-        Raises http.HTTPError.
+        Raise http.HTTPError on failure.
         """
-        # Only a server that is asked for the node's logs needs these.
+        # These imports are lazy because only requests for the node's logs need them.
         from kubelet import kubelet_server_journal as journal
         from pkg.golang import http
         from pkg.golang.http.fs import FileServer
 
         if not r.path.startswith("/logs/"):
-            # The names of a listing would lead elsewhere.
+            # Without the slash, the relative links of a listing would lead to other paths.
             raise http.HTTPError(404, "404 page not found")
         path = r.path.removeprefix("/logs/")
         query = None
@@ -90,10 +91,10 @@ class KubeletLogs(KubeletGetters):
             if faults := utilerrors.new_aggregate(query.validate()):
                 raise http.HTTPError(406, str(faults))
             if query.services:
-                # No pauses here: the program that reads the journal waits as long as its client takes nothing.
+                # Do not let the client pause: journalctl would have to wait for as long as the client reads nothing.
                 journal.serve_journal(w, r, query)
                 return
-            # Clients on Windows may separate with backslashes.
+            # Clients on Windows may separate path elements with backslashes.
             path = query.files[0].replace("\\", "/")
         w.let_client_pause()
         FileServer(journal.NODE_LOG_DIR).serve(w, r, path)
@@ -102,7 +103,10 @@ class KubeletLogs(KubeletGetters):
 def validate_container_log_status(
     pod_name: str, pod_status: v1.PodStatus, container_name: str, previous: bool
 ) -> kubecontainer.ContainerID:
-    """The container whose log is meant: the running one, or the last that ended. Raises LookupError, which says why."""
+    """Return the container whose log to serve: the running one, or the last one that terminated.
+
+    Raise LookupError, with the reason, if there is none.
+    """
     found = (
         podutil.get_container_status(pod_status.container_statuses, container_name)
         or podutil.get_container_status(pod_status.init_container_statuses, container_name)
@@ -120,7 +124,8 @@ def validate_container_log_status(
     if state.running is not None:
         return kubecontainer.parse_container_id(found.container_id)
     if state.terminated is not None or last is not None:
-        # A container that could not be started has ended too, and has no id: what ran before it is shown.
+        # A container that could not start has terminated without an ID; serve the log of the container that ran before
+        # it.
         ended = state.terminated.container_id if state.terminated is not None else ""
         if not ended and not last_id:
             raise LookupError(f"container {where} is terminated")

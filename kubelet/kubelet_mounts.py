@@ -1,4 +1,4 @@
-"""What is mounted into containers: devices and volumes of their pod, sub-paths of these, and the managed hosts file.
+"""Build the mounts of containers: devices, volumes, their sub-paths, and the managed hosts file.
 
 Go: pkg/kubelet/kubelet_pods.go (makeBlockVolumes, makeMounts and what they call)
 """
@@ -32,9 +32,9 @@ def make_block_volumes(
     pod_volumes: kubecontainer.VolumeMap,
     blkutil: volumepathhandler.BlockVolumePathHandler,
 ) -> list[kubecontainer.DeviceInfo]:
-    """The container's devices that are volumes.
+    """Return the container's devices that are volumes.
 
-    Raises ValueError for a path that is not absolute, and for a volume that is not there, which ought not to happen.
+    Raise ValueError for a path that is not absolute, or for a missing volume, which should not happen.
     """
     devices: list[kubecontainer.DeviceInfo] = []
     for device in container.volume_devices:
@@ -73,9 +73,9 @@ def make_mounts(
     supports_rro: bool,
     image_volumes: dict[str, runtimeapi.ImageSpec],
 ) -> tuple[list[kubecontainer.Mount], Callable[[], None] | None]:
-    """The container's mounts, the managed hosts file last, and what to call once it has been created.
+    """Return the container's mounts, the managed hosts file last, and a function to call after its creation.
 
-    Raises ValueError or OSError when a volume is missing or a path is not allowed.
+    Raise ValueError or OSError if a volume is missing or a path is not allowed.
     """
     mounts: list[kubecontainer.Mount] = []
     cleanup_action: Callable[[], None] | None = None
@@ -114,7 +114,7 @@ def make_mounts(
 def _make_mount(
     mount: v1.VolumeMount, volume: kubecontainer.VolumeInfo, attributes: Attributes, supports_rro: bool
 ) -> kubecontainer.Mount:
-    """All but what is mounted. A volume is given its SELinux label with the first mount of it."""
+    """Return a mount without its source. A volume gets its SELinux label with its first mount."""
     relabel = attributes.managed and attributes.selinux_relabel and not volume.se_linux_labeled
     volume.se_linux_labeled = volume.se_linux_labeled or relabel
     return kubecontainer.Mount(
@@ -145,10 +145,13 @@ def _prepare_sub_path(
     host_util: hostutil_module.HostUtils,
     subpather: subpath.Interface,
 ) -> tuple[str, Callable[[], None] | None]:
-    """Make the directory when it is missing, and bind it safely: the pod may swap links under our feet."""
+    """Create the sub-path's directory if it is missing, and bind-mount it safely.
+
+    A plain mount would be unsafe, because the pod may replace a directory by a link at any moment.
+    """
     where = f'subPath for volumeMount "{mount.name}" of container "{target.container_name}"'
     if not _may_exist(target.path, host_util):
-        # Made with the volume's own mode, so that the pod's fsGroup can write to it.
+        # The directory gets the volume's own mode, so that the pod's fsGroup can write to it.
         mode = host_util.get_mode(target.volume_path)
         try:
             subpather.safe_make_dir(sub_path, target.volume_path, mode)
@@ -174,15 +177,16 @@ def _may_exist(path: str, host_util: hostutil_module.HostUtils) -> bool:
 
 
 def _what_the_user_may_know(err: OSError) -> str:
-    """Why a sub-path is refused, as far as that tells nothing about the host's files: whether a link out of the volume
-    leads to something, for instance.
+    """Return the reason why a sub-path is refused, without information about the host's files.
+
+    For example, the user must not learn whether a link out of the volume leads to an existing file.
 
     DIVERGES (safer): the container's status says that the sub-path leads out of the volume.
     Go: pkg/kubelet/kubelet_pods.go, makeMounts: the status gives no reason.
-    Why: the user, who cannot read the kubelet's log, can mend the link in the volume.
+    Why: the user, who cannot read the kubelet's log, can repair the link in the volume.
     Test: kubelet_mounts_test.py:test_sub_path_that_is_a_link_out_of_the_volume_tells_nothing_of_the_host
     """
-    return ": it leads out of the volume" if isinstance(err, subpath.NotWithinVolumeError) else ""
+    return ": the sub-path leads out of the volume" if isinstance(err, subpath.NotWithinVolumeError) else ""
 
 
 def _absolute(path: str) -> str:
@@ -190,12 +194,12 @@ def _absolute(path: str) -> str:
 
 
 def should_mount_hosts_file(pod: v1.Pod, pod_ips: Sequence[str]) -> bool:
-    """Whether the pod gets a managed hosts file: once it has an address, or when it uses the host's."""
+    """Report whether the pod gets a managed hosts file: it has an address, or it uses the host's network."""
     return bool(pod_ips) or pod.spec.host_network
 
 
 def translate_mount_propagation(mode: str | None) -> runtimeapi.MountPropagation.ValueType:
-    """The CRI's word for a mount propagation of the API. Raises ValueError for one it does not know."""
+    """Convert the API's mount propagation to the CRI's. Raise ValueError for an unknown value."""
     match mode:
         case None | v1.MOUNT_PROPAGATION_NONE:
             return runtimeapi.PROPAGATION_PRIVATE
@@ -214,7 +218,10 @@ def _recursive_read_only(mount: v1.VolumeMount, runtime_supports: bool) -> bool:
 
 
 def resolve_recursive_read_only(mount: v1.VolumeMount, runtime_supports: bool) -> bool:
-    """Whether the mount is to be read-only all the way down. Raises ValueError when asked for and impossible."""
+    """Report whether the mount must be recursively read-only.
+
+    Raise ValueError if this is required and impossible.
+    """
     match mount.recursive_read_only:
         case None | v1.RECURSIVE_READ_ONLY_DISABLED:
             return False
@@ -249,7 +256,7 @@ def make_hosts_mount(
     host_aliases: list[v1.HostAlias],
     use_host_network: bool,
 ) -> kubecontainer.Mount:
-    """Write the pod's hosts file and return its mount. Raises OSError."""
+    """Write the pod's hosts file and return its mount. Raise OSError on failure."""
     path = get_etc_hosts_path(pod_dir)
     ensure_hosts_file(path, pod_ips, host_name, host_domain, host_aliases, use_host_network)
     return kubecontainer.Mount(
@@ -265,7 +272,10 @@ def ensure_hosts_file(
     host_aliases: list[v1.HostAlias],
     use_host_network: bool,
 ) -> None:
-    """(Re)write the hosts file in place, readable by all: it is bind-mounted, so its inode must stay."""
+    """Write the hosts file, readable by all.
+
+    An existing file is overwritten in place: it is bind-mounted, so its inode must stay the same.
+    """
     if use_host_network:
         content = node_hosts_file_content(ETC_HOSTS_PATH, host_aliases)
     else:
@@ -275,11 +285,11 @@ def ensure_hosts_file(
 
 
 def node_hosts_file_content(path: str, host_aliases: list[v1.HostAlias]) -> bytes:
-    """The node's own hosts file with the pod's aliases added.
+    """Return the content of the node's own hosts file with the pod's aliases added.
 
     DIVERGES (safer): a node without a hosts file counts as one without names of its own.
-    Go: pkg/kubelet/kubelet_pods.go, nodeHostsFileContent: fails without the file.
-    Why: no container of a pod in the host's network would start on such a node.
+    Go: pkg/kubelet/kubelet_pods.go, nodeHostsFileContent: the function fails without the file.
+    Why: on such a node no container of a pod on the host's network would start.
     Test: kubelet_mounts_test.py:test_node_without_a_hosts_file_has_no_names_of_its_own
     """
     try:
@@ -292,7 +302,7 @@ def node_hosts_file_content(path: str, host_aliases: list[v1.HostAlias]) -> byte
 def managed_hosts_file_content(
     host_ips: Sequence[str], host_name: str, host_domain: str, host_aliases: list[v1.HostAlias]
 ) -> bytes:
-    """A hosts file with the loopback names, the pod's own name and its aliases."""
+    """Return the content of a hosts file with the loopback names, the pod's own name and its aliases."""
     lines = [
         "127.0.0.1\tlocalhost",
         "::1\tlocalhost ip6-localhost ip6-loopback",
@@ -308,7 +318,7 @@ def managed_hosts_file_content(
 
 
 def hosts_entries_from_host_aliases(host_aliases: list[v1.HostAlias]) -> bytes:
-    """The lines of the pod's hostAliases; nothing when it has none."""
+    """Return the lines of the pod's hostAliases; empty if there are none."""
     if not host_aliases:
         return b""
     lines = ["\t".join([alias.ip, *alias.hostnames]) for alias in host_aliases]

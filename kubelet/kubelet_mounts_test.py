@@ -185,7 +185,7 @@ def test_sub_path_that_is_a_link_out_of_the_volume_tells_nothing_of_the_host(
             False,
             {},
         )
-    assert str(caught.value).endswith('for volumeMount "v" of container "container1": it leads out of the volume')
+    assert str(caught.value).endswith('for volumeMount "v" of container "container1": the sub-path leads out of the volume')
     assert mounter.calls == []
 
 

@@ -1,4 +1,4 @@
-"""What the kubelet knows of the pod network.
+"""Provide the pods' DNS settings and the node's pod CIDR.
 
 Go: pkg/kubelet/kubelet_network.go
 """
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeletNetwork:
-    """DNS of pods and the node's pod CIDR."""
+    """Provide the pods' DNS settings and the node's pod CIDR."""
 
     dns_configurer: dns.Configurer
     runtime_state: RuntimeState
     container_runtime: kubecontainer.Runtime
 
     def get_pod_dns(self, ctx: golang.Context, pod: v1.Pod) -> runtimeapi.DNSConfig:
-        """The resolver settings of the pod. Raises ValueError when they cannot be made."""
+        """Return the pod's resolver settings. Raise OSError or ResolvConfError if the node's settings are unusable."""
         return self.dns_configurer.get_pod_dns(ctx, pod)
 
     def update_pod_cidr(self, ctx: golang.Context, cidr: str) -> bool:
-        """Tell the runtime and the node state of a new pod CIDR. Whether it changed."""
+        """Pass a new pod CIDR to the runtime and to the node state; return whether the CIDR changed."""
         current = self.runtime_state.pod_cidr()
         if current == cidr:
             return False

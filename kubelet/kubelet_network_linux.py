@@ -1,4 +1,4 @@
-"""Chains of the packet filter that the kubelet makes for others, and makes again when somebody has flushed them.
+"""Create the iptables chains that other programs rely on, and recreate them after a flush.
 
 Go: pkg/kubelet/kubelet_network_linux.go
 """
@@ -13,18 +13,19 @@ from pkg import golang, klog
 from pkg.apimachinery.util import wait
 from pkg.util import iptables
 
-# Shows to all who look, by being in the tables of one kind, which kind of iptables this machine uses: legacy or nft.
+# This chain shows other programs which variant of iptables the machine uses, legacy or nft: it exists in the tables of
+# that variant.
 KUBE_IPTABLES_HINT_CHAIN = "KUBE-IPTABLES-HINT"
-# Keeps packets from outside away from addresses of the loopback interface.
+# This chain keeps packets from outside away from addresses of the loopback interface.
 KUBE_FIREWALL_CHAIN = "KUBE-FIREWALL"
 KUBE_KUBELET_CANARY_CHAIN = "KUBE-KUBELET-CANARY"
-# In seconds.
+# The chains are checked at this interval, in seconds.
 MONITOR_INTERVAL = 60.0
 _TABLES = (iptables.Table.MANGLE, iptables.Table.NAT, iptables.Table.FILTER)
 
 
 class Step(NamedTuple):
-    """Something that has to be there, and what is logged when it cannot be made. `make` raises IPTablesError."""
+    """Describe something that must exist, and the log line for a failure. `make` raises IPTablesError."""
 
     make: Callable[[iptables.Interface], object]
     failed: str
@@ -43,8 +44,8 @@ _HINT = Step(
     lambda client: client.ensure_chain(iptables.Table.MANGLE, KUBE_IPTABLES_HINT_CHAIN),
     "Failed to ensure that iptables hint chain exists",
 )
-# kube-proxy lets packets for 127.0.0.1 come in by other interfaces (route_localnet), those of machines nearby among
-# them (issue.k8s.io/90259). kube-proxy makes the same rule: if this one differs, a node has both.
+# kube-proxy lets packets for 127.0.0.1 arrive on other interfaces (route_localnet), which includes packets of machines
+# nearby (issue.k8s.io/90259). kube-proxy creates the same rule: if this one differed, a node would have both.
 _FIREWALL = (
     Step(
         lambda client: client.ensure_chain(iptables.Table.FILTER, KUBE_FIREWALL_CHAIN),
@@ -72,7 +73,7 @@ def init_network_util(
     new_clients: Callable[[], Sequence[iptables.Interface]],
     clock: golang.TimerSource | None = None,
 ) -> None:
-    """Make the chains, and have a thread for each family of addresses watch them until ctx is done."""
+    """Create the chains, and start a thread for each address family that monitors them until ctx is done."""
     clients = new_clients()
     if not clients:
         klog.info_s("No iptables support on this system; not creating the KUBE-IPTABLES-HINT chain")
@@ -89,7 +90,7 @@ def init_network_util(
 
 
 def sync_iptables_rules(client: iptables.Interface) -> bool:
-    """Make the chains and rules that are not there. False, and logged, if that failed."""
+    """Create missing chains and rules. Return False, after logging the error, if that failed."""
     # IPv6 has no route_localnet.
     firewall = _FIREWALL if client.protocol is iptables.Protocol.IPV4 else ()
     for step in (_HINT, *firewall):

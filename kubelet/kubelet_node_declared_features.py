@@ -1,4 +1,4 @@
-"""Which of the newer features this node has, so that the scheduler sends pods that need them only where they work.
+"""Declare the node's newer features, so that the scheduler places pods that need them only where they work.
 
 Go: pkg/kubelet/kubelet_node_declared_features.go, k8s.io/component-helpers/nodedeclaredfeatures
 """
@@ -14,7 +14,7 @@ from pkg.component_helpers import nodedeclaredfeatures as ndf
 
 
 def discover_node_declared_features(runtime_features: kubecontainer.RuntimeFeatures | None) -> list[str]:
-    """The names, sorted."""
+    """Return the names of the node's features, sorted."""
     on_host_network = runtime_features is not None and runtime_features.user_namespaces_host_network
     cfg = ndf.NodeConfiguration(
         feature_gates=features.feature_gate,
@@ -26,7 +26,7 @@ def discover_node_declared_features(runtime_features: kubecontainer.RuntimeFeatu
 def missing_for_update(
     old_pod: v1.Pod, new_pod: v1.Pod, runtime_features: kubecontainer.RuntimeFeatures | None
 ) -> tuple[str, ...]:
-    """The features that this node lacks to make of the one pod the other. Go: kubelet.go (HandlePodUpdates)"""
+    """Return the features that this node lacks for the update of the pod. Go: kubelet.go (HandlePodUpdates)"""
     if not features.feature_gate.enabled(features.NODE_DECLARED_FEATURES):
         return ()
     target = utilversion.parse(version.get().git_version)

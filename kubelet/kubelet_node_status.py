@@ -1,4 +1,4 @@
-"""The node object: its registration with the API server, and its status there.
+"""Register the node with the API server, and report its status.
 
 Go: pkg/kubelet/kubelet_node_status.go
 """
@@ -46,18 +46,19 @@ if TYPE_CHECKING:
     from pkg.client_go.tools import record
 
 TAINT_EXTERNAL_CLOUD_PROVIDER = "node.cloudprovider.kubernetes.io/uninitialized"
-# How often in a row it is tried to send a status.
+# The kubelet tries this many times in a row to send a status.
 NODE_STATUS_UPDATE_RETRY = 5
-# All times in seconds.
+# All times in this module are in seconds.
 REGISTRATION_BACK_OFF_BASE = 0.1
 REGISTRATION_BACK_OFF_MAX = 7.0
-# For how long after the start a node that becomes ready is to be reported at once, and how often it is looked.
+# For the first time after the start, a node that becomes ready is reported at once; the second is the interval of the
+# checks.
 NODE_READY_GRACE_PERIOD = 120.0
 FAST_STATUS_UPDATE_PERIOD = 0.1
-# For how long storage may still start after the API server has been reached.
+# After the API server has been reached, storage may take this long to start.
 STORAGE_START_PERIOD = 5.0
 
-# Labels that follow the machine even after the node has been registered.
+# These labels follow the machine even after the node has been registered.
 _DEFAULT_LABELS = (
     v1.LABEL_HOSTNAME,
     v1.LABEL_TOPOLOGY_ZONE,
@@ -76,26 +77,29 @@ _DEFAULT_LABELS = (
 
 @dataclass(frozen=True, slots=True)
 class _UpdatedNode:
-    """The node as it should be now."""
+    """Hold the updated node."""
 
-    # A copy.
+    # `node` is a copy of the original.
     node: v1.Node
-    # Whether it differs in more than the time of its heartbeat.
+    # The node differs in more than the times of its heartbeats.
     changed: bool
 
 
 class _FastUpdate(enum.Enum):
-    """What came of an attempt to report early that the node is ready."""
+    """List the results of an attempt to report early that the node is ready."""
 
     AGAIN = enum.auto()
     DONE = enum.auto()
-    # The node is ready, but could not be reported as such.
+    # The node is ready, but the report failed.
     FAILED = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
 class StandaloneNode:
-    """The node as it was made up, when, and of which of the runtime's answers."""
+    """Hold the node object of standalone mode.
+
+    `made` is the time of its creation by the monotonic clock. `runtime` is what the runtime supported then.
+    """
 
     node: v1.Node
     made: float
@@ -104,7 +108,7 @@ class StandaloneNode:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeletNodeStatus(KubeletNetwork):
-    """The node object."""
+    """Maintain the node object."""
 
     kubelet_configuration: kubeletconfig.KubeletConfiguration
     hostname: str
@@ -120,69 +124,70 @@ class KubeletNodeStatus(KubeletNetwork):
     max_pods: int
     volume_manager: volumemanager.VolumeManager
     image_manager: images.ImageGCManager
-    # Frees what the node is short of: garbage first, then pods.
+    # When a resource runs short, the eviction manager frees it: first it removes garbage, then it evicts pods.
     eviction_manager: eviction.Manager
-    # None in standalone mode, as is the informer's node.
+    # This client and `node_lister` are None in standalone mode.
     heartbeat_client: kubernetes.Interface | None = None
-    # Called after repeated failures of heartbeats: the connections may be dead.
+    # This function is called after repeated failures of heartbeats, because the connections may be dead.
     on_repeated_heartbeat_failure: Callable[[], None] | None = None
     node_lister: kubepod.NodeGetter | None = None
     shutdown_manager: nodeshutdown.Manager | None = None
     node_startup_latency_tracker: NodeStartupLatencyTracker = field(default_factory=BasicNodeStartupLatencyTracker)
-    # Seconds between two looks at the node's status, and between two reports of one that does not change.
+    # These are the seconds between two computations of the node's status, and between two reports of an unchanged one.
     node_status_update_frequency: float = 10.0
     node_status_report_frequency: float = 300.0
-    # Whether somebody else knows the node's addresses better.
+    # An external program provides the node's addresses.
     external_cloud_provider: bool = False
-    # Raises ValueError for an address that is none of this machine's; None for the usual rules.
+    # This raises ValueError for an address that this machine does not have. None stands for `validate_node_ip`.
     node_ip_validator: Callable[[IPAddress], None] | None = None
-    # What fills in the node's status, made at its first use.
+    # These functions set the node's status. The list is filled at its first use.
     set_node_status_funcs: list[nodestatus.Setter] = field(default_factory=list)
-    # Held while the node's status is found out and reported; guards the next four.
+    # Hold this lock while the node's status is computed and reported; it guards the next four fields.
     sync_node_status_mux: threading.Lock = field(default_factory=threading.Lock)
     registration_completed: bool = False
-    # The node as this kubelet has just created it, for the informer may not have it yet.
+    # This is the node that the kubelet has just created, because the informer may not have it yet.
     created_node: v1.Node | None = None
-    # By the monotonic clock; None until a status has been reported.
+    # This is from the monotonic clock; None until a status has been reported.
     last_status_report_time: float | None = None
-    # Seconds by which the next report of an unchanged status is early or late.
+    # The next report of an unchanged status comes this many seconds later, or earlier if negative.
     delay_after_node_status_change: float = 0.0
-    # Whether a runtime that is not ready is worth a line in the log; guarded by update_runtime_mux.
+    # If set, a runtime that is not ready is logged prominently; guarded by `update_runtime_mux`.
     container_runtime_ready_expected: bool = False
     last_node_unschedulable_lock: threading.Lock = field(default_factory=threading.Lock)
-    # Guarded by the lock above.
+    # `last_node_unschedulable_lock` guards this.
     last_node_unschedulable: bool = False
     standalone_node: StandaloneNode | None = None
-    # Held by the one thread that brings that one up to date.
+    # The one thread that updates `standalone_node` holds this lock.
     standalone_node_mux: threading.Lock = field(default_factory=threading.Lock)
-    # Held while the runtime's state is read, so that two readers do not initialise the modules twice.
+    # Hold this lock while the runtime's status is read, so that two threads do not initialize the modules twice.
     update_runtime_mux: threading.Lock = field(default_factory=threading.Lock)
 
     # ---- Look-ups.  Go: kubelet_getters.go ----
 
     def get_node(self, ctx: golang.Context) -> v1.Node:
-        """The node as the API server was last seen to have it, or as it would be registered; not to be changed.
+        """Return the informer's node, or in standalone mode a node of this machine. The caller must not modify it.
 
-        Raises apierrors.StatusError, not found, when the API server does not have it yet.
+        Raise apierrors.StatusError, "not found", if the API server does not have the node yet.
         """
         if self.node_lister is not None:
             return self.node_lister.get(self.node_name)
         return self._standalone_node(ctx)
 
     def _standalone_node(self, ctx: golang.Context) -> v1.Node:
-        """Made up once, and then brought up to date now and then.
+        """Return the node of standalone mode, which is created once and then updated now and then.
 
-        DIVERGES (fault of Go): the node is asked about its condition every nodeStatusUpdateFrequency, or when the
-        runtime can do something else than before.
-        Go: pkg/kubelet/kubelet_getters.go, (*Kubelet).GetNode: makes up a new node whenever somebody asks for it.
-        Why: the conditions of a new node are news each time, and the log tells all of them for each pod.
+        DIVERGES (fault of Go): the kubelet updates the node every nodeStatusUpdateFrequency, or when the runtime
+        supports something else than before.
+        Go: pkg/kubelet/kubelet_getters.go, (*Kubelet).GetNode: the Go kubelet creates a new node on each call.
+        Why: all conditions of a new node count as changes, and the log shows them again for each pod.
         Test: kubelet_node_status_test.py:test_node_of_standalone_mode_is_brought_up_to_date_by_one_thread
         """
         known = self.standalone_node
         runtime = (self.runtime_state.runtime_features(), self.runtime_state.runtime_handlers())
         if known is not None and self._is_current(known, runtime):
             return known.node
-        # One thread does it, or news were told twice. What is merely old does for the others meanwhile.
+        # Only one thread updates the node, because a second one would log the same changes again. A node that is merely
+        # old is good enough for other threads in the meantime.
         waits = known is None or known.runtime != runtime
         if not self.standalone_node_mux.acquire(blocking=waits):
             assert known is not None
@@ -202,18 +207,18 @@ class KubeletNodeStatus(KubeletNetwork):
         return known.runtime == runtime and self.clock.monotonic() - known.made < self.node_status_update_frequency
 
     def get_node_any_way(self, ctx: golang.Context) -> v1.Node:
-        """The node, made up from the machine when nobody has a better one; not to be changed."""
+        """Return get_node's result, or if it fails a node of this machine. The caller must not modify it."""
         try:
             return self.get_node(ctx)
         except apierrors.StatusError:
             return self.initial_node(ctx)
 
     def get_host_ips_any_way(self, ctx: golang.Context) -> list[str]:
-        """The node's addresses: one, or one of each family. Raises ValueError when none is known."""
+        """Return the node's addresses: one, or one of each family. Raise ValueError if none is known."""
         return utilnode.get_node_host_ips(self.get_node_any_way(ctx))
 
     def get_last_observed_node_addresses(self) -> list[v1.NodeAddress]:
-        """What the API server was last seen to know; nothing while it does not know the node."""
+        """Return the node's addresses in the API server, as last observed; an empty list while the node is unknown."""
         try:
             return self.get_node(golang.background()).status.addresses
         except apierrors.StatusError as err:
@@ -223,9 +228,9 @@ class KubeletNodeStatus(KubeletNetwork):
     # ---- Registration ----
 
     def register_with_api_server(self, ctx: golang.Context) -> None:
-        """Register the node, however long that takes. Raises ctx.err() once ctx is done.
+        """Register the node, however long that takes. Raise ctx.err() once ctx is done.
 
-        Does nothing when it has been done. The caller holds sync_node_status_mux.
+        Do nothing if the node has been registered. The caller must hold `sync_node_status_mux`.
         """
         if self.registration_completed:
             return
@@ -242,7 +247,7 @@ class KubeletNodeStatus(KubeletNetwork):
                 return
 
     def try_register_with_api_server(self, ctx: golang.Context, node: v1.Node) -> bool:
-        """Create the node, or bring one that exists into line with it. Whether the API server has it now."""
+        """Create the node, or reconcile an existing one; return whether the API server has it now."""
         assert self.kube_client is not None
         nodes = self.kube_client.core_v1.nodes()
         try:
@@ -250,7 +255,7 @@ class KubeletNodeStatus(KubeletNetwork):
         except golang.ContextError:
             raise
         except Exception as err:
-            # Whatever it is, the next attempt may do better.
+            # After any error the next attempt may succeed.
             if not _may_exist(err):
                 reason = ", reason is forbidden" if apierrors.is_forbidden(err) else ""
                 klog.error_s(err, f"Unable to register node with API server{reason}", node=klog.kobj(node))
@@ -264,11 +269,12 @@ class KubeletNodeStatus(KubeletNetwork):
         except golang.ContextError:
             raise
         except Exception as err:
-            # Whatever it is, the next attempt may do better.
+            # After any error the next attempt may succeed.
             message = "Unable to register node with API server, error getting existing node"
-            # DIVERGES (fault of Go): if the node is missing because it may not be created, the log tells the refusal.
-            # Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).tryRegisterWithAPIServer: the log tells only that the
-            # node was not found; the refusal is overwritten.
+            # DIVERGES (fault of Go): if the node is missing because the kubelet may not create it, the log shows the
+            # refusal.
+            # Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).tryRegisterWithAPIServer: the log shows only that the
+            # node was not found, because the refusal is overwritten.
             # Why: nobody would learn that the kubelet lacks the right to create its node.
             # Test: kubelet_node_status_test.py:test_node_that_may_not_be_created_is_told_of
             told = refusal if apierrors.is_forbidden(refusal) and apierrors.is_not_found(err) else err
@@ -278,7 +284,7 @@ class KubeletNodeStatus(KubeletNetwork):
         return self._reconcile(ctx, node, original)
 
     def _reconcile(self, ctx: golang.Context, node: v1.Node, original: v1.Node) -> bool:
-        """Change of a node that exists what this kubelet alone decides. Whether that succeeded."""
+        """Update what this kubelet alone decides about an existing node; return whether that succeeded."""
         assert self.kube_client is not None
         existing = v1.deepcopy(original)
         changes = [
@@ -294,14 +300,17 @@ class KubeletNodeStatus(KubeletNetwork):
         except golang.ContextError:
             raise
         except Exception as err:
-            # As above.
+            # After any error the next attempt may succeed.
             message = "Unable to reconcile node with API server,error updating node"
             klog.error_s(err, message, node=klog.kobj(node))
             return False
         return True
 
     def reconcile_extended_resource(self, initial_node: v1.Node, node: v1.Node) -> bool:
-        """Set the extended resources of a node that was made anew to zero, until devices are there again."""
+        """Set the extended resources of a recreated node to zero, until device plugins register again.
+
+        Return whether the node changed.
+        """
         requires_update = update_default_resources(initial_node, node)
         if not self.container_manager.should_reset_extended_resource_capacity():
             return requires_update
@@ -314,7 +323,7 @@ class KubeletNodeStatus(KubeletNetwork):
         return requires_update
 
     def initial_node(self, ctx: golang.Context) -> v1.Node:
-        """A node object of this machine, as it is registered. Raises one of lifecycle.ACCIDENTS."""
+        """Return a node object of this machine, as for registration. Raise one of lifecycle.ACCIDENTS."""
         os_name, arch = nodestatus.GOOS, nodestatus.goarch()
         labels = {
             v1.LABEL_HOSTNAME: self.hostname,
@@ -343,7 +352,7 @@ class KubeletNodeStatus(KubeletNetwork):
             )
         node.spec.provider_id = config.provider_id
         for failure in self.set_node_status(ctx, node):
-            # Nobody is to be refused by what a node lacks of which only a half could be made.
+            # An incomplete node object must not make admission reject pods.
             if isinstance(failure, lifecycle.ACCIDENTS):
                 raise failure
         return node
@@ -351,9 +360,9 @@ class KubeletNodeStatus(KubeletNetwork):
     # ---- Status ----
 
     def fast_status_update_once(self, ctx: golang.Context, update_runtime_up: Callable[[golang.Context], None]) -> None:
-        """Report that the node is ready as soon as it is so for the first time. Go: kubelet.go
+        """Report as early as possible that the node has become ready after the start. Go: kubelet.go
 
-        `update_runtime_up` asks the runtime how it is, and notes the answer.
+        `update_runtime_up` reads and records the runtime's status.
         """
         start = self.clock.monotonic()
         loop, end = golang.with_cancel(ctx)
@@ -368,16 +377,16 @@ class KubeletNodeStatus(KubeletNetwork):
     def fast_node_status_update(
         self, ctx: golang.Context, timeout: bool, update_runtime_up: Callable[[golang.Context], None]
     ) -> bool:
-        """Report the node if it has just become ready. Whether there is nothing more to wait for.
+        """Report the node if it has just become ready; return whether there is nothing more to wait for.
 
-        Calls the API server only then, and takes turns with sync_node_status.
+        Call the API server only in that case. This and sync_node_status exclude each other.
         """
         with self.sync_node_status_mux:
             update = self._fast_node_status_update_locked(ctx, timeout, update_runtime_up)
         if update is _FastUpdate.AGAIN:
             return False
         if update is _FastUpdate.FAILED:
-            # The node that it was compared with is probably old; this asks the API server.
+            # The known node is probably outdated; this call reads it from the API server.
             self.sync_node_status(ctx)
         with self.update_runtime_mux:
             self.container_runtime_ready_expected = True
@@ -393,9 +402,9 @@ class KubeletNodeStatus(KubeletNetwork):
             original = self.get_node(ctx)
         except apierrors.StatusError as err:
             # DIVERGES (fault of Go): a node that is not registered yet is no error, and is logged at level 4.
-            # Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).fastNodeStatusUpdate: an error is logged ten times a
-            # second until the node is registered.
-            # Why: every first start comes through this state, and the lines hide real errors.
+            # Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).fastNodeStatusUpdate: the Go kubelet logs an error ten
+            # times a second until the node is registered.
+            # Why: every first start passes through this state, and the lines hide real errors.
             # Test: kubelet_node_status_test.py:test_node_that_is_not_registered_yet_is_no_error
             klog.v(4).info_s("Error getting the current node from lister", err=err)
             return _FastUpdate.AGAIN
@@ -422,17 +431,17 @@ class KubeletNodeStatus(KubeletNetwork):
         except golang.ContextError:
             raise
         except Exception as err:
-            # Whatever it is: the regular update, which comes soon, writes the whole status.
+            # After any error the regular update, which comes soon, writes the whole status.
             klog.error_s(err, "Error updating node status, will retry with syncNodeStatus")
             return _FastUpdate.FAILED
         return _FastUpdate.DONE
 
     def sync_node_status(self, ctx: golang.Context) -> None:
-        """Register the node if that is still to be done, and report its status if there is anything to report.
+        """Register the node if necessary, and report its status if a report is due.
 
-        Raises ctx.err() once ctx is done.
+        Raise ctx.err() once ctx is done.
         """
-        # Held over calls to the API server: what is reported must be what was last found.
+        # Hold the lock during calls to the API server, because the last report must carry the newest status.
         with self.sync_node_status_mux:
             if self.kube_client is None or self.heartbeat_client is None:
                 return
@@ -443,11 +452,11 @@ class KubeletNodeStatus(KubeletNetwork):
             except golang.ContextError:
                 raise
             except Exception as err:
-                # Tried again at the next sync.
+                # The next sync tries again.
                 klog.error_s(err, "Unable to update node status")
 
     def _register(self, ctx: golang.Context) -> None:
-        """Register the node once. A node that somebody deletes later stays away until the kubelet starts again."""
+        """Register the node once. If a client deletes the node later, it stays deleted until the kubelet restarts."""
         if self.registration_completed:
             return
         self.register_with_api_server(ctx)
@@ -455,11 +464,11 @@ class KubeletNodeStatus(KubeletNetwork):
             self._wait_for_storage(ctx)
 
     def _wait_for_storage(self, ctx: golang.Context) -> None:
-        """Before the first report on a node that may be known as ready, let storage start, which needs the API server.
+        """Give storage plugins, which need the API server, time to start before the first report on an existing node.
 
-        DIVERGES (fault of Go): after a restart the first report waits until storage plugins are set up, for some time.
-        Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).syncNodeStatus: the first report is sent at once. If the
-        kubelet was restarted while the API server was away, it says that the node is not ready.
+        DIVERGES (fault of Go): after a restart the first report waits a limited time until storage plugins are set up.
+        Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).syncNodeStatus: the Go kubelet sends the first report at
+        once. If it was restarted while the API server was unavailable, the report says that the node is not ready.
         Why: the cluster marks all pods of such a node as not ready, although they run.
         Test: kubelet_node_status_test.py:test_first_report_after_a_restart_waits_for_storage
         """
@@ -470,7 +479,7 @@ class KubeletNodeStatus(KubeletNetwork):
     def update_node_status(self, ctx: golang.Context) -> None:
         """Report the node's status, if it changed or enough time has passed, in a few attempts.
 
-        Raises NodeStatusError when all of them fail.
+        Raise NodeStatusError if all attempts fail.
         """
         klog.v(5).info_s("Updating node status")
         last: Exception | None = None
@@ -481,7 +490,7 @@ class KubeletNodeStatus(KubeletNetwork):
             except golang.ContextError:
                 raise
             except Exception as err:
-                # Whatever it is: the API server may be away, or the node have been changed by somebody else.
+                # After any error: the API server may be unavailable, or another client may have changed the node.
                 if attempt > 0 and self.on_repeated_heartbeat_failure is not None:
                     self.on_repeated_heartbeat_failure()
                 klog.error_s(err, "Error updating node status, will retry")
@@ -489,9 +498,10 @@ class KubeletNodeStatus(KubeletNetwork):
         raise NodeStatusError("update node status exceeds retry count") from last
 
     def try_update_node_status(self, ctx: golang.Context, try_number: int) -> None:
-        """One attempt. Raises what the API server says.
+        """Report the node's status in one attempt. Raise the API server's error.
 
-        The first starts from what the informer knows, which is nearly always right and costs the API server nothing.
+        The first attempt starts from the informer's node, which is nearly always current and costs the API server
+        nothing.
         """
         original = self._get_node_for_update(ctx, try_number)
         updated = self._update_node(ctx, original)
@@ -500,7 +510,7 @@ class KubeletNodeStatus(KubeletNetwork):
             self.mark_volumes_from_node(node)
             return
         if updated.changed or self.last_status_report_time is None:
-            # Nodes that changed or started together are not to report together ever after.
+            # Without this delay, nodes that changed or started together would always report together.
             self.delay_after_node_status_change = self.calculate_delay()
         else:
             self.delay_after_node_status_change = 0.0
@@ -516,7 +526,7 @@ class KubeletNodeStatus(KubeletNetwork):
         except golang.ContextError:
             raise
         except Exception as err:
-            # Whatever keeps the node from being read, who updates it tries again.
+            # After any error the caller tries again.
             raise NodeStatusError(f'error getting node "{self.node_name}": {err}') from err
 
     def _get_listed_node(self, lister: kubepod.NodeGetter, created: v1.Node | None) -> v1.Node:
@@ -528,14 +538,14 @@ class KubeletNodeStatus(KubeletNetwork):
             return created
 
     def is_update_status_period_expired(self) -> bool:
-        """Whether a status is due although nothing changed."""
+        """Report whether a status report is due although nothing changed."""
         if self.last_status_report_time is None:
             return True
         period = self.node_status_report_frequency + self.delay_after_node_status_change
         return self.clock.monotonic() - self.last_status_report_time >= period
 
     def calculate_delay(self) -> float:
-        """Up to half of the report period, in seconds, more or less."""
+        """Return a random delay of up to half the report period, in seconds; it may be negative."""
         return self.node_status_report_frequency * (random.random() - 0.5)
 
     def _update_node(self, ctx: golang.Context, original: v1.Node) -> _UpdatedNode:
@@ -547,7 +557,7 @@ class KubeletNodeStatus(KubeletNetwork):
             except golang.ContextError:
                 raise
             except Exception as err:
-                # The runtime is asked again at the next sync.
+                # The next sync calls the runtime again.
                 klog.error_s(err, "Error updating pod CIDR")
         required = {v1.LABEL_OS_STABLE: nodestatus.GOOS, v1.LABEL_ARCH_STABLE: nodestatus.goarch()}
         labels_missing = any(node.metadata.labels.get(key) != value for key, value in required.items())
@@ -557,7 +567,7 @@ class KubeletNodeStatus(KubeletNetwork):
         return _UpdatedNode(node, cidr_changed or labels_missing or status_changed)
 
     def _patch_node_status(self, ctx: golang.Context, original: v1.Node, node: v1.Node) -> v1.Node:
-        """Returns the node as the API server has it then."""
+        """Send the changed status, and return the node that the API server has then."""
         assert self.heartbeat_client is not None
         updated, _ = nodeutil.patch_node_status(ctx, self.heartbeat_client.core_v1, self.node_name, original, node)
         self.last_status_report_time = self.clock.monotonic()
@@ -567,25 +577,25 @@ class KubeletNodeStatus(KubeletNetwork):
         return updated
 
     def mark_volumes_from_node(self, node: v1.Node) -> None:
-        """Tell the volume manager which volumes the node's status names, for only those may be mounted.
+        """Pass the volumes in the node's status to the volume manager, because only those may be mounted.
 
-        After a restart it does not know, even when the status has not changed.
+        After a restart the volume manager does not know them, even if the status has not changed.
         """
         self.volume_manager.mark_volumes_as_reported_in_use(node.status.volumes_in_use)
 
     # ---- Setting the status ----
 
     def record_node_status_event(self, event_type: str, event: str) -> None:
-        """Tell of a change of the node's status."""
+        """Record a change of the node's status as an event."""
         klog.v(2).info_s("Recording event message for node", node=klog.kref("", self.node_name), event=event)
         self.recorder.eventf(self.node_ref, event_type, event, "Node %s status is now: %s", self.node_name, event)
 
     def record_event(self, event_type: str, event: str, message: str) -> None:
-        """Tell something of the node."""
+        """Record an event of the node."""
         self.recorder.event(self.node_ref, event_type, event, message)
 
     def record_node_schedulable_event(self, ctx: golang.Context, node: v1.Node) -> None:
-        """Tell when the node was cordoned, or freed again, by whomever."""
+        """Record an event if the node was cordoned or uncordoned."""
         with self.last_node_unschedulable_lock:
             if self.last_node_unschedulable == node.spec.unschedulable:
                 return
@@ -594,16 +604,16 @@ class KubeletNodeStatus(KubeletNetwork):
         self.record_node_status_event(v1.EVENT_TYPE_NORMAL, event)
 
     def set_node_status(self, ctx: golang.Context, node: v1.Node) -> list[Exception]:
-        """Fill in the status of the node, over what is there. A setter that fails does not keep the others from it.
+        """Set the status fields of the node. The failure of one setter does not keep the others from running.
 
-        Returns what the setters have raised. Raises ctx.err() once ctx is done.
+        Return the exceptions of the setters. Raise ctx.err() once ctx is done.
         """
         failures: list[Exception] = []
         if not self.set_node_status_funcs:
             self.set_node_status_funcs = self.default_node_status_funcs()
         for position, setter in enumerate(self.set_node_status_funcs):
             klog.v(5).info_s("Setting node status condition code", position=position, node=klog.kobj(node))
-            # The setter's own time may have been over, which is not the end of the report.
+            # A setter may have its own timeout, whose error must not end the report.
             with contain("Failed to set some node status fields", ctx, node=klog.kobj(node)):
                 try:
                     setter(ctx, node)
@@ -615,7 +625,7 @@ class KubeletNodeStatus(KubeletNetwork):
         return failures
 
     def default_node_status_funcs(self) -> list[nodestatus.Setter]:
-        """The setters, in their order: Ready needs the capacity, and comes last among the conditions."""
+        """Return the setters in order: Ready needs the capacity, and comes last among the conditions."""
         config, state, manager = self.kubelet_configuration, self.runtime_state, self.container_manager
         isolation = config.local_storage_capacity_isolation
         record = self.record_node_status_event
@@ -674,9 +684,9 @@ class KubeletNodeStatus(KubeletNetwork):
 
 
 def _may_exist(err: Exception) -> bool:
-    """Whether the node may exist although it could not be created.
+    """Report whether the node may exist although it could not be created.
 
-    Who may not create nodes may still be allowed to use one that somebody else has created.
+    A kubelet that may not create nodes may still use one that another client has created.
     """
     if apierrors.is_forbidden(err):
         return not features.feature_gate.enabled(features.KUBELET_REGISTRATION_GET_ON_EXISTS_ONLY)
@@ -684,7 +694,7 @@ def _may_exist(err: Exception) -> bool:
 
 
 def reconcile_huge_page_resource(initial_node: v1.Node, existing_node: v1.Node) -> bool:
-    """Give the existing node the huge pages that the machine has now. Whether that changed it."""
+    """Set the machine's current huge pages in the existing node; return whether that changed it."""
     requires_update = update_default_resources(initial_node, existing_node)
     initial, existing = initial_node.status, existing_node.status
     for name, capacity in initial.capacity.items():
@@ -708,7 +718,7 @@ def reconcile_huge_page_resource(initial_node: v1.Node, existing_node: v1.Node) 
 
 
 def update_default_resources(initial_node: v1.Node, existing_node: v1.Node) -> bool:
-    """Give an existing node that has no resources those of the initial one. Whether that changed it."""
+    """Copy the initial node's resources to an existing node that has none; return whether that changed it."""
     initial, existing = initial_node.status, existing_node.status
     requires_update = False
     if not existing.capacity and initial.capacity:
@@ -721,7 +731,7 @@ def update_default_resources(initial_node: v1.Node, existing_node: v1.Node) -> b
 
 
 def update_default_labels(initial_node: v1.Node, existing_node: v1.Node) -> bool:
-    """Give the existing node the default labels of the initial one, of which none is empty. Whether that changed it."""
+    """Copy the non-empty default labels of the initial node to the existing one; return whether that changed it."""
     initial, existing = initial_node.metadata.labels, existing_node.metadata.labels
     requires_update = False
     for label in _DEFAULT_LABELS:
@@ -736,7 +746,10 @@ def update_default_labels(initial_node: v1.Node, existing_node: v1.Node) -> bool
 
 
 def reconcile_cmad_annotation_with_existing_node(node: v1.Node, existing_node: v1.Node) -> bool:
-    """Bring into line who attaches volumes: the controller, or this kubelet. Whether that changed the existing node."""
+    """Reconcile the annotation that says whether the controller or the kubelet attaches volumes.
+
+    Return whether that changed the existing node.
+    """
     key = volutil.CONTROLLER_MANAGED_ATTACH_ANNOTATION
     new = node.metadata.annotations.get(key)
     if (new or "") == existing_node.metadata.annotations.get(key, ""):
@@ -751,7 +764,7 @@ def reconcile_cmad_annotation_with_existing_node(node: v1.Node, existing_node: v
 
 
 def validate_node_ip(node_ip: utilnet.IPAddress) -> None:
-    """Raises ValueError for an address at which nobody else can reach this machine."""
+    """Raise ValueError for an address at which other machines cannot reach this one."""
     for wrong, what in (
         (node_ip.is_loopback, "loopback"),
         (node_ip.is_multicast, "a multicast"),
@@ -760,8 +773,8 @@ def validate_node_ip(node_ip: utilnet.IPAddress) -> None:
     ):
         if wrong:
             raise ValueError(f"nodeIP can't be {what} address")
-    # DIVERGES (platform): an address is taken for one of this machine if a socket can be bound to it.
-    # Go: pkg/kubelet/kubelet_node_status.go, validateNodeIP: the addresses of all interfaces are listed.
+    # DIVERGES (platform): an address counts as one of this machine if a socket can be bound to it.
+    # Go: pkg/kubelet/kubelet_node_status.go, validateNodeIP: the Go kubelet lists the addresses of all interfaces.
     # Why: Python's standard library cannot list them.
     # Test: kubelet_node_status_test.py:test_validate_node_ip_of_this_machine
     family = socket.AF_INET if node_ip.version == 4 else socket.AF_INET6
@@ -773,7 +786,7 @@ def validate_node_ip(node_ip: utilnet.IPAddress) -> None:
 
 
 def node_status_has_changed(original_status: v1.NodeStatus, status: v1.NodeStatus) -> bool:
-    """Whether the two differ in more than the times of their heartbeats."""
+    """Report whether the two statuses differ in more than the times of their heartbeats."""
     if node_conditions_have_changed(original_status.conditions, status.conditions):
         return True
     return any(
@@ -786,7 +799,7 @@ def node_status_has_changed(original_status: v1.NodeStatus, status: v1.NodeStatu
 def node_conditions_have_changed(
     original_conditions: list[v1.NodeCondition], conditions: list[v1.NodeCondition]
 ) -> bool:
-    """Whether the two differ in more than their order and the times of their heartbeats."""
+    """Report whether the two lists differ in more than their order and the times of their heartbeats."""
     return _without_heartbeats(original_conditions) != _without_heartbeats(conditions)
 
 

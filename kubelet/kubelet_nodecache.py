@@ -1,4 +1,4 @@
-"""The newest node object that the kubelet has seen.
+"""Keep the newest node object that the kubelet has seen.
 
 Go: pkg/kubelet/kubelet_nodecache.go
 """
@@ -13,23 +13,27 @@ from pkg import golang, klog
 from pkg.api.core import v1
 from pkg.apimachinery.api import errors as apierrors
 
-# Seconds that the API server has to answer. Go sets no limit.
+# The API server has this many seconds to answer. Go sets no limit.
 SYNC_GET_TIMEOUT = 10.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeletNodeCache(KubeletNodeStatus):
-    """The node as admission asks for it: a pod may have been placed by a node that the informer has yet to see."""
+    """Provide the node object for admission.
 
-    # The newest node that the API server is known to have; replaced as a whole, as is the node of standalone mode.
+    The scheduler may have placed a pod on the basis of a node object that the informer has not received yet.
+    """
+
+    # This is the newest node object that is known from the API server. It is never modified, only replaced.
     cached_node: v1.Node | None = None
-    # Held while the one above is compared and replaced, by a thread that admits pods or one that reports the status.
+    # Hold this lock to compare and replace `cached_node`, in the thread that admits pods or in the one that reports the
+    # status.
     cached_node_mux: threading.Lock = field(default_factory=threading.Lock)
 
     def get_cached_node(self, ctx: golang.Context, use_cache: bool) -> v1.Node:
-        """The node as it is known, or as the API server has it now; not to be changed.
+        """Return the newest known node, or the API server's current one. The caller must not modify it.
 
-        Raises what the API server says, if it is asked, and TimeoutError after SYNC_GET_TIMEOUT.
+        If the API server is asked, raise its error, or TimeoutError after SYNC_GET_TIMEOUT.
         """
         return self._get_cached_node(ctx) if use_cache else self._get_node_sync(ctx)
 
@@ -49,7 +53,7 @@ class KubeletNodeCache(KubeletNodeStatus):
     def _get_node_sync(self, ctx: golang.Context) -> v1.Node:
         if self.kube_client is None:
             return self.get_node(ctx)
-        # Admission asks on the sync loop, for one pod: the others must not wait for a server that is frozen.
+        # Admission runs in the sync loop, so all other pods would wait for an API server that hangs.
         limited, cancel = golang.with_timeout(ctx, SYNC_GET_TIMEOUT)
         try:
             node = self.kube_client.core_v1.nodes().get(limited, self.node_name)
@@ -62,11 +66,13 @@ class KubeletNodeCache(KubeletNodeStatus):
         return node
 
     def _patch_node_status(self, ctx: golang.Context, original: v1.Node, node: v1.Node) -> v1.Node:
-        """Report the status, and keep the node as the API server answers it.
+        """Report the status, and keep the node from the API server's answer.
 
-        DIVERGES (fault of Go): what the kubelet has just reported of its node counts at once when pods are admitted.
-        Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).patchNodeStatus: it counts once the informer has seen it.
-        Why: a pod that was scheduled by the report would be refused for want of a resource that the node has.
+        DIVERGES (fault of Go): admission uses the status that the kubelet has just reported at once.
+        Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).patchNodeStatus: admission uses it once the informer has seen
+        it.
+        Why: the kubelet would reject a pod that was scheduled because of the report, for lack of a resource that the
+        node has.
         Test: kubelet_node_status_test.py:test_what_was_reported_is_known_before_the_informer_sees_it
         """
         updated = super()._patch_node_status(ctx, original, node)
@@ -74,14 +80,16 @@ class KubeletNodeCache(KubeletNodeStatus):
         return updated
 
     def _take_over(self, node: v1.Node) -> None:
-        """Keep what the API server has answered, whatever its version: the versions go back when the server is given
-        back an older state of its storage. Where the informer is ahead of the answer, the next look finds that out.
+        """Keep the API server's answer, whatever its resource version is.
+
+        Versions go backwards when the API server's storage is restored from a backup. If the informer is ahead of the
+        answer, the next get_cached_node notices that.
         """
         with self.cached_node_mux:
             self.cached_node = node
 
     def _is_newer(self, informer_node: v1.Node, cached_node: v1.Node) -> bool:
-        """By resource version; the informer is believed where they cannot be compared."""
+        """Compare the resource versions; prefer the informer's node if they are not comparable."""
         try:
             return int(informer_node.metadata.resource_version) > int(cached_node.metadata.resource_version)
         except ValueError as err:

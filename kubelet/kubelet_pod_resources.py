@@ -1,4 +1,4 @@
-"""The resources of a pod as a whole, as its status shows them.
+"""Compute the pod-level resources in a pod's status.
 
 Go: pkg/kubelet/kubelet_pods.go (convertToAPIPodLevelResourcesStatus, getEffectiveAllocatedResources)
 """
@@ -12,12 +12,12 @@ from pkg.apimachinery.api import resource
 from pkg.component_helpers import resource as resourcehelper
 
 _ZERO = resource.new_quantity(0)
-# Version 1 of cgroups has no word for no limit: it is the greatest number of whole pages.
+# A memory limit above this value means "unlimited": cgroup v1 then shows the largest number of whole pages.
 _UNLIMITED = 2**62
 
 
 def get_effective_allocated_resources(allocated_pod: v1.Pod) -> v1.ResourceRequirements:
-    """The pod's own resources, and where it has none the sum of its containers'."""
+    """Return the pod's own resources; for those that it lacks, the sum of its containers' resources."""
     own = allocated_pod.spec.resources
     resources = v1.deepcopy(own) if own is not None else v1.ResourceRequirements()
     resources.requests = resourcehelper.pod_requests(allocated_pod, _options())
@@ -33,9 +33,9 @@ def _options() -> resourcehelper.PodResourcesOptions:
 def convert_to_api_pod_level_resources_status(
     pcm: cm.PodContainerManager, allocated_pod: v1.Pod, old: v1.PodStatus
 ) -> v1.ResourceRequirements:
-    """What is in force: what a running pod's cgroup says, else what the pod was given.
+    """Return the resources in effect: the cgroup's values for a running pod, otherwise the allocated ones.
 
-    While the cgroup cannot be read, what was shown before stays.
+    If the cgroup cannot be read, return the values of the old status.
     """
     if allocated_pod.status.phase != v1.POD_RUNNING:
         return get_effective_allocated_resources(allocated_pod)
@@ -46,10 +46,10 @@ def convert_to_api_pod_level_resources_status(
         klog.error_s(err, "failed to read cgroup config for the pod", podName=allocated_pod.metadata.name)
         return _as_before(allocated_pod, old)
     if cpu is None or memory is None:
-        # DIVERGES (fault of Go): where pods have no cgroups, the status shows what the pod was given.
+        # DIVERGES (fault of Go): if pods have no cgroups, the status shows the allocated resources.
         # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).convertToAPIPodLevelResourcesStatus: the status of a pod without
         # resources of its own has no CPU and no limits.
-        # Why: the containers' sum, which the status showed until the pod ran, vanishes.
+        # Why: the sum of the containers' resources, which the status showed until the pod ran, vanishes.
         # Test: kubelet_pod_resources_test.py:test_convert_to_api_pod_level_resources_status
         return get_effective_allocated_resources(allocated_pod)
     resources = _own_resources(allocated_pod)
@@ -61,12 +61,12 @@ def convert_to_api_pod_level_resources_status(
 
 
 def _own_resources(allocated_pod: v1.Pod) -> v1.ResourceRequirements:
-    """The pod's own resources, and its request for memory, which stands in no cgroup."""
+    """Return the pod's own resources, and its memory request, which no cgroup holds."""
     own = allocated_pod.spec.resources
     resources = v1.deepcopy(own) if own is not None else v1.ResourceRequirements()
-    # DIVERGES (fault of Go): a running pod's status shows the request for memory that it has now.
+    # DIVERGES (fault of Go): a running pod's status shows the current memory request.
     # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).convertToAPIPodLevelResourcesStatus: the request of the earlier status
-    # is kept as long as the pod runs.
+    # stays as long as the pod runs.
     # Why: after a resize the status would never show the new request.
     # Test: kubelet_pod_resources_test.py:test_convert_to_api_pod_level_resources_status
     if v1.RESOURCE_MEMORY not in resources.requests:
@@ -77,12 +77,12 @@ def _own_resources(allocated_pod: v1.Pod) -> v1.ResourceRequirements:
 
 
 def _as_before(allocated_pod: v1.Pod, old: v1.PodStatus) -> v1.ResourceRequirements:
-    """What was last known to be in force, for a cgroup that cannot be read."""
+    """Return the resources that were last known to be in effect, for a cgroup that cannot be read."""
     resources = _own_resources(allocated_pod)
-    # DIVERGES (fault of Go): resources stay in the status when the pod ends and its cgroup is gone.
+    # DIVERGES (fault of Go): resources stay in the status when the pod has terminated and its cgroup is gone.
     # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).convertToAPIPodLevelResourcesStatus: they stay only if the earlier
     # status says Running.
-    # Why: what was in force would vanish from the status of a pod that has ended.
+    # Why: the status of a terminated pod would lose the resources that were in effect.
     # Test: kubelet_pod_resources_test.py:test_convert_to_api_pod_level_resources_status
     if old.phase in (v1.POD_RUNNING, v1.POD_SUCCEEDED, v1.POD_FAILED) and old.resources is not None:
         for name in (v1.RESOURCE_CPU, v1.RESOURCE_MEMORY):
@@ -97,11 +97,11 @@ def _keep_before(resources: v1.ResourceRequirements, before: v1.ResourceRequirem
 
 
 def _same_weight(requests: dict[str, resource.Quantity], config: cm.ResourceConfig) -> bool:
-    """Whether the pod has what it requests, as far as cgroups of version 2 tell: a weight covers many requests."""
+    """Report whether the cgroup has the CPU weight of the pod's request. With cgroup v1 return False."""
     # DIVERGES (fault of Go): if the cgroup has the CPU weight of the pod's request, the status shows the request.
-    # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).convertToAPIPodLevelResourcesStatus: the weight is turned back into a
-    # request, so that 100m become 79m.
-    # Why: one weight stands for many requests, and clients would see a resize that never happened.
+    # Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).convertToAPIPodLevelResourcesStatus: the Go kubelet converts the
+    # weight back to a request, so that 100m become 79m.
+    # Why: one weight covers many requests, and clients would see a resize that never happened.
     # Test: kubelet_pod_resources_test.py:test_weight_that_covers_the_request
     request = requests.get(v1.RESOURCE_CPU)
     if request is None or config.cpu_shares is None or not cm.is_cgroup2_unified_mode():
@@ -111,8 +111,8 @@ def _same_weight(requests: dict[str, resource.Quantity], config: cm.ResourceConf
 
 
 def _memory_limit(config: cm.ResourceConfig | None) -> resource.Quantity | None:
-    # DIVERGES (fault of Go): with cgroups of version 1 a pod without a limit for memory has none in its status.
-    # Go: pkg/kubelet/cm/helpers_linux.go, MemoryLimitsFromConfig: the kernel's number for no limit becomes 8 EiB.
+    # DIVERGES (fault of Go): with cgroup v1 a pod without a memory limit has none in its status.
+    # Go: pkg/kubelet/cm/helpers_linux.go, MemoryLimitsFromConfig: the kernel's number for "unlimited" becomes 8 EiB.
     # Why: nobody has set such a limit.
     # Test: kubelet_pod_resources_test.py:test_convert_to_api_pod_level_resources_status
     if config is not None and config.memory is not None and config.memory > _UNLIMITED:
@@ -123,7 +123,11 @@ def _memory_limit(config: cm.ResourceConfig | None) -> resource.Quantity | None:
 def _show(
     target: dict[str, resource.Quantity], name: str, measured: resource.Quantity | None, least_milli: int
 ) -> None:
-    """A figure that the cgroup cannot tell apart, as the kernel has least ones, stays as it was asked for."""
+    """Set the measured value.
+
+    If the measured and the specified value are both at or below the kernel's minimum, the specified value stays,
+    because the cgroup cannot tell them apart.
+    """
     if measured is None:
         return
     if measured.milli_value() > least_milli or target.get(name, _ZERO).milli_value() > least_milli:

@@ -1,4 +1,4 @@
-"""The kubelet as what tells local agents which resources containers were given.
+"""Serve the pod resources API, which tells local agents the resources of containers.
 
 Go: pkg/kubelet/kubelet.go (ListenAndServePodResources)
 """
@@ -17,31 +17,33 @@ from pkg.apimachinery.util import wait
 if TYPE_CHECKING:
     from kubelet import config
 
-# How long, in seconds, local agents wait for the API server to tell of its pods.
+# Local agents wait at most this long, in seconds, until the API server has reported its pods.
 POD_RESOURCES_PATIENCE = 5.0
-# How soon it is tried again to serve them, in seconds.
+# After a failure the kubelet tries again to serve local agents at this interval, in seconds.
 POD_RESOURCES_RETRY_PERIOD = 60.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeletPodResourcesAPI(KubeletPods):
-    """Serves the pod resources API."""
+    """Serve the pod resources API."""
 
     sources_ready: config.SourcesReady
-    # Closed once the pods of all sources are known.
+    # This channel is closed once the pods of all sources are known.
     all_sources_seen: golang.Channel[None] = field(default_factory=golang.Channel)
 
     def listen_and_serve_pod_resources(self, ctx: golang.Context) -> None:
-        """Tell local agents what containers were given, until ctx ends. Without the socket the kubelet does its work.
+        """Serve the pod resources API until ctx ends. The kubelet keeps working without the socket.
 
-        DIVERGES (safer): if the socket cannot be made, the kubelet runs on, and tries again later.
+        DIVERGES (safer): if the socket cannot be created, the kubelet keeps running and tries again later.
         Go: pkg/kubelet/server/server.go, ListenAndServePodResources: the process ends.
-        Why: pods run without that socket; only agents on the node, such as those for monitoring, need it.
+        Why: pods run without that socket; only agents on the node, for example for monitoring, need it.
         Test: kubelet_faults_test.py:test_local_agents_are_served_once_that_can_be
 
-        DIVERGES (fault of Go): the socket is made once the pods of all sources are known, or after five seconds.
-        Go: pkg/kubelet/kubelet.go, (*Kubelet).ListenAndServePodResources: it is made as soon as the kubelet starts.
-        Why: an agent that asks right after a restart is told of no pods, although they run.
+        DIVERGES (fault of Go): the kubelet creates the socket once the pods of all sources are known, or after five
+        seconds.
+        Go: pkg/kubelet/kubelet.go, (*Kubelet).ListenAndServePodResources: the Go kubelet creates it as soon as it
+        starts.
+        Why: an agent that calls right after a restart would see no pods, although they run.
         Test: kubelet_test.py:test_local_agents_wait_for_the_last_source,
         kubelet_test.py:test_local_agents_are_not_served_before
         """
@@ -58,19 +60,19 @@ class KubeletPodResourcesAPI(KubeletPods):
             try:
                 podresources_server.listen_and_serve_pod_resources(ctx, endpoint, providers)
             except Exception as err:
-                # Pods run without, whatever it is; it may well be gone the next time.
+                # Pods run without the socket, and the next attempt may succeed.
                 klog.error_s(err, "Failed to create listener for podResources endpoint", endpoint=endpoint)
 
         wait.until(serve, POD_RESOURCES_RETRY_PERIOD, ctx, self.clock)
 
     def _wait_for_sources(self, ctx: golang.Context, patience: float) -> None:
-        """Until the pods of all sources are known, but no longer than so many seconds."""
+        """Wait until the pods of all sources are known, but at most `patience` seconds."""
         if not self.sources_ready.all_ready():
             golang.select(self.all_sources_seen, self.clock.after(patience), ctx.done())
 
 
 class _PodsProvider:
-    """The pods that the pod resources API tells of. Go: kubeletPodsProvider"""
+    """Provide the pods for the pod resources API. Go: kubeletPodsProvider"""
 
     def __init__(self, kubelet: KubeletPods) -> None:
         self._kubelet = kubelet

@@ -1,4 +1,4 @@
-"""How the kubelet sees that a pod wants other resources, or that a pod has given some up.
+"""Detect that a pod requests other resources, or that a pod has released some.
 
 Go: pkg/kubelet/kubelet.go (recordResizeOperations and what it calls, HandlePodReconcile)
 """
@@ -17,7 +17,7 @@ _ZERO = resource.new_quantity(0)
 
 
 def record_resize_operations(old_pod: v1.Pod | None, new_pod: v1.Pod) -> bool:
-    """Whether the pod wants other resources than before; counts what its containers want."""
+    """Report whether the pod requests other resources than before; count the changes of its containers in a metric."""
     if old_pod is None or isinstance(old_pod, v1.PartialPod):
         return True
     containers = _record_container_resize_operations(old_pod, new_pod)
@@ -46,7 +46,7 @@ def _resizable_containers(pod: v1.Pod) -> dict[tuple[str, podutil.ContainerType]
 
 
 def resize_operation_for_resources(new: resource.Quantity, old: resource.Quantity) -> str:
-    """The change in a word; empty for none."""
+    """Return the name of the change; empty if there is none."""
     if new.is_zero() and not old.is_zero():
         return "remove"
     if old.is_zero() and not new.is_zero():
@@ -55,7 +55,7 @@ def resize_operation_for_resources(new: resource.Quantity, old: resource.Quantit
 
 
 def requests_shrank(old_pod: v1.Pod, new_pod: v1.Pod) -> bool:
-    """Whether what the pods, as they were given, hold by their statuses has become less."""
+    """Report whether the CPU or memory requests of the allocated pod, according to its status, have become smaller."""
     gate = features.feature_gate
     opts = resourcehelper.PodResourcesOptions(
         use_status_resources=True,

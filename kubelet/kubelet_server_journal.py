@@ -1,4 +1,4 @@
-"""Answers a query for logs of the node: of services from the journal, or of files below /var/log.
+"""Answer queries for logs of the node: of services from the journal, or of files below /var/log.
 
 Go: pkg/kubelet/kubelet_server_journal.go, kubelet_server_journal_linux.go
 """
@@ -28,9 +28,10 @@ NODE_LOG_DIR = "/var/log/"
 _MAX_TAIL_LINES = 100_000
 _MAX_SERVICE_LENGTH = 256
 _MAX_SERVICES = 4
-# Go's parser has limits of its own for a pattern; Python's would think about a very long one for a long time.
+# Go's parser limits a pattern by itself; Python's takes very long for a very long pattern.
 _MAX_PATTERN_LENGTH = 4096
-# What Go and the journal understand in a pattern and Python does not: classes of characters, quotes, flags amidst.
+# Go and the journal understand these parts of a pattern, and Python does not: character classes, quotes, and flags in
+# the middle.
 _NOT_PYTHON = re.compile(
     r"\\\\|(\\Q.*?(?:\\E|$)|\\[pP](?:\{\^?\w+\}|[A-Z])|\\[zC]|\\x\{[0-9A-Fa-f]{1,6}\}|\\[uU][0-9A-Fa-f]{4,8}|\\N(?:\{[^}]{0,100}\})?|\[:\^?[a-z]+:\]|\(\?[imsU-]+\))"
 )
@@ -40,7 +41,7 @@ _NAMED_GROUP = re.compile(r"\(\?<(?=\w)")
 _UNSAFE_IN_SERVICE_NAME = re.compile(r"[^a-zA-Z\-_.:0-9@]")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _JOURNALCTL = "journalctl"
-# For all commands of a query together, in seconds.
+# All commands of a query together may take this long, in seconds.
 _TIMEOUT = 30.0
 _BLOCK_SIZE = 64 * 1024
 _GZIP_BEST_SPEED = 1
@@ -52,18 +53,18 @@ class _Writer(Protocol):
 
 @dataclass(slots=True)
 class NodeLogQuery:
-    """What is asked for; None and "" are what was not said. Go: nodeLogQuery, options"""
+    """Describe a query; None and "" stand for unset options. Go: nodeLogQuery, options"""
 
-    # Names of services, and paths below /var/log: not both.
+    # A query has either names of services or paths below /var/log.
     services: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     since_time: datetime | None = None
     until_time: datetime | None = None
-    # How many lines from the end.
+    # The query returns this many lines from the end.
     tail_lines: int | None = None
-    # 0 for the running boot, -1 for the one before, and so on.
+    # `boot` is 0 for the current boot, -1 for the one before, and so on.
     boot: int | None = None
-    # A regular expression that lines have to match.
+    # Lines must match this regular expression.
     pattern: str = ""
 
     def is_empty(self) -> bool:
@@ -73,7 +74,7 @@ class NodeLogQuery:
         return any(getattr(self, each.name) not in (None, "") for each in fields(self) if each.name not in _SOURCES)
 
     def validate(self) -> fieldpath.ErrorList:
-        """All that is wrong with it."""
+        """Return all errors in the query."""
         errs = validate_services(self.services)
         errs.extend(self._validate_sources())
         if self.since_time is not None and self.until_time is not None and self.since_time > self.until_time:
@@ -105,7 +106,10 @@ class NodeLogQuery:
                 yield fieldpath.invalid(query, self.files, os.strerror(err.errno or 0).lower())
 
     def copy(self, ctx: golang.Context, w: _Writer) -> None:
-        """Write what was asked for, or a line that says why not. Raises golang.ContextError, and what w raises."""
+        """Write the requested logs, or a line that says why there are none.
+
+        Raise golang.ContextError, or the error of `w`.
+        """
         limited, cancel = golang.with_timeout(ctx, _TIMEOUT)
         try:
             self._copy_for_boot(limited, w)
@@ -128,7 +132,7 @@ class NodeLogQuery:
             heuristics_copy_file_logs(ctx, w, NODE_LOG_DIR, service)
 
     def _split_native_vs_file_loggers(self, ctx: golang.Context) -> tuple[list[str], list[str]]:
-        """The services that write to the journal, and those that may have a file."""
+        """Return the services that write to the journal, and those that may have a file."""
         units = journal_units(ctx)
         native = [service for service in self.services if f"{service}.service".encode() in units]
         return native, [service for service in self.services if service not in native]
@@ -136,7 +140,7 @@ class NodeLogQuery:
     def _copy_service_logs(self, ctx: golang.Context, w: _Writer, services: Sequence[str]) -> None:
         command = get_logging_cmd(self, services)
         try:
-            # A query that nothing matches ends with an error too: what there is to say was written.
+            # journalctl also fails if no entry matches; its output already contains the explanation.
             with _started(ctx, command) as process:
                 for block in _output(ctx, process):
                     w.write(block)
@@ -150,24 +154,28 @@ _SOURCES = ("services", "files")
 
 
 def serve_journal(w: http.ResponseWriter, r: http.Request, query: NodeLogQuery) -> None:
-    """Answer with the logs of services, compressed for who says so. Go: journalServer.ServeHTTP"""
+    """Send the logs of services, compressed if the client accepts that. Go: journalServer.ServeHTTP"""
     w.headers.set("Content-Type", "text/plain;charset=UTF-8")
     if r.headers.get("Accept-Encoding") != "gzip":
         query.copy(r.ctx, w)
         return
     w.headers.set("Content-Encoding", "gzip")
-    # Its write is called, and nothing else, once a block is full.
+    # GzipFile only calls `w.write`, and only once a block is full.
     with gzip.GzipFile(fileobj=w, mode="wb", compresslevel=_GZIP_BEST_SPEED) as compressed:
         query.copy(r.ctx, compressed)
 
 
 def new_node_log_query(values: Mapping[str, Sequence[str]]) -> NodeLogQuery | None:
-    """None if nothing of the query string is about logs. Raises errors.Aggregate of all that cannot be read."""
+    """Parse the query string. Return None if it contains nothing about logs.
+
+    Raise errors.Aggregate with all options that cannot be parsed.
+    """
     errs = fieldpath.ErrorList()
     query = NodeLogQuery()
     queries = values.get("query", [])
     for each in queries:
-        # A name with a slash is that of a file. A file without one, such as foo.log, is found as a service's would be.
+        # A name with a slash is a file. A file without one, such as foo.log, is found in the same way as the log of a
+        # service.
         if "/" in each or "\\" in each:
             query.files.append(each)
         elif each.strip():
@@ -210,7 +218,7 @@ def _integer(values: Mapping[str, Sequence[str]], name: str, errs: fieldpath.Err
 
 
 def validate_services(services: Sequence[str]) -> fieldpath.ErrorList:
-    """What is wrong with names that become arguments of a command."""
+    """Return the errors in names that become arguments of a command."""
     errs = fieldpath.ErrorList()
     for service in services:
         try:
@@ -235,16 +243,17 @@ def _validate_pattern(pattern: str) -> Iterator[fieldpath.Error]:
         yield fieldpath.too_long(path, pattern, _MAX_PATTERN_LENGTH)
         return
     try:
-        # What lacks a bracket or ends in the middle is found; the journal judges the rest.
+        # This finds missing brackets and incomplete patterns; the journal judges the rest.
         re.compile(_for_python(pattern))
     except (re.error, RecursionError, OverflowError) as err:
         yield fieldpath.invalid(path, pattern, str(err))
 
 
 def _for_python(pattern: str) -> str:
-    """The pattern with some character for each thing that Python does not know."""
+    """Return the pattern with a plain character in place of each part that Python does not know."""
     replaced = _NOT_PYTHON.sub(lambda match: "x" if match[1] else match[0], pattern)
-    # Python prepares ranges of all characters, and in any case, one by one: a short pattern could take seconds.
+    # Python expands ranges with non-ASCII characters, and any range if case is ignored, character by character: a short
+    # pattern could take seconds.
     replaced = _NOT_ASCII.sub("\x7f", _FLAGS.sub("(?:", replaced))
     return _NAMED_GROUP.sub("(?P<", replaced)
 
@@ -257,16 +266,16 @@ def _write_line(w: _Writer, text: str) -> None:
     w.write(f"\n{text}\n".encode(errors="replace"))
 
 
-# The journal.
+# ---- Journal ----
 
 
 def get_logging_cmd(query: NodeLogQuery, services: Sequence[str]) -> list[str]:
-    """The command that prints what the journal has of the services."""
+    """Return the command that prints the journal's entries of the services."""
     command = [_JOURNALCTL, "--utc", "--no-pager", "--output=short-precise"]
     if query.since_time is not None:
         command.append(f"--since={_journal_time(query.since_time)}")
     if query.until_time is not None:
-        # DIVERGES (fault of Go): entries end at the time that the client gave as untilTime.
+        # DIVERGES (fault of Go): entries end at the client's untilTime.
         # Go: pkg/kubelet/kubelet_server_journal_linux.go, getLoggingCmd: they end at sinceTime. Without a sinceTime the
         # function panics.
         # Why: the client gets no entries, or no answer.
@@ -283,19 +292,19 @@ def get_logging_cmd(query: NodeLogQuery, services: Sequence[str]) -> list[str]:
 
 
 def _journal_time(moment: datetime) -> str:
-    """A time as journalctl reads it.
+    """Format a time for journalctl.
 
-    DIVERGES (fault of Go): the time is given in UTC, and says so.
-    Go: pkg/kubelet/kubelet_server_journal_linux.go, getLoggingCmd: the time is given without its zone.
-    Why: journalctl takes such a time for one of the node's zone, and shows other hours than the client asked for.
+    DIVERGES (fault of Go): the time is in UTC and names that zone.
+    Go: pkg/kubelet/kubelet_server_journal_linux.go, getLoggingCmd: the time does not name its zone.
+    Why: journalctl assumes the node's zone for such a time, and shows other hours than the client requested.
     Test: kubelet_server_journal_test.py:test_get_logging_cmd
     """
     return moment.astimezone(UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00") + " UTC"
 
 
 def journal_units(ctx: golang.Context) -> bytes:
-    """Names of all units that the journal knows, a line each; nothing without a journal. Go: checkForNativeLogger"""
-    # Of a unit that does not exist journalctl says nothing, and that without an error.
+    """Return the names of all units in the journal, one per line; empty without a journal. Go: checkForNativeLogger"""
+    # For a unit that does not exist, journalctl prints nothing and reports no error.
     try:
         with _started(ctx, [_JOURNALCTL, "--field", "_SYSTEMD_UNIT"]) as process:
             return b"".join(_output(ctx, process))
@@ -304,7 +313,7 @@ def journal_units(ctx: golang.Context) -> bytes:
 
 
 def _output(ctx: golang.Context, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    """What the process writes, as it comes. Raises golang.ContextError."""
+    """Yield the process's output as it arrives. Raise golang.ContextError when ctx ends."""
     assert process.stdout is not None
     fd = process.stdout.fileno()
     poll = select.poll()
@@ -322,12 +331,12 @@ def _output(ctx: golang.Context, process: subprocess.Popen[bytes]) -> Iterator[b
 
 @contextmanager
 def _started(ctx: golang.Context, command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command; it is killed when ctx ends, and at the end of the block.
+    """Run a command, and kill it when ctx ends and at the end of the block.
 
-    Raises FileNotFoundError without the program.
+    Raise FileNotFoundError if the program does not exist.
     """
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    # The end of its output wakes who reads it.
+    # The kill ends the output, which wakes its reader.
     stop = golang.after_func(ctx, process.kill)
     try:
         with process:
@@ -340,13 +349,13 @@ def _started(ctx: golang.Context, command: Sequence[str]) -> Iterator[subprocess
         stop()
 
 
-# Files.
+# ---- Files ----
 
 
 def heuristics_copy_file_logs(ctx: golang.Context, w: _Writer, log_dir: str, service: str) -> None:
-    """Write the first that is there of log_dir/SERVICE, SERVICE.log and SERVICE/SERVICE.log.
+    """Write the first existing file of log_dir/SERVICE, SERVICE.log and SERVICE/SERVICE.log.
 
-    Raises golang.ContextError, and what w raises.
+    Raise golang.ContextError, or the error of `w`.
     """
     for name in (service, f"{service}.log", f"{service}/{service}.log"):
         try:
@@ -365,7 +374,7 @@ def heuristics_copy_file_logs(ctx: golang.Context, w: _Writer, log_dir: str, ser
 
 
 def _copy_file(ctx: golang.Context, w: _Writer, fd: int) -> bool:
-    """False for a directory: the log may be in it."""
+    """Copy a file. Return False for a directory, which may contain the log."""
     try:
         data = os.read(fd, _BLOCK_SIZE)
     except IsADirectoryError:

@@ -1,4 +1,4 @@
-"""The kubelet as what knows figures: it passes on what its provider says.
+"""Provide the statistics of the node and its pods, from the statistics provider.
 
 Go: pkg/kubelet/kubelet.go (from ListPodStats to RlimitStats)
 """
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeletStats:
-    """Figures of the node and its pods; safe from any thread.
+    """Provide the statistics of the node and its pods. Any thread may call these methods.
 
     The methods raise crierror.RemoteError, OSError, ValueError and LookupError.
     """
 
     cadvisor: kubecadvisor.Interface
     pod_manager: kubepod.Manager
-    # Figures of the node and its pods, and what is known of their volumes.
+    # These provide the statistics of the node, its pods, the pods' logs and the pods' volumes.
     stats_provider: stats.Provider
     host_stats_provider: stats.HostStatsProvider
     resource_analyzer: serverstats.ResourceAnalyzer
@@ -41,9 +41,9 @@ class KubeletStats:
         return self.stats_provider.list_pod_stats(ctx)
 
     def list_pod_storage_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
-        """What containers' logs and pods' volumes take, and nothing else.
+        """Return only the disk usage of container logs and of pods' volumes.
 
-        For the metrics of these Go takes them from what list_pod_stats tells.
+        Go computes the metrics of these from list_pod_stats.
         """
         root_fs = self.cadvisor.root_fs_info()
         return [self._storage_stats(pod, root_fs) for pod in self.pod_manager.get_pods()]
@@ -61,10 +61,11 @@ class KubeletStats:
                     meta.namespace, meta.name, meta.uid, container.name, root_fs
                 )
             except FileNotFoundError:
-                # It has never been started.
+                # The container has never started.
                 continue
             except OSError as err:
-                # The others' figures count all the same. A pod's name may be too long for a directory of logs.
+                # Other containers' statistics are still useful. For example, a pod's name may be too long for a log
+                # directory.
                 klog.v(4).info_s(
                     "Unable to fetch container log stats", pod=klog.kobj(pod), containerName=container.name, err=err
                 )

@@ -1,4 +1,4 @@
-"""What the kubelet does about the volumes of pods that are gone.
+"""List the volumes of pods, and remove the directories of pods that no longer exist.
 
 Go: pkg/kubelet/kubelet_volumes.go
 """
@@ -27,32 +27,35 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeletVolumes(KubeletGetters):
-    """Volumes of pods, mounted ones and left-over ones."""
+    """List the volumes of pods, and remove the directories of orphaned pods."""
 
     node_ref: v1.ObjectReference
     recorder: record.EventRecorder
     pod_workers: PodWorkers
-    # Removes the directories of pods that are gone.
+    # This removes the directories of orphaned pods in separate threads.
     orphan_removal: OrphanRemoval
 
     def list_volumes_for_pod(self, pod_uid: types.UID) -> dict[str, pkgvolume.Volume]:
-        """The mounted volumes of the pod by their name in its spec; empty when it has none."""
+        """Return the pod's mounted volumes, by their names in the spec; empty if there are none."""
         mounted = self.volume_manager.get_mounted_volumes_for_pod(pod_uid)
         return {name: info.mounter for name, info in mounted.items() if info.mounter is not None}
 
     def list_block_volumes_for_pod(self, pod_uid: types.UID) -> dict[str, pkgvolume.BlockVolume]:
-        """The pod's volumes that are devices by their name in its spec; empty when it has none."""
+        """Return the pod's block volumes, by their names in the spec; empty if there are none."""
         mounted = self.volume_manager.get_mounted_volumes_for_pod(pod_uid)
         mappers = {name: info.block_volume_mapper for name, info in mounted.items()}
         return {name: mapper for name, mapper in mappers.items() if mapper is not None}
 
     def pod_volumes_exist(self, pod_uid: types.UID) -> bool:
-        """Whether the pod may still have something mounted. When in doubt, yes: its directory must then stay.
+        """Report whether the pod may still have something mounted, in which case its directory must stay.
 
-        DIVERGES (fault of Go): an orphan's directory stays until the volumes of an earlier kubelet have been found.
+        In doubt, return True.
+
+        DIVERGES (fault of Go): an orphan's directory stays until the volumes of an earlier kubelet have been
+        reconstructed.
         Go: pkg/kubelet/kubelet_volumes.go, (*Kubelet).podVolumesExist: until then only mounts keep the directory.
-        Why: an orphan's block devices are not mounted in its directory. If that is removed before they have been found,
-        they are never freed.
+        Why: an orphan's block devices are not mounted in its directory. If the directory is removed before they have
+        been reconstructed, they are never released.
         Test: kubelet_volumes_test.py:test_directory_stays_until_the_volumes_of_an_earlier_kubelet_are_known
         """
         if not self.volume_manager.volumes_have_been_reconstructed():
@@ -71,9 +74,9 @@ class KubeletVolumes(KubeletGetters):
     def cleanup_orphaned_pod_dirs(
         self, ctx: golang.Context, pods: list[v1.Pod], running_pods: list[kubecontainer.Pod]
     ) -> None:
-        """Have the directories of pods removed that are neither configured nor running, by threads that end with ctx.
+        """Have threads that end with ctx remove the directories of pods that are neither configured nor running.
 
-        Raises OSError when the directories cannot be listed, and golang.ThreadError.
+        Raise OSError if the directories cannot be listed, and golang.ThreadError.
         """
         known = {pod.metadata.uid for pod in pods} | {pod.id for pod in running_pods}
         orphaned = [uid for uid in list_pods_from_disk(self.get_pods_dir()) if uid not in known]
@@ -81,11 +84,12 @@ class KubeletVolumes(KubeletGetters):
         self.orphan_removal.hand_over(ctx, orphaned)
 
     def remove_orphan(self, uid: types.UID) -> list[Exception]:
-        """Remove an orphaned pod's directory, never across a mount; returns why it stays.
+        """Remove an orphaned pod's directory, but nothing in a mount below it; return the reasons why it stays.
 
         Go: cleanupOrphanedPodDirs
         """
-        # Since housekeeping saw that nobody wants it, a static pod may have come back, and may even be ending again.
+        # Since housekeeping listed the orphans, a static pod with this UID may have come back, and may even be
+        # terminating again.
         is_back = self.pod_manager.get_pod_by_uid(uid) is not None
         if is_back or self.pod_workers.could_have_running_containers(uid):
             return []
@@ -99,20 +103,21 @@ class KubeletVolumes(KubeletGetters):
         return errors
 
     def tell_of_orphan(self, uid: types.UID, reason: str) -> None:
-        """Record an event of the node: the directory of the orphaned pod stays, for that reason or a better one.
+        """Record an event of the node: the orphaned pod's directory stays, for the given reason or a more exact one.
 
-        DIVERGES (safer): a directory that cannot be removed has one event of the node, which names what holds it.
-        Go: pkg/kubelet/kubelet_volumes.go, (*Kubelet).cleanupOrphanedPodDirs: every two seconds a line of the log tells
-        how many such errors there are.
-        Why: somebody has to remove it by hand, and learns which one it is and whether it holds data.
+        DIVERGES (safer): the kubelet records one event of the node for a directory that cannot be removed, which names
+        what prevents it.
+        Go: pkg/kubelet/kubelet_volumes.go, (*Kubelet).cleanupOrphanedPodDirs: every two seconds a log line gives the
+        number of such errors.
+        Why: an operator has to remove the directory by hand, and must know which one it is and whether it holds data.
         Test: kubelet_volumes_test.py:test_orphan_that_stays_is_one_event_of_the_node
         """
         path = self.get_pod_dir(uid)
         try:
             orphan = orphans.inspect(self.get_pods_dir(), uid)
         except OSError as err:
-            # A fault of the disk is why it cannot be removed either.
-            klog.error_s(err, "Could not look into the directory of an orphaned pod", podUID=uid)
+            # The disk fault that prevents the inspection is probably also the reason why the directory stays.
+            klog.error_s(err, "Failed to inspect the directory of an orphaned pod", podUID=uid)
         else:
             path = orphan.path
             if orphan.kind is not orphans.Kind.LEFTOVER:
@@ -122,7 +127,7 @@ class KubeletVolumes(KubeletGetters):
         klog.warning_s("Orphaned pod directory is not removed", podUID=uid, path=path, reason=reason)
 
     def remove_orphaned_pod_volume_dirs(self, pod_uid: types.UID) -> list[Exception]:
-        """Remove the empty volume directories of a pod; what stands in the way is returned."""
+        """Remove the empty volume directories of a pod; return the errors."""
         errors: list[Exception] = []
         try:
             for path in self.get_pod_volume_path_list_from_disk(pod_uid):
@@ -144,7 +149,7 @@ class KubeletVolumes(KubeletGetters):
         return errors
 
     def _remove_orphaned_pod_dir(self, pod_uid: types.UID) -> list[Exception]:
-        """Remove what is left of a pod's directory once its volumes are gone."""
+        """Remove the rest of a pod's directory after its volumes are gone; return the errors."""
         pod_dir = self.get_pod_dir(pod_uid)
         errors: list[Exception] = []
         try:
@@ -166,7 +171,7 @@ class KubeletVolumes(KubeletGetters):
 
 
 def _try(errors: list[Exception], message: str, remove: Callable[[str], None], path: str) -> None:
-    """Call remove(path) and collect its fault, so that one orphan never hides the others."""
+    """Call remove(path) and collect its error, so that one failure does not prevent the other removals."""
     try:
         remove(path)
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""Who looks on while the kubelet works: what its parts tell, and to whom.
+"""Define how the parts of the kubelet report what they do to observers.
 
 Go: none
 
-Each protocol is what one part of the kubelet tells; those of the runtime's calls and of relists stand beside the code
-that tells them. An observer must be quick and must not raise: it is told on the threads that do the work, some of which
-hold locks. Whoever tells observers nothing is the default.
+Each protocol belongs to one part of the kubelet. Those of the runtime's calls and of relists are defined next to the
+code that calls them. An observer must be quick and must not raise exceptions, because the threads that do the work call
+it, and some of them hold locks. The default observers do nothing.
 """
 
 from __future__ import annotations
@@ -23,49 +23,52 @@ if TYPE_CHECKING:
 
 
 class LoopObserver(Protocol):
-    """Is told of the sync loop's events, by its thread alone."""
+    """Define how the sync loop reports its events. Only the loop's thread calls these methods."""
 
     def took(self, case: int) -> None:
-        """Select has chosen this case."""
+        """Record that `select` has chosen this case."""
         ...
 
     def done(self) -> None:
-        """The loop goes back to select."""
+        """Record that the loop has handled the event and returns to `select`."""
         ...
 
 
 class PodObserver(Protocol):
-    """Is told what becomes of pods, by any thread."""
+    """Define how the kubelet reports what happens to pods. Any thread may call these methods."""
 
     def seen(self, pod: v1.Pod, at: datetime.datetime) -> None:
-        """A source has named the pod at this time of day."""
+        """Record that a source has added the pod at this time of day."""
         ...
 
     def admitted(self, uid: types.UID) -> None: ...
 
     def refused(self, uid: types.UID, reason: str, message: str) -> None:
-        """The pod was refused for good."""
+        """Record that the pod was rejected permanently."""
         ...
 
     def waits_for_admission(self, uid: types.UID, message: str) -> None:
-        """Whether the pod may run is asked again later."""
+        """Record that the decision about the pod's admission is postponed."""
         ...
 
     def updated(self, uid: types.UID, deleted: bool) -> None:
-        """Its source has changed the pod; `deleted`: it is to end."""
+        """Record that the source has changed the pod; `deleted` means that the pod has to terminate."""
         ...
 
     def removed(self, uid: types.UID) -> None:
-        """No source names the pod any more."""
+        """Record that no source contains the pod any more."""
         ...
 
     def waits_for_volumes(self, uid: types.UID) -> AbstractContextManager[None]:
-        """The pod's worker waits for its volumes as long as the block takes, which raises if it waits in vain."""
+        """Record, for the time of the block, that the pod's worker waits for the pod's volumes.
+
+        The block raises an exception if the volumes do not arrive.
+        """
         ...
 
 
 class NullLoopObserver:
-    """Is told in vain."""
+    """Ignore all reports."""
 
     def took(self, case: int) -> None: ...
 
@@ -73,7 +76,7 @@ class NullLoopObserver:
 
 
 class NullPodObserver:
-    """Is told in vain."""
+    """Ignore all reports."""
 
     def seen(self, pod: v1.Pod, at: datetime.datetime) -> None: ...
 
@@ -93,7 +96,7 @@ class NullPodObserver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observers:
-    """Whom a kubelet tells. Where there is None, nobody is told."""
+    """Hold the observers of a kubelet. None stands for no observer."""
 
     loop: LoopObserver = field(default_factory=NullLoopObserver)
     pods: PodObserver = field(default_factory=NullPodObserver)

@@ -1,4 +1,4 @@
-"""Threads that remove the directories of orphaned pods, so that the sync loop need not wait for a disk.
+"""Remove the directories of orphaned pods in threads, so that the sync loop need not wait for a disk.
 
 Go: pkg/kubelet/kubelet_volumes.go (cleanupOrphanedPodDirs), which does all of it on the sync loop's goroutine
 """
@@ -14,24 +14,28 @@ from pkg import golang, klog
 from pkg.apimachinery import clock, types
 from pkg.apimachinery.util.runtime import contain
 
-# Seconds for which the directory of a pod that is gone may stay before that is worth an event.
+# If an orphaned pod's directory has stayed for this time, in seconds, the kubelet records an event.
 ORPHAN_PATIENCE = 20.0
-# How many directories are removed at the same time; the others wait.
+# At most this many directories are removed at the same time; the others wait.
 MAX_REMOVALS = 8
-# Seconds for which one step of a pod waits until the directory of an earlier pod with the same uid is gone.
+# In each sync, a pod waits at most this long, in seconds, until the directory of an earlier pod with the same UID is
+# gone.
 REMOVAL_TIMEOUT = 30.0
 
 
 @dataclass(slots=True)
 class _Stuck:
-    """A directory that could not be removed: since when, by the monotonic clock, and whether that has been told."""
+    """Describe a directory that could not be removed.
+
+    `since` is from the monotonic clock. `told` means that an event has been recorded.
+    """
 
     since: float
     told: bool = False
 
 
 class OrphanRemoval:
-    """Has what housekeeping hands over removed, by one thread at most for each pod. Thread-safe.
+    """Remove the directories that housekeeping hands over, with at most one thread for each pod. Thread-safe.
 
     DIVERGES (safer): threads remove the directories of orphaned pods, and the sync loop does not wait for them.
     Go: pkg/kubelet/kubelet_volumes.go, (*Kubelet).cleanupOrphanedPodDirs: the sync loop removes them.
@@ -42,29 +46,31 @@ class OrphanRemoval:
     def __init__(
         self, clock: clock.Clock, remove: Callable[[types.UID], list[Exception]], tell: Callable[[types.UID, str], None]
     ) -> None:
-        """remove(uid) looks whether the pod is an orphan still, and returns why its directory stays.
+        """Create the object; its threads start later.
 
+        remove(uid) checks whether the pod is still an orphan, and returns the reasons why its directory stays.
         tell(uid, reason) is called once for a directory that has stayed for ORPHAN_PATIENCE.
         """
         self._clock = clock
         self._remove = remove
         self._tell = tell
-        self._lock = threading.Lock()  # guards the four below
-        # Those that are to be looked at, the first handed over first.
+        self._lock = threading.Lock()  # This guards the four fields below.
+        # These pods wait for a thread; the one that was handed over first comes first.
         self._waiting: dict[types.UID, None] = {}
-        # Those that a thread is at, with what is closed when it is through.
+        # A thread is removing these pods' directories. It closes the pod's channel when it has finished.
         self._removing: dict[types.UID, golang.Channel[None]] = {}
         self._stuck: dict[types.UID, _Stuck] = {}
         self._threads = 0
 
     def hand_over(self, ctx: golang.Context, uids: Iterable[types.UID]) -> None:
-        """Have the directories of these pods removed, and of no other: what is not under way is forgotten.
+        """Have the directories of exactly these pods removed. Earlier ones are forgotten unless a thread works on them.
 
-        Raises golang.ThreadError; then call it again later.
+        Raise golang.ThreadError; the caller then calls this again later.
         """
         orphaned = dict.fromkeys(uids)
         with self._lock:
-            # A directory that fails slowly must not always come before those behind it.
+            # Pods that already wait stay in front, so that a directory that fails slowly does not always come before
+            # them.
             in_turn = [*(uid for uid in self._waiting if uid in orphaned), *orphaned]
             self._waiting = dict.fromkeys(uid for uid in in_turn if uid not in self._removing)
             self._stuck = {uid: stuck for uid, stuck in self._stuck.items() if uid in orphaned}
@@ -75,9 +81,9 @@ class OrphanRemoval:
                 self._threads += 1
 
     def wait(self, ctx: golang.Context, uid: types.UID) -> None:
-        """Wait until nothing of the pod is being removed; a pod that is wanted has nothing removed from then on.
+        """Wait until nothing of the pod is being removed. Nothing of a desired pod is removed from then on.
 
-        Raises TimeoutError after REMOVAL_TIMEOUT, and golang.ContextError when ctx ends first.
+        Raise TimeoutError after REMOVAL_TIMEOUT, and golang.ContextError if ctx ends first.
         """
         with self._lock:
             self._waiting.pop(uid, None)
@@ -85,39 +91,40 @@ class OrphanRemoval:
         if ended is None:
             return
         if not golang.select(ended, ctx.done(), timeout=REMOVAL_TIMEOUT).took(ended):
-            raise ctx.err() or TimeoutError(f"the directory of an earlier pod with the uid {uid!r} is being removed")
+            raise ctx.err() or TimeoutError(f"the directory of an earlier pod with the UID {uid!r} is being removed")
 
     def _work(self, ctx: golang.Context) -> None:
-        """Remove what waits, until nothing does or ctx ends."""
+        """Remove the waiting directories, until none waits or ctx ends."""
         while (uid := self._take(ctx)) is not None:
             err = self._try_to_remove(uid)
             if self._end(uid, stays=err is not None):
-                with contain("Could not look into the directory of an orphaned pod", golang.background(), podUID=uid):
+                with contain("Failed to inspect the directory of an orphaned pod", golang.background(), podUID=uid):
                     self._tell(uid, str(err))
 
     def _take(self, ctx: golang.Context) -> types.UID | None:
-        """The pod to be looked at next; None ends the thread."""
+        """Return the next pod; None ends the thread."""
         with self._lock:
             if ctx.err() is not None or not self._waiting:
                 self._threads -= 1
                 return None
             uid = next(iter(self._waiting))
             del self._waiting[uid]
-            # Before anybody looks whether the pod is wanted: its worker sees this, or we see the pod.
+            # Set this before `remove` checks whether the pod is an orphan: then either the pod's worker sees the
+            # removal, or the check sees the pod.
             self._removing[uid] = golang.Channel(0)
             return uid
 
     def _try_to_remove(self, uid: types.UID) -> Exception | None:
-        """Why the directory stays; None if it is gone."""
+        """Return the reason why the directory stays, or None if it is gone."""
         try:
             errors = self._remove(uid)
-        except Exception as err:  # whatever it is, the directories of other pods go
+        except Exception as err:  # After any error, the directories of other pods must still be removed.
             klog.error_s(err, "Failed to clean up an orphaned pod", podUID=uid, stacktrace=klog.stacktrace(err))
             return err
         return errors[0] if errors else None
 
     def _end(self, uid: types.UID, stays: bool) -> bool:
-        """Note that the thread is through with the pod. Returns whether its directory is worth an event."""
+        """Record that the thread has finished with the pod. Return whether to record an event about its directory."""
         with self._lock:
             self._removing.pop(uid).close()
             is_due = stays and self._note_stuck_locked(uid)
@@ -127,7 +134,10 @@ class OrphanRemoval:
             return is_due
 
     def _note_stuck_locked(self, uid: types.UID) -> bool:
-        """Not at once is it worth an event: a pod that has just gone still has its volumes taken down."""
+        """Record that the directory stays. Return whether it has stayed for long enough, for the first time.
+
+        A pod that has just terminated still has its volumes unmounted, so a short delay is normal.
+        """
         now = self._clock.monotonic()
         stuck = self._stuck.setdefault(uid, _Stuck(now))
         if stuck.told or now - stuck.since < ORPHAN_PATIENCE:

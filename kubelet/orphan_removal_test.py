@@ -129,7 +129,7 @@ def test_pod_that_comes_back_waits_no_longer_than_the_bound(
     disk.hand_over(ctx, ["uid"])
     received(disk.begun)
     monkeypatch.setattr(orphan_removal, "REMOVAL_TIMEOUT", 0.01)
-    with pytest.raises(TimeoutError, match="earlier pod with the uid 'uid' is being removed"):
+    with pytest.raises(TimeoutError, match="earlier pod with the UID 'uid' is being removed"):
         disk.wait(ctx, "uid")
     ended, end = golang.with_cancel(ctx)
     end()
@@ -209,7 +209,7 @@ def test_pod_with_the_same_uid_makes_its_directories_once_the_old_ones_are_gone(
         impatient.setattr(orphan_removal, "REMOVAL_TIMEOUT", 0.01)
         with pytest.raises(TimeoutError):
             kubelet.sync_pod(test_kubelet.ctx, kubetypes.SYNC_POD_CREATE, pod, None, status)
-    assert "earlier pod with the uid" in str(test_kubelet.events())
+    assert "earlier pod with the UID" in str(test_kubelet.events())
     held.release()
     kubelet.sync_pod(test_kubelet.ctx, kubetypes.SYNC_POD_SYNC, pod, None, status)
     assert sorted(os.listdir(kubelet.get_pod_dir(types.UID("uid-gone")))) == ["plugins", "volumes"]

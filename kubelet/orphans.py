@@ -1,4 +1,4 @@
-"""Directories of pods that nobody knows any more: what is in them, and why they are still there.
+"""Find out what the directories of orphaned pods hold, and why they still exist.
 
 Go has no counterpart.
 """
@@ -17,36 +17,36 @@ from pkg import klog, mount_utils
 from pkg.apimachinery import types
 from pkg.util import filetree, mountholders, removeall
 
-# How many files a message names, and how many are counted before it says "or more".
+# A message names this many files, and counts up to this many before it says "or more".
 _NAMED = 3
 _COUNTED = 1000
 
 
 class Kind(enum.StrEnum):
-    """What stands in the way of removing the directory."""
+    """List what prevents the removal of a directory."""
 
-    # Something is mounted in it, which may be the only way to data, or be in use.
+    # Something is mounted in the directory. The mount may be the only way to data, or be in use.
     MOUNTED = "mounted"
     # Volumes of the pod hold files, which may be all that is left of its data.
     DATA = "data"
-    # Nothing: the kubelet removes it when it next looks.
+    # Nothing prevents the removal: the kubelet removes the directory at its next attempt.
     LEFTOVER = "leftover"
 
 
 @dataclass(slots=True)
 class Orphan:
-    """A directory below pods/ whose pod is gone."""
+    """Describe a directory below pods/ whose pod no longer exists."""
 
     pod_uid: types.UID
     path: str
     kind: Kind
-    # In words, each on a line of its own.
+    # The reasons are texts, each for its own line.
     reasons: list[str] = field(default_factory=list)
 
 
 def inspect(pods_dir: str, pod_uid: types.UID, proc: str = mountholders.PROC) -> Orphan:
-    """Look into the directory, but never into a mount. Raises OSError."""
-    # The kernel's list of mounts knows no links.
+    """Inspect the directory, but never the inside of a mount. Raise OSError on failure."""
+    # The kernel's list of mounts has no symbolic links in its paths.
     path = os.path.join(os.path.realpath(pods_dir), pod_uid)
     mounts = mountholders.mounts_at_or_below([path], os.path.join(proc, "self", "mountinfo"))
     if mounts:
@@ -54,13 +54,13 @@ def inspect(pods_dir: str, pod_uid: types.UID, proc: str = mountholders.PROC) ->
     reasons = [*_volumes_with_files(path), *_links_to_devices(path)]
     if reasons:
         return Orphan(pod_uid, path, Kind.DATA, reasons)
-    return Orphan(pod_uid, path, Kind.LEFTOVER, ["nothing is left in it but what the kubelet itself made"])
+    return Orphan(pod_uid, path, Kind.LEFTOVER, ["it holds nothing except what the kubelet itself created"])
 
 
 def remove(mounter: mount_utils.Interface, orphan: Orphan) -> None:
-    """Remove the directory with all that is in it.
+    """Remove the directory and everything in it.
 
-    Raises removeall.MountedError before anything is removed, and OSError.
+    Raise removeall.MountedError before anything is removed, or OSError.
     """
     removeall.remove_all_one_filesystem(mounter, orphan.path)
 
@@ -77,7 +77,7 @@ def _volumes_with_files(pod_dir: str) -> Iterator[str]:
         for name, path in _directories(plugin_path):
             yield from _describe_files(f"volume {name} ({plugin.replace('~', '/')})", path)
     for name, path in _directories(os.path.join(pod_dir, kubeletconfig.DEFAULT_KUBELET_VOLUME_SUBPATHS_DIR_NAME)):
-        # What sub-paths were bound to: empty files, where they were files.
+        # These are the targets of sub-paths' bind mounts; the target of a file is an empty file.
         yield from _describe_files(f"sub-path of volume {name}", path, empty_too=False)
 
 
@@ -91,7 +91,7 @@ def _describe_files(what: str, path: str, empty_too: bool = True) -> Iterator[st
 
 
 def _files(path: str, empty_too: bool) -> Iterator[str]:
-    """The files below path, each by its path from there; what cannot be read is left out."""
+    """Yield the files below path, with paths relative to it; skip what cannot be read."""
     for directory, entry in filetree.walk(path, on_error=_log_unreadable):
         if entry.is_dir(follow_symlinks=False):
             continue
@@ -113,7 +113,7 @@ def _links_to_devices(pod_dir: str) -> Iterator[str]:
 
 
 def _directories(path: str) -> list[tuple[str, str]]:
-    """Names and paths of the directories in a directory, none if that is not there."""
+    """Return the names and paths of the directories in a directory; empty if it does not exist."""
     try:
         with os.scandir(path) as entries:
             return sorted((entry.name, entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))

@@ -29,8 +29,8 @@ def inspect(tmp_path: Path, *mounts: str) -> orphans.Orphan:
 @pytest.mark.parametrize(
     ("directories", "files", "kind", "reasons"),
     [
-        (["containers/c"], ["etc-hosts"], orphans.Kind.LEFTOVER, ["nothing is left in it but what"]),
-        (["volumes/plugin/name"], [], orphans.Kind.LEFTOVER, ["nothing is left in it but what"]),
+        (["containers/c"], ["etc-hosts"], orphans.Kind.LEFTOVER, ["it holds nothing except what"]),
+        (["volumes/plugin/name"], [], orphans.Kind.LEFTOVER, ["it holds nothing except what"]),
         (
             ["volumes/kubernetes.io~empty-dir/data/deep"],
             [f"volumes/kubernetes.io~empty-dir/data/deep/{name}" for name in "abcd"],

@@ -1,4 +1,4 @@
-"""Removes the dead containers of running pods in the background.
+"""Remove the dead containers of running pods in the background.
 
 Go: pkg/kubelet/pod_container_deletor.go
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 from kubelet import container as kubecontainer
 from pkg import golang, klog
 
-# How many requests may wait. Further ones are dropped: the next event of the pod brings them back.
+# At most this many requests may wait. Further ones are dropped; the next event of the pod repeats them.
 CONTAINER_DELETOR_BUFFER_LIMIT = 50
 
 
 class PodContainerDeletor:
-    """Deletes containers one by one, on a thread of its own that ends with ctx."""
+    """Delete containers one by one, in a thread that ends with ctx."""
 
     def __init__(self, ctx: golang.Context, runtime: kubecontainer.Runtime, containers_to_keep: int) -> None:
         self._worker: golang.Channel[kubecontainer.ContainerID] = golang.Channel(CONTAINER_DELETOR_BUFFER_LIMIT)
@@ -25,13 +25,13 @@ class PodContainerDeletor:
             try:
                 runtime.delete_container(ctx, taken.value)
             except Exception as err:
-                # A container that stays is seen again at the pod's next event, or by the garbage collector.
+                # The pod's next event or the garbage collector finds the remaining container again.
                 klog.info_s("DeleteContainer returned error", containerID=str(taken.value), err=err)
 
     def delete_containers_in_pod(
         self, filter_container_id: str, pod_status: kubecontainer.PodStatus, remove_all: bool
     ) -> None:
-        """Deletes what get_containers_to_delete_in_pod names; with remove_all everything dead."""
+        """Delete the containers that get_containers_to_delete_in_pod returns; with `remove_all`, all dead ones."""
         containers_to_keep = self._containers_to_keep
         if remove_all:
             containers_to_keep = 0
@@ -39,10 +39,11 @@ class PodContainerDeletor:
         candidates = get_containers_to_delete_in_pod(filter_container_id, pod_status, containers_to_keep)
         for index, candidate in enumerate(candidates):
             if not self._worker.try_send(candidate.id):
-                # DIVERGES (safer): once the queue is full, one line of the log tells how many containers are left over.
-                # Go: pkg/kubelet/pod_container_deletor.go, (*podContainerDeletor).deleteContainersInPod: each is tried,
-                # and has a line of its own.
-                # Why: a pod of a thousand containers that end together would have the sync loop write a million lines.
+                # DIVERGES (safer): once the queue is full, one log line gives the number of containers that are left
+                # over.
+                # Go: pkg/kubelet/pod_container_deletor.go, (*podContainerDeletor).deleteContainersInPod: the Go kubelet
+                # tries each container, and writes a line for each.
+                # Why: for a pod whose thousand containers exit together, the sync loop would write a million lines.
                 # Test: pod_container_deletor_test.py:test_requests_beyond_the_limit_are_dropped
                 klog.info_s(
                     "Failed to issue the request to remove container",
@@ -55,9 +56,9 @@ class PodContainerDeletor:
 def get_containers_to_delete_in_pod(
     filter_container_id: str, pod_status: kubecontainer.PodStatus, containers_to_keep: int
 ) -> list[kubecontainer.Status]:
-    """The pod's exited containers, latest first, without the containers_to_keep latest.
+    """Return the pod's exited containers, newest first, without the `containers_to_keep` newest ones.
 
-    With filter_container_id only those that have the same name as the container of that id.
+    With `filter_container_id`, return only those that have the same name as the container with that ID.
     """
     name = None
     if filter_container_id:

@@ -1,4 +1,4 @@
-"""Remembers why a container could not be started, for its status.
+"""Remember why containers could not start, for their statuses.
 
 Go: pkg/kubelet/reason_cache.go
 """
@@ -15,37 +15,37 @@ from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 
-# Enough for a hundred pods with ten failing containers each.
+# This is enough for a hundred pods with ten failing containers each.
 MAX_REASON_CACHE_ENTRIES = 1000
-# Characters of a message that are kept. One may quote as much of a pod or an image as somebody wrote there. That of a
-# hook has its output twice, 10 KiB each, and a byte that is quoted may take four characters.
+# Messages are truncated to this many characters, because they may quote any text from a pod or an image. A hook's
+# message has its output twice, 10 KiB each, and a quoted byte may take four characters.
 MAX_MESSAGE_LENGTH = 64 << 10
 
 
 class ReasonItem(NamedTuple):
-    """Why the last attempt to start a container failed.
+    """Describe why the last attempt to start a container failed.
 
-    Not the error itself: it holds all that the calls worked with through which it came, such as the pod and its
-    secrets, and would do so long after the pod.
+    This does not keep the exception, which refers to everything that the calls on its way used, such as the pod and its
+    secrets, and would keep it alive long after the pod.
     """
 
     reason: str
     message: str
-    # Nothing is tried before this time; None if any time is right.
+    # The kubelet does not try again before this time; None means that it may try at any time.
     retry_at: datetime | None
-    # The object for want of which the container could not be started.
+    # This is the API object whose absence kept the container from starting.
     missing: metav1.StatusDetails | None = None
 
 
 class ReasonCache:
-    """The reasons by pod uid and container name. Thread-safe.
+    """Hold the reasons by pod UID and container name. Thread-safe.
 
-    Best effort: it starts empty with each process, and instead of clearing up after pods it drops what was
-    used longest ago once there are too many entries.
+    The cache is best effort: it starts empty with each process. It does not remove the entries of deleted pods; instead
+    it drops the least recently used entry when there are too many.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _cache
+        self._lock = threading.Lock()  # This guards `_cache`.
         self._cache: OrderedDict[tuple[types.UID, str], ReasonItem] = OrderedDict()
 
     def add(self, uid: types.UID, name: str, reason: Exception, message: str) -> None:
@@ -59,7 +59,7 @@ class ReasonCache:
                 self._cache.popitem(last=False)
 
     def update(self, uid: types.UID, result: kubecontainer.PodSyncResult) -> None:
-        """Takes over what a pod's sync says about starting containers."""
+        """Record the results of a pod's sync that concern the start of containers."""
         for r in result.sync_results:
             if r.action != kubecontainer.START_CONTAINER:
                 continue
@@ -73,7 +73,7 @@ class ReasonCache:
             self._cache.pop((uid, name), None)
 
     def get(self, uid: types.UID, name: str) -> ReasonItem | None:
-        """The reason, or None if the last start worked or is not known."""
+        """Return the reason, or None if the last start succeeded or is unknown."""
         with self._lock:
             item = self._cache.get((uid, name))
             if item is not None:

@@ -1,4 +1,4 @@
-"""What is wrong with the container runtime at the moment, collected from those who notice.
+"""Collect the current problems of the container runtime from the parts that detect them.
 
 Go: pkg/kubelet/runtime.go
 """
@@ -14,7 +14,8 @@ from kubelet.errors import NetworkUnknownError, NotReadyError
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.util import errors as utilerrors
 
-# Raises, saying what is wrong. Must be quick and ask nobody outside, the runtime least of all.
+# A HealthCheckFunc raises an exception that describes the problem. It must be quick and must not call other programs,
+# least of all the runtime.
 HealthCheckFunc = Callable[[], None]
 
 
@@ -24,14 +25,14 @@ class _HealthCheck(NamedTuple):
 
 
 class RuntimeState:
-    """Holds the latest findings; thread-safe."""
+    """Hold the latest state of the runtime. Thread-safe."""
 
     def __init__(self, runtime_sync_threshold: float, clock: clocklib.Clock | None = None) -> None:
-        """The runtime counts as down if it has not answered for runtime_sync_threshold seconds."""
+        """Create the state. The runtime counts as down after `runtime_sync_threshold` seconds without an answer."""
         self._clock = clock or clocklib.RealClock()
         self._base_runtime_sync_threshold = runtime_sync_threshold
-        self._lock = threading.Lock()  # guards the fields below
-        # In the clock's monotonic seconds; None until the runtime has answered.
+        self._lock = threading.Lock()  # This guards the fields below.
+        # This is from the monotonic clock; None until the runtime has answered.
         self._last_base_runtime_sync: float | None = None
         self._network_error: Exception | None = NetworkUnknownError()
         self._runtime_error: Exception | None = None
@@ -46,7 +47,7 @@ class RuntimeState:
             self._health_checks.append(_HealthCheck(name, fn))
 
     def set_runtime_sync(self, t: float) -> None:
-        """The runtime has answered at the monotonic time t."""
+        """Record that the runtime has answered at the monotonic time t."""
         with self._lock:
             self._last_base_runtime_sync = t
 
@@ -59,13 +60,13 @@ class RuntimeState:
             self._runtime_error = err
 
     def set_runtime_handlers(self, rt_handlers: Iterable[kubecontainer.RuntimeHandler]) -> None:
-        # Sorted, so that an unchanged set does not look like a change of the node's status.
+        # Sort the handlers, so that an unchanged set does not look like a change of the node's status.
         handlers = sorted(rt_handlers, key=lambda handler: handler.name)
         with self._lock:
             self._rt_handlers = handlers
 
     def runtime_handlers(self) -> list[kubecontainer.RuntimeHandler]:
-        """By name; not to be changed."""
+        """Return the handlers, sorted by name. The caller must not modify the list."""
         with self._lock:
             return self._rt_handlers
 
@@ -90,7 +91,7 @@ class RuntimeState:
             return self._cidr
 
     def runtime_errors(self) -> utilerrors.Aggregate | None:
-        """Why no pod can be synced now: the runtime is silent or complains, or a health check fails."""
+        """Return why no pod can be synced now: the runtime is silent or reports errors, or a health check fails."""
         with self._lock:
             last_sync = self._last_base_runtime_sync
             health_checks = list(self._health_checks)
@@ -103,18 +104,18 @@ class RuntimeState:
         for check in health_checks:
             try:
                 check.fn()
-            except Exception as err:  # Whatever a check raises is why it is not healthy.
+            except Exception as err:  # Any exception of a check is the reason why it is not healthy.
                 errs.append(NotReadyError(f"{check.name} is not healthy: {err}"))
         if runtime_error is not None:
             errs.append(runtime_error)
         return utilerrors.new_aggregate(errs)
 
     def network_errors(self) -> utilerrors.Aggregate | None:
-        """Why no pod with a network of its own can be started now."""
+        """Return why pods that need their own network cannot start now."""
         with self._lock:
             return utilerrors.new_aggregate([self._network_error])
 
     def storage_errors(self) -> utilerrors.Aggregate | None:
-        """Why the node's storage is not usable now."""
+        """Return why the node's storage is not usable now."""
         with self._lock:
             return utilerrors.new_aggregate([self._storage_error])

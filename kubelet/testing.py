@@ -1,4 +1,4 @@
-"""A kubelet on fakes, the fake workers it hands its pods to, and fakes of what pod workers and the sync loop call.
+"""Build kubelets on fakes, and provide fakes of the pod workers and of what they and the sync loop call.
 
 Go: pkg/kubelet/kubelet_test.go (newTestKubelet), pkg/kubelet/pod_workers_test.go (fakePodWorkers)
 """
@@ -46,7 +46,7 @@ from pkg.volume.util.subpath.testing import FakeSubpather
 
 
 class FakePodWorkers:
-    """Records updates; its answers about pods are sets of uids."""
+    """Record updates; answer queries about pods from sets of UIDs."""
 
     def __init__(self) -> None:
         self.updates: list[UpdatePodOptions] = []
@@ -65,7 +65,7 @@ class FakePodWorkers:
         self.updates.append(options)
 
     def update_types(self) -> list[tuple[str, str]]:
-        """What was asked for which pod, by name; of pods that only the runtime knows by uid."""
+        """Return the type and the pod's name of each update; the UID for a pod that only the runtime knows."""
         found = []
         for update in self.updates:
             assert update.pod is not None or update.running_pod is not None
@@ -117,7 +117,7 @@ class FakePodWorkers:
 
 
 class FakePLEG:
-    """Events come only from the test; records what it is asked to look at."""
+    """Send only the test's events; record the requested relists and inspections."""
 
     def __init__(self) -> None:
         self.channel: golang.Channel[Any] = golang.Channel(100)
@@ -140,7 +140,7 @@ class FakePLEG:
 
 @dataclass(frozen=True)
 class SyncRecord:
-    """A call of the pod syncer."""
+    """Describe a call of the pod syncer."""
 
     step: str
     name: str
@@ -149,7 +149,7 @@ class SyncRecord:
 
 
 class FakePodSyncer:
-    """Records the calls by uid; does in each step what the step's hook does."""
+    """Record the calls by UID; in each step, call the step's hook."""
 
     def __init__(self) -> None:
         self.processed: dict[str, list[SyncRecord]] = defaultdict(list)
@@ -191,7 +191,7 @@ class FakePodSyncer:
 
 
 class FakeSyncHandler:
-    """Records what the loop hands on; `err` is what cleaning up raises."""
+    """Record the calls of the sync loop; `err` is the error that housekeeping raises."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[str]]] = []
@@ -222,7 +222,7 @@ class FakeSyncHandler:
 
 
 class TestKubelet:
-    """The real kubelet below `root`, on a fake runtime, clock and pod workers; `close` it after use."""
+    """Run the real kubelet below `root`, on a fake runtime, clock and pod workers; `close` it after use."""
 
     __test__ = False
 
@@ -267,14 +267,14 @@ class TestKubelet:
         self.builder = _FakesBuilder(self, kube_cfg, dependencies, options)
         self.kubelet = self.builder.build()
         self.kubelet.runtime_state.set_network_state(None)
-        # No PLEG looks at any pod here.
+        # The fake PLEG inspects no pod, so mark the cache as filled.
         self.kubelet.pod_cache.update_time(datetime.datetime(1, 1, 2, tzinfo=datetime.UTC), ())
         # The tests' node has an address of the loopback interface.
         self.kubelet.node_ip_validator = lambda ip: None
 
     @property
     def admit_handlers(self) -> list[lifecycle.PodAdmitHandler]:
-        """Whom the kubelet would ask whether a pod may run; here all may."""
+        """Return the kubelet's admit handlers; the test kubelet itself admits every pod."""
         return self.builder.admit_handlers
 
     def close(self) -> None:
@@ -282,7 +282,7 @@ class TestKubelet:
         self._cancel()
 
     def housekeep(self) -> None:
-        """A round of housekeeping, as the sync loop does it."""
+        """Run one housekeeping, as the sync loop does."""
         self.kubelet.handle_pod_cleanups(self.ctx, self.kubelet.find_pods_on_node(self.ctx))
 
     @property
@@ -293,14 +293,14 @@ class TestKubelet:
         return self.recorder.drain()
 
     def status_of(self, uid: types.UID) -> v1.PodStatus:
-        """The status that is shown of a pod, of which there must be one."""
+        """Return the status of a pod, which must exist."""
         status = self.status_manager.get_pod_status(uid)
         assert status is not None
         return status
 
 
 class _FakesBuilder(kubelet_build.PartsBuilder):
-    """Makes a kubelet with the fakes of a TestKubelet."""
+    """Build a kubelet with the fakes of a TestKubelet."""
 
     def __init__(
         self,
@@ -332,7 +332,7 @@ class _FakesBuilder(kubelet_build.PartsBuilder):
 
 
 def new_pod(name: str, uid: str = "", **spec: Any) -> v1.Pod:
-    """A pod of the API with one container, unless spec has others."""
+    """Return an API pod with one container, unless `spec` has others."""
     spec.setdefault("containers", [v1.Container(name="c", image="i")])
     spec.setdefault("enable_service_links", True)
     metadata = metav1.ObjectMeta(name=name, namespace="ns", uid=types.UID(uid or f"uid-{name}"))
@@ -340,7 +340,7 @@ def new_pod(name: str, uid: str = "", **spec: Any) -> v1.Pod:
 
 
 def runtime_pod(pod: v1.Pod, *containers: kubecontainer.Container) -> containertesting.FakePod:
-    """The same pod as the fake runtime lists it."""
+    """Return the same pod as the fake runtime lists it."""
     meta = pod.metadata
     found = kubecontainer.Pod(id=meta.uid, name=meta.name, namespace=meta.namespace, containers=list(containers))
     return containertesting.FakePod(found)

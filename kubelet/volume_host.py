@@ -1,4 +1,4 @@
-"""What volume plugins may ask of the kubelet.
+"""Provide the kubelet's services to volume plugins.
 
 Go: pkg/kubelet/volume_host.go
 """
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 def follow_csi_drivers(
     ctx: golang.Context, client: kubernetes.Interface | None
 ) -> cache.SharedIndexInformer[storagev1.CSIDriver] | None:
-    """The CSIDriver objects, until ctx ends. Go begins to follow them with the volume manager."""
+    """Start an informer of CSIDriver objects, which runs until ctx ends. Go starts it with the volume manager."""
     if client is None:
         klog.info_s("KubeClient is nil. Skip initialization of CSIDriverLister")
         return None
-    # Only a kubelet with an API server loads them.
+    # This import is lazy because only a kubelet with an API server needs it.
     from pkg.client_go import informers
 
     factory = informers.SharedInformerFactory(client, 0)
@@ -46,7 +46,7 @@ def follow_csi_drivers(
 
 
 class Nodes(Protocol):
-    """Who knows the node: the kubelet. Both methods are its own, of kubelet_node_status.py."""
+    """Define what the host needs from the kubelet: two of its methods, from kubelet_node_status.py."""
 
     def get_node(self, ctx: golang.Context) -> v1.Node: ...
 
@@ -55,13 +55,16 @@ class Nodes(Protocol):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeletVolumeHost:
-    """The kubelet as volume plugins see it, which `plugin_mgr` has once they are told of it."""
+    """Provide the kubelet's services to volume plugins.
+
+    `plugin_mgr` holds the plugins once its init_plugins has been called with this host.
+    """
 
     directories: KubeletDirectories
     nodes: Nodes
     runtime_state: RuntimeState
     allocation_manager: allocation.Manager
-    # None in standalone mode.
+    # This is None in standalone mode.
     kube_client: kubernetes.Interface | None
     node_name: str
     recorder: record.EventRecorder
@@ -188,7 +191,7 @@ class KubeletVolumeHost:
 def _wrapped(vol_name: str, spec: volume.Spec) -> volume.Spec:
     if spec.volume is None:
         return spec
-    # A name that no volume of a pod can have.
+    # No volume of a pod can have this name.
     return volume.Spec(msgspec.structs.replace(spec.volume, name=f"wrapped_{vol_name}"), read_only=spec.read_only)
 
 

@@ -30,7 +30,7 @@ def test_race_for_a_sub_path(new_kubelet: Callable[..., KubeletProcess], tmp_pat
     kubelet.write(with_evidence(manifest, tmp_path / "evidence"))
 
     def refused() -> int:
-        return kubelet.log.read_text(errors="replace").count('it leads out of the volume"')
+        return kubelet.log.read_text(errors="replace").count('the sub-path leads out of the volume"')
 
     wait_for(
         "containers that ran, and others that were refused",

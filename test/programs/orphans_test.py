@@ -71,7 +71,7 @@ def test_directories_of_nobody_are_listed_and_explained(root: Path, orphans_of: 
     data, leftover = f"{root}/root/pods/data", f"{root}/root/pods/leftover"
     assert code == 1
     assert f"{data} (data)\n  volume v (kubernetes.io/empty-dir) still holds 1 file: file\n" in out
-    assert f"{leftover} (leftover)\n  nothing is left in it but what the kubelet itself made\n" in out
+    assert f"{leftover} (leftover)\n  it holds nothing except what the kubelet itself created\n" in out
     assert "wanted" not in out and "running" not in out
     assert pods(root) == ["data", "leftover", "running", "wanted"], "nothing is removed unless asked to"
 

@@ -1,4 +1,4 @@
-"""Tests of the active deadline."""
+"""Test the active deadline."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_active_deadline_handler(deadline: int | None, has_started: bool, expect
     start = clock.now() - timedelta(minutes=1) if has_started else None
     provider, recorder = FakePodStatusProvider(), FakeRecorder(1)
     if is_known:
-        # What the pod came with is older than what the kubelet knows.
+        # The status that came with the pod is older than the kubelet's own.
         pod.status.start_time = clock.now() - timedelta(days=1)
         provider.statuses[types.UID("uid")] = v1.PodStatus(start_time=start)
     else:

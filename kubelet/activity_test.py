@@ -1,4 +1,4 @@
-"""Tests of what a worker is at."""
+"""Test the record of what a worker is doing."""
 
 from __future__ import annotations
 

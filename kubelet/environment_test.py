@@ -1,4 +1,4 @@
-"""Tests of variables from config maps, secrets and files."""
+"""Test environment variables from config maps, secrets and files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from pkg.component_base.featuregate.testing import set_feature_gate_during_test
 
 @pytest.fixture
 def test_kubelet(test_kubelet: TestKubelet) -> TestKubelet:
-    """One whose pods may use a config map and a secret."""
+    """Provide a kubelet whose pods may use a config map and a secret."""
     meta = metav1.ObjectMeta(namespace="ns", name="settings")
     test_kubelet.kubelet.config_map_manager = FakeConfigMapManager(
         v1.ConfigMap(metadata=meta, data={"REPLACE": "from-map", "LITERAL": "$(REPLACE)", "2.odd-key": "x"})
@@ -46,7 +46,7 @@ def test_kubelet(test_kubelet: TestKubelet) -> TestKubelet:
 
 
 def detect_changes(test: TestKubelet) -> None:
-    """Take config maps and secrets from the API server that the kubelet has been given."""
+    """Have the kubelet read config maps and secrets from its API server."""
     kubelet = test.kubelet
     assert kubelet.kube_client is not None
     objects = new_change_detection(
@@ -146,7 +146,7 @@ def test_whole_objects(test_kubelet: TestKubelet) -> None:
     )
     assert found == {
         "REPLACE": "own",
-        "LITERAL": "$(REPLACE)",  # as it is: only what the spec spells out is expanded
+        "LITERAL": "$(REPLACE)",  # Only text in the spec itself is expanded.
         "2.odd-key": "x",
         "p_REPLACE": "from-map",
         "p_LITERAL": "$(REPLACE)",
@@ -166,7 +166,7 @@ def test_the_last_source_counts(test_kubelet: TestKubelet) -> None:
 
 
 def test_source_that_comes_again_is_taken_once(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two that take turns the last still counts."""
+    """Even if two sources alternate, the last one wins."""
     secrets: Any = test_kubelet.kubelet.secret_manager
     secrets.objects["ns", "settings"].data = {"REPLACE": b"from-secret"}
     expected = variables(test_kubelet, sources=[all_of_secret(), all_of_map()])
@@ -246,7 +246,7 @@ def test_files_that_do_not_do(
 def test_directory_that_becomes_a_link_leads_to_no_file_of_the_node(
     test_kubelet: TestKubelet, volumes: kubecontainer.VolumeMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody in the pod swaps them after the path was resolved, and before the file is read."""
+    """A process in the pod swaps them after the kubelet resolved the path, and before it reads the file."""
     (tmp_path / "volume/d").mkdir()
     (tmp_path / "volume/d/app.env").write_text("A='inside'\n")
     (tmp_path / "app.env").write_text("A='of the node'\n")
@@ -318,7 +318,7 @@ def test_pull_secrets(test_kubelet: TestKubelet) -> None:
     ]
 
 
-# ---- Who is asked, and about which pods ----
+# ---- Registration of pods, and change detection ----
 
 
 def test_pods_are_registered_as_long_as_they_run(test_kubelet: TestKubelet) -> None:
@@ -327,7 +327,7 @@ def test_pods_are_registered_as_long_as_they_run(test_kubelet: TestKubelet) -> N
     managers: list[Any] = [kubelet.secret_manager, kubelet.config_map_manager]
     test_kubelet.workers.terminating = {pod.metadata.uid}
     kubelet.sync_pod(test_kubelet.ctx, kubetypes.SYNC_POD_CREATE, pod, None, pod_status)
-    assert [manager.registered for manager in managers] == [[], []], "it is about to end"
+    assert [manager.registered for manager in managers] == [[], []], "a terminating pod is not registered"
     test_kubelet.workers.terminating = set()
     kubelet.sync_pod(test_kubelet.ctx, kubetypes.SYNC_POD_CREATE, pod, None, pod_status)
     assert [manager.registered for manager in managers] == [[pod], [pod]]
@@ -337,7 +337,7 @@ def test_pods_are_registered_as_long_as_they_run(test_kubelet: TestKubelet) -> N
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take longer to watch an object than a pod should wait for that."""
+    """Allow a busy machine to take longer to watch an object than a pod should wait for it."""
     monkeypatch.setattr(watch_based_manager, "_SYNC_TIMEOUT", 30.0)
 
 
@@ -361,7 +361,7 @@ def test_strategies(test_kubelet: TestKubelet, strategy: str) -> None:
     assert variables(test_kubelet, of_map("k"), of_secret("k")) == {"MAP": "from map", "SECRET": "from secret"}
     for resource in ("configmaps", "secrets"):
         verbs = {action.verb for action in client.actions(resource=resource)}
-        # The watch begins after the list, maybe just now.
+        # The watch begins after the list, perhaps only now.
         assert verbs - {"watch"} == ({"list"} if strategy == "Watch" else {"get"})
 
 
@@ -398,7 +398,7 @@ def test_nothing_is_watched_without_an_api_server(tmp_path: Path) -> None:
     test.close()
 
 
-# ---- Environments that no program can have ----
+# ---- Environments that are too large for any program ----
 
 
 LIMIT = kubecontainer.MAX_ARGUMENT_LENGTH
@@ -426,13 +426,13 @@ def test_environment_that_the_kernel_just_takes(test_kubelet: TestKubelet) -> No
 
 
 def chain(length: int) -> list[v1.EnvVar]:
-    """Variables of which each is ten times as long as the one before it."""
+    """Return variables, each of which is ten times as long as the one before it."""
     first = v1.EnvVar(name="V0", value="x" * 10)
     return [first, *(v1.EnvVar(name=f"V{n}", value=f"$(V{n - 1})" * 10) for n in range(1, length))]
 
 
 def expand_each_other() -> None:
-    """Variables that would have 10 GB."""
+    """Expand variables that would take 10 GB."""
     with tempfile.TemporaryDirectory() as directory:
         test = TestKubelet(Path(directory) / "kubelet")
         with pytest.raises(
@@ -446,7 +446,7 @@ def expand_each_other() -> None:
 
 
 def take_all_of_a_config_map() -> None:
-    """A config map of 1 MiB under 20,000 prefixes."""
+    """Set the variables of a config map of 1 MiB under 20,000 prefixes."""
     with tempfile.TemporaryDirectory() as directory:
         test = TestKubelet(Path(directory) / "kubelet")
         data = {f"K{number}": "" for number in range(100_000)}
@@ -460,7 +460,7 @@ def take_all_of_a_config_map() -> None:
 
 
 def expand_arguments() -> None:
-    """Arguments, a probe's command and a path that would have gigabytes."""
+    """Expand arguments, a probe's command and a path that would take gigabytes."""
     envs = [kubecontainer.EnvVar("A", "x" * (LIMIT - 10))]
     with pytest.raises(ValueError, match=f"^argument 1 of the command .* more than {LIMIT} bytes"):
         container = v1.Container(args=["fine", "$(A)" * 250_000])

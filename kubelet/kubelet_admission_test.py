@@ -1,4 +1,4 @@
-"""Tests of pods that are asked to wait before they are admitted."""
+"""Test the admission of pods that have to wait."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ _REFUSE = PodAdmitResult(False, "UnexpectedAdmissionError", "no device")
 
 
 class _AdmitHandler:
-    """Answers each pod as told by its name, and others with yes; `asked` has them with the pods beside them."""
+    """Answer for each pod by its name; admit a pod without an answer.
+
+    `asked` records each pod with the names of the other pods.
+    """
 
     def __init__(self) -> None:
         self.answers: dict[str, PodAdmitResult] = {}
         self.asked: list[tuple[str, list[str]]] = []
-        # Done while a pod is asked about.
+        # The handler calls this function once while it handles a pod.
         self.meanwhile: Callable[[], None] = lambda: None
 
     def admit(self, attributes: lifecycle.PodAdmitAttributes) -> PodAdmitResult:
@@ -45,13 +48,13 @@ class _World:
         kubelet.kubelet.allocation_manager.add_pod_admit_handlers([self.handler])
 
     def add(self, *names: str) -> None:
-        """Pods come that have to wait."""
+        """Add pods that have to wait."""
         for name in names:
             self.handler.answers[name] = _WAIT
             self.kubelet.kubelet.handle_pod_additions(self.kubelet.ctx, [new_pod(name)])
 
     def sync(self, name: str) -> bool:
-        """The pod's worker works; whether the pod has come to its end."""
+        """Sync the pod as its worker does; return whether the pod is terminal."""
         pod, status = new_pod(name), kubecontainer.PodStatus(id=types.UID(f"uid-{name}"), name=name, namespace="ns")
         ctx = self.kubelet.ctx
         return self.kubelet.kubelet.sync_pod(ctx, kubetypes.SYNC_POD_SYNC, pod, None, status).is_terminal
@@ -77,7 +80,7 @@ def test_pod_waits_and_is_admitted(world: _World) -> None:
     assert not world.sync("p")
     assert len(world.handler.asked) == 4
     world.sync("p")
-    assert len(world.handler.asked) == 4, "it is asked about no more"
+    assert len(world.handler.asked) == 4, "the kubelet asks no more about an admitted pod"
     assert len(world.kubelet.runtime.started_pods) == 2
 
 
@@ -123,7 +126,7 @@ def test_of_two_that_are_admitted_at_once_one_counts_for_the_other(world: _World
 
     def begin_the_other() -> None:
         threads.append(golang.go(world.sync, "two", name="two"))
-        # It gets as far as it can.
+        # Give the thread time to reach the point at which it waits.
         threads[0].join(0.3)
 
     world.handler.meanwhile = begin_the_other
@@ -141,7 +144,7 @@ def _preempting(victims: list[v1.Pod], make_room: Callable[[], object]) -> PodAd
 
 
 def test_nobody_waits_for_the_victims_of_preemption_but_the_pod_that_they_make_room_for(world: _World) -> None:
-    """The victim's worker, which has to end it, and the sync loop go on admitting meanwhile."""
+    """The worker of the victim, which has to terminate it, and the sync loop can admit pods meanwhile."""
     kubelet, handler = world.kubelet.kubelet, world.handler
     world.add("victim")
     admitted_meanwhile: list[str] = []
@@ -156,12 +159,12 @@ def test_nobody_waits_for_the_victims_of_preemption_but_the_pod_that_they_make_r
 
         worker = golang.go(admit, name="victim")
         worker.join(30)
-        assert not worker.is_alive(), "the victim waits for the pod that it makes room for"
+        assert not worker.is_alive(), "the victim must not wait for the pod that preempts it"
         del handler.answers["critical"]
 
     handler.answers["critical"] = _preempting([new_pod("victim")], let_the_victim_be_admitted)
     kubelet.handle_pod_additions(world.kubelet.ctx, [new_pod("critical")])
-    assert admitted_meanwhile == [], "the sync loop does not wait for the victims"
+    assert admitted_meanwhile == [], "the sync loop must not wait for the victims"
     assert world.kubelet.workers.update_types() == [("CREATE", "victim"), ("CREATE", "critical")]
     assert not world.sync("critical")
     assert admitted_meanwhile == ["new"]
@@ -179,7 +182,7 @@ def test_victim_that_does_not_end_in_time_counts_as_gone(world: _World) -> None:
 
 
 def test_pod_that_waits_after_a_restart_counts_for_others(world: _World) -> None:
-    """The earlier kubelet had admitted it, and so its containers may be running."""
+    """The earlier kubelet had admitted the pod, so its containers may be running."""
     world.kubelet.kubelet.allocation_manager.set_allocated_resources(new_pod("ran"))
     world.add("ran", "one")
     world.handler.answers.clear()

@@ -1,4 +1,4 @@
-"""How a kubelet gets its credential providers."""
+"""Test how a kubelet gets its credential providers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _V1 = "credentialprovider.kubelet.k8s.io/v1"
 
 
 def _write_plugin(folder: Path) -> kubelet_build.KubeletOptions:
-    """A plugin that exchanges the token of a service account for a password."""
+    """Write a plugin that exchanges the token of a service account for a password."""
     answer = {"apiVersion": _V1, "kind": "CredentialProviderResponse", "cacheKeyType": "Global", "cacheDuration": "1h"}
     answer["auth"] = {"reg.io": {"username": "@", "password": "p"}}  # type: ignore[assignment]
     program = folder / "exchange"
@@ -78,14 +78,14 @@ def test_token_of_the_service_account(test_kubelet: TestKubelet, tmp_path: Path)
     assert found.auth_config == credentialprovider.AuthConfig(username="for ns-sa-pod-reg.io", password="p")
     assert found.source is not None
     assert found.source.service_account == credentialprovider.ServiceAccountCoordinates("1", "ns", "sa")
-    # A static pod has no service account, and one that is not there gives no credentials.
+    # A static pod has no service account, and a service account that does not exist gives no credentials.
     for account in ("", "nobody"):
         assert credentials("ns", "pod", "uid", account).lookup("reg.io/image") == []
 
 
 @faulty_call.cases(Call("kubelet/kubelet_build.py", "serviceaccounts", "get"))
 def test_call_that_gets_a_service_account(call: Call, kind: Kind, test_kubelet: TestKubelet, tmp_path: Path) -> None:
-    """Without the account there are no credentials, and the image may be pulled without."""
+    """Without the service account there are no credentials, and the image may be pulled without any."""
     with FaultyCall(tmp_path, call, kind) as api:
         api.create("serviceaccounts", {})
         for account in (MINE, OTHER):

@@ -1,4 +1,4 @@
-"""Tests of decisions made while a kubelet is put together."""
+"""Test the decisions made while a kubelet is built."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_new_crash_loop_back_off(
 
 
 def test_pause_between_restarts_is_kept_though_a_container_starts_slowly() -> None:
-    """The longest pause does not say when the pauses begin anew."""
+    """The longest pause does not determine when the backoff starts anew."""
     back_off = kubeletconfig.CrashLoopBackOffConfig(max_container_restart_period=4.0)
     clock = testing.FakeClock()
     pauses = crash_loop_back_off(kubeletconfig.KubeletConfiguration(crash_loop_back_off=back_off), clock)
@@ -163,14 +163,14 @@ def test_single_process_oom_kill(
     ],
 )
 def test_parts_are_what_the_kubelet_takes(parts: type) -> None:
-    """They go into the kubelet by their names, which no type checker looks at."""
+    """The parts are passed to the kubelet by name, which no type checker verifies."""
     taken = {field.name: _written(field.type) for field in dataclasses.fields(Kubelet)}
     for field in dataclasses.fields(parts):
         assert taken[field.name] == _written(field.type), field.name
 
 
 def _written(annotation: Any) -> str:
-    """An annotation as it is written, without the package that a file may name or not."""
+    """Return an annotation as it is written, without the names of packages, which a file may leave out."""
     return re.sub(r"\b\w+\.", "", str(annotation))
 
 

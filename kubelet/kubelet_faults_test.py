@@ -1,4 +1,4 @@
-"""What fails for one pod of an event of the sync loop neither ends the loop nor keeps other pods waiting."""
+"""Test that a failure for one pod of an event neither ends the sync loop nor affects other pods."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from pkg.api.core import v1
 from pkg.apimachinery import types
 from pkg.apimachinery.util.runtime.testing import FAILURES, failing_once, raising
 
-# The last one is as the PLEG stores it when the runtime does not answer in time.
+# The PLEG stores the last one when the runtime does not answer in time.
 failures = pytest.mark.parametrize("err", [*FAILURES, golang.DeadlineExceeded()], ids=lambda err: type(err).__name__)
 
 
 @pytest.fixture
 def test_kubelet(test_kubelet: TestKubelet) -> TestKubelet:
-    """One whose sources have all delivered."""
+    """Provide a kubelet whose sources have all reported."""
     test_kubelet.kubelet.sources_ready = FakeSourcesReady()
     return test_kubelet
 
 
 class _Loop:
-    """Iterations of the sync loop with the kubelet's own handlers."""
+    """Run iterations of the sync loop with the kubelet's own handlers."""
 
     def __init__(self, test_kubelet: TestKubelet) -> None:
         self.test_kubelet = test_kubelet
@@ -63,7 +63,7 @@ def loop(test_kubelet: TestKubelet) -> _Loop:
 
 
 def _fail_once(monkeypatch: pytest.MonkeyPatch, where: Any, method: str, pod: str, err: Exception) -> None:
-    """The method raises once for that pod."""
+    """Make the method raise the error once for that pod."""
     monkeypatch.setattr(where, method, failing_once(getattr(where, method), err, pod))
 
 
@@ -113,7 +113,7 @@ def test_pod_whose_event_failed_is_synced_later_and_the_others_at_once(
 def test_event_that_the_pod_manager_could_not_note_is_not_lost(
     loop: _Loop, monkeypatch: pytest.MonkeyPatch, op: kubetypes.PodOperation, err: Exception
 ) -> None:
-    """The source takes it for told."""
+    """The source does not send the event again."""
     if op is not kubetypes.ADD:
         loop.config(kubetypes.ADD, "bad", "z")
     method = {kubetypes.ADD: "add_pod", kubetypes.REMOVE: "remove_pod"}.get(op, "update_pod")
@@ -150,7 +150,7 @@ def test_removal_that_failed_is_left_to_housekeeping(
     _fail_once(monkeypatch, loop.test_kubelet.workers, "update_pod", "uid-bad", err)
     loop.config(kubetypes.REMOVE, "a", "bad", "z")
     assert loop.test_kubelet.workers.update_types() == [("KILL", "a"), ("KILL", "z")]
-    assert loop.kubelet.pod_manager.get_pods() == [], "so that housekeeping finds the worker of an orphan"
+    assert loop.kubelet.pod_manager.get_pods() == [], "housekeeping must find the worker of an orphan"
 
 
 @failures
@@ -278,7 +278,7 @@ def test_housekeeping_goes_on_with_other_pods(
     assert test_kubelet.workers.update_types() == [("CREATE", "wanted"), ("KILL", "uid-orphan")]
 
 
-# ---- The threads beside the loop ----
+# ---- Threads other than the loop's ----
 
 
 @failures

@@ -1,4 +1,4 @@
-"""When a kubelet collects images, and what it says when that fails. Go: pkg/kubelet/kubelet_test.go"""
+"""Test when a kubelet collects images, and how it reports failures. Go: pkg/kubelet/kubelet_test.go"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pkg.client_go.tools.record.testing import FakeRecorder
 
 
 class _Collector:
-    """Collects nothing, and tells of every time it is asked to."""
+    """Collect nothing, but record the time of each request."""
 
     def __init__(self) -> None:
         self.asked: golang.Channel[datetime] = golang.Channel(10)

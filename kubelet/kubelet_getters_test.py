@@ -1,4 +1,4 @@
-"""Tests of paths and look-ups, and of the node as the kubelet makes it up."""
+"""Test paths, queries, and the node object of standalone mode."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_pods_have_the_status_that_the_kubelet_knows_if_they_are_static(test_kub
         test_kubelet.status_manager.set_pod_status(pod, v1.PodStatus(phase="Running"))
     phases = {pod.metadata.name: pod.status.phase for pod in test_kubelet.kubelet.get_pods()}
     assert phases == {"static": "Running", "other": "Pending", "unknown": ""}
-    assert static.status.phase == "", "the pod itself belongs to the pod manager"
+    assert static.status.phase == "", "the pod manager's pod must not change"
 
 
 def test_look_ups(test_kubelet: TestKubelet) -> None:
@@ -121,11 +121,11 @@ def test_node(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> Non
     assert node.metadata.name == "node"
     assert node.metadata.labels["kubernetes.io/hostname"] == "127.0.0.1"
     assert node.metadata.labels["zone"] == "a"
-    assert node.metadata.labels["kubernetes.io/os"] == "made-up", "what was asked for wins"
-    assert node.metadata.labels["kubernetes.io/arch"] == "arm64", "Go's word for it"
+    assert node.metadata.labels["kubernetes.io/os"] == "made-up", "a configured label wins"
+    assert node.metadata.labels["kubernetes.io/arch"] == "arm64", "the label has Go's name of the architecture"
     capacity, allocatable = node.status.capacity, node.status.allocatable
     assert allocatable["cpu"].milli_value() == capacity["cpu"].milli_value() - 100
-    assert allocatable["memory"].value() == 0, "not less than nothing"
+    assert allocatable["memory"].value() == 0, "allocatable memory is never negative"
     assert capacity["pods"].value() == kubelet.max_pods
     assert [(a.type, a.address) for a in node.status.addresses] == [
         ("InternalIP", "127.0.0.1"),
@@ -191,7 +191,7 @@ def test_get_kubelet_mappings(
 
 
 def test_get_kubelet_mappings_of_a_tool_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may wait for a server for ever, and the kubelet would not start."""
+    """The tool may wait for a server forever, and the kubelet would not start."""
     monkeypatch.setattr(pwd, "getpwnam", lambda name: None)
     monkeypatch.setattr(kubelet_getters, "GETSUBIDS_TIMEOUT", 0.1)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

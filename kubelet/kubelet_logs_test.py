@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/kubelet_pods_test.go, pkg/kubelet/kubelet_server_journal_test.go"""
+"""Test the serving of logs.
+
+Go: pkg/kubelet/kubelet_pods_test.go, pkg/kubelet/kubelet_server_journal_test.go
+"""
 
 from __future__ import annotations
 
@@ -94,7 +97,7 @@ def test_container_that_is_not_there() -> None:
 
 
 class _Runtime:
-    """Writes the uid of the pod and the id of the container."""
+    """Write the UID of the pod and the ID of the container."""
 
     def get_container_logs(
         self, ctx: golang.Context, pod: v1.Pod, container_id: kubecontainer.ContainerID, *rest: Any
@@ -128,7 +131,7 @@ def _kubelet(found: v1.Pod | None, pair: PodAndMirrorPod | None, statuses: dict[
 @pytest.mark.parametrize(
     ("static", "known", "expected"),
     [
-        # Before the first status is known, that of the API server counts.
+        # The API server's status counts until the kubelet has its own.
         (False, False, b"pod api"),
         (False, True, b"pod known"),
         (True, True, b"pod known"),
@@ -141,7 +144,7 @@ def test_container_logs(static: bool, known: bool, expected: bytes) -> None:
     kubelet = _kubelet(mirror if static else pod, pair, {uid: _pod("", "test://known").status} if known else {})
     stream = _Stream()
     kubelet.get_kubelet_container_logs(_CTX, "p_ns", "c", v1.PodLogOptions(), stream, None)
-    # The client hears at once that there will be a log.
+    # The client learns at once that there will be a log.
     assert stream == [b"", expected]
 
 
@@ -164,7 +167,7 @@ def test_no_container_logs(found: v1.Pod | None, pair: PodAndMirrorPod | None, n
         kubelet.get_kubelet_container_logs(_CTX, name, "c", v1.PodLogOptions(), None, None)
 
 
-# The node's logs.
+# ---- The node's logs ----
 
 
 @pytest.fixture
@@ -173,7 +176,7 @@ def log_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pods" / "0.log").write_text("of a pod\n")
     (tmp_path / "foo.log").write_text("of foo\n")
     monkeypatch.setattr(kubelet_server_journal, "NODE_LOG_DIR", str(tmp_path))
-    # Without a journal.
+    # This PATH has no journalctl.
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""Tests of what is mounted into containers."""
+"""Test the mounts of containers."""
 
 from __future__ import annotations
 
@@ -185,7 +185,9 @@ def test_sub_path_that_is_a_link_out_of_the_volume_tells_nothing_of_the_host(
             False,
             {},
         )
-    assert str(caught.value).endswith('for volumeMount "v" of container "container1": the sub-path leads out of the volume')
+    assert str(caught.value).endswith(
+        'for volumeMount "v" of container "container1": the sub-path leads out of the volume'
+    )
     assert mounter.calls == []
 
 
@@ -292,7 +294,7 @@ def test_hosts_file_is_rewritten_in_place(tmp_path: Path) -> None:
     kubelet_mounts.ensure_hosts_file(path, ["1.1.1.1"], "h", "", ALIASES, False)
     inode = os.stat(path).st_ino
     kubelet_mounts.ensure_hosts_file(path, ["2.2.2.2"], "h", "", [], False)
-    assert os.stat(path).st_ino == inode, "it is mounted into containers"
+    assert os.stat(path).st_ino == inode, "the inode stays, because the file is mounted into containers"
     assert os.stat(path).st_mode & 0o777 == 0o644
     assert Path(path).read_text() == LOOPBACK + "2.2.2.2\th\n"
 

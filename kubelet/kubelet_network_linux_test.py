@@ -1,4 +1,7 @@
-"""Go: none"""
+"""Test the iptables chains of the kubelet.
+
+Go: none
+"""
 
 from __future__ import annotations
 

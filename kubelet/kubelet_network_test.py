@@ -1,4 +1,4 @@
-"""Tests of what the kubelet does about the network by itself."""
+"""Test the handling of the pod CIDR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the node's registration and status.
+"""Test the node's registration and status.
 
 Go: pkg/kubelet/kubelet_node_status_test.go, pkg/kubelet/kubelet_nodecache_test.go
 """
@@ -48,7 +48,7 @@ MACHINE = cadvisor.MachineInfo(
 )
 Resources = dict[str, str]
 
-# What every node declares of resizes.
+# Every node declares these features of resizes.
 DECLARED = (
     "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
@@ -65,7 +65,7 @@ def fake_machine() -> FakeCadvisor:
 
 
 class DelegatingLister:
-    """Asks the client, so that the test sees when the informer is asked; or has the node that the test gives it."""
+    """Read the node from the client, so that the test sees each use of the informer; or return the test's own node."""
 
     def __init__(self, client: FakeClientset) -> None:
         self.client = client
@@ -78,7 +78,7 @@ class DelegatingLister:
 
 
 class NodeKubelet:
-    """A kubelet with a fake machine and a fake API server that has the given objects."""
+    """Run a kubelet with a fake machine and a fake API server that has the given objects."""
 
     def __init__(self, root: Path) -> None:
         self.test = TestKubelet(root)
@@ -94,7 +94,7 @@ class NodeKubelet:
         kubelet.max_pods = 120
         kubelet.kubelet_configuration.port = 10250
         kubelet.kubelet_configuration.register_node = True
-        # Nothing is to be started when the runtime is found to be up.
+        # No modules should start when the kubelet finds the runtime ready.
         kubelet.runtime_modules_started = True
         runtime = self.test.runtime
         runtime.version_info, runtime.runtime_type = "2.1.9+unknown", "containerd"
@@ -105,7 +105,7 @@ class NodeKubelet:
         self.be_well()
 
     def use(self, *objects: Any) -> FakeClientset:
-        """Let the API server have these."""
+        """Give the API server these objects."""
         self.client = FakeClientset(*objects)
         self.lister = DelegatingLister(self.client)
         kubelet: Any = self.kubelet
@@ -120,19 +120,19 @@ class NodeKubelet:
         state.set_storage_state(None)
 
     def calls(self) -> list[str]:
-        """What the API server was asked since the last time."""
+        """Return the calls of the API server since the last call of this method."""
         found = [f"{action.verb} {action.resource}" for action in self.client.actions()]
         self.client.clear_actions()
         return found
 
     def patch(self) -> dict[str, Any]:
-        """The last patch."""
+        """Return the last patch."""
         patches = [action for action in self.client.actions() if action.verb == "patch"]
         found: dict[str, Any] = json.loads(patches[-1].patch)
         return found
 
     def step(self, seconds: float) -> None:
-        """Time passes and all stays well."""
+        """Let time pass while the runtime stays healthy."""
         self.clock.step(seconds)
         self.kubelet.runtime_state.set_runtime_sync(self.clock.monotonic())
 
@@ -147,7 +147,7 @@ def node_kubelet(tmp_path: Path) -> Iterator[NodeKubelet]:
 CTX = golang.background()
 
 
-# ---- The node as upstream was recorded to register it ----
+# ---- The node as recorded from a registration by the Go kubelet ----
 
 
 def recorded_condition(type: str, status: str, reason: str, message: str) -> dict[str, str]:
@@ -279,7 +279,7 @@ def test_node_and_its_first_report_are_as_recorded(node_kubelet: NodeKubelet, mo
 
 
 def registered(node_kubelet: NodeKubelet) -> v1.Node:
-    """The node that this kubelet would register."""
+    """Return the node that this kubelet would register."""
     node = node_kubelet.kubelet.initial_node(CTX)
     node_kubelet.use(node)
     node_kubelet.test.events()
@@ -292,13 +292,13 @@ def server_node(node_kubelet: NodeKubelet) -> v1.Node:
 
 
 def test_update_new_node_status(node_kubelet: NodeKubelet) -> None:
-    """A node that somebody else made, without any status."""
+    """Another client created the node, without any status."""
     node_kubelet.use(v1.Node(metadata=metav1.ObjectMeta(name="labnode")))
     node_kubelet.kubelet.update_node_status(CTX)
     assert node_kubelet.calls() == ["get nodes", "patch nodes"]
     node = server_node(node_kubelet)
     types = [condition.type for condition in node.status.conditions]
-    assert types == ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"], "Ready is the last"
+    assert types == ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"], "Ready comes last"
     assert node.status.conditions[-1].status == "True"
     assert node.status.node_info.kubelet_version == "v1.36.2"
 
@@ -341,7 +341,7 @@ def test_update_node_status_with_runtime_state_error(
 
 
 def test_update_node_status_error(node_kubelet: NodeKubelet) -> None:
-    """No node in the API server: the informer is asked once, and then the server; each failure counts."""
+    """Without a node, the kubelet asks the informer once and then the API server; each failure counts."""
     failures: list[None] = []
     node_kubelet.kubelet.on_repeated_heartbeat_failure = lambda: failures.append(None)
     with pytest.raises(NodeStatusError, match="update node status exceeds retry count") as info:
@@ -372,7 +372,7 @@ def test_update_node_status_with_lease(node_kubelet: NodeKubelet) -> None:
 
     node_kubelet.step(60)
     kubelet.update_node_status(CTX)
-    assert node_kubelet.calls() == ["get nodes", "patch nodes"], "nothing changed, but it is time"
+    assert node_kubelet.calls() == ["get nodes", "patch nodes"], "nothing changed, but a report is due"
     assert all(
         condition.last_heartbeat_time == START.replace(microsecond=0) + datetime.timedelta(seconds=60)
         for condition in server_node(node_kubelet).status.conditions
@@ -381,7 +381,7 @@ def test_update_node_status_with_lease(node_kubelet: NodeKubelet) -> None:
 
     node_kubelet.step(10)
     kubelet.update_node_status(CTX)
-    assert node_kubelet.calls() == ["get nodes"], "nothing changed, and it is not time"
+    assert node_kubelet.calls() == ["get nodes"], "nothing changed, and no report is due"
 
     node_kubelet.step(10)
     node_kubelet.machine.machine = cadvisor.MachineInfo(num_cores=2, memory_capacity=40 * 2**30)
@@ -397,7 +397,7 @@ def test_update_node_status_with_lease(node_kubelet: NodeKubelet) -> None:
     assert kubelet.runtime_state.pod_cidr() == "10.0.0.0/24,2000::/10"
     kubelet.delay_after_node_status_change = 0.0
     kubelet.update_node_status(CTX)
-    assert node_kubelet.calls() == ["get nodes"], "it is known by now"
+    assert node_kubelet.calls() == ["get nodes"], "the pod CIDR is known by now"
 
 
 @pytest.mark.parametrize(
@@ -458,23 +458,23 @@ def test_setter_that_fails_does_not_keep_the_others_from_it(node_kubelet: NodeKu
     ("gate", "value", "in_runtime", "expected"),
     [
         pytest.param(
-            "NodeDeclaredFeatures", True, False, [*DECLARED, "RestartAllContainersOnContainerExits"], id="as it is"
+            "NodeDeclaredFeatures", True, False, [*DECLARED, "RestartAllContainersOnContainerExits"], id="default"
         ),
         pytest.param("RestartAllContainersOnContainerExits", False, False, [*DECLARED], id="switched off"),
-        pytest.param("NodeDeclaredFeatures", False, False, ["Old"], id="nothing is said of them"),
+        pytest.param("NodeDeclaredFeatures", False, False, ["Old"], id="feature gate disabled"),
         pytest.param(
             "UserNamespacesHostNetworkSupport",
             True,
             False,
             [*DECLARED, "RestartAllContainersOnContainerExits"],
-            id="the runtime cannot do it",
+            id="not supported by the runtime",
         ),
         pytest.param(
             "UserNamespacesHostNetworkSupport",
             True,
             True,
             [*DECLARED, "RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"],
-            id="the runtime can do it",
+            id="supported by the runtime",
         ),
     ],
 )
@@ -498,7 +498,7 @@ def test_update_new_node_status_too_large_reservation(node_kubelet: NodeKubelet)
 
 @pytest.mark.parametrize("err", [MemoryError(), RecursionError(), golang.ThreadError()], ids=repr)
 def test_an_accident_makes_no_half_of_a_node(node_kubelet: NodeKubelet, err: Exception) -> None:
-    """A node without capacity has room for no pod, and a static pod that is refused is not tried again."""
+    """A node without capacity has room for no pod, and a rejected static pod is not tried again."""
     kubelet = node_kubelet.kubelet
     kubelet.set_node_status_funcs = [failing_once(setter, err) for setter in kubelet.default_node_status_funcs()]
     with pytest.raises(type(err)):
@@ -534,7 +534,7 @@ READY, MEMORY = condition(), condition("MemoryPressure", "False")
             v1.NodeStatus(capacity=quantities(cpu="1")),
             v1.NodeStatus(capacity=quantities(cpu="1000m")),
             False,
-            id="the same amount in other words",
+            id="the same amount in another notation",
         ),
     ],
 )
@@ -631,7 +631,7 @@ def test_fast_status_update_once(
 
 
 def test_register_with_api_server(node_kubelet: NodeKubelet) -> None:
-    """It is tried with growing pauses, and done once."""
+    """The kubelet tries again after growing pauses, and registers once."""
     refusals: list[Exception] = [ConnectionError("refused")] * 9
     node_kubelet.client.prepend_reactor(
         "create", "nodes", lambda action: (True, refusals.pop()) if refusals else (False, None)
@@ -677,7 +677,7 @@ def test_end_of_the_kubelet_ends_its_registration(node_kubelet: NodeKubelet) -> 
 
 
 def test_informer_that_does_not_have_the_new_node_yet(node_kubelet: NodeKubelet) -> None:
-    """The node is then known from its registration, but only once."""
+    """The kubelet then uses the node from its registration, but only once."""
     node_kubelet.clock.skip_pauses()
     node_kubelet.lister.client = FakeClientset()
     node_kubelet.kubelet.sync_node_status(CTX)
@@ -747,7 +747,7 @@ def test_try_register_with_api_server(
 
 
 def test_node_that_may_not_be_created_is_told_of(node_kubelet: NodeKubelet, log: io.StringIO) -> None:
-    """That it is not there either would say nothing."""
+    """The error that the node does not exist would not explain anything."""
     kubelet = node_kubelet.kubelet
     node_kubelet.use().prepend_reactor("create", "nodes", _raising(FORBIDDEN))
     assert not kubelet.try_register_with_api_server(CTX, kubelet.initial_node(CTX))
@@ -799,7 +799,7 @@ OTHER = {"please-persist": "foo"}
         pytest.param(DEFAULT_LABELS | {"x": "y"}, OLD_LABELS, DEFAULT_LABELS, id="other labels are not added"),
         pytest.param(DEFAULT_LABELS, DEFAULT_LABELS, DEFAULT_LABELS, id="no update"),
         pytest.param({}, OTHER, OTHER, id="nothing to add"),
-        pytest.param({"kubernetes.io/os": ""}, {"kubernetes.io/os": "x"}, {}, id="empty ones go"),
+        pytest.param({"kubernetes.io/os": ""}, {"kubernetes.io/os": "x"}, {}, id="empty labels are removed"),
     ],
 )
 def test_update_default_labels(initial: dict[str, str], existing: dict[str, str], final: dict[str, str]) -> None:
@@ -835,7 +835,7 @@ BASE = {"cpu": "2", "memory": "1Gi"}
             (HUGE, HUGE | {"hugepages-2Mi": "4Mi"}),
             id="more of them reserved",
         ),
-        pytest.param((BASE, BASE), (BASE | HUGE, BASE | HUGE), (BASE, BASE), id="sizes that are gone"),
+        pytest.param((BASE, BASE), (BASE | HUGE, BASE | HUGE), (BASE, BASE), id="removed page sizes"),
         pytest.param((BASE | HUGE, BASE | HUGE), ({}, {}), (BASE | HUGE, BASE | HUGE), id="no resources before"),
     ],
 )
@@ -866,7 +866,7 @@ def test_reconcile_extended_resource(node_kubelet: NodeKubelet, reset: bool) -> 
         pytest.param("224.0.0.1", "nodeIP can't be a multicast address", id="multicast"),
         pytest.param("169.254.0.1", "nodeIP can't be a link-local unicast address", id="link-local"),
         pytest.param("0.0.0.0", "nodeIP can't be an all zeros address", id="unspecified"),
-        pytest.param("192.0.2.77", 'node IP: "192.0.2.77" not found', id="somebody else's"),
+        pytest.param("192.0.2.77", 'node IP: "192.0.2.77" not found', id="address of another machine"),
     ],
 )
 def test_validate_node_ip(ip: str, message: str) -> None:
@@ -901,7 +901,7 @@ def test_node_of_standalone_mode(node_kubelet: NodeKubelet) -> None:
     kubelet: Any = node_kubelet.kubelet
     kubelet.kube_client = kubelet.heartbeat_client = kubelet.node_lister = None
     first = kubelet.get_node(CTX)
-    assert kubelet.get_node(CTX) is first, "not made up again and again"
+    assert kubelet.get_node(CTX) is first, "the node is created only once"
     node_kubelet.machine.machine = cadvisor.MachineInfo(num_cores=4, memory_capacity=2**30)
     node_kubelet.step(10)
     second = kubelet.get_node(CTX)
@@ -996,7 +996,7 @@ def test_answer_of_the_server_counts_although_its_versions_go_back(node_kubelet:
 
 
 def test_what_was_reported_is_known_before_the_informer_sees_it(node_kubelet: NodeKubelet) -> None:
-    """A pod may have been placed by it, as on a node that somebody else has made without a status."""
+    """The scheduler may have placed a pod because of this report, for example on a node that another client created."""
     node_kubelet.use(versioned(""))
     node_kubelet.lister.node = server_node(node_kubelet)
     assert not node_kubelet.kubelet.get_cached_node(CTX, True).status.allocatable
@@ -1006,7 +1006,7 @@ def test_what_was_reported_is_known_before_the_informer_sees_it(node_kubelet: No
 
 @pytest.mark.parametrize("err", [*FAILURES, golang.DeadlineExceeded()], ids=lambda err: type(err).__name__)
 def test_setter_that_fails_leaves_the_others(test_kubelet: TestKubelet, err: Exception) -> None:
-    """Be it for want of time of its own: the report goes on."""
+    """Even if a setter runs into its own timeout, the report continues."""
     set_by: list[str] = []
 
     def fail(ctx: golang.Context, node: v1.Node) -> None:

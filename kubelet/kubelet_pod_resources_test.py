@@ -1,4 +1,7 @@
-"""Go: none; nothing there calls convertToAPIPodLevelResourcesStatus by itself"""
+"""Test the pod-level resources in a pod's status.
+
+Go: none; no Go test calls convertToAPIPodLevelResourcesStatus directly
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def test_convert_to_api_pod_level_resources_status(
     found = podresources.convert_to_api_pod_level_resources_status(cgroups, pod, old)
     assert {name: str(amount) for name, amount in found.requests.items()} == requests
     assert {name: str(amount) for name, amount in found.limits.items()} == limits
-    assert pod == new_pod(own, phase), "the pod stays as it is"
+    assert pod == new_pod(own, phase), "the pod must not change"
 
 
 @pytest.mark.parametrize(("written", "shown"), [("200m", "200m"), ("300m", "285m")])

@@ -1,4 +1,4 @@
-"""Tests of phases and statuses: from what runs to what is shown."""
+"""Test how phases and statuses follow from the runtime's state."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_waiting(reason: str = "") -> v1.ContainerState:
     return v1.ContainerState(waiting=v1.ContainerStateWaiting(reason=reason))
 
 
-# One word per state that a container may be in.
+# Each word stands for a state in which a container may be.
 STATES: dict[str, dict[str, Any]] = {
     "running": {"state": is_running()},
     "started": {"state": is_running(), "started": True},
@@ -69,7 +69,10 @@ def phase(
     static: bool = False,
     policies: dict[str, str] | None = None,
 ) -> str:
-    """init and regular list containers as "name state"; sidecars' names begin with s, and "-" has no status yet."""
+    """Return the phase of a pod with these containers.
+
+    `init` and `regular` list containers as "name state". A sidecar's name begins with s, and "-" stands for no status.
+    """
     statuses = []
 
     def container(word: str) -> v1.Container:
@@ -297,7 +300,7 @@ CONVERSIONS: dict[str, tuple[list[Any], list[v1.ContainerStatus], bool, list[v1.
 
 
 def essence(found: v1.ContainerStatus) -> tuple[Any, ...]:
-    """What the tables tell of a status."""
+    """Return the parts of a status that the tables contain."""
 
     def state(given: v1.ContainerState) -> tuple[str, Any, str]:
         if given.running is not None:
@@ -327,7 +330,7 @@ def test_convert_to_api_container_statuses(
         pod_restarting=restarting,
     )
     assert [essence(status) for status in found] == [essence(status) for status in expected]
-    assert before == copies, "what was shown before belongs to others"
+    assert before == copies, "the old status must not change"
 
 
 def convert(test_kubelet: TestKubelet, pod: v1.Pod, *now: kubecontainer.Status, **old: Any) -> v1.PodStatus:
@@ -454,7 +457,7 @@ def test_resources_in_force(
     assert status.resources.limits == quantities(*limits)
     assert status.resources.requests == quantities(*requests)
     assert status.allocated_resources == quantities("100m", "100Mi")
-    assert container.resources.limits == quantities(*asked), "the spec is not touched"
+    assert container.resources.limits == quantities(*asked), "the spec must not change"
 
 
 def test_user_and_stop_signal(test_kubelet: TestKubelet) -> None:
@@ -690,7 +693,7 @@ def test_work_for_a_pod_grows_with_its_containers_and_not_with_their_square(
             "check": lambda: check_container_state_transition(shown, shown, pod.spec),
             "compute": lambda: manager.compute_pod_actions(pod, pod_status, False),
         }
-        calls[step]()  # What is done once for all is done now.
+        calls[step]()  # The first call does work that is needed only once.
         return lines_run(calls[step])
 
     assert lines(100) < 15 * lines(10)

@@ -1,4 +1,4 @@
-"""Commands in containers, attaching to them, and ports of pods: where the runtime serves them.
+"""Test the URLs at which the runtime serves commands, attach streams and forwarded ports.
 
 Go: pkg/kubelet/kubelet_pods_test.go (TestGetExec, TestGetPortForward)
 """
@@ -25,7 +25,7 @@ CONTAINER = kubecontainer.Container(id=kubecontainer.ContainerID("test", "1"), n
 
 
 class Streams:
-    """The runtime's addresses, which say what was asked for."""
+    """Return URLs that contain the request."""
 
     def get_exec(
         self,
@@ -63,7 +63,7 @@ class Node:
 
 @pytest.fixture
 def node(test_kubelet: TestKubelet) -> Node:
-    """With a pod whose container has a terminal."""
+    """Provide a kubelet with a pod whose container has a terminal."""
     pod = new_pod("p", containers=[v1.Container(name="c", tty=True)])
     test_kubelet.kubelet.streaming_runtime = Streams()  # type: ignore[assignment]
     test_kubelet.kubelet.pod_manager.add_pod(pod)

@@ -1,4 +1,4 @@
-"""Tests of what containers are given, and of housekeeping."""
+"""Test the options of containers, and housekeeping."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_downward_api(test_kubelet: TestKubelet) -> None:
 def test_resources_in_the_environment(test_kubelet: TestKubelet) -> None:
     found = environment(test_kubelet, new_pod("p"), amount("OWN", "limits.cpu"), amount("NODE", "limits.cpu", "other"))
     cores = test_kubelet.kubelet.cadvisor.machine_info().num_cores
-    assert found == {"OWN": "2", "NODE": str(cores)}, "without a limit all of the node"
+    assert found == {"OWN": "2", "NODE": str(cores)}, "without a limit, the value is the node's"
 
 
 def test_init_container_that_is_named_has_its_own_limits_alone(test_kubelet: TestKubelet) -> None:
@@ -139,7 +139,7 @@ def test_init_container_that_is_named_has_its_own_limits_alone(test_kubelet: Tes
 def test_resources_in_the_environment_take_no_copy_of_the_pod(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thousands of variables may ask for them, and the pod is as large as these."""
+    """Thousands of variables may refer to resources, and they make the pod large."""
     copied = []
 
     def deepcopy(obj: object) -> object:
@@ -269,7 +269,7 @@ def test_kill_pod_gives_its_shares_back_after_it_was_killed(
 
 
 def clean_up(test_kubelet: TestKubelet) -> list[tuple[str, str]]:
-    """A round of housekeeping; what workers were asked for."""
+    """Run one housekeeping; return the updates of the workers."""
     test_kubelet.workers.updates.clear()
     test_kubelet.housekeep()
     return test_kubelet.workers.update_types()
@@ -303,7 +303,7 @@ def test_pod_that_has_ended_since_the_runtime_was_asked_is_no_orphan(test_kubele
     test_kubelet.workers.known.clear()
     test_kubelet.kubelet.handle_pod_cleanups(test_kubelet.ctx, found)
     assert test_kubelet.workers.updates == [] and test_kubelet.workers.synced
-    assert clean_up(test_kubelet) == [("KILL", pod.metadata.uid)], "should it run all the same"
+    assert clean_up(test_kubelet) == [("KILL", pod.metadata.uid)], "a pod that runs all the same is killed"
 
 
 @pytest.mark.parametrize("wanted", [False, True])
@@ -347,7 +347,7 @@ def test_wanted_pod_without_a_worker_is_started_and_not_taken_for_an_orphan(test
 def put_cgroups(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, found: dict[str, cm.CgroupName]
 ) -> FakePodContainerManager:
-    """Have the kubelet find these cgroups of pods."""
+    """Let the kubelet find these pod cgroups."""
     cgroups = FakePodContainerManager(found=found)
     monkeypatch.setattr(test_kubelet.kubelet, "cgroups_per_qos", True)
     monkeypatch.setattr(test_kubelet.kubelet.container_manager, "new_pod_container_manager", lambda: cgroups)
@@ -369,7 +369,7 @@ def test_pod_that_is_started_again_keeps_its_cgroup(test_kubelet: TestKubelet, m
 def test_slice_of_a_uid_with_an_underscore_is_no_orphan_s(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The systemd driver cannot tell it from a uid with a hyphen."""
+    """The systemd driver cannot distinguish the UID from one with a hyphen."""
     kubelet, pod = test_kubelet.kubelet, new_pod("p")
     pod.metadata.uid = types.UID("my_pod")
     pod.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = kubetypes.FILE_SOURCE
@@ -466,7 +466,7 @@ def test_housekeeping_does_not_wait_for_the_volumes_of_an_orphaned_cgroup(
 def test_pod_that_comes_back_keeps_its_cgroup(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, running: bool
 ) -> None:
-    """Housekeeping has seen the cgroup of a pod that has ended; when it is to be removed, the pod may be back."""
+    """Housekeeping found the cgroup of a terminated pod; at its removal the pod may have come back."""
     kubelet, pod = test_kubelet.kubelet, new_pod("p")
     kubelet.pod_manager.add_pod(pod)
     test_kubelet.workers.known = {pod.metadata.uid: PodWorkerSync(PodWorkerState.TERMINATED_POD, has_config=True)}
@@ -505,7 +505,7 @@ def test_pods_that_were_refused_are_not_started(test_kubelet: TestKubelet) -> No
         ("Succeeded", True, False, False, [("KILL", "p")]),
         ("Failed", False, False, False, []),
         ("Failed", True, False, True, []),
-        # Ended by the runtime's pod, as one that nobody has a worker for.
+        # The pod in the runtime is terminated, as one without a worker.
         ("Failed", True, True, False, [("KILL", "uid-p")]),
         ("Running", True, False, False, [("CREATE", "p")]),
     ],

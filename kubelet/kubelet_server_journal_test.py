@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/kubelet_server_journal_test.go"""
+"""Test queries of the node's logs.
+
+Go: pkg/kubelet/kubelet_server_journal_test.go
+"""
 
 from __future__ import annotations
 
@@ -162,7 +165,7 @@ def test_heuristics_copy_file_logs(tmp_path: Path) -> None:
     assert copied("other") == b"\nerror getting log for other: permission denied\n"
 
 
-# The journal: a program of that name that does what the test wants.
+# ---- Journal: a program named journalctl that does what the test needs ----
 
 
 @pytest.fixture
@@ -215,7 +218,7 @@ def test_no_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class _UntilLine:
-    """Ends a context with the first line, as a client that has read enough and goes."""
+    """Cancel a context at the first line, like a client that has read enough and leaves."""
 
     def __init__(self) -> None:
         self.ctx, self.cancel = golang.with_cancel(_CTX)

@@ -1,4 +1,4 @@
-"""Tests of the figures that the kubelet has by itself."""
+"""Test the statistics that the kubelet computes itself."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pkg.api.core import v1
 
 
 def new_stats(logs: stats.HostStatsProvider, volumes: FakeResourceAnalyzer | None = None) -> KubeletStats:
-    """What knows figures, with no pod yet."""
+    """Return an object for statistics, without any pod."""
     machine, analyzer = cadvisor.Cadvisor(), volumes or FakeResourceAnalyzer()
     return KubeletStats(
         cadvisor=machine,
         pod_manager=kubepod.BasicManager(),
-        # What containers use is not asked for here.
+        # These tests do not read the usage of containers.
         stats_provider=cast(stats.Provider, None),
         host_stats_provider=logs,
         resource_analyzer=cast(serverstats.ResourceAnalyzer, analyzer),
@@ -56,7 +56,7 @@ def test_pod_whose_logs_cannot_be_measured_does_not_hide_the_others(tmp_path: Pa
 
 
 def test_metrics_are_there_for_as_long_as_the_kubelet(test_kubelet: TestKubelet, tmp_path: Path) -> None:
-    """Of two in one process the first one shows its pods."""
+    """If a process has two kubelets, the first one exports the statistics of its pods."""
     kubelet = test_kubelet.kubelet
     kubelet.host_stats_provider = FakeHostStatsProvider({"ns/pod/c": (10, 1)})
     kubelet.pod_manager.set_pods([new_pod("pod")])
@@ -74,4 +74,4 @@ def test_metrics_are_there_for_as_long_as_the_kubelet(test_kubelet: TestKubelet,
 
 
 def test_get_pod_by_cgroupfs(test_kubelet: TestKubelet) -> None:
-    assert test_kubelet.kubelet.get_pod_by_cgroupfs("/kubepods/poduid-pod") is None, "pods have no cgroups here"
+    assert test_kubelet.kubelet.get_pod_by_cgroupfs("/kubepods/poduid-pod") is None, "pods have no cgroups in this test"

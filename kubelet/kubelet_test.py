@@ -1,4 +1,4 @@
-"""Tests of the sync loop, of its handlers, and of the steps that pod workers take."""
+"""Test the sync loop, its handlers, and the steps of pod workers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NOTHING_FOUND = PodsOnNode(begun=set(), cgroups={}, running=[], seconds=0.0)
 
 
 class Loop:
-    """Single iterations of the sync loop on channels of the test."""
+    """Run single iterations of the sync loop on channels of the test."""
 
     def __init__(self, test_kubelet: TestKubelet) -> None:
         self.test_kubelet = test_kubelet
@@ -92,7 +92,7 @@ def test_config_update(loop: Loop, operation: kubetypes.PodOperation, call: str)
 
 
 def test_config_update_that_cannot_be_logged(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has been told, and is told no second time."""
+    """The source does not send the update again."""
     monkeypatch.setattr(klog, "kobjs", raising(MemoryError()))
     loop.config_ch.send(kubetypes.PodUpdate(pods=[new_pod("a")], op=kubetypes.ADD, source="file"))
     assert loop.iterate()
@@ -196,13 +196,13 @@ def test_dead_container_is_cleared_away(loop: Loop, monkeypatch: pytest.MonkeyPa
             pleg.PodLifecycleEvent(id=types.UID("gone"), type=event_type, data="container")
         )
         assert loop.iterate()
-    assert cleared == [("gone", "container")], "of pods that are gone, too"
+    assert cleared == [("gone", "container")], "containers of removed pods are deleted too"
 
 
 def test_sync_tick(loop: Loop) -> None:
     loop.sync_ch.send(None)
     assert loop.iterate()
-    assert loop.handler.calls == [], "no pod's time has come"
+    assert loop.handler.calls == [], "no pod is due"
     loop.kubelet.work_queue.enqueue(loop.pod.metadata.uid, 5.0)
     loop.test_kubelet.clock.step(6)
     loop.sync_ch.send(None)
@@ -369,7 +369,7 @@ def test_loop_pauses_longer_and_longer_while_the_runtime_is_in_trouble(
 def test_loop_waits_until_all_pods_have_been_looked_at(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As long as the first relist goes on, a pod whose phase is terminal would count as ended."""
+    """Until the first relist is complete, a pod with a terminal phase would count as terminated."""
     kubelet = test_kubelet.kubelet
     pauses = test_kubelet.clock.skip_pauses()
     kubelet.pod_cache = kubecontainer.CacheImpl()
@@ -404,7 +404,7 @@ def test_pause_of_the_loop_ends_with_its_context(test_kubelet: TestKubelet, monk
 def test_loop_that_is_stopped_in_the_middle_of_a_step(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, stopped: bool
 ) -> None:
-    """As when a critical pod waits for another to end. A cancellation that nobody asked for is a fault."""
+    """This happens when a critical pod waits for the end of another. A cancellation without a request is an error."""
     ctx, cancel = golang.with_cancel(test_kubelet.ctx)
 
     def iterate(*args: Any) -> bool:
@@ -433,11 +433,11 @@ def test_loop_notes_when_it_came_round(test_kubelet: TestKubelet, monkeypatch: p
     start = test_kubelet.clock.now()
     kubelet.sync_loop(test_kubelet.ctx, golang.Channel(1), FakeSyncHandler())
     assert seen == [None, start, start + datetime.timedelta(seconds=7)]
-    assert test_kubelet.clock.waiters() == 0, "its tickers are stopped"
+    assert test_kubelet.clock.waiters() == 0, "the loop stops its tickers"
 
 
 class Looks:
-    """Stands for find_pods_on_node: each look ends with what the test gives it."""
+    """Replace find_pods_on_node; the test provides the result of each call."""
 
     def __init__(self, test_kubelet: TestKubelet) -> None:
         self._clock = test_kubelet.clock
@@ -452,13 +452,13 @@ class Looks:
         return outcome
 
     def begin(self) -> None:
-        """Have the next look begin."""
+        """Start the next call, and wait until it has begun."""
         self._clock.step(kubelet_module.HOUSEKEEPING_PERIOD)
         assert self.begun.recv(30) == (None, True)
 
 
 class NotingHandler(FakeSyncHandler):
-    """Tells at once what the loop has handed on."""
+    """Send the name of each call to a channel."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -478,14 +478,14 @@ def looks(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> Looks:
 
 @contextlib.contextmanager
 def running_loop(test_kubelet: TestKubelet) -> Iterator[tuple[golang.Channel[kubetypes.PodUpdate], NotingHandler]]:
-    """The sync loop in a thread, with all sources ready: where updates of pods go in, and what takes them."""
+    """Run the sync loop in a thread, with all sources ready; yield the channel of pod updates and the handler."""
     kubelet, handler = test_kubelet.kubelet, NotingHandler()
     kubelet.sources_ready = FakeSourcesReady(True)
     updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(1)
     thread = golang.go(kubelet.sync_loop, test_kubelet.ctx, updates, handler, name="loop")
     try:
         updates.send(kubetypes.PodUpdate([], kubetypes.RECONCILE, "api"))
-        assert handler.noted.recv(30) == ("reconcile", True), "it takes what comes, and has its tickers"
+        assert handler.noted.recv(30) == ("reconcile", True), "the loop handles updates, and has its tickers"
         yield updates, handler
     finally:
         updates.close()
@@ -516,7 +516,7 @@ def test_look_at_the_node_that_fails_is_not_the_last_one(test_kubelet: TestKubel
 
 
 class AdmitHandler:
-    """Refuses pods by name."""
+    """Reject pods by name."""
 
     def __init__(self, *refused: str) -> None:
         self.refused = refused
@@ -542,7 +542,9 @@ def test_additions_are_admitted_oldest_first(test_kubelet: TestKubelet) -> None:
     status = test_kubelet.status_of(types.UID("uid-younger"))
     assert (status.phase, status.reason, status.message) == ("Failed", "Rejected", "Pod was rejected: is rejected")
     assert test_kubelet.events() == ["Warning Rejected is rejected"]
-    assert test_kubelet.kubelet.pod_manager.get_pod_by_uid(types.UID("uid-younger")) is not None, "it stays known"
+    assert test_kubelet.kubelet.pod_manager.get_pod_by_uid(types.UID("uid-younger")) is not None, (
+        "a rejected pod stays in the pod manager"
+    )
 
 
 def test_refused_pod_does_not_stand_in_the_way_of_others(test_kubelet: TestKubelet) -> None:
@@ -603,12 +605,14 @@ def test_change_of_a_mirror_pod_is_work_for_its_static_pod(test_kubelet: TestKub
     static, mirror = static_and_mirror()
     handle = getattr(test_kubelet.kubelet, f"handle_pod_{how}")
     handle(test_kubelet.ctx, [mirror])
-    assert test_kubelet.workers.updates == [], "there is no such static pod"
+    assert test_kubelet.workers.updates == [], "the mirror pod has no static pod"
     test_kubelet.kubelet.pod_manager.add_pod(static)
     handle(test_kubelet.ctx, [mirror])
     (update,) = test_kubelet.workers.updates
     assert (update.update_type, update.pod) == (kubetypes.SYNC_POD_UPDATE, static)
-    assert update.mirror_pod == (None if how == "removes" else mirror), "a mirror pod that is gone is to be made anew"
+    assert update.mirror_pod == (None if how == "removes" else mirror), (
+        "the worker must create a removed mirror pod again"
+    )
 
 
 def test_mirror_whose_static_pod_is_gone_is_deleted_and_no_other_pod_of_its_name(
@@ -626,7 +630,7 @@ def test_mirror_whose_static_pod_is_gone_is_deleted_and_no_other_pod_of_its_name
 
 
 def test_static_pod_is_as_its_mirror_tells_before_anything_is_sent(test_kubelet: TestKubelet) -> None:
-    """A status that is known to be worse than the mirror's must not meet the mirror."""
+    """A known status that is worse than the mirror pod's must not overwrite the mirror pod's."""
     kubelet = test_kubelet.kubelet
     static, mirror = static_and_mirror()
     started = test_kubelet.clock.now() - datetime.timedelta(seconds=60)
@@ -636,7 +640,7 @@ def test_static_pod_is_as_its_mirror_tells_before_anything_is_sent(test_kubelet:
     kubelet.status_manager.set_pod_status(static, v1.PodStatus(phase=v1.POD_RUNNING, container_statuses=[container]))
     mirror.status.container_statuses = [v1.ContainerStatus(**{**msgspec.structs.asdict(container), "ready": True})]
     mirror.status.start_time = started
-    # What the status manager would find if it sent at the very moment in which both are known.
+    # This records what the status manager would find at the very moment at which both pods become known.
     found = []
     add_pod = kubelet.pod_manager.add_pod
 
@@ -688,7 +692,7 @@ def test_reconcile(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -
     gated.status.conditions = [v1.PodCondition(type="Ready", status="True")]
     evicted.status.phase, evicted.status.reason = "Failed", "Evicted"
     test_kubelet.kubelet.handle_pod_reconcile(test_kubelet.ctx, [plain, gated, evicted])
-    assert test_kubelet.workers.update_types() == [("SYNC", "gated")], "its readiness is another now"
+    assert test_kubelet.workers.update_types() == [("SYNC", "gated")], "the readiness has changed"
     assert deleted == [("", status, True)]
 
 
@@ -804,7 +808,7 @@ def test_modules_that_do_not_start_end_the_kubelet(
         kubelet.update_runtime_up(test_kubelet.ctx)
     assert not kubelet.runtime_modules_started
     assert kubelet.failed.try_recv()[0] is fault
-    assert not kubelet.failed.try_recv()[2], "once is enough"
+    assert not kubelet.failed.try_recv()[2], "the kubelet reports the failure only once"
 
 
 @pytest.mark.parametrize("fault", [golang.ThreadError("no thread"), MemoryError()])
@@ -824,7 +828,7 @@ def test_modules_for_which_there_is_no_room_are_tried_again(
     test_kubelet.runtime.runtime_status = conditions(RuntimeReady=True, NetworkReady=True)
     kubelet.update_runtime_up(test_kubelet.ctx)
     assert not kubelet.runtime_modules_started
-    assert attempts[0].err() is not None, "what the attempt started would be started a second time"
+    assert attempts[0].err() is not None, "the failed attempt must be cancelled"
     kubelet.update_runtime_up(test_kubelet.ctx)
     assert kubelet.runtime_modules_started
     assert attempts[1].err() is None
@@ -924,7 +928,7 @@ def test_pod_is_synced_out_of_turn_only_once_the_sync_loop_has_admitted_it(test_
 def test_container_is_probed_once_its_status_is_known(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that is told earlier finds nothing to probe, and waits for its tick."""
+    """A worker that is triggered earlier finds nothing to probe, and waits for its next period."""
     known: list[list[bool]] = []
 
     def trigger(worker: Worker) -> None:
@@ -1037,11 +1041,11 @@ def test_containers_outside_of_their_cgroup_are_stopped(
     assert cgroups.made == ([pod.metadata.uid] if made else [])
     if made:
         sync(test_kubelet, pod, *now)
-        assert len(test_kubelet.runtime.killed_pods) == killed, "once it is in its cgroup it runs on"
+        assert len(test_kubelet.runtime.killed_pods) == killed, "a pod in its cgroup keeps running"
 
 
 def test_pod_is_not_started_in_a_cgroup_that_is_being_removed(test_kubelet: TestKubelet) -> None:
-    """An earlier pod with its uid had it, whose processes are being killed."""
+    """The cgroup belonged to an earlier pod with the same UID, whose processes are being killed."""
     pod, removed = new_pod("p"), threading.Event()
     cleanup = golang.go(removed.wait, 30, name="cgroup-cleanup-uid-p")
     test_kubelet.kubelet.cgroup_cleanups[pod.metadata.uid] = cleanup
@@ -1111,8 +1115,8 @@ def test_sync_terminating_pod(test_kubelet: TestKubelet) -> None:
     assert status.phase == "Failed"
     found = status.container_statuses[0].state.terminated
     assert found is not None
-    assert found.exit_code == 137, "known before its container is removed"
-    assert status.pod_ip == "10.0.0.1", "which the runtime has forgotten"
+    assert found.exit_code == 137, "the exit code is known before the container is removed"
+    assert status.pod_ip == "10.0.0.1", "the status keeps an address that the runtime has forgotten"
 
 
 def test_the_log_tells_of_the_syncs_of_a_pod_that_ends(
@@ -1185,7 +1189,7 @@ def test_failed_kill_is_an_event(test_kubelet: TestKubelet) -> None:
 
 
 def test_cancelled_kill_is_no_event(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runtime manager tells of each container that could not be killed, whatever the cause."""
+    """The runtime manager reports each container that could not be killed, whatever the cause is."""
     ctx, cancel = golang.with_cancel(test_kubelet.ctx)
 
     def kill_pod(*args: object) -> None:
@@ -1258,7 +1262,7 @@ def test_run_ends_with_its_context_and_leaves_nothing_behind(test_kubelet: TestK
 
 
 class _HealthChecker:
-    """Keeps what it is given to check."""
+    """Record the checkers."""
 
     def __init__(self) -> None:
         self.checks: dict[str, Callable[[], object]] = {}
@@ -1331,7 +1335,7 @@ def test_update_that_resizes_waits(test_kubelet: TestKubelet) -> None:
     kubelet.handle_pod_updates(test_kubelet.ctx, [sized_pod("p", "200m", 2)])
     assert resize_conditions(test_kubelet, "p") == ["PodResizePending"]
 
-    # The status of another shrinks: there may be room now.
+    # The status of another pod shrinks, so there may be room now.
     admit.refused = ()
     other = sized_pod("other", "100m")
     shown = v1.ContainerStatus(name="c", allocated_resources={"cpu": resource.must_parse("300m")})
@@ -1444,7 +1448,9 @@ def test_sync_shows_how_far_a_resize_is(test_kubelet: TestKubelet, monkeypatch: 
     assert test_kubelet.events() == []
     test_kubelet.status_manager.set_pod_resize_in_progress_condition(types.UID("uid-p"), "", "", 3)
     sync(in_progress=False)
-    assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"], "granted since the sync began"
+    assert resize_conditions(test_kubelet, "p") == ["PodResizeInProgress"], (
+        "the resize was allocated after the sync began"
+    )
 
 
 @pytest.mark.parametrize(

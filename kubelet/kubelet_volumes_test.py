@@ -1,4 +1,4 @@
-"""Tests of what becomes of the volumes and directories of pods that are gone."""
+"""Test the clean-up of the volumes and directories of orphaned pods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def hand_over(test_kubelet: TestKubelet, *uids: str, running: tuple[str, ...] = 
 
 
 def clean_up(test_kubelet: TestKubelet, *uids: str, running: tuple[str, ...] = ()) -> None:
-    """Hand over, and wait for the threads that remove."""
+    """Hand over the pods, and wait for the threads that remove their directories."""
     hand_over(test_kubelet, *uids, running=running)
     wait_for_end_of_threads("orphaned-pod-directories")
 
@@ -82,7 +82,7 @@ def test_directory_of_an_orphan(
     clean_up(test_kubelet)
     assert pod_dir(test_kubelet).exists() != goes
     for name in files:
-        assert pod_dir(test_kubelet, name).exists() != goes, "what somebody may need stays"
+        assert pod_dir(test_kubelet, name).exists() != goes, "a directory with data in a volume stays"
 
 
 @pytest.mark.parametrize("where", ["volumes/plugin/name", "plugins/below", "containers/c/deep"])
@@ -100,7 +100,7 @@ def test_nothing_across_a_mount_is_removed(test_kubelet: TestKubelet, where: str
 
 @pytest.mark.parametrize("state", ["configured", "ending"])
 def test_directory_of_a_pod_that_came_back_stays(test_kubelet: TestKubelet, state: str) -> None:
-    """Housekeeping saw nothing of the pod; when its directory's turn comes, the pod is there again."""
+    """Housekeeping saw nothing of the pod, but the pod is back when a thread takes its directory."""
     pod_dir(test_kubelet, "containers/c").mkdir(parents=True)
     if state == "configured":
         test_kubelet.kubelet.pod_manager.add_pod(new_pod("p", uid=UID))
@@ -115,7 +115,7 @@ def test_orphan_whose_volume_may_be_mounted_stays(test_kubelet: TestKubelet) -> 
     test_kubelet.volumes.possibly_mounted = {UID}
     clean_up(test_kubelet)
     assert pod_dir(test_kubelet, "containers").is_dir()
-    assert test_kubelet.volumes.changes == ["orphan"], "or nobody would look whether they may go"
+    assert test_kubelet.volumes.changes == ["orphan"], "the volume manager must check the orphan's volumes"
     test_kubelet.volumes.possibly_mounted = set()
     clean_up(test_kubelet)
     assert not pod_dir(test_kubelet).exists()
@@ -210,7 +210,7 @@ def test_orphan_that_stays_is_one_event_of_the_node(test_kubelet: TestKubelet) -
     (pod_dir(test_kubelet, "volumes/kubernetes.io~empty-dir/data")).mkdir(parents=True)
     (pod_dir(test_kubelet, "volumes/kubernetes.io~empty-dir/data/file")).write_text("precious")
     clean_up(test_kubelet)
-    assert orphan_events(test_kubelet) == [], "its volumes may only just be on their way"
+    assert orphan_events(test_kubelet) == [], "unmounting the volumes may still take a while"
     for _ in range(3):
         test_kubelet.clock.step(orphan_removal.ORPHAN_PATIENCE)
         clean_up(test_kubelet)
@@ -225,7 +225,7 @@ def test_orphan_that_cannot_be_removed_tells_why(test_kubelet: TestKubelet, monk
     pod_dir(test_kubelet, "containers").mkdir(parents=True)
 
     def refuse(path: str, *, dir_fd: int | None = None) -> None:
-        os.stat(path, dir_fd=dir_fd)  # which says so when it is not there
+        os.stat(path, dir_fd=dir_fd)  # This raises an error if the path does not exist.
         raise PermissionError("not allowed")
 
     monkeypatch.setattr(os, "rmdir", refuse)

@@ -1,4 +1,4 @@
-"""Tests of the threads that remove the directories of orphaned pods."""
+"""Test the threads that remove the directories of orphaned pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pkg.util import removeall
 
 
 class Disk:
-    """Pods' directories. Those of `held` are not removed before `release` is called."""
+    """Stand for the pods' directories. Those of `held` are removed only after `release` is called."""
 
     def __init__(self, *held: str) -> None:
         self._held = set(held)
@@ -55,7 +55,7 @@ class Disk:
 
 def received(channel: golang.Channel[str], count: int = 1) -> list[str]:
     found = [channel.recv(30) for _ in range(count)]
-    assert all(ok for _, ok in found), "nothing came"
+    assert all(ok for _, ok in found), "the channel received nothing"
     return sorted(uid for uid, _ in found if uid is not None)
 
 
@@ -67,7 +67,7 @@ def test_pod_whose_directory_takes_long_holds_up_no_other(ctx: golang.Context) -
     assert received(disk.removed) == ["c"]
     disk.release()
     assert received(disk.removed) == ["slow"]
-    assert received(disk.begun, 4) == ["a", "b", "c", "slow"], "the slow one has one thread"
+    assert received(disk.begun, 4) == ["a", "b", "c", "slow"], "the slow directory has only one thread"
 
 
 def test_there_are_no_more_threads_than_the_bound(ctx: golang.Context) -> None:
@@ -174,7 +174,7 @@ def test_removal_without_threads_is_made_later(ctx: golang.Context) -> None:
 
 @pytest.fixture
 def held(test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch) -> Disk:
-    """A disk that removes the directory of the pod "uid-gone" when it is released."""
+    """Provide a disk that removes the directory of the pod "uid-gone" only after `release` is called."""
     disk = Disk("uid-gone")
     remove_dirs = removeall.remove_dirs_one_filesystem
 

@@ -1,4 +1,4 @@
-"""What is in the directories of pods that are gone."""
+"""Test the inspection of the directories of orphaned pods."""
 
 from __future__ import annotations
 

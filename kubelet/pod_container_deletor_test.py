@@ -1,4 +1,4 @@
-"""Tests of removing dead containers."""
+"""Test the removal of dead containers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_containers_without_a_time_count_as_oldest() -> None:
 
 
 class Runtime(containertest.FakeRuntime):
-    """Takes note of what is deleted; the first time it fails, and it can be held up."""
+    """Record the deletions. The first one fails, and the test can block them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ def test_requests_beyond_the_limit_are_dropped(log: io.StringIO) -> None:
     cancel()
     [thread] = threads_named("pod-container-deletor")
     thread.join(30)
-    # One more if the thread had taken the first before the buffer was full.
+    # The channel holds one deletion if the thread had taken the first request before the buffer was full.
     assert len(runtime.deleted) <= 1
-    # Of a pod of thousands of containers a line for each would be as many, at the end of each of them.
+    # With a line for each, a pod with thousands of containers would write as many lines at each exit.
     assert log.getvalue().count("Failed to issue the request to remove container") == 1

@@ -1,7 +1,7 @@
-"""Tests of the pod workers.
+"""Test the pod workers.
 
-Most of them run a worker's loop by hand, message for message, so that nothing depends on the order in which
-threads happen to run. Those at the end use the real threads.
+Most tests run a worker's loop by hand, message by message, so that nothing depends on the scheduling of threads. The
+tests at the end use real threads.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def kill_options(grace_period: int, evict: bool = False) -> KillPodOptions:
 
 @dataclass(eq=False)
 class Input:
-    """What a worker reads, and which life of a pod it is for."""
+    """Hold the channel from which a worker reads, and the incarnation of the pod that it serves."""
 
     uid: types.UID
     updates: golang.Channel[None]
@@ -90,9 +90,9 @@ class Input:
 
 
 class Harness:
-    """Pod workers whose threads do nothing: step and drain do their work, one message at a time.
+    """Run pod workers without threads: `step` and `drain` do their work, one message at a time.
 
-    Each update, and each message that a worker takes, moves the clock on by a second.
+    Each update, and each message that a worker takes, advances the clock by a second.
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Harness:
             fn()
 
     def sync(self, pod: v1.Pod, update_type: kubetypes.SyncPodType = UPDATE) -> None:
-        """An update, and what follows from it."""
+        """Send an update, and let all workers handle the consequences."""
         self.update(UpdatePodOptions(update_type=update_type, pod=pod))
         self.drain()
 
@@ -128,7 +128,7 @@ class Harness:
         self.sync(pod, KILL)
 
     def step(self, worker: Input) -> bool:
-        """Has a worker take one message; False if there is none, or if it is in the middle of a step."""
+        """Let a worker handle one message; return False if there is none, or if the worker is inside a step."""
         if worker in self.at_work:
             return False
         is_open = self._is_open(worker)
@@ -143,7 +143,7 @@ class Harness:
         self.workers.pod_worker_loop(self.ctx, worker.uid, once, worker.life)
         self.at_work.remove(worker)
         if is_open and not self._is_open(worker):
-            # It is through with its pod, and does not read what else there may be.
+            # The worker has finished with its pod, and reads no further messages.
             self.inputs.remove(worker)
         return True
 
@@ -151,7 +151,7 @@ class Harness:
         return self.workers.pod_updates.get(worker.uid) is worker.updates
 
     def drain(self, *held: str) -> None:
-        """Has all workers, except for those of the uids held, do all they have to do."""
+        """Let all workers, except those of the held UIDs, do all their work."""
         while any(self.step(worker) for worker in list(self.inputs) if worker.uid not in held):
             pass
 
@@ -179,10 +179,10 @@ class UpdateCase:
     expect: PodSyncStatus | None = None
     expect_before_worker: PodSyncStatus | None = None
     expect_known_terminated: bool = False
-    # Updates before this one; the workers do not get to see those marked as held until it has come.
+    # These updates come first; the workers see those in `held` only after this case's update.
     before: tuple[UpdatePodOptions, ...] = ()
     held: tuple[UpdatePodOptions, ...] = ()
-    # The runtime knows the pod, and that nothing of it runs.
+    # The runtime knows the pod, and none of its containers runs.
     has_runtime_status: bool = False
 
 
@@ -433,7 +433,7 @@ def test_update_pod_for_terminated_runtime_pod(harness: Harness) -> None:
 
 
 def test_terminal_pod_that_the_runtime_has_not_shown_yet_is_ended(harness: Harness) -> None:
-    """Inspecting it takes long, right after a start. Its containers may run."""
+    """Right after a start the inspection takes long, and the pod's containers may be running."""
     cache = kubecontainer.CacheImpl()
     cache.update_time(at(0), {UID})
     harness.workers._pod_cache = cache
@@ -574,7 +574,7 @@ def test_step_that_is_cancelled_has_not_failed() -> None:
     assert (progress.steps, progress.failures, progress.err) == (1, 1, "")
 
 
-# ---- What is shown to people ----
+# ---- Snapshots ----
 
 
 def test_snapshot_of_a_pod_that_is_synced_and_one_that_ends(harness: Harness) -> None:
@@ -632,7 +632,7 @@ def test_snapshot_tells_which_actions_failed(harness: Harness) -> None:
 
 
 class RecordedPosition(activity.Position):
-    """Keeps all that its worker was at, one after the other."""
+    """Record all activities of a worker in order."""
 
     def __init__(self) -> None:
         self.seen: list[Activity | None] = []
@@ -700,7 +700,7 @@ def test_a_worker_works_for_one_life_of_a_pod_only(harness: Harness) -> None:
     harness.workers.sync_known_pods([])
     harness.update(created)
     old, new = harness.inputs
-    assert harness.step(old), "there is a message left over"
+    assert harness.step(old), "the old worker still has a message"
     assert not harness.syncer.processed
     assert harness.step(new)
     assert harness.syncer.processed["1"] == [SyncRecord("sync", "running-pod", CREATE)]
@@ -722,7 +722,7 @@ def test_a_kill_cancels_the_sync_that_runs(harness: Harness) -> None:
 
 
 def test_the_sync_that_runs_for_an_orphan_is_cancelled(harness: Harness) -> None:
-    """It may wait for a hook without end. Nobody was told to end a pod that went before all sources were ready."""
+    """The sync may wait for a hook forever; no update ends a pod that was removed before all sources were ready."""
 
     errs: list[Exception | None] = []
 
@@ -758,7 +758,7 @@ def test_a_shorter_grace_period_cancels_the_termination_that_runs(harness: Harne
     assert [r.grace_period for r in harness.syncer.processed["1"]] == [None, 30, 10, None]
 
 
-# ---- What a step sees ----
+# ---- The status that a step gets ----
 
 
 def test_each_step_waits_for_a_status_newer_than_the_last_one(harness: Harness) -> None:
@@ -794,7 +794,7 @@ def test_each_step_waits_for_a_status_newer_than_the_last_one(harness: Harness) 
     harness.queue.enqueue = enqueue  # type: ignore[method-assign]
     harness.workers.pod_worker_loop(harness.ctx, UID, updates, harness.status("1"))
     assert harness.cache.min_times == [None, at(11), at(21), at(21)]
-    assert seen_at_post_sync == [at(21)], "only a sync that has not failed has something to do after it"
+    assert seen_at_post_sync == [at(21)], "only a successful sync has a post_sync"
     assert harness.status("1").finished
 
 
@@ -835,7 +835,7 @@ def test_without_a_status_the_step_is_put_off(harness: Harness) -> None:
     assert [r.step for r in harness.syncer.processed["1"]] == ["sync"]
 
 
-# ---- Back-off ----
+# ---- Backoff ----
 
 NOW = at(1)
 
@@ -904,7 +904,7 @@ def test_complete_work_pending_update(harness: Harness) -> None:
 
 
 class StaticPods:
-    """Static pods of one name, of which only one may run at a time; and another pod of that name."""
+    """Provide static pods of one name, only one of which may run at a time, and a regular pod of that name."""
 
     _NAME = "pod1_test1"
 
@@ -924,7 +924,7 @@ class StaticPods:
             self.harness.kill(self.pod(uid))
 
     def update(self, uid: str, update_type: kubetypes.SyncPodType) -> None:
-        """Without what follows from it."""
+        """Send an update, but do not let the workers handle it."""
         self.harness.update(UpdatePodOptions(update_type=update_type, pod=self.pod(uid)))
 
     def sync_known(self, *pods: v1.Pod) -> dict[types.UID, PodWorkerSync]:
@@ -938,12 +938,12 @@ class StaticPods:
 
     @property
     def started(self) -> str | None:
-        """The uid of the one that runs."""
+        """Return the UID of the static pod that runs."""
         return self.harness.workers.started_static_pods_by_fullname.get(self._NAME)
 
     @property
     def waiting(self) -> list[types.UID]:
-        """The uids of those that wait until they may run, the first one first."""
+        """Return the UIDs of the static pods that wait to start, in order."""
         return self.harness.workers.waiting_to_start_static_pods_by_fullname.get(self._NAME, [])
 
 
@@ -968,7 +968,7 @@ def test_static_pod_waits_while_another_of_its_name_runs(harness: Harness, stati
     assert set(harness.queue.get_work()) == {"2-static", "3-static", "4-static"}
     static_pods.sync("3-static")
     assert static_pods.waiting == ["3-static", "4-static"]
-    assert harness.queue.get_work() == ["3-static"], "to be tried again"
+    assert harness.queue.get_work() == ["3-static"], "the pod is queued for a retry"
 
 
 def test_static_pod_that_is_killed_before_its_turn_is_finished_without_having_run(
@@ -1036,7 +1036,7 @@ def test_static_pod_comes_before_one_that_was_killed_and_whose_worker_has_not_se
 
 
 def test_static_pods_start_in_the_order_in_which_they_came(harness: Harness, static_pods: StaticPods) -> None:
-    """Whoever is asked first."""
+    """The order in which the workers ask does not matter."""
     static_pods.sync("6-static", "7-static", "8-static", "9-static")
     static_pods.kill("6-static")
     harness.sync(static_pods.pod("6-static"), CREATE)
@@ -1062,14 +1062,14 @@ def test_static_pod_that_is_forgotten_waits_no_more(harness: Harness, static_pod
 
 
 def test_static_pod_that_runs_since_before_a_restart_is_ended_in_order(harness: Harness) -> None:
-    """Its file was replaced while the kubelet started, so that it has to end before it was started."""
+    """A file that is replaced during the kubelet's start makes a pod terminate that this process never started."""
     workers, processed = harness.workers, harness.syncer.processed
     workers.mark_pods_synced()
     running = kubecontainer.Status(state=kubecontainer.CONTAINER_STATE_RUNNING)
     harness.cache.status = kubecontainer.PodStatus(id=UID, container_statuses=[running])
 
     def end(ctx: golang.Context, pod: v1.Pod, fn: PodStatusFunc | None) -> None:
-        assert workers.could_have_running_containers(UID), "its volumes stay"
+        assert workers.could_have_running_containers(UID), "the pod's volumes must stay"
         harness.cache.status = kubecontainer.PodStatus(id=UID)
 
     harness.syncer.on_terminating = end
@@ -1077,7 +1077,7 @@ def test_static_pod_that_runs_since_before_a_restart_is_ended_in_order(harness: 
     for update_type, pod in ((CREATE, before), (KILL, before), (CREATE, after)):
         harness.update(UpdatePodOptions(update_type=update_type, pod=pod))
     harness.drain("1")
-    assert processed["2"] == [], "not beside the other one"
+    assert processed["2"] == [], "the pod must not run beside the other one"
     harness.drain()
     assert [record.step for record in processed["1"]] == ["terminating", "terminated"]
     assert "2" in harness.queue.get_work()
@@ -1087,7 +1087,7 @@ def test_static_pod_that_runs_since_before_a_restart_is_ended_in_order(harness: 
 
 @pytest.mark.parametrize("is_static", [False, True])
 def test_orphan_that_runs_since_before_a_restart_is_ended_in_order(harness: Harness, is_static: bool) -> None:
-    """Housekeeping comes before its worker has taken it."""
+    """Housekeeping comes before the pod's worker has taken the update."""
     running = kubecontainer.Status(state=kubecontainer.CONTAINER_STATE_RUNNING)
     harness.cache.status = kubecontainer.PodStatus(id=UID, container_statuses=[running])
     pod = new_named_pod("1", "ns", "p", is_static)
@@ -1095,14 +1095,14 @@ def test_orphan_that_runs_since_before_a_restart_is_ended_in_order(harness: Harn
     harness.update(UpdatePodOptions(update_type=CREATE, pod=pod))
     known = harness.workers.sync_known_pods([])
     assert known[UID].state is TERMINATING_POD
-    assert harness.status("1").grace_period == 45, "for a second try as well"
+    assert harness.status("1").grace_period == 45, "the retry has the same grace period"
     harness.drain()
     steps = harness.syncer.processed["1"]
     assert [(record.step, record.grace_period) for record in steps] == [("terminating", None), ("terminated", None)]
 
 
 def test_pods_that_a_worker_has_begun_with(harness: Harness) -> None:
-    """Others are forgotten although they may run: those without a thread, and those that nobody wants any more."""
+    """Pods without a thread, and pods that no source contains any more, are forgotten although they may run."""
     pod = new_named_pod("1", "ns", "p", False)
     harness.update(UpdatePodOptions(update_type=CREATE, pod=pod))
     assert harness.workers.begun_pods() == set()
@@ -1279,7 +1279,7 @@ def test_content_stays_until_it_is_known_how_the_containers_ended(why: str, harn
 
 
 class TwentyPods:
-    """All ran once, and all but 2 and 14 were killed, every second of these because it was deleted."""
+    """Provide pods that all ran once. All but 2 and 14 were killed, every second of these because it was deleted."""
 
     def __init__(self, harness: Harness) -> None:
         self.pods = {str(i): new_named_pod(str(i), "ns", "name") for i in range(20)}
@@ -1297,7 +1297,7 @@ class TwentyPods:
 
 
 def _answers(workers: pod_workers.PodWorkers, uid: str) -> list[bool]:
-    """To all that one can ask about a pod."""
+    """Return the answers to all queries about a pod."""
     queries: list[Callable[[types.UID], bool]] = [
         workers.should_pod_containers_be_terminating,
         workers.is_pod_termination_requested,
@@ -1317,10 +1317,10 @@ _OF_UNKNOWN_POD = [False, False, True, False, False, False, False, False]
 def test_answers_about_pods(harness: Harness) -> None:
     TwentyPods(harness)
     assert {uid: _answers(harness.workers, uid) for uid in ("0", "1", "2", "abc")} == {
-        "0": [True, True, False, True, True, True, True, True],  # deleted
-        "1": [True, True, False, True, False, True, True, True],  # killed
-        "2": [False, False, True, False, False, False, False, True],  # running
-        "abc": _OF_UNKNOWN_POD,  # and sources not read
+        "0": [True, True, False, True, True, True, True, True],  # This pod was deleted.
+        "1": [True, True, False, True, False, True, True, True],  # This pod was killed.
+        "2": [False, False, True, False, False, False, False, True],  # This pod is running.
+        "abc": _OF_UNKNOWN_POD,  # The sources have not been read.
     }
 
 
@@ -1346,7 +1346,7 @@ def test_running_pods_that_are_not_wanted_any_more_are_ended_before_they_are_for
     harness.drain()
     assert not workers.pod_updates
     assert set(workers.pod_sync_statuses) == {"2", "14"}
-    assert workers.should_pod_content_be_removed(types.UID("2")), "gone from its source means deleted"
+    assert workers.should_pod_content_be_removed(types.UID("2")), "a pod that no source contains counts as deleted"
     workers.sync_known_pods([])
     assert not workers.pod_sync_statuses
 
@@ -1356,7 +1356,7 @@ def test_the_end_of_a_pod_that_comes_back_is_tried_again(harness: Harness) -> No
     harness.sync(pod, CREATE)
     harness.syncer.on_terminating = _fail
     harness.kill(pod)
-    # Its retry comes up while no source has the pod, and so is nobody's.
+    # The retry is due while no source has the pod, so the kubelet drops it.
     assert "1" in harness.queue.get_work()
     harness.sync(pod, CREATE)
     assert harness.queue.get_work() == ["1"]
@@ -1371,7 +1371,7 @@ def test_a_pod_that_comes_back_while_it_ends_is_forgotten_afterwards(harness: Ha
     harness.syncer.on_terminating = _fail
     harness.kill(pod)
     harness.sync(pod, CREATE)
-    assert set(harness.workers.sync_known_pods([pod])) == {"1"}, "not before it has finished"
+    assert set(harness.workers.sync_known_pods([pod])) == {"1"}, "the pod is not forgotten before it has finished"
     harness.syncer.on_terminating = lambda ctx, pod, fn: None
     harness.sync(pod)
     assert harness.workers.sync_known_pods([pod]) == {}
@@ -1507,7 +1507,7 @@ def test_states_have_names() -> None:
 
 @dataclass
 class Life:
-    """One life of a uid, from the first update to being forgotten."""
+    """Describe one incarnation of a UID, from the first update until it is forgotten."""
 
     status: PodSyncStatus
     synced: bool = False
@@ -1517,7 +1517,7 @@ class Life:
 
 
 class Model(Harness):
-    """Does random things to a few pods, even in the middle of their steps, and checks what must hold."""
+    """Do random things to a few pods, even in the middle of their steps, and check the invariants."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -1525,11 +1525,11 @@ class Model(Harness):
         self.desired: dict[str, v1.Pod] = {}
         self.busy: set[str] = set()
         self.lives: dict[str, Life] = {}
-        # Who has run sync_pod and not finished, among static pods of one name.
+        # These static pods, which share a name, have run sync_pod and have not finished.
         self.up: set[str] = set()
         self.running: set[str] = set()
         self.kills: list[tuple[str, golang.Channel[None]]] = []
-        # A worker takes what goes wrong in a step as a reason to try again, so it is kept here.
+        # Keep errors here, because a worker would take an error in a step as a reason to retry.
         self.faults: list[AssertionError] = []
         self.depth = 0
         self.calm = False
@@ -1556,10 +1556,10 @@ class Model(Harness):
 
         return keeping
 
-    # What the kubelet and the world do.
+    # ---- Actions of the kubelet and of its environment ----
 
     def act(self) -> None:
-        """One random event."""
+        """Do one random action."""
         template = self.random.choice(self.templates)
         uid = template.metadata.uid
         pod = self.desired.get(uid)
@@ -1583,7 +1583,7 @@ class Model(Harness):
             case 8:
                 self.retry()
             case 9:
-                # The source forgets the pod without a word.
+                # The source drops the pod without an update.
                 self.desired.pop(uid, None)
         self.check()
 
@@ -1599,13 +1599,13 @@ class Model(Harness):
         self.workers.update_pod(self.ctx, options)
 
     def retry(self) -> None:
-        """What is due in the work queue, as the sync loop does it."""
+        """Sync the pods that are due in the work queue, as the sync loop does."""
         for uid in self.queue.get_work():
             if uid in self.desired:
                 self._send(SYNC, self.desired[uid])
 
     def housekeeping(self) -> None:
-        """Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups."""
+        """Run one housekeeping. Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups."""
         known = self.workers.sync_known_pods(list(self.desired.values()))
         for uid, pod in self.desired.items():
             if uid not in known:
@@ -1616,7 +1616,7 @@ class Model(Harness):
         self.workers.mark_pods_synced()
 
     def work(self) -> None:
-        """Has some worker do one step."""
+        """Let a random worker do one step."""
         inputs = list(self.inputs)
         self.random.shuffle(inputs)
         for worker in inputs:
@@ -1624,7 +1624,7 @@ class Model(Harness):
                 self.check()
                 return
 
-    # What must hold.
+    # ---- Invariants ----
 
     def check(self) -> None:
         workers = self.workers
@@ -1635,7 +1635,9 @@ class Model(Harness):
         for uid, status in workers.pod_sync_statuses.items():
             assert not status.finished or uid not in workers.pod_updates, f"{uid}: finished, yet has a worker"
             assert status.finished or uid in workers.pod_updates, f"{uid}: not finished, yet has no worker"
-            assert status.terminated_at is None or status.terminating_at is not None, f"{uid}: ended by itself"
+            assert status.terminated_at is None or status.terminating_at is not None, (
+                f"{uid}: terminated without a request"
+            )
         for uid in self.running:
             assert (
                 workers.could_have_running_containers(types.UID(uid))
@@ -1659,7 +1661,7 @@ class Model(Harness):
             self.busy.remove(uid)
 
     def _meanwhile(self) -> None:
-        """The world goes on while a worker is in the middle of a step."""
+        """Act while a worker is in the middle of a step."""
         if self.depth == 3 or self.calm:
             return
         self.depth += 1
@@ -1677,7 +1679,7 @@ class Model(Harness):
     def _on_sync(self, ctx: golang.Context, pod: v1.Pod) -> bool:
         uid = pod.metadata.uid
         with self._step(uid) as life:
-            assert not life.stopping, f"{uid}: set up again while it ends"
+            assert not life.stopping, f"{uid}: set up again while it terminates"
             if kubetypes.is_static_pod(pod):
                 self.up.add(uid)
                 assert self.up == {uid}, f"two static pods of one name: {self.up}"
@@ -1694,7 +1696,7 @@ class Model(Harness):
             grace_period = self.syncer.processed[uid][-1].grace_period
             if grace_period is not None:
                 assert grace_period >= 1
-                assert life.grace_period is None or grace_period <= life.grace_period, f"{uid}: more grace"
+                assert life.grace_period is None or grace_period <= life.grace_period, f"{uid}: longer grace period"
                 life.grace_period = grace_period
         self._maybe_fail(ctx)
         life.stopped = True
@@ -1723,7 +1725,7 @@ def test_model(seed: int) -> None:
     try:
         for _ in range(600):
             model.random.choice([model.act, model.work, model.work])()
-        # Nothing is wanted any more, and nothing fails any more: all must come to its end.
+        # No pod is desired any more, and nothing fails any more: all pods must terminate.
         model.desired.clear()
         model.calm = True
         for _ in range(10):
@@ -1753,7 +1755,7 @@ def worker_threads() -> set[threading.Thread]:
 
 @contextmanager
 def threaded() -> Iterator[tuple[Harness, Callable[[], None]]]:
-    """A harness whose workers run by themselves, and a function that waits until they are idle."""
+    """Yield a harness whose workers have threads, and a function that waits until they are idle."""
     harness = Harness()
     harness.workers.worker_channel_fn = None
     workers = harness.workers
@@ -1898,7 +1900,7 @@ def test_kill_pod_now_ends_with_the_kubelet() -> None:
             kill_pod(new_named_pod("test", "ns", "test"), True, 0, None)
 
 
-# ---- Faults outside of a step, and a machine without threads ----
+# ---- Failures between steps, and a machine without threads ----
 
 
 @failures
@@ -1910,8 +1912,8 @@ def test_worker_lives_on_when_it_fails_between_steps(
         monkeypatch.setattr(harness.workers, where, failing_once(getattr(harness.workers, where), err))
         update = UpdatePodOptions(update_type=CREATE, pod=_running())
         harness.workers.update_pod(harness.ctx, update)
-        wait_for("the pod is to be synced later", lambda: harness.queue.items != [])
-        # The kubelet syncs it once more.
+        wait_for("the pod is queued for a later sync", lambda: harness.queue.items != [])
+        # The kubelet syncs the pod once more.
         harness.workers.update_pod(harness.ctx, UpdatePodOptions(pod=_running()))
         drain()
         assert harness.syncer.processed["1"][-1].step == "sync"
@@ -1925,7 +1927,7 @@ def test_worker_lives_on_when_it_fails_between_steps(
 def test_worker_lives_on_when_it_fails_around_a_step(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, where: str, err: Exception
 ) -> None:
-    """What is asked of how a step ended counts for those who watch, and for what comes next."""
+    """The outcome of the step still counts for observers and for the next step."""
     harness.syncer.on_sync = raising(RuntimeError("injected"))
     owner = harness.workers if where == "_sync" else pod_workers
     monkeypatch.setattr(owner, where, failing_once(getattr(owner, where), err))
@@ -1957,7 +1959,7 @@ def test_worker_that_was_half_made_is_made_with_the_next_update(
 def test_pod_whose_first_update_fails_is_not_known(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, err: Exception
 ) -> None:
-    """Housekeeping that starts it again does so until it is known."""
+    """Housekeeping starts the pod again until it is known."""
     allocations = harness.workers._allocation_manager
     failing = failing_once(allocations.update_pod_from_allocation, err)
     monkeypatch.setattr(allocations, "update_pod_from_allocation", failing)
@@ -1972,7 +1974,7 @@ def test_pod_whose_first_update_fails_is_not_known(
 def test_kill_that_cannot_be_taken_in_is_as_good_as_none(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, err: Exception
 ) -> None:
-    """The next one cancels the sync that runs."""
+    """The next kill cancels the running sync."""
     allocations = harness.workers._allocation_manager
 
     errs: list[Exception | None] = []
@@ -2027,7 +2029,7 @@ def test_worker_that_finds_no_thread_is_started_with_the_next_sync(static: bool)
             wait_for("the other pod is synced", lambda: bool(harness.syncer.processed["2"]))
         assert refused == ["podworker-1"] * 2
         assert "1" in harness.queue.get_work()
-        assert list(harness.workers.pod_updates) == ["2"], "nothing pretends to be the worker"
+        assert list(harness.workers.pod_updates) == ["2"], "the failed thread must leave no channel"
         assert (harness.workers.has_worker(UID), harness.workers.has_worker(types.UID("2"))) == (False, True)
         events = harness.recorder.drain()
         assert len(events) == 2 and "error starting pod worker" in events[0] and "TasksMax" in events[0]

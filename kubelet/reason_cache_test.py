@@ -1,4 +1,4 @@
-"""Tests of the reason cache."""
+"""Test the reason cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class _Secret:
-    """Something that a call works with."""
+    """Stand for an object that a call uses."""
 
 
 def _sync_result(
@@ -46,8 +46,8 @@ def test_reason_cache() -> None:
 
     assert cache.get(POD_1, "container_1") == reason_cache.ReasonItem("start failed 1", "message_1", None)
     assert cache.get(POD_1, "container_2") == reason_cache.ReasonItem("start failed 2", "message_2", None)
-    assert cache.get(POD_1, "container_3") is None, "it was started"
-    assert cache.get(POD_1, "container_4") is None, "only starts are remembered"
+    assert cache.get(POD_1, "container_3") is None, "the container was started"
+    assert cache.get(POD_1, "container_4") is None, "the cache stores only starts"
     assert cache.get(types.UID("pod_2"), "container_1") is None, "another pod"
 
     cache.remove(POD_1, "container_2")
@@ -56,7 +56,7 @@ def test_reason_cache() -> None:
     started = kubecontainer.PodSyncResult()
     started.add_sync_result(_sync_result(start, "container_1", None, ""))
     cache.update(POD_1, started)
-    assert cache.get(POD_1, "container_1") is None, "started since"
+    assert cache.get(POD_1, "container_1") is None, "the container has started since"
 
 
 def test_the_entry_used_longest_ago_goes_first() -> None:
@@ -94,7 +94,7 @@ def test_long_message_is_cut() -> None:
 
 
 def test_nothing_of_the_pod_is_kept() -> None:
-    """An error holds the variables of the calls through which it came."""
+    """An exception refers to the variables of the calls through which it passed."""
     cache = reason_cache.ReasonCache()
     kept = []
 

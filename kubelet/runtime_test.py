@@ -1,4 +1,4 @@
-"""Tests of the runtime state."""
+"""Test the runtime state."""
 
 from __future__ import annotations
 

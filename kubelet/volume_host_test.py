@@ -1,4 +1,4 @@
-"""Tests of the kubelet as volume plugins see it."""
+"""Test the services for volume plugins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UID = types.UID("u")
 
 
 def new_host(test_kubelet: TestKubelet, plugins: list[volume.VolumePlugin]) -> KubeletVolumeHost:
-    """A host of the plugins, with an API server if the kubelet has been given one."""
+    """Return a host of the plugins, with the kubelet's API server if it has one."""
     kubelet, builder, client = test_kubelet.kubelet, test_kubelet.builder, test_kubelet.kubelet.kube_client
     builder.client = client
     tokens = None if client is None else token.Manager(client, test_kubelet.clock)

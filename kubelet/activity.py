@@ -53,7 +53,7 @@ class Position:
     def __init__(self) -> None:
         # `activity` is None while the worker has no thread.
         self.activity: Activity | None = None
-        # This is the innermost activity that an exception has left, or None once another activity has begun.
+        # `failed_at` is the innermost activity that an exception has left, or None once another activity has begun.
         self.failed_at: Activity | None = None
 
 

@@ -97,7 +97,7 @@ class APIObjects:
         self._namespace = namespace
         self._config_map_manager = config_maps
         self._secret_manager = secrets
-        # These are the data of the objects that have been read.
+        # These dictionaries hold the data of the objects that have been read.
         self._config_maps: dict[str, Mapping[str, str]] = {}
         self._secrets: dict[str, Mapping[str, bytes]] = {}
 
@@ -179,8 +179,8 @@ class Files:
     def __init__(self, pod: v1.Pod, pod_volumes: kubecontainer.VolumeMap) -> None:
         self._pod = pod
         self._pod_volumes = pod_volumes
-        # These are the files that have been read, by the volume's path on the host and the path in the volume, and
-        # their size in bytes together.
+        # `_files` holds the files that have been read, by the volume's path on the host and the path in the volume.
+        # `_size` is their total size in bytes.
         self._files: dict[tuple[str, str], envutil.EnvFile] = {}
         self._size = 0
 

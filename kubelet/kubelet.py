@@ -161,18 +161,18 @@ class LoopCase(enum.IntEnum):
 class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStats, KubeletGarbage):
     """Run the agent of one node. kubelet_build creates it; its main loop is `run`, which returns when ctx ends."""
 
-    # This channel receives the error with which the kubelet cannot continue to run.
+    # `failed` receives the error with which the kubelet cannot continue to run.
     failed: golang.Channel[Exception]
     pod_logs_directory: str
     runtime_service: internalapi.RuntimeService
     oom_watcher: oom.Watcher | None
     os: kubecontainer.OSInterface
-    # This is None if the kubelet must not create its chains in iptables.
+    # `new_iptables` is None if the kubelet must not create its chains in iptables.
     new_iptables: Callable[[], list[iptables.Interface]] | None
     tracer: tracing.Tracer
     # The kubelet reports what it does to these observers.
     observers: Observers
-    # For debugging: the volumes of a terminated pod stay mounted.
+    # If this flag is set, the volumes of a terminated pod stay mounted, for debugging.
     keep_terminated_pod_volumes: bool = False
     # The PLEG writes the newest known runtime status of each pod here.
     pod_cache: kubecontainer.Cache
@@ -187,33 +187,33 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     container_log_manager: logs.ContainerLogManager
     container_deletor: PodContainerDeletor
     pleg: kubepleg.PodLifecycleEventGenerator
-    # This is None unless the feature gate EventedPLEG is on.
+    # `evented_pleg` is None unless the feature gate EventedPLEG is on.
     evented_pleg: kubepleg.EventedPLEG | None = None
     pod_sync_loop_handlers: list[lifecycle.PodSyncLoopHandler] = field(default_factory=list)
-    # This is None in standalone mode.
+    # `node_lease_controller` is None in standalone mode.
     node_lease_controller: lease.Controller | None = None
-    # This is None if systemd's watchdog does not supervise the kubelet.
+    # `health_checker` is None if systemd's watchdog does not supervise the kubelet.
     health_checker: watchdog.HealthChecker | None = None
-    # This provides the server's certificate. It is None if there is no certificate, for example without a server.
+    # The manager provides the server's certificate. It is None if there is no certificate, for example without a
+    # server.
     server_certificate_manager: certificate.Manager | KubeletServerCertificateDynamicFileManager | None = None
-    # These are the server's TLS settings. They are None for a server without TLS.
+    # `tls_config` holds the server's TLS settings. It is None for a server without TLS.
     tls_config: server.TLSConfig | None = None
     # The volume manager sends here when the node's status must report other volumes as in use.
     volumes_in_use_changed: golang.Channel[None] = field(default_factory=lambda: golang.Channel(1))
-    # This is the steady-clock time at which `sync_loop_iteration` last began or ended, or None. The health check reads
-    # it.
+    # `sync_loop_iteration` last began or ended at this steady-clock time; None before that. The health check reads it.
     sync_loop_monitor: datetime.datetime | None = None
-    # This is true if the work queue handed out pods that were due, and the sync loop then failed to sync them.
+    # `due_pods_lost` is true if the work queue handed out due pods, and the sync loop then failed to sync them.
     due_pods_lost: bool = False
-    # This is true once the modules that need a running container runtime have started; guarded by `update_runtime_mux`.
+    # The flag is true once the modules that need a container runtime have started; guarded by `update_runtime_mux`.
     runtime_modules_started: bool = False
-    # This backoff gives the time of the next attempt after a failed image pull, for each pod UID and image.
+    # `image_back_off` gives the time of the next attempt after a failed image pull, for each pod UID and image.
     image_back_off: flowcontrol.Backoff
     # The sync loop reads the changes of all sources from this object's channel.
     pod_config: config.PodConfig
     # Each pod is synced at least at this interval, in seconds. The server's health check uses the value too.
     resync_interval: float
-    # This function reports whether the kubelet has read its Node object from the API server since the start.
+    # `node_has_synced` reports whether the kubelet has read its Node object from the API server since the start.
     node_has_synced: Callable[[], bool] = lambda: True
 
     # ---- Start ----
@@ -296,7 +296,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
             self.plugin_manager.add_handler(plugin_type, handler)
         if self.shutdown_manager is not None:
             self.shutdown_manager.start(ctx)
-        # This comes last: after a failed attempt, registered plugins would not reach the handlers of the next attempt.
+        # The plugin manager starts last: plugins of a failed attempt would not reach the handlers of the next attempt.
         klog.v(4).info_s("Starting plugin manager")
         golang.go(self.plugin_manager.run, ctx, name="plugin-manager")
 
@@ -709,7 +709,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         """
         with contain("Failed to restore state from a mirror pod", ctx, pod=klog.kobj(added)):
             self._take_over_mirror(added)
-        # This must come even for a rejected pod, because an unknown pod counts as deleted.
+        # Even a rejected pod must be in the pod manager, because an unknown pod counts as deleted.
         self.pod_manager.add_pod(added)
         found = self.pod_manager.get_pod_and_mirror_pod(added)
         pod, mirror_pod = found.pod, found.mirror_pod

@@ -17,7 +17,7 @@ class WaitingPods:
         # Hold this lock while a waiting pod is admitted, so that the next decision counts the pod. Acquire it before
         # all other locks.
         self.admission_lock = threading.Lock()
-        self._lock = threading.Lock()  # This guards `_reasons`.
+        self._lock = threading.Lock()  # The lock guards `_reasons`.
         self._reasons: dict[types.UID, str] = {}
 
     def note(self, uid: types.UID, reason: str) -> bool:

@@ -124,7 +124,7 @@ class KubeletOptions:
     max_per_pod_container_count: int = 1
     max_container_count: int = -1
     seccomp_default: bool = False
-    # If set, pods may together use what the hard eviction thresholds reserve.
+    # If this flag is set, pods may together use what the hard eviction thresholds reserve.
     ignore_eviction_threshold: bool = False
     keep_terminated_pod_volumes: bool = False
     cloud_provider: str = ""
@@ -143,7 +143,7 @@ class APIObjects:
     node_has_synced: Callable[[], bool] = lambda: True
     service_lister: Callable[[], list[v1.Service]] | None = None
     service_has_synced: Callable[[], bool] = lambda: True
-    # This function registers a callback for each change of the set of volumes that are attached to the node.
+    # `on_volumes_attached_change` registers a callback for changes of the set of volumes attached to the node.
     on_volumes_attached_change: Callable[[Callable[[], None]], None] = lambda func: None
 
 
@@ -262,7 +262,8 @@ class PartsBuilder:
     subclass.
     """
 
-    # These are the seconds until a failed pod is synced again, and those between two relists.
+    # `back_off_period` is the time until a failed pod is synced again, `relist_period` that between two relists, both in
+    # seconds.
     back_off_period = BACK_OFF_PERIOD
     relist_period = GENERIC_PLEG_RELIST_PERIOD
 

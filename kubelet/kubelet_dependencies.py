@@ -51,9 +51,9 @@ class Dependencies:
     hostutil: hostutil.HostUtils
     subpather: subpath.Interface
     volume_plugins: list[pkgvolume.VolumePlugin]
-    # This is None if nothing watches the kernel log.
+    # `new_oom_watcher` is None if nothing watches the kernel log.
     new_oom_watcher: Callable[[record.EventRecorder], oom.Watcher | None] | None = None
-    # This is None if the kubelet must not create chains in iptables.
+    # `new_iptables` is None if the kubelet must not create chains in iptables.
     new_iptables: Callable[[], list[iptables.Interface]] | None = None
     # The container manager is created after the clients, because it may have to call the API server.
     container_manager: cm.ContainerManager | None = None
@@ -68,8 +68,8 @@ class Dependencies:
     clock: clock.Clock = field(default_factory=clock.RealClock)
     # `auth` decides which client may request what from the server.
     auth: server_auth.KubeletAuth | None = None
-    # These are the server's TLS options. Without them there is no serving certificate, and the server speaks plain
-    # HTTP.
+    # `tls_options` are the server's TLS options. Without them there is no serving certificate, and the server speaks
+    # plain HTTP.
     tls_options: server.TLSOptions | None = None
     # A page of the server shows these flags.
     flagz: flagz.Reader | None = None
@@ -78,7 +78,8 @@ class Dependencies:
     # debug socket.
     observers: Observers = field(default_factory=Observers)
     debug_pages: list[server.InstallPages] = field(default_factory=list)
-    # This notifies systemd's watchdog that the kubelet is healthy. It is None without a watchdog, as in a hollow node.
+    # The health checker notifies systemd's watchdog that the kubelet is healthy. It is None without a watchdog, as in a
+    # hollow node.
     health_checker: watchdog.HealthChecker | None = None
     # The kubelet sends the error with which it cannot continue to run; its creator then ends it.
     failed: golang.Channel[Exception] = field(default_factory=lambda: golang.Channel(1))

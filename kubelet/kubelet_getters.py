@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CSI_PLUGIN_NAME = "kubernetes.io/csi"
 
-# This user's subordinate IDs are for pods, and this program prints them.
+# Pods use the subordinate IDs of this user, which this program prints.
 _KUBELET_USER = "kubelet"
 _GETSUBIDS = "getsubids"
 # A server that stores the subordinate IDs may take this long to answer, in seconds.

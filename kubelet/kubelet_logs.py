@@ -58,8 +58,8 @@ class KubeletLogs(KubeletGetters):
             pod.metadata.name, pod_status, container_name, log_options.previous
         )
         if stdout is not None:
-            # This sends the response's headers, so the client learns of the success even if the container is silent for
-            # long.
+            # The empty write sends the response's headers, so the client learns of the success even if the container is
+            # silent for long.
             stdout.write(b"")
         self.container_runtime.get_container_logs(ctx, pod, container_id, log_options, stdout, stderr)
 

@@ -13,8 +13,8 @@ from pkg import golang, klog
 from pkg.apimachinery.util import wait
 from pkg.util import iptables
 
-# This chain shows other programs which variant of iptables the machine uses, legacy or nft: it exists in the tables of
-# that variant.
+# This chain shows other programs which variant of iptables the machine uses, legacy or nft: the chain exists in the
+# tables of that variant.
 KUBE_IPTABLES_HINT_CHAIN = "KUBE-IPTABLES-HINT"
 # This chain keeps packets from outside away from addresses of the loopback interface.
 KUBE_FIREWALL_CHAIN = "KUBE-FIREWALL"

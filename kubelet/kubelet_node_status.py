@@ -51,8 +51,8 @@ NODE_STATUS_UPDATE_RETRY = 5
 # All times in this module are in seconds.
 REGISTRATION_BACK_OFF_BASE = 0.1
 REGISTRATION_BACK_OFF_MAX = 7.0
-# For the first time after the start, a node that becomes ready is reported at once; the second is the interval of the
-# checks.
+# For NODE_READY_GRACE_PERIOD after the start, the kubelet checks every FAST_STATUS_UPDATE_PERIOD whether the node has
+# become ready, and reports that at once.
 NODE_READY_GRACE_PERIOD = 120.0
 FAST_STATUS_UPDATE_PERIOD = 0.1
 # After the API server has been reached, storage may take this long to start.
@@ -81,7 +81,7 @@ class _UpdatedNode:
 
     # `node` is a copy of the original.
     node: v1.Node
-    # The node differs in more than the times of its heartbeats.
+    # `changed` is true if the node differs in more than the times of its heartbeats.
     changed: bool
 
 
@@ -126,35 +126,37 @@ class KubeletNodeStatus(KubeletNetwork):
     image_manager: images.ImageGCManager
     # When a resource runs short, the eviction manager frees it: first it removes garbage, then it evicts pods.
     eviction_manager: eviction.Manager
-    # This client and `node_lister` are None in standalone mode.
+    # `heartbeat_client` and `node_lister` are None in standalone mode.
     heartbeat_client: kubernetes.Interface | None = None
     # This function is called after repeated failures of heartbeats, because the connections may be dead.
     on_repeated_heartbeat_failure: Callable[[], None] | None = None
     node_lister: kubepod.NodeGetter | None = None
     shutdown_manager: nodeshutdown.Manager | None = None
     node_startup_latency_tracker: NodeStartupLatencyTracker = field(default_factory=BasicNodeStartupLatencyTracker)
-    # These are the seconds between two computations of the node's status, and between two reports of an unchanged one.
+    # The kubelet computes the node's status every `node_status_update_frequency` seconds, and reports an unchanged one
+    # every `node_status_report_frequency` seconds.
     node_status_update_frequency: float = 10.0
     node_status_report_frequency: float = 300.0
-    # An external program provides the node's addresses.
+    # The flag is true if an external program provides the node's addresses.
     external_cloud_provider: bool = False
-    # This raises ValueError for an address that this machine does not have. None stands for `validate_node_ip`.
+    # The validator raises ValueError for an address that this machine does not have. None stands for
+    # `validate_node_ip`.
     node_ip_validator: Callable[[IPAddress], None] | None = None
     # These functions set the node's status. The list is filled at its first use.
     set_node_status_funcs: list[nodestatus.Setter] = field(default_factory=list)
     # Hold this lock while the node's status is computed and reported; it guards the next four fields.
     sync_node_status_mux: threading.Lock = field(default_factory=threading.Lock)
     registration_completed: bool = False
-    # This is the node that the kubelet has just created, because the informer may not have it yet.
+    # `created_node` is the node that the kubelet has just created, because the informer may not have it yet.
     created_node: v1.Node | None = None
-    # This is from the monotonic clock; None until a status has been reported.
+    # The last report was sent at this time of the monotonic clock; None until a status has been reported.
     last_status_report_time: float | None = None
     # The next report of an unchanged status comes this many seconds later, or earlier if negative.
     delay_after_node_status_change: float = 0.0
-    # If set, a runtime that is not ready is logged prominently; guarded by `update_runtime_mux`.
+    # If this flag is set, a runtime that is not ready is logged prominently; guarded by `update_runtime_mux`.
     container_runtime_ready_expected: bool = False
     last_node_unschedulable_lock: threading.Lock = field(default_factory=threading.Lock)
-    # `last_node_unschedulable_lock` guards this.
+    # `last_node_unschedulable_lock` guards the next field.
     last_node_unschedulable: bool = False
     standalone_node: StandaloneNode | None = None
     # The one thread that updates `standalone_node` holds this lock.
@@ -207,7 +209,7 @@ class KubeletNodeStatus(KubeletNetwork):
         return known.runtime == runtime and self.clock.monotonic() - known.made < self.node_status_update_frequency
 
     def get_node_any_way(self, ctx: golang.Context) -> v1.Node:
-        """Return get_node's result, or if it fails a node of this machine. The caller must not modify it."""
+        """Return get_node's node or, if that fails, a node of this machine. The caller must not modify it."""
         try:
             return self.get_node(ctx)
         except apierrors.StatusError:
@@ -323,7 +325,7 @@ class KubeletNodeStatus(KubeletNetwork):
         return requires_update
 
     def initial_node(self, ctx: golang.Context) -> v1.Node:
-        """Return a node object of this machine, as for registration. Raise one of lifecycle.ACCIDENTS."""
+        """Return the node object for the registration of this machine. Raise one of lifecycle.ACCIDENTS."""
         os_name, arch = nodestatus.GOOS, nodestatus.goarch()
         labels = {
             v1.LABEL_HOSTNAME: self.hostname,
@@ -490,7 +492,7 @@ class KubeletNodeStatus(KubeletNetwork):
             except golang.ContextError:
                 raise
             except Exception as err:
-                # After any error: the API server may be unavailable, or another client may have changed the node.
+                # Try again: the API server may be unavailable, or another client may have changed the node.
                 if attempt > 0 and self.on_repeated_heartbeat_failure is not None:
                     self.on_repeated_heartbeat_failure()
                 klog.error_s(err, "Error updating node status, will retry")

@@ -24,7 +24,7 @@ class KubeletNodeCache(KubeletNodeStatus):
     The scheduler may have placed a pod on the basis of a node object that the informer has not received yet.
     """
 
-    # This is the newest node object that is known from the API server. It is never modified, only replaced.
+    # `cached_node` is the newest node object that is known from the API server. It is never modified, only replaced.
     cached_node: v1.Node | None = None
     # Hold this lock to compare and replace `cached_node`, in the thread that admits pods or in the one that reports the
     # status.

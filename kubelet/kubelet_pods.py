@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pkg.client_go.util import flowcontrol
     from pkg.volume.util import hostutil, subpath
 
-# These are the waiting reasons of containers that the kubelet has not tried to start yet.
+# Containers that the kubelet has not tried to start yet have one of these waiting reasons.
 POD_INITIALIZING = "PodInitializing"
 CONTAINER_CREATING = "ContainerCreating"
 # A container has this termination reason if it was removed because another container's exit restarts all containers of
@@ -91,8 +91,8 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     mirror_pod_client: kubepod.MirrorClient
     # The reason cache holds the error of each container's last failed sync. The status shows it as the waiting reason.
     reason_cache: ReasonCache
-    # Both are the runtime: `streaming_runtime` serves exec, attach and port forwarding; `runner` runs a command to its
-    # end.
+    # Both fields are the runtime: `streaming_runtime` serves exec, attach and port forwarding; `runner` runs a command
+    # to its end.
     streaming_runtime: kubecontainer.StreamingRuntime
     runner: kubecontainer.CommandRunner
     # The allocation manager admits pods, and holds the allocated resources of each.
@@ -109,7 +109,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
     secret_manager: secret.Manager | None = None
     config_map_manager: configmap.Manager | None = None
     pod_sync_handlers: list[lifecycle.PodSyncHandler] = field(default_factory=list)
-    # This is None in standalone mode, in which the kubelet knows no services.
+    # `service_lister` is None in standalone mode, in which the kubelet knows no services.
     service_lister: Callable[[], list[v1.Service]] | None = None
     service_has_synced: Callable[[], bool] = lambda: True
 
@@ -535,7 +535,7 @@ class KubeletPods(KubeletVolumes, KubeletNodeStatus):
                 )
                 done = True
             failed |= not done
-            # Record the pod as known; otherwise a later step would take it for an orphan.
+            # Record the pod as known; otherwise a later step would treat it as an orphan.
             working_pods[uid] = PodWorkerSync(state=PodWorkerState.SYNC_POD, has_config=True, static=static)
             metrics.RESTARTED_POD_TOTAL.labels("true" if static else "").inc()
         return not failed

@@ -243,7 +243,7 @@ def _validate_pattern(pattern: str) -> Iterator[fieldpath.Error]:
         yield fieldpath.too_long(path, pattern, _MAX_PATTERN_LENGTH)
         return
     try:
-        # This finds missing brackets and incomplete patterns; the journal judges the rest.
+        # Compiling the pattern finds missing brackets and incomplete patterns; the journal judges the rest.
         re.compile(_for_python(pattern))
     except (re.error, RecursionError, OverflowError) as err:
         yield fieldpath.invalid(path, pattern, str(err))

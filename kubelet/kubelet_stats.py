@@ -32,7 +32,8 @@ class KubeletStats:
 
     cadvisor: kubecadvisor.Interface
     pod_manager: kubepod.Manager
-    # These provide the statistics of the node, its pods, the pods' logs and the pods' volumes.
+    # The providers have the statistics of the node, its pods and the pods' logs; the analyzer has those of the pods'
+    # volumes.
     stats_provider: stats.Provider
     host_stats_provider: stats.HostStatsProvider
     resource_analyzer: serverstats.ResourceAnalyzer

@@ -640,7 +640,7 @@ def test_static_pod_is_as_its_mirror_tells_before_anything_is_sent(test_kubelet:
     kubelet.status_manager.set_pod_status(static, v1.PodStatus(phase=v1.POD_RUNNING, container_statuses=[container]))
     mirror.status.container_statuses = [v1.ContainerStatus(**{**msgspec.structs.asdict(container), "ready": True})]
     mirror.status.start_time = started
-    # This records what the status manager would find at the very moment at which both pods become known.
+    # `found` records what the status manager would find at the very moment at which both pods become known.
     found = []
     add_pod = kubelet.pod_manager.add_pod
 

@@ -32,7 +32,7 @@ class KubeletVolumes(KubeletGetters):
     node_ref: v1.ObjectReference
     recorder: record.EventRecorder
     pod_workers: PodWorkers
-    # This removes the directories of orphaned pods in separate threads.
+    # `orphan_removal` removes the directories of orphaned pods in separate threads.
     orphan_removal: OrphanRemoval
 
     def list_volumes_for_pod(self, pod_uid: types.UID) -> dict[str, pkgvolume.Volume]:

@@ -225,7 +225,7 @@ def test_orphan_that_cannot_be_removed_tells_why(test_kubelet: TestKubelet, monk
     pod_dir(test_kubelet, "containers").mkdir(parents=True)
 
     def refuse(path: str, *, dir_fd: int | None = None) -> None:
-        os.stat(path, dir_fd=dir_fd)  # This raises an error if the path does not exist.
+        os.stat(path, dir_fd=dir_fd)  # os.stat raises an error if the path does not exist.
         raise PermissionError("not allowed")
 
     monkeypatch.setattr(os, "rmdir", refuse)

@@ -54,7 +54,7 @@ class OrphanRemoval:
         self._clock = clock
         self._remove = remove
         self._tell = tell
-        self._lock = threading.Lock()  # This guards the four fields below.
+        self._lock = threading.Lock()  # The lock guards the four fields below.
         # These pods wait for a thread; the one that was handed over first comes first.
         self._waiting: dict[types.UID, None] = {}
         # A thread is removing these pods' directories. It closes the pod's channel when it has finished.

@@ -77,7 +77,8 @@ def _volumes_with_files(pod_dir: str) -> Iterator[str]:
         for name, path in _directories(plugin_path):
             yield from _describe_files(f"volume {name} ({plugin.replace('~', '/')})", path)
     for name, path in _directories(os.path.join(pod_dir, kubeletconfig.DEFAULT_KUBELET_VOLUME_SUBPATHS_DIR_NAME)):
-        # These are the targets of sub-paths' bind mounts; the target of a file is an empty file.
+        # The files below are the targets of sub-paths' bind mounts; if the sub-path is a file, its target is an empty
+        # file.
         yield from _describe_files(f"sub-path of volume {name}", path, empty_too=False)
 
 

@@ -63,7 +63,7 @@ from pkg.client_go.tools import record
 
 # A PodStatusFunc writes the reason for a kill into the pod's status.
 PodStatusFunc = Callable[[v1.PodStatus], None]
-# SyncPodResult.post_sync describes a PostSyncFunc.
+# The worker calls a PostSyncFunc after a sync; see SyncPodResult.
 PostSyncFunc = Callable[[], None]
 # A WorkerChannelFunc maps a UID and its channel to the channel from which the worker reads instead.
 WorkerChannelFunc = Callable[[types.UID, golang.Channel[None]], golang.Channel[None]]
@@ -91,7 +91,7 @@ class KillPodOptions:
     # `pod_status_func` writes the reason for the kill into the pod's status. The function of the last kill counts,
     # because an eviction, for example, may follow a preemption.
     pod_status_func: PodStatusFunc | None = None
-    # This replaces the pod's own grace period, in seconds, if it is shorter.
+    # The override replaces the pod's own grace period, in seconds, if it is shorter.
     pod_termination_grace_period_seconds_override: int | None = None
 
 
@@ -143,7 +143,7 @@ class PodStart(enum.Enum):
 class SyncPodResult:
     """Hold the result of one sync_pod call."""
 
-    # The pod has reached a terminal phase by itself.
+    # `is_terminal` is true if the pod has reached a terminal phase by itself.
     is_terminal: bool = False
     # The worker calls this after it has recorded the end of the sync, so that whatever the call triggers counts as
     # newer.
@@ -155,11 +155,11 @@ class PodWorkerSync:
     """Describe one worker in the answer of sync_known_pods."""
 
     state: PodWorkerState
-    # No source contains the pod any more.
+    # `orphan` is true if no source contains the pod any more.
     orphan: bool = False
-    # The kubelet knows the pod's spec, not only the runtime's view of the pod.
+    # `has_config` is true if the kubelet knows the pod's spec, not only the runtime's view of the pod.
     has_config: bool = False
-    # The pod has a spec, and the pod is static.
+    # `static` is true if the pod has a spec and is static.
     static: bool = False
 
 
@@ -172,9 +172,9 @@ class PodWorkerSnapshot:
     namespace: str = ""
     name: str = ""
     phase: PodWorkerState = SYNC_POD
-    # The pod has a worker thread.
+    # `has_worker` is true if a thread works for the pod.
     has_worker: bool = False
-    # An update waits for the worker.
+    # `pending` is true if an update waits for the worker.
     pending: bool = False
     finished: bool = False
     deleted: bool = False
@@ -242,8 +242,8 @@ class PodSyncer(Protocol):
     ) -> None:
         """Stop the pod's containers within `grace_period` seconds; return only if none of them runs.
 
-        The worker repeats the call with ever shorter grace periods. Once the call succeeds, other parts of the kubelet
-        remove the pod's volumes and devices.
+        The worker repeats the call until it succeeds, with grace periods that never grow. After that, other parts of
+        the kubelet remove the pod's volumes and devices.
         """
         ...
 
@@ -270,7 +270,7 @@ class StepProgress:
     steps: int = 0
     # The next step is due at this time if nothing triggers one before.
     next_at: datetime | None = None
-    # Another static pod of the same full name comes first.
+    # `waits_to_start` is true if another static pod of the same full name comes first.
     waits_to_start: bool = False
     # `position` is what the worker currently does. `failed_at` is what it did when the last step failed.
     position: activity.Position = field(default_factory=activity.Position)
@@ -297,10 +297,10 @@ class StepProgress:
 class PodSyncStatus:
     """Hold the state of one pod. PodWorkers.pod_lock guards it."""
 
-    # This function cancels the worker's current step, or its last one.
+    # `cancel_fn` cancels the worker's current step, or its last one.
     cancel_fn: Callable[[], None] | None = None
     fullname: str = ""
-    # An update waits for the worker, or the worker is handling one.
+    # `working` is true if an update waits for the worker, or the worker is handling one.
     working: bool = False
     # `pending_update` is the next update for the worker. A newer update replaces it, because only the latest state
     # counts. No other part of the kubelet sees it before the worker takes it.
@@ -310,8 +310,8 @@ class PodSyncStatus:
     # running pods treat it as the desired state.
     active_update: UpdatePodOptions | None = None
 
-    # These are the times at which the pod was first seen, was allowed to start, had to terminate, and had no running
-    # container any more. `terminating_at` can be set before the worker has begun to terminate the pod.
+    # The pod was first seen, was allowed to start, had to terminate, and had no running container any more at these
+    # times. `terminating_at` can be set before the worker has begun to terminate the pod.
     synced_at: datetime | None = None
     started_at: datetime | None = None
     terminating_at: datetime | None = None
@@ -320,20 +320,22 @@ class PodSyncStatus:
     grace_period: int = 0
     # The worker closes these channels when the pod has terminated. Nothing may be added after that.
     notify_post_terminating: list[golang.Channel[None]] = field(default_factory=list)
-    # These are the status functions of all kills so far. Nothing may be added after the pod has terminated.
+    # The list holds the status functions of all kills so far. Nothing may be added after the pod has terminated.
     status_post_terminating: list[PodStatusFunc] = field(default_factory=list)
 
-    # The worker has left sync_pod and knows of the termination, so other parts of the kubelet may rely on it that no
-    # further container starts.
+    # `started_terminating` is true once the worker has left sync_pod and knows of the termination. From then on other
+    # parts of the kubelet may assume that no further container starts.
     started_terminating: bool = False
-    # The API server's pod has a deletion timestamp, or no source contains the pod any more.
+    # `deleted` is true if the API server's pod has a deletion timestamp, or no source contains the pod any more.
     deleted: bool = False
     evicted: bool = False
-    # sync_terminated_pod has succeeded, and the worker's thread ends.
+    # `finished` is true once sync_terminated_pod has succeeded; the worker's thread then ends.
     finished: bool = False
-    # A pod with this UID was added again after this one was killed, so this one must be forgotten once it has finished.
+    # `restart_requested` is true if a pod with this UID was added again after this one was killed. The kubelet forgets
+    # this pod once it has finished.
     restart_requested: bool = False
-    # The runtime has or had this pod, so it must be terminated even if this process did not start it.
+    # `observed_runtime` is true if the runtime has or had this pod. Such a pod must be terminated even if this process
+    # did not start it.
     observed_runtime: bool = False
     # `snapshot` reads the worker's progress from here.
     progress: StepProgress = field(default_factory=StepProgress, compare=False)
@@ -389,7 +391,7 @@ class _StartedSync:
 class _SyncOutcome:
     """Hold the outcome of one step."""
 
-    # This time is from the steady clock.
+    # `last_sync_time` is from the steady clock.
     last_sync_time: datetime | None
     is_terminal: bool = False
     err: Exception | None = None
@@ -399,9 +401,9 @@ class _SyncOutcome:
 class _WorkerProgress:
     """Hold what a worker carries from one step to the next."""
 
-    # This is the steady-clock time at which the worker's last step ended.
+    # `last_sync_time` is the steady-clock time at which the worker's last step ended.
     last_sync_time: datetime | None
-    # The worker has nothing left to do.
+    # `done` is true if the worker has nothing left to do.
     done: bool = False
 
 
@@ -412,7 +414,7 @@ class _Target:
     uid: types.UID
     namespace: str
     name: str
-    # The kubelet has no spec of the pod, only the runtime's view.
+    # `is_runtime_pod` is true if the kubelet has no spec of the pod, only the runtime's view.
     is_runtime_pod: bool
 
 
@@ -468,9 +470,9 @@ class PodWorkers:
         """
         # `pod_lock` guards the five fields below and every PodSyncStatus.
         self.pod_lock = threading.Lock()
-        # mark_pods_synced has been called: update_pod has received every pod that should exist or that runs.
+        # `pods_synced` is true once update_pod has received every pod that should exist or that runs.
         self.pods_synced = False
-        # These are the channels of the running workers. A message tells the worker to take `pending_update`. Send only
+        # The running workers read from these channels. A message tells the worker to take `pending_update`. Send only
         # with the lock held.
         self.pod_updates: dict[types.UID, golang.Channel[None]] = {}
         self.pod_sync_statuses: dict[types.UID, PodSyncStatus] = {}
@@ -786,7 +788,7 @@ class PodWorkers:
             waiting = self.waiting_to_start_static_pods_by_fullname.setdefault(status.fullname, [])
             if uid not in waiting:  # The pod already waits if its thread could not be started.
                 waiting.append(uid)
-        # This comes last, because a pod with an entry here counts as one with a running worker.
+        # The entry is added last, because a pod with an entry here counts as one with a running worker.
         self.pod_updates[uid] = updates
         return read
 
@@ -1346,7 +1348,7 @@ class PodWorkers:
                 )
                 return False
             status.deleted = True
-            has_worker = uid in self.pod_updates  # This is false if the pod's thread could not be started.
+            has_worker = uid in self.pod_updates  # A pod whose thread could not be started has no worker.
             if has_worker and (status.is_started() or status.observed_runtime or self._may_run_locked(uid, False)):
                 self._terminate_orphan_locked(uid, status)
                 return False

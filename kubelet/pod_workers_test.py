@@ -182,7 +182,7 @@ class UpdateCase:
     # These updates come first; the workers see those in `held` only after this case's update.
     before: tuple[UpdatePodOptions, ...] = ()
     held: tuple[UpdatePodOptions, ...] = ()
-    # The runtime knows the pod, and none of its containers runs.
+    # If this flag is set, the runtime knows the pod, and none of its containers runs.
     has_runtime_status: bool = False
 
 

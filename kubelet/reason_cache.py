@@ -15,7 +15,7 @@ from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 
-# This is enough for a hundred pods with ten failing containers each.
+# The limit is enough for a hundred pods with ten failing containers each.
 MAX_REASON_CACHE_ENTRIES = 1000
 # Messages are truncated to this many characters, because they may quote any text from a pod or an image. A hook's
 # message has its output twice, 10 KiB each, and a quoted byte may take four characters.
@@ -33,7 +33,7 @@ class ReasonItem(NamedTuple):
     message: str
     # The kubelet does not try again before this time; None means that it may try at any time.
     retry_at: datetime | None
-    # This is the API object whose absence kept the container from starting.
+    # The absence of this API object kept the container from starting.
     missing: metav1.StatusDetails | None = None
 
 
@@ -45,7 +45,7 @@ class ReasonCache:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # This guards `_cache`.
+        self._lock = threading.Lock()  # The lock guards `_cache`.
         self._cache: OrderedDict[tuple[types.UID, str], ReasonItem] = OrderedDict()
 
     def add(self, uid: types.UID, name: str, reason: Exception, message: str) -> None:

@@ -31,8 +31,8 @@ class RuntimeState:
         """Create the state. The runtime counts as down after `runtime_sync_threshold` seconds without an answer."""
         self._clock = clock or clocklib.RealClock()
         self._base_runtime_sync_threshold = runtime_sync_threshold
-        self._lock = threading.Lock()  # This guards the fields below.
-        # This is from the monotonic clock; None until the runtime has answered.
+        self._lock = threading.Lock()  # The lock guards the fields below.
+        # The runtime last answered at this time of the monotonic clock; None until then.
         self._last_base_runtime_sync: float | None = None
         self._network_error: Exception | None = NetworkUnknownError()
         self._runtime_error: Exception | None = None

@@ -64,7 +64,7 @@ class KubeletVolumeHost:
     nodes: Nodes
     runtime_state: RuntimeState
     allocation_manager: allocation.Manager
-    # This is None in standalone mode.
+    # `kube_client` is None in standalone mode.
     kube_client: kubernetes.Interface | None
     node_name: str
     recorder: record.EventRecorder

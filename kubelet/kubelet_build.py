@@ -262,8 +262,8 @@ class PartsBuilder:
     subclass.
     """
 
-    # `back_off_period` is the time until a failed pod is synced again, `relist_period` that between two relists, both in
-    # seconds.
+    # A failed pod is synced again after `back_off_period` seconds, and `relist_period` seconds pass between two
+    # relists.
     back_off_period = BACK_OFF_PERIOD
     relist_period = GENERIC_PLEG_RELIST_PERIOD
 

@@ -329,13 +329,14 @@ class PodSyncStatus:
     # `deleted` is true if the API server's pod has a deletion timestamp, or no source contains the pod any more.
     deleted: bool = False
     evicted: bool = False
-    # `finished` is true once sync_terminated_pod has succeeded; the worker's thread then ends.
+    # `finished` is true once sync_terminated_pod has succeeded; the worker's thread then ends. The entry stays until
+    # sync_known_pods forgets it, so that a terminated pod is not started again while its source still has it.
     finished: bool = False
     # `restart_requested` is true if a pod with this UID was added again after this one was killed. The kubelet forgets
     # this pod once it has finished.
     restart_requested: bool = False
     # `observed_runtime` is true if the runtime has or had this pod. Such a pod must be terminated even if this process
-    # did not start it.
+    # did not start it. An orphan that neither started nor was in the runtime needs no termination.
     observed_runtime: bool = False
     # `snapshot` reads the worker's progress from here.
     progress: StepProgress = field(default_factory=StepProgress, compare=False)
@@ -563,7 +564,10 @@ class PodWorkers:
             return status is not None and status.is_terminated()
 
     def could_have_running_containers(self, uid: types.UID) -> bool:
-        """Report whether the pod has not terminated yet; True for an unknown pod until all sources have reported."""
+        """Report whether the pod has not terminated yet; True for an unknown pod until all sources have reported.
+
+        Once all sources have reported, an unknown pod is known not to run.
+        """
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             return not self.pods_synced if status is None else not status.is_terminated()
@@ -585,19 +589,32 @@ class PodWorkers:
             return status is not None and status.is_termination_requested()
 
     def should_pod_containers_be_terminating(self, uid: types.UID) -> bool:
-        """Report whether the worker has begun to terminate the pod, so that no container starts any more."""
+        """Report whether the worker has begun to terminate the pod, so that no container starts any more.
+
+        A requested termination is not enough, because the worker may still be in sync_pod. Parts of the kubelet that
+        set things up for pods in the background stop once this is true; sync_pod must not block on what they then no
+        longer provide.
+        """
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             return self.pods_synced if status is None else status.started_terminating
 
     def should_pod_runtime_be_removed(self, uid: types.UID) -> bool:
-        """Report whether the resources that running containers use, such as volumes, can be removed."""
+        """Report whether the resources that running containers use, such as volumes, can be removed.
+
+        The caller must own only resources that nobody needs after the termination. Containers, for example, must stay
+        until the pod is deleted, because they hold its logs.
+        """
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             return self.pods_synced if status is None else status.is_terminated()
 
     def should_pod_content_be_removed(self, uid: types.UID) -> bool:
-        """Report whether all content of the pod can be removed: it was evicted or deleted, and has terminated."""
+        """Report whether all content of the pod can be removed: it was evicted or deleted, and has terminated.
+
+        After an eviction the content goes even if the pod is not deleted, because the node needs the resources. Garbage
+        collection may remove some content even while this is false.
+        """
         with self.pod_lock:
             status = self.pod_sync_statuses.get(uid)
             if status is None:
@@ -701,7 +718,10 @@ class PodWorkers:
         return status
 
     def _ended_before_we_started(self, pod: v1.Pod) -> bool:
-        """Report whether source and runtime agree that the pod has terminated, as after a restart of the kubelet."""
+        """Report whether source and runtime agree that the pod has terminated, as after a restart of the kubelet.
+
+        An earlier process has then stopped all containers of the pod.
+        """
         if pod.status.phase not in (v1.POD_FAILED, v1.POD_SUCCEEDED):
             return False
         try:
@@ -1095,7 +1115,8 @@ class PodWorkers:
     ) -> kubecontainer.PodStatus | None:
         """Return the pod's status from a relist after the last sync; None if there is only a running pod.
 
-        Each step therefore sees the effects of the one before it. This call may wait for the next relist.
+        Each step therefore sees the effects of the one before it. This call may wait for the next relist, which delays
+        each transition and each retry.
         """
         if options.running_pod is not None:
             return None
@@ -1181,7 +1202,8 @@ class PodWorkers:
     def _complete_sync(self, pod_uid: types.UID) -> None:
         """Begin the termination of a pod that sync_pod reported as terminal, to stop what still runs.
 
-        update_pod handles deletion, eviction and a terminal phase from the API server.
+        This is the natural end of a pod whose restart policy is not Always. update_pod handles deletion, eviction and a
+        terminal phase from the API server.
         """
         with self.pod_lock:
             klog.v(4).info_s("Pod indicated lifecycle completed naturally and should now terminate", podUID=pod_uid)
@@ -1295,8 +1317,9 @@ class PodWorkers:
 
         This drives the termination of pods that no source contains any more, because no update will come for them.
         Finished workers of such pods are forgotten and left out of the answer, which bounds the memory for deleted
-        pods. Finished workers of pods that were created again with the same UID are left out too; the caller then adds
-        the new pod. Nobody may call update_pod for new pods between the collection of `desired_pods` and this call.
+        pods. So are finished workers of pods that were created again with the same UID, which is common for static pods
+        with a fixed UID; the caller then adds the new pod. Nobody may call update_pod for new pods between the
+        collection of `desired_pods` and this call.
         """
         desired = {pod.metadata.uid for pod in desired_pods}
         workers = {}
@@ -1339,7 +1362,8 @@ class PodWorkers:
     def remove_terminated_worker_locked(self, uid: types.UID, status: PodSyncStatus, orphaned: bool) -> bool:
         """Forget the pod if it is finished, or if it is an orphan that never started; return whether it was forgotten.
 
-        Terminate an orphan that has started.
+        After that a pod with the same UID may start. If an orphan has started, terminate it: no other part of the
+        kubelet will send an update for it.
         """
         if not status.finished:
             if not orphaned:
@@ -1425,6 +1449,8 @@ def kill_pod_now(
 ) -> eviction.KillPodFunc:
     """Return a function that kills a pod and waits until the pod has terminated.
 
+    A kill lasts only until the kubelet restarts, unless the status function sets a terminal phase.
+
     The function raises TimeoutError, and records an event, if this takes longer than one and a half grace periods. If
     the grace period is the pod's own, which may have any length, the function waits for at most `longest_wait` seconds.
     """
@@ -1481,8 +1507,8 @@ def is_pod_status_cache_terminal(status: kubecontainer.PodStatus) -> bool:
 def calculate_effective_grace_period(status: PodSyncStatus, pod: v1.Pod, options: KillPodOptions | None) -> int:
     """Return the grace period in seconds, at least 1.
 
-    The API server's value comes first, then the kill's value if it is shorter, and the spec's value if there is
-    neither.
+    The API server's value comes first, because the API server decides about deletions. A kill may shorten it, so that
+    an eviction, for example, is faster. The spec's value counts if there is neither.
     """
     overrides = [pod.metadata.deletion_grace_period_seconds]
     if options is not None:
@@ -1532,7 +1558,8 @@ def _resolve_pod_locked(status: PodSyncStatus, options: UpdatePodOptions, target
     """Return the pod by which to judge the update.
 
     For a runtime pod this is the last known spec, which then also replaces the running pod in the update. Without one
-    it is a placeholder made from the runtime's data, which is not stored.
+    it is a placeholder made from the runtime's data, which suffice only to terminate the pod. The placeholder is not
+    stored.
     """
     if not target.is_runtime_pod:
         assert options.pod is not None
@@ -1548,9 +1575,9 @@ def _resolve_pod_locked(status: PodSyncStatus, options: UpdatePodOptions, target
 
 
 def _accept_kill_options_locked(status: PodSyncStatus, pod: v1.Pod, options: UpdatePodOptions) -> bool:
-    """Record the options of a kill, or drop them if they have no meaning.
+    """Record the options of a kill, or drop them if they have no meaning; return whether the grace period shrank.
 
-    Return whether the grace period became shorter.
+    Once a pod is terminating, every update is a kill. It always carries the effective grace period.
     """
     if not status.is_termination_requested() or status.is_terminated():
         _complete_kill(options)

@@ -95,7 +95,7 @@ NODE_POLL_PERIOD = 0.1
 SYNC_PERIOD = 1.0
 HOUSEKEEPING_PERIOD = 2.0
 HOUSEKEEPING_WARNING_DURATION = 1.0
-# While the runtime is unhealthy, the sync loop pauses for the first value, then twice as long, up to the second value.
+# While the runtime is unhealthy, the sync loop pauses: first for BASE, then twice as long each time, up to MAX.
 RUNTIME_ERROR_BACK_OFF_BASE = 0.1
 RUNTIME_ERROR_BACK_OFF_MAX = 5.0
 # When the sync loop fails to handle an event of a pod, the pod is synced after this time.
@@ -349,7 +349,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         """Start the threads that keep the node's status, its lease and the mirror pods current in the API server."""
 
         def sync_node_status() -> None:
-            # Otherwise a restarted kubelet would report the runtime, which it has not asked yet, as not ready.
+            # Ask the runtime first: otherwise a restarted kubelet would report the runtime as not ready.
             with contain("Failed to query the runtime's status", golang.background()):
                 self.update_runtime_up(ctx)
             wait.jitter_until(
@@ -510,7 +510,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         selected = golang.select(*cases)
         loop_case = cases[selected.case]
         self.observers.loop.took(loop_case)
-        # An exception that the handlers did not contain may fail this event only, because all pods depend on this loop.
+        # An exception that no handler contained must fail only this event, because all pods depend on the loop.
         with contain("Failed to handle an event of the sync loop", ctx, channel=loop_case.name):
             match loop_case:
                 case LoopCase.CONFIG:
@@ -687,7 +687,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
                 try:
                     wants_resize = self._add_pod(ctx, added, start)
                 except Exception:
-                    # The later sync creates a worker for this pod, which must not start a pod without admission.
+                    # The later sync creates a worker for this pod. The worker must not start a pod without admission.
                     if not self.pod_workers.is_pod_known(added.metadata.uid):
                         self.waiting_pods.note(added.metadata.uid, "adding the pod failed")
                     raise
@@ -820,7 +820,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self._update_mirror(ctx, pod, found.mirror_pod, start)
 
     def _note_resize(self, ctx: golang.Context, old_pod: v1.Pod | None, pod: v1.Pod) -> None:
-        """Start a resize if the pod's requested resources differ from its allocated ones."""
+        """Queue a resize, and try it, if the pod's requested resources differ from its allocated ones."""
         if not record_resize_operations(old_pod, pod):
             return
         if self.allocation_manager.update_pod_from_allocation(pod).differs:
@@ -1019,7 +1019,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         self._note_resize_errors(pod, result)
         result.raise_if_failed()
         if restarting and any(done.action is kubecontainer.REMOVE_CONTAINER for done in result.sync_results):
-            # The restart removed all containers, so start them now. The next sync finds none to remove, so this ends.
+            # The restart removed all containers, so start them now. The next sync removes none, so this happens once.
             again = UpdatePodOptions(pod=pod, mirror_pod=mirror_pod, update_type=kubetypes.SYNC_POD_UPDATE)
             self.pod_workers.update_pod(ctx, again)
         if not result.sync_results:
@@ -1028,7 +1028,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         return SyncPodResult(post_sync=lambda: self.request_pod_relist(pod.metadata.uid))
 
     def _admit_after_waiting(self, pod: v1.Pod) -> bool:
-        """Report whether a waiting pod is admitted now; if not, it is rejected. Raise an error if it must wait."""
+        """Report whether a waiting pod is admitted; False means that it is rejected. Raise an error if it must wait."""
         result = self._admit_waiting_pod(pod, ())
         preempted: list[v1.Pod] = []
         while result.make_room is not None:
@@ -1048,7 +1048,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
         return uid not in gone and (uid not in self.waiting_pods or self.allocation_manager.is_allocated(uid))
 
     def _admit_waiting_pod(self, pod: v1.Pod, preempted: Sequence[v1.Pod]) -> lifecycle.PodAdmitResult:
-        """Ask once more whether the pod may run. Do not count the pods that were preempted for it."""
+        """Ask once more whether the pod may run, without counting the pods that were preempted for it."""
         gone = {victim.metadata.uid for victim in preempted}
         with self.waiting_pods.admission_lock:
             others = [one for one in self.get_active_pods() if self._counts(one.metadata.uid, gone)]
@@ -1381,7 +1381,7 @@ class Kubelet(KubeletPodResourcesAPI, KubeletLogs, KubeletNodeCache, KubeletStat
     def delete_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
         """Have the pod's worker terminate the pod. Housekeeping removes its volumes and directories.
 
-        DIVERGES (safer): a static pod without its manifest terminates even before the API server has reported its pods.
+        DIVERGES (safer): a static pod without a manifest terminates even before the API server has reported its pods.
         Go: pkg/kubelet/kubelet.go, (*Kubelet).deletePod: no pod terminates before all sources have reported.
         Why: no other source can contain a static pod, which would run for as long as the API server is unavailable.
         Test: kubelet_test.py:test_removed_static_pod_is_ended_before_the_api_server_has_spoken

@@ -71,7 +71,7 @@ class Dependencies:
     # `tls_options` are the server's TLS options. Without them there is no serving certificate, and the server speaks
     # plain HTTP.
     tls_options: server.TLSOptions | None = None
-    # A page of the server shows these flags.
+    # `flagz` reads the flags for a page of the server.
     flagz: flagz.Reader | None = None
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER
     # The kubelet reports what it does to the observers. `debug_pages` add pages below /debug/ to its server and to the
@@ -81,5 +81,5 @@ class Dependencies:
     # The health checker notifies systemd's watchdog that the kubelet is healthy. It is None without a watchdog, as in a
     # hollow node.
     health_checker: watchdog.HealthChecker | None = None
-    # The kubelet sends the error with which it cannot continue to run; its creator then ends it.
+    # The kubelet sends the error with which it cannot continue to run; the code that started it then stops it.
     failed: golang.Channel[Exception] = field(default_factory=lambda: golang.Channel(1))

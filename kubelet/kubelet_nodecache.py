@@ -68,7 +68,7 @@ class KubeletNodeCache(KubeletNodeStatus):
     def _patch_node_status(self, ctx: golang.Context, original: v1.Node, node: v1.Node) -> v1.Node:
         """Report the status, and keep the node from the API server's answer.
 
-        DIVERGES (fault of Go): admission uses the status that the kubelet has just reported at once.
+        DIVERGES (fault of Go): admission at once uses the status that the kubelet has just reported.
         Go: pkg/kubelet/kubelet_node_status.go, (*Kubelet).patchNodeStatus: admission uses it once the informer has seen
         it.
         Why: the kubelet would reject a pod that was scheduled because of the report, for lack of a resource that the

@@ -30,8 +30,8 @@ _MAX_SERVICE_LENGTH = 256
 _MAX_SERVICES = 4
 # Go's parser limits a pattern by itself; Python's takes very long for a very long pattern.
 _MAX_PATTERN_LENGTH = 4096
-# Go and the journal understand these parts of a pattern, and Python does not: character classes, quotes, and flags in
-# the middle.
+# Python does not understand these parts of a pattern, which Go and the journal do: character classes, quotes, and
+# flags in the middle.
 _NOT_PYTHON = re.compile(
     r"\\\\|(\\Q.*?(?:\\E|$)|\\[pP](?:\{\^?\w+\}|[A-Z])|\\[zC]|\\x\{[0-9A-Fa-f]{1,6}\}|\\[uU][0-9A-Fa-f]{4,8}|\\N(?:\{[^}]{0,100}\})?|\[:\^?[a-z]+:\]|\(\?[imsU-]+\))"
 )

@@ -76,7 +76,7 @@ class KubeletVolumes(KubeletGetters):
     ) -> None:
         """Have threads that end with ctx remove the directories of pods that are neither configured nor running.
 
-        Raise OSError if the directories cannot be listed, and golang.ThreadError.
+        Raise OSError if the directories cannot be listed, and golang.ThreadError if a thread cannot start.
         """
         known = {pod.metadata.uid for pod in pods} | {pod.id for pod in running_pods}
         orphaned = [uid for uid in list_pods_from_disk(self.get_pods_dir()) if uid not in known]

@@ -65,7 +65,7 @@ class OrphanRemoval:
     def hand_over(self, ctx: golang.Context, uids: Iterable[types.UID]) -> None:
         """Have the directories of exactly these pods removed. Earlier ones are forgotten unless a thread works on them.
 
-        Raise golang.ThreadError; the caller then calls this again later.
+        Raise golang.ThreadError if a thread cannot start; the caller then calls this again later.
         """
         orphaned = dict.fromkeys(uids)
         with self._lock:
@@ -136,7 +136,7 @@ class OrphanRemoval:
     def _note_stuck_locked(self, uid: types.UID) -> bool:
         """Record that the directory stays. Return whether it has stayed for long enough, for the first time.
 
-        A pod that has just terminated still has its volumes unmounted, so a short delay is normal.
+        The volumes of a pod that has just terminated are still being unmounted, so a short delay is normal.
         """
         now = self._clock.monotonic()
         stuck = self._stuck.setdefault(uid, _Stuck(now))

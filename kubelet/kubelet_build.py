@@ -292,7 +292,10 @@ class PartsBuilder:
         self.klet = self._stand_in.cast()
 
     def build(self) -> Kubelet:
-        """Build the kubelet as new_main_kubelet describes. Go: NewMainKubelet"""
+        """Build the kubelet as new_main_kubelet describes.
+
+        Go: NewMainKubelet
+        """
         # The object store holds the objects other than pods in the manifest folder of a node without an API server.
         object_store = standalone.ObjectStore() if self.client is None else None
         api_objects = self.watch_api_objects()

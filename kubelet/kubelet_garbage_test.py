@@ -1,4 +1,7 @@
-"""Test when a kubelet collects images, and how it reports failures. Go: pkg/kubelet/kubelet_test.go"""
+"""Test when a kubelet collects images, and how it reports failures.
+
+Go: pkg/kubelet/kubelet_test.go
+"""
 
 from __future__ import annotations
 

@@ -148,7 +148,10 @@ class KubeletGetters(KubeletDirectories):
         return self.container_manager.get_pod_cgroup_root()
 
     def get_pod_by_cgroupfs(self, cgroupfs: str) -> v1.Pod | None:
-        """Return the pod with the cgroup of that name, in the form of the cgroup driver. Go: kubelet_pods.go"""
+        """Return the pod with the cgroup of that name, in the form of the cgroup driver.
+
+        Go: kubelet_pods.go
+        """
         uid = self.container_manager.new_pod_container_manager().is_pod_cgroup(cgroupfs)
         return None if uid is None else self.pod_manager.get_pod_by_uid(uid)
 

@@ -26,7 +26,10 @@ def discover_node_declared_features(runtime_features: kubecontainer.RuntimeFeatu
 def missing_for_update(
     old_pod: v1.Pod, new_pod: v1.Pod, runtime_features: kubecontainer.RuntimeFeatures | None
 ) -> tuple[str, ...]:
-    """Return the features that this node lacks for the update of the pod. Go: kubelet.go (HandlePodUpdates)"""
+    """Return the features that this node lacks for the update of the pod.
+
+    Go: kubelet.go (HandlePodUpdates)
+    """
     if not features.feature_gate.enabled(features.NODE_DECLARED_FEATURES):
         return ()
     target = utilversion.parse(version.get().git_version)

@@ -362,9 +362,11 @@ class KubeletNodeStatus(KubeletNetwork):
     # ---- Status ----
 
     def fast_status_update_once(self, ctx: golang.Context, update_runtime_up: Callable[[golang.Context], None]) -> None:
-        """Report as early as possible that the node has become ready after the start. Go: kubelet.go
+        """Report as early as possible that the node has become ready after the start.
 
         `update_runtime_up` reads and records the runtime's status.
+
+        Go: kubelet.go
         """
         start = self.clock.monotonic()
         loop, end = golang.with_cancel(ctx)

@@ -72,7 +72,10 @@ class KubeletPodResourcesAPI(KubeletPods):
 
 
 class _PodsProvider:
-    """Provide the pods for the pod resources API. Go: kubeletPodsProvider"""
+    """Provide the pods for the pod resources API.
+
+    Go: kubeletPodsProvider
+    """
 
     def __init__(self, kubelet: KubeletPods) -> None:
         self._kubelet = kubelet

@@ -53,7 +53,10 @@ class _Writer(Protocol):
 
 @dataclass(slots=True)
 class NodeLogQuery:
-    """Describe a query; None and "" stand for unset options. Go: nodeLogQuery, options"""
+    """Describe a query; None and "" stand for unset options.
+
+    Go: nodeLogQuery, options
+    """
 
     # A query has either names of services or paths below /var/log.
     services: list[str] = field(default_factory=list)
@@ -154,7 +157,10 @@ _SOURCES = ("services", "files")
 
 
 def serve_journal(w: http.ResponseWriter, r: http.Request, query: NodeLogQuery) -> None:
-    """Send the logs of services, compressed if the client accepts that. Go: journalServer.ServeHTTP"""
+    """Send the logs of services, compressed if the client accepts that.
+
+    Go: journalServer.ServeHTTP
+    """
     w.headers.set("Content-Type", "text/plain;charset=UTF-8")
     if r.headers.get("Accept-Encoding") != "gzip":
         query.copy(r.ctx, w)
@@ -303,7 +309,10 @@ def _journal_time(moment: datetime) -> str:
 
 
 def journal_units(ctx: golang.Context) -> bytes:
-    """Return the names of all units in the journal, one per line; empty without a journal. Go: checkForNativeLogger"""
+    """Return the names of all units in the journal, one per line; empty without a journal.
+
+    Go: checkForNativeLogger
+    """
     # For a unit that does not exist, journalctl prints nothing and reports no error.
     try:
         with _started(ctx, [_JOURNALCTL, "--field", "_SYSTEMD_UNIT"]) as process:

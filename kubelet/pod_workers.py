@@ -517,7 +517,10 @@ class PodWorkers:
             return uid in self.pod_updates
 
     def snapshot(self) -> dict[types.UID, PodWorkerSnapshot]:
-        """Return the current state of all known pods, by UID. Go: none"""
+        """Return the current state of all known pods, by UID.
+
+        Go: none
+        """
         with self.pod_lock:
             return {uid: self._snapshot_locked(uid, status) for uid, status in self.pod_sync_statuses.items()}
 

@@ -723,7 +723,6 @@ def test_a_kill_cancels_the_sync_that_runs(harness: Harness) -> None:
 
 def test_the_sync_that_runs_for_an_orphan_is_cancelled(harness: Harness) -> None:
     """The sync may wait for a hook forever; no update ends a pod that was removed before all sources were ready."""
-
     errs: list[Exception | None] = []
 
     def sync(ctx: golang.Context, pod: v1.Pod) -> bool:
@@ -1605,7 +1604,10 @@ class Model(Harness):
                 self._send(SYNC, self.desired[uid])
 
     def housekeeping(self) -> None:
-        """Run one housekeeping. Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups."""
+        """Run one housekeeping.
+
+        Go: pkg/kubelet/kubelet_pods.go, (*Kubelet).HandlePodCleanups
+        """
         known = self.workers.sync_known_pods(list(self.desired.values()))
         for uid, pod in self.desired.items():
             if uid not in known:

@@ -404,7 +404,7 @@ def test_pause_of_the_loop_ends_with_its_context(test_kubelet: TestKubelet, monk
 def test_loop_that_is_stopped_in_the_middle_of_a_step(
     test_kubelet: TestKubelet, monkeypatch: pytest.MonkeyPatch, stopped: bool
 ) -> None:
-    """This happens when a critical pod waits for the end of another. A cancellation without a request is an error."""
+    """A cancelled wait, as for a preempted pod, ends the loop; a cancellation without a request is an error."""
     ctx, cancel = golang.with_cancel(test_kubelet.ctx)
 
     def iterate(*args: Any) -> bool:

@@ -1,7 +1,8 @@
-"""Sees that each pod has the volumes it wants, and that nothing keeps one that nobody wants.
+"""Mount the volumes that pods need, and unmount the volumes that no pod needs any more.
 
-What is wanted (desired state) is filled from the pods by the populator, what there is (actual state) is filled by
-operations and, after a restart, from the disk; the reconciler starts the operations that make one the other.
+The populator fills the desired state from the pods. Operations fill the actual state; after a restart the reconciler
+reconstructs it from the disk. The reconciler compares the two and starts the operations that turn the actual state into
+the desired one.
 
 Go: pkg/kubelet/volumemanager
 """

@@ -1,4 +1,4 @@
-"""What the kubelet asks about volumes, and the threads that keep them as they should be.
+"""Answer the kubelet's questions about volumes, and run the threads that mount and unmount them.
 
 Go: pkg/kubelet/volumemanager/volume_manager.go
 """
@@ -44,32 +44,35 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
     from pkg.client_go.tools import record
 
-# Seconds. A pod's sync gives up waiting after the timeout, so that its worker can hear of changes.
+# How long, in seconds, a pod's sync waits for volumes. After that the sync fails, so that the pod worker can see
+# changes of the pod.
 POD_ATTACH_AND_MOUNT_TIMEOUT = 123.0
-# Seconds. A mount waits so long for its device, and only operations on the same volume wait with it.
+# How long, in seconds, a mount waits for its device to be attached. Only operations on the same volume wait with it.
 WAIT_FOR_ATTACH_TIMEOUT = 600.0
-# Why a pod is turned away from a node that can have no more volumes.
+# The reason for the rejection of a pod whose volume cannot be attached because the node has reached its limit.
 VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON = "VolumeAttachmentLimitExceeded"
 
 
 class VolumesNotReadyError(Exception):
-    """Something is wrong with the volumes of a pod."""
+    """Signal that the volumes of a pod cannot be made ready."""
 
 
 class VolumeAttachLimitExceededError(VolumesNotReadyError):
-    """A volume of the pod cannot be attached, for the node can have no more."""
+    """Signal that a volume cannot be attached because the node has reached its attachment limit."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"Node has reached its volume attachment limit, rejecting pod. {reason}")
 
 
 class VolumeManager:
-    """Volumes of the node's pods. Every method is safe from any thread.
+    """Attach, mount, unmount and detach the volumes of the node's pods. Every method is safe from any thread.
 
-    Two threads of its own keep them: the populator notes what pods want and may have to ask the API server for that,
-    the reconciler starts what is to be done and waits for nothing. Each operation runs on one more thread.
-    Go looks at everything ten times a second; here each thread is woken when there is something to do: a pod waits for
-    its volumes, an operation has ended, sources are ready, the node's status was reported or changed.
+    Two threads run for as long as the manager does. The populator records which volumes pods need, for which it may
+    have to ask the API server. The reconciler starts the operations that are due and never waits for one. Each
+    operation runs on a thread of its own.
+
+    The Go kubelet examines everything ten times a second. Here an event wakes the threads: a pod waits for its volumes,
+    an operation has ended, the sources are ready, the node's status was reported or has changed.
     """
 
     def __init__(
@@ -89,8 +92,10 @@ class VolumeManager:
         on_volumes_in_use_change: Callable[[], object] | None = None,
         clock: clocklib.Clock | None = None,
     ) -> None:
-        """on_volumes_in_use_change is called, from a thread that must not be held up, when node status should be
-        reported for what get_volumes_in_use says.
+        """Create the manager; run starts it.
+
+        The manager calls on_volumes_in_use_change when the node's status should report a new result of
+        get_volumes_in_use. The callback must not block: the manager calls it from the reconciler's thread.
         """
         self._volume_plugin_mgr = volume_plugin_mgr
         self._desired_state_of_world = DesiredStateOfWorld(
@@ -133,14 +138,15 @@ class VolumeManager:
         self._clock = clock or clocklib.RealClock()
         self._operation_has_ended: golang.Channel[None] = golang.Channel(1)
         self._on_volumes_in_use_change = on_volumes_in_use_change or (lambda: None)
-        self._lock = threading.Lock()  # guards the two below
-        # One channel for each pod worker that waits, by pod, told whenever something may have changed for the pod.
+        self._lock = threading.Lock()  # This lock guards the two fields below.
+        # `_waiters` has, by pod, one channel for each waiting pod worker. The manager sends on it when the pod's
+        # volumes may have changed.
         self._waiters: dict[str, set[golang.Channel[None]]] = {}
-        # What node status said last to be in use.
+        # The volumes that the node's status last reported as in use.
         self._volumes_reported_in_use: list[str] = []
 
     def run(self, ctx: golang.Context, sources_ready: config.SourcesReady) -> None:
-        """Keep volumes as they should be until ctx ends."""
+        """Run the populator and the reconciler until ctx ends."""
         populator = golang.go(
             self._desired_state_of_world_populator.run, ctx, sources_ready, name="volume-manager-populator"
         )
@@ -154,14 +160,18 @@ class VolumeManager:
         klog.info_s("Shutting down Kubelet Volume Manager")
 
     def _watch_stuck_unmounts(self, ctx: golang.Context) -> None:
-        """Find out who holds what could not be unmounted, which takes a look at all processes, until ctx ends."""
+        """Find the processes that keep volumes from being unmounted, until ctx ends.
+
+        This work has a thread of its own because it examines all processes of the node.
+        """
         if self._stuck_unmounts is None:
             return
         while golang.select(self._operation_has_ended, ctx.done()).took(self._operation_has_ended):
             began = self._clock.monotonic()
-            with contain("Failed to find out who holds volumes", ctx):
+            with contain("Failed to find the processes that hold volumes", ctx):
                 self._stuck_unmounts.investigate(self._retry)
-            # A mount that ever new processes hold for a moment must not keep a core busy.
+            # New processes may keep opening files of the same mount. The pause keeps the search from using a whole
+            # core.
             ctx.wait(REST_FACTOR * (self._clock.monotonic() - began))
         self._stuck_unmounts.close()
 
@@ -170,27 +180,27 @@ class VolumeManager:
         self._reconciler.wake()
 
     def forget_failures(self, pod_name: str) -> None:
-        """What has failed with volumes of the pod may be tried again at once, and is."""
+        """Forget the failures of operations on the pod's volumes, and try these operations again at once."""
         for volume_name in self._desired_state_of_world.get_volume_names_for_pod(pod_name).values():
             self._operation_executor.forget_failures(volume_name)
         self._reconciler.wake()
 
     def sources_changed(self) -> None:
-        """Sources of pods have become ready: take all pods into account now."""
+        """Process all pods now, because more sources of pods have become ready."""
         self._desired_state_of_world_populator.wake()
 
     def orphan_ended(self) -> None:
-        """A pod that nobody wants, and that has volumes, runs no more."""
+        """Reconcile now, because a pod that no source has any more, and that has volumes, has stopped running."""
         self._reconciler.wake()
 
     def node_changed(self) -> None:
-        """The node's status may say now that volumes are attached."""
+        """Reconcile now, because the node's status may report newly attached volumes."""
         self._reconciler.wake()
 
-    # ---- Questions ----
+    # ---- Queries ----
 
     def get_mounted_volumes_for_pod(self, pod_name: str) -> kubecontainer.VolumeMap:
-        """The pod's volumes that are wanted and ready for use, by their name in its spec."""
+        """Return the pod's desired volumes that are mounted or mapped, by their names in the pod's spec."""
         return {
             outer_name: kubecontainer.VolumeInfo(
                 mounter=volume.mounter,
@@ -202,41 +212,44 @@ class VolumeManager:
         }
 
     def get_missing_volumes_for_pod(self, pod: v1.Pod) -> list[str]:
-        """Those volumes that the pod's containers use and that are not set up yet, by their names in its spec."""
+        """List the names in the pod's spec of the volumes that its containers use and that are not set up yet."""
         return self._get_unmounted_volumes(volumeutil.get_unique_pod_name(pod), _get_expected_volumes(pod))
 
     def has_possibly_mounted_volumes_for_pod(self, pod_name: str) -> bool:
-        """Whether the pod may have a volume set up, surely or half-way."""
+        """Report whether any volume of the pod is mounted, or may be because an operation on it did not finish."""
         return bool(self._actual_state_of_world.get_possibly_mounted_volumes_for_pod(pod_name))
 
     def get_extra_supplemental_groups_for_pod(self, pod: v1.Pod) -> list[int]:
-        """Groups that the pod's persistent volumes ask for by annotation, without those it has anyway."""
+        """Return the groups that the pod's persistent volumes request by annotation.
+
+        Groups that the pod's security context already has are left out.
+        """
         mounted = self._actual_state_of_world.get_mounted_volumes_for_pod(volumeutil.get_unique_pod_name(pod))
         groups = {_get_extra_supplemental_gid(volume.volume_gid_value, pod) for volume in mounted}
         return sorted(group for group in groups if group is not None)
 
     def get_volumes_in_use(self) -> list[str]:
-        """Names of the volumes that must not be detached from the node.
+        """List the names of the volumes that must not be detached from the node.
 
-        One is in use as soon as a pod wants it and until it is surely unmounted.
+        A volume is in use from the moment a pod needs it until the volume is known to be unmounted.
         """
         desired = self._desired_state_of_world.get_attachable_volumes()
         return sorted(desired | self._actual_state_of_world.get_attachable_volumes())
 
     def reconciler_states_have_been_synced(self) -> bool:
-        """Whether it is known what volumes the node has: before, node status must not say which are in use."""
+        """Report whether the node's volumes are known; until then the node's status must not report volumes in use."""
         return self._reconciler.states_has_been_synced()
 
     def volumes_have_been_reconstructed(self) -> bool:
-        """Whether it is known what volumes pods have of a kubelet before this one."""
+        """Report whether the volumes that an earlier run of the kubelet left behind have been reconstructed."""
         return self._reconciler.has_reconstructed()
 
     def volume_is_attached(self, volume_name: str) -> bool:
-        """Whether the node has the volume."""
+        """Report whether the volume is attached to the node."""
         return self._actual_state_of_world.volume_exists(volume_name)
 
     def mark_volumes_as_reported_in_use(self, volumes_reported_as_in_use: list[str]) -> None:
-        """The node's status names these volumes: only then they may be mounted."""
+        """Record the volumes that the node's status reports as in use; only these may be mounted."""
         with self._lock:
             self._volumes_reported_in_use = sorted(volumes_reported_as_in_use)
         if self._desired_state_of_world.mark_volumes_reported_in_use(volumes_reported_as_in_use):
@@ -245,18 +258,18 @@ class VolumeManager:
     # ---- Waiting ----
 
     def wait_for_attach_and_mount(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Return when all volumes that containers of the pod use are set up.
+        """Wait until all volumes that containers of the pod use are set up.
 
-        Raises TimeoutError after about two minutes, VolumeAttachLimitExceededError instead if the pod has come to the
-        wrong node, VolumesNotReadyError as soon as something is wrong with a volume; each names the volumes that are
-        missing. Raises golang.Canceled when ctx ends.
+        Raise TimeoutError after about two minutes, or VolumeAttachLimitExceededError if the node has reached its
+        attachment limit. Raise VolumesNotReadyError as soon as an operation on a volume has failed. The text of each
+        error names the missing volumes. Raise golang.Canceled when ctx ends.
         """
         expected = _get_expected_volumes(pod)
         if not expected:
             return
         klog.v(3).info_s("Waiting for volumes to attach and mount for pod", pod=klog.kobj(pod))
         pod_name = volumeutil.get_unique_pod_name(pod)
-        # Faults of an attempt before this one say nothing of this one.
+        # Discard the errors of earlier attempts, which say nothing about this one.
         self._desired_state_of_world.pop_pod_errors(pod_name)
         self._desired_state_of_world_populator.begin_pod(pod_name)
         err = self._wait(ctx, pod_name, lambda: self._verify_volumes_mounted(pod_name, expected))
@@ -278,14 +291,16 @@ class VolumeManager:
         raise (TimeoutError(message) if isinstance(err, TimeoutError) else VolumesNotReadyError(message)) from err
 
     def wait_for_unmount(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Return when none of the pod's volumes is set up any more.
+        """Wait until none of the pod's volumes is mounted any more.
 
-        Raises TimeoutError, which names those that are, after about two minutes, and golang.Canceled.
+        Raise TimeoutError, whose text names the volumes that are still mounted, after about two minutes. Raise
+        golang.Canceled when ctx ends.
 
-        DIVERGES (fault of Go): a volume that may be set up, such as one whose unmount has failed, is waited for too.
-        Go: pkg/kubelet/volumemanager/volume_manager.go, (*volumeManager).verifyVolumesUnmountedFunc: only volumes that
-        surely are set up are waited for.
-        Why: at its shutdown the node would go down with such a volume mounted.
+        DIVERGES (fault of Go): this wait includes volumes that may still be mounted, such as one whose unmount has
+        failed.
+        Go: pkg/kubelet/volumemanager/volume_manager.go, (*volumeManager).verifyVolumesUnmountedFunc: the Go kubelet
+        waits only for volumes that are known to be mounted.
+        Why: at shutdown the node would stop while such a volume is still mounted.
         Test: volume_manager_test.py:test_uncertain_mount_is_unmounted_and_a_failed_one_is_not
         """
         klog.v(3).info_s("Waiting for volumes to unmount for pod", pod=klog.kobj(pod))
@@ -302,16 +317,17 @@ class VolumeManager:
         klog.v(3).info_s("All volumes are unmounted for pod", pod=klog.kobj(pod))
 
     def wait_for_all_pods_unmount(self, ctx: golang.Context, pods: Sequence[v1.Pod]) -> None:
-        """Return when none of the volumes of any of the pods is set up any more.
+        """Wait until none of the volumes of any of the pods is mounted any more.
 
-        Raises an Aggregate of what wait_for_unmount raises. All pods together take no longer than the slowest.
+        The pods are waited for at the same time, so the call takes no longer than the slowest pod. Raise an Aggregate
+        of the errors that wait_for_unmount raises.
         """
         errs: list[Exception] = []
 
         def wait_for(pod: v1.Pod) -> None:
             try:
                 self.wait_for_unmount(ctx, pod)
-            except Exception as err:  # whatever it is, the caller is told, and the other pods are waited for
+            except Exception as err:  # Collect any error for the caller, and wait for the other pods.
                 errs.append(golang.without_frames(err))
 
         threads: list[golang.Thread] = []
@@ -320,7 +336,11 @@ class VolumeManager:
             try:
                 threads.append(golang.go(wait_for, pod, name=f"volume-unmount-{pod.metadata.uid}"))
             except golang.ThreadError as err:
-                klog.error_s(err, "Waiting for the volumes of a pod after the others", pod=klog.kobj(pod))
+                klog.error_s(
+                    err,
+                    "Failed to start a thread, will wait for the pod's volumes after the other pods",
+                    pod=klog.kobj(pod),
+                )
                 without_thread.append(pod)
         for thread in threads:
             thread.join()
@@ -330,13 +350,15 @@ class VolumeManager:
             raise utilerrors.Aggregate(errs)
 
     def _verify_volumes_mounted(self, pod_name: str, expected: list[str]) -> bool:
-        """Raises VolumesNotReadyError when something is wrong with the pod's volumes."""
+        """Report whether all expected volumes are mounted. Raise VolumesNotReadyError if an operation on one has
+        failed.
+        """
         if errors := self._desired_state_of_world.pop_pod_errors(pod_name):
             raise VolumesNotReadyError("; ".join(map(str, errors))) from ExceptionGroup("", errors)
         return not self._get_unmounted_volumes(pod_name, expected)
 
     def _wait(self, ctx: golang.Context, pod_name: str, done: Callable[[], bool]) -> Exception | None:
-        """Wait until done, or for the timeout; what ended the wait if not done."""
+        """Wait until done returns true. Return the error that ended the wait early, or None."""
         deadline = self._clock.after(POD_ATTACH_AND_MOUNT_TIMEOUT)
         with self._told_of(pod_name) as told:
             try:
@@ -363,7 +385,7 @@ class VolumeManager:
                 if not self._waiters[pod_name]:
                     del self._waiters[pod_name]
 
-    # ---- What wakes whom ----
+    # ---- Wake-ups ----
 
     def _tell_waiters(self, pod_name: str) -> None:
         with self._lock:
@@ -397,7 +419,7 @@ class VolumeManager:
         return sorted(set(expected) - self._desired_state_of_world.get_volume_names_for_pod(pod_name).keys())
 
     def _get_unattached_volumes(self, pod_name: str) -> list[VolumeToMount]:
-        """Volumes of the pod that the node should have attached, and has not."""
+        """List the pod's volumes that must be attached to the node and are not."""
         return [
             volume
             for volume in self._desired_state_of_world.get_volumes_to_mount()
@@ -407,7 +429,7 @@ class VolumeManager:
         ]
 
     def _is_exhausted(self, unattached: list[VolumeToMount]) -> bool:
-        """Whether one of the volumes cannot be attached because the node can have no more."""
+        """Report whether one of the volumes cannot be attached because the node has reached its limit."""
         for volume in unattached:
             try:
                 plugin = self._volume_plugin_mgr.find_attachable_plugin_by_spec(volume.volume_spec)
@@ -418,13 +440,13 @@ class VolumeManager:
         return False
 
     def _get_mounted_volumes(self, pod_name: str) -> dict[str, MountedVolume]:
-        """Volumes that the pod wants and surely has, by what it calls them."""
+        """Return the volumes that the pod needs and that are known to be mounted, by their names in the pod's spec."""
         mounted = {v.volume_name: v for v in self._actual_state_of_world.get_mounted_volumes_for_pod(pod_name)}
         names = self._desired_state_of_world.get_volume_names_for_pod(pod_name)
         return {outer_name: mounted[name] for outer_name, name in names.items() if name in mounted}
 
     def _get_unmounted_volumes(self, pod_name: str, expected: list[str]) -> list[str]:
-        """Those of the expected volumes, by what the pod calls them, that it does not surely have."""
+        """List the expected volumes, by their names in the pod's spec, that are not known to be mounted."""
         mounted = self._get_mounted_volumes(pod_name)
         return [name for name in expected if name not in mounted]
 
@@ -435,7 +457,7 @@ def _get_expected_volumes(pod: v1.Pod) -> list[str]:
 
 
 def _get_extra_supplemental_gid(volume_gid_value: str, pod: v1.Pod) -> int | None:
-    """The group, unless it is no number or the pod has it anyway."""
+    """Return the group, or None if the value is not a number or the pod already has the group."""
     try:
         gid = strconv.parse_int(volume_gid_value)
     except ValueError:

@@ -149,7 +149,7 @@ def test_disk_of_a_portal_without_a_port_stays_when_the_kubelet_comes_back(
     kubelet.kill()
     before = len(lines_of(folder / "log"))
     kubelet.start()
-    kubelet.wait_for_log("Reconstructed volume is wanted by another name")
+    kubelet.wait_for_log("Pod needs the reconstructed volume under another name")
     assert seen(kubelet, cri, "third", "touch /v/more; ls /v") == "kept\nlost+found\nmore\n"
     kubelet.remove("third")
     wait_until_gone(kubelet, "third")

@@ -1,4 +1,4 @@
-"""Which volumes pods want, and which they have.
+"""Hold the desired and the actual state of volumes.
 
 Go: pkg/kubelet/volumemanager/cache
 """

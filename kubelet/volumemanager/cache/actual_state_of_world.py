@@ -1,4 +1,4 @@
-"""Which volumes this node has, and which pods have them.
+"""Record which volumes this node has, and which pods have them.
 
 Go: pkg/kubelet/volumemanager/cache/actual_state_of_world.go
 """
@@ -24,23 +24,23 @@ ZERO = Quantity(0)
 
 
 class VolumeAttachability(enum.StrEnum):
-    """Whether somebody must attach the volume to the node."""
+    """Tell whether a volume must be attached to the node."""
 
     TRUE = "True"
     FALSE = "False"
-    # Found on disk, and nobody has been asked yet.
+    # The volume was found on disk, and the node's status has not been read yet.
     UNCERTAIN = "Uncertain"
 
 
 class VolumeNotAttachedError(Exception):
-    """The node does not have the volume."""
+    """Signal that the volume is not attached to the node."""
 
     def __init__(self, volume_name: str) -> None:
         super().__init__(f"volumeName {klog.quote(volume_name)} does not exist in the list of attached volumes")
 
 
 class RemountRequiredError(Exception):
-    """The pod has the volume, and its content must be brought up to date."""
+    """Signal that the pod has the volume, and that the volume's content must be updated."""
 
     def __init__(self, volume_name: str, pod_name: str) -> None:
         super().__init__(
@@ -49,7 +49,7 @@ class RemountRequiredError(Exception):
 
 
 class FsResizeRequiredError(Exception):
-    """The pod has the volume, and its file system must be made larger."""
+    """Signal that the pod has the volume, and that the volume's file system must grow."""
 
     def __init__(self, volume_name: str, pod_name: str, current_size: Quantity) -> None:
         super().__init__(
@@ -59,7 +59,7 @@ class FsResizeRequiredError(Exception):
 
 
 class SELinuxMountMismatchError(Exception):
-    """Another pod has the volume, mounted with another SELinux label."""
+    """Signal that the volume is mounted for another pod with another SELinux label."""
 
     def __init__(self, volume_name: str) -> None:
         super().__init__(
@@ -70,7 +70,7 @@ class SELinuxMountMismatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AttachedVolume(operationexecutor.AttachedVolume):
-    """A volume that this node has, and how far its device has come."""
+    """Describe a volume that this node has, and the state of its device."""
 
     device_mount_state: DeviceMountState = DeviceMountState.DEVICE_NOT_MOUNTED
 
@@ -80,30 +80,31 @@ class AttachedVolume(operationexecutor.AttachedVolume):
 
 @dataclass(frozen=True, slots=True)
 class PodInVolume:
-    """What a pod has of a volume."""
+    """Describe the state of a volume for one pod."""
 
-    # Whether the pod surely has it.
+    # Whether the volume is known to be mounted for the pod.
     is_mounted: bool = False
-    # The device's, "" if it is not known.
+    # The path of the device, or "" if it is not known.
     device_path: str = ""
-    # What must be done about it, if anything: one of the errors above.
+    # One of the errors above if the volume needs an operation before the pod can use it; otherwise None.
     err: Exception | None = None
 
 
 @dataclass(slots=True)
 class _MountedPod:
-    """A pod that has, or may have, a volume."""
+    """Describe a pod that has, or may have, a volume."""
 
     pod_name: str
     pod_uid: types.UID
-    # What the pod has as a spec: two pods may have the same volume by different ones.
+    # The volume as the pod's spec gives it: two pods may refer to the same volume by different specs.
     volume_spec: Spec
     mounter: Mounter | None
     block_volume_mapper: BlockVolumeMapper | None
     volume_gid_value: str
     volume_mount_state_for_pod: VolumeMountState
     selinux_mount_context: str
-    # How often it was to be set up again, how many of these requests an operation has begun to meet, and has met.
+    # How many remounts were requested, how many of these requests the current or last operation covers, and how many
+    # are done.
     remounts_required: int = 0
     remounts_begun: int = 0
     remounts_done: int = 0
@@ -111,10 +112,13 @@ class _MountedPod:
 
 @dataclass(slots=True)
 class _AttachedVolume:
-    """A volume that this node has. One that nobody must attach is in this state as soon as a pod wants it."""
+    """Describe a volume that this node has.
+
+    A volume that need not be attached is recorded here as soon as a pod needs it.
+    """
 
     volume_name: str
-    # Its name is that of the volume's directories.
+    # The spec's name is also the name of the volume's directories.
     spec: Spec
     plugin_name: str
     plugin_is_attachable: VolumeAttachability
@@ -122,19 +126,20 @@ class _AttachedVolume:
     mounted_pods: dict[str, _MountedPod] = field(default_factory=dict)
     device_mount_state: DeviceMountState = DeviceMountState.DEVICE_NOT_MOUNTED
     device_mount_path: str = ""
-    # The driver said that it does not expand volumes that are in use.
+    # Whether the driver has answered that it cannot expand a volume that is in use.
     volume_in_use_error_for_expansion: bool = False
-    # As it was at the pod's start, or after the last expansion.
+    # The size at the pod's start, or after the last expansion.
     persistent_volume_size: Quantity = ZERO
-    # None while it is not mounted, "" when it is mounted without -o context=.
+    # None while the volume is not mounted, "" if it is mounted without -o context=.
     selinux_mount_context: str | None = None
 
 
 class ActualStateOfWorld:
-    """Volumes and their pods. Safe from any thread; what is handed out are copies.
+    """Record volumes and the pods that have them. Every method is safe from any thread, and returns copies.
 
-    Operations write it, the reconciler compares it with what is desired. A pod counts as having a volume from the
-    moment when somebody begins to set it up ("uncertain") until it is surely taken away.
+    Operations write the actual state, and the reconciler compares it with the desired state. A pod counts as having a
+    volume from the moment when an operation begins to set it up ("uncertain") until the volume is known to be
+    unmounted.
     """
 
     def __init__(
@@ -143,20 +148,26 @@ class ActualStateOfWorld:
         volume_plugin_mgr: VolumePluginMgr,
         on_pod_change: Callable[[str], None] | None = None,
     ) -> None:
-        """on_pod_change is told, from any thread, the name of a pod that has come to have or to lose a volume."""
+        """Create an empty state.
+
+        The state calls on_pod_change, from any thread, with the name of a pod that has got or lost a volume.
+        """
         self._node_name = node_name
         self._volume_plugin_mgr = volume_plugin_mgr
         self._on_pod_change = on_pod_change or (lambda pod_name: None)
-        self._lock = threading.Lock()  # guards all below
+        self._lock = threading.Lock()  # This lock guards all fields below.
         self._attached_volumes: dict[str, _AttachedVolume] = {}
-        # Pods by volume that were found on disk after a restart and have not been set up since.
+        # Pods, by volume, that were found on disk after a restart and whose volume has not been set up since.
         self._found_during_reconstruction: dict[str, set[str]] = {}
         self._volumes_with_final_expansion_errors: set[str] = set()
 
     # ---- Attaching ----
 
     def mark_volume_as_attached(self, volume_name: str, volume_spec: Spec, node_name: str, device_path: str) -> None:
-        """The node has the volume; one known already gets the new path. Raises ValueError when no plugin fits."""
+        """Record that the node has the volume; update the device path if it is already known.
+
+        Raise ValueError if no plugin supports the volume.
+        """
         attachability = VolumeAttachability.FALSE
         if self._is_attachable(volume_spec):
             attachability = VolumeAttachability.TRUE
@@ -165,33 +176,34 @@ class ActualStateOfWorld:
     def add_attach_uncertain_reconstructed_volume(
         self, volume_name: str, volume_spec: Spec, node_name: str, device_path: str
     ) -> None:
-        """The volume was found on disk, and perhaps somebody has attached it. Raises ValueError as above."""
+        """Add a volume that was found on disk and that may be attached. Raise ValueError if no plugin supports it."""
         self._add_volume(volume_name, volume_spec, device_path, VolumeAttachability.UNCERTAIN)
         with self._lock:
-            # Also if no pod has it: it may be staged all the same.
+            # Add the volume even if no pod has it, because it may be staged.
             self._found_during_reconstruction.setdefault(volume_name, set())
 
     def mark_volume_as_uncertain(self, volume_name: str, volume_spec: Spec, node_name: str) -> None:
-        """Nothing: only who attaches volumes for other nodes must remember that."""
+        """Do nothing: only the attach/detach controller tracks uncertain attachments."""
 
     def mark_volume_as_detached(self, volume_name: str, node_name: str) -> None:
         try:
             self.delete_volume(volume_name)
         except ValueError as err:
-            # A pod got it meanwhile: it is looked at again when that pod ends.
+            # A pod got the volume meanwhile. The reconciler tries again when that pod ends.
             klog.v(4).info_s("Volume is still in use", volumeName=volume_name, err=err)
 
     def add_volume_to_report_as_attached(self, volume_name: str, node_name: str) -> None:
-        """Nothing: only who attaches volumes for other nodes reports them."""
+        """Do nothing: only the attach/detach controller reports attached volumes."""
 
     def remove_volume_from_report_as_attached(self, volume_name: str, node_name: str) -> None:
-        """Nothing, as above."""
+        """Do nothing: only the attach/detach controller reports attached volumes."""
 
     def _is_attachable(self, volume_spec: Spec) -> bool:
         try:
             return self._volume_plugin_mgr.find_attachable_plugin_by_spec(volume_spec) is not None
         except Exception as err:
-            # As in Go whoever cannot tell counts as not attachable: the operation that asked will say why.
+            # As in Go, a plugin that raises counts as not attachable. The next operation on the volume reports the
+            # error.
             klog.v(4).info_s("Cannot tell whether volume is attachable", volumeSpecName=volume_spec.name(), err=err)
             return False
 
@@ -216,7 +228,7 @@ class ActualStateOfWorld:
         klog.v(2).info_s(message, volumeName=name, path=device_path)
 
     def delete_volume(self, volume_name: str) -> None:
-        """The node no longer has the volume. Raises ValueError while a pod has it."""
+        """Record that the node no longer has the volume. Raise ValueError if a pod still has it."""
         with self._lock:
             volume = self._attached_volumes.get(volume_name)
             if volume is None:
@@ -232,7 +244,7 @@ class ActualStateOfWorld:
     # ---- Reconstruction ----
 
     def is_volume_reconstructed(self, volume_name: str, pod_name: str) -> bool:
-        """Whether all that is known of the pod's volume is that it was found on disk."""
+        """Report whether the pod's volume was found on disk and has not been set up since."""
         if self.get_volume_mount_state(volume_name, pod_name) is not VolumeMountState.VOLUME_MOUNT_UNCERTAIN:
             return False
         with self._lock:
@@ -243,7 +255,7 @@ class ActualStateOfWorld:
             return volume_name in self._found_during_reconstruction
 
     def check_and_mark_volume_as_uncertain_via_reconstruction(self, opts: MarkVolumeOpts) -> bool:
-        """Add a pod's volume that was found on disk. Whether it was not known better already."""
+        """Add a pod's volume that was found on disk, unless it is already known. Report whether it was added."""
         with self._lock:
             volume = self._attached_volumes.get(opts.volume_name)
             if volume is None or opts.pod_name in volume.mounted_pods:
@@ -256,7 +268,10 @@ class ActualStateOfWorld:
         return True
 
     def check_and_mark_device_uncertain_via_reconstruction(self, volume_name: str, device_mount_path: str) -> bool:
-        """As above, for the device of a volume that the node has; its own path the node's status tells."""
+        """Mark the device of a reconstructed volume as possibly mounted, unless its state is already known.
+
+        Report whether it was marked. The path of the device itself comes from the node's status later.
+        """
         with self._lock:
             volume = self._attached_volumes.get(volume_name)
             if volume is None or volume.device_mount_state is not DeviceMountState.DEVICE_NOT_MOUNTED:
@@ -268,9 +283,10 @@ class ActualStateOfWorld:
     def rename_reconstructed_volume(
         self, volume_name: str, new_name: str, attachable: bool, pods_of_old_name: Collection[str]
     ) -> None:
-        """The volume that was found on disk is the one with the new name, of which what is known already stays.
+        """Give a reconstructed volume another unique name.
 
-        For the pods of the old name there is one with that, too.
+        What is already known under the new name stays. A volume with the old name remains for the pods in
+        pods_of_old_name.
         """
         attachability = VolumeAttachability.TRUE if attachable else VolumeAttachability.FALSE
         with self._lock:
@@ -292,14 +308,14 @@ class ActualStateOfWorld:
                 known.device_mount_state, known.device_mount_path = found.device_mount_state, found.device_mount_path
 
     def update_reconstructed_device_path(self, volume_name: str, device_path: str) -> None:
-        """Where the node's status says the device is; who has mounted it since knows better."""
+        """Set the device path that the node's status gives, unless an operation has mounted the device since."""
         with self._lock:
             volume = self._attached_volumes.get(volume_name)
             if volume is not None and volume.device_mount_state is DeviceMountState.DEVICE_MOUNT_UNCERTAIN:
                 volume.device_path = device_path
 
     def update_reconstructed_volume_attachability(self, volume_name: str, volume_attachable: bool) -> None:
-        """Whether the node's status names the volume; for those of which nobody has found out since."""
+        """Set whether the volume must be attached, if that is still uncertain."""
         with self._lock:
             volume = self._attached_volumes.get(volume_name)
             if volume is not None and volume.plugin_is_attachable is VolumeAttachability.UNCERTAIN:
@@ -310,7 +326,7 @@ class ActualStateOfWorld:
     # ---- Mounting ----
 
     def mark_volume_as_mounted(self, mark_volume_opts: MarkVolumeOpts) -> None:
-        """Raises ValueError when the node does not have the volume."""
+        """Record that the pod has the volume. Raise ValueError if the node does not have the volume."""
         self.add_pod_to_volume(mark_volume_opts, mark_volume_opts.volume_mount_state)
 
     def mark_volume_mount_as_uncertain(self, mark_volume_opts: MarkVolumeOpts) -> None:
@@ -320,9 +336,9 @@ class ActualStateOfWorld:
         self.delete_pod_from_volume(pod_name, volume_name)
 
     def add_pod_to_volume(self, mark_volume_opts: MarkVolumeOpts, state: VolumeMountState) -> None:
-        """The pod has the volume, or may have it; no remount is due any more that an operation has begun.
+        """Record that the pod has or may have the volume, and that the remount requests covered so far are done.
 
-        What is known of the pod's volume stays, unless it was uncertain. Raises ValueError when the node does not
+        What is known of the pod's volume stays, unless the volume was uncertain. Raise ValueError if the node does not
         have the volume.
         """
         opts = mark_volume_opts
@@ -342,7 +358,7 @@ class ActualStateOfWorld:
         self._on_pod_change(opts.pod_name)
 
     def delete_pod_from_volume(self, pod_name: str, volume_name: str) -> None:
-        """The pod no longer has the volume. Raises ValueError when the node does not have it."""
+        """Record that the pod no longer has the volume. Raise ValueError if the node does not have the volume."""
         with self._lock:
             volume = self._get_locked(volume_name)
             volume.mounted_pods.pop(pod_name, None)
@@ -350,10 +366,10 @@ class ActualStateOfWorld:
         self._on_pod_change(pod_name)
 
     def mark_remount_required(self, pod_name: str) -> None:
-        """Ask for another set-up of those volumes of the pod whose plugins want that."""
+        """Request another set-up of those volumes of the pod whose plugins require remounts."""
         with self._lock:
             specs = {volume.volume_name: pod.volume_spec for volume, pod in self._mounts_of_pod_locked(pod_name)}
-        # Without the lock, for a plugin may have to wait until it knows its drivers.
+        # Call the plugin without the lock, because the plugin may have to wait until it knows its drivers.
         required = {name for name, spec in specs.items() if self._requires_remount(pod_name, name, spec)}
         with self._lock:
             for volume, pod in self._mounts_of_pod_locked(pod_name):
@@ -361,13 +377,13 @@ class ActualStateOfWorld:
                     pod.remounts_required += 1
 
     def mark_remount_begun(self, pod_name: str, volume_name: str) -> None:
-        """What was asked so far is met when the operation ends that begins now.
+        """Record that the operation that starts now covers all remounts requested so far.
 
-        DIVERGES (fault of Go): a set-up that is asked for while another one runs follows it.
-        Go: pkg/kubelet/volumemanager/cache/actual_state_of_world.go, (*actualStateOfWorld).AddPodToVolume: the end of
-        the one that runs also counts as the one asked for meanwhile.
-        Why: the one that runs may have read a secret or config map before it changed; the pod then keeps the old files
-        until its next sync.
+        DIVERGES (fault of Go): a remount that is requested while another one is running takes place after that one.
+        Go: pkg/kubelet/volumemanager/cache/actual_state_of_world.go, (*actualStateOfWorld).AddPodToVolume: in the Go
+        kubelet the end of the running remount also counts as the end of the one requested meanwhile.
+        Why: the running one may have read a secret or config map before it changed; the pod would then keep the old
+        files until its next sync.
         Test: actual_state_of_world_test.py:test_remount_that_is_required_while_one_runs_is_not_forgotten
         """
         with self._lock:
@@ -380,7 +396,7 @@ class ActualStateOfWorld:
         try:
             return self._volume_plugin_mgr.find_plugin_by_spec(spec).requires_remount(spec)
         except Exception as err:
-            # Other volumes of the pod must not suffer for this one.
+            # An error of one volume must not affect the pod's other volumes.
             klog.error_s(
                 err,
                 "MarkRemountRequired failed to FindPluginBySpec for volume",
@@ -396,7 +412,7 @@ class ActualStateOfWorld:
     def mark_device_as_mounted(
         self, volume_name: str, device_path: str, device_mount_path: str, selinux_mount_context: str
     ) -> None:
-        """Raises ValueError when the node does not have the volume."""
+        """Record that the node has mounted the device. Raise ValueError if the node does not have the volume."""
         self.set_device_mount_state(
             volume_name,
             DeviceMountState.DEVICE_GLOBALLY_MOUNTED,
@@ -427,7 +443,10 @@ class ActualStateOfWorld:
         device_mount_path: str,
         selinux_mount_context: str,
     ) -> None:
-        """An empty device_path or context leaves what is known. Raises ValueError as above."""
+        """Set the state of the device. An empty device_path or selinux_mount_context leaves the known value.
+
+        Raise ValueError if the node does not have the volume.
+        """
         with self._lock:
             volume = self._get_locked(volume_name)
             volume.device_mount_state = device_mount_state
@@ -440,7 +459,7 @@ class ActualStateOfWorld:
     # ---- Sizes ----
 
     def initialize_claim_size(self, volume_name: str, claim_size: Quantity) -> None:
-        """How large the volume is, unless that is known."""
+        """Set the size of the volume, unless it is already known."""
         with self._lock:
             volume = self._attached_volumes.get(volume_name)
             if volume is not None and volume.persistent_volume_size.is_zero():
@@ -452,7 +471,7 @@ class ActualStateOfWorld:
             return volume.persistent_volume_size if volume is not None else ZERO
 
     def mark_volume_as_resized(self, volume_name: str, claim_size: Quantity) -> bool:
-        """Whether the node has the volume."""
+        """Set the size of the volume. Report whether the node has the volume."""
         with self._lock:
             volume = self._attached_volumes.get(volume_name)
             if volume is None:
@@ -461,7 +480,7 @@ class ActualStateOfWorld:
             return True
 
     def mark_for_in_use_expansion_error(self, volume_name: str) -> None:
-        """Do not try to expand the volume again while it is here."""
+        """Disable expansion of the volume for as long as the node has it."""
         with self._lock:
             volume = self._attached_volumes.get(volume_name)
             if volume is not None:
@@ -496,7 +515,7 @@ class ActualStateOfWorld:
             return False
         return plugin.requires_fs_resize()
 
-    # ---- Questions ----
+    # ---- Queries ----
 
     def pod_exists_in_volume(
         self, pod_name: str, volume_name: str, desired_volume_size: Quantity, selinux_label: str
@@ -520,21 +539,21 @@ class ActualStateOfWorld:
             return PodInVolume(True, path)
 
     def pod_removed_from_volume(self, pod_name: str, volume_name: str) -> bool:
-        """Whether the pod surely does not have the volume."""
+        """Report whether the volume is known not to be mounted for the pod."""
         return self.get_volume_mount_state(volume_name, pod_name) is VolumeMountState.VOLUME_NOT_MOUNTED
 
     def pod_has_mounted_volumes(self, pod_name: str) -> bool:
-        """Whether the pod surely has a volume."""
+        """Report whether any volume is known to be mounted for the pod."""
         return bool(self.get_mounted_volumes_for_pod(pod_name))
 
     def volume_exists_with_spec_name(self, pod_name: str, plugin_name: str, volume_spec_name: str) -> bool:
-        """Whether the pod has, or may have, a volume of the plugin whose directory has this name.
+        """Report whether the pod has, or may have, a volume of the plugin whose directory has this name.
 
-        DIVERGES (fault of Go): a volume found on disk is the same as a known one if both the plugin and the name match.
+        DIVERGES (fault of Go): a volume found on disk counts as a known one only if both the plugin and the name match.
         Go: pkg/kubelet/volumemanager/cache/actual_state_of_world.go, (*actualStateOfWorld).VolumeExistsWithSpecName:
-        the plugin is not compared.
-        Why: a pod may give an inline volume the name of the persistent volume that it also has; after a restart one of
-        the two counts as known already, and is never unmounted.
+        the Go kubelet does not compare the plugin.
+        Why: a pod may give an inline volume the name of a persistent volume that it also has; after a restart one of
+        the two would count as already known, and would never be unmounted.
         Test:
         kubelet/volumemanager/reconciler/reconciler_test.py:test_unknown_volume_is_not_taken_for_another_one_that_has_its_name
         """
@@ -544,12 +563,12 @@ class ActualStateOfWorld:
             return any(pod is not None and pod.volume_spec.name() == volume_spec_name for pod in pods)
 
     def volume_exists(self, volume_name: str) -> bool:
-        """Whether the node has the volume."""
+        """Report whether the node has the volume."""
         with self._lock:
             return volume_name in self._attached_volumes
 
     def is_volume_mounted_elsewhere(self, volume_name: str, pod_name: str) -> bool:
-        """Whether another pod has, or may have, the volume."""
+        """Report whether another pod has, or may have, the volume."""
         with self._lock:
             volume = self._attached_volumes.get(volume_name)
             return volume is not None and any(
@@ -569,23 +588,23 @@ class ActualStateOfWorld:
             return VolumeMountState.VOLUME_NOT_MOUNTED if pod is None else pod.volume_mount_state_for_pod
 
     def get_mounted_volumes(self) -> list[MountedVolume]:
-        """What pods surely have."""
+        """List the volumes that are known to be mounted for a pod."""
         with self._lock:
             return [_get_mounted_volume(pod, volume) for volume, pod in self._mounts_locked() if _is_mounted(pod)]
 
     def get_all_mounted_volumes(self) -> list[MountedVolume]:
-        """What pods have or may have."""
+        """List the volumes that are, or may be, mounted for a pod."""
         with self._lock:
             return [_get_mounted_volume(pod, volume) for volume, pod in self._mounts_locked() if _may_be_mounted(pod)]
 
     def get_mounted_volumes_for_pod(self, pod_name: str) -> list[MountedVolume]:
-        """What the pod surely has."""
+        """List the volumes that are known to be mounted for the pod."""
         with self._lock:
             mounts = self._mounts_of_pod_locked(pod_name)
             return [_get_mounted_volume(pod, volume) for volume, pod in mounts if _is_mounted(pod)]
 
     def get_mounted_volume_for_pod(self, pod_name: str, volume_name: str) -> MountedVolume | None:
-        """None if the pod does not surely have the volume."""
+        """Return the volume, or None if it is not known to be mounted for the pod."""
         with self._lock:
             volume = self._attached_volumes.get(volume_name)
             pod = volume.mounted_pods.get(pod_name) if volume is not None else None
@@ -594,13 +613,13 @@ class ActualStateOfWorld:
             return _get_mounted_volume(pod, volume)
 
     def get_possibly_mounted_volumes_for_pod(self, pod_name: str) -> list[MountedVolume]:
-        """What the pod has or may have."""
+        """List the volumes that are, or may be, mounted for the pod."""
         with self._lock:
             mounts = self._mounts_of_pod_locked(pod_name)
             return [_get_mounted_volume(pod, volume) for volume, pod in mounts if _may_be_mounted(pod)]
 
     def get_globally_mounted_volumes(self) -> list[AttachedVolume]:
-        """Volumes whose device the node has surely mounted."""
+        """List the volumes whose device is known to be mounted on the node."""
         with self._lock:
             return [
                 self._new_attached_volume(volume)
@@ -613,19 +632,19 @@ class ActualStateOfWorld:
             return [self._new_attached_volume(volume) for volume in self._attached_volumes.values()]
 
     def get_attachable_volumes(self) -> set[str]:
-        """Names of the volumes that the node has and that must surely be attached."""
+        """Return the names of the node's volumes that are known to need attachment."""
         with self._lock:
             volumes = self._attached_volumes.values()
             return {v.volume_name for v in volumes if v.plugin_is_attachable is VolumeAttachability.TRUE}
 
     def get_attached_volume(self, volume_name: str) -> AttachedVolume | None:
-        """None if the node does not have it."""
+        """Return the volume, or None if the node does not have it."""
         with self._lock:
             volume = self._attached_volumes.get(volume_name)
             return None if volume is None else self._new_attached_volume(volume)
 
     def get_unmounted_volumes(self) -> list[AttachedVolume]:
-        """Volumes that no pod has, nor may have."""
+        """List the volumes that no pod has or may have."""
         with self._lock:
             volumes = self._attached_volumes.values()
             return [self._new_attached_volume(volume) for volume in volumes if not volume.mounted_pods]
@@ -701,7 +720,7 @@ def _get_mounted_volume(pod: _MountedPod, volume: _AttachedVolume) -> MountedVol
 
 
 if TYPE_CHECKING:
-    # Whether it is what operations expect.
+    # Let the type checker confirm that the class implements the protocols of the operation executor.
     def _check(state: ActualStateOfWorld) -> None:
         _mounter: operationexecutor.ActualStateOfWorldMounterUpdater = state
         _attacher: operationexecutor.ActualStateOfWorldAttacherUpdater = state

@@ -1,4 +1,4 @@
-"""Gauges of what is found about the SELinux labels of volumes.
+"""Define metrics about the SELinux labels of volumes.
 
 Go: pkg/kubelet/volumemanager/cache/desired_state_of_wold_selinux_metrics.go
 """
@@ -13,40 +13,42 @@ _PLUGIN_AND_ACCESS_MODE = ("volume_plugin", "access_mode")
 
 SELINUX_CONTAINER_CONTEXT_ERRORS = metrics.new_gauge(
     "volume_manager_selinux_container_errors_total",
-    "Containers whose SELinux context could not be found out. Such a pod does not start and is tried again, "
-    "so that the value is not their number.",
+    "Number of times that the SELinux context of a container could not be determined. The pod does not start and "
+    "the kubelet retries, so the value is not a number of containers.",
     _ACCESS_MODE,
 )
 SELINUX_CONTAINER_CONTEXT_WARNINGS = metrics.new_gauge(
     "volume_manager_selinux_container_warnings_total",
-    "Containers whose SELinux context could not be found out, where it does not matter yet.",
+    "Number of times that the SELinux context of a container could not be determined, but was not needed for a mount.",
     _ACCESS_MODE,
 )
 SELINUX_POD_CONTEXT_MISMATCH_ERRORS = metrics.new_gauge(
     "volume_manager_selinux_pod_context_mismatch_errors_total",
-    "Pods whose containers use one volume with several SELinux contexts. Such a pod does not start and is tried "
-    "again, so that the value is not their number.",
+    "Number of times that containers of a pod used one volume with different SELinux contexts. The pod does not start "
+    "and the kubelet retries, so the value is not a number of pods.",
     _ACCESS_MODE,
 )
 SELINUX_POD_CONTEXT_MISMATCH_WARNINGS = metrics.new_gauge(
     "volume_manager_selinux_pod_context_mismatch_warnings_total",
-    "Pods whose containers use one volume with several SELinux contexts, where it does not matter yet.",
+    "Number of times that containers of a pod used one volume with different SELinux contexts, which were not needed "
+    "for a mount.",
     _ACCESS_MODE,
 )
 SELINUX_VOLUME_CONTEXT_MISMATCH_ERRORS = metrics.new_gauge(
     "volume_manager_selinux_volume_context_mismatch_errors_total",
-    "Pods that want a volume with another SELinux context than other pods have it with. Such a pod does not start "
-    "and is tried again, so that the value is not their number.",
+    "Number of times that a pod used a volume with a different SELinux context than other pods. The pod does not start "
+    "and the kubelet retries, so the value is not a number of pods.",
     _PLUGIN_AND_ACCESS_MODE,
 )
 SELINUX_VOLUME_CONTEXT_MISMATCH_WARNINGS = metrics.new_gauge(
     "volume_manager_selinux_volume_context_mismatch_warnings_total",
-    "Pods that want a volume with another SELinux context than other pods have it with, where it does not matter yet.",
+    "Number of times that a pod used a volume with a different SELinux context than other pods, which was not needed "
+    "for a mount.",
     _PLUGIN_AND_ACCESS_MODE,
 )
 SELINUX_VOLUMES_ADMITTED = metrics.new_gauge(
     "volume_manager_selinux_volumes_admitted_total",
-    "Volumes whose SELinux context was fine, and that are mounted with it.",
+    "Number of volumes that the kubelet mounts with a valid SELinux context.",
     _PLUGIN_AND_ACCESS_MODE,
 )
 

@@ -1,4 +1,4 @@
-"""Which volumes this node is to have, and which pods are to get them.
+"""Record which volumes this node needs, and which pods need them.
 
 Go: pkg/kubelet/volumemanager/cache/desired_state_of_world.go
 """
@@ -25,57 +25,58 @@ if TYPE_CHECKING:
     import prometheus_client
 
 ZERO = Quantity(0)
-# Errors that are kept of one pod; more say nothing new.
+# The number of errors that are kept for one pod; further ones would add no information.
 MAX_POD_ERRORS = 10
 CSI_PLUGIN_NAME = "kubernetes.io/csi"
 
 
 @dataclass(frozen=True, slots=True)
 class _PodToMount:
-    """A pod that wants a volume."""
+    """Describe a pod that needs a volume."""
 
     pod: v1.Pod
-    # For a claim that of the persistent volume behind it.
+    # For a claim, this is the spec of the persistent volume that the claim is bound to.
     volume_spec: Spec
-    # What the pod calls it: one claim may stand in a pod under several names.
+    # The volume's names in the pod's spec: a pod may list the same claim under several names.
     outer_volume_spec_names: list[str]
     mount_request_time: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class _SELinuxLabel:
-    """The label that a volume is to be mounted with."""
+    """Describe the SELinux label that a volume must be mounted with."""
 
     plugin_supports_it: bool
-    # "" for none.
+    # "" means no label.
     label: str = ""
 
 
 @dataclass(slots=True)
 class _VolumeToMount:
-    """A volume that pods want."""
+    """Describe a volume that pods need."""
 
     volume_name: str
     plugin_is_attachable: bool
     plugin_is_device_mountable: bool
     volume_gid_value: str
-    # None when nobody limits it.
+    # None means no limit.
     desired_size_limit: Quantity | None
-    # What it is to be mounted with by -o context=; "" when that does not matter, or cannot be.
+    # The label for the mount option -o context=, or "" if the volume is mounted without it.
     effective_selinux_mount_file_label: str
-    # What it would be mounted with if that were done for all access modes: only to count conflicts.
+    # The label that the volume would get if volumes of every access mode were mounted with one. It serves only to count
+    # conflicts.
     original_selinux_label: str
-    # How large the persistent volume says it is.
+    # The capacity in the spec of the persistent volume.
     persistent_volume_size: Quantity = ZERO
     pods_to_mount: dict[str, _PodToMount] = field(default_factory=dict)
-    # Whether the node's status names it among volumesInUse: it must not be attached or mounted before.
+    # Whether the node's status lists the volume in volumesInUse. Before that it must not be attached or mounted.
     reported_in_use: bool = False
 
 
 class DesiredStateOfWorld:
-    """Volumes and the pods that want them. Safe from any thread; what is handed out are copies.
+    """Record volumes and the pods that need them. Every method is safe from any thread, and returns copies.
 
-    The populator writes it, the reconciler compares it with what is there.
+    The populator writes the desired state, and the reconciler compares it with the actual state.
     """
 
     def __init__(
@@ -85,15 +86,18 @@ class DesiredStateOfWorld:
         on_pod_change: Callable[[str], None] | None = None,
         clock: clocklib.Clock | None = None,
     ) -> None:
-        """on_pod_change is told, from any thread, the name of a pod of which there is an error to tell."""
+        """Create an empty state.
+
+        The state calls on_pod_change, from any thread, with the name of a pod for which it has a new error.
+        """
         self._volume_plugin_mgr = volume_plugin_mgr
         self._selinux_translator = selinux_translator
         self._on_pod_change = on_pod_change or (lambda pod_name: None)
         self._clock = clock or clocklib.RealClock()
-        self._lock = threading.Lock()  # guards all below
+        self._lock = threading.Lock()  # This lock guards all fields below.
         self._volumes_to_mount: dict[str, _VolumeToMount] = {}
         self._pod_errors: dict[str, dict[str, Exception]] = {}
-        # Pods of which nobody can tell what volumes they want.
+        # Pods whose needed volumes are not fully known, so that they keep every volume they have.
         self._kept_pods: frozenset[str] = frozenset()
         selinux_metrics.register_selinux_metrics()
 
@@ -106,10 +110,9 @@ class DesiredStateOfWorld:
         volume_gid_value: str,
         selinux_container_contexts: list[v1.SELinuxOptions],
     ) -> str:
-        """Note that the pod wants the volume; the volume's unique name.
+        """Record that the pod needs the volume, or update that record. Return the volume's unique name.
 
-        What is known of the pod's wish is brought up to date. Raises ValueError when no plugin fits, or several, or
-        when the SELinux labels of those who use the volume cannot be brought together.
+        Raise ValueError if not exactly one plugin supports the volume, or if the SELinux labels of its users conflict.
         """
         try:
             plugin = self._volume_plugin_mgr.find_plugin_by_spec(volume_spec)
@@ -122,7 +125,7 @@ class DesiredStateOfWorld:
         selinux = self._get_selinux_label(volume_spec, selinux_container_contexts, pod.spec.security_context)
         label = selinux.label
         klog.v(4).info_s("expected volume SELinux label context", volume=volume_spec.name(), label=label)
-        # Without the lock, for a plugin may have to wait until it knows its drivers.
+        # Call the plugin without the lock, because the plugin may have to wait until it knows its drivers.
         remounts = plugin.requires_remount(volume_spec)
         with self._lock:
             volume = self._volumes_to_mount.get(volume_name)
@@ -153,7 +156,8 @@ class DesiredStateOfWorld:
         names = list(old.outer_volume_spec_names) if old is not None else []
         if outer_name not in names:
             names.append(outer_name)
-        # Asking again for a volume whose content changes is another request, of any other volume it is the same one.
+        # For a volume whose content changes, each call is a new mount request. For any other volume the first request
+        # stays.
         requested = old.mount_request_time if old is not None and not remounts else self._clock.steady()
         return _PodToMount(pod, spec, names, requested)
 
@@ -163,9 +167,9 @@ class DesiredStateOfWorld:
         container_contexts: list[v1.SELinuxOptions],
         pod_security_context: v1.PodSecurityContext | None,
     ) -> _SELinuxLabel:
-        """The label to mount with. Raises ValueError.
+        """Return the label to mount with. Raise ValueError if the labels conflict or cannot be determined.
 
-        What is wrong with the labels is only counted for volumes that are not mounted with one for now.
+        For volumes that are not mounted with a label, such errors are only counted.
         """
         access_mode = _get_volume_access_mode(volume_spec)
         try:
@@ -195,7 +199,7 @@ class DesiredStateOfWorld:
         return _SELinuxLabel(info.plugin_supports_selinux_context_mount, info.selinux_mount_label)
 
     def mark_volumes_reported_in_use(self, reported_volumes: Iterable[str]) -> bool:
-        """The node's status names these volumes, and no others. Whether that is news of any volume here."""
+        """Record the volumes that the node's status lists as in use. Report whether that changed any volume here."""
         reported = set(reported_volumes)
         with self._lock:
             changed = [v for v in self._volumes_to_mount.values() if v.reported_in_use != (v.volume_name in reported)]
@@ -204,7 +208,7 @@ class DesiredStateOfWorld:
         return bool(changed)
 
     def delete_pod_from_volume(self, pod_name: str, volume_name: str) -> None:
-        """The pod no longer wants the volume; a volume that no pod wants is forgotten, as are the pod's errors."""
+        """Remove the volume from the pod, and forget the pod's errors and a volume that no other pod needs."""
         with self._lock:
             self._pod_errors.pop(pod_name, None)
             volume = self._volumes_to_mount.get(volume_name)
@@ -215,34 +219,34 @@ class DesiredStateOfWorld:
                 del self._volumes_to_mount[volume_name]
 
     def update_persistent_volume_size(self, volume_name: str, size: Quantity) -> None:
-        """How large the persistent volume says now that it is."""
+        """Set the capacity that the spec of the persistent volume now gives."""
         with self._lock:
             if (volume := self._volumes_to_mount.get(volume_name)) is not None:
                 volume.persistent_volume_size = size
 
     def mark_volume_attachability(self, volume_name: str, attachable: bool) -> None:
-        """Whether the volume must be attached, of which its driver thinks otherwise than before."""
+        """Set whether the volume must be attached, after its driver has changed that."""
         with self._lock:
             if (volume := self._volumes_to_mount.get(volume_name)) is not None:
                 volume.plugin_is_attachable = attachable
 
     def volume_exists(self, volume_name: str, selinux_mount_context: str) -> bool:
-        """Whether pods want the volume with this context.
+        """Report whether pods need the volume with this SELinux context.
 
-        With another one it is another volume: what is mounted with the old context must be unmounted everywhere
-        before it can be mounted with the new one.
+        A volume that is mounted with another context must be unmounted everywhere before it can be mounted with the new
+        one, so it does not count as existing.
         """
         with self._lock:
             volume = self._volumes_to_mount.get(volume_name)
             return volume is not None and volume.effective_selinux_mount_file_label == selinux_mount_context
 
     def keep_volumes_of(self, pod_names: Collection[str]) -> None:
-        """From now on these pods, and no others, may want any volume that they have, whichever it is."""
+        """Set the pods that keep every volume they have; they replace those of the last call."""
         with self._lock:
             self._kept_pods = frozenset(pod_names)
 
     def pod_exists_in_volume(self, pod_name: str, volume_name: str, selinux_mount_option: str) -> bool:
-        """Whether the pod wants the volume, with this context, or may want it."""
+        """Report whether the pod needs, or may need, the volume with this SELinux context."""
         with self._lock:
             volume = self._volumes_to_mount.get(volume_name)
             return pod_name in self._kept_pods or (
@@ -252,7 +256,7 @@ class DesiredStateOfWorld:
             )
 
     def volume_exists_with_spec_name(self, pod_name: str, volume_spec_name: str) -> bool:
-        """Whether the pod wants a volume whose directory has this name, or may want it."""
+        """Report whether the pod needs, or may need, a volume whose directory has this name."""
         with self._lock:
             if pod_name in self._kept_pods:
                 return True
@@ -260,7 +264,7 @@ class DesiredStateOfWorld:
             return any(pod is not None and pod.volume_spec.name() == volume_spec_name for pod in pods)
 
     def find_volume_with_spec_name(self, pod_name: str, plugin_name: str, volume_spec_name: str) -> str | None:
-        """The name of the plugin's volume that the pod wants and whose directory has this name."""
+        """Return the unique name of the plugin's volume that the pod needs and whose directory has this name."""
         with self._lock:
             for volume in self._volumes_to_mount.values():
                 pod = volume.pods_to_mount.get(pod_name)
@@ -270,12 +274,12 @@ class DesiredStateOfWorld:
         return None
 
     def get_pods(self) -> set[str]:
-        """Pods that want volumes."""
+        """Return the pods that need volumes."""
         with self._lock:
             return {pod_name for volume in self._volumes_to_mount.values() for pod_name in volume.pods_to_mount}
 
     def get_volume_names_for_pod(self, pod_name: str) -> dict[str, str]:
-        """The pod's volumes, by what it calls them."""
+        """Return the unique names of the pod's volumes, by their names in the pod's spec."""
         with self._lock:
             return {
                 outer_name: volume.volume_name
@@ -285,7 +289,7 @@ class DesiredStateOfWorld:
             }
 
     def get_volumes_to_mount(self) -> list[VolumeToMount]:
-        """Each volume once for each pod that wants it."""
+        """List the volumes to mount, each once for every pod that needs it."""
         with self._lock:
             return [
                 _new_volume_to_mount(volume, pod_name, pod)
@@ -294,12 +298,12 @@ class DesiredStateOfWorld:
             ]
 
     def get_attachable_volumes(self) -> set[str]:
-        """Names of the volumes that must be attached."""
+        """Return the names of the volumes that must be attached."""
         with self._lock:
             return {volume.volume_name for volume in self._volumes_to_mount.values() if volume.plugin_is_attachable}
 
     def add_error_to_pod(self, pod_name: str, err: Exception) -> None:
-        """Keep a fault for whoever waits for the pod's volumes. Of several with the same text it keeps one."""
+        """Keep an error for the pod's next sync. Errors with the same text are kept once."""
         with self._lock:
             errors = self._pod_errors.setdefault(pod_name, {})
             if len(errors) < MAX_POD_ERRORS:
@@ -307,7 +311,7 @@ class DesiredStateOfWorld:
         self._on_pod_change(pod_name)
 
     def pop_pod_errors(self, pod_name: str) -> list[Exception]:
-        """The pod's faults, once, in the order of their texts."""
+        """Return the pod's errors, sorted by text, and forget them."""
         with self._lock:
             return [err for _, err in sorted(self._pod_errors.pop(pod_name, {}).items())]
 
@@ -317,7 +321,11 @@ class DesiredStateOfWorld:
 
 
 def _unique_volume_name(pod_name: str, plugin: VolumePlugin, spec: Spec, shared: bool) -> str:
-    """The plugin's for a volume that the node has once for all pods; any other is a pod's own. Raises ValueError."""
+    """Return the unique name of the volume. A volume that is not shared includes the pod in its name.
+
+    A volume is shared if the node attaches or mounts it once for all pods. Raise ValueError if the plugin cannot name
+    it.
+    """
     if not shared:
         return volumeutil.get_unique_volume_name_from_spec_with_pod(pod_name, plugin, spec)
     try:
@@ -330,7 +338,7 @@ def _unique_volume_name(pod_name: str, plugin: VolumePlugin, spec: Spec, shared:
 
 
 def _size_limit(pod: v1.Pod, spec: Spec) -> Quantity | None:
-    """How large a volume on the node's own disk or memory may become: the lower of the pod's and its own limit."""
+    """Return the size limit of a volume on local ephemeral storage: the lower of the pod's and the volume's own."""
     if spec.volume is None or not volumeutil.is_local_ephemeral_volume(spec.volume):
         return None
     limits = resourcehelper.pod_limits(pod, resourcehelper.PodResourcesOptions())
@@ -358,7 +366,7 @@ def _effective_label(spec: Spec, label: str) -> str:
 
 
 def _check_selinux_conflict(plugin: VolumePlugin, spec: Spec, volume: _VolumeToMount, label: str) -> None:
-    """Raises ValueError when other pods want the volume with another label than this one."""
+    """Count a conflict, or raise ValueError, if other pods need the volume with another label."""
     if label == volume.original_selinux_label:
         return
     labels = _volume_labels(plugin, spec)
@@ -379,16 +387,17 @@ def _handle_selinux_metric_error(
     warning_metric: prometheus_client.Gauge,
     error_metric: prometheus_client.Gauge,
 ) -> None:
-    """Count it, and raise it if volumes of the kind are mounted with labels."""
+    """Count the error, and raise it if volumes of this kind are mounted with SELinux labels."""
     if selinux_supported:
         error_metric.inc()
         try:
             raise err
         finally:
-            # The error has this frame: together they would stay, with all who called, until garbage is collected.
+            # The error's traceback refers to this frame, and this frame to the error. Without `del` the cycle would
+            # keep all callers' frames in memory until the garbage collector runs.
             del err
     warning_metric.inc()
-    klog.v(4).info_s("SELinux labels of volume would be an error if it were mounted with one", err=err)
+    klog.v(4).info_s("Ignoring an SELinux label error, because the volume is not mounted with a label", err=err)
 
 
 def _volume_labels(plugin: VolumePlugin, spec: Spec) -> tuple[str, str]:
@@ -396,7 +405,7 @@ def _volume_labels(plugin: VolumePlugin, spec: Spec) -> tuple[str, str]:
 
 
 def _get_volume_plugin_name_with_driver(plugin: VolumePlugin, spec: Spec) -> str:
-    """The plugin's name, for CSI with that of the driver."""
+    """Return the plugin's name; for CSI append the driver's name."""
     name = plugin.get_plugin_name()
     if name != CSI_PLUGIN_NAME:
         return name
@@ -408,7 +417,7 @@ def _get_volume_plugin_name_with_driver(plugin: VolumePlugin, spec: Spec) -> str
 
 
 def _get_volume_access_mode(spec: Spec) -> str:
-    """The widest access mode of a persistent volume, in short."""
+    """Return the abbreviation of the persistent volume's most permissive access mode."""
     if spec.persistent_volume is None:
         return "inline"
     modes = spec.persistent_volume.spec.access_modes

@@ -1,4 +1,4 @@
-"""What is counted of volumes.
+"""Count volumes and the results of reconstruction.
 
 Go: pkg/kubelet/volumemanager/metrics
 """

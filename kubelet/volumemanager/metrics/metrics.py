@@ -1,4 +1,4 @@
-"""Volumes by plugin, and how reconstruction went.
+"""Count volumes by plugin, and the results of reconstruction.
 
 Go: pkg/kubelet/volumemanager/metrics/metrics.go
 """
@@ -22,22 +22,22 @@ PLUGIN_NAME_NOT_AVAILABLE = "N/A"
 
 RECONSTRUCT_VOLUME_OPERATIONS_TOTAL = metrics.new_counter(
     "reconstruct_volume_operations_total",
-    "Volumes that the kubelet tried to tell from their directories when it started.",
+    "Number of volumes that the kubelet tried to reconstruct from disk at its start.",
 )
 RECONSTRUCT_VOLUME_OPERATIONS_ERRORS_TOTAL = metrics.new_counter(
     "reconstruct_volume_operations_errors_total",
-    "Volumes that could not be told from their directories when the kubelet started.",
+    "Number of volumes that the kubelet failed to reconstruct from disk at its start.",
 )
 FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_TOTAL = metrics.new_counter(
     "force_cleaned_failed_volume_operations_total",
-    "Volumes that could not be told from their directories and were unmounted all the same.",
+    "Number of volumes that could not be reconstructed and that the kubelet unmounted.",
 )
 FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_ERRORS_TOTAL = metrics.new_counter(
     "force_cleaned_failed_volume_operation_errors_total",
-    "Volumes that could not be told from their directories and not be unmounted either.",
+    "Number of volumes that could neither be reconstructed nor unmounted.",
 )
 
-_register_lock = threading.Lock()  # guards _registered
+_register_lock = threading.Lock()  # This lock guards `_registered`.
 _registered = False
 
 
@@ -46,7 +46,10 @@ def register(
     desired_state_of_world: DesiredStateOfWorld,
     volume_plugin_mgr: VolumePluginMgr,
 ) -> None:
-    """Make the metrics visible. Later calls do nothing: of many kubelets in one process the first one is counted."""
+    """Register the metrics, on the first call only.
+
+    In a process with several kubelets, the metrics count the volumes of the first one.
+    """
     global _registered
     with _register_lock:
         if _registered:
@@ -62,7 +65,7 @@ def register(
 
 
 class TotalVolumesCollector(Collector):
-    """Counts volumes when it is asked."""
+    """Count volumes when the metrics are collected."""
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class TotalVolumesCollector(Collector):
         return [family]
 
     def _get_volume_count(self) -> Counter[tuple[str, str]]:
-        """How many volumes there are of each state and plugin."""
+        """Count the volumes by state and plugin."""
         count: Counter[tuple[str, str]] = Counter()
         for mounted in self._actual_state_of_world.get_mounted_volumes():
             name = volumeutil.get_full_qualified_plugin_name_for_volume(mounted.plugin_name, mounted.volume_spec)
@@ -103,5 +106,5 @@ class TotalVolumesCollector(Collector):
 
 
 def _family() -> GaugeMetricFamily:
-    text = metrics.annotated_help("Volumes by plugin, and by being wanted or mounted.")
+    text = metrics.annotated_help("Number of volumes by plugin and by state: desired or mounted.")
     return GaugeMetricFamily("volume_manager_total_volumes", text, labels=["plugin_name", "state"])

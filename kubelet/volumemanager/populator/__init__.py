@@ -1,4 +1,4 @@
-"""Fills the desired state from the pods.
+"""Fill the desired state with the volumes that pods need.
 
 Go: pkg/kubelet/volumemanager/populator
 """

@@ -1,4 +1,4 @@
-"""Fills the desired state from the pods, and takes out what pods no longer need.
+"""Fill the desired state with the volumes that pods need, and remove those that they no longer need.
 
 Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go
 """
@@ -32,16 +32,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ZERO = Quantity(0)
-# Seconds: how often all pods are looked at although nothing was announced.
+# How often, in seconds, all pods are processed when no event has arrived.
 RESYNC_PERIOD = 10.0
-# Seconds: how long an answer about a claim may take.
+# How long, in seconds, the API server may take to answer a request for a claim.
 CLAIM_TIMEOUT = 10.0
-# Seconds until one that was forbidden is asked for again, and how often; each pause is twice as long as the last.
+# The delay, in seconds, before a forbidden request is repeated, and the number of repetitions. Each delay is twice as
+# long as the one before.
 FORBIDDEN_PERIOD, FORBIDDEN_RETRIES = 0.05, 5
 
 
 class PodManager(Protocol):
-    """The pods there are."""
+    """Define what the populator needs from the pod manager: the node's current pods."""
 
     def get_pods(self) -> list[v1.Pod]: ...
 
@@ -49,7 +50,7 @@ class PodManager(Protocol):
 
 
 class PodStateProvider(Protocol):
-    """How far pods have come; the pod workers know."""
+    """Define what the populator needs from the pod workers: how far each pod has come."""
 
     def should_pod_containers_be_terminating(self, uid: types.UID) -> bool: ...
 
@@ -57,21 +58,24 @@ class PodStateProvider(Protocol):
 
 
 class ClaimError(Exception):
-    """A claim, or the volume behind it, is not to be had now."""
+    """Signal that a claim, or the persistent volume that it is bound to, is not available now."""
 
 
 class Claims(Protocol):
-    """Claims and the volumes behind them."""
+    """Define how the populator reads claims and persistent volumes."""
 
     def get_persistent_volume_claim(self, namespace: str, name: str) -> v1.PersistentVolumeClaim:
-        """Raises whatever keeps it from being read, not being there included."""
+        """Return the claim. Raise any error that keeps it from being read, for example if it does not exist."""
         ...
 
     def get_persistent_volume(self, name: str) -> v1.PersistentVolume: ...
 
 
 class APIServerClaims:
-    """Asks the API server, each time, for a stale answer might mount a volume that is another's by now."""
+    """Read claims and persistent volumes from the API server.
+
+    There is no cache: with an outdated answer the kubelet might mount a volume that now belongs to another claim.
+    """
 
     def __init__(self, ctx: golang.Context, kube_client: kubernetes.Interface) -> None:
         self._ctx = ctx
@@ -92,21 +96,21 @@ class APIServerClaims:
         except golang.Canceled:
             raise
         except Exception as err:
-            # Whatever keeps the API server from answering; the next round asks again.
+            # Whatever keeps the API server from answering, the next pass asks again.
             raise ClaimError(f"{message}: {err}") from err
         finally:
             cancel()
 
 
 def _get_when_allowed(ctx: golang.Context, get: Callable[[golang.Context], T]) -> T:
-    """What get returns; when it is forbidden, ask some more times.
+    """Return the result of get; repeat the request a few times while the API server forbids it.
 
-    DIVERGES (safer): a claim, or its volume, that the API server forbids the node to read is asked for again, five
+    DIVERGES (safer): the kubelet requests a claim or a volume that the API server forbids it to read up to five more
     times within two seconds.
     Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
-    (*desiredStateOfWorldPopulator).getPVCExtractPV: the first such answer is an error of the pod.
-    Why: the API server's authorizer may hear of a pod later than its node does, and forbids the node to read the pod's
-    claims until then.
+    (*desiredStateOfWorldPopulator).getPVCExtractPV: the Go kubelet reports the first refusal as an error of the pod.
+    Why: the API server's authorizer may learn of a pod later than the node does, and until then forbids the node to
+    read the pod's claims.
     Test: desired_state_of_world_populator_test.py:test_asks_again_for_what_the_node_may_not_read_yet
     """
     backoff = wait.Backoff(FORBIDDEN_PERIOD, factor=2, steps=FORBIDDEN_RETRIES)
@@ -121,16 +125,16 @@ def _get_when_allowed(ctx: golang.Context, get: Callable[[golang.Context], T]) -
 
 @dataclass(frozen=True, slots=True)
 class _VolumeSource:
-    """What a volume of a pod turned out to be."""
+    """Describe the volume behind an entry of a pod's spec."""
 
     spec: Spec
-    # None unless it came by one.
+    # The claim, or None if the volume does not come from one.
     pvc: v1.PersistentVolumeClaim | None = None
     gid_value: str = ""
 
 
 class DesiredStateOfWorldPopulator:
-    """run() keeps the desired state up to date; everything else is safe from any thread."""
+    """Keep the desired state up to date on the thread of run. Every other method is safe from any thread."""
 
     def __init__(
         self,
@@ -143,9 +147,10 @@ class DesiredStateOfWorldPopulator:
         operation_is_pending: Callable[[str, str], bool],
         on_populated: Callable[[], None] | None = None,
     ) -> None:
-        """claims is None where there are none; on_populated is called after each look at the pods.
+        """Create the populator; claims is None without an API server.
 
-        operation_is_pending says whether an operation runs on the volume of this name for the pod of this name.
+        The populator calls on_populated after each pass. operation_is_pending takes the names of a volume and a pod,
+        and reports whether an operation on that volume is running for that pod.
         """
         self._claims = claims
         self._pod_manager = pod_manager
@@ -156,24 +161,27 @@ class DesiredStateOfWorldPopulator:
         self._operation_is_pending = operation_is_pending
         self._on_populated = on_populated or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
-        # Pods that may want any volume that they have; touched by the thread that looks at the pods alone.
+        # Pods that keep every volume they have, because the volumes that they need are not fully known. Only the thread
+        # of run uses this field.
         self._kept_pods: set[str] = set()
-        self._lock = threading.Lock()  # guards the seven below
-        # Those that find out about claims, by pod.
+        self._lock = threading.Lock()  # This lock guards the seven fields below.
+        # The threads that look up claims, by pod.
         self._claim_threads: dict[str, golang.Thread] = {}
-        # Pods whose workers have come to need their volumes, with a number for the last time they did.
+        # Pods whose workers wait, or have waited, for volumes. The number grows with each wait.
         self._begun_pods: dict[str, int] = {}
         self._beginnings = itertools.count()
-        # Pods seen; whether all their volumes are in the desired state, or there is no use in trying at once again.
+        # Pods that were processed at least once. The value is true if all their volumes are in the desired state, or if
+        # an immediate retry is pointless.
         self._processed_pods: dict[str, bool] = {}
-        # Pods all of whose volumes have been in the desired state at one time.
+        # Pods all of whose volumes have been in the desired state at some time.
         self._understood_pods: set[str] = set()
         self._has_added_pods = False
-        # A pod has ended whose volumes may yet come up: they are to be taken out when that is known.
+        # Whether a stopped pod waits for a running operation that may still mount a volume for it. The volume is
+        # removed once the operation ends.
         self._awaits_operations = False
 
     def run(self, ctx: golang.Context, sources_ready: config.SourcesReady) -> None:
-        """Look at the pods when somebody asks for it, and every ten seconds, until ctx ends."""
+        """Process the pods on request and every ten seconds, until ctx ends."""
         klog.info_s("Desired state populator starts to run")
         while ctx.err() is None:
             with contain("Failed to populate the desired state of volumes", ctx):
@@ -194,44 +202,45 @@ class DesiredStateOfWorldPopulator:
         self._on_populated()
 
     def wake(self) -> None:
-        """Look at the pods now."""
+        """Process the pods now."""
         self._wake.try_send(None)
 
     def operation_ended(self) -> None:
-        """Look at the pods now if one waits to hear what became of its volumes."""
+        """Process the pods now if one of them waits for the end of an operation on its volumes."""
         with self._lock:
             awaited = self._awaits_operations
         if awaited:
             self.wake()
 
     def begin_pod(self, pod_name: str) -> None:
-        """The pod's worker needs its volumes from now on; look at them anew."""
+        """Record that the pod's worker needs the pod's volumes from now on, and process the pod again."""
         with self._lock:
             self._begun_pods[pod_name] = next(self._beginnings)
         self.reprocess_pod(pod_name)
 
     def has_begun(self, pod_name: str) -> bool:
-        """Whether the pod's worker has come to need its volumes.
+        """Report whether the pod's worker has started to wait for the pod's volumes.
 
-        DIVERGES (fault of Go): no volume is mounted for a pod before the pod's worker waits for its volumes.
+        DIVERGES (fault of Go): the kubelet mounts no volume for a pod before the pod's worker waits for its volumes.
         Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
-        (*desiredStateOfWorldPopulator).findAndAddNewPods: volumes are mounted as soon as the pod's worker exists,
-        before its first sync.
-        Why: until its first sync a pod may yet be rejected, and its secrets and config maps are not registered, so that
-        the pod gets a FailedMount event although nothing is wrong.
+        (*desiredStateOfWorldPopulator).findAndAddNewPods: the Go kubelet mounts volumes as soon as the pod's worker
+        exists, before its first sync.
+        Why: until the first sync the kubelet may still reject the pod, and the pod's secrets and config maps are not
+        registered. The pod then gets a FailedMount event although nothing is wrong.
         Test: kubelet/volumemanager/volume_manager_test.py:test_nothing_is_mounted_before_the_pods_worker_needs_it
         """
         with self._lock:
             return pod_name in self._begun_pods
 
     def may_run_unwanted(self, pod_name: str) -> bool:
-        """Whether nobody wants the pod, and containers of it may yet run, as after a restart.
+        """Report whether no source has the pod although containers of it may still run, as after a restart.
 
         DIVERGES (fault of Go): volumes of a pod that was deleted while the kubelet was down stay mounted until its
-        containers have ended.
-        Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).unmountVolumes: they are unmounted
-        as soon as all sources of pods are ready, up to two seconds before housekeeping ends the containers.
-        Why: a disk is taken away from containers that write to it.
+        containers have stopped.
+        Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).unmountVolumes: the Go kubelet
+        unmounts them as soon as all sources of pods are ready, up to two seconds before housekeeping stops the
+        containers.
+        Why: the containers would lose a disk while they write to it.
         Test: kubelet/volumemanager/volume_manager_test.py:test_volume_of_an_unwanted_pod_stays_until_the_pod_has_ended
         """
         uid = types.UID(pod_name)
@@ -239,22 +248,25 @@ class DesiredStateOfWorldPopulator:
         return not wanted and not self._pod_state_provider.should_pod_runtime_be_removed(uid)
 
     def reprocess_pod(self, pod_name: str) -> None:
-        """Look at the pod's volumes anew, so that those whose content changes are set up again."""
+        """Process the pod again, so that volumes whose content changes are set up anew."""
         self._mark_pod_processing_failed(pod_name)
         self.wake()
 
     def has_added_pods(self) -> bool:
-        """Whether the pods of all sources have been seen once: before that nothing on disk is surely unwanted."""
+        """Report whether the pods of all sources have been processed once.
+
+        Until then no volume on disk counts as an orphan.
+        """
         with self._lock:
             return self._has_added_pods
 
     def populator_loop(self) -> None:
-        """Look at all pods once."""
+        """Process all pods once."""
         self.find_and_add_new_pods()
         self.find_and_remove_deleted_pods()
 
     def find_and_add_new_pods(self) -> None:
-        """Add what pods want that may have containers."""
+        """Add the volumes of pods that may have containers to the desired state."""
         pods = self._pod_manager.get_pods()
         for pod in pods:
             uid = pod.metadata.uid
@@ -265,7 +277,7 @@ class DesiredStateOfWorldPopulator:
             if self.has_added_pods():
                 unwanted = self._pod_state_provider.should_pod_containers_be_terminating(uid)
             else:
-                # After a restart containers of pods that are about to end may still run, with their volumes.
+                # After a restart, containers of pods that are terminating may still run and use their volumes.
                 unwanted = self._pod_state_provider.should_pod_runtime_be_removed(uid)
             if unwanted:
                 continue
@@ -277,14 +289,14 @@ class DesiredStateOfWorldPopulator:
         self._keep_volumes(pods)
 
     def _keep_volumes(self, pods: list[v1.Pod]) -> None:
-        """Have pods keep all volumes that they have, as long as it is not known which of them they want.
+        """Let pods keep all volumes that they have while it is not known which of them they need.
 
         DIVERGES (fault of Go): after a restart, a running pod keeps all volumes that it has until each of its claims
-        could be read.
+        has been read.
         Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
-        (*desiredStateOfWorldPopulator).Run: the first look at all pods counts as complete even if the API server did
-        not answer for a claim, and the claim's volume is then unmounted.
-        Why: a moment's failure of the API server takes a disk away from running containers.
+        (*desiredStateOfWorldPopulator).Run: in the Go kubelet the first pass over all pods counts as complete even if
+        the API server did not answer for a claim, and the kubelet then unmounts the claim's volume.
+        Why: a short failure of the API server would take a disk away from running containers.
         Test: kubelet/volumemanager/volume_manager_test.py:test_pod_keeps_what_it_has_while_its_claim_cannot_be_read
         """
         uids = {pod.metadata.uid for pod in pods}
@@ -298,21 +310,21 @@ class DesiredStateOfWorldPopulator:
 
     @contextmanager
     def _containing(self, pod: v1.Pod) -> Iterator[None]:
-        """Tell the pod what is wrong with its volumes, and look at them again in the next round.
+        """Record an error of the body for the pod, and let the next pass process the pod again.
 
-        A lack of threads, or whatever a plugin raises, is not to keep other pods from their volumes.
+        A lack of threads, or any error of a plugin, must not keep other pods from their volumes.
         """
         pod_name = volumeutil.get_unique_pod_name(pod)
         try:
             yield
         except Exception as err:
-            # See above; the pod is looked at again.
+            # Catch any error, for the reason above. The pod is processed again.
             klog.error_s(err, "Failed to process volumes of pod", pod=klog.kobj(pod), stacktrace=klog.stacktrace(err))
             self._unmark_pod_processed(pod_name)
             self._desired_state_of_world.add_error_to_pod(pod_name, err)
 
     def find_and_remove_deleted_pods(self) -> None:
-        """Take out what pods wanted that have no containers any more, and what is known of pods that are gone."""
+        """Remove the volumes of pods that have no containers any more, and forget pods that no longer exist."""
         pods_from_cache: set[str] = set()
         awaits_operations = False
         with self._lock:
@@ -326,7 +338,10 @@ class DesiredStateOfWorldPopulator:
         self._forget_gone_pods(pods_from_cache, begun)
 
     def _remove_if_unneeded(self, volume: VolumeToMount, begun: dict[str, int]) -> bool:
-        """Whether the volume stays for no other reason than that an operation may yet give it to its pod."""
+        """Remove the volume from the desired state if its pod no longer needs it.
+
+        Report whether it stays only because a running operation may still mount it for the pod.
+        """
         if not self._is_unneeded(volume):
             return False
         if self._may_come_up(volume):
@@ -342,27 +357,27 @@ class DesiredStateOfWorldPopulator:
         return False
 
     def _may_come_up(self, volume: VolumeToMount) -> bool:
-        """Whether the pod does not have the volume, and an operation may yet give it to the pod.
+        """Report whether the pod does not have the volume, but a running operation may still mount it.
 
-        A mount that ends after this question is undone: it is not desired.
+        A mount that ends after this check is undone, because the volume is no longer desired.
 
-        DIVERGES (fault of Go): a volume that an ended pod never got is no longer wanted once no operation on it runs
-        for the pod.
+        DIVERGES (fault of Go): a volume that a stopped pod never got is no longer desired once no operation on it is
+        running for the pod.
         Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
-        (*desiredStateOfWorldPopulator).findAndRemoveDeletedPods: it stays wanted, and in the node's volumesInUse, until
-        it is mounted or the pod object is gone.
+        (*desiredStateOfWorldPopulator).findAndRemoveDeletedPods: in the Go kubelet it stays desired, and in the node's
+        volumesInUse, until it is mounted or the pod object is gone.
         Why: a volume that only one node may have cannot go to the pod's replacement while its mount keeps failing here.
         Test:
         kubelet/volumemanager/volume_manager_test.py:test_volume_of_a_pod_that_ended_is_no_longer_in_use_though_the_pod_object_exists
         """
         if self._pod_manager.get_pod_by_uid(types.UID(volume.pod_name)) is None:
             return False
-        # In this order: an operation writes down what it has done before it ends.
+        # Check in this order, because an operation records its result before it ends.
         pending = self._operation_is_pending(volume.volume_name, volume.pod_name)
         return pending and self._actual_state_of_world.pod_removed_from_volume(volume.pod_name, volume.volume_name)
 
     def _is_unneeded(self, volume: VolumeToMount) -> bool:
-        """Whether the pod has no container any more that could use the volume."""
+        """Report whether the pod has no container any more that could use the volume."""
         uid = volume.pod.metadata.uid
         pod_exists = self._pod_manager.get_pod_by_uid(uid) is not None
         if pod_exists and volume.plugin_is_attachable and self._became_non_attachable(volume):
@@ -373,7 +388,7 @@ class DesiredStateOfWorldPopulator:
         try:
             attachable = self._volume_plugin_mgr.find_attachable_plugin_by_spec(volume.volume_spec) is not None
         except Exception as err:
-            # Who cannot tell now could when the volume was added.
+            # An error here is temporary: the plugin was found when the volume was added.
             klog.v(4).info_s("Cannot tell whether volume is attachable", volumeName=volume.volume_name, err=err)
             return False
         if attachable:
@@ -402,14 +417,15 @@ class DesiredStateOfWorldPopulator:
             if self._pod_manager.get_pod_by_uid(types.UID(name)) is None:
                 self._desired_state_of_world.pop_pod_errors(name)
 
-    # ---- One pod ----
+    # ---- Processing one pod ----
 
     def _process_pod_volumes(self, pod: v1.Pod) -> None:
         """Add the volumes that containers of the pod use to the desired state."""
         pod_name = volumeutil.get_unique_pod_name(pod)
         mounts, devices, selinux_contexts = volumeutil.get_pod_volume_names(pod, True)
         seen_once = self._pod_has_been_seen_once(pod_name)
-        # Before and not after, as in Go: whoever asks meanwhile is not to be forgotten.
+        # Mark the pod before its volumes are processed, unlike Go, which marks it afterwards. A request to process it
+        # again that arrives meanwhile must not be lost.
         self._mark_pod_processed(pod_name)
         all_volumes_added = True
         for volume in pod.spec.volumes:
@@ -421,7 +437,8 @@ class DesiredStateOfWorldPopulator:
             except golang.Canceled:
                 return
             except Exception as err:
-                # Whatever it is, who waits for the pod tells it; the other volumes can be made ready meanwhile.
+                # Whatever is wrong with this volume, the pod's sync reports it. The other volumes can be set up
+                # meanwhile.
                 klog.error_s(err, "Error processing volume", pod=klog.kobj(pod), volumeName=volume.name)
                 self._desired_state_of_world.add_error_to_pod(pod_name, err)
                 all_volumes_added = False
@@ -431,17 +448,19 @@ class DesiredStateOfWorldPopulator:
             self._actual_state_of_world.mark_remount_required(pod_name)
             self._desired_state_of_world.pop_pod_errors(pod_name)
         elif not seen_once:
-            # From then on the pod's syncs ask; to try at once again would be too often.
+            # The pod is processed again in the next pass. After that only the pod's syncs ask for it, because a retry
+            # in each pass would be too often.
             self._unmark_pod_processed(pod_name)
 
     def _process_pod_with_claims(self, pod: v1.Pod) -> None:
-        """As above, without waiting for it.
+        """Process the pod as _process_pod_volumes does, but on another thread.
 
         DIVERGES (safer): while the API server is slow to answer about the claims of one pod, other pods get their
         volumes.
         Go: pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
-        (*desiredStateOfWorldPopulator).processPodVolumes: all pods wait for the answer, one after another.
-        Why: an API server that hangs must not keep pods waiting that need nothing of it.
+        (*desiredStateOfWorldPopulator).processPodVolumes: in the Go kubelet all pods wait for the answer, one after
+        another.
+        Why: pods that need nothing from the API server must not wait when it hangs.
         Test: desired_state_of_world_populator_test.py:test_pods_do_not_wait_for_claims_of_another
         """
         pod_name = volumeutil.get_unique_pod_name(pod)
@@ -458,7 +477,7 @@ class DesiredStateOfWorldPopulator:
             del self._claim_threads[pod_name]
             asked_again = self._processed_pods.get(pod_name) is False
         if asked_again or self._pod_state_provider.should_pod_containers_be_terminating(pod.metadata.uid):
-            # In the latter case what has just been added must go.
+            # If the pod is terminating, the volumes that were just added must be removed again.
             self.wake()
         self._on_populated()
 
@@ -483,7 +502,7 @@ class DesiredStateOfWorldPopulator:
         self._check_volume_fs_resize(pod, volume, source, volume_name)
 
     def _check_volume_fs_resize(self, pod: v1.Pod, volume: v1.Volume, source: _VolumeSource, volume_name: str) -> None:
-        """Note how large a claimed volume is to be, and, after a restart, how large it is."""
+        """Record the desired size of a claim's volume and, after a restart, its actual size."""
         if source.spec.persistent_volume is None or source.pvc is None:
             return
         if source.spec.read_only:
@@ -518,13 +537,16 @@ class DesiredStateOfWorldPopulator:
             self._processed_pods[pod_name] = True
 
     def _unmark_pod_processed(self, pod_name: str) -> None:
-        """Unless somebody has asked for it meanwhile."""
+        """Let the next pass process the pod again, unless another thread has already requested that."""
         with self._lock:
             if self._processed_pods.get(pod_name):
                 del self._processed_pods[pod_name]
 
     def _delete_processed_pod(self, pod_name: str, begun: dict[str, int]) -> None:
-        """Unless the worker of its next life has begun to need volumes since then."""
+        """Forget the processed pod, unless a new incarnation already needs its volumes.
+
+        begun is a copy of _begun_pods from the start of the pass.
+        """
         with self._lock:
             if self._begun_pods.get(pod_name) == begun.get(pod_name):
                 self._processed_pods.pop(pod_name, None)
@@ -533,13 +555,14 @@ class DesiredStateOfWorldPopulator:
     # ---- Claims ----
 
     def _create_volume_spec(self, volume: v1.Volume, pod: v1.Pod, mounts: set[str], devices: set[str]) -> _VolumeSource:
-        """What the volume is: for a claim, the persistent volume behind it.
+        """Return the pod's volume; if it is a claim, return the persistent volume that the claim is bound to.
 
-        Raises ClaimError when it is not to be had now, ValueError when it is not used as it may be.
+        Raise ClaimError if the claim or volume is not available now, and ValueError if the pod may not use it in this
+        way.
         """
         claim_name = _claim_name(pod, volume)
         if not claim_name:
-            # A copy: the name of a shared object must not change under the plugins.
+            # Copy the volume, because several threads share the object and a plugin may change it.
             return _VolumeSource(_as_its_driver_sees_it(Spec(v1.deepcopy(volume)), pod))
         read_only = volume.persistent_volume_claim is not None and volume.persistent_volume_claim.read_only
         namespace = pod.metadata.namespace
@@ -563,11 +586,12 @@ class DesiredStateOfWorldPopulator:
         return _VolumeSource(spec, pvc, gid_value)
 
     def _get_pvc_extract_pv(self, namespace: str, claim_name: str) -> v1.PersistentVolumeClaim:
-        """The claim, if it is bound to a volume. Raises ClaimError, and what Claims does."""
+        """Return the claim if it is bound to a volume. Raise ClaimError, or any error that reading the claim raises."""
         if self._claims is None:
-            raise ClaimError("there are no claims without an API server")
+            raise ClaimError("the kubelet has no API server to read claims from")
         pvc = self._claims.get_persistent_volume_claim(namespace, claim_name)
-        # One that is protected goes only after the pods that use it, this one among them after a restart.
+        # A claim with this finalizer is deleted only after all pods that use it; after a restart this pod is one of
+        # them.
         protected = volumeutil.PVC_PROTECTION_FINALIZER in pvc.metadata.finalizers
         if pvc.metadata.deletion_timestamp is not None and not protected:
             raise ClaimError("PVC is being deleted")
@@ -578,7 +602,7 @@ class DesiredStateOfWorldPopulator:
         return pvc
 
     def _get_pv_spec(self, name: str, pvc_read_only: bool, expected_claim_uid: str) -> tuple[Spec, str]:
-        """The volume of the claim, and the group that it asks for. Raises as above."""
+        """Return the claim's volume and the group that it requests. Raise the same errors as _get_pvc_extract_pv."""
         assert self._claims is not None
         pv = self._claims.get_persistent_volume(name)
         if pv.spec.claim_ref is None:
@@ -595,14 +619,14 @@ class DesiredStateOfWorldPopulator:
 
 
 def _claim_name(pod: v1.Pod, volume: v1.Volume) -> str:
-    """The claim that the volume comes by, "" if it does not."""
+    """Return the name of the claim that the volume comes from, or "" if it does not come from one."""
     if volume.persistent_volume_claim is not None:
         return volume.persistent_volume_claim.claim_name
     return ephemeral.volume_claim_name(pod, volume) if volume.ephemeral is not None else ""
 
 
 def _as_its_driver_sees_it(spec: Spec, pod: v1.Pod) -> Spec:
-    """The volume, translated if a CSI driver serves it in the place of a plugin. Raises ValueError."""
+    """Return the volume, translated if a CSI driver replaces its in-tree plugin. Raise ValueError."""
     if not csimigration.is_migratable(spec):
         return spec
     return csimigration.translate_in_tree_spec_to_csi(spec, pod.metadata.namespace)
@@ -610,18 +634,18 @@ def _as_its_driver_sees_it(spec: Spec, pod: v1.Pod) -> Spec:
 
 @contextmanager
 def _processing(namespace: str, claim_name: str) -> Iterator[None]:
-    """Raises ClaimError, which names the claim, for whatever is raised."""
+    """Turn any error of the body into a ClaimError that names the claim."""
     try:
         yield
     except golang.Canceled:
         raise
     except Exception as err:
-        # Whatever it is, the pod is told of it, and the claim is looked at again in the next round.
+        # Whatever the error is, the pod reports it, and the next pass reads the claim again.
         raise ClaimError(f"error processing PVC {namespace}/{claim_name}: {err}") from err
 
 
 def _check_volume_mode(volume: v1.Volume, spec: Spec, mounts: set[str], devices: set[str]) -> None:
-    """Raises ValueError when a device is to be mounted, or a file system used as a device."""
+    """Raise ValueError if a container mounts a block volume, or uses a file system as a device."""
     mode = volumeutil.get_volume_mode(spec)
     for used_as, names, right_mode in (
         ("volumeMounts", mounts, v1.PERSISTENT_VOLUME_FILESYSTEM),

@@ -399,7 +399,7 @@ def test_claim_without_an_api_server(tmp_path: Path) -> None:
     world.add_pod()
     assert world.loop() == []
     assert world.pop_pod_errors("u") == [
-        "error processing PVC default/claim: there are no claims without an API server"
+        "error processing PVC default/claim: the kubelet has no API server to read claims from"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Makes the actual state the desired one.
+"""Reconcile the desired and the actual state of volumes.
 
 Go: pkg/kubelet/volumemanager/reconciler
 """

@@ -1,4 +1,4 @@
-"""The loop that makes the actual state the desired one.
+"""Run the loop that reconciles the desired and the actual state of volumes.
 
 Go: pkg/kubelet/volumemanager/reconciler/reconciler.go
 """
@@ -10,20 +10,23 @@ from pkg import golang, klog
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.util.runtime import contain
 
-# Seconds: how often all is looked at although nothing was announced.
+# How often, in seconds, the loop reconciles when no event has arrived.
 RESYNC_PERIOD = 10.0
-# After a round the loop rests so many times as long as the round took, lest many small events keep a core busy; but no
-# longer than this, in seconds.
+# After each pass the loop rests for REST_FACTOR times the duration of the pass, so that many small events do not keep a
+# core busy. LONGEST_REST, in seconds, limits the rest.
 REST_FACTOR = 4
 LONGEST_REST = 0.1
 _CLOCK = clocklib.RealClock()
 
 
 class Reconciler(ReconstructMethods):
-    """run() starts what is needed and never waits for it; everything else is safe from any thread."""
+    """Reconcile volumes on one thread, which starts operations and never waits for them.
+
+    Every method that other threads call is thread-safe.
+    """
 
     def run(self, ctx: golang.Context) -> None:
-        """Reconcile when something has changed or what failed may be tried again, until ctx ends."""
+        """Reconcile until ctx ends, whenever something has changed or a failed operation may be tried again."""
         reconstructed = self._try_to_reconstruct(ctx)
         tried = _CLOCK.monotonic()
         klog.info_s("Reconciler: start to sync state")
@@ -34,12 +37,13 @@ class Reconciler(ReconstructMethods):
                 reconstructed = self._try_to_reconstruct(ctx)
                 tried = _CLOCK.monotonic()
             if not self._devices_are_known() and (update is None or not update.is_alive()):
-                # Without a thread for it, the next round tries again: until it has run, nothing is unmounted.
-                with contain("Failed to start learning from the node's status where devices are", ctx):
+                # If the thread cannot be started, the next pass tries again. Nothing is unmounted until the thread has
+                # run.
+                with contain("Failed to start the update of device paths from the node's status", ctx):
                     update = golang.go(self.update_reconstructed_from_node_status, ctx, name="volume-reconstruction")
             with contain("Failed to reconcile volumes", ctx):
                 self.reconcile()
-            with contain("Failed to tell which volumes are in use", ctx):
+            with contain("Failed to report which volumes are in use", ctx):
                 self._on_reconciled()
             ctx.wait(min(REST_FACTOR * (_CLOCK.monotonic() - began), LONGEST_REST))
             retry = self._operation_executor.next_retry()
@@ -48,25 +52,26 @@ class Reconciler(ReconstructMethods):
             update.join()
 
     def _try_to_reconstruct(self, ctx: golang.Context) -> bool:
-        """Whether nothing is left to be found out."""
+        """Reconstruct volumes, and report whether everything on disk could be read."""
         with contain("Failed to reconstruct volumes", ctx):
             return self.reconstruct_volumes()
         return False
 
     def wake(self) -> None:
-        """Reconcile now."""
+        """Make the loop run another pass now."""
         self._wake.try_send(None)
 
     def reconcile(self) -> None:
-        """One round."""
+        """Run one pass: unmount what no pod needs, then mount what pods need."""
         ready_to_unmount = self._ready_to_unmount()
         if ready_to_unmount:
             self._rename_reconstructed_volumes()
-            # First, so that what one pod has given up is away before another gets it.
+            # Unmount first, so that a volume is free before another pod gets it.
             self.unmount_volumes()
         self.mount_or_attach_volumes()
         if ready_to_unmount:
-            # Before devices, other than in Go: one is not unmounted while an unknown pod may have it.
+            # Clean up orphans before devices, unlike Go: a device must stay while an unidentified pod directory may use
+            # it.
             self._clean_orphan_volumes()
             self.unmount_detach_devices()
         self._update_last_sync_time()

@@ -1,4 +1,4 @@
-"""Starts what makes the actual state the desired one.
+"""Start the operations that turn the actual state of volumes into the desired state.
 
 Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go
 """
@@ -29,16 +29,18 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
 
-# Operations that run at one time for one pod. The end of one wakes the reconciler, which starts another.
+# The number of operations that may run at the same time for one pod. When one ends, it wakes the reconciler, which
+# starts the next.
 MAX_OPERATIONS_PER_POD = 64
 
 
 class _Turns:
-    """How many operations run for each pod.
+    """Count the running operations of each pod.
 
-    DIVERGES (safer): of operations for one pod, 64 run at one time; the others start when one of these ends.
-    Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).mountOrAttachVolumes: has no bound.
-    Why: a pod with many thousand volumes would take all threads and processes of the node.
+    DIVERGES (safer): at most 64 operations run for one pod at the same time; further ones start when one of these ends.
+    Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).mountOrAttachVolumes: the Go kubelet
+    sets no limit.
+    Why: a pod with many thousand volumes would use up all threads and processes of the node.
     Test: reconciler_test.py:test_pod_with_very_many_volumes_has_few_operations_at_one_time
     """
 
@@ -53,7 +55,7 @@ class _Turns:
 
 
 class ReconcilerCommon:
-    """What the reconciler's parts share: its state, and the start of operations."""
+    """Hold the state that the parts of the reconciler share, and start operations."""
 
     def __init__(
         self,
@@ -72,14 +74,13 @@ class ReconcilerCommon:
         pod_may_run_unwanted: Callable[[str], bool] = lambda pod_name: False,
         on_reconciled: Callable[[], None] | None = None,
     ) -> None:
-        """Nothing is mounted for a pod before pod_has_begun, and nothing unmounted while pod_may_run_unwanted.
+        """Create the reconciler; wait_for_attach_timeout is in seconds.
 
-        on_reconciled is called after each round.
-
-        wait_for_attach_timeout in seconds.
+        The reconciler mounts nothing for a pod before pod_has_begun returns true, and unmounts nothing of a pod while
+        pod_may_run_unwanted returns true. It calls on_reconciled after each pass.
         """
         self._kube_client = kube_client
-        # Whether a controller attaches volumes to this node, and not its kubelet.
+        # Whether the attach/detach controller, and not the kubelet, attaches volumes to this node.
         self._controller_attach_detach_enabled = controller_attach_detach_enabled
         self._wait_for_attach_timeout = wait_for_attach_timeout
         self._node_name = node_name
@@ -94,29 +95,32 @@ class ReconcilerCommon:
         self._pod_may_run_unwanted = pod_may_run_unwanted
         self._on_reconciled = on_reconciled or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
-        # Whether what is on disk was looked at; a flag, that any thread may read.
+        # Whether the volumes on disk have been read. Any thread may read this flag without a lock.
         self._has_reconstructed = False
-        # Whether the last look at what is on disk missed nothing, and whether there was no descriptor or memory for it.
+        # `_all_could_be_read` tells whether the last reading of the disk missed nothing. `_met_accident` tells whether
+        # it failed for lack of file descriptors or memory.
         self._all_could_be_read = self._met_accident = False
-        # Found on disk, and nobody could tell what they are: unmounted once they are known to be unwanted.
+        # Volumes found on disk that could not be identified. They are unmounted once it is known that no pod needs
+        # them.
         self._volumes_failed_reconstruction: list[PodVolume] = []
-        # Those of them whose unmount has begun.
+        # The members of `_volumes_failed_reconstruction` whose unmount has started.
         self._volumes_being_cleaned_up: set[PodVolume] = set()
-        # Those whose unmount could not even begin, and that may still be mounted.
+        # Unidentified volumes whose unmount could not even start, and that may still be mounted.
         self._volumes_given_up: set[PodVolume] = set()
-        # The names of the directories of mounts that may still run, by volume and pod.
+        # The directory names of mounts that may still be running, by volume and pod.
         self._mounts_begun: dict[tuple[str, str], str] = {}
-        # Names of volumes that were found staged, and in no pod's directory.
+        # The names of volumes that were found staged, but in no pod's directory.
         self._found_without_pods: set[str] = set()
-        self._lock = threading.Lock()  # guards the two below
-        # Found on disk: the node's status is yet to tell where their devices are.
+        self._lock = threading.Lock()  # This lock guards the two fields below.
+        # Reconstructed volumes whose device paths the node's status has not told yet.
         self._volumes_need_update_from_node_status: list[str] = []
         self._states_have_been_synced = False
 
     def unmount_volumes(self) -> None:
-        """Take away from pods what they no longer want."""
+        """Unmount the volumes that their pods no longer need."""
         mounted_volumes = self._actual_state_of_world.get_all_mounted_volumes()
-        # Once unmounted, they would be taken for what is not known, and cleaned up.
+        # Once these volumes are unmounted, the actual state no longer knows them. They must not then be cleaned up as
+        # unidentified volumes.
         known = {(each.pod_name, each.plugin_name, each.inner_volume_spec_name) for each in mounted_volumes}
         self._volumes_failed_reconstruction = [
             each
@@ -137,11 +141,12 @@ class ReconcilerCommon:
             return
         if self._operation_executor.is_operation_pending(mounted.volume_name, mounted.pod_name, EMPTY_NODE_NAME):
             return
-        # DIVERGES (fault of Go): a volume whose unmount has ended since the mounted volumes were listed is not
-        # unmounted again.
-        # Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).unmountVolumes: the volume is
-        # unmounted again, as no operation on it is pending any more.
-        # Why: a second unmount may fail where the first one has succeeded, and the volume would count as mounted again.
+        # DIVERGES (fault of Go): the reconciler does not unmount a volume whose unmount has ended since it listed the
+        # mounted volumes.
+        # Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).unmountVolumes: the Go kubelet
+        # unmounts the volume a second time, because no operation on it is pending any more.
+        # Why: the second unmount may fail where the first one has succeeded, and the volume would then count as mounted
+        # again.
         # Test: reconciler_test.py:test_volume_whose_unmount_ends_just_now_is_not_unmounted_again
         if self._actual_state_of_world.pod_removed_from_volume(mounted.pod_name, mounted.volume_name):
             return
@@ -152,10 +157,11 @@ class ReconcilerCommon:
             turns.started(mounted.pod_name)
 
     def mount_or_attach_volumes(self) -> None:
-        """Give pods what they want: wait for attachment, mount, set up anew, make larger."""
+        """Start the operations that pods need: wait for attachment, mount, remount, expand."""
         volumes = self._desired_state_of_world.get_volumes_to_mount()
-        # Mounts of one volume for several pods wait for one another, also for the pause after a failure. A pod that
-        # always came first could keep the others waiting for ever; in Go, too, the order is another one each time.
+        # Mounts of one volume for several pods exclude each other, also during the backoff after a failure. If the
+        # order were fixed, the first pod could block the others forever. Go iterates over a map, whose order is random
+        # too.
         random.shuffle(volumes)
         turns = self._turns((volume.volume_name, volume.pod_name) for volume in volumes)
         pending = self._operation_executor.is_operation_pending
@@ -168,14 +174,14 @@ class ReconcilerCommon:
             try:
                 self._mount_or_attach_volume(volume)
             except Exception as err:
-                # Whatever it is, other volumes do not wait for it, and it is tried again in the next round.
+                # Whatever is wrong with this volume, the others must not wait for it. The next pass tries it again.
                 klog.error_s(err, "Failed to mount or attach a volume", stacktrace=klog.stacktrace(err))
                 self._desired_state_of_world.add_error_to_pod(volume.pod_name, err)
             if pending(volume.volume_name, volume.pod_name, EMPTY_NODE_NAME):
                 turns.started(volume.pod_name)
 
     def _turns(self, volumes: Iterable[tuple[str, str]]) -> _Turns:
-        """How many operations run for each pod, of these volumes by name with their pods."""
+        """Count the running operations of each pod; volumes are pairs of a volume's name and a pod."""
         pending = self._operation_executor.is_operation_pending
         return _Turns(pod_name for volume_name, pod_name in volumes if pending(volume_name, pod_name, EMPTY_NODE_NAME))
 
@@ -183,7 +189,7 @@ class ReconcilerCommon:
         known = self._pod_exists_in_volume(volume)
         inline = volume.volume_spec.volume is not None and not volume.plugin_is_attachable
         if isinstance(known.err, cache.VolumeNotAttachedError) and inline:
-            # Go starts an operation for this, which does no more.
+            # The Go kubelet starts an operation here that does no more than this call.
             self._actual_state_of_world.mark_volume_as_attached(
                 volume.volume_name, volume.volume_spec, self._node_name, ""
             )
@@ -192,16 +198,16 @@ class ReconcilerCommon:
             volume = dataclasses.replace(volume, device_path=known.device_path)
         match known.err:
             case cache.SELinuxMountMismatchError():
-                # It is unmounted first, everywhere.
+                # The volume must first be unmounted from all other pods.
                 self._desired_state_of_world.add_error_to_pod(volume.pod_name, known.err)
             case cache.VolumeNotAttachedError():
                 self._wait_for_volume_attach(volume)
             case cache.RemountRequiredError():
                 self._mount_attached_volumes(volume, is_remount=True)
             case cache.FsResizeRequiredError(current_size=current_size) if not volume.volume_spec.read_only:
-                # DIVERGES (fault of Go): a volume that its pod mounts read-only is not expanded for that pod.
-                # Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).expandVolume: an
-                # operation starts ten times a second, and each ends with a FileSystemResizeFailed event.
+                # DIVERGES (fault of Go): the kubelet does not expand a volume for a pod that mounts it read-only.
+                # Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).expandVolume: the Go
+                # kubelet starts an operation ten times a second, and each one ends with a FileSystemResizeFailed event.
                 # Why: a read-only file system cannot grow; a pod that may write to the volume expands it.
                 # Test: reconciler_test.py:test_volume_that_is_mounted_read_only_is_not_expanded
                 self._expand_volume(volume, current_size)
@@ -236,7 +242,7 @@ class ReconcilerCommon:
                 self._operation_executor.attach_volume(to_attach, self._actual_state_of_world)
             return
         if volume.plugin_is_attachable and not volume.reported_in_use:
-            # It would fail and then be kept waiting for that.
+            # Do not start the operation: it would fail, and the backoff would then delay the next attempt.
             message = "operationExecutor.VerifyControllerAttachedVolume failed"
             klog.v(5).info_s(volume.generate_msg_detailed(message, " volume not marked in-use"))
             return
@@ -246,19 +252,20 @@ class ReconcilerCommon:
             )
 
     def unmount_detach_devices(self) -> None:
-        """Take from the node what none of its pods wants any more: its device's mount, then the volume itself."""
+        """Unmount the devices, and detach the volumes, that no pod needs any more."""
         for unmounted in self._actual_state_of_world.get_unmounted_volumes():
             name = unmounted.volume_name
             if self._desired_state_of_world.volume_exists(name, unmounted.selinux_mount_context):
                 continue
             if self._operation_executor.is_operation_pending(name, EMPTY_UNIQUE_POD_NAME, EMPTY_NODE_NAME):
                 continue
-            # Looked at again, for a mount may have ended just before. None can begin: only this thread begins them.
-            # DIVERGES (fault of Go): a device stays if a mount of it for a pod has ended since the devices without pods
-            # were listed.
-            # Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).unmountDetachDevices: the
-            # unmount of the device starts; only the plugin's look at the mounts of the device can stop it.
-            # Why: the volume of a pod that has just got it may be unstaged.
+            # A mount may have ended since the list was made, so look again. No new one can start: only this thread
+            # starts mounts.
+            # DIVERGES (fault of Go): a device stays mounted if a mount of it for a pod has ended since the reconciler
+            # listed the devices without pods.
+            # Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).unmountDetachDevices: the Go
+            # kubelet starts to unmount the device; only the plugin's check for other mounts of the device can stop it.
+            # Why: the volume could be unstaged under a pod that has just got it.
             # Test: reconciler_test.py:test_device_is_not_unmounted_under_a_pod_whose_mount_ends_just_now
             if self._actual_state_of_world.is_volume_mounted_elsewhere(name, EMPTY_UNIQUE_POD_NAME):
                 continue
@@ -268,19 +275,19 @@ class ReconcilerCommon:
                     self._unmount_or_detach_device(attached)
 
     def _may_have_unknown_pods(self, volume: cache.AttachedVolume) -> bool:
-        """Whether a pod may have the volume whose directory cannot be read, or does not tell what it is of.
+        """Report whether a pod directory that cannot be read or identified may belong to the volume.
 
-        DIVERGES (safer): a device stays mounted while a pod's directory that may be of its volume cannot be read or
-        understood.
-        Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).unmountDetachDevices: such a
-        directory does not count; the plugin looks for other mounts of the device.
-        Why: a CSI volume may be unstaged only when no pod has it, and not every driver shows by its mounts which pods
-        do.
+        DIVERGES (safer): a device stays mounted while a pod directory that may belong to its volume cannot be read or
+        identified.
+        Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).unmountDetachDevices: the Go
+        kubelet ignores such a directory; the plugin looks for other mounts of the device.
+        Why: a CSI volume may be unstaged only when no pod has it, and the mounts of some drivers do not show which pods
+        have the volume.
         Test: reconciler_test.py:test_staged_volume_is_left_while_it_is_not_known_which_pods_have_it,
         reconciler_test.py:test_staged_volume_of_another_name_is_left_while_a_pod_may_have_it
         """
         spec_name = volume.volume_spec.name()
-        # A staged volume's data may give the volume another name than its pods' directories do.
+        # The data of a staged volume may give it another name than the directories of its pods do.
         is_without_pods = volume.volume_name in self._found_without_pods
         for untold in (*self._volumes_failed_reconstruction, *self._volumes_given_up):
             may_be_of_it = is_without_pods or untold.volume_spec_name == spec_name
@@ -303,13 +310,16 @@ class ReconcilerCommon:
                 )
 
     def _contained(self, operation: str, volume_name: str) -> AbstractContextManager[None]:
-        """Whatever is wrong with one volume is logged, other volumes are served, and the next round tries again."""
+        """Log any error of the body, so that other volumes are served and the next pass tries again."""
         message = f"Failed to start {operation}"
         return contain(message, golang.background(), volumeName=volume_name)
 
     @contextmanager
     def _starting(self, operation: str, volume: VolumeLogger, note: str = "", level: int = 0) -> Iterator[None]:
-        """Log that the operation is started, and why it could not be, unless it is its turn later."""
+        """Log the start of an operation, or the error that kept it from starting.
+
+        An error that only postpones the operation is logged at a high verbosity.
+        """
         name = f"operationExecutor.{operation}"
         if klog.v(5).enabled:
             klog.v(5).info_s(volume.generate_msg_detailed(f"Starting {name}", note))
@@ -319,15 +329,16 @@ class ReconcilerCommon:
             klog.v(5).info_s("Volume operation is not started", operation=operation, reason=err)
             return
         except Exception as err:
-            # One volume that cannot be served must not keep others waiting; it is tried again at the next round.
+            # A volume that cannot be served must not delay the others. The next pass tries it again.
             message = (
                 f"{name} failed (controllerAttachDetachEnabled {str(self._controller_attach_detach_enabled).lower()})"
             )
             klog.error_s(err, str(volume.generate_error_detailed(message, err)))
             if isinstance(volume, VolumeToMount):
-                # DIVERGES (safer): a pod is told at once why an operation on its volume could not start.
+                # DIVERGES (safer): the kubelet reports at once to the pod why an operation on its volume could not
+                # start.
                 # Go: pkg/kubelet/volumemanager/reconciler/reconciler_common.go, (*reconciler).mountAttachedVolumes: the
-                # reason is logged; the pod is told after two minutes that its volume is not mounted.
+                # Go kubelet logs the reason; after two minutes the pod learns only that its volume is not mounted.
                 # Why: the owner of the pod cannot read the log.
                 # Test: reconciler_test.py:test_what_is_wrong_with_one_volume_is_told_its_pod_alone
                 self._desired_state_of_world.add_error_to_pod(volume.pod_name, err)
@@ -336,7 +347,8 @@ class ReconcilerCommon:
             klog.v(level).info_s(volume.generate_msg_detailed(f"{name} started", note))
 
 
-# Another operation on the volume runs, this one failed lately, or what must come first has not come.
+# These errors only postpone an operation: another one on the volume is running, this one failed a short time ago, or a
+# precondition is not met yet.
 EXPECTED_ERRORS = (
     nestedpendingoperations.AlreadyExistsError,
     exponentialbackoff.ExponentialBackoffError,

@@ -1,4 +1,4 @@
-"""Finding again, after a restart, the volumes that were set up before it.
+"""Reconstruct, after a restart, the volumes that an earlier run of the kubelet set up.
 
 Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go
 """
@@ -35,18 +35,19 @@ from pkg.volume.util.operationexecutor import (
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
-# Seconds between two attempts to read the node's status.
+# The time, in seconds, between two attempts to read the node's status, and the timeout of one attempt.
 NODE_STATUS_RETRY_PERIOD = 1.0
 NODE_STATUS_TIMEOUT = 10.0
 
 
 class ReconstructMethods(ReconstructCommonMethods):
-    """What happens to volumes that a kubelet before this one left."""
+    """Reconstruct, rename and clean up the volumes that an earlier run of the kubelet left behind."""
 
     def _ready_to_unmount(self) -> bool:
-        """Whether all that is wanted is known, and all that is there, with its devices.
+        """Report whether both the desired and the actual state are complete, so that it is safe to unmount.
 
-        A staged volume has the pods that were found with it: without them it would be unstaged under their containers.
+        The pods' directories must have been read too: a staged volume whose pods are unknown would be unstaged under
+        their containers.
         """
         return self._has_reconstructed and self._devices_are_known() and self._populator_has_added_pods()
 
@@ -55,15 +56,17 @@ class ReconstructMethods(ReconstructCommonMethods):
             return not self._volumes_need_update_from_node_status
 
     def reconstruct_volumes(self) -> bool:
-        """Fill the actual state, as uncertain, from the directories of pods' volumes. Nothing below them is touched.
+        """Add the volumes found in the pods' directories to the actual state, as uncertain.
 
-        What cannot be told from its directory is kept until it is known whether a pod wants it. What is known already
-        stays as it is. Whether everything could be read; if not, call it again later.
+        Report whether everything could be read; if not, the caller calls this method again later. The method reads
+        nothing below a volume's directory, because a mount may hang. A volume that is already known stays as it is. A
+        volume that cannot be identified is kept in a list until it is known whether a pod needs it.
 
-        DIVERGES (safer): directories of volumes that could not be read at the start of the kubelet are read again
-        later.
-        Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, (*reconciler).reconstructVolumes: they are read once.
-        Why: a volume that was overlooked stays mounted, and is never unmounted.
+        DIVERGES (safer): the reconciler reads volume directories that could not be read at the start of the kubelet
+        again later.
+        Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, (*reconciler).reconstructVolumes: the Go kubelet reads
+        them once.
+        Why: a volume that the kubelet overlooks stays mounted and is never unmounted.
         Test: reconciler_test.py:test_directory_that_could_not_be_read_is_read_later,
         reconciler_test.py:test_reconstruction_that_failed_is_tried_again
         """
@@ -80,13 +83,14 @@ class ReconstructMethods(ReconstructCommonMethods):
             if volume in self._volumes_failed_reconstruction:
                 continue
             if is_being_mounted:
-                # What it tells now the mount may remove, and nobody could unmount the volume.
+                # The running mount may change the files that identify the volume. Read now, they could describe a
+                # volume that nobody can unmount later.
                 self._all_could_be_read = False
                 continue
             try:
                 reconstructed = self._reconstruct_volume(volume)
             except Exception as err:
-                # Whatever it is: others must be found all the same.
+                # Whatever is wrong with this volume, the other volumes must be found.
                 klog.info_s("Could not construct volume information", **ref, err=err)
                 if procfs.is_accident(err):
                     self._note_unread(err)
@@ -109,7 +113,7 @@ class ReconstructMethods(ReconstructCommonMethods):
         }
         self._update_states(reconstructed_volumes, known)
         with self._lock:
-            # Others are not attached, and have no device.
+            # Only a volume with a device has an attachment and a device path to look up.
             self._volumes_need_update_from_node_status += [
                 name for name, info in reconstructed_volumes.items() if info.has_device() and name not in known
             ]
@@ -118,9 +122,10 @@ class ReconstructMethods(ReconstructCommonMethods):
         return self._all_could_be_read
 
     def has_reconstructed(self) -> bool:
-        """Whether the actual state has what was on disk when the kubelet was started.
+        """Report whether the actual state contains the volumes that were on disk at the start of the kubelet.
 
-        What cannot be read is missing, unless it was for want of a descriptor or memory: that is over soon.
+        Volumes that cannot be read do not count. The exception is a lack of file descriptors or memory: that lack
+        passes soon, so the answer is no until the volumes have been read.
         """
         return self._has_reconstructed
 
@@ -140,9 +145,10 @@ class ReconstructMethods(ReconstructCommonMethods):
         )
 
     def _is_being_mounted(self, volume: PodVolume) -> bool:
-        """Whether a mount runs that makes this directory, by whatever name; no other can begin on this thread.
+        """Report whether a mount is running that creates this directory, whatever the unique name of its volume.
 
-        To be asked before _is_known: a mount writes down what it has done before it ends.
+        Call this method before _is_known, because a mount records its result before it ends. No mount can start in
+        between: only this thread starts mounts.
         """
         pending = self._operation_executor.is_operation_pending
         return any(
@@ -153,9 +159,10 @@ class ReconstructMethods(ReconstructCommonMethods):
         )
 
     def _remove_if_nothing_is_there(self, volume: PodVolume) -> None:
-        """Remove the directory if it is empty and no mount point, so that no staged volume waits for it.
+        """Remove the directory if it is empty and not a mount point, so that no staged volume waits for it.
 
-        Volumes of plugins that stage nothing may be empty. If one is just being set up, that fails and is tried again.
+        Only plugins that stage volumes are considered, because an empty directory may be a valid volume of other
+        plugins. If a set-up is creating the directory at this moment, the set-up fails and is tried again.
         """
         plugins = self._volume_plugin_mgr.find_remembering_plugins()
         if any(plugin.get_plugin_name() == volume.plugin_name for plugin in plugins):
@@ -175,7 +182,7 @@ class ReconstructMethods(ReconstructCommonMethods):
                     self._mark_device(info, context)
 
     def _mark_pod_volumes(self, info: GlobalVolumeInfo) -> str:
-        """What the volume is mounted with."""
+        """Add the volume of each pod to the actual state, and return the SELinux context of the mounts."""
         context = ""
         for volume in info.pod_volumes.values():
             self._actual_state_of_world.check_and_mark_volume_as_uncertain_via_reconstruction(
@@ -207,7 +214,7 @@ class ReconstructMethods(ReconstructCommonMethods):
         try:
             path = get_device_mount_path(info)
         except Exception as err:
-            # Its pods' directories are unmounted all the same.
+            # The mounts in the pods' directories can be unmounted even if the path of the device is unknown.
             klog.error_s(err, "Could not find device mount path for volume", volumeName=info.volume_name)
             return
         self._actual_state_of_world.mark_device_as_uncertain(
@@ -220,14 +227,14 @@ class ReconstructMethods(ReconstructCommonMethods):
         )
 
     def _rename_reconstructed_volumes(self) -> None:
-        """Give volumes the names by which their pods want them, where their directories told others.
+        """Rename reconstructed volumes whose directories give another unique name than their pods do.
 
-        DIVERGES (fault of Go): a volume that is found on disk by another name than its pod has for it is known to be
-        that volume.
-        Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, (*reconciler).reconstructVolumes: the two names are two
-        volumes: the one that the directory tells is unmounted under the pod's containers.
-        Why: an iSCSI volume's directory names the portal with its port, which the pod's volume need not name, and every
-        restart of the kubelet takes such a disk away.
+        DIVERGES (fault of Go): a volume that was found on disk under another name than its pod's spec gives it counts
+        as that pod's volume.
+        Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, (*reconciler).reconstructVolumes: the Go kubelet takes
+        the two names for two volumes, and unmounts the one that it found on disk under the pod's containers.
+        Why: the directory of an iSCSI volume contains the portal with its port, which the pod's spec may leave out;
+        every restart of the kubelet would take such a disk away.
         Test: reconciler_test.py:test_volume_whose_directory_tells_another_name_is_left_to_its_pod
         """
         for found in self._actual_state_of_world.get_all_mounted_volumes():
@@ -254,7 +261,7 @@ class ReconstructMethods(ReconstructCommonMethods):
             self._rename(found.volume_name, name)
 
     def _rename_staged_volume(self, staged: AttachedVolume, wanted: list[VolumeToMount]) -> None:
-        """What no pod's directory tells of."""
+        """Rename a staged volume that was found in no pod's directory, if a pod needs it under another name."""
         name, prefix = staged.volume_name, f"{staged.plugin_name}/"
         if self._operation_executor.is_operation_pending(name, EMPTY_UNIQUE_POD_NAME, EMPTY_NODE_NAME):
             return
@@ -268,7 +275,7 @@ class ReconstructMethods(ReconstructCommonMethods):
                     return
 
     def _rename(self, name: str, new_name: str) -> None:
-        klog.v(2).info_s("Reconstructed volume is wanted by another name", volumeName=name, newName=new_name)
+        klog.v(2).info_s("Pod needs the reconstructed volume under another name", volumeName=name, newName=new_name)
         desired = self._desired_state_of_world
         attachable = new_name in desired.get_attachable_volumes()
         pods_of_old_name = {
@@ -280,13 +287,14 @@ class ReconstructMethods(ReconstructCommonMethods):
         self._actual_state_of_world.rename_reconstructed_volume(name, new_name, attachable, pods_of_old_name)
 
     def _clean_orphan_volumes(self) -> None:
-        """Unmount what could not be told from its directory and no pod wants.
+        """Unmount the volumes that could not be identified and that no pod needs.
 
-        What a pod wants is left to the mount for that pod. If none comes, as for a pod that was ending when the kubelet
-        started, the volume is unmounted when the pod no longer wants it.
+        A volume that a pod needs is left to the mount for that pod. If no mount follows, for example because the pod
+        was terminating when the kubelet started, the volume is unmounted once the pod no longer needs it.
 
-        DIVERGES (safer): the unmount of a volume that cannot be told from its directory is tried again if it fails.
-        Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, (*reconciler).cleanOrphanVolumes: each is tried once.
+        DIVERGES (safer): the kubelet retries the unmount of a volume that it cannot identify.
+        Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, (*reconciler).cleanOrphanVolumes: the Go kubelet tries
+        each unmount once.
         Why: the mount would stay until the next start of the kubelet.
         Test: reconciler_test.py:test_volume_that_cannot_be_reconstructed_is_unmounted_again_after_a_failure
         """
@@ -297,19 +305,19 @@ class ReconstructMethods(ReconstructCommonMethods):
             else:
                 self._volumes_being_cleaned_up.discard(volume)
         self._volumes_failed_reconstruction = left
-        # The containers of these pods have ended.
+        # The containers of these pods have stopped, so a volume without a mount is no longer in use.
         self._volumes_given_up = get_volumes_in_use(self._volumes_given_up)
 
     def _clean_orphan_volume(self, volume: PodVolume) -> bool:
-        """Whether the volume is to be looked at in the next round, too."""
+        """Unmount one unidentified volume. Report whether the next pass must examine it again."""
         ref = {"podName": volume.pod_name, "volumeSpecName": volume.volume_spec_name}
         is_being_mounted = self._is_being_mounted(volume)
         if self._is_known(volume):
-            # It was set up for its pod since, and is known.
+            # A mount has set the volume up for its pod since, so the actual state knows it.
             return False
         if self._desired_state_of_world.volume_exists_with_spec_name(volume.pod_name, volume.volume_spec_name):
             klog.v(4).info_s("Volume exists in desired state, skip cleaning up mounts", **ref)
-            # When it is unwanted again, a failure may be forgotten that is not when it is tried all the time.
+            # The executor may forget an earlier failure meanwhile, which would look as if the clean-up had succeeded.
             self._volumes_being_cleaned_up.discard(volume)
             return True
         if self._pod_may_run_unwanted(volume.pod_name):
@@ -322,14 +330,15 @@ class ReconstructMethods(ReconstructCommonMethods):
         if begun and not self._operation_executor.has_operation_failed(*operation):
             klog.v(2).info_s("Orphan volume cleanup finished", **ref)
             return False
-        # The clean-up has another name than the mount, and would run beside it and remove what it makes.
+        # The clean-up uses another operation name than the mount. It would run beside a mount and remove what that
+        # creates.
         return is_being_mounted or self._cleanup_mounts(volume)
 
     def update_reconstructed_from_node_status(self, ctx: golang.Context) -> None:
-        """Learn from the node's status where devices are that were found on disk; return when that is known.
+        """Look up in the node's status where the devices of reconstructed volumes are; return when that is known.
 
-        Only then anything is unmounted. It has a thread of its own: the API server may be long in coming, and pods
-        that need nothing of it must not wait for it.
+        Nothing is unmounted before this method succeeds. It runs on a thread of its own because the API server may be
+        unreachable for long, and pods that need nothing from it must not wait.
         """
         with self._lock:
             names = list(self._volumes_need_update_from_node_status)
@@ -341,7 +350,7 @@ class ReconstructMethods(ReconstructCommonMethods):
             node = self._get_node(ctx, self._kube_client)
             if node is None:
                 return
-            with contain("Failed to learn from the node's status where devices are", ctx):
+            with contain("Failed to update device paths from the node's status", ctx):
                 self._update_from_node(names, node)
             klog.v(2).info_s("DevicePaths of reconstructed volumes updated")
         with self._lock:
@@ -351,13 +360,13 @@ class ReconstructMethods(ReconstructCommonMethods):
         self._wake.try_send(None)
 
     def _get_node(self, ctx: golang.Context, kube_client: kubernetes.Interface) -> v1.Node | None:
-        """The node as the API server has it; None when ctx ends before."""
+        """Return the node object from the API server, or None if ctx ends first."""
         while ctx.err() is None:
             with_timeout, cancel = golang.with_timeout(ctx, NODE_STATUS_TIMEOUT)
             try:
                 return kube_client.core_v1.nodes().get(with_timeout, self._node_name)
             except Exception as err:
-                # The API server is away, or does not know the node yet.
+                # The API server is unreachable, or does not know the node yet.
                 klog.v(4).info_s("Failed to get Node status to reconstruct device paths", err=err)
             finally:
                 cancel()

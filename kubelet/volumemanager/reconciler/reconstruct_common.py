@@ -1,4 +1,4 @@
-"""What the directories of pods tell of their volumes.
+"""Identify volumes from the pods' directories.
 
 Go: pkg/kubelet/volumemanager/reconciler/reconstruct_common.go
 """
@@ -26,17 +26,17 @@ from pkg.volume.volume import BlockVolumeMapper, DeviceMounter, Mounter
 
 @dataclass(frozen=True, slots=True)
 class PodVolume:
-    """A directory, or a link to a device, that a volume of a pod left."""
+    """Describe a volume directory of a pod, or a link to a block device, that was found on disk."""
 
     pod_name: str
-    # The name of the directory: of the persistent volume, or what the pod calls it.
+    # The name of the directory: the name of the persistent volume, or the volume's name in the pod's spec.
     volume_spec_name: str
     volume_path: str
     plugin_name: str
     volume_mode: str
 
     def is_there(self) -> bool:
-        """Whether the pod still has the directory or link, by name alone; yes when in doubt."""
+        """Report whether the directory or link exists, or may exist. Only the parent directory is read."""
         try:
             return os.path.basename(self.volume_path) in filesystem.names_in(os.path.dirname(self.volume_path))
         except OSError:
@@ -45,7 +45,7 @@ class PodVolume:
 
 @dataclass(frozen=True, slots=True)
 class ReconstructedPodVolume:
-    """What could be told of it."""
+    """Describe a volume that was identified from a pod's directory."""
 
     volume_name: str
     pod_name: str
@@ -55,13 +55,13 @@ class ReconstructedPodVolume:
     block_volume_mapper: BlockVolumeMapper | None
     selinux_mount_context: str
     volume_gid_value: str = ""
-    # The node's status tells it later.
+    # The reconciler learns the path later, from the node's status.
     device_path: str = ""
 
 
 @dataclass(slots=True)
 class GlobalVolumeInfo:
-    """A volume and all pods that it was found in."""
+    """Describe a volume and all pods in whose directories it was found."""
 
     volume_name: str
     volume_spec: Spec
@@ -86,21 +86,21 @@ class GlobalVolumeInfo:
         self.pod_volumes[volume.pod_name] = volume
 
     def has_device(self) -> bool:
-        """Whether the node has something of its own of the volume, apart from what pods have."""
+        """Report whether the node itself mounts or maps the volume, apart from what its pods have."""
         return self.device_mounter is not None or self.block_volume_mapper is not None
 
 
 class ReconstructCommonMethods(ReconcilerCommon):
-    """The steps of reconstruction."""
+    """Provide the steps of reconstruction."""
 
     def _update_last_sync_time(self) -> None:
-        """Note that all is known of what there is, if it is.
+        """Mark the states as synced once the disk has been read and all device paths are known.
 
-        DIVERGES (safer): volumes on disk that could not be read for want of a file descriptor or memory are not yet
-        known.
-        Go: pkg/kubelet/volumemanager/reconciler/reconciler.go, (*reconciler).reconcile: they count as known, however
-        much of them could be read.
-        Why: node status would leave mounted volumes out of volumesInUse, and they would be detached.
+        DIVERGES (safer): volumes on disk do not count as known while they cannot be read for lack of file descriptors
+        or memory.
+        Go: pkg/kubelet/volumemanager/reconciler/reconciler.go, (*reconciler).reconcile: in the Go kubelet they count as
+        known, however many of them could be read.
+        Why: the node's status would leave mounted volumes out of volumesInUse, and the controller would detach them.
         Test: reconciler_test.py:test_nobody_relies_on_a_look_that_there_was_no_descriptor_for
         """
         with self._lock:
@@ -108,7 +108,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
                 self._states_have_been_synced = True
 
     def states_has_been_synced(self) -> bool:
-        """Whether all is known of what there is: before, node status must not say what is in use."""
+        """Report whether the actual state is complete; until then the node's status must not report volumes in use."""
         with self._lock:
             return self._states_have_been_synced
 
@@ -117,10 +117,10 @@ class ReconstructCommonMethods(ReconcilerCommon):
         self._met_accident = self._met_accident or procfs.is_accident(err)
 
     def _cleanup_mounts(self, volume: PodVolume) -> bool:
-        """Start to unmount the volume. Whether it may be tried again if it has not succeeded."""
+        """Start to unmount an unidentified volume. Report whether a failure may be retried later."""
         mounted = MountedVolume(
             pod_name=volume.pod_name,
-            # Any name does that no other volume has, as none is known.
+            # The volume's unique name is unknown; the path serves as one, because no other volume has it.
             volume_name=volume.volume_path,
             inner_volume_spec_name=volume.volume_spec_name,
             plugin_name=volume.plugin_name,
@@ -130,13 +130,13 @@ class ReconstructCommonMethods(ReconcilerCommon):
         try:
             self._operation_executor.unmount_volume(mounted, self._actual_state_of_world, self._kubelet_pods_dir)
         except EXPECTED_ERRORS:
-            return True  # it has failed lately
+            return True  # An earlier attempt failed a short time ago.
         except Exception as err:
-            # Whatever it is, the other volumes have nothing to do with it.
+            # Whatever is wrong with this volume, the other volumes are not affected.
             if isinstance(err, golang.ThreadError) or procfs.is_accident(err):
-                klog.error_s(err, "Cleaning up mounts is tried again in the next round", podName=volume.pod_name)
+                klog.error_s(err, "Failed to clean up mounts, will try again in the next pass", podName=volume.pod_name)
                 return True
-            # Its directory is left for the clean-up of orphaned pods, which says what stands in its way.
+            # The clean-up of orphaned pods deals with the directory, and reports what keeps it from being removed.
             metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_TOTAL.inc()
             metrics.FORCE_CLEANED_FAILED_VOLUME_OPERATIONS_ERRORS_TOTAL.inc()
             message = "volumeHandler.UnmountVolumeHandler for UnmountVolume failed"
@@ -153,7 +153,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
         return True
 
     def _get_published_devices(self, known: list[PodVolume]) -> list[PodVolume]:
-        """Block volumes that plugins remember to have made available to pods whose directories do not tell of them."""
+        """List the block volumes that plugins have on record as published, but that no pod directory shows."""
         found = {(volume.pod_name, volume.volume_spec_name) for volume in known}
         volumes: list[PodVolume] = []
         for plugin in self._volume_plugin_mgr.find_remembering_plugins():
@@ -161,7 +161,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
             try:
                 devices = plugin.list_published_devices()
             except Exception as err:
-                # Whatever the plugin raises, as in _get_staged_volumes.
+                # A plugin may raise any error; see _get_staged_volumes.
                 klog.error_s(err, "Cannot get published devices from disk", pluginName=name)
                 self._note_unread(err)
                 continue
@@ -173,14 +173,14 @@ class ReconstructCommonMethods(ReconcilerCommon):
         return volumes
 
     def _get_staged_volumes(self) -> list[GlobalVolumeInfo]:
-        """Volumes that plugins remember to have staged on the node, pods or not."""
+        """List the volumes that plugins have on record as staged on the node, whether or not a pod has them."""
         volumes: list[GlobalVolumeInfo] = []
         for plugin in self._volume_plugin_mgr.find_remembering_plugins():
             name = plugin.get_plugin_name()
             try:
                 staged = plugin.list_staged_volumes()
             except Exception as err:
-                # Whatever the plugin raises, what pods' directories tell of must be found all the same.
+                # A plugin may raise any error; the volumes in the pods' directories must be found anyway.
                 klog.error_s(err, "Cannot get staged volumes from disk", pluginName=name)
                 self._note_unread(err)
                 continue
@@ -188,7 +188,8 @@ class ReconstructCommonMethods(ReconcilerCommon):
                 try:
                     volumes.append(self._staged_volume(plugin, spec))
                 except Exception as err:
-                    # As above; what can never be told must not keep staged volumes from being unstaged.
+                    # A plugin may raise any error. A volume that can never be identified must not keep others from
+                    # being unstaged.
                     klog.error_s(err, "Could not construct the information of a staged volume", pluginName=name)
                     if procfs.is_accident(err):
                         self._note_unread(err)
@@ -205,7 +206,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
         return GlobalVolumeInfo(name, spec, "", None, device_mounter, None)
 
     def _reconstruct_volume(self, volume: PodVolume) -> ReconstructedPodVolume:
-        """What can be told of the volume. Raises whatever its plugin does, or ValueError."""
+        """Identify the volume. Raise ValueError, or whatever error the plugin raises."""
         metrics.RECONSTRUCT_VOLUME_OPERATIONS_TOTAL.inc()
         try:
             return self._reconstruct(volume)
@@ -226,7 +227,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
             volume.volume_path,
         )
         spec = reconstructed.spec
-        # By the spec and not by the name: a plugin's volumes may differ in whether the node mounts them first.
+        # Look the plugin up by the spec, not by its name: a plugin may stage some of its volumes and not others.
         device_plugin = self._volume_plugin_mgr.find_device_mountable_plugin_by_spec(spec)
         shared = device_plugin is not None or self._volume_plugin_mgr.find_attachable_plugin_by_spec(spec) is not None
         if shared:
@@ -269,12 +270,12 @@ def _with_mounters(
 
 
 def _pod_of(volume: PodVolume) -> v1.Pod:
-    """All that is known of it."""
+    """Return a pod object that has only the UID, which is all that is known about the pod."""
     return v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID(volume.pod_name)))
 
 
 def get_device_mount_path(info: GlobalVolumeInfo) -> str:
-    """Where the node keeps what it has of the volume. Raises ValueError."""
+    """Return the path of the volume's global mount or map on the node. Raise ValueError if the volume has none."""
     if info.block_volume_mapper is not None:
         return info.block_volume_mapper.get_global_map_path(info.volume_spec)
     if info.device_mounter is not None:
@@ -283,9 +284,9 @@ def get_device_mount_path(info: GlobalVolumeInfo) -> str:
 
 
 def get_volumes_from_pod_dir(pod_dir: str) -> tuple[list[PodVolume], list[OSError]]:
-    """What is found below the directory of all pods, by name alone: a mount may hang. And why that is not everything.
+    """List the volumes found below the pods' directory, and the errors that kept others from being found.
 
-    Raises OSError when the directory itself cannot be read.
+    The search reads names only, because a mount may hang. Raise OSError if the directory itself cannot be read.
     """
     volumes: list[PodVolume] = []
     errors: list[OSError] = []
@@ -307,9 +308,10 @@ def get_volumes_from_pod_dir(pod_dir: str) -> tuple[list[PodVolume], list[OSErro
 
 
 def get_volumes_in_use(volumes: Collection[PodVolume]) -> set[PodVolume]:
-    """Those in whose directory something is mounted, or whose link is there; all when in doubt. No mount is touched.
+    """Return those volumes below whose directory something is mounted, or whose link exists; all of them when in doubt.
 
-    The directory alone says nothing: what is in it may keep it from ever being removed.
+    The search touches no mount. The existence of a directory is no evidence: files in it may keep it from ever being
+    removed.
     """
     if not volumes:
         return set()
@@ -331,11 +333,11 @@ def _may_be_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir(follow_symlinks=False)
     except OSError:
-        return True  # what is wrong with it is seen when it is read
+        return True  # Reading the directory will raise the error again.
 
 
 def _get_volumes(pod_name: str, volume_mode: str, directory: str) -> Iterator[PodVolume]:
-    """Raises OSError for what is there and cannot be read, after the other volumes."""
+    """Yield the volumes below the directory. Raise OSError at the end if a part of it could not be read."""
     failure: OSError | None = None
     for plugin_name in filesystem.names_in(directory):
         plugin_path = os.path.join(directory, plugin_name)

@@ -24,7 +24,7 @@ ZERO = Quantity(0)
 
 
 class VolumeAttachability(enum.StrEnum):
-    """Tell whether a volume must be attached to the node."""
+    """Describe whether a volume must be attached to the node."""
 
     TRUE = "True"
     FALSE = "False"

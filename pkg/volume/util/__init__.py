@@ -1,4 +1,4 @@
-"""Names and little helpers of volumes.
+"""Provide names, metrics and helpers for plugins and the volume manager.
 
 Go: pkg/volume/util
 """

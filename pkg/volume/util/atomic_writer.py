@@ -1,15 +1,15 @@
-"""Writes a set of files so that who reads them sees all of the old ones or all of the new ones.
+"""Write a set of files so that readers see either all of the old files or all of the new ones.
 
-Go: pkg/volume/util/atomic_writer.go, atomic_writer_linux.go
-
-The files are in a directory whose name is a time; the link ..data leads to it, and each name at the top of the volume
-is a link through that one:
+The files are in a directory whose name contains the time. The link ..data points to that directory, and each name at
+the top of the volume is a link that goes through ..data:
 
     volume/..2026_11_21_13_00_00.k3x9/user/labels     the content
     volume/..data -> ..2026_11_21_13_00_00.k3x9
     volume/user   -> ..data/user
 
-To change the set, another such directory is written and ..data is replaced in one step. Readers may watch ..data.
+To change the set, the writer fills another such directory and replaces ..data in one step. Readers may watch ..data.
+
+Go: pkg/volume/util/atomic_writer.go, atomic_writer_linux.go
 """
 
 from __future__ import annotations
@@ -33,36 +33,39 @@ MAX_PATH_LENGTH = 4096
 DATA_DIR_NAME = "..data"
 NEW_DATA_DIR_NAME = "..data_tmp"
 _TIMESTAMP_MODE = 0o755
-# In any year: a machine that has no battery for its clock begins in 1970.
+# The pattern accepts any year, because the clock of a machine without a battery starts in 1970.
 _TIMESTAMP_DIR_NAME = re.compile(r"\.\.[0-9]{4}_[^/]*")
 
 
 @dataclass(frozen=True, slots=True)
 class FileProjection:
-    """A file to be."""
+    """Describe a file that the writer creates."""
 
     data: bytes
     mode: int
-    # The user that is to own it; None for whoever writes it.
+    # The user that owns the file, or None for the user that the kubelet runs as.
     fs_user: int | None = None
 
 
 class AtomicWriter:
-    """Writes to one directory, which must exist. Calls must not overlap. Names that start with ".." are its own."""
+    """Write to one directory, which must exist. Names in it that begin with ".." belong to the writer.
+
+    Calls must not overlap.
+    """
 
     def __init__(self, target_dir: str, log_context: str, mounter: mount_utils.Interface | None = None) -> None:
-        """Raises OSError if the directory is not there."""
+        """Create a writer. Raise OSError if the directory does not exist."""
         os.stat(target_dir)
         self._mounter = mounter or mount_utils.Mounter()
         self._target_dir = target_dir
         self._log_context = log_context
 
     def write(self, payload: Mapping[str, FileProjection], set_perms: Callable[[str], None] | None = None) -> None:
-        """Have the directory hold just these files, by path.
+        """Make the directory hold exactly these files, given by path.
 
-        Before readers see them, set_perms may change what they may do; it gets the name of the directory that has
-        the files. Raises ValueError for a path that leads elsewhere, OSError, and what set_perms raises; readers then
-        still see the old files.
+        Before readers see the files, the writer calls set_perms, which may change their permissions, with the name of
+        the directory that has them. Raise ValueError for a path that leads out of the directory, OSError, and any error
+        of set_perms; readers then still see the old files.
         """
         try:
             clean_payload = validate_payload(payload)
@@ -76,7 +79,7 @@ class AtomicWriter:
             self._publish(clean_payload, set_perms)
         else:
             klog.v(4).info_s(f"{self._log_context}: write not required for data directory {old}")
-        # Also if nothing was written: the last time may have ended before this.
+        # Do this even if nothing was written, because the last call may have been interrupted before this step.
         self._create_user_visible_files(clean_payload)
         self._remove_user_visible_paths(clean_payload)
         if written:
@@ -86,13 +89,13 @@ class AtomicWriter:
         return os.path.join(self._target_dir, *names)
 
     def _old_timestamp_dir(self) -> str:
-        """The name of the directory that readers see; "" if there is none.
+        """Return the name of the directory that readers see, or "" if there is none.
 
-        DIVERGES (safer): a link `..data` that leads out of the volume is made anew, and nothing is removed where it
-        leads.
-        Go: pkg/volume/util/atomic_writer.go, (*AtomicWriter).Write: the directory that the link leads to is removed
-        when the files change.
-        Why: a container that may write to its volume could have directories of the node removed.
+        DIVERGES (safer): the writer replaces a link `..data` that points out of the volume, and removes nothing where
+        it points.
+        Go: pkg/volume/util/atomic_writer.go, (*AtomicWriter).Write: the Go kubelet removes the directory that the link
+        points to when the files change.
+        Why: a container that may write to its volume could make the kubelet remove directories of the node.
         Test: atomic_writer_test.py:test_data_link_that_leads_elsewhere_is_not_followed
         """
         try:
@@ -105,12 +108,12 @@ class AtomicWriter:
         return old
 
     def _publish(self, payload: Mapping[str, FileProjection], set_perms: Callable[[str], None] | None) -> None:
-        """Write the files to a directory of their own, and have ..data lead there.
+        """Write the files to a new directory, and make ..data point to it.
 
-        DIVERGES (fault of Go): files that could not be published are removed, and a link `..data_tmp` that a killed
-        kubelet has left is replaced.
-        Go: pkg/volume/util/atomic_writer.go, (*AtomicWriter).Write: files stay that could not be written as a whole,
-        and every update fails while such a link is there.
+        DIVERGES (fault of Go): the writer removes files that it could not publish, and replaces a link `..data_tmp`
+        that a killed kubelet has left.
+        Go: pkg/volume/util/atomic_writer.go, (*AtomicWriter).Write: files that could not all be written stay, and every
+        update fails while such a link exists.
         Why: each attempt to write to a full disk would fill it further, and a pod would never see a new secret again.
         Test: atomic_writer_test.py:test_failure_leaves_the_old_files_and_nothing_else,
         atomic_writer_test.py:test_full_volume_names_the_file_and_keeps_the_old_ones,
@@ -135,7 +138,7 @@ class AtomicWriter:
             raise
 
     def _paths_to_remove(self, payload: Mapping[str, FileProjection], old: str) -> set[str]:
-        """What readers see now and shall no longer see, relative to the volume."""
+        """Return the paths, relative to the volume, that readers see now and that the new set lacks."""
         old_dir = self._path(old)
         paths: set[str] = set()
         for directory, entry in filetree.walk(old_dir, on_error=_raise_unless_gone):
@@ -149,12 +152,12 @@ class AtomicWriter:
     def _new_timestamp_dir(self) -> str:
         prefix = datetime.now(UTC).strftime("..%Y_%m_%d_%H_%M_%S.")
         directory = tempfile.mkdtemp(prefix=prefix, dir=self._target_dir)
-        # Whatever the umask, everybody may look inside: the files have modes of their own.
+        # Set the mode regardless of the umask. Everyone may list the directory; the files have modes of their own.
         os.chmod(directory, _TIMESTAMP_MODE)
         return directory
 
     def _create_user_visible_files(self, payload: Mapping[str, FileProjection]) -> None:
-        """Make the links to ..data that are not there yet."""
+        """Create the links to ..data that do not exist yet."""
         for path, projection in payload.items():
             name = path.partition("/")[0]
             visible = self._path(name)
@@ -165,16 +168,17 @@ class AtomicWriter:
                 if projection.fs_user is not None:
                     os.lchown(visible, projection.fs_user, -1)
             except OSError as err:
-                # The mount point of another volume, which hides our file.
+                # The name is the mount point of another volume, which hides our file.
                 if err.errno != errno.EINVAL:
                     raise
 
     def _remove_user_visible_paths(self, payload: Mapping[str, FileProjection]) -> None:
-        """Remove the links to ..data that lead nowhere now.
+        """Remove the links to ..data whose targets no longer exist.
 
-        DIVERGES (fault of Go): links that lead nowhere are removed, also those that a killed kubelet has left.
-        Go: pkg/volume/util/atomic_writer.go, (*AtomicWriter).removeUserVisiblePaths: only the names are removed that
-        this update takes out of the old set.
+        DIVERGES (fault of Go): the writer removes all links without a target, including those that a killed kubelet has
+        left.
+        Go: pkg/volume/util/atomic_writer.go, (*AtomicWriter).removeUserVisiblePaths: the Go kubelet removes only the
+        names that this update takes out of the old set.
         Why: a kubelet that is killed between the two steps leaves dead links for as long as the pod lives.
         Test: atomic_writer_test.py:test_write_after_a_kill_in_the_middle
         """
@@ -186,7 +190,7 @@ class AtomicWriter:
                 os.unlink(entry.path)
 
     def _remove_old_dirs(self) -> None:
-        """Remove every directory of files but the one that readers see; one may be left from a killed kubelet."""
+        """Remove every data directory except the one that readers see. A killed kubelet may have left one."""
         current = os.readlink(self._path(DATA_DIR_NAME))
         for entry in list(os.scandir(self._target_dir)):
             is_ours = _is_timestamp_dir_name(entry.name) and entry.is_dir(follow_symlinks=False)
@@ -194,27 +198,27 @@ class AtomicWriter:
                 self._remove_dir(entry.path)
 
     def _remove_dir(self, path: str) -> None:
-        """Remove a directory of files. Raises OSError if something is mounted in it.
+        """Remove a data directory. Raise OSError if something is mounted in it.
 
-        DIVERGES (safer): what a container has mounted in the directory is not removed; the directory stays, and the
-        update fails.
-        Go: pkg/volume/util/atomic_writer.go, (*AtomicWriter).Write: the contents of the mount are removed with the
-        directory.
-        Why: a container with bidirectional mount propagation may have mounted another machine's files there.
+        DIVERGES (safer): the kubelet does not remove what a container has mounted in the directory; the directory
+        stays, and the update fails.
+        Go: pkg/volume/util/atomic_writer.go, (*AtomicWriter).Write: the Go kubelet removes the contents of the mount
+        with the directory.
+        Why: a container with bidirectional mount propagation may have mounted files of another machine there.
         Test: atomic_writer_test.py:test_old_files_stay_while_something_is_mounted_among_them
         """
         removeall.remove_all_one_filesystem(self._mounter, path)
 
 
 def validate_payload(payload: Mapping[str, FileProjection]) -> dict[str, FileProjection]:
-    """The payload by clean paths. Raises ValueError."""
+    """Return the payload with normalized paths. Raise ValueError if a path is not allowed."""
     for path in payload:
         validate_path(path)
     return {posixpath.normpath(path): projection for path, projection in payload.items()}
 
 
 def validate_path(target_path: str) -> None:
-    """Raises ValueError for a path that may lead out of the volume or get in the way of the writer's own names."""
+    """Raise ValueError for a path that may lead out of the volume or conflict with the writer's own names."""
     if not target_path:
         raise ValueError('invalid path: must not be empty: ""')
     if target_path.startswith("/"):
@@ -232,18 +236,18 @@ def validate_path(target_path: str) -> None:
 
 
 def should_write_payload(payload: Mapping[str, FileProjection], old_dir: str) -> bool:
-    """Whether a file is not what it ought to be. Raises OSError."""
+    """Report whether a file differs from the payload. Raise OSError if it cannot be read."""
     return any(should_write_file(os.path.join(old_dir, path), projection.data) for path, projection in payload.items())
 
 
 def should_write_file(path: str, content: bytes) -> bool:
-    """Whether path does not hold the content. Raises OSError."""
+    """Report whether the file's content differs. Raise OSError if it cannot be read."""
     try:
         fd = regularfile.open_regular(path)
     except (FileNotFoundError, NotADirectoryError, regularfile.NotRegularFileError):
         return True
     with os.fdopen(fd, "rb") as file:
-        # One byte more tells that there is more.
+        # One more byte shows whether the file is longer than the content.
         return file.read(len(content) + 1) != content
 
 
@@ -261,14 +265,14 @@ def _write_file(full_path: str, projection: FileProjection) -> None:
     fd = os.open(full_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(projection.data)
-        # Not as an argument of open, from which the umask is taken off.
+        # The mode is not passed to open, because the umask would change it.
         os.fchmod(fd, stat.S_IMODE(projection.mode))
         if projection.fs_user is not None:
             os.fchown(fd, projection.fs_user, -1)
 
 
 def _is_timestamp_dir_name(name: str) -> bool:
-    """Whether the writer may have made it, and may remove it."""
+    """Report whether the writer may have created the directory, and so may remove it."""
     return _TIMESTAMP_DIR_NAME.fullmatch(name) is not None
 
 
@@ -277,5 +281,6 @@ def _raise_unless_gone(err: OSError) -> None:
         try:
             raise err
         finally:
-            # The error has this frame: together they would stay, with all files, until garbage is collected.
+            # The error's traceback refers to this frame, and this frame to the error. Without `del` the cycle would
+            # keep all files in memory until the garbage collector runs.
             del err

@@ -1,4 +1,4 @@
-"""What the kernel tells in /sys of disks that come over several paths, or over iSCSI.
+"""Read from /sys which disks have several paths, and which belong to iSCSI sessions.
 
 Go: pkg/volume/util/device_util.go, device_util_linux.go
 """
@@ -18,27 +18,27 @@ _HOST = re.compile(r"host(\d+)")
 
 
 class DeviceUtil(Protocol):
-    """Finds disks. Safe from any thread."""
+    """Define how plugins find disks. Every method is safe from any thread."""
 
     def find_multipath_device_for_device(self, disk: str) -> str:
-        """The device mapper's device that the disk is a path of; "" for none."""
+        """Return the device-mapper device that the disk is a path of, or "" if there is none."""
         ...
 
     def find_slave_devices_on_multipath(self, disk: str) -> list[str]:
-        """The disks that are paths of the device mapper's device."""
+        """List the disks that are paths of the device-mapper device."""
         ...
 
     def get_iscsi_portal_host_map_for_target(self, target_iqn: str) -> dict[str, int]:
-        """SCSI host numbers by the portals that are logged in to the target. Raises OSError."""
+        """Return the SCSI host numbers by the portals of the target's sessions. Raise OSError."""
         ...
 
     def find_devices_for_iscsi_lun(self, target_iqn: str, lun: int) -> list[str]:
-        """Names of the disks of the LUN, one for each session. Raises OSError."""
+        """List the names of the LUN's disks, one for each session. Raise OSError."""
         ...
 
 
 class DeviceHandler:
-    """The real one. `root` is that of a test's file system."""
+    """Find disks in /sys. A test sets `root` to a directory of its own."""
 
     def __init__(self, root: str = "/") -> None:
         self._root = Path(root)
@@ -56,7 +56,7 @@ class DeviceHandler:
         return ""
 
     def _find_device_for_path(self, path: str) -> str:
-        """The disk's name in /dev, "" when there is none. Links are followed."""
+        """Return the disk's name in /dev, or "" if there is none. The path may be a symbolic link."""
         try:
             real = (self._root / path.lstrip("/")).resolve(strict=True)
         except OSError:
@@ -95,14 +95,14 @@ class DeviceHandler:
         for host, session in self._sessions():
             if _read(session / "iscsi_session" / session.name / "targetname") != target_iqn:
                 continue
-            # Channel and target are always 0 with iSCSI.
+            # With iSCSI, channel and target are always 0.
             blocks = session / f"target{host}:0:0" / f"{host}:0:0:{lun}" / "block"
             if blocks.parent.exists():
                 devices += sorted(block.name for block in blocks.iterdir())[:1]
         return devices
 
     def _sessions(self) -> Iterator[tuple[int, Path]]:
-        """Number of the SCSI host and directory, of each session."""
+        """Yield the SCSI host number and the directory of each session."""
         hosts = self._root / "sys/class/iscsi_host"
         for directory in sorted(hosts.iterdir()) if hosts.is_dir() else []:
             if match := _HOST.fullmatch(directory.name):

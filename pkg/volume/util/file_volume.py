@@ -1,4 +1,4 @@
-"""What all volumes have in common that the kubelet writes as files: an emptyDir that an atomic writer fills.
+"""Provide the base of all volumes that the kubelet writes as files: an emptyDir that an atomic writer fills.
 
 Go: pkg/volume/configmap/configmap.go, pkg/volume/secret/secret.go, pkg/volume/downwardapi/downwardapi.go,
 pkg/volume/projected/projected.go, each for itself
@@ -25,10 +25,10 @@ Payload = dict[str, FileProjection]
 
 
 class FileVolumePlugin(ABC):
-    """A plugin whose volumes are files."""
+    """Serve as the base of plugins whose volumes are files."""
 
     PLUGIN_NAME: ClassVar[str]
-    # What the files are kept in.
+    # The medium of the emptyDir that holds the files.
     MEDIUM: ClassVar[str] = v1.STORAGE_MEDIUM_MEMORY
 
     host: VolumeHost
@@ -49,7 +49,7 @@ class FileVolumePlugin(ABC):
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> Mounter: ...
 
     def requires_remount(self, spec: Spec) -> bool:
-        """What the files tell may change."""
+        """Report true, because the content of the files may change."""
         return True
 
     def supports_mount_option(self) -> bool:
@@ -66,12 +66,12 @@ class FileVolumePlugin(ABC):
 
     @abstractmethod
     def empty_volume(self, name: str) -> v1.Volume:
-        """A volume of this kind of which nothing else is known."""
+        """Return a volume of this kind that has nothing but the name."""
         ...
 
 
 class FileVolume:
-    """A volume of files of one pod: Unmounter."""
+    """Represent a volume of files of one pod; an Unmounter."""
 
     def __init__(self, plugin: FileVolumePlugin, vol_name: str, pod_uid: types.UID) -> None:
         self.plugin = plugin
@@ -90,7 +90,7 @@ class FileVolume:
         return self._metrics.get_metrics()
 
     def wrapped_volume_spec(self) -> Spec:
-        """The emptyDir that holds the files."""
+        """Return the emptyDir that holds the files."""
         return Spec(v1.Volume(empty_dir=v1.EmptyDirVolumeSource(medium=self.plugin.MEDIUM)))
 
     def tear_down(self) -> None:
@@ -102,7 +102,7 @@ class FileVolume:
 
 
 class FileVolumeMounter(FileVolume, ABC):
-    """A volume of files of one pod: Mounter."""
+    """Represent a volume of files of one pod; a Mounter."""
 
     def __init__(self, plugin: FileVolumePlugin, vol_name: str, pod: v1.Pod) -> None:
         super().__init__(plugin, vol_name, pod.metadata.uid)
@@ -110,7 +110,7 @@ class FileVolumeMounter(FileVolume, ABC):
 
     @abstractmethod
     def collect_data(self, args: MounterArgs) -> Mapping[str, FileProjection]:
-        """The files by path. Raises what keeps them from being known."""
+        """Return the files by path. Raise an error if they cannot be determined."""
         ...
 
     def set_up(self, args: MounterArgs) -> None:
@@ -126,9 +126,9 @@ class FileVolumeMounter(FileVolume, ABC):
             self._write(directory, payload, args)
         except Exception:
             # DIVERGES (fault of Go): a volume that containers may already use stays if an update of its files fails, or
-            # the first set-up after a restart of the kubelet.
-            # Go: pkg/volume/configmap/configmap.go, (*configMapVolumeMounter).SetUpAt: the volume is torn down after
-            # each failure; so are secrets, projected and downward API volumes.
+            # if the first set-up after a restart of the kubelet fails.
+            # Go: pkg/volume/configmap/configmap.go, (*configMapVolumeMounter).SetUpAt: the Go kubelet tears the volume
+            # down after each failure; it does so for secrets, projected and downward API volumes too.
             # Why: running containers would lose all files because one could not be updated.
             # Test: pkg/volume/configmap/configmap_test.py:test_failed_update_leaves_what_the_pod_has
             if not args.is_remount and not args.reconstructed_volume:
@@ -140,7 +140,7 @@ class FileVolumeMounter(FileVolume, ABC):
         context = f"pod {metadata.namespace}/{metadata.name} volume {self.vol_name}"
 
         def set_perms(_: str) -> None:
-            # All of the volume: the first time there is more in it that has no owner yet.
+            # Change the whole volume: at the first write other entries besides the data directory need an owner too.
             complete = volumeutil.fs_group_complete_hook(self.plugin, None)
             VolumeOwnership(self, directory, args.fs_group, None, complete).change_permissions()
 
@@ -149,16 +149,16 @@ class FileVolumeMounter(FileVolume, ABC):
     def _clean_up(self) -> None:
         try:
             self.plugin.new_unmounter(self.vol_name, self.pod_uid).tear_down()
-        except Exception as err:  # why it could not be set up is what the pod is told
+        except Exception as err:  # The pod must learn the set-up's error, not this one.
             klog.error_s(err, "Error tearing down volume", volumeName=self.vol_name)
 
 
 def make_payload(
     mappings: list[v1.KeyToPath], data: Mapping[str, bytes], default_mode: int | None, optional: bool, missing: str
 ) -> Payload:
-    """The files of an object's data: all under their own names, or only those of the mappings.
+    """Return the files for an object's data: all keys under their own names, or only those in mappings.
 
-    Raises ValueError for a key that is not there, unless that is optional: missing is how the message begins.
+    Raise ValueError for a missing key, unless the object is optional. missing is the beginning of the message.
     """
     if default_mode is None:
         raise ValueError("no defaultMode used, not even the default value for it")

@@ -1,4 +1,4 @@
-"""How long operations on volumes take.
+"""Measure how long operations on volumes take.
 
 Go: pkg/volume/util/metrics.go
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _STATUS_SUCCESS = "success"
 _STATUS_FAIL_UNKNOWN = "fail-unknown"
-# Plugins, each with a driver, by which operations are counted.
+# The number of plugins, each counted with its driver, that get metrics of their own.
 MAX_PLUGIN_NAMES = 1_000
 _BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 
@@ -49,16 +49,16 @@ legacyregistry.must_register(
 )
 
 
-_names_lock = threading.Lock()  # guards _plugin_names
+_names_lock = threading.Lock()  # This lock guards `_plugin_names`.
 _plugin_names: set[str] = set()
 
 
 def _bounded_name(plugin: str) -> str:
-    """The name by which operations of the plugin are counted, without the driver when too many have been named.
+    """Return the plugin's name for a metric; leave out the driver if there are already too many names.
 
-    DIVERGES (safer): operations of all drivers beyond so many names are counted together.
-    Go: pkg/volume/util/metrics.go, OperationCompleteHook: has no bound.
-    Why: a pod names the driver of a volume as it likes, and each name is a metric that is kept for ever.
+    DIVERGES (safer): beyond a limit, operations of all further drivers are counted together.
+    Go: pkg/volume/util/metrics.go, OperationCompleteHook: the Go kubelet sets no limit.
+    Why: a pod may name any driver in its volume, and each name creates a metric that is kept forever.
     Test: metrics_test.py:test_operations_are_counted_by_so_many_drivers_and_no_more
     """
     with _names_lock:
@@ -68,7 +68,7 @@ def _bounded_name(plugin: str) -> str:
 
 
 def operation_complete_hook(plugin: str, operation_name: str) -> Callable[[volumetypes.CompleteFuncParam], None]:
-    """What to call when an operation that starts now has ended."""
+    """Return the function to call at the end of an operation that starts now."""
     start = time.monotonic()
 
     def complete(param: volumetypes.CompleteFuncParam) -> None:
@@ -80,13 +80,13 @@ def operation_complete_hook(plugin: str, operation_name: str) -> Callable[[volum
 
 
 def fs_group_complete_hook(plugin: VolumePlugin, spec: Spec | None) -> Callable[[volumetypes.CompleteFuncParam], None]:
-    """What to call when a volume has been given to the pod's group."""
+    """Return the function to call when the files of a volume belong to the pod's group."""
     name = get_full_qualified_plugin_name_for_volume(plugin.get_plugin_name(), spec)
     return operation_complete_hook(name, "volume_apply_access_control")
 
 
 def get_full_qualified_plugin_name_for_volume(plugin_name: str, spec: Spec | None) -> str:
-    """The plugin's name, with that of the driver behind it for CSI volumes."""
+    """Return the plugin's name; for a CSI volume append the driver's name."""
     if spec is not None and spec.volume is not None and spec.volume.csi is not None:
         return f"{plugin_name}:{spec.volume.csi.driver}"
     if spec is not None and spec.persistent_volume is not None and spec.persistent_volume.spec.csi is not None:
@@ -95,20 +95,20 @@ def get_full_qualified_plugin_name_for_volume(plugin_name: str, spec: Spec | Non
 
 
 def record_operation_latency_metric(plugin: str, operation_name: str, seconds_taken: float) -> None:
-    """Count an operation from the moment it was asked for."""
+    """Observe the duration of an operation since its request."""
     STORAGE_OPERATION_END_TO_END_LATENCY_METRIC.labels(_bounded_name(plugin), operation_name).observe(seconds_taken)
 
 
 def record_csi_operation_latency_metrics(
     driver_name: str, operation_name: str, operation_err: Exception | None, operation_duration: float, migrated: str
 ) -> None:
-    """Count a call of a CSI driver."""
+    """Observe the duration of a call of a CSI driver."""
     labels = (driver_name, operation_name, get_error_code(operation_err), migrated)
     CSI_OPERATIONS_LATENCY_METRIC.labels(*labels).observe(operation_duration)
 
 
 def get_error_code(err: Exception | None) -> str:
-    """The name of the gRPC status that the error is of."""
+    """Return the name of the error's gRPC status."""
     if err is None:
         return "OK"
     if not isinstance(err, grpc.RpcError):

@@ -1,4 +1,4 @@
-"""Mount points within volumes, for volumes that are mounted below others.
+"""Find and create mount points inside a volume for other volumes of the pod.
 
 Go: pkg/volume/util/nested_volumes.go
 """
@@ -16,20 +16,22 @@ from pkg.util import filesystem
 
 
 def get_nested_mountpoints(name: str, base_dir: str, pod: v1.Pod) -> list[str]:
-    """The directories, below the volume's own, on which containers of the pod mount others.
+    """List the directories inside the volume on which containers of the pod mount other volumes.
 
-    Raises ValueError for a mount path that leads out of the container.
+    Raise ValueError for a mount path that leads out of the container.
     """
     found: list[str] = []
     for container, _ in podutil.container_iter(pod.spec, podutil.ALL_CONTAINERS):
-        # Sorted by components, for what lies below a path to follow it.
+        # Sort the paths by component, so that whatever lies below a path follows that path.
         components = sorted(os.path.normpath(mount.mount_path).split("/") for mount in container.volume_mounts)
         paths = ["/".join(each) for each in components]
         mine = [os.path.normpath(mount.mount_path) for mount in container.volume_mounts if mount.name == name]
         for path in mine:
-            # DIVERGES (safer): a mount path that is just ".." is refused, as those that begin with "../" are.
-            # Go: pkg/volume/util/nested_volumes.go, getNestedMountpoints: only the latter are refused.
-            # Why: a pod with a second mount path below ".." could have directories made anywhere on the node.
+            # DIVERGES (safer): the kubelet rejects a mount path that is just "..", as it rejects those that begin with
+            # "../".
+            # Go: pkg/volume/util/nested_volumes.go, getNestedMountpoints: the Go kubelet rejects only the latter.
+            # Why: a pod with a second mount path below ".." could make the kubelet create directories anywhere on the
+            # node.
             # Test: util_test.py:test_mount_point_outside_of_the_container_is_refused
             if mount_utils.starts_with_backstep(path):
                 raise ValueError(f"invalid container mount point {path}")
@@ -38,7 +40,7 @@ def get_nested_mountpoints(name: str, base_dir: str, pod: v1.Pod) -> list[str]:
 
 
 def make_nested_mountpoints(name: str, base_dir: str, pod: v1.Pod) -> None:
-    """Make those directories in base_dir. Raises ValueError and OSError."""
+    """Create those directories in base_dir. Raise ValueError or OSError."""
     for directory in get_nested_mountpoints(name, base_dir, pod):
         try:
             filesystem.mkdir_all(os.path.join(base_dir, directory), 0o755)
@@ -47,9 +49,9 @@ def make_nested_mountpoints(name: str, base_dir: str, pod: v1.Pod) -> None:
 
 
 def _nested(prefix: str, paths: list[str], first: int) -> Iterator[str]:
-    """What lies below prefix, and below nothing else that does: from the first path on, if there is anything.
+    """Yield the topmost paths below prefix, searching from index first.
 
-    A pod may mount thousands of volumes on thousands of others.
+    The search passes once over the sorted paths, because a pod may mount thousands of volumes on thousands of others.
     """
     last = None
     for index in range(first, len(paths)):

@@ -1,6 +1,6 @@
-"""What a claim's status says of its volume being made larger, and making a file system larger.
+"""Record the expansion of a volume in its claim's status, and expand file systems.
 
-Of Go's file only what runs on a node.
+This module has only the part of Go's file that runs on a node.
 
 Go: pkg/volume/util/resize_util.go
 """
@@ -36,7 +36,7 @@ KNOWN_RESIZE_CONDITIONS = frozenset(
 def mark_fs_resize_finished(
     pvc: v1.PersistentVolumeClaim, new_size: Quantity, kube_client: kubernetes.Interface
 ) -> v1.PersistentVolumeClaim:
-    """The file system is as large as it is to be."""
+    """Record in the claim's status that the file system has the new size."""
     new_pvc = v1.deepcopy(pvc)
     new_pvc.status.capacity[v1.RESOURCE_STORAGE] = new_size
     new_pvc.status.allocated_resource_statuses.pop(v1.RESOURCE_STORAGE, None)
@@ -47,14 +47,14 @@ def mark_fs_resize_finished(
 def mark_node_expansion_finished_with_recovery(
     pvc: v1.PersistentVolumeClaim, new_size: Quantity, kube_client: kubernetes.Interface
 ) -> v1.PersistentVolumeClaim:
-    """As mark_fs_resize_finished."""
+    """Record the end of the expansion, as mark_fs_resize_finished does."""
     return mark_fs_resize_finished(pvc, new_size, kube_client)
 
 
 def mark_node_expansion_infeasible(
     pvc: v1.PersistentVolumeClaim, kube_client: kubernetes.Interface, err: Exception
 ) -> v1.PersistentVolumeClaim:
-    """The node can never make the volume this large: the controller may try another size."""
+    """Record that the node can never expand the volume to this size, so that the controller may try another one."""
     new_pvc = v1.deepcopy(pvc)
     new_pvc.status.allocated_resource_statuses[v1.RESOURCE_STORAGE] = v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_INFEASIBLE
     return _patch_with_error_condition(pvc, new_pvc, kube_client, err)
@@ -63,7 +63,7 @@ def mark_node_expansion_infeasible(
 def mark_node_expansion_failed_condition(
     pvc: v1.PersistentVolumeClaim, kube_client: kubernetes.Interface, err: Exception
 ) -> v1.PersistentVolumeClaim:
-    """The node failed to make the volume larger, and tries again."""
+    """Record that the node failed to expand the volume and will try again."""
     return _patch_with_error_condition(pvc, v1.deepcopy(pvc), kube_client, err)
 
 
@@ -81,9 +81,9 @@ def patch_pvc_status(
     kube_client: kubernetes.Interface,
     add_resource_version_check: bool = True,
 ) -> v1.PersistentVolumeClaim:
-    """Send what differs, so that fields unknown here survive; unless told otherwise only to the claim as it was.
+    """Send only the changed fields, so that fields that this code does not know survive.
 
-    Raises what the client raises.
+    By default the patch fails if the claim has changed since. Raise any error of the client.
     """
     patch = create_pvc_patch(old_pvc, new_pvc, add_resource_version_check)
     claims = kube_client.core_v1.persistent_volume_claims(old_pvc.metadata.namespace)
@@ -107,7 +107,7 @@ def merge_resize_condition_on_pvc(
     resize_conditions: Sequence[v1.PersistentVolumeClaimCondition],
     keep_old_resize_conditions: bool,
 ) -> v1.PersistentVolumeClaim:
-    """Put the conditions into the claim, in place; a condition whose status does not change stays as it was."""
+    """Merge the conditions into the claim, in place. A condition whose status does not change stays as it is."""
     wanted = {condition.type: condition for condition in resize_conditions}
     merged: list[v1.PersistentVolumeClaimCondition] = []
     for condition in pvc.status.conditions:
@@ -121,7 +121,7 @@ def merge_resize_condition_on_pvc(
 
 
 def generic_resize_fs(device_path: str, device_mount_path: str) -> bool:
-    """Make the file system as large as its device. Whether it is one that can be. Raises OSError."""
+    """Expand the file system to the size of its device. Report whether its type can be expanded. Raise OSError."""
     return mount_utils.ResizeFs(utilexec.Executor()).resize(device_path, device_mount_path)
 
 

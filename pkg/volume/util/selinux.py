@@ -1,4 +1,4 @@
-"""SELinux labels that volumes are mounted with.
+"""Determine the SELinux labels that volumes are mounted with.
 
 Go: pkg/volume/util/selinux.go, and what it needs of
 github.com/opencontainers/selinux/go-selinux
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 _SELINUX_FS = "/sys/fs/selinux"
 _SELINUX_CONFIG = "/etc/selinux"
-# How many categories a level is chosen from.
+# The number of categories that a level is chosen from.
 _CATEGORIES = 1024
 
 
 class SELinuxLabelTranslator(Protocol):
-    """Tells the label of files from that of the processes that use them."""
+    """Define how the SELinux label of files is derived from that of the processes that use them."""
 
     def selinux_options_to_file_label(self, opts: v1.SELinuxOptions | None) -> str:
-        """Empty where there is no SELinux. Raises SELinuxLabelTranslationError."""
+        """Return the label, or "" on a node without SELinux. Raise SELinuxLabelTranslationError."""
         ...
 
     def selinux_enabled(self) -> bool: ...
 
 
 class SELinuxLabelTranslationError(Exception):
-    """The node's SELinux policy gives no label for the options."""
+    """Signal that the node's SELinux policy has no label for the options."""
 
 
 class MultipleSELinuxLabelsError(Exception):
-    """Containers of a pod use one volume with labels that differ."""
+    """Signal that containers of a pod use one volume with different labels."""
 
     def __init__(self, labels: list[str]) -> None:
         super().__init__(f"multiple SELinux labels found: {','.join(labels)}")
@@ -48,17 +48,17 @@ class MultipleSELinuxLabelsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SELinuxLabelInfo:
-    """What a volume of a pod is labelled with."""
+    """Hold the SELinux labels of a pod's volume."""
 
-    # What to mount it with; "" when it must not be mounted with a label.
+    # The label for the mount, or "" if the volume must not be mounted with a label.
     selinux_mount_label: str = ""
-    # What the container runtime uses for the pod in any case.
+    # The label that the container runtime uses for the pod in any case.
     selinux_process_label: str = ""
     plugin_supports_selinux_context_mount: bool = False
 
 
 class Translator:
-    """The real one: asks the node's policy. The two directories are those of a test."""
+    """Translate labels by the node's SELinux policy. A test sets both directories to its own."""
 
     def __init__(self, selinux_fs: str = _SELINUX_FS, config: str = _SELINUX_CONFIG) -> None:
         self._selinux_fs = Path(selinux_fs)
@@ -73,7 +73,8 @@ class Translator:
         context = self._default_file_context().split(":", 3)
         if len(context) < 3:
             raise SELinuxLabelTranslationError("the SELinux policy has no context for files of containers")
-        # Only these two are the same for processes and files; a level that nobody asks for is the runtime's choice.
+        # The labels of processes and files share only user and level. A level that the pod does not set is random, as
+        # in the runtime.
         level = opts.level or _random_level()
         return ":".join([opts.user or context[0], context[1], context[2], level])
 
@@ -87,7 +88,7 @@ class Translator:
 
 
 def supports_selinux_context_mount(volume_spec: Spec, volume_plugin_mgr: VolumePluginMgr) -> bool:
-    """Whether the volume's plugin can mount it with a label."""
+    """Report whether the volume's plugin can mount the volume with a label."""
     try:
         plugin = volume_plugin_mgr.find_plugin_by_spec(volume_spec)
     except ValueError:
@@ -96,7 +97,7 @@ def supports_selinux_context_mount(volume_spec: Spec, volume_plugin_mgr: VolumeP
 
 
 def volume_supports_selinux_mount(volume_spec: Spec) -> bool:
-    """Whether the volume's access modes allow that it is mounted with one label for all who use it."""
+    """Report whether the volume's access modes allow it to be mounted with one label for all its users."""
     if volume_spec.persistent_volume is None:
         return False
     if features.feature_gate.enabled(features.SELINUX_MOUNT):
@@ -105,7 +106,7 @@ def volume_supports_selinux_mount(volume_spec: Spec) -> bool:
 
 
 def add_selinux_mount_option(options: list[str], selinux_context: str) -> list[str]:
-    """The options with the label, in quotes, as it may contain a comma."""
+    """Return the options with the label appended. The label is quoted, because it may contain a comma."""
     return [*options, f"context={klog.quote(selinux_context)}"]
 
 
@@ -116,9 +117,9 @@ def get_mount_selinux_label(
     volume_plugin_mgr: VolumePluginMgr,
     selinux_translator: SELinuxLabelTranslator,
 ) -> SELinuxLabelInfo:
-    """What to label the volume with, whatever its access modes.
+    """Return the labels for the volume, whatever its access modes are.
 
-    Raises MultipleSELinuxLabelsError and SELinuxLabelTranslationError.
+    Raise MultipleSELinuxLabelsError or SELinuxLabelTranslationError.
     """
     if not selinux_translator.selinux_enabled():
         return SELinuxLabelInfo()
@@ -149,7 +150,7 @@ def _label(translator: SELinuxLabelTranslator, options: v1.SELinuxOptions) -> st
 
 
 def _settings(path: Path) -> dict[str, str]:
-    """The `name = value` lines of a file."""
+    """Return the `name = value` lines of a file."""
     settings: dict[str, str] = {}
     for line in procfs.lines(path):
         name, separator, value = line.partition("=")

@@ -1,4 +1,4 @@
-"""Names and little helpers of volumes.
+"""Build names of volumes, and provide helpers for plugins and the volume manager.
 
 Go: pkg/volume/util/util.go, pkg/volume/validation
 """
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from pkg.volume.volume import Volume
 
 READY_FILE_NAME = "ready"
-# On a node whose volumes a controller attaches and detaches, not its kubelet.
+# An annotation of nodes whose volumes are attached and detached by a controller, not by their kubelet.
 CONTROLLER_MANAGED_ATTACH_ANNOTATION = "volumes.kubernetes.io/controller-managed-attach-detach"
-# The directory, below a plugin's own, that its volumes are mounted in for the whole node.
+# The directory, below a plugin's own, for the global mounts of its volumes.
 MOUNTS_IN_GLOBAL_PD_PATH = "mounts"
-# On a persistent volume: a group that processes that use it must be in.
+# An annotation of a persistent volume: a group that processes that use the volume must be in.
 VOLUME_GID_ANNOTATION_KEY = "pv.beta.kubernetes.io/gid"
 
 _KUBERNETES_PLUGIN_PATH_PREFIX = "/plugins/kubernetes.io/"
 
 
 def is_ready(directory: str) -> bool:
-    """Whether set_ready has been called for the directory."""
+    """Report whether set_ready has been called for the directory."""
     return (Path(directory) / READY_FILE_NAME).is_file()
 
 
 def set_ready(directory: str) -> None:
-    """Note that a volume has been set up whole, so that a restart does not do it over.
+    """Record that a volume is completely set up, so that a restart does not repeat the set-up.
 
-    A failure is only logged, for the volume is there: somebody must record it, or nobody will ever take it down.
+    A failure is only logged: the volume exists, and must be recorded as mounted, or it would never be unmounted.
     """
     try:
         filesystem.mkdir_all(directory, 0o750)
@@ -51,7 +51,7 @@ def set_ready(directory: str) -> None:
 
 
 def get_path(volume: Volume) -> str:
-    """The volume's path. Raises ValueError when it has none."""
+    """Return the volume's path. Raise ValueError if it has none."""
     path = volume.get_path()
     if not path:
         raise ValueError(f"path is empty {type(volume).__name__}")
@@ -59,13 +59,13 @@ def get_path(volume: Volume) -> str:
 
 
 def unmount_via_empty_dir(directory: str, host: VolumeHost, vol_name: str, vol_spec: Spec, pod_uid: types.UID) -> None:
-    """Take away a volume that an emptyDir holds the files of. Raises OSError."""
+    """Tear down a volume whose files are in an emptyDir. Raise OSError."""
     klog.v(3).info_s("Tearing down volume for pod", volumeName=vol_name, podUID=pod_uid, path=directory)
     host.new_wrapper_unmounter(vol_name, vol_spec, pod_uid).tear_down_at(directory)
 
 
 def mount_option_from_spec(spec: Spec, *options: str) -> list[str]:
-    """The options that the persistent volume asks for, with those given."""
+    """Return the mount options of the persistent volume, joined with the given options."""
     pv = spec.persistent_volume
     if pv is not None and v1.MOUNT_OPTION_ANNOTATION in pv.metadata.annotations:
         return join_mount_options(pv.metadata.annotations[v1.MOUNT_OPTION_ANNOTATION].split(","), list(options))
@@ -75,7 +75,7 @@ def mount_option_from_spec(spec: Spec, *options: str) -> list[str]:
 
 
 def join_mount_options(user_options: list[str], system_options: list[str]) -> list[str]:
-    """Both, sorted, each option once and no empty one of the user's."""
+    """Return both lists, sorted and without duplicates. Empty options of the user are left out."""
     return sorted({option for option in user_options if option} | set(system_options))
 
 
@@ -88,22 +88,22 @@ def contains_all_access_modes(indexed_modes: list[str], requested_modes: list[st
 
 
 def get_unique_pod_name(pod: v1.Pod) -> str:
-    """What volumes know the pod by: its uid."""
+    """Return the pod's name for volumes, which is its UID."""
     return pod.metadata.uid
 
 
 def get_unique_volume_name(plugin_name: str, volume_name: str) -> str:
-    """What tells a volume from all others; volume_name tells it from others of the plugin."""
+    """Return a name that is unique among all volumes; volume_name must be unique for the plugin."""
     return f"{plugin_name}/{volume_name}"
 
 
 def get_unique_volume_name_from_spec_with_pod(pod_name: str, volume_plugin: VolumePlugin, volume_spec: Spec) -> str:
-    """The name of a volume that belongs to one pod alone."""
+    """Return the name of a volume that belongs to a single pod."""
     return f"{volume_plugin.get_plugin_name()}/{pod_name}-{volume_spec.name()}"
 
 
 def get_unique_volume_name_from_spec(volume_plugin: VolumePlugin, volume_spec: Spec) -> str:
-    """The name of a volume that pods may share. Raises ValueError when the plugin cannot tell."""
+    """Return the name of a volume that pods may share. Raise ValueError if the plugin cannot name it."""
     try:
         volume_name = volume_plugin.get_volume_name(volume_spec)
         problem = "<nil>"
@@ -116,7 +116,7 @@ def get_unique_volume_name_from_spec(volume_plugin: VolumePlugin, volume_spec: S
 
 
 def split_unique_name(unique_name: str) -> tuple[str, str]:
-    """The names of plugin and volume. Raises ValueError."""
+    """Return the names of the plugin and the volume. Raise ValueError if the name cannot be split."""
     components = unique_name.split("/", 2)
     if len(components) != 3:
         raise ValueError(f"cannot split volume unique name {unique_name} to plugin/volume components")
@@ -124,7 +124,7 @@ def split_unique_name(unique_name: str) -> tuple[str, str]:
 
 
 def get_volume_mode(volume_spec: Spec) -> str:
-    """Filesystem or Block. Raises ValueError for a persistent volume that does not tell."""
+    """Return Filesystem or Block. Raise ValueError for a persistent volume without a mode."""
     if volume_spec.persistent_volume is None:
         return v1.PERSISTENT_VOLUME_FILESYSTEM
     mode = volume_spec.persistent_volume.spec.volume_mode
@@ -134,18 +134,18 @@ def get_volume_mode(volume_spec: Spec) -> str:
 
 
 def get_persistent_volume_claim_qualified_name(claim: v1.PersistentVolumeClaim) -> str:
-    """Namespace and name."""
+    """Return the namespace and name of the claim."""
     namespace, name = claim.metadata.namespace, claim.metadata.name
     return f"{namespace}/{name}" if namespace else name
 
 
 def check_volume_mode_filesystem(volume_spec: Spec) -> bool:
-    """Whether the volume is mounted, not used as a device. Raises ValueError as get_volume_mode."""
+    """Report whether the volume is mounted, not mapped as a device. Raise ValueError as get_volume_mode does."""
     return get_volume_mode(volume_spec) != v1.PERSISTENT_VOLUME_BLOCK
 
 
 def make_absolute_path(path: str) -> str:
-    """A path that may lack its leading slash. Go's also knows Windows."""
+    """Return the path with a leading slash. Go's function also handles Windows paths."""
     return os.path.normpath("/" + path.lstrip("/"))
 
 
@@ -157,7 +157,7 @@ def map_block_volume(
     volume_map_name: str,
     pod_uid: types.UID,
 ) -> None:
-    """Bind the device for the pod, link it into the pod's directory, and keep it open. Raises OSError."""
+    """Bind the device for the pod, link it into the pod's directory, and keep it open. Raise OSError."""
     try:
         blk_util.map_device(device_path, global_map_path, pod_uid, bind_mount=True)
     except OSError as err:
@@ -172,7 +172,7 @@ def map_block_volume(
             f"blkUtil.MapDevice failed. devicePath: {device_path}, podVolumeMapPath:{pod_volume_map_path}, "
             f"volumeMapName: {volume_map_name}, bindMount: false: {err}"
         ) from err
-    # Held open by a loop device, so that no other device can silently come under the same name.
+    # A loop device keeps the device open, so that no other device can take its name unnoticed.
     try:
         blk_util.attach_file_device(os.path.join(global_map_path, pod_uid))
     except OSError as err:
@@ -188,7 +188,7 @@ def unmap_block_volume(
     volume_map_name: str,
     pod_uid: types.UID,
 ) -> None:
-    """Undo map_block_volume, in the opposite order. Raises OSError."""
+    """Undo map_block_volume, in reverse order. Raise OSError."""
     try:
         blk_util.detach_file_device(os.path.join(global_unmap_path, pod_uid))
     except OSError as err:
@@ -212,7 +212,7 @@ def unmap_block_volume(
 
 
 def is_local_ephemeral_volume(volume: v1.Volume) -> bool:
-    """Whether it lies on the node's disk and goes with the pod."""
+    """Report whether the volume is on the node's disk and is deleted with its pod."""
     on_disk = volume.empty_dir is not None and volume.empty_dir.medium == v1.STORAGE_MEDIUM_DEFAULT
     return on_disk or volume.git_repo is not None or volume.config_map is not None
 
@@ -220,8 +220,9 @@ def is_local_ephemeral_volume(volume: v1.Volume) -> bool:
 def get_pod_volume_names(
     pod: v1.Pod, collect_selinux_options: bool = False
 ) -> tuple[set[str], set[str], dict[str, list[v1.SELinuxOptions]]]:
-    """Names of the volumes that containers of the pod mount, of those that they use as devices, and, if asked for,
-    the SELinux options of the containers that mount each.
+    """Return the names of the volumes that containers of the pod mount, and of those that they use as devices.
+
+    With collect_selinux_options, also return the SELinux options of the containers that mount each volume.
     """
     mounts: set[str] = set()
     devices: set[str] = set()
@@ -239,7 +240,7 @@ def get_pod_volume_names(
 
 
 def fs_user_from(pod: v1.Pod) -> int | None:
-    """The user that all containers of the pod run as, None when they differ or one does not say."""
+    """Return the user that all containers of the pod run as, or None if they differ or one has no user."""
     users = {
         determine_effective_run_as_user(pod, container)
         for container, _ in podutil.container_iter(pod.spec, podutil.ALL_CONTAINERS)
@@ -248,9 +249,9 @@ def fs_user_from(pod: v1.Pod) -> int | None:
 
 
 def has_mount_refs(mount_path: str, mount_refs: list[str]) -> bool:
-    """Whether one of mount_refs is a mount that somebody made who is not the kubelet.
+    """Report whether one of mount_refs is a mount that the kubelet did not create.
 
-    The kubelet's directory may be seen under another path, so only what follows it counts.
+    The kubelet's directory may also be visible under another path, so only the part after it is compared.
     """
     start = mount_path.find(_KUBERNETES_PLUGIN_PATH_PREFIX)
     path_to_find = mount_path[start:] if start >= 0 else mount_path
@@ -258,7 +259,7 @@ def has_mount_refs(mount_path: str, mount_refs: list[str]) -> bool:
 
 
 def is_multi_attach_allowed(volume_spec: Spec) -> bool:
-    """Whether the volume may perhaps be attached to several nodes; False is sure."""
+    """Report whether the volume may be attached to several nodes. True means only that nothing forbids it."""
     volume = volume_spec.volume
     if volume is not None and (volume.azure_disk is not None or volume.cinder is not None):
         return False
@@ -283,14 +284,15 @@ def is_device_mountable_volume(volume_spec: Spec, volume_plugin_mgr: VolumePlugi
 
 
 def get_reliable_mount_refs(mounter: mount_utils.Interface, mount_path: str) -> list[str]:
-    """Where else the same is mounted. Raises OSError.
+    """List the other mount points of the same file system. Raise OSError.
 
-    Go tries for a minute on old kernels, where the list of mounts is no answer while mounts come and go all the time.
+    On old kernels, the list of mounts is unreliable while mounts change, and Go retries for a minute. Newer kernels
+    need no retry.
     """
     return mounter.get_mount_refs(mount_path)
 
 
 def validate_path_no_backsteps(path: str) -> None:
-    """Raises ValueError for a path with a '..' component."""
+    """Raise ValueError for a path with a '..' component."""
     if ".." in path.split("/"):
         raise ValueError(f"path must not contain '..': {path}")

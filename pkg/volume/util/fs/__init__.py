@@ -1,4 +1,4 @@
-"""How much room a file system has, and how much a directory takes.
+"""Measure how much space file systems have, and how much space directories use.
 
 Go: pkg/volume/util/fs
 """

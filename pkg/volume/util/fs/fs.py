@@ -1,4 +1,4 @@
-"""How much room a file system has, and how much a directory takes.
+"""Measure how much space file systems have, and how much space directories use.
 
 Go: pkg/volume/util/fs/fs.go
 """
@@ -26,33 +26,34 @@ from pkg.util import filetree
 
 T = TypeVar("T")
 
-# Seconds that a file system has for an answer: a network's may never give one.
+# How long, in seconds, a file system may take to answer. A network file system may never answer.
 ANSWER_TIMEOUT = 10.0
-# The same for a server that is asked by a process; and how long that process may take to end after it.
+# How long, in seconds, a file server may take to answer a process that asks it, and how long that process may take to
+# end after a kill.
 SERVER_ANSWER_TIMEOUT = 3.0
 _KILL_TIMEOUT = 2.0
-# What timeout(1) ends with when it had to kill.
+# The exit code of timeout(1) after it had to kill its command.
 _KILLED = 128 + signal.SIGKILL
-# A path that the kernel's list of mounts shows as it is.
+# A path that the kernel's list of mounts contains unescaped.
 _PLAIN = re.compile(r"[!\"$-\[\]-~]*")
-# What st_blocks counts in, whatever the file system's block size.
+# The unit of st_blocks in bytes, whatever the file system's block size is.
 _BLOCK = 512
-# Of those who count what is in a directory, few work at a time: a pod may have hundreds of volumes, and a million names
-# in each. If a thread for each of them worked, all other threads would wait for the interpreter at each step. What is
-# counted is on the kubelet's own disk: nobody waits for a server in a turn.
+# Only few threads count directory entries at the same time, because a pod may have hundreds of volumes with a million
+# names in each. If a thread for each of them worked, all other threads would wait for the interpreter's lock at each
+# step. The counted directories are on the kubelet's own disk, so no thread waits for a server during its turn.
 _turns = Turns()
-# Entries that are counted, and directories that are entered or left, in one turn: half a millisecond, or a few when all
-# are directories.
+# The number of steps in one turn: entries that are counted, and directories that are entered or left. A turn takes half
+# a millisecond, or a few milliseconds if all entries are directories.
 _STEPS_PER_TURN = 50
 
 _lock = threading.Lock()
-# The threads that wait for an answer, by path, and since when. Guarded by _lock.
+# The threads that wait for an answer, by path, with the time of their start. `_lock` guards this dictionary.
 _asked: dict[str, tuple[golang.Thread, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class UsageInfo:
-    """What a directory takes, in bytes and inodes."""
+    """Hold what a directory uses, in bytes and inodes."""
 
     bytes: int
     inodes: int
@@ -60,7 +61,7 @@ class UsageInfo:
 
 @dataclass(frozen=True, slots=True)
 class FsInfo:
-    """What a file system has, in bytes and inodes."""
+    """Hold the size and the usage of a file system, in bytes and inodes."""
 
     available: int
     capacity: int
@@ -71,16 +72,17 @@ class FsInfo:
 
 
 def info(path: str) -> FsInfo:
-    """Of the file system that path is on. Raises OSError, TimeoutError among them."""
+    """Return the size and the usage of the file system of path. Raise OSError; TimeoutError is one."""
     return _info(_answer(path, os.statvfs))
 
 
 def infos(paths: Sequence[str]) -> dict[str, FsInfo]:
-    """Of the file systems that these are on, without those that do not tell. Takes ANSWER_TIMEOUT at most for all.
+    """Return the sizes of the file systems of these paths, without those that do not answer.
 
-    One thread asks them all, for a machine may have more than a thousand mounts. A thread for each would have the
-    caller wait for its start, its answer and its end, each time until others let go of the interpreter: while these
-    compute, a look at the machine would take many seconds instead of next to none.
+    The call takes at most ANSWER_TIMEOUT. One thread asks all file systems, because a machine may have more than a
+    thousand mounts. With a thread for each, the caller would wait three times per thread, for its start, its answer and
+    its end, until other threads release the interpreter's lock. While these compute, one measurement of the machine
+    would take many seconds instead of a moment.
     """
     asked = [path for path in paths if not _is_silent(path)]
     if not asked:
@@ -90,7 +92,7 @@ def infos(paths: Sequence[str]) -> dict[str, FsInfo]:
     try:
         thread = golang.go(inquiry.run, name="file-systems")
     except golang.ThreadError as err:
-        # As in _answer: no reason to tell nothing of what needs no thread.
+        # As in _answer: metrics that need no thread must still be reported.
         klog.error_s(err, "Unable to tell how full file systems are")
         return {}
     thread.join(ANSWER_TIMEOUT)
@@ -99,13 +101,14 @@ def infos(paths: Sequence[str]) -> dict[str, FsInfo]:
         late = inquiry.path
         klog.warning_s("A file system does not tell how full it is", path=late, seconds=ANSWER_TIMEOUT)
         with _lock:
-            # The next inquiry leaves this one out until it has answered, so that those behind it have their turn.
+            # The next inquiry skips this path until the file system has answered, so that the paths after it are
+            # reached.
             _asked[late] = thread, began
     return dict(inquiry.answers)
 
 
 def _is_silent(path: str) -> bool:
-    """Whether somebody asks it who has had no answer in time."""
+    """Report whether a thread is waiting for this file system beyond the timeout."""
     with _lock:
         found = _asked.get(path)
         if found is None:
@@ -118,11 +121,11 @@ def _is_silent(path: str) -> bool:
 
 
 class _Inquiry:
-    """Asks file systems one after the other, on a thread of its own, until nobody wants to know any more."""
+    """Ask file systems one after the other, on a thread of its own, until the caller gives up."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
-        # Which one is asked now.
+        # The path whose file system is being asked.
         self.path = paths[0]
         self.answers: dict[str, FsInfo] = {}
         self.given_up = False
@@ -134,9 +137,9 @@ class _Inquiry:
                 return
             try:
                 self.answers[path] = _info(os.statvfs(path))
-            except OSError as err:  # As when it is unmounted.
+            except OSError as err:  # The file system may have been unmounted.
                 klog.v(4).info_s("Unable to tell how full a file system is", path=path, err=err)
-            except Exception as err:  # Whatever is wrong with this one, the others are asked.
+            except Exception as err:  # Whatever is wrong with this file system, the others must be asked.
                 klog.error_s(err, "Unable to tell how full a file system is", path=path)
 
 
@@ -152,16 +155,17 @@ def _info(stats: os.statvfs_result) -> FsInfo:
 
 
 def info_of_server(path: str) -> FsInfo:
-    """Of a file system that another machine serves. Raises OSError, TimeoutError among them.
+    """Return the size and the usage of a file system on a file server. Raise OSError; TimeoutError is one.
 
     DIVERGES (safer): a process asks a server for the size of its file system, and is killed if there is no answer
     within three seconds.
-    Go: pkg/volume/util/fs/fs.go, Info: a thread of the kubelet asks, and waits for ever.
-    Why: a thread that waits for a server keeps the mount in use, so that nobody can unmount it until the server is
-    back.
+    Go: pkg/volume/util/fs/fs.go, Info: a thread of the Go kubelet asks, and waits forever.
+    Why: a thread that waits for a server keeps the mount in use, so that it cannot be unmounted until the server
+    answers again.
     Test: pkg/volume/metrics_test.py:test_server_is_asked_by_a_process
     """
-    # Not killed by us, for the kubelet may end before: who then still waits would hold the mount.
+    # timeout(1) kills the process, not the kubelet, which may end first. A process that then still waited would keep
+    # the mount in use.
     limit = ["timeout", "--foreground", "--signal=KILL", f"{SERVER_ANSWER_TIMEOUT:g}"]
     command = [*limit, "stat", "--file-system", "--format=%a %b %f %c %d %S", path]
     late = f"{path}: the server did not answer within {SERVER_ANSWER_TIMEOUT:g} seconds"
@@ -185,19 +189,19 @@ def info_of_server(path: str) -> FsInfo:
 
 
 def disk_usage(path: str) -> UsageInfo:
-    """Of the directory and all below it on the same file system; files with several names count once.
+    """Return the usage of the directory and everything below it on the same file system.
 
-    Raises OSError, TimeoutError among them, and ValueError without a path.
+    A file with several names counts once. Raise ValueError for an empty path, and OSError; TimeoutError is one.
 
-    DIVERGES (safer): each name of a file that has several counts as its part of the file, and a name outside of the
-    directory is not counted.
-    Go: pkg/volume/util/fs/fs.go, DiskUsage: the number of each such file is kept in memory, and the file counts as a
-    whole.
-    Why: a pod may make millions of names; none outside of the directory, as links do not cross its volume's mount in a
-    container.
+    DIVERGES (safer): each name of a file with several names counts as a part of the file, and a name outside the
+    directory does not count.
+    Go: pkg/volume/util/fs/fs.go, DiskUsage: the Go kubelet keeps the inode number of each such file in memory, and
+    counts the file as a whole.
+    Why: a pod may create millions of names. It cannot create any outside the directory, because hard links do not cross
+    the mount of its volume in a container.
     Test: pkg/volume/metrics_test.py:test_du_counts_each_name_as_a_part_of_its_file
     """
-    # Loaded when the first volume is measured.
+    # The module is loaded when the first volume is measured.
     from kubelet.server import metrics as servermetrics
 
     if not path:
@@ -208,9 +212,9 @@ def disk_usage(path: str) -> UsageInfo:
 
 def _count(path: str) -> UsageInfo:
     top = _answer(path, os.stat)
-    # The list of mounts knows no links, and one may lead to the kubelet's root directory.
+    # The kernel's list of mounts has no links in its paths, but the path of the kubelet's root directory may have one.
     path = os.path.realpath(path)
-    # Blocks and names of the files that have so many names each.
+    # Blocks and names of all files, by the number of names that a file has.
     found: Counter[int] = Counter()
     names: Counter[int] = Counter()
     turn = Turn(_turns)
@@ -222,7 +226,7 @@ def _count(path: str) -> UsageInfo:
 
     with turn:
         for status in itertools.chain([top], _statuses(path, top.st_dev, step)):
-            # A directory has one name; its links are those of the directories in it.
+            # A directory has one name. Its link count includes the directories in it.
             links = 1 if stat.S_ISDIR(status.st_mode) else max(status.st_nlink, 1)
             found[links] += status.st_blocks
             names[links] += 1
@@ -231,9 +235,10 @@ def _count(path: str) -> UsageInfo:
 
 
 def _statuses(path: str, device: int, step: Callable[[], None]) -> Iterator[os.stat_result]:
-    """The status of everything below path on the device; what goes away meanwhile does not count.
+    """Yield the status of everything below path on the device. Skip entries that disappear meanwhile.
 
-    Calls step also for that, and for each directory that is entered or left: there may be nothing to count in millions.
+    Also call step for skipped entries and for each directory that is entered or left, because millions of directories
+    may contain nothing to count.
     """
     for _, entry in filetree.walk(path, mounts=_mounts_below(path), on_move=step):
         step()
@@ -244,23 +249,24 @@ def _statuses(path: str, device: int, step: Callable[[], None]) -> Iterator[os.s
 
 
 def _mounts_below(path: str) -> frozenset[str]:
-    """The path has no links in it."""
-    # To look for the path is much less work than to take the list apart, and most have nothing below.
+    """Return the mount points below path, which must have no links in it."""
+    # Searching the text for the path is much faster than parsing it, and most paths have no mounts below them.
     if _PLAIN.fullmatch(path) and os.fsencode(f" {path}/") not in Path(mount_utils.MOUNT_INFO).read_bytes():
         return frozenset()
     return frozenset(point.path for point in mount_utils.Mounter().list() if point.path.startswith(f"{path}/"))
 
 
 def _answer(path: str, ask: Callable[[str], T]) -> T:
-    """What ask says of the path. Raises TimeoutError when it says nothing in time, and while it has still not.
+    """Return the result of ask(path), which runs on a thread of its own.
 
-    Raises OSError, too, when there is no thread to ask: that is no reason to tell nothing of what needs none, such as
-    the node's memory and processes. Who evicts pods because there are no more threads goes by these.
+    Raise TimeoutError if ask, or an earlier call for the same path, does not return in time. Raise OSError if no thread
+    can be started. The caller must then still report what needs no thread, such as the node's memory and processes: the
+    eviction manager relies on these when threads run out.
 
-    DIVERGES (safer): a file system that has not answered within ten seconds is an error, also for those who ask later,
-    and one thread waits on.
-    Go: pkg/volume/util/fs/fs.go, Info: whoever asks waits, be it for ever.
-    Why: the usage of all other volumes of the node would not be measured any more.
+    DIVERGES (safer): a file system that has not answered within ten seconds is an error, for later callers too, and one
+    thread continues to wait.
+    Go: pkg/volume/util/fs/fs.go, Info: every caller waits, possibly forever.
+    Why: the usage of all other volumes of the node would no longer be measured.
     Test: pkg/volume/metrics_test.py:test_dead_server_holds_up_nobody
     """
     result: golang.Channel[tuple[T | None, Exception | None]] = golang.Channel(1)
@@ -268,7 +274,7 @@ def _answer(path: str, ask: Callable[[str], T]) -> T:
     def wait() -> None:
         try:
             result.send((ask(path), None))
-        except Exception as err:  # raised for the one who asked
+        except Exception as err:  # The calling thread raises the error.
             result.send((None, golang.without_frames(err)))
 
     _wait_for_others(path)
@@ -290,13 +296,14 @@ def _answer(path: str, ask: Callable[[str], T]) -> T:
         try:
             raise fault
         finally:
-            # The error has this frame: together they would stay, with all who called, until garbage is collected.
+            # The error's traceback refers to this frame, and this frame to the error. Without `del` the cycle would
+            # keep all callers' frames in memory until the garbage collector runs.
             del answer, fault
     return value  # type: ignore[return-value]
 
 
 def _wait_for_others(path: str) -> None:
-    """Raises TimeoutError if somebody else's question has had no answer in time: ours would hang beside it."""
+    """Wait for an earlier question about the path. Raise TimeoutError if it stays unanswered: a second would hang too."""
     with _lock:
         found = _asked.get(path)
     if found is None:

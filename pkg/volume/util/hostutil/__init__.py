@@ -1,4 +1,4 @@
-"""Questions about files of the host.
+"""Examine files, devices and mounts of the host.
 
 Go: pkg/volume/util/hostutil
 """

@@ -1,4 +1,4 @@
-"""Questions about files of the host.
+"""Examine files, devices and mounts of the host.
 
 Go: pkg/volume/util/hostutil/hostutil.go, hostutil_linux.go
 """
@@ -19,7 +19,7 @@ _SELINUX_ENFORCE = "/sys/fs/selinux/enforce"
 
 
 class FileType(enum.StrEnum):
-    """What stands at a path, in the words of hostPath types."""
+    """Name the type of a file, in the terms of hostPath volumes."""
 
     DIRECTORY = "Directory"
     FILE = "File"
@@ -29,48 +29,51 @@ class FileType(enum.StrEnum):
 
 
 class HostUtils(Protocol):
-    """Files of the host. All methods raise OSError, and are safe from any thread.
+    """Define what plugins need to know about the host's files. Every method is safe from any thread.
 
-    What looks at a path may take for ever when a server does not answer.
+    Every method may raise OSError. A method that accesses the path may block forever if a file server does not answer.
     """
 
     def device_opened(self, path: str) -> bool:
-        """Whether somebody uses the device at path exclusively, a mount for instance."""
+        """Report whether the device at path is in exclusive use, for example by a mount."""
         ...
 
     def path_is_device(self, path: str) -> bool: ...
 
     def make_rshared(self, path: str) -> None:
-        """Make mounts below path visible to other mount namespaces, and theirs here."""
+        """Make mounts below path propagate to other mount namespaces and back."""
         ...
 
     def get_file_type(self, path: str) -> FileType: ...
 
     def path_exists(self, path: str) -> bool:
-        """Links are followed: a dangling one is nothing."""
+        """Report whether the path exists. A link whose target is missing does not exist."""
         ...
 
     def eval_host_symlinks(self, path: str) -> str: ...
 
     def get_owner(self, path: str) -> tuple[int, int]:
-        """User and group."""
+        """Return the user ID and the group ID."""
         ...
 
     def get_selinux_support(self, path: str) -> bool:
-        """Whether what path is on has labels. Answered without looking at the path."""
+        """Report whether the file system of path supports SELinux labels. The method does not access the path."""
         ...
 
     def get_mode(self, path: str) -> int:
-        """Permission bits, links followed."""
+        """Return the permission bits. Links are followed."""
         ...
 
     def get_selinux_mount_context(self, path: str) -> str:
-        """The -o context= that what path is on was mounted with, "" for none. Answered without looking at the path."""
+        """Return the -o context= that the file system of path was mounted with, or "".
+
+        The method does not access the path.
+        """
         ...
 
 
 class HostUtil:
-    """The real one."""
+    """Examine the files of this host."""
 
     def device_opened(self, path: str) -> bool:
         return exclusive_open_fails_on_device(path)
@@ -128,7 +131,7 @@ class HostUtil:
 
 
 def exclusive_open_fails_on_device(path: str) -> bool:
-    """Whether the device is in use; False for what is no device. Raises OSError."""
+    """Report whether the device is in use; return False if path is not a device. Raise OSError."""
     try:
         mode = os.stat(path).st_mode
     except OSError as err:
@@ -146,9 +149,9 @@ def exclusive_open_fails_on_device(path: str) -> bool:
 
 
 def get_device_name_from_mount(mounter: mount_utils.Interface, mount_path: str, plugin_mount_dir: str) -> str:
-    """What the plugin calls the volume that is mounted at the path: its path below the plugin's directory.
+    """Return the plugin's name of the volume that is mounted at the path: its path below the plugin's directory.
 
-    Raises OSError when nothing is mounted.
+    Raise OSError if nothing is mounted there.
     """
     refs = mounter.get_mount_refs(mount_path)
     if not refs:
@@ -160,13 +163,13 @@ def get_device_name_from_mount(mounter: mount_utils.Interface, mount_path: str, 
 
 
 def is_shared(path: str, mount_info_path: str) -> bool:
-    """Whether the mount that path is on propagates."""
+    """Report whether the mount that path is on propagates."""
     info = find_mount_info(path, mount_info_path)
     return any(field.startswith("shared:") for field in info.optional_fields)
 
 
 def find_mount_info(path: str, mount_info_path: str) -> mount_utils.MountInfo:
-    """The mount that path is on, links not followed. Raises OSError."""
+    """Return the mount that path is on; links are not followed. Raise OSError."""
     for info in reversed(mount_utils.parse_mount_info(mount_info_path)):
         if mount_utils.path_within_base(path, info.mount_point):
             return info
@@ -174,7 +177,7 @@ def find_mount_info(path: str, mount_info_path: str) -> mount_utils.MountInfo:
 
 
 def do_make_rshared(path: str, mount_info_path: str) -> None:
-    """Bind path to itself with shared propagation, unless it is on a shared mount. Raises OSError."""
+    """Bind path to itself with shared propagation, unless it is on a shared mount. Raise OSError."""
     path = os.path.realpath(path)
     if is_shared(path, mount_info_path):
         klog.v(4).info_s("Directory is already on a shared mount", path=path)
@@ -193,12 +196,15 @@ def selinux_enabled() -> bool:
 
 
 def set_file_label(path: str, label: str) -> None:
-    """Raises OSError. Go: github.com/opencontainers/selinux/go-selinux (SetFileLabel)"""
+    """Set the SELinux label of the file. Raise OSError.
+
+    Go: github.com/opencontainers/selinux/go-selinux (SetFileLabel)
+    """
     os.setxattr(path, "security.selinux", label.encode())
 
 
 def get_selinux(path: str, mount_info_path: str, enabled: Callable[[], bool]) -> bool:
-    """Whether what path is on has labels. Raises OSError."""
+    """Report whether the file system of path supports SELinux labels. Raise OSError."""
     if not enabled():
         return False
     info = find_mount_info(path, mount_info_path)
@@ -206,7 +212,7 @@ def get_selinux(path: str, mount_info_path: str, enabled: Callable[[], bool]) ->
 
 
 def get_selinux_mount_context(path: str, mount_info_path: str, enabled: Callable[[], bool]) -> str:
-    """The context= that what path is on was mounted with. Raises OSError."""
+    """Return the context= option that the file system of path was mounted with, or "". Raise OSError."""
     if not enabled():
         return ""
     for option in find_mount_info(path, mount_info_path).super_options:

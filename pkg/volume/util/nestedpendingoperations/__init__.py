@@ -1,4 +1,4 @@
-"""Operations in the background, no two at a time that would get into each other's way.
+"""Run operations in the background, never two conflicting ones at the same time.
 
 Go: pkg/volume/util/nestedpendingoperations
 """

@@ -1,4 +1,4 @@
-"""Runs operations on volumes, each on a thread of its own, and remembers which run and which failed.
+"""Run operations on volumes, each on a thread of its own, and remember which ones run and which have failed.
 
 Go: pkg/volume/util/nestedpendingoperations/nestedpendingoperations.go
 """
@@ -23,7 +23,7 @@ EMPTY_NODE_NAME = ""
 
 
 class OperationKey(NamedTuple):
-    """What an operation is on. An empty pod or node stands for all of them."""
+    """Name what an operation works on. An empty pod or node stands for all pods or nodes."""
 
     volume_name: str
     pod_name: str
@@ -33,12 +33,12 @@ class OperationKey(NamedTuple):
         return f"{{volumeName:{self.volume_name} podName:{self.pod_name} nodeName:{self.node_name}}}"
 
     def matches(self, other: OperationKey) -> bool:
-        """Whether the two must not run at one time, their volume being the same one."""
+        """Report whether two operations on the same volume must not run at the same time."""
         return _match(self.pod_name, other.pod_name) and _match(self.node_name, other.node_name)
 
 
 class AlreadyExistsError(Exception):
-    """An operation that would be in the way is running."""
+    """Signal that a conflicting operation is running."""
 
     def __init__(self, key: OperationKey) -> None:
         super().__init__(
@@ -47,7 +47,7 @@ class AlreadyExistsError(Exception):
 
 
 class EndedAbruptlyError(Exception):
-    """An operation has neither succeeded nor failed: its thread had to end."""
+    """Signal that an operation has neither succeeded nor failed, because its thread had to end."""
 
 
 @dataclass(slots=True)
@@ -59,10 +59,11 @@ class _Operation:
 
 
 class NestedPendingOperations:
-    """Safe from any thread. With `exponential_back_off_on_error` what failed must wait to run again.
+    """Run operations that do not conflict. Every method is safe from any thread.
 
-    Operations without a volume run whenever they like. With the same volume, two get into each other's way unless they
-    are of different pods, or of different nodes.
+    Operations without a volume never conflict. Two operations on the same volume conflict unless they are for different
+    pods or different nodes. With exponential_back_off_on_error, an operation that has failed must wait before it may
+    run again.
     """
 
     def __init__(
@@ -71,12 +72,13 @@ class NestedPendingOperations:
         on_complete: Callable[[], None] | None = None,
         clock: clocklib.Clock | None = None,
     ) -> None:
-        """on_complete is called after each operation, from its thread."""
+        """Create an empty set of operations. Each operation's thread calls on_complete at its end."""
         self._back_off_on_error = exponential_back_off_on_error
         self._on_complete = on_complete
         self._clock = clock or clocklib.RealClock()
-        self._changed = threading.Condition()  # guards _operations, notified when one completes
-        # By volume, as only those of one volume can be in each other's way.
+        # This condition guards `_operations`, and is notified when an operation completes.
+        self._changed = threading.Condition()
+        # Operations by volume, because only those on the same volume can conflict.
         self._operations: dict[str, list[_Operation]] = {}
 
     def run(
@@ -84,9 +86,9 @@ class NestedPendingOperations:
     ) -> None:
         """Start the operation.
 
-        Raises AlreadyExistsError while one that would be in the way runs, and ExponentialBackoffError if the same
-        one failed lately. Another kind of operation does not wait for that. Raises golang.ThreadError when there is
-        no thread for it; then it has failed.
+        Raise AlreadyExistsError if a conflicting operation is running, and ExponentialBackoffError if the same
+        operation failed a short time ago. The backoff does not delay another kind of operation. Raise
+        golang.ThreadError if no thread can be started; the operation has then failed.
         """
         key = OperationKey(volume_name, pod_name, node_name)
         with self._changed:
@@ -99,12 +101,12 @@ class NestedPendingOperations:
                 self._take_over_locked(previous, key, generated_operations.operation_name)
         try:
             golang.go(self._execute, key, generated_operations, name=f"volume-{generated_operations.operation_name}")
-        except Exception as err:  # whatever it is, nothing would ever end the operation
+        except Exception as err:  # Without this handler, nothing would ever end the operation.
             self._operation_complete(key, err)
             raise
 
     def is_operation_safe_to_retry(self, volume_name: str, pod_name: str, node_name: str, operation_name: str) -> bool:
-        """Whether run would start it now."""
+        """Report whether run would start the operation now."""
         key = OperationKey(volume_name, pod_name, node_name)
         with self._changed:
             previous = self._find(key)
@@ -115,19 +117,19 @@ class NestedPendingOperations:
             return previous.operation_name != operation_name or not previous.exp_backoff.must_wait(self._clock.steady())
 
     def is_operation_pending(self, volume_name: str, pod_name: str, node_name: str) -> bool:
-        """Whether one that would be in the way is running."""
+        """Report whether a conflicting operation is running."""
         with self._changed:
             previous = self._find(OperationKey(volume_name, pod_name, node_name))
             return previous is not None and previous.pending
 
     def has_operation_failed(self, volume_name: str, pod_name: str, node_name: str) -> bool:
-        """Whether the last one with just these names has failed, and was not abandoned since."""
+        """Report whether the last operation with exactly these names has failed and is still remembered."""
         key = OperationKey(volume_name, pod_name, node_name)
         with self._changed:
             return any(op.key == key and not op.pending for op in self._operations.get(volume_name, []))
 
     def next_retry(self) -> float | None:
-        """Seconds until the first of those that failed may run again, None when none waits."""
+        """Return the time, in seconds, until the first failed operation may be retried, or None if there is none."""
         with self._changed:
             now = self._clock.steady()
             self._forget_abandoned_locked(now)
@@ -135,18 +137,18 @@ class NestedPendingOperations:
         return min(((end - now).total_seconds() for end in ends if end >= now), default=None)
 
     def forget_failures(self, volume_name: str) -> None:
-        """What failed on the volume may be tried again at once."""
+        """End the backoff of failed operations on the volume, so that they may be retried at once."""
         with self._changed:
             for operation in self._operations.get(volume_name, []):
                 operation.exp_backoff = exponentialbackoff.ExponentialBackoff()
 
     def wait(self) -> None:
-        """Block until no operation is left, neither running nor failed; for tests."""
+        """Wait until no operation is left, neither a running nor a failed one. This method is for tests."""
         with self._changed:
             self._changed.wait_for(lambda: not self._operations)
 
     def wait_for_completion(self) -> None:
-        """Block until none is running; for tests."""
+        """Wait until no operation is running. This method is for tests."""
         with self._changed:
             self._changed.wait_for(lambda: not any(op.pending for ops in self._operations.values() for op in ops))
 
@@ -163,12 +165,13 @@ class NestedPendingOperations:
         previous.key = key
 
     def _forget_abandoned_locked(self, now: datetime) -> None:
-        """What nobody has run again for long after it could have been, nobody wants any more.
+        """Forget failed operations that have not been retried for long, because nothing needs them any more.
 
-        DIVERGES (fault of Go): a failed operation is forgotten about two minutes after it could have been tried again.
+        DIVERGES (fault of Go): the kubelet forgets a failed operation about two minutes after its backoff has ended.
         Go: pkg/volume/util/nestedpendingoperations/nestedpendingoperations.go,
-        (*nestedPendingOperations).operationComplete: it is kept until one on the same volume succeeds.
-        Why: volumes of pods that are gone would take memory as long as the kubelet runs.
+        (*nestedPendingOperations).operationComplete: the Go kubelet remembers it until an operation on the same volume
+        succeeds.
+        Why: the volumes of pods that no longer exist would occupy memory for as long as the kubelet runs.
         Test: nestedpendingoperations_test.py:test_failure_of_what_nobody_wants_any_more_is_forgotten
         """
         last = now - timedelta(seconds=exponentialbackoff.MAX_DURATION_BEFORE_RETRY)
@@ -190,7 +193,10 @@ class NestedPendingOperations:
                     self._on_complete()
 
     def _find(self, key: OperationKey) -> _Operation | None:
-        """The operation that stands in the way: a running one if there is one, else that of the very key, else any."""
+        """Return the operation that conflicts with the key.
+
+        Prefer a running one, then the one with exactly this key.
+        """
         if key.volume_name == EMPTY_UNIQUE_VOLUME_NAME:
             return None
         found: _Operation | None = None
@@ -206,7 +212,7 @@ class NestedPendingOperations:
     def _operation_complete(self, key: OperationKey, err: Exception | None) -> None:
         with self._changed:
             operations = self._operations.get(key.volume_name, [])
-            # Without a volume several may have one key; those that run are all alike.
+            # Several operations without a volume may have the same key. Those that are running are interchangeable.
             operation = next(op for op in operations if op.key == key and op.pending)
             if err is None or not self._back_off_on_error:
                 operations.remove(operation)
@@ -226,5 +232,5 @@ def _match(name: str, other: str) -> bool:
 
 
 def _end(operation: _Operation) -> datetime | None:
-    """Until when an operation that has failed must not run again; None for one that is running."""
+    """Return the end of a failed operation's backoff, or None if the operation is running."""
     return None if operation.pending else operation.exp_backoff.until()

@@ -1,4 +1,4 @@
-"""Operations on volumes in the background, no two at a time on one volume.
+"""Run operations on volumes in the background, never two conflicting ones on the same volume.
 
 Go: pkg/volume/util/operationexecutor
 """

@@ -1,4 +1,4 @@
-"""Making a volume larger on the node so that it can be taken back when it fails.
+"""Expand a volume on the node in such a way that a failed expansion can be taken back.
 
 Go: pkg/volume/util/operationexecutor/node_expander.go
 """
@@ -29,7 +29,10 @@ _STATUSES_TO_EXPAND = (
 
 @dataclass(frozen=True, slots=True)
 class NodeResizeOperationOpts:
-    """A volume that is to become larger. Go: operation_generator.go, nodeResizeOperationOpts"""
+    """Describe an expansion of a volume.
+
+    Go: pkg/volume/util/operationexecutor/operation_generator.go, nodeResizeOperationOpts
+    """
 
     vmt: VolumeToMount
     pvc: v1.PersistentVolumeClaim
@@ -48,22 +51,22 @@ class NodeResizeOperationOpts:
 
 @dataclass(slots=True)
 class TestResponseData:
-    """What was done, for tests."""
+    """Record what the expander did, for tests."""
 
     __test__ = False
 
     resize_called_on_plugin: bool = False
-    # Also when there was nothing to be done, or nothing that would succeed.
+    # Also true if there was nothing to do, or if a retry would not help.
     assume_resize_finished: bool = False
 
 
 class ExpansionError(Exception):
-    """The claim of a volume that is to be larger cannot be read or written; it is tried again."""
+    """Signal that the claim of a volume that must be expanded cannot be read or written. The operation is retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeExpansion:
-    """What an attempt to make a volume larger has come to."""
+    """Describe the result of an attempt to expand a volume."""
 
     done: bool
     # The size that the volume has now.
@@ -71,7 +74,7 @@ class NodeExpansion:
 
 
 class NodeExpander:
-    """Makes one volume larger, once."""
+    """Expand one volume, once."""
 
     def __init__(
         self, resize_op: NodeResizeOperationOpts, client: kubernetes.Interface, recorder: record.EventRecorder
@@ -81,14 +84,14 @@ class NodeExpander:
         self._recorder = recorder
         self._pvc = resize_op.pvc
         self._resize_status = ""
-        # The user wants another size by now: let the controller take this one back.
+        # The claim now requests another size, so a failure lets the controller take this expansion back.
         self._mark_expansion_infeasible_on_failure = False
-        # The claim says already that it is done: another node, or the controller, was quicker.
+        # The claim's status already shows the new size: another node or the controller was faster.
         self.pvc_already_updated = False
         self.test_status = TestResponseData()
 
     def run_pre_check(self) -> bool:
-        """Whether the volume is to be made larger here and now."""
+        """Report whether the volume must be expanded on this node now."""
         status, new_size = self._pvc.status, self._op.plugin_resize_opts.new_size
         self._resize_status = status.allocated_resource_statuses.get(v1.RESOURCE_STORAGE, "")
         zero = Quantity(0)
@@ -98,7 +101,7 @@ class NodeExpander:
             self._mark_expansion_infeasible_on_failure = True
         if status.capacity.get(v1.RESOURCE_STORAGE, zero) >= new_size and not self._resize_status:
             self.pvc_already_updated = True
-        # A volume that several nodes have must be expanded on each of them.
+        # A volume that several nodes use must be expanded on each of them.
         shared = v1.READ_WRITE_MANY in self._pvc.spec.access_modes
         not_required = volumetypes.NODE_EXPANSION_NOT_REQUIRED in self._pvc.metadata.annotations
         if self.pvc_already_updated and shared and not not_required:
@@ -106,7 +109,7 @@ class NodeExpander:
         return self._resize_status in _STATUSES_TO_EXPAND
 
     def expand_on_plugin(self) -> NodeExpansion:
-        """Raises what the plugin or the API server does."""
+        """Expand the volume if it must be expanded now. Raise any error of the plugin or the API server."""
         options = self._op.plugin_resize_opts
         if not self.run_pre_check():
             self.test_status = TestResponseData(assume_resize_finished=True)
@@ -122,7 +125,7 @@ class NodeExpander:
             self._mark_in_progress()
         try:
             self._op.volume_plugin.node_expand(options)
-        except Exception as err:  # whatever the driver says; some of it is no failure
+        except Exception as err:  # A driver may raise any error, and some errors are no failure.
             return self._handle_failure(err)
         self._op.tell_success(self._recorder)
         self.test_status = TestResponseData(resize_called_on_plugin=True, assume_resize_finished=True)
@@ -132,7 +135,7 @@ class NodeExpander:
                     self._pvc, options.new_size, self._kube_client
                 )
             except Exception as err:
-                # Whatever the API server says: the next attempt finds the volume large enough.
+                # Whatever error the API server returns, the next attempt finds that the volume is already large enough.
                 raise ExpansionError(f"mountVolume.NodeExpandVolume update pvc status failed: {err}") from err
         return NodeExpansion(True, options.new_size)
 
@@ -147,7 +150,7 @@ class NodeExpander:
     def _handle_failure(self, err: Exception) -> NodeExpansion:
         volume, options = self._op.vmt, self._op.plugin_resize_opts
         if isinstance(err, volumetypes.OperationNotSupportedError) and self.pvc_already_updated:
-            # The driver has nothing to do on nodes: it was tried only because the volume is a shared one.
+            # The driver has nothing to do on nodes. It was called only because several nodes share the volume.
             prefix, suffix = "MountVolume.NodeExpandVolume failed", "NodeExpandVolume not supported"
             klog.v(4).info_s(volume.generate_msg_detailed(prefix, suffix), pod=klog.kobj(volume.pod))
             self.test_status = TestResponseData(assume_resize_finished=True)
@@ -156,7 +159,7 @@ class NodeExpander:
             self._mark_failed(err)
         self.test_status = TestResponseData(resize_called_on_plugin=True, assume_resize_finished=True)
         if isinstance(err, volumetypes.FailedPreconditionError):
-            # Not on this node; which must not keep the volume from being mounted.
+            # The driver cannot expand the volume while it is in use on this node. The pod gets the volume all the same.
             self._op.actual_state_of_world.mark_for_in_use_expansion_error(volume.volume_name)
             klog.error_s(None, str(volume.generate_error_detailed("MountVolume.NodeExapndVolume failed", err)))
             return NodeExpansion(False, options.old_size)
@@ -168,6 +171,6 @@ class NodeExpander:
         mark = util.mark_node_expansion_infeasible if infeasible else util.mark_node_expansion_failed_condition
         try:
             self._pvc = mark(self._pvc, self._kube_client, err)
-        except Exception as mark_err:  # the driver's error is what counts
+        except Exception as mark_err:  # The driver's error is the one to report.
             prefix = "MountMount.NodeExpandVolume failed to mark node expansion as failed"
             klog.error_s(None, str(self._op.vmt.generate_error_detailed(prefix, mark_err)))

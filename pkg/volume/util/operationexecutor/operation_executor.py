@@ -1,4 +1,4 @@
-"""What operations on volumes work on, whom they tell what they did, and who starts them.
+"""Start operations on volumes, and define the data and interfaces that operations use.
 
 Go: pkg/volume/util/operationexecutor/operation_executor.go
 """
@@ -30,38 +30,38 @@ ZERO = Quantity(0)
 
 
 class DeviceMountState(enum.StrEnum):
-    """Whether the node has a volume's device mounted."""
+    """Describe whether the node has a volume's device mounted."""
 
     DEVICE_GLOBALLY_MOUNTED = "DeviceGloballyMounted"
-    # A mount was begun and may have succeeded, or may yet.
+    # A mount has started; it may have succeeded, or may still succeed.
     DEVICE_MOUNT_UNCERTAIN = "DeviceMountUncertain"
     DEVICE_NOT_MOUNTED = "DeviceNotMounted"
 
 
 class VolumeMountState(enum.StrEnum):
-    """Whether a pod has a volume mounted."""
+    """Describe whether a pod has a volume mounted."""
 
     VOLUME_MOUNTED = "VolumeMounted"
-    # A mount was begun and may have succeeded, or may yet.
+    # A mount has started; it may have succeeded, or may still succeed.
     VOLUME_MOUNT_UNCERTAIN = "VolumeMountUncertain"
     VOLUME_NOT_MOUNTED = "VolumeNotMounted"
 
 
 class MountPreConditionFailed(Exception):
-    """A volume must not be mounted as it is, whatever the driver might say."""
+    """Signal that a precondition of a mount is not met, so that the driver need not be asked."""
 
 
 class VolumeOperationError(Exception):
-    """An operation on a volume has failed, for which it is named."""
+    """Signal that an operation on a volume has failed. The message names the volume."""
 
 
 class VolumeLogger:
-    """Says of a volume what happened to it, shortly for events and at length for the log."""
+    """Build messages about a volume: a short one for events, and a detailed one for the log."""
 
     __slots__ = ()
 
     def volume_name_and_details(self) -> tuple[str, str]:
-        """What the volume is called in messages, and what tells it from all others."""
+        """Return the volume's name for messages, and the details that make it unique."""
         raise NotImplementedError
 
     def generate_msg_detailed(self, prefix_msg: str, suffix_msg: str) -> str:
@@ -69,7 +69,7 @@ class VolumeLogger:
         return f"{prefix_msg} for volume {klog.quote(name)} {details} {suffix_msg}"
 
     def generate_msg(self, prefix_msg: str, suffix_msg: str) -> tuple[str, str]:
-        """The short message and the long one."""
+        """Return the short and the detailed message."""
         name, _ = self.volume_name_and_details()
         simple = f"{prefix_msg} for volume {klog.quote(name)} {suffix_msg}"
         return simple, self.generate_msg_detailed(prefix_msg, suffix_msg)
@@ -78,21 +78,21 @@ class VolumeLogger:
         return VolumeOperationError(self.generate_msg_detailed(prefix_msg, _err_suffix(err)))
 
     def generate_error(self, prefix_msg: str, err: Exception | None) -> tuple[Exception, Exception]:
-        """The short error and the long one."""
+        """Return the short and the detailed error."""
         simple, detailed = self.generate_msg(prefix_msg, _err_suffix(err))
         return VolumeOperationError(simple), VolumeOperationError(detailed)
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeToAttach(VolumeLogger):
-    """A volume that is to be attached to a node."""
+    """Describe a volume that must be attached to a node."""
 
-    volume_name: str  # unique among all volumes
+    volume_name: str  # The name is unique among all volumes.
     volume_spec: Spec
     node_name: str
-    # The pods on the node that use it.
+    # The pods on the node that use the volume.
     scheduled_pods: list[v1.Pod] = field(default_factory=list)
-    # Whether it was told already that another node has it.
+    # Whether the conflict with another node's attachment has already been reported.
     multi_attach_error_reported: bool = False
 
     def volume_name_and_details(self) -> tuple[str, str]:
@@ -107,27 +107,27 @@ class VolumeToAttach(VolumeLogger):
 
 @dataclass(frozen=True, slots=True)
 class VolumeToMount(VolumeLogger):
-    """A volume that a pod wants."""
+    """Describe a volume that a pod needs."""
 
-    volume_name: str  # unique on the node
-    pod_name: str  # what volumes know the pod by: its uid
+    volume_name: str  # The name is unique on the node.
+    pod_name: str  # The pod's UID, which is the pod's name for volumes.
     volume_spec: Spec
     pod: v1.Pod
-    # What the pod calls it: one claim may stand in a pod under several names.
+    # The volume's names in the pod's spec: a pod may list the same claim under several names.
     outer_volume_spec_names: list[str] = field(default_factory=list)
     plugin_is_attachable: bool = False
     plugin_is_device_mountable: bool = False
     volume_gid_value: str = ""
     # "" for a volume that is not attached.
     device_path: str = ""
-    # Whether the node's status names it among volumesInUse.
+    # Whether the node's status lists the volume in volumesInUse.
     reported_in_use: bool = False
-    # How large it may become, where the plugin can see to that.
+    # The size limit, which only some plugins can enforce.
     desired_size_limit: Quantity | None = None
     mount_request_time: datetime | None = None
-    # How large its persistent volume is to be.
+    # The capacity in the spec of the persistent volume.
     desired_persistent_volume_size: Quantity = ZERO
-    # "" unless it is to be mounted with -o context=.
+    # The label for the mount option -o context=, or "" if the volume is mounted without it.
     selinux_label: str = ""
 
     def volume_name_and_details(self) -> tuple[str, str]:
@@ -141,14 +141,14 @@ class VolumeToMount(VolumeLogger):
 
 @dataclass(frozen=True, slots=True)
 class AttachedVolume(VolumeLogger):
-    """A volume that this node has."""
+    """Describe a volume that this node has."""
 
     volume_name: str
     volume_spec: Spec
     node_name: str
     plugin_is_attachable: bool = False
     device_path: str = ""
-    # Where the node mounts the device, "" if it does not.
+    # The path of the device's mount on the node, or "" if the node does not mount the device.
     device_mount_path: str = ""
     plugin_name: str = ""
     selinux_mount_context: str = ""
@@ -165,16 +165,16 @@ class AttachedVolume(VolumeLogger):
 
 @dataclass(frozen=True, slots=True)
 class MountedVolume(VolumeLogger):
-    """A volume that a pod has."""
+    """Describe a volume that a pod has."""
 
     pod_name: str
     volume_name: str
-    # The persistent volume's name if it came by a claim, otherwise what the pod calls it: the name of its directory.
+    # The name of the volume's directory: the persistent volume's name, or for other volumes the name in the pod's spec.
     inner_volume_spec_name: str
     plugin_name: str
     pod_uid: types.UID
     volume_spec: Spec
-    # One of the two, depending on whether it is mounted or a device.
+    # One of these two is set: the mounter for a file system, the mapper for a block device.
     mounter: Mounter | None = None
     block_volume_mapper: BlockVolumeMapper | None = None
     volume_gid_value: str = ""
@@ -191,7 +191,7 @@ class MountedVolume(VolumeLogger):
 
 @dataclass(frozen=True, slots=True)
 class MarkVolumeOpts:
-    """What is written down of a volume that was, or may have been, set up for a pod."""
+    """Hold what the actual state records about a volume that was, or may have been, set up for a pod."""
 
     pod_name: str
     pod_uid: types.UID
@@ -205,7 +205,10 @@ class MarkVolumeOpts:
 
 
 class ActualStateOfWorldMounterUpdater(Protocol):
-    """Where operations write down what they did. Safe from any thread; raises ValueError for unknown volumes."""
+    """Define how operations record mounts.
+
+    Every method is safe from any thread, and raises ValueError for an unknown volume.
+    """
 
     def mark_volume_as_mounted(self, mark_volume_opts: MarkVolumeOpts) -> None: ...
 
@@ -224,7 +227,7 @@ class ActualStateOfWorldMounterUpdater(Protocol):
     def mark_device_as_unmounted(self, volume_name: str) -> None: ...
 
     def mark_volume_as_resized(self, volume_name: str, claim_size: Quantity) -> bool:
-        """Whether the volume is known and was smaller."""
+        """Set the size. Report whether the volume is known."""
         ...
 
     def get_device_mount_state(self, volume_name: str) -> DeviceMountState: ...
@@ -232,19 +235,19 @@ class ActualStateOfWorldMounterUpdater(Protocol):
     def get_volume_mount_state(self, volume_name: str, pod_name: str) -> VolumeMountState: ...
 
     def is_volume_mounted_elsewhere(self, volume_name: str, pod_name: str) -> bool:
-        """Whether another pod has the volume mounted."""
+        """Report whether another pod has the volume mounted."""
         ...
 
     def mark_for_in_use_expansion_error(self, volume_name: str) -> None:
-        """Do not try again to expand the volume while it is in use."""
+        """Disable further attempts to expand the volume while it is in use."""
         ...
 
     def check_and_mark_volume_as_uncertain_via_reconstruction(self, opts: MarkVolumeOpts) -> bool:
-        """Add a volume that was found on disk, unless it is known. Whether it was added."""
+        """Add a volume that was found on disk, unless it is already known. Report whether it was added."""
         ...
 
     def check_and_mark_device_uncertain_via_reconstruction(self, volume_name: str, device_mount_path: str) -> bool:
-        """As above, for a device. Whether it was added."""
+        """Mark a device that was found on disk, unless its state is already known. Report whether it was marked."""
         ...
 
     def is_volume_reconstructed(self, volume_name: str, pod_name: str) -> bool: ...
@@ -259,38 +262,38 @@ class ActualStateOfWorldMounterUpdater(Protocol):
 
 
 class ActualStateOfWorldAttacherUpdater(Protocol):
-    """Where operations write down which volumes a node has. Safe from any thread."""
+    """Define how operations record which volumes a node has. Every method is safe from any thread."""
 
     def mark_volume_as_attached(self, volume_name: str, volume_spec: Spec, node_name: str, device_path: str) -> None:
-        """With volume_name "" the plugin is asked for it. Raises ValueError."""
+        """Record the attachment. If volume_name is "", the plugin names the volume. Raise ValueError."""
         ...
 
     def mark_volume_as_uncertain(self, volume_name: str, volume_spec: Spec, node_name: str) -> None:
-        """The volume may be attached: an attempt failed and said nothing sure. Raises ValueError."""
+        """Record that the volume may be attached, after an attempt whose result is unknown. Raise ValueError."""
         ...
 
     def mark_volume_as_detached(self, volume_name: str, node_name: str) -> None: ...
 
     def remove_volume_from_report_as_attached(self, volume_name: str, node_name: str) -> None:
-        """The volume is about to be detached; node status must not name it. Raises ValueError."""
+        """Remove the volume from the node's status, because it is about to be detached. Raise ValueError."""
         ...
 
     def add_volume_to_report_as_attached(self, volume_name: str, node_name: str) -> None:
-        """Detaching failed: node status names the volume again."""
+        """List the volume in the node's status again, because its detachment has failed."""
         ...
 
     def initialize_claim_size(self, volume_name: str, claim_size: Quantity) -> None:
-        """How large the claim's status says the volume is."""
+        """Set the size that the claim's status gives."""
         ...
 
     def get_claim_size(self, volume_name: str) -> Quantity: ...
 
 
 class OperationExecutor:
-    """Starts operations on volumes, each on a thread of its own; safe from any thread.
+    """Start operations on volumes, each on a thread of its own. Every method is safe from any thread.
 
-    Every method that starts one raises AlreadyExistsError while another on the volume is in the way,
-    ExponentialBackoffError when the same one failed lately, and what makes the operation impossible to begin.
+    A method that starts an operation raises AlreadyExistsError if a conflicting operation on the volume is running,
+    ExponentialBackoffError if the same operation failed a short time ago, and any error that prevents the start.
     """
 
     def __init__(
@@ -300,35 +303,39 @@ class OperationExecutor:
         clock: clocklib.Clock | None = None,
         stuck_unmounts: StuckUnmounts | None = None,
     ) -> None:
-        """on_complete is called after each operation, from its thread; then stuck_unmounts may be worth a look."""
+        """Create the executor.
+
+        It calls on_complete after each operation, from the operation's thread. At that time stuck_unmounts may have a
+        new failure to investigate.
+        """
         self._operation_generator = operation_generator
         self._pending_operations = nestedpendingoperations.NestedPendingOperations(True, on_complete, clock)
         self._stuck_unmounts = stuck_unmounts
 
     def is_operation_pending(self, volume_name: str, pod_name: str, node_name: str) -> bool:
-        """Whether one on the volume is running that another for the pod or node would have to wait for."""
+        """Report whether an operation on the volume is running that conflicts with one for the pod or node."""
         return self._pending_operations.is_operation_pending(volume_name, pod_name, node_name)
 
     def is_operation_safe_to_retry(self, volume_name: str, pod_name: str, node_name: str, operation_name: str) -> bool:
-        """Whether the operation could be started now: nothing runs, and no failure is too fresh."""
+        """Report whether the operation could start now: no conflicting one is running, and its backoff is over."""
         return self._pending_operations.is_operation_safe_to_retry(volume_name, pod_name, node_name, operation_name)
 
     def has_operation_failed(self, volume_name: str, pod_name: str, node_name: str) -> bool:
-        """Whether the last operation on the volume, for just this pod or node, has failed."""
+        """Report whether the last operation on the volume, for exactly this pod and node, has failed."""
         return self._pending_operations.has_operation_failed(volume_name, pod_name, node_name)
 
     def next_retry(self) -> float | None:
-        """Seconds until the first of those that failed may be started again, None when none waits."""
+        """Return the time, in seconds, until the first failed operation may be retried, or None if there is none."""
         return self._pending_operations.next_retry()
 
     def forget_failures(self, volume_name: str) -> None:
-        """What failed on the volume may be started again at once."""
+        """End the backoff of failed operations on the volume, so that they may be retried at once."""
         self._pending_operations.forget_failures(volume_name)
 
     def attach_volume(
         self, volume_to_attach: VolumeToAttach, actual_state_of_world: ActualStateOfWorldAttacherUpdater
     ) -> None:
-        """Attach the volume to the node. Only where no controller does."""
+        """Attach the volume to the node. Call this only if no controller attaches volumes to the node."""
         operations = self._operation_generator.generate_attach_volume_func(volume_to_attach, actual_state_of_world)
         node_name = volume_to_attach.node_name if util.is_multi_attach_allowed(volume_to_attach.volume_spec) else ""
         self._pending_operations.run(volume_to_attach.volume_name, "", node_name, operations)
@@ -339,7 +346,10 @@ class OperationExecutor:
         verify_safe_to_detach: bool,
         actual_state_of_world: ActualStateOfWorldAttacherUpdater,
     ) -> None:
-        """Detach the volume from the node; with verify_safe_to_detach only if node status does not say it is in use."""
+        """Detach the volume from the node.
+
+        With verify_safe_to_detach, fail if the node's status lists the volume as in use.
+        """
         operations = self._operation_generator.generate_detach_volume_func(
             volume_to_detach, verify_safe_to_detach, actual_state_of_world
         )
@@ -351,7 +361,7 @@ class OperationExecutor:
         attached_volumes: dict[str, list[AttachedVolume]],
         actual_state_of_world: ActualStateOfWorldAttacherUpdater,
     ) -> None:
-        """Find out, by node, which volumes are not attached any more."""
+        """Find out, for each node, which volumes are no longer attached."""
         for node_name, volumes in attached_volumes.items():
             self.verify_volumes_are_attached_per_node(volumes, node_name, actual_state_of_world)
 
@@ -364,7 +374,7 @@ class OperationExecutor:
         operations = self._operation_generator.generate_volumes_are_attached_func(
             attached_volumes, node_name, actual_state_of_world
         )
-        # Of no volume: it may run beside anything.
+        # The operation has no volume, so it conflicts with no other.
         self._pending_operations.run("", "", "", operations)
 
     def mount_volume(
@@ -374,7 +384,7 @@ class OperationExecutor:
         actual_state_of_world: ActualStateOfWorldMounterUpdater,
         is_remount: bool,
     ) -> None:
-        """Mount the volume's device on the node and then the volume for the pod; or make the device itself usable."""
+        """Mount the volume's device on the node, then the volume for the pod; or map the block device."""
         if util.check_volume_mode_filesystem(volume_to_mount.volume_spec):
             operations = self._operation_generator.generate_mount_volume_func(
                 wait_for_attach_timeout, volume_to_mount, actual_state_of_world, is_remount
@@ -383,7 +393,8 @@ class OperationExecutor:
             operations = self._operation_generator.generate_map_volume_func(
                 wait_for_attach_timeout, volume_to_mount, actual_state_of_world
             )
-        # Pods that share a device must not mount it at one time; without one they may.
+        # Pods that share a device must not mount it at the same time. Volumes without a device may be mounted
+        # concurrently.
         shared = volume_to_mount.plugin_is_attachable or volume_to_mount.plugin_is_device_mountable
         pod_name = "" if shared else util.get_unique_pod_name(volume_to_mount.pod)
         self._pending_operations.run(volume_to_mount.volume_name, pod_name, "", operations)
@@ -391,7 +402,7 @@ class OperationExecutor:
     def unmount_volume(
         self, volume_to_unmount: MountedVolume, actual_state_of_world: ActualStateOfWorldMounterUpdater, pods_dir: str
     ) -> None:
-        """Take the volume, with its sub-paths, away from the pod."""
+        """Unmount or unmap the volume, with its sub-paths, for the pod."""
         if util.check_volume_mode_filesystem(volume_to_unmount.volume_spec):
             operations = self._operation_generator.generate_unmount_volume_func(
                 volume_to_unmount, actual_state_of_world, pods_dir
@@ -408,7 +419,7 @@ class OperationExecutor:
         actual_state_of_world: ActualStateOfWorldMounterUpdater,
         host_util: hostutil.HostUtils,
     ) -> None:
-        """Take the volume's device away from the node, once no pod has it, so that it may be detached."""
+        """Unmount or unmap the volume's device, so that the volume can be detached. No pod may have the volume."""
         if util.check_volume_mode_filesystem(device_to_detach.volume_spec):
             operations = self._operation_generator.generate_unmount_device_func(
                 device_to_detach, actual_state_of_world, host_util
@@ -427,7 +438,7 @@ class OperationExecutor:
         actual_state_of_world: ActualStateOfWorldMounterUpdater,
         current_size: Quantity,
     ) -> None:
-        """Make the file system of a mounted volume as large as the volume is wanted."""
+        """Expand the file system of a mounted volume to the desired size."""
         operations = self._operation_generator.generate_expand_in_use_volume_func(
             volume_to_mount, actual_state_of_world, current_size
         )
@@ -439,9 +450,9 @@ class OperationExecutor:
         node_name: str,
         actual_state_of_world: ActualStateOfWorldAttacherUpdater,
     ) -> None:
-        """Note the volume as attached once node status says so, or at once if it need not be attached.
+        """Record the volume as attached once the node's status lists it, or at once if it need not be attached.
 
-        Raises MountPreConditionFailed when it is known already that it is not.
+        Raise MountPreConditionFailed if the kubelet already knows that the volume is not attached.
         """
         operations = self._operation_generator.generate_verify_controller_attached_volume_func(
             volume_to_mount, node_name, actual_state_of_world
@@ -458,9 +469,9 @@ class OperationExecutor:
         volume_spec_name: str,
         volume_path: str,
     ) -> ReconstructedVolume:
-        """The volume that has this directory, or this link to a device. At once, on the caller's thread.
+        """Identify the volume that has this directory, or this link to a device, on the caller's thread.
 
-        Raises OSError or ValueError.
+        Raise OSError or ValueError.
         """
         if volume_mode == v1.PERSISTENT_VOLUME_FILESYSTEM:
             klog.v(5).info_s("Starting operationExecutor.ReconstructVolume for file volume on pod", podName=pod_name)
@@ -476,10 +487,10 @@ def _err_suffix(err: Exception | None) -> str:
 
 
 def _cause(err: Exception) -> str:
-    """An error's text; that of one of the system as Go writes it, for users read it in events."""
+    """Return the error's text; a system error gets the form that Go gives it, because users read it in events."""
     if not isinstance(err, OSError) or err.errno is None or not err.strerror:
         return str(err)
-    # Whoever put something else in its place has said more of it.
+    # A text that differs from the system's was set by our code, which has said more about the error.
     of_system = err.strerror == os.strerror(err.errno)
     text = err.strerror.lower() if of_system else err.strerror
     return text if err.filename is None else f"{err.filename}: {text}"

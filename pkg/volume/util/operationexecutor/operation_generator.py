@@ -1,9 +1,9 @@
-"""What operations on volumes do, step by step.
+"""Generate the operations on volumes: attach, mount, map, expand and their opposites.
 
-A step that fails ends its operation; what became of the volume by then is written down, so that the next round
-knows what to undo or to do again.
+A step that fails ends its operation. The operation records the state that the volume has reached by then, so that the
+reconciler knows what to undo or to repeat.
 
-Of Go's file what the controller alone does, making a volume larger on its server, is left out.
+The expansion on the storage server is missing: only the controller uses that part of Go's file.
 
 Go: pkg/volume/util/operationexecutor/operation_generator.go
 """
@@ -77,14 +77,15 @@ UNKNOWN_ATTACHABLE_VOLUME_PLUGIN = "UnknownAttachableVolumePlugin"
 DETACH_OPERATION_NAME = "volume_detach"
 VERIFY_CONTROLLER_ATTACHED_VOLUME_OP_NAME = "verify_controller_attached_volume"
 
-# Its volumes may be attached although it cannot attach them, any more or at all: they are to be detached.
+# A volume of this plugin may be attached even if the plugin cannot attach it, or no longer can. Such a volume must be
+# detached too.
 _CSI_PLUGIN_NAME = "kubernetes.io/csi"
 _IN_USE_ELSEWHERE = "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
 _DEVICE_IN_USE = "the device is in use when it was no longer expected to be in use"
 
 
 class OperationError(Exception):
-    """An operation has failed: what its pod is told, and what the log is."""
+    """Signal that an operation has failed, with one error for the pod's event and one for the log."""
 
     def __init__(self, event_err: Exception | None, detailed_err: Exception) -> None:
         super().__init__(str(detailed_err))
@@ -94,7 +95,7 @@ class OperationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Paths:
-    """Where the parts of a volume are that is being set up."""
+    """Hold the paths of a volume that is being set up."""
 
     device: str = ""
     staging: str = ""
@@ -102,7 +103,10 @@ class _Paths:
 
 
 class OperationGenerator:
-    """Makes operations; safe from any thread. Every method raises what makes the operation impossible to begin."""
+    """Generate operations. Every method is safe from any thread.
+
+    A method raises whatever error prevents the start of the operation.
+    """
 
     def __init__(
         self,
@@ -132,7 +136,8 @@ class OperationGenerator:
             for plugin_name, volumes in volumes_per_plugin.items():
                 try:
                     self._mark_detached_volumes(plugin_name, volumes, node_name, actual_state_of_world)
-                except Exception as err:  # the volumes of one plugin must not keep others from being looked at
+                # An error of one plugin must not keep the volumes of the others from being checked.
+                except Exception as err:
                     klog.error_s(err, "VolumesAreAttached failed", pluginName=plugin_name, node=node_name)
 
         name = "verify_volumes_are_attached_per_node"
@@ -304,7 +309,10 @@ class OperationGenerator:
         node_name: str,
         actual_state_of_world: ActualStateOfWorldAttacherUpdater,
     ) -> volumetypes.GeneratedOperations:
-        """Raises MountPreConditionFailed when the node's status, as far as it is known here, does not name it yet."""
+        """Generate the check that the controller has attached the volume.
+
+        Raise MountPreConditionFailed if the kubelet's copy of the node's status does not list the volume yet.
+        """
         with _generating(volume_to_mount, "VerifyControllerAttachedVolume.FindPluginBySpec failed"):
             plugin = self._volume_plugin_mgr.find_plugin_by_spec(volume_to_mount.volume_spec)
         if volume_to_mount.plugin_is_attachable and self._is_known_to_be_unattached(volume_to_mount.volume_name):
@@ -320,10 +328,14 @@ class OperationGenerator:
         )
 
     def _is_known_to_be_unattached(self, volume_name: str) -> bool:
-        """Costs neither a thread nor a call, nor back-off. The server is asked all the same, which knows better."""
+        """Report whether the kubelet's copy of the node's status lacks the volume.
+
+        This check costs no thread, no request and no backoff. If it passes, the operation asks the API server, whose
+        answer is newer.
+        """
         try:
             return volume_name not in self._volume_plugin_mgr.host.get_attached_volumes_from_node_status()
-        except Exception as err:  # the node has not been heard of yet
+        except Exception as err:  # The kubelet has not read the node's status yet.
             klog.v(4).info_s("Node status is not known", volumeName=volume_name, err=err)
             return False
 
@@ -336,12 +348,13 @@ class OperationGenerator:
         with _generating(volume_to_mount, "NodeExpandVolume.FindPluginBySpec failed"):
             plugin = self._volume_plugin_mgr.find_plugin_by_spec(volume_to_mount.volume_spec)
 
-        # DIVERGES (fault of Go): an expansion that may not begin yet is looked into again after ever longer pauses.
+        # DIVERGES (fault of Go): the kubelet checks with a growing backoff whether an expansion that may not start yet
+        # may start.
         # Go: pkg/volume/util/operationexecutor/operation_generator.go,
-        # (*operationGenerator).GenerateExpandInUseVolumeFunc: such an operation succeeds, and the next one asks the API
-        # server about the claim a tenth of a second later.
-        # Why: an expansion that was found infeasible stays so until the owner of the claim takes it back, perhaps for
-        # ever.
+        # (*operationGenerator).GenerateExpandInUseVolumeFunc: in the Go kubelet such an operation succeeds, and a tenth
+        # of a second later the next one asks the API server about the claim.
+        # Why: an infeasible expansion stays infeasible until the owner of the claim withdraws it, which may never
+        # happen.
         # Test:
         # kubelet/volumemanager/reconciler/reconciler_test.py:test_infeasible_expansion_is_not_looked_into_all_the_time
         def run() -> None:
@@ -360,7 +373,7 @@ class OperationGenerator:
             _hook(plugin.get_plugin_name(), volume_to_mount.volume_spec, "volume_fs_resize"),
         )
 
-    # What the operations do. Each raises OperationError.
+    # ---- The steps of the operations; each raises OperationError. ----
 
     def _mark_detached_volumes(
         self, plugin_name: str, volumes: list[AttachedVolume], node_name: str, state: ActualStateOfWorldAttacherUpdater
@@ -408,7 +421,8 @@ class OperationGenerator:
             try:
                 detach()
             except Exception:
-                # It must be attached again before node status may name it again.
+                # The volume may be half detached. It must be attached again before the node's status may report it as
+                # attached.
                 with _logging(volume, "DetachVolume.MarkVolumeAsUncertain failed"):
                     state.mark_volume_as_uncertain(volume.volume_name, volume.volume_spec, volume.node_name)
                 raise
@@ -437,7 +451,7 @@ class OperationGenerator:
         paths = replace(paths, mount=mounter.get_path())
         self._expand_while_mounting(volume, "MountVolume.Setup failed while expanding volume", paths, mark_opts, state)
         if volume.mount_request_time is not None:
-            # From the moment it was wanted, with all the waiting.
+            # The latency counts from the request for the mount, and so includes all waiting.
             seconds = (clocklib.RealClock().steady() - volume.mount_request_time).total_seconds()
             name = util.get_full_qualified_plugin_name_for_volume(plugin.get_plugin_name(), spec)
             util.record_operation_latency_metric(name, "overall_volume_mount", seconds)
@@ -452,7 +466,7 @@ class OperationGenerator:
         global_path: Callable[[], str],
         state: ActualStateOfWorldMounterUpdater,
     ) -> str:
-        """The device's path, "" for a volume that need not be attached."""
+        """Wait until the volume is attached. Return the path of its device, "" if it need not be attached."""
         attacher = self._attacher(volume, prefix)
         if attacher is None:
             return ""
@@ -465,10 +479,10 @@ class OperationGenerator:
                 # DIVERGES (fault of Go): what a plugin may have attached before its attempt failed is undone when the
                 # pod is gone.
                 # Go: pkg/volume/util/operationexecutor/operation_generator.go,
-                # (*operationGenerator).GenerateMountVolumeFunc: the device counts as not mounted, so that its plugin is
-                # not asked to unmount it.
-                # Why: an iSCSI session that the kubelet has logged in to would stay for ever if the disk does not
-                # appear in it.
+                # (*operationGenerator).GenerateMountVolumeFunc: in the Go kubelet the device counts as not mounted, so
+                # the kubelet never asks the plugin to unmount it.
+                # Why: if the disk does not appear in an iSCSI session, the session that the kubelet has opened would
+                # stay forever.
                 # Test: operation_generator_test.py:test_device_that_may_be_attached_by_its_plugin_is_uncertain
                 self.mark_device_error_state(volume, path, global_path(), err, state)
                 raise
@@ -481,12 +495,12 @@ class OperationGenerator:
             return plugin.new_attacher() if plugin is not None else None
 
     def _global_path(self, volume: VolumeToMount) -> str:
-        """Where the volume is mounted for the whole node."""
+        """Return the path of the volume's global mount on the node, or "" if the plugin has none."""
         plugin = self._volume_plugin_mgr.find_device_mountable_plugin_by_spec(volume.volume_spec)
         return plugin.new_device_mounter().get_device_mount_path(volume.volume_spec) if plugin is not None else ""
 
     def _mount_device(self, volume: VolumeToMount, device_path: str, state: ActualStateOfWorldMounterUpdater) -> str:
-        """Mount the volume for the whole node, if it is to be; where, "" if not."""
+        """Mount the device if the plugin mounts devices. Return the path of the mount, or "" if there is none."""
         with _failing(volume, "MountVolume.NewDeviceMounter failed"):
             plugin = self._volume_plugin_mgr.find_device_mountable_plugin_by_spec(volume.volume_spec)
             if plugin is None:
@@ -555,13 +569,13 @@ class OperationGenerator:
         klog.v(4 if is_remount else 1).info_s(done, pod=klog.kobj(volume.pod))
 
     def _uncertain_if_mounted(self, err: Exception, path: str, base: str) -> Exception:
-        """The error as it counts: nothing is over while something is mounted at the path, if that is below the base.
+        """Return the error, as an UncertainProgressError if something below base is mounted at the path.
 
         DIVERGES (safer): a mount that a failed set-up has left at the path of the volume is unmounted when the pod is
         gone.
-        Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).markVolumeErrorState: after
-        a failure that counts as final, the volume counts as not mounted.
-        Why: the mount would stay for ever, and its pod could not end.
+        Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).markVolumeErrorState: in the
+        Go kubelet the volume counts as not mounted after a final error.
+        Why: the mount would stay forever, and the pod could not end.
         Test: operation_generator_test.py:test_set_up_that_fails_and_leaves_a_mount_leaves_the_volume_uncertain,
         operation_generator_test.py:test_failed_mount_of_a_device_that_leaves_a_mount_leaves_the_device_uncertain
         """
@@ -570,9 +584,12 @@ class OperationGenerator:
         return err
 
     def _is_mounted_below(self, path: str, base: str) -> bool:
-        """Whether something is mounted at the path, unless that is a path of the node."""
+        """Report whether something is mounted at the path, or may be; no if the path is not below base.
+
+        A path outside base belongs to the node, as that of a hostPath volume does.
+        """
         if len(path) > filesystem.MAX_PATH_LENGTH:
-            return False  # nothing is; it would take minutes to resolve
+            return False  # Nothing can be mounted at such a path, and resolving it would take minutes.
         try:
             real = mount_utils.without_links_above(path)
             return mount_utils.path_within_base(real, os.path.realpath(base)) and any(
@@ -594,13 +611,14 @@ class OperationGenerator:
             try:
                 self._expand_volume_during_mount(volume, state, paths)
             except Exception:
-                # It is set up and must be taken down some time, but no pod may start with a volume that is too small.
+                # The volume is set up and must be unmounted later, but no pod may start with a volume that is too
+                # small.
                 with _logging(volume, "MountVolume.MarkVolumeMountAsUncertain failed"):
                     state.mark_volume_mount_as_uncertain(mark_opts)
                 raise
 
     def check_for_failed_mount(self, volume_to_mount: VolumeToMount, mount_error: Exception) -> None:
-        """Tell of a device that holds another file system than its persistent volume asks for, as an event of that."""
+        """Emit an event for the persistent volume if its device holds another file system than its spec requires."""
         pv = volume_to_mount.volume_spec.persistent_volume
         if pv is not None and volumetypes.is_filesystem_mismatch_error(mount_error):
             simple, _ = volume_to_mount.generate_msg("MountVolume failed", str(mount_error))
@@ -614,7 +632,7 @@ class OperationGenerator:
         mount_error: Exception,
         actual_state_of_world: ActualStateOfWorldMounterUpdater,
     ) -> None:
-        """Write down what a failed mount says of the device; never that of one known to be mounted."""
+        """Record the state of a device after a failed mount. A device that is known to be mounted keeps its state."""
         name, state = (
             volume_to_mount.volume_name,
             actual_state_of_world.get_device_mount_state(volume_to_mount.volume_name),
@@ -638,11 +656,13 @@ class OperationGenerator:
         actual_state_of_world: ActualStateOfWorldMounterUpdater,
         reconstructed: bool,
     ) -> None:
-        """Write down what a failed mount says of the pod's volume; never that of one known to be mounted.
+        """Record the state of the pod's volume after a failed mount.
 
-        reconstructed is whether it was found on disk, or may have been mapped, before the mount began, which then has
-        left it there. Go asks for that when the mount has failed. Here directories may be looked at again while the
-        mount runs: what it has made and removed would be found, and could never be unmounted.
+        A volume that is known to be mounted keeps its state.
+        The argument reconstructed tells whether the volume was found on disk, or may have been mapped, before the mount
+        began; a failed mount then leaves the volume uncertain. Go determines this after the failure. Here
+        reconstruction may run again during the mount: it would find a directory that the mount has created and removed
+        again, and that volume could never be unmounted.
         """
         name = volume_to_mount.volume_name
         state = actual_state_of_world.get_volume_mount_state(name, mark_opts.pod_name)
@@ -670,7 +690,7 @@ class OperationGenerator:
             try:
                 tear_down()
             except Exception:
-                # It may go on by itself: a new pod must set the volume up again.
+                # The unmount may have done a part of its work, so a new pod must set the volume up again.
                 with _logging(volume, "UnmountVolume.MarkVolumeMountAsUncertain failed"):
                     state.mark_volume_mount_as_uncertain(_uncertain_opts(volume))
                 raise
@@ -691,17 +711,18 @@ class OperationGenerator:
         try:
             return mounter.get_device_mount_path(device.volume_spec)
         except Exception as err:
-            # DIVERGES (safer): if the plugin cannot tell where a device is mounted, because a file server or daemon is
-            # gone, the path is taken that was noted at the mount.
+            # DIVERGES (safer): the kubelet uses the path that it recorded at the mount if the plugin cannot tell where
+            # the device is mounted because a file server or daemon is gone.
             # Go: pkg/volume/util/operationexecutor/operation_generator.go,
-            # (*operationGenerator).GenerateUnmountDeviceFunc: the noted path is taken only if the plugin says that
-            # something does not exist.
-            # Why: the device of a local volume in a directory of a server that never comes back would count as mounted
-            # for ever.
+            # (*operationGenerator).GenerateUnmountDeviceFunc: the Go kubelet uses the recorded path only if the plugin
+            # reports that something does not exist.
+            # Why: the device of a local volume in a directory of a server that never returns would count as mounted
+            # forever.
             # Test: operation_generator_test.py:test_device_is_unmounted_though_what_tells_its_path_is_gone
             if not isinstance(err, FileNotFoundError) and not mount_utils.is_corrupted_mnt(err):
                 raise OperationError(*device.generate_error("GetDeviceMountPath failed", err)) from err
-            # What told the path is gone, so the device cannot be mounted by it: let it be marked as unmounted.
+            # The plugin's source of the path is gone, so the plugin cannot have the device mounted at another path. Let
+            # the operation mark the device as unmounted.
             path = device.device_mount_path
             prefix = (
                 f"GetDeviceMountPath failed, but unmount operation will proceed using deviceMountPath={path}: {err}"
@@ -720,16 +741,16 @@ class OperationGenerator:
         with _failing(device, "UnmountDevice failed"):
             try:
                 unmount_device(path)
-                # Somebody else may still have it: then it must not be detached.
+                # If another process still has the device open, the device must not be detached.
                 if is_device_opened(device, host_util):
                     raise OSError(_DEVICE_IN_USE)
             except Exception:
                 # A new pod must mount the device again.
-                # DIVERGES (fault of Go): a device is mounted again for a new pod if nobody can tell whether it is still
-                # open after its unmount.
+                # DIVERGES (fault of Go): the kubelet mounts a device again for a new pod if it cannot tell whether the
+                # device is still open after its unmount.
                 # Go: pkg/volume/util/operationexecutor/operation_generator.go,
-                # (*operationGenerator).GenerateUnmountDeviceFunc: the device goes on counting as mounted then.
-                # Why: no pod could start with the volume, whose device is not mounted.
+                # (*operationGenerator).GenerateUnmountDeviceFunc: in the Go kubelet the device still counts as mounted.
+                # Why: no pod could start with the volume, because its device is not mounted.
                 # Test:
                 # operation_generator_test.py:test_device_of_which_nobody_can_tell_whether_it_is_in_use_is_mounted_again
                 with _logging(device, "UnmountDevice.MarkDeviceAsUncertain failed"):
@@ -747,9 +768,9 @@ class OperationGenerator:
         plugin: BlockVolumePlugin,
         state: ActualStateOfWorldMounterUpdater,
     ) -> None:
-        # DIVERGES (safer): a plugin that is slow to make its block mapper holds up only its own volume.
+        # DIVERGES (safer): a plugin that is slow to create its block mapper delays only its own volume.
         # Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).GenerateMapVolumeFunc: the
-        # mapper is made on the one goroutine that starts the operations on all volumes.
+        # Go kubelet creates the mapper on the one goroutine that starts the operations on all volumes.
         # Why: the plugin may ask the API server for a secret, or write to a disk.
         # Test: operation_generator_test.py:test_mapper_is_made_by_the_operation
         with _failing(volume, "MapVolume.NewBlockVolumeMapper initialization failed"):
@@ -764,22 +785,22 @@ class OperationGenerator:
         with _failing(volume, "MapVolume.MarkDeviceAsMounted failed"):
             state.mark_device_as_mounted(volume.volume_name, device_path, global_map_path, "")
         mark_opts = _mark_opts(volume, block_volume_mapper=mapper)
-        # DIVERGES (fault of Go): a device that an earlier attempt may have mapped stays to be unmapped, even if the
-        # driver refuses this attempt.
-        # Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).markVolumeErrorState: a
-        # final error of this attempt makes the volume count as not mapped.
-        # Why: the earlier attempt may have failed after the driver had published the device, as on a full disk; the
-        # driver would never be asked to unpublish it.
+        # DIVERGES (fault of Go): a device that an earlier attempt may have mapped is still unmapped later, even if the
+        # driver rejects this attempt.
+        # Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).markVolumeErrorState: in
+        # the Go kubelet a final error of this attempt makes the volume count as not mapped.
+        # Why: the earlier attempt may have failed after the driver had published the device, for example on a full
+        # disk; the kubelet would never ask the driver to unpublish it.
         # Test:
         # operation_generator_test.py:test_mapping_that_failed_is_not_forgotten_when_the_driver_refuses_the_next
         was_begun = (
             state.get_volume_mount_state(volume.volume_name, volume.pod_name) is VolumeMountState.VOLUME_MOUNT_UNCERTAIN
         )
         pod_device_path = self._map_pod_device(volume, custom, device_path, mark_opts, state, was_begun)
-        # DIVERGES (fault of Go): a device that the kubelet itself may have mapped is unmapped when the pod goes.
-        # Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).GenerateMapVolumeFunc:
-        # such a device is unmapped only if the plugin, as that of CSI, maps devices itself.
-        # Why: a device that is still bound for a pod that is gone never leaves the node.
+        # DIVERGES (fault of Go): the kubelet unmaps a device that it may have mapped itself when the pod is gone.
+        # Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).GenerateMapVolumeFunc: the
+        # Go kubelet unmaps such a device only if the plugin maps devices itself, as the CSI plugin does.
+        # Why: a device that is still bound for a pod that no longer exists never leaves the node.
         # Test:
         # operation_generator_test.py:test_mapping_without_a_driver_that_fails_half_way_leaves_the_volume_uncertain
         try:
@@ -788,7 +809,7 @@ class OperationGenerator:
             )
         except OperationError as err:
             if err.event_err is not None:
-                # It may be mapped, by the driver or by us: it must be unmapped when the pod goes.
+                # The driver or the kubelet may have mapped the device, so it must be unmapped when the pod is gone.
                 uncertain = volumetypes.UncertainProgressError(str(err.event_err))
                 self.mark_volume_error_state(volume, mark_opts, uncertain, state, was_begun)
             raise
@@ -801,7 +822,7 @@ class OperationGenerator:
         global_map_path: str,
         state: ActualStateOfWorldMounterUpdater,
     ) -> str:
-        """Where the driver staged the device, "" if it was not asked to."""
+        """Let the driver stage the device. Return its staging path, or "" if the driver had nothing to stage."""
         mounted = state.get_device_mount_state(volume.volume_name) is DeviceMountState.DEVICE_GLOBALLY_MOUNTED
         if custom is None or mounted:
             return ""
@@ -821,7 +842,7 @@ class OperationGenerator:
         state: ActualStateOfWorldMounterUpdater,
         was_begun: bool,
     ) -> str:
-        """The device's path as the driver tells it, or as attaching did."""
+        """Let the driver publish the device. Return the driver's path, or that of the attachment if it gives none."""
         if custom is None:
             return device_path
         with _failing(volume, "MapVolume.MapPodDevice failed"):
@@ -871,7 +892,7 @@ class OperationGenerator:
         pod_map_path, name = unmapper.get_pod_device_map_path()
         with _failing(volume, "UnmapVolume.GetGlobalMapPath failed"):
             global_map_path = unmapper.get_global_map_path(volume.volume_spec)
-        # Before anything is undone: whatever fails below must be done again.
+        # Mark the volume before anything is undone: if a step below fails, all must be done again.
         with _failing(volume, "UnmapVolume.MarkDeviceAsUncertain failed"):
             state.mark_volume_mount_as_uncertain(_uncertain_opts(volume))
         with _failing(volume, "UnmapVolume.UnmapBlockVolume failed"):
@@ -894,11 +915,11 @@ class OperationGenerator:
             try:
                 refs = self._blk_util.get_device_bind_mount_refs(device.device_path, map_path)
             except FileNotFoundError:
-                refs = []  # setting it up did not come that far
+                refs = []  # The set-up failed before it created the map path.
         with _failing(device, "UnmapDevice failed"):
             if refs:
                 raise OSError(f"the device {klog.quote(map_path)} is still referenced from other Pods {refs}")
-        # Before anything is undone: whatever fails below must be done again.
+        # Mark the device before anything is undone: if a step below fails, all must be done again.
         with _failing(device, "UnmapDevice.MarkDeviceAsUncertain failed"):
             state.mark_device_as_uncertain(device.volume_name, device.device_path, map_path, "")
         custom = _custom_unmapper(unmapper)
@@ -962,8 +983,8 @@ class OperationGenerator:
         return self._kube_client
 
     def verify_volume_is_safe_to_detach(self, volume_to_detach: AttachedVolume) -> None:
-        """Raises what says that the node's status names the volume as in use, or that it could not be read."""
-        from pkg.apimachinery.api import errors  # not needed without an API server
+        """Raise an error if the node's status lists the volume as in use, or if the status cannot be read."""
+        from pkg.apimachinery.api import errors  # A kubelet without an API server does not need this module.
 
         prefix = "DetachVolume failed fetching node from API server"
         try:
@@ -979,7 +1000,7 @@ class OperationGenerator:
             raise volume_to_detach.generate_error_detailed("DetachVolume failed", in_use)
         klog.info_s(volume_to_detach.generate_msg_detailed("Verified volume is safe to detach", ""))
 
-    # Making volumes larger.
+    # ---- Expansion ----
 
     def _resize_options_in_use(
         self, volume: VolumeToMount, plugin: VolumePlugin, current_size: Quantity
@@ -1013,14 +1034,15 @@ class OperationGenerator:
     def _do_online_expansion(
         self, volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater, options: NodeResizeOptions
     ) -> bool:
-        """Whether it is done; if not, it is for later.
+        """Expand the volume, and report whether it has the desired size now.
 
-        DIVERGES (fault of Go): an expansion to less than the size of the persistent volume is looked into again after
-        ever longer pauses.
-        Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).doOnlineExpansion: such an
-        expansion is done; as the volume is still too small, the next one asks the API server a tenth of a second later.
-        Why: the persistent volume may stay larger than its claim: the driver has rounded the size up, or the claim asks
-        for less by now.
+        DIVERGES (fault of Go): the kubelet checks a volume with a growing backoff after an expansion to less than the
+        size of the persistent volume.
+        Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).doOnlineExpansion: in the Go
+        kubelet such an expansion has succeeded; as the volume is still too small, the next operation asks the API
+        server a tenth of a second later.
+        Why: the persistent volume may stay larger than its claim: the driver has rounded the size up, or the claim now
+        requests less.
         Test:
         kubelet/volumemanager/reconciler/reconciler_test.py:test_volume_that_was_rounded_up_is_not_looked_into_all_the_time
         """
@@ -1037,14 +1059,17 @@ class OperationGenerator:
     def _expand_volume_during_mount(
         self, volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater, paths: _Paths
     ) -> None:
-        """Make a volume as large as its persistent volume says before a pod gets it. Raises."""
+        """Expand a volume to the size in its persistent volume before a pod gets it.
+
+        Raise ExpansionError, or any error of the plugin, if the expansion fails.
+        """
         plugin, pv = self._find_expander(volume), volume.volume_spec.persistent_volume
         if plugin is None or pv is None:
             return
         try:
             pvc = self._claim_of(pv)
         except Exception as err:
-            # Whatever the API server says: the pod does not get the volume before it has the right size.
+            # Whatever error the API server returns, the pod must not get the volume before it has the right size.
             raise ExpansionError(f"mountVolume.NodeExpandVolume get PVC failed : {err}") from err
         zero = Quantity(0)
         old, new = pvc.status.capacity.get(v1.RESOURCE_STORAGE, zero), pv.spec.capacity.get(v1.RESOURCE_STORAGE, zero)
@@ -1066,14 +1091,17 @@ class OperationGenerator:
     def _node_expand_volume(
         self, volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater, options: NodeResizeOptions
     ) -> NodeExpansion:
-        """Raises."""
+        """Expand the volume if it has to grow and the plugin supports that. Return its size.
+
+        Raise ExpansionError, or any error of the plugin, if the expansion fails.
+        """
         plugin, pv = self._find_expander(volume), volume.volume_spec.persistent_volume
         if plugin is None or pv is None or options.new_size <= options.old_size:
             return NodeExpansion(True, options.old_size)
         try:
             pvc = self._claim_of(pv)
         except Exception as err:
-            # Whatever the API server says: it is tried again.
+            # Whatever error the API server returns, the reconciler tries again.
             raise ExpansionError(f"mountVolume.NodeExpandVolume get PVC failed : {err}") from err
         if volume.volume_spec.read_only:
             self._tell_read_only(volume, pvc)
@@ -1081,7 +1109,7 @@ class OperationGenerator:
         return self._expand(NodeResizeOperationOpts(volume, pvc, pv, options, plugin, state))
 
     def _expand(self, resize_op: NodeResizeOperationOpts) -> NodeExpansion:
-        """Raises."""
+        """Let the plugin expand the volume. Raise an error if that fails."""
         pvc = resize_op.pvc
         if not self._check_for_recovery_from_expansion(pvc, resize_op.vmt):
             done = self._legacy_call_node_expand_on_plugin(resize_op)
@@ -1092,7 +1120,10 @@ class OperationGenerator:
         return expander.expand_on_plugin()
 
     def _check_for_recovery_from_expansion(self, pvc: v1.PersistentVolumeClaim, volume: VolumeToMount) -> bool:
-        """Whether the controller tells what it allocated, so that a failed expansion can be taken back."""
+        """Report whether the resize controller records the allocated size.
+
+        Recovery from a failed expansion needs that size.
+        """
         if pvc.status.allocated_resource_statuses.get(v1.RESOURCE_STORAGE) or pvc.status.allocated_resources:
             return True
         prefix = "MountVolume.NodeExpandVolume running with"
@@ -1100,7 +1131,10 @@ class OperationGenerator:
         return False
 
     def _legacy_call_node_expand_on_plugin(self, resize_op: NodeResizeOperationOpts) -> bool:
-        """Whether it is done, as far as the node can tell. Raises."""
+        """Let the plugin expand the volume, for a claim without an allocated size.
+
+        Report whether the node has nothing more to do. Raise an error if the expansion fails.
+        """
         volume, pvc, options = resize_op.vmt, resize_op.pvc, resize_op.plugin_resize_opts
         pod = klog.kobj(volume.pod)
         prefix, where = "MountVolume.NodeExpandVolume entering", f'DevicePath "{volume.device_path}"'
@@ -1112,7 +1146,7 @@ class OperationGenerator:
             klog.v(4).info_s(volume.generate_msg_detailed(prefix, suffix), pod=pod)
             return True
         except volumetypes.FailedPreconditionError as err:
-            # Not on this node; which must not keep the volume from being mounted.
+            # The driver cannot expand the volume while it is in use on this node. The pod gets the volume all the same.
             resize_op.actual_state_of_world.mark_for_in_use_expansion_error(volume.volume_name)
             klog.error_s(None, str(volume.generate_error_detailed("MountVolume.NodeExapndVolume failed", err)))
             return True
@@ -1121,7 +1155,7 @@ class OperationGenerator:
             try:
                 util.mark_fs_resize_finished(pvc, options.new_size, self._client())
             except Exception as err:
-                # The next attempt finds the volume large enough.
+                # The next attempt finds that the volume is already large enough.
                 raise ExpansionError(f"mountVolume.NodeExpandVolume update PVC status failed : {err}") from err
         return True
 
@@ -1132,10 +1166,10 @@ class OperationGenerator:
         for obj in (volume.pod, pvc):
             self._recorder.event(obj, v1.EVENT_TYPE_WARNING, kevents.FILE_SYSTEM_RESIZE_FAILED, simple)
 
-    # Little helpers.
+    # ---- Helpers ----
 
     def check_node_affinity(self, volume_to_mount: VolumeToMount) -> None:
-        """Raises ValueError when the persistent volume is for other nodes."""
+        """Raise ValueError if the persistent volume's node affinity excludes this node."""
         pv = volume_to_mount.volume_spec.persistent_volume
         if pv is not None and pv.spec.node_affinity is not None:
             storagehelpers.check_node_affinity(pv, self._volume_plugin_mgr.host.get_node_labels())
@@ -1149,11 +1183,11 @@ class OperationGenerator:
 
     @contextlib.contextmanager
     def _telling(self, volume: VolumeToMount, prefix: str, reason: str) -> Iterator[None]:
-        """As _generating, and the pod is told."""
+        """Turn any error of the body into one that names the volume, and emit an event for the pod."""
         try:
             yield
         except Exception as err:
-            # Plugins raise whatever their tools and servers do; it is raised again after the pod was told.
+            # Plugins raise whatever error their tools and servers cause. The error is raised again after the event.
             simple, detailed = volume.generate_error(prefix, err)
             self._recorder.event(volume.pod, v1.EVENT_TYPE_WARNING, reason, str(simple))
             raise detailed from err
@@ -1164,18 +1198,21 @@ class OperationGenerator:
         try:
             plugin_name = self._volume_plugin_mgr.find_plugin_by_spec(spec).get_plugin_name()
         except PluginNotFoundError:
-            plugin_name = unknown  # the operation itself will say so
+            plugin_name = unknown  # The operation itself reports this error.
         return _hook(plugin_name, spec, operation_name)
 
 
 def check_mount_option_support(volume_to_mount: VolumeToMount, plugin: VolumePlugin) -> None:
-    """Raises ValueError for mount options that the plugin would ignore."""
+    """Raise ValueError if the volume has mount options that the plugin would ignore."""
     if util.mount_option_from_spec(volume_to_mount.volume_spec) and not plugin.supports_mount_option():
         raise ValueError("mount options are not supported for this volume type")
 
 
 def is_device_opened(device_to_detach: AttachedVolume, host_util: hostutil.HostUtils) -> bool:
-    """Whether anybody on the node has the device open. Raises OperationError, which no pod is told."""
+    """Report whether any process on the node has the device open.
+
+    Raise OperationError, without an event for the pod, if that cannot be determined.
+    """
     path = device_to_detach.device_path
     try:
         is_device = host_util.path_is_device(path)
@@ -1193,9 +1230,10 @@ def is_device_opened(device_to_detach: AttachedVolume, host_util: hostutil.HostU
 
 
 def find_detachable_plugin_by_spec(spec: Spec, volume_plugin_mgr: VolumePluginMgr) -> AttachableVolumePlugin:
-    """The plugin that detaches the volume. Raises ValueError when there is none.
+    """Return the plugin that detaches the volume. Raise ValueError if there is none.
 
-    CSI is not asked whether it can attach: it may have been able to when the volume was attached.
+    The CSI plugin is not asked whether it can attach the volume: the answer may have been another when the volume was
+    attached.
     """
     plugin: Any = volume_plugin_mgr.find_plugin_by_spec(spec)
     if not hasattr(plugin, "new_detacher"):
@@ -1220,12 +1258,12 @@ def _operation(run: Callable[[], None], spec: Spec | None = None) -> Callable[[]
 
 @contextlib.contextmanager
 def _failing(volume: VolumeLogger, prefix: str) -> Iterator[None]:
-    """What goes wrong inside makes the operation fail, and is told after the prefix."""
+    """Turn any error of the body into an OperationError whose message begins with prefix."""
     try:
         yield
     except OperationError:
         raise
-    except Exception as err:  # plugins raise whatever their tools and servers do
+    except Exception as err:  # Plugins raise whatever error their tools and servers cause.
         raise _operation_error(volume, prefix, err) from err
 
 
@@ -1237,20 +1275,20 @@ def _operation_error(volume: VolumeLogger, prefix: str, err: Exception) -> Opera
 
 @contextlib.contextmanager
 def _generating(volume: VolumeLogger, prefix: str) -> Iterator[None]:
-    """What goes wrong inside keeps the operation from being begun."""
+    """Turn any error of the body, which prevents the operation's start, into one that names the volume."""
     try:
         yield
-    except Exception as err:  # plugins raise whatever their tools and servers do
+    except Exception as err:  # Plugins raise whatever error their tools and servers cause.
         raise volume.generate_error_detailed(prefix, err) from err
 
 
 @contextlib.contextmanager
 def _logging(volume: VolumeLogger, prefix: str) -> Iterator[None]:
-    """What goes wrong inside is only logged: there is nothing more that could be done."""
+    """Log any error of the body and continue, because no other reaction can help."""
     try:
         yield
     except Exception as err:
-        # See above.
+        # The docstring gives the reason.
         klog.error_s(None, str(volume.generate_error_detailed(prefix, err)))
 
 
@@ -1274,9 +1312,12 @@ def _custom_unmapper(unmapper: BlockVolumeUnmapper) -> CustomBlockVolumeUnmapper
 
 
 def _check_read_write_once_pod(volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater) -> None:
-    """Raises ValueError when another pod has a volume that only one may have. The scheduler sees to that too."""
+    """Raise ValueError if another pod has a volume with the ReadWriteOncePod access mode.
+
+    The scheduler enforces this too.
+    """
     pv = volume.volume_spec.persistent_volume
-    # With several modes nobody knows which one the pod means.
+    # With several access modes it is unknown which one the pod relies on.
     if pv is None or pv.spec.access_modes != [v1.READ_WRITE_ONCE_POD]:
         return
     if state.is_volume_mounted_elsewhere(volume.volume_name, volume.pod_name):
@@ -1284,7 +1325,7 @@ def _check_read_write_once_pod(volume: VolumeToMount, state: ActualStateOfWorldM
 
 
 def _is_device_reconstructed(volume: VolumeToMount, state: ActualStateOfWorldMounterUpdater) -> bool:
-    """Whether all that is known of the device is that it was found on disk after a restart."""
+    """Report whether the device was found on disk after a restart and has not been mounted since."""
     uncertain = state.get_device_mount_state(volume.volume_name) is DeviceMountState.DEVICE_MOUNT_UNCERTAIN
     return uncertain and state.is_volume_device_reconstructed(volume.volume_name)
 

@@ -1,10 +1,10 @@
-"""Unmounts that fail because somebody still uses the mount: told once, and tried again as soon as that one ends.
+"""Report processes that keep volumes from being unmounted, and retry the unmount when such a process ends.
 
 DIVERGES (safer): an event of the pod names the processes and mounts that keep its volume from being unmounted, and the
-unmount is tried again as soon as such a process ends.
-Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).GenerateUnmountVolumeFunc: the
-unmount is tried again after ever longer pauses, and the log says only that the target is busy.
-Why: whoever operates the node can end what is in the way.
+kubelet retries the unmount as soon as such a process ends.
+Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).GenerateUnmountVolumeFunc: the Go
+kubelet retries the unmount with a growing backoff, and its log says only that the target is busy.
+Why: whoever operates the node can end the process that is in the way.
 Test: stuck_unmounts_test.py:test_holder_is_named_once_and_its_end_is_a_reason_to_try_again,
 stuck_unmounts_test.py:test_mount_on_the_mount_is_named
 """
@@ -31,30 +31,30 @@ from pkg.volume.util.operationexecutor.operation_executor import AttachedVolume,
 if TYPE_CHECKING:
     from pkg.client_go.tools import record
 
-# How many of a volume's holders are watched, each by a descriptor. The volume is free when the last has ended, so that
-# the end of any one of them tells little when there are more.
+# The number of a volume's holders to watch, each with a file descriptor. The volume is free only when the last holder
+# has ended, so with more holders the end of one of them means little.
 MAX_WATCHED_HOLDERS = 32
-# How many holders a message names.
+# The number of holders that a message names.
 _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """An unmount that failed."""
+    """Describe an unmount that failed."""
 
     volume_name: str
     volume: VolumeLogger
-    # Empty for a device, which is no pod's.
+    # Empty for a device, which belongs to no pod.
     pod_uid: types.UID
-    # Where mounts of the volume are, or below.
+    # The paths at or below which the volume's mounts are.
     paths: tuple[str, ...]
     err: Exception
 
 
 class StuckUnmounts:
-    """Finds out who holds what could not be unmounted. Safe from any thread.
+    """Find the processes that hold a volume that could not be unmounted. Every method is safe from any thread.
 
-    A holder is watched by a thread that ends with it, or when the volume is unmounted, or with close.
+    A thread watches the holders. It ends with the first of them, when the volume is unmounted, or on close.
     """
 
     def __init__(
@@ -64,28 +64,31 @@ class StuckUnmounts:
         find_pod: Callable[[types.UID], v1.Pod | None],
         proc: str = mountholders.PROC,
     ) -> None:
-        """find_pod gives the pod of a uid; what concerns no pod, or one that is gone, is told of the node."""
+        """Create an instance; find_pod returns the pod with a UID, or None.
+
+        An event about a device, or about a pod that no longer exists, goes to the node.
+        """
         self._recorder = recorder
         self._node_ref = node_ref
         self._find_pod = find_pod
         self._proc = proc
-        self._lock = threading.Lock()  # guards the rest
-        # By volume and pod.
+        self._lock = threading.Lock()  # This lock guards the fields below.
+        # Failed unmounts by volume and pod.
         self._failures: dict[tuple[str, str], _Failure] = {}
-        # Those that nobody has looked into since they failed last.
+        # The failures that have not been investigated yet.
         self._fresh: set[tuple[str, str]] = set()
-        # What was told last, so that it is not told again.
+        # The holders of the last event, so that the event is not repeated.
         self._told: dict[tuple[str, str], frozenset[int]] = {}
         self._watches: dict[tuple[str, str], _Watch] = {}
-        # Pods whose workers wait until all is unmounted, by uid; others may not know them any more.
+        # Pods whose workers wait for their unmounts, by UID. The pod manager may no longer know these pods.
         self._waiting: dict[types.UID, v1.Pod] = {}
         self._closed = False
 
     def watch_volume(
         self, operations: volumetypes.GeneratedOperations, volume: MountedVolume, pods_dir: str
     ) -> volumetypes.GeneratedOperations:
-        """The operations, and their outcome noted."""
-        # mountinfo knows no links.
+        """Return the operations, extended so that their result is recorded here."""
+        # mountinfo has no symbolic links in its paths.
         pod_dir = os.path.join(os.path.realpath(pods_dir), volume.pod_uid)
         name = volume.inner_volume_spec_name
         paths = (
@@ -97,14 +100,14 @@ class StuckUnmounts:
     def watch_device(
         self, operations: volumetypes.GeneratedOperations, device: AttachedVolume
     ) -> volumetypes.GeneratedOperations:
-        """The operations, and their outcome noted."""
+        """Return the operations, extended so that their result is recorded here."""
         parent, name = os.path.split(device.device_mount_path)
         paths = (os.path.join(os.path.realpath(parent), name),) if name else ()
         return self._watch(operations, device.volume_name, device, types.UID(""), paths)
 
     @contextlib.contextmanager
     def waiting(self, pod: v1.Pod) -> Iterator[None]:
-        """In its block somebody waits until the pod's volumes are unmounted."""
+        """Register the pod while the block waits for its volumes to be unmounted."""
         uid = pod.metadata.uid
         with self._lock:
             self._waiting[uid] = pod
@@ -115,7 +118,7 @@ class StuckUnmounts:
                 self._waiting.pop(uid, None)
 
     def investigate(self, retry: Callable[[str], None]) -> None:
-        """Look into what failed since the last call. retry is called with the volume's name when its holder ends."""
+        """Investigate the failures since the last call. When a holder ends, retry is called with the volume's name."""
         with self._lock:
             fresh, self._fresh = self._fresh, set()
             failures = [(key, self._failures[key]) for key in fresh]
@@ -169,7 +172,7 @@ class StuckUnmounts:
     def _investigate(self, key: tuple[str, str], failure: _Failure, retry: Callable[[str], None]) -> None:
         mounts = mountholders.mounts_at_or_below(failure.paths, os.path.join(self._proc, "self", "mountinfo"))
         if not mounts:
-            return  # it failed for another reason
+            return  # The unmount failed for another reason.
         holders = mountholders.find_holders(mounts, self._proc)
         if holders:
             self._tell(key, failure, f"{mounts[0].mount_point} is held by {_named(holders)}", holders)
@@ -179,13 +182,15 @@ class StuckUnmounts:
             self._tell(key, failure, str(failure.err.__cause__), holders)
         if not holders:
             return
-        # We ourselves do not end, but what we do there does; the next regular attempt will tell.
+        # The kubelet itself may be a holder. It does not end, but what it does there does, and the next regular attempt
+        # will show it.
         others = [holder.pid for holder in holders if holder.pid != os.getpid()]
         watch = _Watch(others[:MAX_WATCHED_HOLDERS], lambda: retry(failure.volume_name))
         with self._lock:
-            # When another attempt has failed meanwhile, the next call may come only after a rest: watch until then.
+            # If another attempt has failed meanwhile, the next call may come only after a pause, so keep watching until
+            # then.
             if self._closed or key not in self._failures:
-                return  # unmounted meanwhile
+                return  # The volume was unmounted meanwhile.
             old = self._watches.get(key)
             self._watches[key] = watch
         if old is not None:
@@ -193,7 +198,7 @@ class StuckUnmounts:
         try:
             watch.start()
         except Exception:
-            # The next regular attempt to unmount looks again.
+            # The next regular attempt to unmount leads to another investigation.
             with self._lock:
                 if self._watches.get(key) is watch:
                     del self._watches[key]
@@ -219,19 +224,19 @@ def _named(holders: Sequence[mountholders.Holder]) -> str:
 
 
 def _nested(mounts: Sequence[mount_utils.MountInfo]) -> mount_utils.MountInfo | None:
-    """The first that is on another one of them, which is busy because of it."""
+    """Return the first mount whose parent is another one of these mounts, which keeps that parent busy."""
     ids = {info.id for info in mounts}
     return next((info for info in mounts if info.parent_id in ids), None)
 
 
 class _Watch:
-    """Waits for the first of some processes to end, on a thread of its own."""
+    """Wait, on a thread of its own, until the first of several processes ends."""
 
     def __init__(self, pids: Sequence[int], on_end: Callable[[], None]) -> None:
         self._pids = pids
         self._on_end = on_end
-        self._lock = threading.Lock()  # guards _stop and _stopped
-        # Wakes the thread; None while there is none.
+        self._lock = threading.Lock()  # This lock guards `_stop` and `_stopped`.
+        # An event file descriptor that wakes the thread, or None while there is no thread.
         self._stop: int | None = None
         self._stopped = False
 
@@ -249,7 +254,7 @@ class _Watch:
             raise
 
     def stop(self) -> None:
-        """End the wait, before or after it began; on_end is not called any more, unless it just is."""
+        """End the wait, before or after it has started. on_end is not called any more, unless its call has begun."""
         with self._lock:
             self._stopped = True
             if self._stop is not None:
@@ -261,7 +266,7 @@ class _Watch:
                 self._on_end()
 
     def _wait(self, stop: int) -> bool:
-        """Whether a process has ended; if not, the wait has."""
+        """Wait. Report whether a process has ended; False means that the wait was stopped."""
         descriptors: list[int] = []
         try:
             ended = self._open(descriptors)
@@ -278,7 +283,7 @@ class _Watch:
         return not self._stopped
 
     def _open(self, descriptors: list[int]) -> bool:
-        """Add descriptors of the processes; whether one has ended already."""
+        """Open a descriptor of each process. Report whether one of the processes has already ended."""
         for pid in self._pids:
             try:
                 descriptors.append(os.pidfd_open(pid))

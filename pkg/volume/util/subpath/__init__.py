@@ -1,4 +1,4 @@
-"""Sub-paths of volumes, bound so that a container cannot swap a link in under the kubelet.
+"""Bind sub-paths of volumes so that a container cannot divert them with a link.
 
 Go: pkg/volume/util/subpath
 """

@@ -1,9 +1,9 @@
-"""Sub-paths of volumes.
+"""Bind sub-paths of volumes into pods without ever leaving the volume.
 
-A container that writes to the volume may put a link to anywhere in the place of a directory at any time. So the path
-is walked here and not by the kernel: every component is opened without following links, a link's target is walked in
-the same way and only as far as it stays inside, `..` goes back to the directory that was opened before. What gets
-bound is what was opened, never a path.
+A container that writes to the volume may at any time replace a directory with a link to anywhere. Therefore this module
+resolves the path itself and does not leave that to the kernel. It opens every component without following links. It
+resolves a link's target in the same way, and only while the target stays inside the volume. For `..` it returns to the
+directory that it opened before. It binds the opened file, never a path.
 
 Go: pkg/volume/util/subpath/subpath_linux.go
 """
@@ -22,27 +22,30 @@ from pkg import klog, mount_utils
 from pkg.util import filesystem, securejoin
 
 CONTAINER_SUB_PATH_DIRECTORY_NAME = "volume-subpaths"
-# As many links as the kernel follows in one path.
+# The number of links that the kernel follows in one path.
 _MAX_LINKS = 40
-# Each level keeps a descriptor open while the walk goes on.
+# The maximum depth. Each level keeps a file descriptor open during the walk.
 _MAX_DEPTH = 256
 _OPEN_COMPONENT = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# Without it mount(8) looks the source up by its name, and who swaps a link in meanwhile gets that bound.
+# Without this flag mount(8) resolves the source by name, and would bind a link that was put there meanwhile.
 _MOUNT_FLAGS = ["--no-canonicalize"]
 
 
 class NotWithinVolumeError(OSError):
-    """The sub-path leads out of its volume. Says nothing of what is there: nobody has looked."""
+    """Signal that the sub-path leads out of its volume.
+
+    The message reveals nothing about the target, because the kubelet does not access it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Subpath:
-    """One subPath of one mount of one container."""
+    """Describe a subPath of one volume mount of one container."""
 
-    # Position among the container's mounts: part of the bind target's name.
+    # The position among the container's mounts, which is part of the bind target's name.
     volume_mount_index: int
-    # Full path that is to be bound, below volume_path.
+    # The full path to bind, which is below volume_path.
     path: str
     volume_name: str
     volume_path: str
@@ -51,23 +54,26 @@ class Subpath:
 
 
 class Interface(Protocol):
-    """Sub-paths of volumes. All methods raise OSError, and are safe from any thread."""
+    """Define how the kubelet uses sub-paths. Every method is safe from any thread and may raise OSError."""
 
     def safe_make_dir(self, sub_path: str, base: str, mode: int) -> None:
-        """Make base/sub_path with all directories it lacks, never outside of base."""
+        """Create base/sub_path with all missing directories, never outside base."""
         ...
 
     def prepare_safe_subpath(self, sub_path: Subpath) -> tuple[str, Callable[[], None] | None]:
-        """Bind the sub-path below the pod's directory; its new path, and what to call after the container's start."""
+        """Bind the sub-path below the pod's directory.
+
+        Return its new path, and a function to call after the container's start, or None.
+        """
         ...
 
     def clean_subpaths(self, pod_dir: str, volume_name: str) -> None:
-        """Unbind all sub-paths of the volume in the pod."""
+        """Unmount all sub-paths of the volume in the pod."""
         ...
 
 
 class Subpather:
-    """The real one, for Linux."""
+    """Bind and unmount sub-paths on Linux."""
 
     def __init__(self, mounter: mount_utils.Interface) -> None:
         self._mounter = mounter
@@ -84,7 +90,7 @@ class Subpather:
 
 @contextlib.contextmanager
 def safe_open_sub_path(subpath: Subpath) -> Iterator[int]:
-    """The opened sub-path. Raises NotWithinVolumeError, OSError."""
+    """Yield a descriptor of the opened sub-path, and close it at the end. Raise NotWithinVolumeError or OSError."""
     if not mount_utils.path_within_base(subpath.path, subpath.volume_path):
         raise NotWithinVolumeError(f'subpath "{subpath.path}" not within volume path "{subpath.volume_path}"')
     relative = os.path.relpath(subpath.path, subpath.volume_path)
@@ -96,37 +102,37 @@ def safe_open_sub_path(subpath: Subpath) -> Iterator[int]:
 
 
 def _real_path(volume_path: str) -> str:
-    """Without links. Raises OSError for a path that is too long, as a pod's hostPath may be."""
+    """Resolve the links in the path. Raise OSError if the path is too long, as a pod's hostPath may be."""
     filesystem.check_path_length(volume_path)
     return os.path.realpath(volume_path)
 
 
 @dataclass(frozen=True, slots=True)
 class SubpathTarget:
-    """Where a sub-path is to be bound."""
+    """Describe the bind target of a sub-path."""
 
     path: str
-    # Whether it is bound there already.
+    # Whether the sub-path is already bound to this target.
     is_bound: bool
 
 
 def prepare_subpath_target(mounter: mount_utils.Interface, subpath: Subpath, descriptor: int) -> SubpathTarget:
-    """Makes a file or directory where the opened sub-path is to be bound."""
+    """Create the file or directory that the opened sub-path is bound to."""
     target = get_subpath_bind_target(subpath)
     if _is_mounted(mounter, target):
         if check_sub_path_file_equal(descriptor, target):
             klog.v(5).info_s("Skipping bind-mounting subpath: already mounted", path=target)
             return SubpathTarget(target, is_bound=True)
-        # What stands at the path is another file or directory than when it was bound.
+        # The path now leads to another file or directory than at the time of the bind mount.
         mounter.unmount(target)
     filesystem.mkdir_all(os.path.dirname(target), 0o750)
     if stat.S_ISDIR(os.fstat(descriptor).st_mode):
         with contextlib.suppress(FileExistsError):
             os.mkdir(target, mode=0o750)
     else:
-        # DIVERGES (fault of Go): a file can be bound where a directory was bound before.
+        # DIVERGES (fault of Go): the kubelet can bind a file where a directory was bound before.
         # Go: pkg/volume/util/subpath/subpath_linux.go, prepareSubpathTarget: the old directory stays at the bind
-        # target, and no file can be made in its place.
+        # target, and no file can be created in its place.
         # Why: a container that replaces a directory of its volume with a file could never start again.
         # Test: attack_test.py:test_file_in_the_place_of_a_directory_is_bound
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -143,12 +149,12 @@ def _is_mounted(mounter: mount_utils.Interface, target: str) -> bool:
 
 
 def check_sub_path_file_equal(descriptor: int, bind_mount_target: str) -> bool:
-    """Whether the same is bound to the target as was opened.
+    """Report whether the opened file is the one that is bound to the target.
 
-    DIVERGES (safer): a sub-path is bound anew if what was bound before is gone.
+    DIVERGES (safer): the kubelet binds a sub-path again if what was bound before no longer exists.
     Go: pkg/volume/util/subpath/subpath_linux.go, checkSubPathFileEqual: the sub-path fails for as long as the pod
     lives.
-    Why: a directory may have been removed on its server, or a FUSE daemon may have ended and mounted the volume again.
+    Why: the server may have removed a directory, or a FUSE daemon may have ended and mounted the volume again.
     Test: subpath_test.py:test_what_is_bound_and_gone_is_bound_anew
     """
     try:
@@ -171,7 +177,7 @@ def get_subpath_bind_target(subpath: Subpath) -> str:
 
 
 def do_bind_sub_path(mounter: mount_utils.Interface, subpath: Subpath) -> str:
-    """Bind the sub-path, unless it is bound already; where. Raises OSError."""
+    """Bind the sub-path, unless it is already bound. Return the target. Raise OSError."""
     with safe_open_sub_path(subpath) as descriptor:
         prepared = prepare_subpath_target(mounter, subpath, descriptor)
         target = prepared.path
@@ -197,7 +203,7 @@ def _clean_after_failure(mounter: mount_utils.Interface, subpath: Subpath, targe
 
 
 def do_clean_sub_paths(mounter: mount_utils.Interface, pod_dir: str, volume_name: str) -> None:
-    """Unbind and remove all sub-paths of a volume, never looking into one. Raises OSError."""
+    """Unmount and remove all sub-paths of a volume without accessing any of them. Raise OSError."""
     top = os.path.join(pod_dir, CONTAINER_SUB_PATH_DIRECTORY_NAME, volume_name)
     klog.v(4).info_s("Cleaning up subpath mounts", path=top)
     try:
@@ -215,21 +221,21 @@ def do_clean_sub_paths(mounter: mount_utils.Interface, pod_dir: str, volume_name
     try:
         os.rmdir(os.path.dirname(top))
     except OSError as err:
-        # Other volumes of the pod have theirs still.
+        # Other volumes of the pod still have sub-paths.
         if err.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
             raise
 
 
 def _list(path: str) -> list[os.DirEntry[str]]:
-    """The entries of a directory, of which nothing is asked but what the directory itself says of them."""
+    """List the entries of a directory. Only the directory itself is read."""
     with os.scandir(path) as entries:
         return sorted(entries, key=lambda entry: entry.name)
 
 
 def do_clean_sub_path(mounter: mount_utils.Interface, entry: os.DirEntry[str]) -> None:
-    """Unbind and remove one sub-path. Raises OSError."""
+    """Unmount and remove one sub-path. Raise OSError."""
     if entry.is_symlink():
-        # None that was made here: where it leads to is not to be unmounted.
+        # The kubelet created no links here, and must not unmount the target of one.
         os.unlink(entry.path)
         return
     try:
@@ -240,14 +246,14 @@ def do_clean_sub_path(mounter: mount_utils.Interface, entry: os.DirEntry[str]) -
 
 
 def clean_sub_path(mounter: mount_utils.Interface, subpath: Subpath) -> None:
-    """Unbind one sub-path, and remove the directories that then are empty. Raises OSError."""
+    """Unmount one sub-path, and remove the directories that are empty afterwards. Raise OSError."""
     target = get_subpath_bind_target(subpath)
     mount_utils.cleanup_mount_point(target, mounter, True)
     remove_empty_dirs(subpath.pod_dir, os.path.dirname(target))
 
 
 def remove_empty_dirs(base_dir: str, end_dir: str) -> None:
-    """Remove end_dir and the directories above it, up to base_dir, as far as they are empty. Raises OSError."""
+    """Remove end_dir and the directories above it, up to base_dir, as long as they are empty. Raise OSError."""
     if not mount_utils.path_within_base(end_dir, base_dir):
         raise OSError(f'endDir "{end_dir}" is not within baseDir "{base_dir}"')
     current = end_dir
@@ -264,7 +270,7 @@ def remove_empty_dirs(base_dir: str, end_dir: str) -> None:
 
 
 def do_safe_make_dir(sub_path: str, base: str, mode: int) -> None:
-    """Make the directory below base, which has no links in it, and those on the way. Raises OSError."""
+    """Create the directory below base, and its parents. base must have no links in it. Raise OSError."""
     klog.v(4).info_s("Creating directory within base", path=sub_path, base=base)
     if not mount_utils.path_within_base(os.path.join(base, sub_path), base):
         raise NotWithinVolumeError(f"path {os.path.join(base, sub_path)} is outside of allowed base {base}")
@@ -277,10 +283,10 @@ def do_safe_make_dir(sub_path: str, base: str, mode: int) -> None:
 
 
 def do_safe_open(relative: str, base: str, mode: int | None) -> int:
-    """Open a path below base without ever leaving it; the caller closes the descriptor.
+    """Open a path below base without ever leaving base. The caller closes the descriptor.
 
-    Directories that the path lacks are made, unless mode is None; what a link leads to must be there.
-    Raises NotWithinVolumeError, OSError.
+    Missing directories are created, unless mode is None. The target of a link must exist. Raise NotWithinVolumeError or
+    OSError.
     """
     walk = _Walk(base)
     try:
@@ -291,7 +297,7 @@ def do_safe_open(relative: str, base: str, mode: int | None) -> int:
 
 
 class _Walk:
-    """The opened directories from base to where the walk is."""
+    """Hold the opened directories from base to the current position of the walk."""
 
     def __init__(self, base: str) -> None:
         self._base = base
@@ -324,7 +330,7 @@ class _Walk:
         directory = self.current()
         if len(self._opened) > _MAX_DEPTH:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-        # Opening it as O_PATH would not wake an automounter.
+        # Opening the directory with O_PATH would not trigger an automount.
         with contextlib.suppress(OSError):
             os.close(os.open(component, _OPEN_DIRECTORY, dir_fd=directory))
         try:
@@ -333,8 +339,8 @@ class _Walk:
             if mode is None:
                 raise
             opened = _make(component, directory, mode)
-        # From here on it is closed with the walk, also when a server says only now that it is gone. Kept open, it would
-        # keep the volume from ever being unmounted.
+        # From here on the walk closes the descriptor, even if a server reports only now that the file is gone. A
+        # descriptor that stayed open would keep the volume from ever being unmounted.
         self._opened.append(opened)
         if stat.S_ISLNK(os.fstat(opened).st_mode):
             target = os.readlink("", dir_fd=opened)
@@ -353,28 +359,32 @@ class _Walk:
             while len(self._opened) > 1:
                 self._back()
             target = os.path.relpath(target, self._base)
-        # DIVERGES (safer): a link that leaves the volume by ".." is refused, though it comes back into the volume.
-        # Go: pkg/volume/util/subpath/subpath_linux.go, doBindSubPath: it is followed.
-        # Why: by what is bound and what is refused, its author would learn which directories the node has.
+        # DIVERGES (safer): the kubelet rejects a link that leaves the volume by "..", even if it leads back into the
+        # volume.
+        # Go: pkg/volume/util/subpath/subpath_linux.go, doBindSubPath: the Go kubelet follows the link.
+        # Why: from what is bound and what is rejected, the link's author would learn which directories the node has.
         # Test: attack_test.py:test_link_out_of_the_volume_is_never_bound
         self.go(target, None)
 
 
 def _name_without_links(path: str) -> str:
-    """The volume may have other names on the node, as what is in /run has in /var/run. Raises NotWithinVolumeError."""
+    """Return the path's target without links. Raise NotWithinVolumeError.
+
+    The volume may have several names on the node, as a file in /run also has one in /var/run.
+    """
     try:
         return securejoin.name_of_target(path)
     except OSError as err:
-        # Whatever it is: nobody is to learn what is there.
+        # Hide the error, so that nobody learns what exists outside the volume.
         raise NotWithinVolumeError("the path leads out of the volume") from err
 
 
 def _make(component: str, directory: int, mode: int) -> int:
-    """Make and open a directory, with just this mode whatever the process's own mask is."""
+    """Create and open a directory with exactly this mode, whatever the process's umask is."""
     try:
         os.mkdir(component, mode=mode, dir_fd=directory)
     except FileExistsError:
-        # Somebody else was quicker; maybe with something else than a directory.
+        # Another process was faster, and may have created something else than a directory.
         return os.open(component, _OPEN_COMPONENT, dir_fd=directory)
     opened = os.open(component, _OPEN_DIRECTORY, dir_fd=directory)
     try:

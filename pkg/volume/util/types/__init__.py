@@ -1,4 +1,4 @@
-"""What operations on volumes come to: their parts, and faults that say more than that they failed.
+"""Define the parts and results of operations on volumes, and errors that tell the state of the volume.
 
 Go: pkg/volume/util/types
 """

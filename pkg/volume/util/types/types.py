@@ -1,4 +1,4 @@
-"""What operations on volumes come to: their parts, and faults that say more than that they failed.
+"""Define the parts and results of operations on volumes, and errors that tell the state of the volume.
 
 Go: pkg/volume/util/types/types.go
 """
@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from pkg import golang, klog, mount_utils
 from pkg.apimachinery.util.runtime import contain
 
-# The annotation of a claim that names who expands its volume.
+# An annotation of a claim that names the component that expands its volume.
 VOLUME_RESIZER_KEY = "volume.kubernetes.io/storage-resizer"
-# The annotation of a claim that says that only its server had to expand its volume.
+# An annotation of a claim: expansion on the storage server was enough, and the nodes have nothing to do.
 NODE_EXPANSION_NOT_REQUIRED = "volume.kubernetes.io/node-expansion-not-required"
 
 
 @dataclass(frozen=True, slots=True)
 class OperationContext:
-    """How an operation ended: what its pod is told, what the log is told, and whether a CSI driver stood in."""
+    """Hold an operation's result: the error for the pod's event, and the error for the log.
+
+    migrated tells whether a CSI driver replaced the in-tree plugin.
+    """
 
     event_err: Exception | None = None
     detailed_err: Exception | None = None
@@ -28,7 +31,7 @@ class OperationContext:
 
 @dataclass(frozen=True, slots=True)
 class CompleteFuncParam:
-    """What is counted of an operation that has ended."""
+    """Hold what the metrics record about a finished operation."""
 
     err: Exception | None
     migrated: bool
@@ -36,7 +39,7 @@ class CompleteFuncParam:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedOperations:
-    """An operation that is ready to run, and whom to tell of its end."""
+    """Hold an operation that is ready to run, and the functions to call at its end."""
 
     operation_name: str
     operation_func: Callable[[], OperationContext]
@@ -44,13 +47,14 @@ class GeneratedOperations:
     complete_func: Callable[[CompleteFuncParam], None] | None = None
 
     def run(self) -> OperationContext:
-        """Run it and tell everybody. Never raises: a crash is logged and becomes the detailed error.
+        """Run the operation, then record its event and its metrics.
 
-        The errors have no frames: who runs the operation has them in a variable.
+        This method never raises: an unexpected error is logged and becomes the detailed error. The errors have no
+        tracebacks, because the caller keeps them in a variable, and their frames would stay in memory.
         """
         try:
             context = self.operation_func()
-        except Exception as err:  # as in Go a crash counts as the operation's failure
+        except Exception as err:  # As in Go, a crash counts as a failure of the operation.
             klog.error_s(err, "Volume operation crashed", operation=self.operation_name)
             context = OperationContext(detailed_err=err)
         for each in (context.event_err, context.detailed_err):
@@ -66,32 +70,32 @@ class GeneratedOperations:
 
 
 class FailedPreconditionError(Exception):
-    """A CSI driver said that a precondition does not hold."""
+    """Signal that a CSI driver has reported an unmet precondition."""
 
 
 class InfeasibleError(Exception):
-    """A CSI driver said that a volume cannot ever be made as asked."""
+    """Signal that a CSI driver can never bring the volume to the requested state."""
 
 
 class OperationNotSupportedError(Exception):
-    """The driver does not know the operation."""
+    """Signal that the driver does not support the operation."""
 
 
 class TransientOperationFailure(Exception):
-    """It failed and did nothing, and may well succeed when tried again."""
+    """Signal that the operation failed without any effect, and may succeed if it is retried."""
 
 
 class UncertainProgressError(Exception):
-    """It failed, or timed out, and may still be going on somewhere."""
+    """Signal that the operation failed or timed out, and may still be in progress."""
 
 
 def is_operation_finished_error(err: Exception | None) -> bool:
-    """Whether the error says that nothing goes on any more."""
+    """Report whether the error means that nothing is in progress any more."""
     return not isinstance(err, UncertainProgressError | TransientOperationFailure)
 
 
 def is_filesystem_mismatch_error(err: Exception | None) -> bool:
-    """Whether a mount failed because the device holds another file system than the volume asks for."""
+    """Report whether a mount failed because the device holds another file system than the volume requires."""
     while err is not None:
         if isinstance(err, mount_utils.MountError):
             return err.type is mount_utils.MountErrorType.FILESYSTEM_MISMATCH

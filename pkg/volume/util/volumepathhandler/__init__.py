@@ -1,4 +1,4 @@
-"""Where block volumes are bound and linked, and the loop devices that keep them open.
+"""Bind and link block devices for pods, and keep the devices open with loop devices.
 
 Go: pkg/volume/util/volumepathhandler
 """

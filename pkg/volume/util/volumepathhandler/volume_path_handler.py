@@ -1,4 +1,4 @@
-"""Where block volumes are bound and linked, and the loop devices that keep them open.
+"""Bind and link block devices for pods, and keep the devices open with loop devices.
 
 A device is bound to `GLOBAL_MAP_PATH/POD_UID`, and `pods/POD_UID/volumeDevices/PLUGIN/NAME` is a link to it.
 
@@ -20,31 +20,34 @@ from pkg.util import filesystem, filetree, procfs, removeall
 
 _SYS_BLOCK = "/sys/block"
 _LOSETUP = "losetup"
-# Seconds that a loop device may take to be made or taken away.
+# How long, in seconds, losetup may take to create or remove a loop device.
 LOSETUP_TIMEOUT = 120.0
 _DELETED = " (deleted)"
 
 
 class DeviceNotFoundError(OSError):
-    """The path has no loop device."""
+    """Signal that the path has no loop device."""
 
     def __init__(self) -> None:
         super().__init__("device not found")
 
 
 class BlockVolumePathHandler(Protocol):
-    """Binds, links and holds devices. All methods raise OSError; only ever for operations' own threads."""
+    """Define how operations bind, link and hold block devices. Every method may raise OSError.
+
+    Only operations call these methods, from their own threads.
+    """
 
     def map_device(self, device_path: str, map_path: str, link_name: str, bind_mount: bool) -> None:
-        """Bind the device to map_path/link_name, or make that a link to it."""
+        """Bind the device to map_path/link_name, or make that path a link to the device."""
         ...
 
     def unmap_device(self, map_path: str, link_name: str, bind_mount: bool) -> None:
-        """Undo map_device; what is not there is no error."""
+        """Undo map_device. A missing bind mount or link is no error."""
         ...
 
     def remove_map_path(self, map_path: str) -> None:
-        """Remove the directory with all that is in it."""
+        """Remove the directory with its content."""
         ...
 
     def is_symlink_exist(self, map_path: str) -> bool: ...
@@ -52,28 +55,28 @@ class BlockVolumePathHandler(Protocol):
     def is_device_bind_mount_exist(self, map_path: str) -> bool: ...
 
     def get_device_bind_mount_refs(self, dev_path: str, map_path: str) -> list[str]:
-        """The binds of devices in the directory. Raises FileNotFoundError."""
+        """List the bind mounts of devices in the directory. Raise FileNotFoundError if it does not exist."""
         ...
 
     def find_global_map_path_uuid_from_pod(self, plugin_dir: str, map_path: str, pod_uid: types.UID) -> str:
-        """The bind, somewhere below plugin_dir, of the device that map_path is a link to; "" if there is none."""
+        """Find the bind mount below plugin_dir of the device that map_path links to. Return "" if there is none."""
         ...
 
     def attach_file_device(self, path: str) -> str:
-        """The loop device of a file or device, made if need be."""
+        """Return the loop device of a file or device, which is created if necessary."""
         ...
 
     def detach_file_device(self, path: str) -> None:
-        """Give up the loop device; none is no error."""
+        """Remove the loop device. A missing one is no error."""
         ...
 
     def get_loop_device(self, path: str) -> str:
-        """Raises DeviceNotFoundError."""
+        """Return the loop device of the path. Raise DeviceNotFoundError if there is none."""
         ...
 
 
 class VolumePathHandler:
-    """The real one."""
+    """Bind, link and hold block devices on this host."""
 
     def __init__(self, mounter: mount_utils.Interface | None = None, sys_block: str = _SYS_BLOCK) -> None:
         self._mounter = mounter or mount_utils.Mounter()
@@ -179,7 +182,8 @@ class VolumePathHandler:
             try:
                 backing_file = procfs.read(device / "loop" / "backing_file")
             except OSError as err:
-                # Nothing is attached to the device, or the path is none of ours: the kernel tells those up to a page.
+                # Either nothing is attached to the loop device, or the kernel cannot report its path, which is longer
+                # than a page and so not one of ours.
                 if err.errno in (errno.ENOENT, errno.ENAMETOOLONG):
                     continue
                 raise
@@ -215,12 +219,12 @@ class VolumePathHandler:
 
 
 def clean_backing_file_path(path: str) -> str:
-    """The path without the newline that the kernel adds, and what it adds when the file is gone."""
+    """Return the path without the newline and the mark for a deleted file that the kernel appends."""
     return path.removesuffix("\n").removesuffix(_DELETED)
 
 
 def _map_symlink_device(device_path: str, link_path: str) -> None:
-    """Anew: one that is there may be from before the node was started."""
+    """Replace the link, because an existing one may be from before the last boot of the node."""
     try:
         os.remove(link_path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Volumes, and the plugins that make them.
+"""Define volumes, and the plugins that serve them.
 
 Go: pkg/volume
 """

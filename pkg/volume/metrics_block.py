@@ -1,4 +1,4 @@
-"""For volumes that pods use as devices.
+"""Measure volumes that pods use as block devices.
 
 Go: pkg/volume/metrics_block.go
 """
@@ -14,14 +14,14 @@ from pkg.volume.volume import Metrics
 
 
 class MetricsBlock:
-    """Knows the size of a device; how much of it is in use, only who wrote to it can tell."""
+    """Return the size of a device. Its usage is known only to the program that writes to it."""
 
     def __init__(self, device: str) -> None:
         self._device = device
 
     def get_metrics(self) -> Metrics:
-        """Raises OSError and MetricsError."""
-        # Loaded when the first volume is measured.
+        """Return the size. Raise OSError or MetricsError."""
+        # The module is loaded when the first volume is measured.
         from kubelet.server import metrics as servermetrics
 
         if not self._device:
@@ -30,7 +30,7 @@ class MetricsBlock:
             return Metrics(time=datetime.now(UTC).replace(microsecond=0), capacity=binary(self._get_block_info()))
 
     def _get_block_info(self) -> int:
-        """The size in bytes."""
+        """Return the size in bytes."""
         try:
             fd = os.open(self._device, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as err:

@@ -1,4 +1,4 @@
-"""For volumes whose size does not change.
+"""Measure volumes whose size does not change.
 
 Go: pkg/volume/metrics_cached.go
 """
@@ -11,16 +11,16 @@ from pkg.volume.volume import Metrics, MetricsProvider
 
 
 class CachedMetrics:
-    """Asks another provider until it answers, and then never again."""
+    """Ask another provider until it answers, and then keep the answer."""
 
     def __init__(self, provider: MetricsProvider) -> None:
         self._provider = provider
-        # Held while the provider is asked; guards the answer.
+        # A thread holds this lock while it asks the provider. The lock guards the answer.
         self._lock = threading.Lock()
         self._metrics: Metrics | None = None
 
     def get_metrics(self) -> Metrics:
-        """Raises what the provider raises; that is not remembered."""
+        """Return the answer. Raise any error of the provider; errors are not kept."""
         with self._lock:
             if self._metrics is None:
                 self._metrics = self._provider.get_metrics()

@@ -1,4 +1,4 @@
-"""For volumes that are directories of the node's file system.
+"""Measure volumes that are directories of the node's file system.
 
 Go: pkg/volume/metrics_du.go
 """
@@ -14,13 +14,13 @@ from pkg.volume.volume import Metrics
 
 
 class MetricsDu:
-    """Counts what is in the directory at a path."""
+    """Measure the content of the directory at a path."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def get_metrics(self) -> Metrics:
-        """Raises OSError and MetricsError."""
+        """Return the usage. Raise OSError or MetricsError."""
         if not self._path:
             raise metrics_errors.new_no_path_defined_error()
         usage = fs.disk_usage(self._path)

@@ -1,4 +1,4 @@
-"""Why a volume cannot say how full it is.
+"""Define the errors of volumes that cannot report their usage.
 
 Go: pkg/volume/metrics_errors.go
 """
@@ -9,7 +9,7 @@ import enum
 
 
 class ErrCode(enum.IntEnum):
-    """Kinds of errors."""
+    """Name the kinds of errors."""
 
     NOT_SUPPORTED = 1
     NO_PATH_DEFINED = 2
@@ -17,7 +17,7 @@ class ErrCode(enum.IntEnum):
 
 
 class MetricsError(Exception):
-    """A volume has no metrics, for a reason that tells whether that is a fault."""
+    """Signal that a volume has no metrics. The code tells whether that is a fault."""
 
     def __init__(self, code: ErrCode, message: str) -> None:
         super().__init__(message)
@@ -45,5 +45,5 @@ def new_fs_info_failed_error(err: Exception) -> MetricsError:
 
 
 def is_not_supported(err: Exception | None) -> bool:
-    """Whether the volume is of a kind that has no metrics."""
+    """Report whether the error means that this kind of volume has no metrics."""
     return isinstance(err, MetricsError) and err.code is ErrCode.NOT_SUPPORTED

@@ -1,4 +1,4 @@
-"""For volumes that have no metrics.
+"""Report that a volume has no metrics.
 
 Go: pkg/volume/metrics_nil.go
 """
@@ -10,11 +10,11 @@ from pkg.volume.volume import Metrics
 
 
 class MetricsNil:
-    """Has none."""
+    """Represent the metrics of a volume that has none."""
 
     def supports_metrics(self) -> bool:
         return False
 
     def get_metrics(self) -> Metrics:
-        """Always raises MetricsError."""
+        """Raise MetricsError."""
         raise metrics_errors.new_not_supported_error()

@@ -1,4 +1,4 @@
-"""For volumes that have a file system of their own.
+"""Measure volumes that have a file system of their own.
 
 Go: pkg/volume/metrics_statfs.go
 """
@@ -15,15 +15,15 @@ from pkg.volume.volume import Metrics
 
 
 class MetricsStatFS:
-    """Asks the file system at a path, with fs.info or what is given in its place."""
+    """Measure the file system at a path with fs.info, or with the given function."""
 
     def __init__(self, path: str, ask: Callable[[str], fs.FsInfo] | None = None) -> None:
         self._path = path
         self._ask = ask or fs.info
 
     def get_metrics(self) -> Metrics:
-        """Raises MetricsError; a server that does not answer is one too, after a while."""
-        # Loaded when the first volume is measured.
+        """Return the usage. Raise MetricsError, also if a file server does not answer in time."""
+        # The module is loaded when the first volume is measured.
         from kubelet.server import metrics as servermetrics
 
         if not self._path:

@@ -1,4 +1,4 @@
-"""Volume plugins and how one is found for a volume.
+"""Define volume plugins, and find the plugin for a volume.
 
 Go: pkg/volume/plugins.go
 """
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A volume as a pod names it, or the persistent volume behind its claim."""
+    """Describe a volume of a pod's spec, or a persistent volume."""
 
     volume: v1.Volume | None = None
     persistent_volume: v1.PersistentVolume | None = None
     read_only: bool = False
-    # Whether it was made for a plugin that Kubernetes no longer has, and that its CSI driver stands in for.
+    # Whether the volume was made for an in-tree plugin that Kubernetes has removed, and that a CSI driver replaces.
     migrated: bool = False
-    # Whether such a volume stands in the pod itself; no claim or object of the API is behind it.
+    # Whether such a volume is inline in the pod's spec, without a claim or a persistent volume in the API.
     inline_volume_spec_for_csi_migration: bool = False
 
     def name(self) -> str:
-        """The volume's name in the pod, or the persistent volume's own."""
+        """Return the volume's name in the pod's spec, or the name of the persistent volume."""
         if self.volume is not None:
             return self.volume.name
         return self.persistent_volume.metadata.name if self.persistent_volume is not None else ""
@@ -54,21 +54,21 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class ReconstructedVolume:
-    """What can be told of a volume from its directory alone."""
+    """Hold what a volume's directory tells about the volume."""
 
     spec: Spec
-    # What it was mounted with as -o context=; "" if it was not.
+    # The -o context= of the volume's mount, or "" if it was mounted without it.
     selinux_mount_context: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeResizeOptions:
-    """What a plugin must know to make a volume larger on the node."""
+    """Hold what a plugin needs to expand a volume on the node."""
 
     volume_spec: Spec
-    # Where the device is; a CSI driver may get a volume's id instead.
+    # The path of the device. A CSI driver may get a volume's handle instead.
     device_path: str
-    # Where the volume is mounted: the node's mount where there is one, the pod's otherwise.
+    # The mount point of the volume: the node's global mount if it has one, otherwise the pod's.
     device_mount_path: str
     device_staging_path: str
     new_size: Quantity
@@ -76,13 +76,13 @@ class NodeResizeOptions:
 
 
 class VolumeHost(Protocol):
-    """What a plugin may ask of the kubelet. Safe from any thread.
+    """Define what plugins need from the kubelet. Every method is safe from any thread.
 
-    Go has VolumeHost and KubeletVolumeHost, as other programs load plugins too.
+    Go also has KubeletVolumeHost, because other programs load plugins too.
     """
 
     def get_plugin_dir(self, plugin_name: str) -> str:
-        """Where the plugin may keep what is of no one pod; need not exist."""
+        """Return the plugin's directory for data that belongs to no single pod. It may not exist yet."""
         ...
 
     def get_volume_device_plugin_dir(self, plugin_name: str) -> str: ...
@@ -96,11 +96,11 @@ class VolumeHost(Protocol):
     def get_pod_volume_device_dir(self, pod_uid: types.UID, plugin_name: str) -> str: ...
 
     def get_kube_client(self) -> kubernetes.Interface | None:
-        """None standalone."""
+        """Return the client, or None in standalone mode."""
         ...
 
     def new_wrapper_mounter(self, vol_name: str, spec: Spec, pod: v1.Pod) -> Mounter:
-        """A mounter of the plugin for spec, for plugins that build on others, on a volume `wrapped_<vol_name>`."""
+        """Return a mounter for spec on a volume `wrapped_<vol_name>`, for plugins that build on another plugin."""
         ...
 
     def new_wrapper_unmounter(self, vol_name: str, spec: Spec, pod_uid: types.UID) -> Unmounter: ...
@@ -114,11 +114,11 @@ class VolumeHost(Protocol):
     def get_node_allocatable(self) -> dict[str, Quantity]: ...
 
     def get_allocated_pod(self, pod: v1.Pod) -> v1.Pod:
-        """The pod with the resources that it was given, which while it is resized are not those that it wants."""
+        """Return the pod with its allocated resources, which differ from its spec during a resize."""
         ...
 
     def get_secret(self, namespace: str, name: str) -> v1.Secret:
-        """Raises an ApiError, not-found ones included, or whatever kept it from being read."""
+        """Return the secret. Raise an ApiError, for example if it does not exist, or any error of reading it."""
         ...
 
     def get_config_map(self, namespace: str, name: str) -> v1.ConfigMap: ...
@@ -134,25 +134,25 @@ class VolumeHost(Protocol):
     def get_node_name(self) -> str: ...
 
     def get_attached_volumes_from_node_status(self) -> dict[str, str]:
-        """Device paths by the volumes' unique names."""
+        """Return the device paths by the volumes' unique names."""
         ...
 
     def get_event_recorder(self) -> record.EventRecorder: ...
 
     def set_kubelet_error(self, err: Exception | None) -> None:
-        """Keep the node from being ready, for the reason given; None takes it back."""
+        """Keep the node from being ready, for the given reason. None clears the reason."""
         ...
 
     def csi_driver_lister(self) -> storagelisters.CSIDriverLister | None:
-        """None standalone."""
+        """Return the lister, or None in standalone mode."""
         ...
 
     def get_csi_driver_informer(self) -> cache.SharedIndexInformer[storagev1.CSIDriver] | None:
-        """What csi_driver_lister reads; None standalone."""
+        """Return the informer that csi_driver_lister reads from, or None in standalone mode."""
         ...
 
     def wait_for_cache_sync(self, ctx: golang.Context) -> None:
-        """Return when csi_driver_lister knows all drivers. Raises TimeoutError or golang.Canceled."""
+        """Wait until csi_driver_lister knows all drivers. Raise TimeoutError or golang.Canceled."""
         ...
 
     def get_trust_anchors_by_name(self, name: str, allow_missing: bool) -> bytes: ...
@@ -163,55 +163,55 @@ class VolumeHost(Protocol):
 
 
 class VolumePlugin(Protocol):
-    """Makes volumes of one kind."""
+    """Define a plugin, which serves volumes of one kind."""
 
     def init(self, host: VolumeHost) -> None: ...
 
     def get_plugin_name(self) -> str: ...
 
     def get_volume_name(self, spec: Spec) -> str:
-        """What tells this volume from others of the plugin. Raises ValueError for a spec of another kind."""
+        """Return a name that is unique among the plugin's volumes. Raise ValueError for a spec of another kind."""
         ...
 
     def can_support(self, spec: Spec) -> bool: ...
 
     def requires_remount(self, spec: Spec) -> bool:
-        """Whether the volume's content changes by itself and set_up must be called again and again."""
+        """Report whether the volume's content changes, so that set_up must be called repeatedly."""
         ...
 
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> Mounter:
-        """Raises what makes the volume unusable."""
+        """Return a mounter. Raise any error that makes the volume unusable."""
         ...
 
     def new_unmounter(self, name: str, pod_uid: types.UID) -> Unmounter: ...
 
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
-        """The volume that has this directory, as far as the directory tells. Raises OSError or ValueError."""
+        """Return what the directory tells about its volume. Raise OSError or ValueError."""
         ...
 
     def supports_mount_option(self) -> bool: ...
 
     def supports_selinux_context_mount(self, spec: Spec) -> bool:
-        """Whether the volume may be mounted with -o context=."""
+        """Report whether the volume may be mounted with -o context=."""
         ...
 
 
 class DeviceMountableVolumePlugin(VolumePlugin, Protocol):
-    """Mounts a volume once on the node before pods get it."""
+    """Define a plugin that mounts a volume once on the node before pods get it."""
 
     def new_device_mounter(self) -> DeviceMounter: ...
 
     def new_device_unmounter(self) -> DeviceUnmounter: ...
 
     def get_device_mount_refs(self, device_mount_path: str) -> list[str]:
-        """Other places where what is mounted there is mounted too. Raises OSError."""
+        """List other mount points of what is mounted at the path. Raise OSError."""
         ...
 
     def can_device_mount(self, spec: Spec) -> bool: ...
 
 
 class AttachableVolumePlugin(DeviceMountableVolumePlugin, Protocol):
-    """Its volumes must be attached to the node first."""
+    """Define a plugin whose volumes must be attached to the node first."""
 
     def new_attacher(self) -> Attacher: ...
 
@@ -220,22 +220,25 @@ class AttachableVolumePlugin(DeviceMountableVolumePlugin, Protocol):
     def can_attach(self, spec: Spec) -> bool: ...
 
     def verify_exhausted_resource(self, spec: Spec) -> bool:
-        """Whether an attachment failed because the node can have no more."""
+        """Report whether an attachment failed because the node has reached its volume limit."""
         ...
 
 
 class NodeExpandableVolumePlugin(VolumePlugin, Protocol):
-    """Can make a volume larger on the node."""
+    """Define a plugin that can expand a volume on the node."""
 
     def requires_fs_resize(self) -> bool: ...
 
     def node_expand(self, resize_options: NodeResizeOptions) -> bool:
-        """Whether it was resized. Raises as Mounter.set_up, and types.InfeasibleError and others of that module."""
+        """Expand the volume. Report whether it was expanded.
+
+        Raise the errors of Mounter.set_up, and types.InfeasibleError and others of that module.
+        """
         ...
 
 
 class BlockVolumePlugin(VolumePlugin, Protocol):
-    """Has volumes that pods can use as devices."""
+    """Define a plugin whose volumes pods can use as block devices."""
 
     def new_block_volume_mapper(self, spec: Spec, pod: v1.Pod) -> BlockVolumeMapper: ...
 
@@ -245,34 +248,34 @@ class BlockVolumePlugin(VolumePlugin, Protocol):
 
 
 class RememberingVolumePlugin(VolumePlugin, Protocol):
-    """Keeps records on the node of what it has of volumes, by which they are found when no pod's directory tells."""
+    """Define a plugin that records its volumes on the node, so that they are found without a pod's directory."""
 
     def list_staged_volumes(self) -> list[Spec]:
-        """The volumes that the node has, or may have, something of. Raises OSError."""
+        """List the volumes that are, or may be, staged on the node. Raise OSError."""
         ...
 
     def list_published_devices(self) -> list[tuple[str, str]]:
-        """The block volumes that pods have, or may have: the pod's uid and the volume's name. Raises OSError."""
+        """List the block volumes that pods have, or may have: the pod's UID and the volume's name. Raise OSError."""
         ...
 
     def is_staged_by_another_name(self, spec: Spec, staged: Spec) -> bool:
-        """Whether the volume is the one that list_staged_volumes tells of, by another name."""
+        """Report whether the volume is the one in list_staged_volumes that has another name."""
         ...
 
 
 class PluginNotFoundError(ValueError):
-    """No plugin is there for the volume, or not just one."""
+    """Signal that no plugin, or more than one, supports the volume."""
 
 
 class VolumePluginMgr:
-    """The plugins of this kubelet. Filled once; after that safe from any thread."""
+    """Hold the plugins of this kubelet. After init_plugins, every method is safe from any thread."""
 
     def __init__(self) -> None:
         self._plugins: dict[str, VolumePlugin] = {}
         self.host: VolumeHost
 
     def init_plugins(self, plugins: list[VolumePlugin], host: VolumeHost) -> None:
-        """Add the plugins. Raises ValueError when two have one name."""
+        """Add the plugins. Raise ValueError if two have the same name."""
         self.host = host
         for plugin in plugins:
             name = plugin.get_plugin_name()
@@ -283,7 +286,7 @@ class VolumePluginMgr:
             klog.v(1).info_s("Loaded volume plugin", pluginName=name)
 
     def find_plugin_by_spec(self, spec: Spec) -> VolumePlugin:
-        """The one plugin for the volume. Raises PluginNotFoundError when none or several want it."""
+        """Return the plugin for the volume. Raise PluginNotFoundError if no plugin, or more than one, supports it."""
         matches = [plugin for plugin in self._plugins.values() if plugin.can_support(spec)]
         if not matches:
             raise PluginNotFoundError(f'no volume plugin matched for volume "{spec.name()}"')
@@ -293,22 +296,28 @@ class VolumePluginMgr:
         return matches[0]
 
     def find_plugin_by_name(self, name: str) -> VolumePlugin:
-        """Raises PluginNotFoundError when there is none."""
+        """Return the plugin. Raise PluginNotFoundError if there is none with this name."""
         if name not in self._plugins:
             raise PluginNotFoundError(f'no volume plugin matched name: "{name}"')
         return self._plugins[name]
 
     def find_attachable_plugin_by_spec(self, spec: Spec) -> AttachableVolumePlugin | None:
-        """The plugin for the volume, None if the volume need not be attached. Raises ValueError as above."""
+        """Return the plugin, or None if the volume need not be attached.
+
+        Raise ValueError if no single plugin supports the volume.
+        """
         plugin: AttachableVolumePlugin | None = _can(self.find_plugin_by_spec(spec), "new_attacher")
         return plugin if plugin is not None and plugin.can_attach(spec) else None
 
     def find_attachable_plugin_by_name(self, name: str) -> AttachableVolumePlugin | None:
-        """The plugin of the name, None if it attaches nothing. Raises PluginNotFoundError when there is none."""
+        """Return the plugin, or None if it attaches no volumes. Raise PluginNotFoundError if there is none."""
         return cast("AttachableVolumePlugin | None", _can(self.find_plugin_by_name(name), "new_attacher"))
 
     def find_device_mountable_plugin_by_spec(self, spec: Spec) -> DeviceMountableVolumePlugin | None:
-        """The plugin for the volume, None if the node need not mount it first. Raises ValueError as above."""
+        """Return the plugin, or None if the node need not mount the volume first.
+
+        Raise ValueError if no single plugin supports the volume.
+        """
         plugin: DeviceMountableVolumePlugin | None = _can(self.find_plugin_by_spec(spec), "new_device_mounter")
         return plugin if plugin is not None and plugin.can_device_mount(spec) else None
 
@@ -316,14 +325,20 @@ class VolumePluginMgr:
         return cast("DeviceMountableVolumePlugin | None", _can(self.find_plugin_by_name(name), "new_device_mounter"))
 
     def find_mapper_plugin_by_spec(self, spec: Spec) -> BlockVolumePlugin | None:
-        """The plugin for the volume, None if it has no block volumes. Raises ValueError as above."""
+        """Return the plugin, or None if it has no block volumes.
+
+        Raise ValueError if no single plugin supports the volume.
+        """
         return cast("BlockVolumePlugin | None", _can(self.find_plugin_by_spec(spec), "new_block_volume_mapper"))
 
     def find_mapper_plugin_by_name(self, name: str) -> BlockVolumePlugin | None:
         return cast("BlockVolumePlugin | None", _can(self.find_plugin_by_name(name), "new_block_volume_mapper"))
 
     def find_node_expandable_plugin_by_spec(self, spec: Spec) -> NodeExpandableVolumePlugin | None:
-        """The plugin for the volume, None if it expands nothing on the node. Raises ValueError as above."""
+        """Return the plugin, or None if it cannot expand volumes on the node.
+
+        Raise ValueError if no single plugin supports the volume.
+        """
         return cast("NodeExpandableVolumePlugin | None", _can(self.find_plugin_by_spec(spec), "node_expand"))
 
     def find_remembering_plugins(self) -> list[RememberingVolumePlugin]:
@@ -332,5 +347,5 @@ class VolumePluginMgr:
 
 
 def _can(plugin: VolumePlugin, method: str) -> Any:
-    """The plugin, if it has the method that tells a wider interface from others; else None."""
+    """Return the plugin if it has the method, which shows that it implements a wider interface; otherwise None."""
     return plugin if hasattr(plugin, method) else None

@@ -1,4 +1,4 @@
-"""What can be done with one volume of one pod.
+"""Define the operations on one volume of one pod.
 
 Go: pkg/volume/volume.go
 """
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """How a mounted volume may be used."""
+    """Describe how a mounted volume may be used."""
 
     read_only: bool = False
-    # Whether the kubelet may change its ownership.
+    # Whether the kubelet may change the ownership of the volume.
     managed: bool = False
     selinux_relabel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """How full a volume is: bytes and inodes as quantities, None where its file system does not tell.
+    """Hold the usage of a volume in bytes and inodes; None where its file system does not report a value.
 
-    Where a volume shares a file system with others, capacity, available and the inodes are those of all of it.
+    If a volume shares a file system with others, capacity, available and the inodes are those of the whole file system.
     """
 
     time: datetime | None = None
@@ -41,116 +41,121 @@ class Metrics:
     inodes_used: Quantity | None = None
     inodes: Quantity | None = None
     inodes_free: Quantity | None = None
-    # Only told by CSI drivers that watch the health of their volumes.
+    # Set only by CSI drivers that watch the health of their volumes.
     abnormal: bool | None = None
     message: str | None = None
 
 
 class MetricsProvider(Protocol):
-    """Can be asked how full it is."""
+    """Define what can report the usage of a volume."""
 
     def get_metrics(self) -> Metrics:
-        """Maybe slow. Raises OSError, ValueError, or a MetricsError when the volume has none."""
+        """Return the usage. The call may be slow.
+
+        Raise OSError, ValueError, or MetricsError if the volume has no metrics.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MounterArgs:
-    """What the pod asks of a volume."""
+    """Hold what the pod requires of a volume."""
 
-    # The user that is to own it: only service account tokens ask for one.
+    # The user that must own the volume's files. Only service account tokens have one.
     fs_user: int | None = None
-    # The group that is to own the volume; None leaves it alone.
+    # The group that must own the volume's files. None leaves their group unchanged.
     fs_group: int | None = None
     fs_group_change_policy: str | None = None
     desired_size: Quantity | None = None
     selinux_label: str = ""
-    # Is told of changes of ownership that take long.
+    # The recorder of events about slow changes of ownership.
     recorder: record.EventRecorder | None = None
-    # Found on disk after a restart, and not known to be whole.
+    # Whether the volume was found on disk after a restart, and may be incomplete.
     reconstructed_volume: bool = False
-    # The pod uses it already: what it sees must not go away, not even for a moment or on failure.
+    # Whether the pod already uses the volume. Its content must then stay visible without interruption, even if set_up
+    # fails.
     is_remount: bool = False
 
 
 class Volume(MetricsProvider, Protocol):
-    """A volume of a pod."""
+    """Define a volume of a pod."""
 
     def get_path(self) -> str:
-        """Where it is on the host, mounted or not."""
+        """Return the volume's path on the host, whether or not it is mounted."""
         ...
 
 
 class Mounter(Volume, Protocol):
-    """Makes a volume ready for use."""
+    """Define how a volume is set up."""
 
     def set_up(self, args: MounterArgs) -> None:
-        """Make the volume usable at its path; may be called again.
+        """Make the volume usable at its path. The method may be called again.
 
-        Raises types.TransientOperationFailure, types.UncertainProgressError, or anything else, which is final.
+        Raise types.TransientOperationFailure, types.UncertainProgressError, or another error, which is final.
         """
         ...
 
     def set_up_at(self, directory: str, args: MounterArgs) -> None:
-        """As set_up, but at a directory of the caller's choice."""
+        """Set the volume up as set_up does, but at the given directory."""
         ...
 
     def get_attributes(self) -> Attributes: ...
 
 
 class Unmounter(Volume, Protocol):
-    """Takes a volume away."""
+    """Define how a volume is torn down."""
 
     def tear_down(self) -> None:
-        """Unmount it and remove its directory; "already gone" is success. Raises OSError."""
+        """Unmount the volume and remove its directory. A missing directory is no error. Raise OSError."""
         ...
 
     def tear_down_at(self, directory: str) -> None:
-        """As tear_down, but at a directory of the caller's choice."""
+        """Tear the volume down as tear_down does, but at the given directory."""
         ...
 
 
 class BlockVolume(MetricsProvider, Protocol):
-    """A volume that a pod uses as a device."""
+    """Define a volume that a pod uses as a block device."""
 
     def get_global_map_path(self, spec: Spec) -> str:
-        """The directory that holds a bind mount of the device for each pod. Raises ValueError."""
+        """Return the directory that has a bind mount of the device for each pod. Raise ValueError."""
         ...
 
     def get_pod_device_map_path(self) -> tuple[str, str]:
-        """The pod's directory for devices of the plugin, and the name of the link in it."""
+        """Return the pod's directory for devices of the plugin, and the name of the link in it."""
         ...
 
     def supports_metrics(self) -> bool: ...
 
 
 class BlockVolumeMapper(BlockVolume, Protocol):
-    """Makes a device ready for use; what the kubelet itself does not do, a CustomBlockVolumeMapper does."""
+    """Define how a block device is mapped. A plugin-specific part is in CustomBlockVolumeMapper."""
 
 
 class CustomBlockVolumeMapper(BlockVolumeMapper, Protocol):
-    """Knows how to make its device itself."""
+    """Define a mapper that itself makes its device available."""
 
     def set_up_device(self, reconstructed_volume: bool = False) -> str:
-        """Make the device available on the node; the path it was staged at. May be called again.
+        """Make the device available on the node. Return its staging path. The method may be called again.
 
-        A reconstructed_volume was found on disk after a restart: it may be staged, whatever becomes of this attempt.
+        reconstructed_volume tells that the device was found on disk after a restart. It may then be staged, whatever
+        the result of this attempt is.
         """
         ...
 
     def map_pod_device(self) -> str:
-        """Make the device available to the pod; its path, "" for the one that attaching gave."""
+        """Make the device available to the pod. Return its path, or "" for the path of the attachment."""
         ...
 
     def get_staging_path(self) -> str: ...
 
 
 class BlockVolumeUnmapper(BlockVolume, Protocol):
-    """Takes a device away."""
+    """Define how a block device is unmapped."""
 
 
 class CustomBlockVolumeUnmapper(BlockVolumeUnmapper, Protocol):
-    """Undoes what a CustomBlockVolumeMapper did."""
+    """Define how to undo the work of a CustomBlockVolumeMapper."""
 
     def tear_down_device(self, map_path: str, device_path: str) -> None: ...
 
@@ -159,51 +164,55 @@ class CustomBlockVolumeUnmapper(BlockVolumeUnmapper, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceMounterArgs:
-    """What is asked of the one mount of a device on the node."""
+    """Hold the requirements for the global mount of a device."""
 
     fs_group: int | None = None
     selinux_label: str = ""
-    # Found on disk after a restart: it may be mounted, whatever becomes of another attempt.
+    # Whether the device was found on disk after a restart. It may then be mounted, whatever the result of another
+    # attempt is.
     reconstructed_volume: bool = False
 
 
 class DeviceMounter(Protocol):
-    """Mounts a volume once for the whole node; pods get bind mounts of that."""
+    """Define how a volume is mounted once for the whole node; pods get bind mounts of that mount."""
 
     def get_device_mount_path(self, spec: Spec) -> str:
-        """Raises ValueError."""
+        """Return the path of the global mount. Raise ValueError if the volume has none."""
         ...
 
     def mount_device(self, spec: Spec, device_path: str, device_mount_path: str, args: DeviceMounterArgs) -> None:
-        """Raises as Mounter.set_up. device_path is "" for a volume that is not attached."""
+        """Mount the device. Raise the errors of Mounter.set_up. device_path is "" for a volume that is not attached."""
         ...
 
 
 class Attacher(DeviceMounter, Protocol):
-    """Waits until a volume is attached to this node, which the control plane sees to."""
+    """Define how the kubelet waits for an attachment, which the control plane makes."""
 
     def attach(self, spec: Spec, node_name: str) -> str:
-        """The device's path. Only for nodes whose volumes no controller attaches."""
+        """Attach the volume and return its device's path.
+
+        Only nodes without an attach/detach controller use this method.
+        """
         ...
 
     def volumes_are_attached(self, specs: list[Spec], node_name: str) -> dict[str, bool]:
-        """Whether they are still attached, by the names of the specs."""
+        """Report for each spec, by its name, whether its volume is still attached."""
         ...
 
     def wait_for_attach(self, spec: Spec, device_path: str, pod: v1.Pod, timeout: float) -> str:
-        """The device's path, once it is there. Raises TimeoutError after timeout seconds, and what it learns."""
+        """Wait for the device and return its path. Raise TimeoutError after `timeout` seconds, or another error."""
         ...
 
 
 class DeviceUnmounter(Protocol):
-    """Undoes what a DeviceMounter did."""
+    """Define how to undo the work of a DeviceMounter."""
 
     def unmount_device(self, device_mount_path: str) -> None:
-        """Only to be called when no pod has the volume any more."""
+        """Unmount the device. Call this only when no pod has the volume any more."""
         ...
 
 
 class Detacher(DeviceUnmounter, Protocol):
-    """Undoes what an Attacher did."""
+    """Define how to undo the work of an Attacher."""
 
     def detach(self, volume_name: str, node_name: str) -> None: ...

@@ -1,4 +1,4 @@
-"""Ownership of volumes by the pod's fsGroup.
+"""Give the files of volumes to the pod's fsGroup.
 
 Go: pkg/volume/volume_linux.go
 """
@@ -28,7 +28,7 @@ RW_MASK = 0o660
 RO_MASK = 0o440
 EXEC_MASK = 0o110
 
-# Seconds until the pod hears that it takes long, and from one word of progress to the next.
+# The time, in seconds, until the first event that the change takes long, and between two further events.
 FIRST_EVENT_REPORT_DURATION = 30.0
 PROGRESS_REPORT_DURATION = 60.0
 _POLICY_URL = (
@@ -39,17 +39,17 @@ _POLICY_URL = (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something in a volume, held open so that what is done to it is done to nothing else."""
+    """Describe an entry of a volume. Its open descriptor ensures that every change applies to this very file."""
 
     path: str
-    # Its name in the directory that dir_fd is open on; the whole path for the root, where that is None.
+    # The entry's name in the directory of dir_fd. For the root, dir_fd is None and this is the whole path.
     name: str
     dir_fd: int | None
     fd: int
 
 
 class VolumeOwnership:
-    """Gives a volume to a group, all the way down."""
+    """Give a volume and everything in it to a group."""
 
     def __init__(
         self,
@@ -69,20 +69,20 @@ class VolumeOwnership:
         self._pod: v1.Pod | None = None
         self._recorder: record.EventRecorder | None = None
         self._file_counter = 0
-        # By the monotonic clock.
+        # The time of the next event, on the monotonic clock.
         self._next_report = 0.0
         self._reported = False
 
     def add_progress_notifier(self, pod: v1.Pod, recorder: record.EventRecorder) -> VolumeOwnership:
-        """Have the pod told when it takes long."""
+        """Emit events for the pod if the change takes long."""
         self._pod, self._recorder = pod, recorder
         return self
 
     def change_permissions(self) -> None:
-        """Make all that is in the volume the group's, readable and, unless read-only, writable by it.
+        """Give all files to the group, with read permission and, unless the volume is read-only, write permission.
 
-        New files inherit the group. With the policy OnRootMismatch a volume whose root is right is left alone.
-        What cannot be changed is logged. Raises OSError when a directory cannot be read.
+        New files inherit the group. With the policy OnRootMismatch, a volume whose root already matches is left alone.
+        Errors of a single file are logged. Raise OSError if a directory cannot be read.
         """
         if self._fs_group is None:
             return
@@ -109,7 +109,7 @@ class VolumeOwnership:
             self._monitor_progress()
 
     def _monitor_progress(self) -> None:
-        """In Go a goroutine tells; here who changes the files does, between two of them."""
+        """Report progress if it is time. In Go a goroutine reports; here the thread that changes the files does."""
         now = self._clock.monotonic()
         if now < self._next_report:
             return
@@ -134,13 +134,13 @@ class VolumeOwnership:
 
 
 def get_dirname_to_report(directory: str, pod_uid: types.UID) -> str:
-    """The part of the path that starts with the pod's uid; all of it if that is not in it."""
+    """Return the part of the path from the pod's UID on, or the whole path if it does not contain the UID."""
     index = directory.find(pod_uid)
     return directory if index == -1 else directory[index:]
 
 
 def change_file_permission(entry: Entry, fs_group: int, read_only: bool) -> None:
-    """Give a file, directory or link to the group. What fails is logged."""
+    """Give a file, directory or link to the group. Errors are logged."""
     mode = os.fstat(entry.fd).st_mode
     try:
         os.chown(entry.name, -1, fs_group, dir_fd=entry.dir_fd, follow_symlinks=False)
@@ -158,7 +158,7 @@ def change_file_permission(entry: Entry, fs_group: int, read_only: bool) -> None
 
 
 def skip_permission_change(mounter: Mounter, directory: str, fs_group: int, fs_group_change_policy: str | None) -> bool:
-    """Whether the policy lets the volume be, as its root is the group's already."""
+    """Report whether the policy allows skipping the volume, because its root already matches."""
     if fs_group_change_policy != v1.FS_GROUP_CHANGE_ON_ROOT_MISMATCH:
         klog.v(4).info_s("Perform recursive ownership change for directory", path=directory)
         return False
@@ -166,7 +166,7 @@ def skip_permission_change(mounter: Mounter, directory: str, fs_group: int, fs_g
 
 
 def requires_permission_change(root_dir: str, fs_group: int, read_only: bool) -> bool:
-    """Whether the root's group or mode is not what change_permissions would make it; when in doubt, yes."""
+    """Report whether the root's group or mode differs from what change_permissions would set; yes when in doubt."""
     try:
         info = os.stat(root_dir)
     except OSError as err:
@@ -190,33 +190,33 @@ def requires_permission_change(root_dir: str, fs_group: int, read_only: bool) ->
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """An entry that the walk has come to, and what is still to be seen in it."""
+    """Hold an entry that the walk has reached, and its entries that are still to be visited."""
 
     entry: Entry
     entries: Iterator[os.DirEntry[str]]
-    # What closes both.
+    # Closing this stack closes both.
     opened: contextlib.ExitStack
 
 
 def walk_deep(root: str) -> Iterator[Entry]:
-    """All below root and root itself, directories after what is in them; links are not followed. Raises OSError.
+    """Yield root and everything below it, a directory after its content. Links are not followed. Raise OSError.
 
-    DIVERGES (safer): a link that a container puts in the place of a file while the volume is walked is not followed.
-    Go: pkg/volume/volume_linux.go, changeFilePermission: the file is named by its path again after it was looked at,
-    and the new link is followed.
-    Why: a pod could have the mode and the group of files of the node changed.
+    DIVERGES (safer): the kubelet does not follow a link that a container puts in the place of a file during the walk.
+    Go: pkg/volume/volume_linux.go, changeFilePermission: the Go kubelet uses the file's path again after it has
+    examined the file, and follows the new link.
+    Why: a pod could make the kubelet change the mode and the group of files of the node.
     Test: volume_linux_test.py:test_link_put_in_the_place_of_a_file_is_not_followed
 
-    DIVERGES (fault of Go): a file that is removed while the volume is walked is left out.
+    DIVERGES (fault of Go): the kubelet skips a file that is removed during the walk.
     Go: pkg/volume/volume_linux.go, walk: the volume fails.
     Why: a container of another pod may remove a file of the volume at any time.
     Test: volume_linux_test.py:test_walk_leaves_out_what_is_gone_meanwhile
 
-    DIVERGES (safer): a file whose path is longer than the system takes is left out, and the names of the files in a
-    directory are read a few at a time.
-    Go: pkg/volume/volume_linux.go, walk: such a path makes the volume fail, and all names in a directory are in memory
-    at one time.
-    Why: a pod may make directories of any depth, and files by the million.
+    DIVERGES (safer): the kubelet skips a file whose path exceeds the system's limit, and reads the names of the files
+    in a directory a few at a time.
+    Go: pkg/volume/volume_linux.go, walk: such a path makes the volume fail, and the Go kubelet keeps all names of a
+    directory in memory at the same time.
+    Why: a pod may create directories of any depth, and millions of files.
     Test: volume_linux_test.py:test_walk_leaves_out_what_has_too_long_a_path,
     volume_linux_test.py:test_walk_does_not_remember_the_names_of_files
     """
@@ -232,7 +232,7 @@ def walk_deep(root: str) -> Iterator[Entry]:
                 stack.pop().opened.close()
                 continue
             path = f"{level.entry.path}/{found.name}"
-            # Each level of the walk holds its own path, and two descriptors.
+            # Each level of the walk keeps its own path and two descriptors, so the depth must have a limit.
             if len(os.fsencode(path)) > filesystem.MAX_PATH_LENGTH:
                 if not told:
                     klog.error_s(None, "Leaving out what is so deep in the volume that its path is too long", path=path)

@@ -1,4 +1,4 @@
-"""The data of a config map as files.
+"""Serve configMap volumes, which hold the data of a config map as files.
 
 Go: pkg/volume/configmap
 """

@@ -1,4 +1,4 @@
-"""The data of a config map as files.
+"""Serve configMap volumes, which hold the data of a config map as files.
 
 Go: pkg/volume/configmap/configmap.go
 """
@@ -21,7 +21,7 @@ def probe_volume_plugins() -> list[VolumePlugin]:
 
 
 class ConfigMapPlugin(FileVolumePlugin):
-    """Makes configMap volumes, on disk: nobody's account has memory for them."""
+    """Serve configMap volumes. Their files are on disk, because their memory would count against no pod."""
 
     PLUGIN_NAME = CONFIG_MAP_PLUGIN_NAME
     MEDIUM = v1.STORAGE_MEDIUM_DEFAULT
@@ -45,7 +45,7 @@ class ConfigMapPlugin(FileVolumePlugin):
 
 
 class ConfigMapVolumeMounter(FileVolumeMounter):
-    """Writes a config map for one pod."""
+    """Write the files of a config map for one pod."""
 
     def __init__(self, plugin: FileVolumePlugin, vol_name: str, pod: v1.Pod, source: v1.ConfigMapVolumeSource) -> None:
         super().__init__(plugin, vol_name, pod)
@@ -64,11 +64,11 @@ class ConfigMapVolumeMounter(FileVolumeMounter):
 
 
 def get_config_map(host: VolumeHost, namespace: str, name: str, optional: bool) -> v1.ConfigMap:
-    """The config map; one without data if there is none, and need not be. Raises what the host raises."""
+    """Return the config map, or one without data if it is optional and missing. Raise any error of the host."""
     try:
         return host.get_config_map(namespace, name)
     except Exception as err:
-        # Whatever it is, the log tells of it here, where the config map's name is known.
+        # Log any error here, where the name of the config map is known.
         if optional and apierrors.is_not_found(err):
             return v1.ConfigMap()
         klog.error_s(err, "Couldn't get configMap", configMap=klog.kref(namespace, name))
@@ -78,9 +78,12 @@ def get_config_map(host: VolumeHost, namespace: str, name: str, optional: bool) 
 def make_payload(
     mappings: list[v1.KeyToPath], config_map: v1.ConfigMap, default_mode: int | None, optional: bool
 ) -> Payload:
-    """The files of a config map. Raises ValueError, for a key that it does not have too, unless that is optional."""
+    """Return the files for a config map.
+
+    Raise ValueError if a key of mappings is missing and the config map is not optional.
+    """
     data = {name: text.encode() for name, text in config_map.data.items()}
-    # No key is in both, and binary data would come last.
+    # No key is in both dictionaries. The order is that of Go.
     everything = {**config_map.binary_data, **data} if mappings else {**data, **config_map.binary_data}
     missing = "configmap references non-existent config key"
     return file_volume.make_payload(mappings, everything, default_mode, optional, missing)

@@ -1,4 +1,4 @@
-"""Volumes of drivers outside of Kubernetes, which speak the Container Storage Interface.
+"""Serve volumes of external drivers that speak the Container Storage Interface (CSI).
 
 Go: pkg/volume/csi
 """

@@ -1,4 +1,4 @@
-"""Volumes on the node, before pods get them: waiting for their attachment, and staging.
+"""Wait for the attachment of CSI volumes, and let drivers stage them on the node.
 
 Go: pkg/volume/csi/csi_attacher.go
 """
@@ -37,24 +37,27 @@ class _MountOptions:
 
 
 class CSIAttacher:
-    """Attacher, Detacher, DeviceMounter and DeviceUnmounter of all drivers. Thread-safe."""
+    """Serve as attacher, detacher, device mounter and device unmounter of all drivers.
+
+    Every method is safe from any thread.
+    """
 
     def __init__(self, plugin: CSIPlugin, k8s: kubernetes.Interface, watch_timeout: float = CSI_TIMEOUT) -> None:
-        """watch_timeout is what the calls of one mount may take together, in seconds."""
+        """Create an attacher; watch_timeout limits, in seconds, the calls of one mount together."""
         self._plugin = plugin
         self._k8s = k8s
         self._watch_timeout = watch_timeout
-        # For tests; else the driver's that is registered.
+        # Tests set this field. If it is None, the client of the registered driver is used.
         self.csi_client: csi_client.CSIDriverClient | None = None
 
     def attach(self, spec: Spec, node_name: str) -> str:
-        """A controller does that."""
+        """Raise NotImplementedError, because the attach/detach controller attaches volumes."""
         raise NotImplementedError("attaching volumes from the kubelet is not supported")
 
     def wait_for_attach(self, spec: Spec, device_path: str, pod: v1.Pod, timeout: float) -> str:
-        """The name of the volume's attachment. Raises errors.NotAttachedError when the volume is not attached.
+        """Return the name of the volume's attachment. Raise errors.NotAttachedError if the volume is not attached.
 
-        It does not wait: the kubelet does, until the node's status says that the volume is attached.
+        The method does not wait: the kubelet itself waits until the node's status lists the volume as attached.
         """
         try:
             source = csi_util.get_pv_source_from_spec(spec)
@@ -65,7 +68,7 @@ class CSIAttacher:
         try:
             attachment = self._k8s.storage_v1.volume_attachments().get(golang.background(), name)
         except Exception as err:
-            # Whatever the API server says: it is asked again at the next attempt.
+            # Whatever error the API server returns, the next attempt asks again.
             klog.error_s(err, log(f"attacher.WaitForAttach failed for volume [{handle}] (will continue to try)"))
             raise csierrors.NotAttachedError(
                 f"volume {handle} has GET error for volume attachment {name}: {err}"
@@ -89,7 +92,7 @@ class CSIAttacher:
             return False
         try:
             if self._plugin.skip_attach(source.driver):
-                # It need not be, which comes to the same.
+                # A volume that needs no attachment counts as attached.
                 return True
         except (apierrors.StatusError, csierrors.CSIError, TimeoutError) as err:
             klog.error_s(err, log(f"Failed to check CSIDriver for {source.driver}"))
@@ -97,13 +100,13 @@ class CSIAttacher:
         try:
             attachment = self._k8s.storage_v1.volume_attachments().get(golang.background(), name)
         except Exception as err:
-            # Whatever the API server says; who asks does so again.
+            # Whatever error the API server returns, the caller asks again.
             klog.error_s(err, log(f"attacher.VolumesAreAttached failed for attach.ID={name}"))
             return False
         return attachment.status.attached
 
     def get_device_mount_path(self, spec: Spec) -> str:
-        """Raises ValueError for what is no persistent volume of a driver."""
+        """Return the staging path. Raise ValueError if the volume is not a persistent CSI volume."""
         klog.v(4).info_s(log(f"attacher.GetDeviceMountPath for volume({spec.name()})"))
         try:
             path = make_device_mount_path(self._plugin, spec)
@@ -113,9 +116,9 @@ class CSIAttacher:
         return path
 
     def mount_device(self, spec: Spec, device_path: str, device_mount_path: str, args: DeviceMounterArgs) -> None:
-        """Have the driver stage the volume, if it stages volumes.
+        """Let the driver stage the volume, if the driver supports staging.
 
-        Raises types.TransientOperationFailure, UncertainProgressError, and what is final.
+        Raise types.TransientOperationFailure, UncertainProgressError, or another error, which is final.
         """
         klog.v(4).info_s(log(f"attacher.MountDevice({device_path}, {device_mount_path})"))
         if not device_mount_path:
@@ -137,7 +140,7 @@ class CSIAttacher:
         try:
             return csi_client.new_csi_driver_client(self._plugin.csi_drivers, driver_name)
         except csierrors.UnknownDriverError as err:
-            # The driver may be about to come, or to come back.
+            # The driver may be about to register, for the first time or again.
             raise volumetypes.TransientOperationFailure(
                 log(f"{caller} failed to create newCsiDriverClient: {err}")
             ) from err
@@ -157,9 +160,10 @@ class CSIAttacher:
             secrets = self._stage_secrets(source) if stages else {}
             mount_options = self._mount_options(spec, args.selinux_label)
             try:
-                # DIVERGES (safer): a staging directory that something is mounted on is left to the driver as it is.
-                # Go: pkg/volume/csi/csi_attacher.go, (*csiAttacher).MountDevice: the kubelet looks into it, and fails
-                # while the server or daemon of that mount is gone.
+                # DIVERGES (safer): the kubelet leaves a staging directory that something is mounted on to the driver as
+                # it is.
+                # Go: pkg/volume/csi/csi_attacher.go, (*csiAttacher).MountDevice: the Go kubelet accesses the directory,
+                # and fails while the server or daemon of that mount is gone.
                 # Why: only the driver can mount the volume again.
                 # Test: csi_attacher_test.py:test_mount_that_is_broken_is_left_to_the_driver
                 if not csi_mount_dir.is_dir_mounted(self._plugin, device_mount_path):
@@ -196,12 +200,12 @@ class CSIAttacher:
                 fs_group,
             )
         except Exception as err:
-            # DIVERGES (fault of Go): the data of a volume that was staged before the kubelet started is kept if staging
-            # it again fails.
-            # Go: pkg/volume/csi/csi_attacher.go, (*csiAttacher).MountDevice: the data is removed after a final error,
-            # unless something is mounted at the staging path.
-            # Why: without the data the volume is detached later without having been unstaged; a driver may stage it
-            # without a mount.
+            # DIVERGES (fault of Go): the kubelet keeps the data of a volume that was staged before the kubelet started
+            # if staging it again fails.
+            # Go: pkg/volume/csi/csi_attacher.go, (*csiAttacher).MountDevice: the Go kubelet removes the data after a
+            # final error, unless something is mounted at the staging path.
+            # Why: without the data the volume would later be detached without having been unstaged; a driver may stage
+            # it without a mount.
             # Test:
             # csi_attacher_test.py:test_volume_staged_before_a_restart_is_unstaged_although_staging_it_again_fails
             if volumetypes.is_operation_finished_error(err) and not args.reconstructed_volume:
@@ -215,7 +219,7 @@ class CSIAttacher:
         try:
             return self._plugin.get_publish_context(self._k8s, source.volume_handle, source.driver, node_name)
         except Exception as err:
-            # Whatever the API server says: nothing has been begun, and it is tried again.
+            # Whatever error the API server returns, no operation has started, and the mount is retried.
             raise volumetypes.TransientOperationFailure(str(err)) from err
 
     def _stage_secrets(self, source: v1.CSIPersistentVolumeSource) -> dict[str, str]:
@@ -235,7 +239,7 @@ class CSIAttacher:
         try:
             supported = self._plugin.supports_selinux_context_mount(spec)
         except Exception as err:
-            # Whatever it is, the driver has not been asked for anything.
+            # Whatever the error is, the driver has not been asked to do anything.
             raise csierrors.DriverCallError(log(f"failed to query for SELinuxMount support: {err}")) from err
         if supported and selinux_label:
             return _MountOptions(selinux.add_selinux_mount_option(options, selinux_label), has_selinux_label=True)
@@ -245,7 +249,7 @@ class CSIAttacher:
         try:
             delegates = client.node_supports_volume_mount_group(ctx)
         except Exception as err:
-            # Whatever it is, nothing has been begun.
+            # Whatever the error is, no operation has started.
             raise volumetypes.TransientOperationFailure(
                 log(
                     "attacher.MountDevice failed to determine if the node service has VOLUME_MOUNT_GROUP "
@@ -261,7 +265,7 @@ class CSIAttacher:
         return delegates
 
     def _save_data(self, device_mount_path: str, data: dict[str, str]) -> None:
-        """For unmount_device, and for who finds the directory after a restart."""
+        """Save the volume's data for unmount_device and for reconstruction after a restart."""
         try:
             csi_util.save_volume_data(os.path.dirname(device_mount_path), VOL_DATA_FILE_NAME, data)
         except OSError as err:
@@ -275,11 +279,11 @@ class CSIAttacher:
         csi_mount_dir.clean_up_mount_dir(self._plugin, device_mount_path, what)
 
     def detach(self, volume_name: str, node_name: str) -> None:
-        """A controller does that."""
+        """Raise NotImplementedError, because the attach/detach controller detaches volumes."""
         raise NotImplementedError("detaching volumes from the kubelet is not supported")
 
     def unmount_device(self, device_mount_path: str) -> None:
-        """Have the driver unstage the volume. Raises types.TransientOperationFailure, CSIError and OSError."""
+        """Let the driver unstage the volume. Raise types.TransientOperationFailure, CSIError or OSError."""
         klog.v(4).info_s(log(f"attacher.UnmountDevice({device_mount_path})"))
         data_dir = os.path.dirname(device_mount_path)
         try:
@@ -287,9 +291,9 @@ class CSIAttacher:
         except FileNotFoundError:
             what = f"attacher.UnmountDevice skipped because volume data file [{data_dir}] does not exist"
             klog.v(4).info_s(log(what))
-            # DIVERGES (fault of Go): the empty directory of a volume whose driver stages nothing is removed.
-            # Go: pkg/volume/csi/csi_attacher.go, (*csiAttacher).UnmountDevice: a volume without data is skipped, and
-            # its directory stays for ever.
+            # DIVERGES (fault of Go): the kubelet removes the empty directory of a volume whose driver stages nothing.
+            # Go: pkg/volume/csi/csi_attacher.go, (*csiAttacher).UnmountDevice: the Go kubelet skips a volume without
+            # data, and its directory stays forever.
             # Why: each volume that the node ever had would leave a directory.
             # Test: csi_attacher_test.py:test_driver_that_stages_nothing
             csi_mount_dir.remove_staging_dir(self._plugin, device_mount_path)
@@ -316,7 +320,7 @@ class CSIAttacher:
         try:
             stages = client.node_supports_stage_unstage(ctx)
         except Exception as err:
-            # Whatever it is: unmounting is tried until it succeeds.
+            # Whatever the error is, the unmount is retried until it succeeds.
             raise csierrors.DriverCallError(
                 log(f"attacher.UnmountDevice failed to check whether STAGE_UNSTAGE_VOLUME set: {err}")
             ) from err
@@ -328,17 +332,20 @@ class CSIAttacher:
         try:
             client.node_unstage_volume(ctx, vol_id, device_mount_path)
         except Exception as err:
-            # As above.
+            # Whatever the error is, the unmount is retried until it succeeds.
             raise csierrors.DriverCallError(log(f"attacher.UnmountDevice failed: {err}")) from err
 
 
 def get_attachment_name(vol_name: str, csi_driver_name: str, node_name: str) -> str:
-    """The name that the attachment of a volume to a node has."""
+    """Return the name of the VolumeAttachment for a volume and a node."""
     return f"csi-{hashlib.sha256(f'{vol_name}{csi_driver_name}{node_name}'.encode()).hexdigest()}"
 
 
 def make_device_mount_path(plugin: CSIPlugin, spec: Spec) -> str:
-    """Where the driver stages the volume. Raises ValueError for a volume that has none or lacks what names it."""
+    """Return the path where the driver stages the volume.
+
+    Raise ValueError if the volume has no driver or handle, or is not a persistent CSI volume.
+    """
     driver = csi_util.get_csi_driver_name(spec)
     if not driver:
         raise ValueError("makeDeviceMountPath failed, csi source driver name is empty")
@@ -353,7 +360,7 @@ def make_device_mount_path(plugin: CSIPlugin, spec: Spec) -> str:
 
 
 def verify_attachment_status(attachment: storagev1.VolumeAttachment, volume_handle: str) -> bool:
-    """Whether the volume is attached. Raises errors.NotAttachedError when it failed, or is being detached."""
+    """Report whether the volume is attached. Raise errors.NotAttachedError if that failed or it is being detached."""
     if attachment.metadata.deletion_timestamp is not None:
         name = attachment.metadata.name
         klog.error_s(

@@ -1,13 +1,13 @@
-"""Volumes that pods use as devices.
+"""Map CSI volumes that pods use as block devices.
 
 The files of a volume, below plugins/kubernetes.io/csi/volumeDevices:
 
-    staging/<name>          where the driver stages it, if it stages volumes
-    publish/<name>/<pod>    the device that the driver publishes for a pod, made by the driver
-    <name>/data             what is kept of it for later
-    <name>/dev              links to the device, one for each pod, made by the volume manager
+    staging/<name>          the path where the driver stages the volume, if it stages volumes
+    publish/<name>/<pod>    the device that the driver creates when it publishes the volume for a pod
+    <name>/data             the directory of the volume's data file
+    <name>/dev              links to the device, one for each pod, which the volume manager creates
 
-And in the pod's directory: volumeDevices/kubernetes.io~csi/<name>, a link to the device.
+The pod's directory has volumeDevices/kubernetes.io~csi/<name>, a link to the device.
 
 Go: pkg/volume/csi/csi_block.go
 """
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
     from pkg.volume.csi.csi_plugin import CSIPlugin
 
-# Beside the volumes' own directories.
+# These directories are next to the volumes' own directories.
 STAGING_DIR = "staging"
 PUBLISH_DIR = "publish"
 
 
 class CSIBlockMapper:
-    """A device of one pod: CustomBlockVolumeMapper and CustomBlockVolumeUnmapper. For one thread at a time."""
+    """Map and unmap a block device for one pod. Only one thread at a time may use an instance."""
 
     def __init__(
         self,
@@ -54,7 +54,10 @@ class CSIBlockMapper:
         pod: v1.Pod | None = None,
         read_only: bool = False,
     ) -> None:
-        """spec_name is the volume's name, volume_id the driver's for it; an unmapper has no spec and no pod."""
+        """Create a mapper, or an unmapper if spec and pod are None.
+
+        spec_name is the volume's name in the spec, and volume_id is the driver's handle for it.
+        """
         self.csi_client_getter = csi_client_getter
         self._plugin = plugin
         self._driver_name = driver_name
@@ -66,18 +69,18 @@ class CSIBlockMapper:
         self._read_only = read_only
 
     def get_metrics(self) -> Metrics:
-        """Raises as MetricsCSI.get_metrics."""
+        """Return the usage of the volume. Raise the errors of MetricsCSI.get_metrics."""
         path = os.path.join(csi_util.get_volume_device_plugin_dir(self._spec_name, self._plugin.host), self._pod_uid)
         return csi_metrics.MetricsCSI(self._volume_id, path, self.csi_client_getter).get_metrics()
 
     def get_global_map_path(self, spec: Spec) -> str:
-        """The directory of links to the device."""
+        """Return the directory of links to the device."""
         path = csi_util.get_volume_device_plugin_dir(self._spec_name, self._plugin.host)
         klog.v(4).info_s(log(f"blockMapper.GetGlobalMapPath = {path}"))
         return path
 
     def get_staging_path(self) -> str:
-        """The directory that the driver stages the volume in."""
+        """Return the path where the driver stages the volume."""
         devices = self._plugin.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME)
         return os.path.join(devices, STAGING_DIR, self._spec_name)
 
@@ -85,7 +88,7 @@ class CSIBlockMapper:
         return True
 
     def _get_publish_dir(self) -> str:
-        """The directory that the volume is published in, for each pod by itself."""
+        """Return the directory in which the driver publishes the volume, with one entry for each pod."""
         devices = self._plugin.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME)
         return os.path.join(devices, PUBLISH_DIR, self._spec_name)
 
@@ -93,7 +96,7 @@ class CSIBlockMapper:
         return os.path.join(self._get_publish_dir(), self._pod_uid)
 
     def get_pod_device_map_path(self) -> tuple[str, str]:
-        """The pod's directory of devices, and the name of the link in it."""
+        """Return the pod's directory of devices, and the name of the link in it."""
         name = csi_util.escape_qualified_name(CSI_PLUGIN_NAME)
         path = self._plugin.host.get_pod_volume_device_dir(self._pod_uid, name)
         klog.v(4).info_s(log(f"blockMapper.GetPodDeviceMapPath [path={path}; name={self._spec_name}]"))
@@ -107,14 +110,14 @@ class CSIBlockMapper:
         source: v1.CSIPersistentVolumeSource,
         publish_context: dict[str, str],
     ) -> str:
-        """Have the driver stage the device; "" if it stages nothing."""
+        """Let the driver stage the device. Return the path, or "" if the driver does not support staging."""
         klog.v(4).info_s(log("blockMapper.stageVolumeForBlock called"))
         staging_path = self.get_staging_path()
         with csi_util.before_the_driver_acts():
             try:
                 stages = client.node_supports_stage_unstage(ctx)
             except Exception as err:
-                # Whatever it is, nothing has been begun.
+                # Whatever the error is, no operation has started.
                 raise csierrors.DriverCallError(
                     log(f"blockMapper.stageVolumeForBlock failed to check STAGE_UNSTAGE_VOLUME capability: {err}")
                 ) from err
@@ -160,7 +163,7 @@ class CSIBlockMapper:
         source: v1.CSIPersistentVolumeSource,
         publish_context: dict[str, str],
     ) -> str:
-        """Have the driver put the device into the volume's directory; its path."""
+        """Let the driver publish the device in the volume's directory. Return the device's path."""
         klog.v(4).info_s(log("blockMapper.publishVolumeForBlock called"))
         with csi_util.before_the_driver_acts():
             attributes = source.volume_attributes | self._pod_info()
@@ -197,7 +200,7 @@ class CSIBlockMapper:
             if not self._plugin.pod_info_enabled(self._driver_name):
                 return {}
         except Exception as err:
-            # Whatever the API server says: it is asked again.
+            # Whatever error the API server returns, the next attempt asks again.
             raise volumetypes.TransientOperationFailure(
                 log(f"blockMapper.publishVolumeForBlock failed to assemble volume attributes: {err}")
             ) from err
@@ -219,9 +222,9 @@ class CSIBlockMapper:
         return k8s
 
     def set_up_device(self, reconstructed_volume: bool = False) -> str:
-        """Have the driver stage the device; the path, "" if it stages nothing.
+        """Let the driver stage the device. Return the path, or "" if the driver does not support staging.
 
-        Raises types.TransientOperationFailure, UncertainProgressError, and what is final.
+        Raise types.TransientOperationFailure, UncertainProgressError, or another error, which is final.
         """
         klog.v(4).info_s(log("blockMapper.SetUpDevice called"))
         with csi_util.before_the_driver_acts():
@@ -232,11 +235,11 @@ class CSIBlockMapper:
         try:
             return self._stage_volume_for_block(ctx, client, access_mode, source, publish_context)
         except Exception as err:
-            # DIVERGES (fault of Go): the files of a device that was staged before the kubelet started are kept if
-            # staging it again fails.
-            # Go: pkg/volume/csi/csi_block.go, (*csiBlockMapper).SetUpDevice: its files are removed after a final error,
-            # as far as its directories are empty.
-            # Why: without its files the device is detached later without having been unstaged.
+            # DIVERGES (fault of Go): the kubelet keeps the files of a device that was staged before the kubelet started
+            # if staging it again fails.
+            # Go: pkg/volume/csi/csi_block.go, (*csiBlockMapper).SetUpDevice: the Go kubelet removes the files after a
+            # final error, as far as their directories are empty.
+            # Why: without its files the device would later be detached without having been unstaged.
             # Test: csi_block_test.py:test_device_that_was_staged_before_a_restart_is_unstaged_whatever_the_driver_says
             if volumetypes.is_operation_finished_error(err) and not reconstructed_volume:
                 self._try_cleanup()
@@ -245,7 +248,7 @@ class CSIBlockMapper:
             cancel()
 
     def map_pod_device(self) -> str:
-        """Have the driver publish the device for the pod; its path. Raises as set_up_device."""
+        """Let the driver publish the device for the pod. Return its path. Raise the errors of set_up_device."""
         klog.v(4).info_s(log("blockMapper.MapPodDevice called"))
         with csi_util.before_the_driver_acts():
             source, access_mode = self._source("blockMapper.MapPodDevice")
@@ -258,7 +261,7 @@ class CSIBlockMapper:
             cancel()
 
     def _source(self, caller: str) -> tuple[v1.CSIPersistentVolumeSource, str]:
-        """The volume's source and access mode."""
+        """Return the volume's source and access mode."""
         if self._spec is None or self._spec.persistent_volume is None:
             raise ValueError(log(f"{caller} spec is nil"))
         try:
@@ -268,12 +271,12 @@ class CSIBlockMapper:
         return source, next(iter(self._spec.persistent_volume.spec.access_modes), v1.READ_WRITE_ONCE)
 
     def _publish_context(self, source: v1.CSIPersistentVolumeSource, caller: str) -> dict[str, str]:
-        """What the driver's controller said when it attached the volume."""
+        """Return what the driver's controller recorded at the attachment."""
         try:
             if self._plugin.skip_attach(source.driver):
                 return {}
         except Exception as err:
-            # Whatever it is, nothing has been begun.
+            # Whatever the error is, no operation has started.
             raise csierrors.DriverCallError(
                 log(f"{caller} failed to check CSIDriver for {source.driver}: {err}")
             ) from err
@@ -281,7 +284,7 @@ class CSIBlockMapper:
         try:
             attachment = self._kube_client().storage_v1.volume_attachments().get(golang.background(), name)
         except Exception as err:
-            # Whatever the API server says: it is asked again.
+            # Whatever error the API server returns, the next attempt asks again.
             raise volumetypes.TransientOperationFailure(
                 log(f"{caller} failed to get volume attachment [id={name}]: {err}")
             ) from err
@@ -293,7 +296,7 @@ class CSIBlockMapper:
         try:
             client.node_unpublish_volume(ctx, self._volume_id, publish_path)
         except Exception as err:
-            # Whatever it is: it is tried until it succeeds.
+            # Whatever the error is, the unmap is retried until it succeeds.
             raise csierrors.DriverCallError(log(f"blockMapper.unpublishVolumeForBlock failed: {err}")) from err
         klog.v(4).info_s(log(f"blockMapper.unpublishVolumeForBlock NodeUnpublished successfully [{publish_path}]"))
 
@@ -303,7 +306,7 @@ class CSIBlockMapper:
         try:
             stages = client.node_supports_stage_unstage(ctx)
         except Exception as err:
-            # Whatever it is: it is tried until it succeeds.
+            # Whatever the error is, the unmap is retried until it succeeds.
             raise csierrors.DriverCallError(
                 log(f"blockMapper.unstageVolumeForBlock failed to check STAGE_UNSTAGE_VOLUME capability: {err}")
             ) from err
@@ -318,14 +321,15 @@ class CSIBlockMapper:
         try:
             client.node_unstage_volume(ctx, self._volume_id, staging_path)
         except Exception as err:
-            # As above.
+            # Whatever the error is, the unmap is retried until it succeeds.
             raise csierrors.DriverCallError(log(f"blockMapper.unstageVolumeForBlock failed: {err}")) from err
         klog.v(4).info_s(log(f"blockMapper.unstageVolumeForBlock NodeUnstageVolume successfully [{staging_path}]"))
         try:
-            # DIVERGES (safer): nothing is removed if the driver has left something mounted in the staging directory.
-            # Go: pkg/volume/csi/csi_block.go, (*csiBlockMapper).unstageVolumeForBlock: the directory is removed with
-            # all that is in it, mounts included.
-            # Why: a faulty driver would have the kubelet empty the volume.
+            # DIVERGES (safer): the kubelet removes nothing if the driver has left something mounted in the staging
+            # directory.
+            # Go: pkg/volume/csi/csi_block.go, (*csiBlockMapper).unstageVolumeForBlock: the Go kubelet removes the
+            # directory with its content, including mounts.
+            # Why: a faulty driver would make the kubelet delete the files of the volume.
             # Test: csi_block_test.py:test_what_a_driver_has_left_mounted_is_not_emptied
             removeall.remove_all_one_filesystem(self._plugin.host.get_mounter(), staging_path)
         except OSError as err:
@@ -337,12 +341,12 @@ class CSIBlockMapper:
             ) from err
 
     def tear_down_device(self, map_path: str, device_path: str) -> None:
-        """Have the driver unstage the device, and remove what is left of it.
+        """Let the driver unstage the device, and remove its files.
 
-        Raises types.TransientOperationFailure without the driver, CSIError and OSError.
+        Raise types.TransientOperationFailure if the driver is not registered, CSIError or OSError.
         """
         staging_path = self.get_staging_path()
-        # Raises when it cannot be told.
+        # exists raises OSError if it cannot determine the answer.
         if filesystem.exists(staging_path):
             client = self.csi_client_getter.get_for("blockMapper.TearDownDevice")
             ctx, cancel = csi_util.create_csi_operation_context(self._spec, CSI_TIMEOUT)
@@ -362,7 +366,7 @@ class CSIBlockMapper:
             klog.v(4).info_s("Failed to clean up block volume directory", err=err)
 
     def _cleanup_orphan_device_files(self) -> None:
-        """Remove the volume's files; no pod has it any more. Raises OSError at the first in use all the same."""
+        """Remove the files of a volume that no pod has any more. Raise OSError at the first file still in use."""
         for what, path in (
             ("remove publish directory", self._get_publish_dir()),
             ("delete volume staging path", self.get_staging_path()),
@@ -373,10 +377,11 @@ class CSIBlockMapper:
                 pass
             except OSError as err:
                 raise OSError(log(f"failed to {what} [{path}]: {err}")) from err
-        # DIVERGES (fault of Go): of the directory of a block volume, only the files of that volume are removed.
-        # Go: pkg/volume/csi/csi_block.go, (*csiBlockMapper).cleanupOrphanDeviceFiles: the directory is removed with all
-        # that is in it.
-        # Why: the directory of a persistent volume with the name "staging" or "publish" holds the files of all other
+        # DIVERGES (fault of Go): from the directory of a block volume, the kubelet removes only the files of that
+        # volume.
+        # Go: pkg/volume/csi/csi_block.go, (*csiBlockMapper).cleanupOrphanDeviceFiles: the Go kubelet removes the
+        # directory with its content.
+        # Why: if a persistent volume has the name "staging" or "publish", its directory has the files of all other
         # volumes.
         # Test: csi_block_test.py:test_volume_with_the_name_of_a_directory_leaves_the_files_of_others
         host = self._plugin.host
@@ -388,9 +393,9 @@ class CSIBlockMapper:
         removeall.remove(csi_util.get_volume_plugin_dir(self._spec_name, host))
 
     def unmap_pod_device(self) -> None:
-        """Have the driver take the device from the pod, also if there is none: it may still be at publishing it.
+        """Let the driver unpublish the device, even if no device exists: the driver may still be publishing it.
 
-        Raises types.TransientOperationFailure without the driver, and CSIError.
+        Raise types.TransientOperationFailure if the driver is not registered, or CSIError.
         """
         client = self.csi_client_getter.get_for("blockMapper.UnmapPodDevice")
         ctx, cancel = csi_util.create_csi_operation_context(self._spec, CSI_TIMEOUT)

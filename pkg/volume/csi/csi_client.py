@@ -1,4 +1,4 @@
-"""Calls of a driver's node service.
+"""Call a driver's node service.
 
 Go: pkg/volume/csi/csi_client.go
 """
@@ -32,7 +32,7 @@ _ACCESS_MODES = {
     v1.READ_WRITE_ONCE: _MODE.SINGLE_NODE_WRITER,
     v1.READ_ONLY_MANY: _MODE.MULTI_NODE_READER_ONLY,
     v1.READ_WRITE_MANY: _MODE.MULTI_NODE_MULTI_WRITER,
-    # A driver that does not tell several writers on a node from one can be used with this mode all the same.
+    # This mode also fits a driver that does not distinguish one writer on a node from several.
     v1.READ_WRITE_ONCE_POD: _MODE.SINGLE_NODE_WRITER,
 }
 _SINGLE_NODE_MULTI_WRITER_ACCESS_MODES = {
@@ -43,28 +43,28 @@ _SINGLE_NODE_MULTI_WRITER_ACCESS_MODES = {
 _NOT_FINAL = {
     grpc.StatusCode.CANCELLED,
     grpc.StatusCode.DEADLINE_EXCEEDED,
-    # The driver went away; what it had begun may still go on.
+    # The driver is gone, but what it has started may still be in progress.
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
-    # The driver works on that volume already.
+    # The driver is already working on the volume.
     grpc.StatusCode.ABORTED,
 }
 _OPTIONS = [
     ("grpc.default_authority", "localhost"),
-    # A proxy of the environment is nothing for a socket of this machine.
+    # A proxy from the environment must not be used for a socket of this machine.
     ("grpc.enable_http_proxy", 0),
-    # Connections share nothing, and so no waiting time after a driver could not be reached.
+    # Connections must not share a backoff, which gRPC starts when a driver cannot be reached.
     ("grpc.use_local_subchannel_pool", 1),
     grpcconn.LONG_ERRORS,
 ]
 
-# A connection to a driver's node service for one call, by the path of its socket.
+# A function that connects to the node service at a socket's path, for one call.
 NodeV1ClientCreator = Callable[[str], AbstractContextManager[csi_pb2_grpc.NodeStub]]
 
 
 @dataclass(frozen=True, slots=True)
 class CSIResizeOptions:
-    """What a driver is told of a volume that it is to make larger."""
+    """Hold the arguments of the driver's expand call."""
 
     volume_id: str
     volume_path: str
@@ -77,10 +77,11 @@ class CSIResizeOptions:
 
 
 class CSIDriverClient:
-    """One driver. Thread-safe; a connection lasts for one call.
+    """Call one driver. Every method is safe from any thread. A connection lasts for one call.
 
-    Methods raise ValueError for missing arguments, grpcstatus.StatusError for what the driver answers, and those that
-    change something types.UncertainProgressError for an answer, or none, after which it may still be at it.
+    Methods raise ValueError for missing arguments, and grpcstatus.StatusError for an error of the driver. A method that
+    changes something raises types.UncertainProgressError if the driver does not answer, or answers that it may still be
+    working.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class CSIDriverClient:
         self._node_v1_client_creator = node_v1_client_creator
 
     def node_get_info(self, ctx: golang.Context) -> tuple[str, int, dict[str, str]]:
-        """The node's name among the driver's, how many volumes it can have (0: no limit) and its topology."""
+        """Return the driver's name for the node, the volume limit (0 means none) and the topology."""
         klog.v(4).info_s(log("calling NodeGetInfo rpc"))
         try:
             return self._node_get_info_v1(ctx)
@@ -123,7 +124,10 @@ class CSIDriverClient:
         mount_options: list[str],
         fs_group: int | None,
     ) -> None:
-        """Have the volume in a pod's directory. fs_group must be None unless node_supports_volume_mount_group."""
+        """Publish the volume in a pod's directory.
+
+        fs_group must be None unless node_supports_volume_mount_group returns true.
+        """
         klog.v(4).info_s(log("calling NodePublishVolume rpc"), volID=volume_id, targetPath=target_path)
         _require(volume_id, "missing volume id")
         _require(target_path, "missing target path")
@@ -142,7 +146,7 @@ class CSIDriverClient:
         self._change(ctx, "NodePublishVolume", request)
 
     def node_expand_volume(self, ctx: golang.Context, opts: CSIResizeOptions) -> Quantity:
-        """Make the volume larger on the node; the size it has then."""
+        """Expand the volume on the node. Return its new size."""
         _require(opts.volume_id, "missing volume id")
         _require(opts.volume_path, "missing volume path")
         if opts.new_size.value() < 0:
@@ -161,7 +165,7 @@ class CSIDriverClient:
         return resource.new_quantity(response.capacity_bytes, resource.Format.BINARY_SI)
 
     def node_unpublish_volume(self, ctx: golang.Context, vol_id: str, target_path: str) -> None:
-        """Take the volume out of a pod's directory."""
+        """Unpublish the volume from a pod's directory."""
         klog.v(4).info_s(log("calling NodeUnpublishVolume rpc"), volID=vol_id, targetPath=target_path)
         _require(vol_id, "missing volume id")
         _require(target_path, "missing target path")
@@ -181,7 +185,10 @@ class CSIDriverClient:
         mount_options: list[str],
         fs_group: int | None,
     ) -> None:
-        """Have the volume on the node. fs_group must be None unless node_supports_volume_mount_group."""
+        """Stage the volume on the node.
+
+        fs_group must be None unless node_supports_volume_mount_group returns true.
+        """
         klog.v(4).info_s(log("calling NodeStageVolume rpc"), volID=vol_id, stagingTargetPath=staging_target_path)
         _require(vol_id, "missing volume id")
         _require(staging_target_path, "missing staging target path")
@@ -198,7 +205,7 @@ class CSIDriverClient:
         self._change(ctx, "NodeStageVolume", request)
 
     def node_unstage_volume(self, ctx: golang.Context, vol_id: str, staging_target_path: str) -> None:
-        """Take the volume off the node."""
+        """Unstage the volume on the node."""
         klog.v(4).info_s(log("calling NodeUnstageVolume rpc"), volID=vol_id, stagingTargetPath=staging_target_path)
         _require(vol_id, "missing volume id")
         _require(staging_target_path, "missing staging target path")
@@ -225,7 +232,10 @@ class CSIDriverClient:
         return self._node_supports_capability(ctx, _RPC.SINGLE_NODE_MULTI_WRITER)
 
     def node_get_volume_stats(self, ctx: golang.Context, vol_id: str, target_path: str) -> Metrics:
-        """How full the volume is, and how it is if the driver knows. Raises ValueError for an answer without usage."""
+        """Return the usage of the volume, and its condition if the driver supports that.
+
+        Raise ValueError for an answer without usage.
+        """
         klog.v(4).info_s(log("calling NodeGetVolumeStats rpc"), volID=vol_id, targetPath=target_path)
         _require(vol_id, "missing volume id")
         _require(target_path, "missing target path")
@@ -265,7 +275,7 @@ class CSIDriverClient:
         return list(self._change(ctx, "NodeGetCapabilities", csipbv1.NodeGetCapabilitiesRequest()).capabilities)
 
     def _change(self, ctx: golang.Context, method: str, request: object) -> Any:
-        """_call, with types.UncertainProgressError for what does not say that all is over."""
+        """Make a call as _call does, but raise types.UncertainProgressError for an error that is not final."""
         try:
             return self._call(ctx, method, request)
         except grpcstatus.StatusError as err:
@@ -273,7 +283,8 @@ class CSIDriverClient:
                 raise
             raise volumetypes.UncertainProgressError(str(err)) from err
         except Exception as err:
-            # A lack of memory or threads, say: that is no answer of the driver, which may have done it.
+            # The error may be a lack of memory or threads. It is not an answer of the driver, which may have done its
+            # work.
             raise volumetypes.UncertainProgressError(str(err) or type(err).__name__) from err
 
     def _call(self, ctx: golang.Context, method: str, request: object) -> Any:
@@ -287,7 +298,7 @@ class CSIDriverClient:
 
 
 def new_csi_driver_client(csi_drivers: csi_drivers_store.DriversStore, driver_name: str) -> CSIDriverClient:
-    """The client of a driver. Raises errors.UnknownDriverError if it has not registered."""
+    """Return a client for the driver. Raise errors.UnknownDriverError if the driver is not registered."""
     if not driver_name:
         raise csierrors.UnknownDriverError("driver name is empty")
     driver = csi_drivers.get(driver_name)
@@ -299,13 +310,13 @@ def new_csi_driver_client(csi_drivers: csi_drivers_store.DriversStore, driver_na
 
 @contextmanager
 def new_v1_node_client(addr: str) -> Iterator[csi_pb2_grpc.NodeStub]:
-    """The node service on a socket, with a connection of its own that is closed in the end."""
+    """Yield the node service at a socket, and close its connection at the end."""
     with new_grpc_conn(addr) as channel:
         yield csi_pb2_grpc.NodeStub(channel)
 
 
 def new_grpc_conn(addr: str) -> grpc.Channel:
-    """A channel to a unix socket; the first call on it connects."""
+    """Return a channel to a unix socket. The first call on the channel connects."""
     klog.v(4).info_s(log("creating new gRPC connection"), protocol="unix", endpoint=addr)
     return grpc.insecure_channel(f"unix:{addr}", options=_OPTIONS)
 
@@ -319,18 +330,23 @@ def as_single_node_multi_writer_capable_csi_access_mode_v1(mode: str) -> csipbv1
 
 
 def is_final_error(err: Exception) -> bool:
-    """Whether the driver's answer says that it is not at it any more. No answer of a driver does not say so."""
+    """Report whether the driver's error means that the driver is no longer working on the request.
+
+    A missing answer does not mean that.
+    """
     code = grpcstatus.code(err)
     return code is not None and code not in _NOT_FINAL
 
 
 class CSIClientGetter:
-    """The client of a driver that need not have registered yet, and may come back on another socket. Thread-safe.
+    """Return the client of a driver that may not be registered yet, and that may return on another socket.
 
-    DIVERGES (fault of Go): each question about a volume goes to the socket that its driver has now.
-    Go: pkg/volume/csi/csi_client.go, (*csiClientGetter).Get: the first client is kept, with the socket that the driver
-    had then.
-    Why: a driver that comes back on another socket is never again asked for the usage of a volume as long as the
+    Every method is safe from any thread.
+
+    DIVERGES (fault of Go): each request about a volume goes to the current socket of its driver.
+    Go: pkg/volume/csi/csi_client.go, (*csiClientGetter).Get: the Go kubelet keeps the first client, with the socket
+    that the driver had then.
+    Why: a driver that returns on another socket would not be asked for the usage of a volume again for as long as the
     volume's pod lives.
     Test: csi_client_test.py:test_metrics_of_a_driver_that_comes_back_on_another_socket
     """
@@ -340,15 +356,18 @@ class CSIClientGetter:
         self._csi_drivers = csi_drivers
 
     def get(self) -> CSIDriverClient:
-        """Raises errors.UnknownDriverError as long as the driver has not registered."""
+        """Return the client. Raise errors.UnknownDriverError while the driver is not registered."""
         return new_csi_driver_client(self._csi_drivers, self.driver_name)
 
     def get_for(self, caller: str) -> CSIDriverClient:
-        """As get, for an operation that is tried again: raises types.TransientOperationFailure, which names it."""
+        """Return the client for an operation that is retried.
+
+        Raise types.TransientOperationFailure, with the caller in its message, while the driver is not registered.
+        """
         try:
             return self.get()
         except csierrors.UnknownDriverError as err:
-            # The driver may be about to come, or to come back.
+            # The driver may be about to register, for the first time or again.
             raise volumetypes.TransientOperationFailure(log(f"{caller} failed to get CSI client: {err}")) from err
 
 

@@ -1,4 +1,4 @@
-"""The drivers that have registered on this node.
+"""Hold the drivers that are registered on this node.
 
 Go: pkg/volume/csi/csi_drivers_store.go
 """
@@ -13,17 +13,17 @@ from pkg.apimachinery.util.version import Version
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Where a driver serves, as the path of a unix socket, and the highest CSI version it knows."""
+    """Describe a driver by the path of its unix socket and the highest CSI version that it supports."""
 
     endpoint: str
     highest_supported_version: Version
 
 
 class DriversStore:
-    """Drivers by name. Thread-safe."""
+    """Hold drivers by name. Every method is safe from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _store
+        self._lock = threading.Lock()  # This lock guards `_store`.
         self._store: dict[str, Driver] = {}
 
     def get(self, driver_name: str) -> Driver | None:

@@ -1,4 +1,4 @@
-"""How full volumes of drivers are, and how long calls of drivers take.
+"""Measure the usage of CSI volumes and the duration of driver calls.
 
 Go: pkg/volume/csi/csi_metrics.go
 """
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class MetricsCSI:
-    """Asks the driver how full a volume is that it has published at target_path."""
+    """Ask the driver for the usage of a volume that it has published at target_path."""
 
     def __init__(self, volume_id: str, target_path: str, csi_client_getter: csi_client.CSIClientGetter) -> None:
         self._volume_id = volume_id
@@ -36,12 +36,12 @@ class MetricsCSI:
         self._csi_client_getter = csi_client_getter
 
     def get_metrics(self) -> Metrics:
-        """May take as long as the driver likes, two minutes at most.
+        """Return the usage of the volume. The call takes as long as the driver needs, at most two minutes.
 
-        Raises MetricsError for a driver that does not know, types.TransientOperationFailure when there is none,
-        StatusError for what it answers, and ValueError for an answer without usage.
+        Raise MetricsError if the driver does not support this, types.TransientOperationFailure if the driver is not
+        registered, StatusError for an error of the driver, and ValueError for an answer without usage.
         """
-        # Loaded when the first volume is measured.
+        # The module is loaded when the first volume is measured.
         from kubelet.server import metrics as servermetrics
 
         ctx, cancel = golang.with_timeout(golang.background(), csi_util.CSI_TIMEOUT)
@@ -64,13 +64,13 @@ class MetricsCSI:
 
 
 class MetricsManager:
-    """Counts the calls of one driver."""
+    """Measure the calls of one driver."""
 
     def __init__(self, driver_name: str) -> None:
         self._driver_name = driver_name
 
     def record_metrics_interceptor(self, ctx: golang.Context, method: str, invoke: Callable[[], T]) -> T:
-        """Make the call, and count it by its method, such as /csi.v1.Node/NodePublishVolume."""
+        """Make the call, and record its duration under its method, for example /csi.v1.Node/NodePublishVolume."""
         start = time.monotonic()
         failure: Exception | None = None
         try:
@@ -82,5 +82,6 @@ class MetricsManager:
             duration = time.monotonic() - start
             migrated = str(csi_util.is_migrated(ctx)).lower()
             volumeutil.record_csi_operation_latency_metrics(self._driver_name, method, failure, duration, migrated)
-            # It has this frame: together they would stay, with the request, until garbage is collected.
+            # The error's traceback refers to this frame, and this frame to the error. Without this line the cycle would
+            # keep the request in memory until the garbage collector runs.
             failure = None

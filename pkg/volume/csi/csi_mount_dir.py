@@ -1,4 +1,4 @@
-"""The directory that a driver mounts a volume on, with what the kubelet knows of the volume beside it.
+"""Manage the directory that a driver mounts a volume on, and the data file next to it.
 
 Go: pkg/volume/csi/csi_mounter.go
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_dir_mounted(plugin: CSIPlugin, directory: str) -> bool:
-    """Whether something is mounted there; not if there is no such directory. Raises OSError."""
+    """Report whether something is mounted at the directory; no if it does not exist. Raise OSError."""
     try:
         return not plugin.host.get_mounter().is_likely_not_mount_point(directory)
     except FileNotFoundError:
@@ -28,12 +28,12 @@ def is_dir_mounted(plugin: CSIPlugin, directory: str) -> bool:
 
 
 def check_unmounted(plugin: CSIPlugin, mount_path: str) -> None:
-    """Raises OSError if something is mounted where a driver says to have unmounted.
+    """Raise OSError if something is still mounted where the driver has reported an unmount.
 
-    DIVERGES (fault of Go): an unmount fails, and is tried again, if something is still mounted at the path.
-    Go: pkg/volume/csi/csi_mounter.go, removeMountDir: the directory is left as it is, and the volume counts as
-    unmounted.
-    Why: a volume that its driver has mounted twice, and unmounted once, is detached while it is mounted.
+    DIVERGES (fault of Go): an unmount fails, and is retried, if something is still mounted at the path.
+    Go: pkg/volume/csi/csi_mounter.go, removeMountDir: the Go kubelet leaves the directory as it is, and the volume
+    counts as unmounted.
+    Why: a volume that its driver has mounted twice and unmounted once would be detached while it is mounted.
     Test: csi_attacher_test.py:test_volume_that_was_staged_twice_is_unstaged_twice,
     csi_mounter_test.py:test_tear_down_leaves_what_is_mounted
     """
@@ -42,7 +42,7 @@ def check_unmounted(plugin: CSIPlugin, mount_path: str) -> None:
 
 
 def remove_mount_dir(plugin: CSIPlugin, mount_path: str) -> None:
-    """Remove the directory of a volume, and what is kept beside it; nothing if it is still mounted. Raises OSError."""
+    """Remove a volume's directory and data file, unless something is mounted there. Raise OSError."""
     if not _remove_unless_mounted(plugin, mount_path):
         return
     volume_path = os.path.dirname(mount_path)
@@ -52,11 +52,11 @@ def remove_mount_dir(plugin: CSIPlugin, mount_path: str) -> None:
 
 
 def remove_staging_dir(plugin: CSIPlugin, mount_path: str) -> None:
-    """As remove_mount_dir, of a volume that is not staged any more: what its driver has left beside it stays.
+    """Remove the directory and data file of an unstaged volume, and keep other files of the driver next to them.
 
-    DIVERGES (safer): a file that the driver has left in the directory of the volume does not make the unmount fail.
-    Go: pkg/volume/csi/csi_mounter.go, removeMountDir: the unmount fails once, and succeeds the next time, as the data
-    of the volume is gone by then.
+    DIVERGES (safer): a file that the driver has left in the volume's directory does not make the unmount fail.
+    Go: pkg/volume/csi/csi_mounter.go, removeMountDir: the unmount fails once, and succeeds the next time, because the
+    volume's data is gone by then.
     Why: the volume is unstaged, and another node may wait for it.
     Test: csi_attacher_test.py:test_what_a_driver_leaves_beside_a_volume_does_not_keep_it_attached
     """
@@ -67,12 +67,12 @@ def remove_staging_dir(plugin: CSIPlugin, mount_path: str) -> None:
     try:
         _remove(volume_path, "failed to delete volume path")
     except OSError as err:
-        # The volume must not stay attached to the node because of it.
+        # Such a file must not keep the volume attached to the node.
         klog.error_s(err, log("the driver has left something beside a volume that it has unstaged"))
 
 
 def clean_up_mount_dir(plugin: CSIPlugin, mount_path: str, what: str) -> None:
-    """As remove_mount_dir, after an error that must not be hidden: a failure is logged as `what`."""
+    """Remove the directory and data file after an error that must not be hidden. Log a failure as `what`."""
     try:
         remove_mount_dir(plugin, mount_path)
     except OSError as err:
@@ -80,7 +80,7 @@ def clean_up_mount_dir(plugin: CSIPlugin, mount_path: str, what: str) -> None:
 
 
 def _remove_unless_mounted(plugin: CSIPlugin, mount_path: str) -> bool:
-    """Whether the directory is gone. Raises OSError."""
+    """Remove the directory, unless something is mounted there. Report whether it was removed. Raise OSError."""
     klog.v(4).info_s(log(f"removing mount path [{mount_path}]"))
     if is_dir_mounted(plugin, mount_path):
         return False
@@ -90,11 +90,12 @@ def _remove_unless_mounted(plugin: CSIPlugin, mount_path: str) -> bool:
 
 
 def _check_nothing_else_is_in(volume_path: str) -> None:
-    """Raises OSError when the directory cannot be removed with the volume's data.
+    """Raise OSError if the directory has other files besides the volume's data, so that it could not be removed.
 
-    DIVERGES (fault of Go): the data of a volume is removed only if its directory can then be removed too.
-    Go: pkg/volume/csi/csi_mounter.go, removeMountDir: the data is removed first, whatever else is in the directory.
-    Why: without the data the unmount cannot be tried again, and the pod never ends.
+    DIVERGES (fault of Go): the kubelet removes a volume's data only if it can then also remove the directory.
+    Go: pkg/volume/csi/csi_mounter.go, removeMountDir: the Go kubelet removes the data first, whatever else is in the
+    directory.
+    Why: without the data the unmount cannot be retried, and the pod never ends.
     Test: csi_mounter_test.py:test_volume_can_be_taken_away_once_its_directory_can_be_removed
     """
     try:

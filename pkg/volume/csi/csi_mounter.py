@@ -1,4 +1,4 @@
-"""Volumes in pods' directories.
+"""Publish CSI volumes in pods' directories.
 
 Go: pkg/volume/csi/csi_mounter.go
 """
@@ -33,13 +33,13 @@ from pkg.volume.volume_linux import VolumeOwnership
 if TYPE_CHECKING:
     from pkg.volume.csi.csi_plugin import CSIPlugin
 
-# What drivers get the tokens under that they ask for.
+# The volume attribute that passes requested service account tokens to the driver.
 _TOKENS_ATTRIBUTE = "csi.storage.k8s.io/serviceAccount.tokens"
 
 
 @dataclass(slots=True)
 class _Publication:
-    """What the driver is told to publish."""
+    """Hold the arguments of the driver's publish call."""
 
     fs_type: str
     attributes: dict[str, str]
@@ -54,7 +54,7 @@ class _Publication:
 
 
 class CSIMountMgr:
-    """A volume of one pod: Mounter and Unmounter. For one thread at a time."""
+    """Publish and unpublish a volume of one pod. Only one thread at a time may use an instance."""
 
     def __init__(
         self,
@@ -70,7 +70,10 @@ class CSIMountMgr:
         read_only: bool = False,
         volume_lifecycle_mode: str = "",
     ) -> None:
-        """spec_volume_id is the volume's name, volume_id the driver's for it; an unmounter has no spec and no pod."""
+        """Create a mounter, or an unmounter if spec and pod are None.
+
+        spec_volume_id is the volume's name in the spec, and volume_id is the driver's handle for it.
+        """
         self.csi_client_getter = csi_client_getter
         self._plugin = plugin
         self._pod_uid = pod_uid
@@ -84,7 +87,7 @@ class CSIMountMgr:
         self._need_selinux_relabel = False
 
     def get_metrics(self) -> Metrics:
-        """Raises as MetricsCSI.get_metrics."""
+        """Return the usage of the volume. Raise the errors of MetricsCSI.get_metrics."""
         return csi_metrics.MetricsCSI(self._volume_id, self.get_path(), self.csi_client_getter).get_metrics()
 
     def get_path(self) -> str:
@@ -94,7 +97,7 @@ class CSIMountMgr:
         return path
 
     def set_up(self, args: MounterArgs) -> None:
-        """Have the driver publish the volume in the pod's directory."""
+        """Let the driver publish the volume in the pod's directory."""
         self.set_up_at(self.get_path(), args)
 
     def set_up_at(self, directory: str, args: MounterArgs) -> None:
@@ -138,24 +141,24 @@ class CSIMountMgr:
             self._change_ownership(directory, args, spec, pod)
 
     def _check_driver_object(self) -> str:
-        """The fsGroup policy of the driver, which must know volumes of this life."""
+        """Return the driver's fsGroup policy. The driver must support the volume's lifecycle mode."""
         try:
             self._supports_volume_lifecycle_mode()
         except Exception as err:
-            # Whatever it is, it is another tomorrow: the driver's object may come or change.
+            # Whatever the error is, it is not final: the CSIDriver object may be created or change.
             raise volumetypes.TransientOperationFailure(
                 log(f"mounter.SetupAt failed to check volume lifecycle mode: {err}")
             ) from err
         try:
             return self._get_fs_group_policy()
         except Exception as err:
-            # As above.
+            # Whatever the error is, it is not final: the CSIDriver object may be created or change.
             raise volumetypes.TransientOperationFailure(
                 log(f"mounter.SetupAt failed to check fsGroup policy: {err}")
             ) from err
 
     def _publication(self, spec: Spec, pod: v1.Pod) -> _Publication:
-        """What the volume itself says."""
+        """Return the arguments that the volume's spec determines."""
         volume, persistent = csi_util.get_source_from_spec(spec)
         if volume is not None:
             reference = None
@@ -175,11 +178,11 @@ class CSIMountMgr:
     def _add_staging(
         self, ctx: golang.Context, client: csi_client.CSIDriverClient, publication: _Publication, spec: Spec
     ) -> None:
-        """Where the volume is staged, and what was said when it was attached."""
+        """Add the staging path and the data of the attachment."""
         try:
             stages = client.node_supports_stage_unstage(ctx)
         except Exception as err:
-            # Whatever it is, nothing has been begun.
+            # Whatever the error is, no operation has started.
             raise csierrors.DriverCallError(
                 log(f"mounter.SetUpAt failed to check for STAGE_UNSTAGE_VOLUME capability: {err}")
             ) from err
@@ -193,7 +196,7 @@ class CSIMountMgr:
                 k8s, self._volume_id, self._driver_name, host.get_node_name()
             )
         except Exception as err:
-            # Whatever the API server says: it is asked again.
+            # Whatever error the API server returns, the next attempt asks again.
             raise volumetypes.TransientOperationFailure(
                 log(f"mounter.SetUpAt failed to fetch publishContext: {err}")
             ) from err
@@ -212,19 +215,19 @@ class CSIMountMgr:
             ) from err
 
     def _add_pod_info(self, publication: _Publication, pod: v1.Pod) -> None:
-        """What the driver wants to know of the pod, and tokens of its service account."""
+        """Add the pod's information and tokens that the driver requires."""
         try:
             if self._plugin.pod_info_enabled(self._driver_name):
                 publication.attributes |= csi_util.get_pod_info_attrs(pod, self._volume_lifecycle_mode)
         except Exception as err:
-            # Whatever the API server says: it is asked again.
+            # Whatever error the API server returns, the next attempt asks again.
             raise volumetypes.TransientOperationFailure(
                 log(f"mounter.SetUpAt failed to assemble volume attributes: {err}")
             ) from err
         try:
             self._add_service_account_tokens(publication, pod)
         except Exception as err:
-            # As above.
+            # Whatever error the API server returns, the next attempt asks again.
             raise volumetypes.TransientOperationFailure(
                 log(f"mounter.SetUpAt failed to get service accoount token attributes: {err}")
             ) from err
@@ -233,7 +236,7 @@ class CSIMountMgr:
         try:
             delegates = client.node_supports_volume_mount_group(ctx)
         except Exception as err:
-            # Whatever it is, nothing has been begun.
+            # Whatever the error is, no operation has started.
             raise volumetypes.TransientOperationFailure(
                 log(f"mounter.SetUpAt failed to determine if the node service has VOLUME_MOUNT_GROUP capability: {err}")
             ) from err
@@ -249,21 +252,21 @@ class CSIMountMgr:
         try:
             supported = self._plugin.supports_selinux_context_mount(spec)
         except Exception as err:
-            # Whatever it is, the driver has not been asked for anything.
+            # Whatever the error is, the driver has not been asked to do anything.
             raise csierrors.DriverCallError(log(f"failed to query for SELinuxMount support: {err}")) from err
         if supported and selinux_label:
             publication.mount_options = selinux.add_selinux_mount_option(publication.mount_options, selinux_label)
             publication.selinux_mount = True
 
     def _make_directory(self, path: str) -> None:
-        """Make the directory of the volume in the pod's. Raises OSError.
+        """Create the volume's directory in the pod's directory. Raise OSError.
 
-        DIVERGES (fault of Go): the directory of a volume is made when everything is known that the driver is to be
-        told.
-        Go: pkg/volume/csi/csi_mounter.go, (*csiMountMgr).SetUpAt: the directory is made before secrets, tokens and the
-        driver's capabilities are asked for.
-        Why: if one of these fails, a directory without the volume's data stays, and after a restart nobody can tell
-        which volume it is of.
+        DIVERGES (fault of Go): the kubelet creates the volume's directory when it knows everything that the driver
+        needs.
+        Go: pkg/volume/csi/csi_mounter.go, (*csiMountMgr).SetUpAt: the Go kubelet creates the directory before it asks
+        for secrets, tokens and the driver's capabilities.
+        Why: if one of these requests fails, a directory without the volume's data stays, and cannot be identified after
+        a restart.
         Test: csi_mounter_test.py:test_volume_whose_driver_has_not_been_asked_has_no_directory
         """
         try:
@@ -301,7 +304,7 @@ class CSIMountMgr:
         publication: _Publication,
         is_known: bool,
     ) -> None:
-        """is_known is whether the driver may have been asked before."""
+        """Let the driver publish the volume; is_known tells whether the driver may have been asked before."""
         try:
             client.node_publish_volume(
                 ctx,
@@ -318,9 +321,9 @@ class CSIMountMgr:
                 publication.fs_group,
             )
         except Exception as err:
-            # A pod that has the volume already goes on seeing it.
+            # A pod that already has the volume continues to use it.
             finished = volumetypes.is_operation_finished_error(err)
-            # Nobody would take down what nobody has begun.
+            # A volume whose publication never started will not be unpublished, so its directory must go now.
             never_begun = isinstance(err, volumetypes.TransientOperationFailure) and not is_known
             if never_begun or (finished and not args.reconstructed_volume and not args.is_remount):
                 what = "mounter.SetupAt failed to remove mount dir after a NodePublish() error"
@@ -328,11 +331,11 @@ class CSIMountMgr:
             raise
 
     def _look_for_selinux(self, directory: str) -> None:
-        """Whether files of the volume have labels that must be changed."""
+        """Record whether the runtime must change the SELinux labels of the volume's files."""
         try:
             self._need_selinux_relabel = self._plugin.host.get_hostutil().get_selinux_support(directory)
         except OSError as err:
-            # It is published, and must be taken away with the pod.
+            # The volume is published, and must be unpublished when the pod ends.
             raise volumetypes.UncertainProgressError(f"error checking for SELinux support: {err}") from err
 
     def _change_ownership(self, directory: str, args: MounterArgs, spec: Spec, pod: v1.Pod) -> None:
@@ -348,12 +351,13 @@ class CSIMountMgr:
         try:
             ownership.change_permissions()
         except Exception as err:
-            # The pod cannot use it like that; but it is published, and must be taken away with the pod.
+            # The pod cannot use the volume in this state; but it is published, and must be unpublished when the pod
+            # ends.
             raise volumetypes.UncertainProgressError(f"applyFSGroup failed for vol {self._volume_id}: {err}") from err
         klog.v(4).info_s(log(f"mounter.SetupAt fsGroup [{args.fs_group}] applied successfully to {self._volume_id}"))
 
     def _add_service_account_tokens(self, publication: _Publication, pod: v1.Pod) -> None:
-        """Tokens for the audiences that the driver's object names."""
+        """Add tokens for the audiences that the CSIDriver object lists."""
         driver = self._plugin.find_csi_driver(self._driver_name)
         if driver is None:
             klog.v(5).info_s(
@@ -380,22 +384,25 @@ class CSIMountMgr:
         )
 
     def tear_down(self) -> None:
-        """Have the driver take the volume out of the pod's directory."""
+        """Let the driver unpublish the volume."""
         self.tear_down_at(self.get_path())
 
     def tear_down_at(self, directory: str) -> None:
-        """Raises types.TransientOperationFailure without the driver, CSIError and OSError."""
+        """Let the driver unpublish the volume at the directory.
+
+        Raise types.TransientOperationFailure if the driver is not registered, CSIError or OSError.
+        """
         klog.v(4).info_s(log(f"Unmounter.TearDownAt({directory})"))
         client = self.csi_client_getter.get_for("Unmounter.TearDownAt")
         ctx, cancel = csi_util.create_csi_operation_context(self._spec, CSI_TIMEOUT)
         try:
             client.node_unpublish_volume(ctx, self._volume_id, directory)
         except Exception as err:
-            # Whatever it is: unmounting is tried until it succeeds.
+            # Whatever the error is, the unmount is retried until it succeeds.
             raise csierrors.DriverCallError(log(f"Unmounter.TearDownAt failed: {err}")) from err
         finally:
             cancel()
-        # The driver should have removed the directory; not all do.
+        # The driver should have removed the directory, but some drivers do not.
         try:
             check_unmounted(self._plugin, directory)
             remove_mount_dir(self._plugin, directory)
@@ -404,7 +411,7 @@ class CSIMountMgr:
         klog.v(4).info_s(log(f"Unmounter.TearDownAt successfully unmounted dir [{directory}]"))
 
     def _supports_fs_group(self, fs_type: str, fs_group: int | None, driver_policy: str) -> bool:
-        """Whether the kubelet is to give the volume to the group."""
+        """Report whether the kubelet must change the group of the volume's files."""
         if fs_group is None or driver_policy == storagev1.NONE_FS_GROUP_POLICY or self._read_only:
             return False
         if driver_policy == storagev1.FILE_FS_GROUP_POLICY:
@@ -422,12 +429,15 @@ class CSIMountMgr:
             if not modes:
                 return "access modes not provided"
             return "" if csi_util.has_read_write_once(modes) else "only support ReadWriteOnce access mode"
-        # A volume in a pod is that pod's alone.
+        # An inline volume belongs to a single pod.
         is_inline = self._spec is not None and self._spec.volume is not None and self._spec.volume.csi is not None
         return "" if is_inline else "unsupported volume type"
 
     def _get_fs_group_policy(self) -> str:
-        """The policy of the driver's object. Raises ValueError for one that has none, and what reading raises."""
+        """Return the policy of the CSIDriver object.
+
+        Raise ValueError if the object has no policy, and any error of reading the object.
+        """
         driver = self._plugin.find_csi_driver(self._driver_name) if self._plugin.csi_driver_lister else None
         if driver is None:
             return storagev1.READ_WRITE_ONCE_WITH_FS_TYPE_FS_GROUP_POLICY
@@ -436,11 +446,14 @@ class CSIMountMgr:
         return driver.spec.fs_group_policy
 
     def _supports_volume_lifecycle_mode(self) -> None:
-        """Raises ValueError for a driver that has no volumes of this life, and what reading its object raises."""
+        """Check that the driver supports the volume's lifecycle mode.
+
+        Raise ValueError if it does not, and any error of reading the CSIDriver object.
+        """
         driver = self._plugin.find_csi_driver(self._driver_name) if self._plugin.csi_driver_lister else None
         mode = self._volume_lifecycle_mode
         if driver is None:
-            # Then all that is known is what all drivers can do.
+            # Without a CSIDriver object, only what every driver supports is known.
             if mode == storagev1.VOLUME_LIFECYCLE_PERSISTENT:
                 return
             raise ValueError(f'volume mode "{mode}" not supported by driver {self._driver_name} (no CSIDriver object)')
@@ -467,5 +480,5 @@ def contains_volume_mode(modes: list[str], mode: str) -> bool:
 
 
 def make_volume_handle(pod_uid: types.UID, vol_source_spec_name: str) -> str:
-    """The driver's name for a volume that is in a pod itself."""
+    """Return the handle that drivers get for an inline volume."""
     return f"csi-{hashlib.sha256(f'{pod_uid}{vol_source_spec_name}'.encode()).hexdigest()}"

@@ -1,4 +1,4 @@
-"""Asks drivers again and again how many volumes the node can have, as often as their CSIDriver objects say.
+"""Ask drivers for the node's volume limit, with the period that their CSIDriver objects set.
 
 Go: pkg/volume/csi/csi_node_updater.go
 """
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class CSINodeUpdater:
-    """Has a thread for each registered driver whose object asks for it; all end with ctx. Thread-safe."""
+    """Run a thread for each registered driver whose CSIDriver object sets a period.
+
+    All threads end with ctx. Every method is safe from any thread.
+    """
 
     def __init__(
         self,
@@ -29,19 +32,19 @@ class CSINodeUpdater:
         update_csi_driver: Callable[[str], None],
         clock: clocklib.Clock,
     ) -> None:
-        """update_csi_driver asks the driver and tells the cluster; what it raises is logged."""
+        """Create an updater; update_csi_driver asks the driver and updates the cluster. Its errors are logged."""
         self._ctx = ctx
         self._driver_informer = driver_informer
         self._csi_drivers = csi_drivers
         self._update_csi_driver = update_csi_driver
         self._clock = clock
-        self._lock = threading.Lock()  # held by sync_driver_updater; guards _driver_updaters
-        # What ends the thread of a driver.
+        self._lock = threading.Lock()  # sync_driver_updater holds this lock, which guards `_driver_updaters`.
+        # The functions that end the threads of the drivers.
         self._driver_updaters: dict[str, Callable[[], None]] = {}
 
     def run(self) -> None:
-        """Follow CSIDriver objects from now on. To be called once."""
-        # Who needs no API server does not load the cache.
+        """Follow the CSIDriver objects from now on. Call this method once."""
+        # A kubelet without an API server does not need this module.
         from pkg.client_go.tools import cache
 
         self._driver_informer.add_event_handler(
@@ -75,12 +78,12 @@ class CSINodeUpdater:
             self.sync_driver_updater(obj.metadata.name)
 
     def sync_driver_updater(self, driver_name: str) -> None:
-        """Start, restart or end the driver's thread, as its registration and its object say.
+        """Start, restart or end the driver's thread according to its registration and its CSIDriver object.
 
         DIVERGES (fault of Go): registrations and changes of the driver's object take effect one after the other.
-        Go: pkg/volume/csi/csi_node_updater.go, (*csiNodeUpdater).syncDriverUpdater: they may run at the same time, and
-        one that has read the old object may take effect last.
-        Why: the driver would be asked with the old period until its object changes again.
+        Go: pkg/volume/csi/csi_node_updater.go, (*csiNodeUpdater).syncDriverUpdater: they may run concurrently, and one
+        that has read the old object may take effect last.
+        Why: the kubelet would ask the driver with the old period until the object changes again.
         Test: csi_node_updater_test.py:test_registration_during_a_change_of_the_object
         """
         with self._lock:
@@ -103,13 +106,13 @@ class CSINodeUpdater:
             )
             self._unregister_driver_locked(driver_name)
             return
-        # If one is running already, it has another period.
+        # A thread that is already running has the old period.
         self._unregister_driver_locked(driver_name)
         ctx, self._driver_updaters[driver_name] = golang.with_cancel(self._ctx)
         try:
             golang.go(self._run_periodic_update, ctx, driver_name, period, name=f"csi-node-updater-{driver_name}")
         except golang.ThreadError as err:
-            # Until the driver registers or its object changes again, the node tells what it knows now.
+            # The node keeps its present limit until the driver registers again or its object changes.
             klog.error_s(err, "Driver is not asked again how many volumes the node can have", driver=driver_name)
             self._unregister_driver_locked(driver_name)
 
@@ -133,15 +136,15 @@ class CSINodeUpdater:
         try:
             self._update_csi_driver(driver_name)
         except Exception as err:
-            # Whatever it is, it may be over by the next time.
+            # Whatever the error is, it may be over at the next update.
             klog.error_s(err, "Failed to update CSIDriver", driver=driver_name)
 
     def is_driver_installed(self, driver_name: str) -> bool:
-        """Whether the driver has registered on this node."""
+        """Report whether the driver is registered on this node."""
         return self._csi_drivers.get(driver_name) is not None
 
 
 def get_node_allocatable_update_period(driver: storagev1.CSIDriver | None) -> float:
-    """Seconds from one question to the next; 0 for none, and for a period that cannot be."""
+    """Return the period in seconds, or 0 if there is none or it is invalid."""
     period = driver.spec.node_allocatable_update_period_seconds if driver is not None else None
     return float(max(period or 0, 0))

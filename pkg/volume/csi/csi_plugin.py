@@ -1,4 +1,4 @@
-"""Volumes of CSI drivers, which are programs that register on the kubelet's sockets.
+"""Serve volumes of CSI drivers, which are programs that register on the kubelet's sockets.
 
 Go: pkg/volume/csi/csi_plugin.go
 """
@@ -41,11 +41,12 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
     from pkg.client_go.listers.storage import v1 as storagelisters
 
-# Kinds of volumes that Kubernetes once had itself, and leaves to CSI drivers now: the populator translates them.
+# In-tree plugins that CSI drivers have replaced. The populator translates their volumes.
 MIGRATED_PLUGINS = tuple(csi_translation_lib.get_in_tree_plugin_names())
-# Seconds between two questions whether the API server answers at all.
+# The time, in seconds, between two attempts to reach the API server.
 _API_SERVER_CHECK_PERIOD = 1.0
-# Seconds, from the first question about a driver's object, that all questions wait for the objects to be known.
+# How long, in seconds, all requests for a CSIDriver object together wait for the objects, counted from the first
+# request.
 _DRIVERS_SYNC_TIMEOUT = 5.0
 
 
@@ -54,16 +55,21 @@ def probe_volume_plugins() -> list[VolumePlugin]:
 
 
 class RegistrationHandler:
-    """Takes drivers from the plugin manager. Thread-safe."""
+    """Register the drivers that the plugin manager finds. Every method is safe from any thread."""
 
     def __init__(self, csi_plugin: CSIPlugin) -> None:
         self._csi_plugin = csi_plugin
-        self._lock = threading.Lock()  # held while a driver takes the place of another one; guards _replaced
-        # Drivers whose sockets are still there, by name, the one that was replaced last at the end.
+        self._lock = threading.Lock()  # This lock is held while a driver replaces another one. It guards `_replaced`.
+        # Replaced drivers whose sockets still exist, by name. The driver that was replaced last is at the end of its
+        # list.
         self._replaced: dict[str, list[Driver]] = {}
 
     def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:
-        """Raises ValueError for a driver of other versions, or one that is not newer than its namesake."""
+        """Check that the driver can be registered.
+
+        Raise ValueError if no version is supported, or if a driver of the same name with the same or a newer version is
+        registered.
+        """
         text = ",".join(versions)
         klog.info_s(
             log(f"Trying to validate a new CSI Driver with name: {plugin_name} endpoint: {endpoint} versions: {text}")
@@ -76,16 +82,16 @@ class RegistrationHandler:
     def register_plugin(
         self, plugin_name: str, endpoint: str, versions: Sequence[str], plugin_client_timeout: float | None
     ) -> None:
-        """Use the driver from now on, and tell the cluster what it says of the node.
+        """Use the driver from now on, and publish its information about the node in the cluster.
 
-        Raises ValueError as validate_plugin, and what keeps the driver from being asked or the cluster from being
-        told; then it is not used.
+        Raise ValueError as validate_plugin does, and any error of the driver or the API server; the driver is then not
+        used.
 
-        DIVERGES (fault of Go): a driver takes the place of an older one when it has answered; if that fails, the older
-        one stays in use.
-        Go: pkg/volume/csi/csi_plugin.go, (*RegistrationHandler).RegisterPlugin: a driver takes that place before it has
-        answered, and if it fails, none of the two is used.
-        Why: nobody registers the older driver again, and its volumes could not even be unmounted.
+        DIVERGES (fault of Go): a driver replaces an older one only after it has answered; if it fails, the older one
+        stays in use.
+        Go: pkg/volume/csi/csi_plugin.go, (*RegistrationHandler).RegisterPlugin: a driver replaces the older one before
+        it has answered, and if it fails, the Go kubelet uses neither.
+        Why: nothing registers the older driver again, and the kubelet could not even unmount its volumes.
         Test: csi_plugin_test.py:test_newer_driver_that_fails_leaves_the_older_one_in_use
         """
         klog.info_s(log(f"Register new plugin with name: {plugin_name} at endpoint: {endpoint}"))
@@ -97,7 +103,7 @@ class RegistrationHandler:
             self._use(plugin_name, driver)
             plugin.node_info_manager.install_csi_driver(golang.background(), plugin_name, *info)
         except Exception:
-            # Whatever it was, the plugin manager hears of it.
+            # Whatever the error is, the plugin manager reports it.
             self._let_go(plugin_name, endpoint)
             raise
         if plugin.csi_node_updater is not None:
@@ -112,7 +118,7 @@ class RegistrationHandler:
             drivers.set(plugin_name, driver)
 
     def _let_go(self, plugin_name: str, endpoint: str) -> None:
-        """Use the driver at the endpoint no more: the one that it replaced instead, if that one is still there."""
+        """Stop using the driver at the endpoint. If a driver that it replaced still exists, use that one again."""
         drivers = self._csi_plugin.csi_drivers
         with self._lock:
             used = drivers.get(plugin_name)
@@ -133,7 +139,7 @@ class RegistrationHandler:
             else:
                 self._csi_plugin.unregister_driver(plugin_name)
         except csierrors.CSIError as err:
-            # What counts on this node is which driver is used.
+            # Which driver this node uses matters more than the cluster's record of it.
             klog.error_s(err, log("failed to tell the cluster that a driver is not used any more"), driver=plugin_name)
 
     def _validate_versions(self, caller_name: str, plugin_name: str, versions: Sequence[str]) -> utilversion.Version:
@@ -156,13 +162,12 @@ class RegistrationHandler:
         return new_version
 
     def deregister_plugin(self, plugin_name: str, endpoint: str) -> None:
-        """The driver's socket is gone.
+        """Stop using a driver whose socket is gone.
 
-        DIVERGES (fault of Go): a driver at another socket that has taken the place of the one that is gone stays in
-        use.
-        Go: pkg/volume/csi/csi_plugin.go, (*RegistrationHandler).DeRegisterPlugin: whichever driver has the name is not
-        used any more.
-        Why: nobody registers the newer driver again.
+        DIVERGES (fault of Go): a driver at another socket that has replaced the one that is gone stays in use.
+        Go: pkg/volume/csi/csi_plugin.go, (*RegistrationHandler).DeRegisterPlugin: the Go kubelet stops using whichever
+        driver has the name.
+        Why: nothing registers the newer driver again.
         Test: csi_plugin_test.py:test_newer_driver_stays_when_the_older_one_goes,
         csi_plugin_test.py:test_older_driver_is_used_again_when_the_newer_one_goes
         """
@@ -173,7 +178,7 @@ class RegistrationHandler:
 
 
 def _node_get_info(plugin_name: str, driver: Driver, timeout: float | None) -> tuple[str, int, dict[str, str]]:
-    """What a driver says of the node that is not used yet. Raises what the client does."""
+    """Ask a driver that is not in use yet about the node. Raise any error of the client."""
     drivers = DriversStore()
     drivers.set(plugin_name, driver)
     ctx, cancel = golang.with_timeout(golang.background(), CSI_TIMEOUT if timeout is None else timeout)
@@ -184,20 +189,20 @@ def _node_get_info(plugin_name: str, driver: Driver, timeout: float | None) -> t
 
 
 class CSIPlugin(Expander):
-    """Makes volumes of drivers. Safe from any thread.
+    """Serve volumes of CSI drivers. Every method is safe from any thread.
 
-    What Go keeps in variables of the package is in the plugin, so that one process can have several.
+    The plugin holds what Go keeps in package variables, so that one process can have several plugins.
     """
 
     host: VolumeHost
     node_info_manager: nodeinfomanager.NodeInfoManager
 
     def __init__(self) -> None:
-        # Ends when nobody waits any longer for the drivers' objects.
+        # This context ends when no request waits for the CSIDriver objects any longer.
         self._drivers_sync: golang.Context | None = None
         self.csi_drivers = DriversStore()
         self.csi_driver_lister: storagelisters.CSIDriverLister | None = None
-        # None before start, and standalone.
+        # None before start, and in standalone mode.
         self.csi_node_updater: CSINodeUpdater | None = None
 
     def init(self, host: VolumeHost) -> None:
@@ -213,11 +218,11 @@ class CSIPlugin(Expander):
             klog.error_s(None, log("CSIDriverLister not found on KubeletVolumeHost"))
 
     def _remove_what_a_kill_left(self) -> None:
-        """Directories of volumes whose data files were removed already, or not written yet; and what was to be one.
+        """Remove directories of volumes that have no data file, and incomplete data files, after a kill of the kubelet.
 
-        DIVERGES (fault of Go): directories of volumes that have no data file are removed when the kubelet starts.
-        Go: pkg/volume/csi/csi_plugin.go, (*csiPlugin).Init: such directories stay for ever, as nobody asks for a volume
-        without its data.
+        DIVERGES (fault of Go): the kubelet removes directories of volumes without a data file when it starts.
+        Go: pkg/volume/csi/csi_plugin.go, (*csiPlugin).Init: such directories stay forever, because nothing refers to a
+        volume without its data.
         Why: each kubelet that is killed at the wrong moment would leave one.
         Test: csi_plugin_test.py:test_directories_of_volumes_that_are_lost_to_a_kill_go
         """
@@ -235,7 +240,8 @@ class CSIPlugin(Expander):
                 self._remove_device_directory(volume)
         for volume in plugin_dir.glob("*/*"):
             if volume.parent != devices:
-                # Not empty: the volume is known, or of a driver that stages nothing.
+                # rmdir fails if the directory is not empty: the volume has a data file, or belongs to a driver that
+                # stages nothing.
                 with contextlib.suppress(OSError):
                     volume.rmdir()
 
@@ -247,9 +253,9 @@ class CSIPlugin(Expander):
             klog.error_s(err, log("failed to remove the directory of a volume without data"), path=volume)
 
     def start(self, ctx: golang.Context, clock: clocklib.Clock | None = None) -> None:
-        """Tell the cluster of this node's drivers until ctx ends. To be called once, after init.
+        """Publish this node's drivers in the cluster until ctx ends. Call this method once, after init.
 
-        Go starts this in init, and never ends it.
+        Go starts this work in init, and never ends it.
         """
         client = self.host.get_kube_client()
         if client is None:
@@ -263,18 +269,18 @@ class CSIPlugin(Expander):
             self.csi_node_updater.run()
 
     def initialize_csi_node(self, ctx: golang.Context, clock: clocklib.Clock | None = None) -> golang.Thread:
-        """Keep the node from being ready until its CSINode exists, which is made on a thread that ends with ctx."""
+        """Keep the node from being ready until its CSINode exists. A thread creates the CSINode, and ends with ctx."""
         client = self.host.get_kube_client()
         assert client is not None, "a kubelet without an API server has no CSINode"
         return initialize_csi_node(ctx, client, self.host, self.node_info_manager, clock or clocklib.RealClock())
 
     def update_csi_driver(self, plugin_name: str) -> None:
-        """Ask the driver again about the node, and tell the cluster. Raises errors.DriverCallError."""
+        """Ask the driver about the node again, and update the cluster. Raise errors.DriverCallError."""
         ctx, cancel = golang.with_timeout(golang.background(), CSI_TIMEOUT)
         try:
             info = csi_client.new_csi_driver_client(self.csi_drivers, plugin_name).node_get_info(ctx)
         except Exception as err:
-            # Whatever the driver has, the caller is to know which one it is.
+            # Whatever the error is, the caller must learn which driver it concerns.
             raise csierrors.DriverCallError(f'failed to get NodeGetInfo from driver "{plugin_name}": {err}') from err
         finally:
             cancel()
@@ -284,7 +290,7 @@ class CSIPlugin(Expander):
             raise csierrors.DriverCallError(f'failed to update driver "{plugin_name}": {err}') from err
 
     def unregister_driver(self, driver_name: str) -> None:
-        """Tell the cluster that the driver is not used any more. Raises errors.CSINodeError."""
+        """Remove the driver from the cluster's record of this node. Raise errors.CSINodeError."""
 
         def is_used() -> bool:
             return self.csi_drivers.get(driver_name) is not None
@@ -295,7 +301,7 @@ class CSIPlugin(Expander):
             raise csierrors.CSINodeError(log(f"Error uninstalling CSI driver: {err}")) from err
 
     def verify_exhausted_resource(self, spec: Spec) -> bool:
-        """Whether the node can have no more volumes of the driver; then the cluster is told how many it can have."""
+        """Report whether the node has reached the driver's volume limit. If it has, update the limit in the cluster."""
         source = spec.persistent_volume.spec.csi if spec.persistent_volume is not None else None
         client = self.host.get_kube_client()
         if source is None or client is None:
@@ -328,7 +334,7 @@ class CSIPlugin(Expander):
         return CSI_PLUGIN_NAME
 
     def get_volume_name(self, spec: Spec) -> str:
-        """The driver's name and the volume's handle. Raises ValueError for what is no persistent volume of a driver."""
+        """Return the driver's name and the volume's handle. Raise ValueError if it is no persistent CSI volume."""
         try:
             source = csi_util.get_pv_source_from_spec(spec)
         except ValueError as err:
@@ -341,19 +347,23 @@ class CSIPlugin(Expander):
         )
 
     def requires_remount(self, spec: Spec) -> bool:
-        """Whether the driver wants to publish its volumes again and again."""
+        """Report whether the driver must publish its volumes periodically."""
         if self.csi_driver_lister is None:
             return False
         try:
             driver = self.get_csi_driver(csi_util.get_csi_driver_name(spec))
         except Exception as err:
-            # A driver without an object does not, and whatever else it is may be over at the next question.
+            # Without a CSIDriver object the kubelet republishes nothing. Any other error may be over at the next
+            # request.
             klog.v(5).info_s(log(f'Failed to mark "{spec.name()}" as republish required'), err=err)
             return False
         return bool(driver.spec.requires_republish)
 
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> CSIMountMgr:
-        """Raises ValueError for another kind of volume, and errors.NoAPIServerError standalone."""
+        """Return a mounter.
+
+        Raise ValueError for another kind of volume, and errors.NoAPIServerError in standalone mode.
+        """
         volume, persistent = csi_util.get_source_from_spec(spec)
         if volume is not None:
             driver_name, read_only = volume.driver, bool(volume.read_only)
@@ -386,7 +396,7 @@ class CSIPlugin(Expander):
         return client
 
     def new_unmounter(self, name: str, pod_uid: types.UID) -> CSIMountMgr:
-        """Raises OSError or ValueError when the volume's data is not to be had."""
+        """Return an unmounter. Raise OSError or ValueError if the volume's data file cannot be read."""
         klog.v(4).info_s(log(f"setting up unmounter for [name={name}, podUID={pod_uid}]"))
         path = csi_util.get_csi_mounter_path(csi_util.get_target_path(pod_uid, name, self.host))
         try:
@@ -431,7 +441,10 @@ class CSIPlugin(Expander):
         return True
 
     def supports_selinux_context_mount(self, spec: Spec) -> bool:
-        """Whether the driver's object says so. Raises ValueError for another kind of volume, what reading raises."""
+        """Report whether the driver's CSIDriver object declares support.
+
+        Raise ValueError for another kind of volume, and any error of reading the object.
+        """
         driver = self.find_csi_driver(csi_util.get_csi_driver_name(spec))
         return driver is not None and bool(driver.spec.se_linux_mount)
 
@@ -445,14 +458,17 @@ class CSIPlugin(Expander):
         return self._new_attacher_detacher()
 
     def can_attach(self, spec: Spec) -> bool:
-        """Raises ValueError for another kind of volume, and what reading the driver's object raises."""
+        """Report whether the volume must be attached.
+
+        Raise ValueError for another kind of volume, and any error of reading the CSIDriver object.
+        """
         if self.get_volume_lifecycle_mode(spec) == storagev1.VOLUME_LIFECYCLE_EPHEMERAL:
             klog.v(5).info_s(log(f"plugin.CanAttach = false, ephemeral mode detected for spec {spec.name()}"))
             return False
         return not self.skip_attach(csi_util.get_csi_source_from_spec(spec).driver)
 
     def can_device_mount(self, spec: Spec) -> bool:
-        """Raises ValueError for another kind of volume."""
+        """Report whether the volume may have to be staged. Raise ValueError for another kind of volume."""
         if self.get_volume_lifecycle_mode(spec) == storagev1.VOLUME_LIFECYCLE_EPHEMERAL:
             klog.v(5).info_s(log(f"plugin.CanDeviceMount skipped ephemeral mode detected for spec {spec.name()}"))
             return False
@@ -465,7 +481,10 @@ class CSIPlugin(Expander):
         return self.host.get_mounter().get_mount_refs(device_mount_path)
 
     def new_block_volume_mapper(self, spec: Spec, pod: v1.Pod) -> CSIBlockMapper:
-        """Raises ValueError for what is no persistent volume of a driver, NoAPIServerError standalone, and OSError."""
+        """Return a mapper, and record the volume's data.
+
+        Raise ValueError if the volume is not a persistent CSI volume, NoAPIServerError in standalone mode, or OSError.
+        """
         source = csi_util.get_csi_source_from_spec(spec)
         klog.v(4).info_s(log(f"setting up block mapper for [volume={source.volume_handle},driver={source.driver}]"))
         self._require_client()
@@ -503,7 +522,10 @@ class CSIPlugin(Expander):
         return mapper
 
     def new_block_volume_unmapper(self, name: str, pod_uid: types.UID) -> CSIBlockMapper:
-        """For the device itself with a pod_uid of "". Raises OSError or ValueError when its data is not to be had."""
+        """Return an unmapper; with a pod_uid of "" it is for the device itself.
+
+        Raise OSError or ValueError if the volume's data file cannot be read.
+        """
         klog.v(4).info_s(log(f"setting up block unmapper for [Spec={name}, podUID={pod_uid}]"))
         data_dir = csi_util.get_volume_device_data_dir(name, self.host)
         try:
@@ -511,10 +533,11 @@ class CSIPlugin(Expander):
         except (OSError, ValueError) as err:
             if not isinstance(err, FileNotFoundError) or pod_uid or self._is_device_staged(name):
                 raise type(err)(log(f"unmapper failed to load volume data file [{data_dir}]: {err}")) from err
-            # DIVERGES (fault of Go): a device that is neither staged nor has data counts as torn down.
-            # Go: pkg/volume/csi/csi_plugin.go, (*csiPlugin).NewBlockVolumeUnmapper: a device without data is an error.
-            # Why: if a step after the tear-down fails, as when somebody still has the device open, every later attempt
-            # would fail, and the volume is never detached.
+            # DIVERGES (fault of Go): a device that is not staged and has no data file counts as torn down.
+            # Go: pkg/volume/csi/csi_plugin.go, (*csiPlugin).NewBlockVolumeUnmapper: a device without a data file is an
+            # error.
+            # Why: if a step after the tear-down fails, for example because a process still has the device open, every
+            # later attempt would fail, and the volume would never be detached.
             # Test: csi_block_test.py:test_device_is_torn_down_again_when_a_step_after_that_failed
             data = {}
         driver_name = data.get(VolDataKey.DRIVER_NAME, "")
@@ -522,7 +545,7 @@ class CSIPlugin(Expander):
         return CSIBlockMapper(self, driver_name, data.get(VolDataKey.VOL_HANDLE, ""), name, pod_uid, getter)
 
     def _is_device_staged(self, name: str) -> bool:
-        """Whether the driver may have staged the device. Raises OSError when that cannot be told."""
+        """Report whether the driver may have staged the device. Raise OSError if that cannot be determined."""
         devices = self.host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME)
         return filesystem.exists(os.path.join(devices, STAGING_DIR, name))
 
@@ -542,14 +565,14 @@ class CSIPlugin(Expander):
         )
 
     def list_staged_volumes(self) -> list[Spec]:
-        """All volumes of which there are data files, those of pods apart. What is no such file is passed over.
+        """List all volumes with data files, except those in pods' directories. Invalid data files are skipped.
 
-        Raises OSError also when there is no descriptor for one of them.
+        Raise OSError if the lack of a file descriptor keeps a data file from being read.
 
-        DIVERGES (fault of Go): after a restart, a staged volume that no pod has is unstaged.
-        Go: pkg/kubelet/volumemanager/reconciler/reconstruct_common.go, getVolumesFromPodDir: only volumes with a
-        directory in that of a pod are found.
-        Why: a kubelet that is killed after the last such directory is gone leaves the volume staged for ever.
+        DIVERGES (fault of Go): after a restart, the kubelet unstages a staged volume that no pod has.
+        Go: pkg/kubelet/volumemanager/reconciler/reconstruct_common.go, getVolumesFromPodDir: the Go kubelet finds only
+        volumes that have a directory in a pod's directory.
+        Why: a kubelet that is killed after the last such directory is gone would leave the volume staged forever.
         Test: csi_plugin_test.py:test_what_is_staged_and_published_is_found_by_its_records,
         kubelet/volumemanager/reconciler/reconciler_test.py:test_staged_volume_that_no_directory_tells_of_is_unstaged
         """
@@ -566,7 +589,7 @@ class CSIPlugin(Expander):
             try:
                 data = csi_util.load_volume_data(str(path.parent), VOL_DATA_FILE_NAME)
             except FileNotFoundError:
-                continue  # it is no volume's directory
+                continue  # The directory is not a volume's directory.
             except (OSError, ValueError) as err:
                 if procfs.is_accident(err):
                     raise
@@ -577,13 +600,13 @@ class CSIPlugin(Expander):
         return specs
 
     def list_published_devices(self) -> list[tuple[str, str]]:
-        """By the files that the driver made for pods.
+        """List the block devices that the driver has published, by the files that it created for pods.
 
-        DIVERGES (fault of Go): after a restart, a device is found that the driver has published for a pod and that no
-        link in the pod's directory leads to.
+        DIVERGES (fault of Go): after a restart, the kubelet finds a device that the driver has published for a pod and
+        that no link in the pod's directory points to.
         Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).GenerateUnmapVolumeFunc: the
-        link is removed before the driver is asked to unpublish the device.
-        Why: a kubelet that is killed between the two would leave the device published for ever.
+        Go kubelet removes the link before it asks the driver to unpublish the device.
+        Why: a kubelet that is killed between the two steps would leave the device published forever.
         Test: csi_plugin_test.py:test_what_is_staged_and_published_is_found_by_its_records,
         kubelet/volumemanager/reconciler/reconciler_test.py:test_published_device_that_no_link_tells_of_is_unmapped
         """
@@ -591,24 +614,25 @@ class CSIPlugin(Expander):
         return [(path.name, name.name) for name in _paths_in(devices / PUBLISH_DIR) for path in _paths_in(name)]
 
     def is_staged_by_another_name(self, spec: Spec, staged: Spec) -> bool:
-        """Never: the data files tell the names."""
+        """Report false, because the data files contain the names."""
         return False
 
     def skip_attach(self, driver: str) -> bool:
-        """Whether the driver's object says that its volumes need not be attached."""
+        """Report whether the driver's CSIDriver object declares that its volumes need no attachment."""
         csi_driver = self.find_csi_driver(driver)
         return csi_driver is not None and csi_driver.spec.attach_required is False
 
     def get_csi_driver(self, driver: str) -> storagev1.CSIDriver:
-        """The driver's object. Raises what says that there is none, and TimeoutError when no objects are known yet.
+        """Return the driver's CSIDriver object.
 
-        All who ask share one wait: with a pause for each question about each volume, an API server that is away would
-        keep pods from their volumes for minutes.
+        Raise a not-found StatusError if there is none, and TimeoutError while no objects are known. All callers share
+        one wait: if each request for each volume waited, an unreachable API server would keep pods from their volumes
+        for minutes.
 
-        DIVERGES (safer): a question about a driver fails, and is tried again, if no drivers' objects are known five
-        seconds after the first question.
-        Go: pkg/kubelet/volume_host.go, (*kubeletVolumeHost).WaitForCacheSync: it waits for ever.
-        Why: all volumes of the node would wait with it, those too that need nothing of the API server.
+        DIVERGES (safer): a request for a CSIDriver object fails, and is retried, if no objects are known five seconds
+        after the first request.
+        Go: pkg/kubelet/volume_host.go, (*kubeletVolumeHost).WaitForCacheSync: the Go kubelet waits forever.
+        Why: all volumes of the node would wait, including those that need nothing from the API server.
         Test: csi_plugin_test.py:test_objects_are_waited_for_once_by_all
         """
         if self.csi_driver_lister is None:
@@ -619,7 +643,7 @@ class CSIPlugin(Expander):
         return self.csi_driver_lister.get(driver)
 
     def find_csi_driver(self, driver: str) -> storagev1.CSIDriver | None:
-        """As get_csi_driver; None for a driver that has no object."""
+        """Return the driver's CSIDriver object as get_csi_driver does, or None if there is none."""
         try:
             return self.get_csi_driver(driver)
         except apierrors.StatusError as err:
@@ -628,7 +652,7 @@ class CSIPlugin(Expander):
             raise
 
     def get_volume_lifecycle_mode(self, spec: Spec) -> str:
-        """Whether the volume lives as long as its pod. Raises ValueError for another kind of volume."""
+        """Return whether the volume is ephemeral or persistent. Raise ValueError for another kind of volume."""
         volume, _ = csi_util.get_source_from_spec(spec)
         if volume is not None:
             return storagev1.VOLUME_LIFECYCLE_EPHEMERAL
@@ -637,7 +661,7 @@ class CSIPlugin(Expander):
     def get_publish_context(
         self, client: kubernetes.Interface, handle: str, driver: str, node_name: str
     ) -> dict[str, str]:
-        """What the driver's controller said when it attached the volume. Raises what the API server says."""
+        """Return what the driver's controller recorded at the attachment. Raise any error of the API server."""
         if self.skip_attach(driver):
             return {}
         name = get_attachment_name(handle, driver, node_name)
@@ -650,7 +674,7 @@ class CSIPlugin(Expander):
         return CSIAttacher(self, client)
 
     def pod_info_enabled(self, driver_name: str) -> bool:
-        """Whether the driver wants to know whose volume it publishes."""
+        """Report whether the driver requires information about the pod."""
         driver = self.find_csi_driver(driver_name)
         if driver is None:
             klog.v(4).info_s(log(f'CSIDriver "{driver_name}" not found, not adding pod information'))
@@ -662,12 +686,12 @@ class CSIPlugin(Expander):
 
 
 def _paths_in(directory: Path) -> list[Path]:
-    """See filesystem.names_in."""
+    """List the paths in a directory as filesystem.names_in lists the names."""
     return [directory / name for name in filesystem.names_in(directory)]
 
 
 def is_resource_exhaust_error(attachment: storagev1.VolumeAttachment) -> bool:
-    """Whether attaching failed because the node can have no more volumes."""
+    """Report whether the attachment failed because the node has reached its volume limit."""
     error = attachment.status.attach_error
     return error is not None and error.error_code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
 
@@ -679,13 +703,13 @@ def initialize_csi_node(
     nim: nodeinfomanager.NodeInfoManager,
     clock: clocklib.Clock,
 ) -> golang.Thread:
-    """Keep the node from being ready until its CSINode exists, which is made on a thread that ends with ctx.
+    """Keep the node from being ready until its CSINode exists. A thread, which ends with ctx, creates the CSINode.
 
-    The host is told why the node is not ready, and None when it is.
+    The thread sets the host's kubelet error to the reason, and clears it once the CSINode exists.
 
-    DIVERGES (safer): failures to make the CSINode are tried again without end.
-    Go: pkg/volume/csi/csi_plugin.go, initializeCSINode: the kubelet ends after six failures.
-    Why: a kubelet that runs serves its pods, and a restart does not bring the API server back.
+    DIVERGES (safer): the kubelet retries the creation of the CSINode without end.
+    Go: pkg/volume/csi/csi_plugin.go, initializeCSINode: the Go kubelet exits after six failures.
+    Why: a running kubelet serves its pods, and a restart does not bring the API server back.
     Test: csi_plugin_test.py:test_making_the_csi_node_is_not_given_up
     """
     host.set_kubelet_error(csierrors.CSINodeError("CSINode is not yet initialized"))
@@ -703,14 +727,14 @@ def initialize_csi_node(
 def _initialize_with_backoff(
     ctx: golang.Context, host: VolumeHost, nim: nodeinfomanager.NodeInfoManager, clock: clocklib.Clock
 ) -> None:
-    # The longest pause is two minutes.
+    # The longest delay is two minutes.
     backoff = wait.Backoff(duration=0.03, factor=8.0, jitter=0.1, steps=4)
     while True:
         klog.v(4).info_s("Initializing migrated drivers on CSINode")
         try:
             nim.initialize_csi_node_with_annotation(ctx)
         except Exception as err:
-            # Whatever it is: shown in the node's Ready condition, and tried again.
+            # Whatever the error is, the node's Ready condition shows it, and the next attempt follows.
             if (ended := ctx.err()) is not None:
                 raise ended from err
             host.set_kubelet_error(csierrors.CSINodeError(f"failed to initialize CSINode: {err}"))
@@ -724,15 +748,15 @@ def _initialize_with_backoff(
 def wait_for_api_server_forever(
     ctx: golang.Context, client: kubernetes.Interface, node_name: str, clock: clocklib.Clock
 ) -> None:
-    """Return when the API server has answered whether there is a CSINode. Raises ctx.err() once ctx is done."""
-    # Any version will do, so that the answer need not come from the store.
+    """Wait until the API server has answered whether the CSINode exists. Raise ctx.err() when ctx ends."""
+    # Version 0 accepts any state of the object, so that the API server can answer from its cache.
     options = metav1.GetOptions(resource_version="0")
 
     def answers() -> bool:
         try:
             client.storage_v1.csi_nodes().get(ctx, node_name, options)
         except Exception as err:
-            # Whatever keeps it from answering: it is asked again.
+            # Whatever keeps the API server from answering, it is asked again.
             if (ended := ctx.err()) is not None:
                 raise ended from err
             if apierrors.is_not_found(err):

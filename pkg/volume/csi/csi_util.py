@@ -1,4 +1,4 @@
-"""What the parts of the plugin share: volume specs, secrets, and the data that is kept beside volumes.
+"""Provide what the parts of the CSI plugin share: access to volume specs, secrets and the volumes' data files.
 
 Go: pkg/volume/csi/csi_util.go
 """
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
 CSI_PLUGIN_NAME = "kubernetes.io/csi"
-# Seconds that one operation of a driver may take.
+# How long, in seconds, one operation of a driver may take.
 CSI_TIMEOUT = 120.0
 VOL_NAME_SEP = "^"
 VOL_DATA_FILE_NAME = "vol_data.json"
-# What stands for the type of the file system of a volume that has none.
+# The value that replaces the file system type of a block volume.
 FS_TYPE_BLOCK_NAME = "block"
 
-# Before a file with the data of a volume is whole it has another name, so that a crash leaves no half of it.
+# An incomplete data file has this suffix, so that a crash does not leave half a file under the final name.
 INCOMPLETE = ".incomplete"
 
 
 class VolDataKey(enum.StrEnum):
-    """What is kept beside a volume for who takes it away, after a restart too."""
+    """Name the fields of a volume's data file, which an unmount needs, also after a restart."""
 
     SPEC_VOL_ID = "specVolID"
     VOL_HANDLE = "volumeHandle"
@@ -51,11 +51,11 @@ class VolDataKey(enum.StrEnum):
 
 
 def get_credentials_from_secret(k8s: kubernetes.Interface, secret_ref: v1.SecretReference) -> dict[str, str]:
-    """The secret's data as text. Raises errors.SecretError when the API server does not give it."""
+    """Return the secret's data as text. Raise errors.SecretError if the secret cannot be read or is not text."""
     try:
         secret = k8s.core_v1.secrets(secret_ref.namespace).get(golang.background(), secret_ref.name)
     except Exception as err:
-        # Whatever keeps it from being read: the volume's next attempt asks again.
+        # Whatever keeps the secret from being read, the next attempt reads it again.
         raise csierrors.SecretError(
             log(
                 f"failed to find the secret {secret_ref.name} in the namespace {secret_ref.namespace} with error: {err}"
@@ -71,16 +71,16 @@ def get_credentials_from_secret(k8s: kubernetes.Interface, secret_ref: v1.Secret
 
 @contextmanager
 def before_the_driver_acts() -> Iterator[None]:
-    """What goes wrong inside says nothing of the volume, which stays as it was: mounted, not mounted or uncertain.
+    """Turn an error of the body, in which the driver does nothing, into one that leaves the volume's state as it is.
 
-    Raises types.TransientOperationFailure for whatever does not say itself how far it came.
+    Raise types.TransientOperationFailure for any error that does not itself tell the volume's state.
 
-    DIVERGES (fault of Go): a failure before the driver is asked leaves a volume uncertain that an earlier attempt may
-    have mounted.
-    Go: pkg/volume/csi/csi_mounter.go, (*csiMountMgr).SetUpAt: such a failure, as of a full disk, counts as final, and
-    makes the volume count as not mounted.
-    Why: the driver may have carried out the earlier attempt, whose answer was lost, and nobody would have it take the
-    volume back.
+    DIVERGES (fault of Go): after a failure before the driver is asked, a volume that an earlier attempt may have
+    mounted stays uncertain.
+    Go: pkg/volume/csi/csi_mounter.go, (*csiMountMgr).SetUpAt: such a failure, for example because of a full disk, is
+    final, and the volume counts as not mounted.
+    Why: the driver may have carried out the earlier attempt, whose answer was lost; nothing would make the driver
+    unpublish the volume.
     Test: csi_mounter_test.py:test_driver_that_dies_after_it_was_asked_to_publish,
     csi_attacher_test.py:test_driver_that_dies_after_it_was_asked_to_stage
     """
@@ -89,23 +89,23 @@ def before_the_driver_acts() -> Iterator[None]:
     except (volumetypes.TransientOperationFailure, volumetypes.UncertainProgressError):
         raise
     except Exception as err:
-        # See above: it may be anything, but no answer of the driver.
+        # The error may have any cause except an answer of the driver.
         raise volumetypes.TransientOperationFailure(str(err) or type(err).__name__) from err
 
 
 def save_volume_data(directory: str, file_name: str, data: dict[str, str]) -> None:
-    """Keep the data in a file of JSON, whole or not at all, even if the machine crashes. Raises OSError.
+    """Save the data in a JSON file, completely or not at all, even if the machine crashes. Raise OSError.
 
-    DIVERGES (safer): the data file of a volume is not written again with the same content, and is replaced when new
-    content is on disk as a whole.
-    Go: pkg/volume/csi/csi_util.go, saveVolumeData: the file is made empty, and then written.
+    DIVERGES (safer): the kubelet does not rewrite a volume's data file with the same content, and replaces the file
+    only when the new content is completely on disk.
+    Go: pkg/volume/csi/csi_util.go, saveVolumeData: the Go kubelet truncates the file and then writes it.
     Why: a full disk or a crash would leave no data, and the volume would be detached without having been unstaged.
     Test: csi_block_test.py:test_device_is_known_after_a_restart_though_nothing_can_be_written,
     csi_mounter_test.py:test_volume_data_is_on_disk_before_it_has_its_name
     """
     path = os.path.join(directory, file_name)
     klog.v(4).info_s(log(f"saving volume data file [{path}]"))
-    # As Go's encoder writes it.
+    # The format is that of Go's encoder.
     text = f"{json.dumps(data, sort_keys=True, separators=(',', ':'), ensure_ascii=False)}\n".encode()
     with suppress(OSError):
         if Path(path).read_bytes() == text:
@@ -115,7 +115,7 @@ def save_volume_data(directory: str, file_name: str, data: dict[str, str]) -> No
         with incomplete.open("wb") as file:
             file.write(text)
             file.flush()
-            # Otherwise the name may outlive a crash without the data, and the volume could never be taken down.
+            # Without fsync the name may survive a crash without the content, and the volume could never be unmounted.
             os.fsync(file.fileno())
         incomplete.replace(path)
     except OSError as err:
@@ -124,7 +124,7 @@ def save_volume_data(directory: str, file_name: str, data: dict[str, str]) -> No
 
 
 def load_volume_data(directory: str, file_name: str) -> dict[str, str]:
-    """What save_volume_data kept. Raises FileNotFoundError, another OSError, or ValueError for what is no such data."""
+    """Return the saved data. Raise FileNotFoundError, another OSError, or ValueError if the file is invalid."""
     path = os.path.join(directory, file_name)
     klog.v(4).info_s(log(f"loading volume data file [{path}]"))
     try:
@@ -140,14 +140,12 @@ def load_volume_data(directory: str, file_name: str) -> dict[str, str]:
 
 
 def has_volume_data(directory: str, file_name: str) -> bool:
-    """Whether save_volume_data has kept something before.
+    """Report whether a data file exists. Raise OSError if that cannot be determined.
 
-    Raises OSError when that cannot be told.
-
-    DIVERGES (safer): the data file of a volume stays when new data cannot be saved.
-    Go: pkg/volume/csi/csi_mounter.go, (*csiMountMgr).SetUpAt: the directory and the data are removed then, unless
-    something is mounted there.
-    Why: after a restart with a full disk, nobody would have the driver take back a volume that is in use without a
+    DIVERGES (safer): a volume's data file stays when new data cannot be saved.
+    Go: pkg/volume/csi/csi_mounter.go, (*csiMountMgr).SetUpAt: the Go kubelet then removes the directory and the data,
+    unless something is mounted there.
+    Why: after a restart with a full disk, nothing would make the driver unpublish a volume that is in use without a
     mount.
     Test: csi_mounter_test.py:test_volume_that_is_published_is_not_forgotten_when_the_disk_is_full,
     csi_attacher_test.py:test_volume_that_is_staged_is_not_forgotten_when_the_disk_is_full
@@ -156,56 +154,62 @@ def has_volume_data(directory: str, file_name: str) -> bool:
 
 
 def remove_volume_data(directory: str, file_name: str) -> None:
-    """Remove what save_volume_data kept, or was about to; "already gone" is success. Raises OSError."""
+    """Remove the data file and an incomplete one. Missing files are no error. Raise OSError."""
     for path in (os.path.join(directory, file_name), os.path.join(directory, file_name + INCOMPLETE)):
         Path(path).unlink(missing_ok=True)
 
 
 def get_csi_source_from_spec(spec: Spec) -> v1.CSIPersistentVolumeSource:
-    """Raises ValueError for any other volume."""
+    """Return the source. Raise ValueError if the volume is not a persistent CSI volume."""
     return get_pv_source_from_spec(spec)
 
 
 def get_read_only_from_spec(spec: Spec) -> bool:
-    """Raises ValueError for what is not a persistent volume of a driver."""
+    """Report whether the volume is read-only. Raise ValueError if it is not a persistent CSI volume."""
     if spec.persistent_volume is not None and spec.persistent_volume.spec.csi is not None:
         return spec.read_only
     raise ValueError("CSIPersistentVolumeSource not defined in spec")
 
 
 def log(message: str) -> str:
-    """The message with the plugin's name before it."""
+    """Return the message with the plugin's name as prefix."""
     return f"{CSI_PLUGIN_NAME}: {message}"
 
 
 def escape_qualified_name(name: str) -> str:
-    """A name that may hold a slash, as the name of a file. Go: k8s.io/utils/strings"""
+    """Return a name that may contain a slash as a file name.
+
+    Go: k8s.io/utils/strings
+    """
     return name.replace("/", "~")
 
 
 def get_volume_plugin_dir(spec_vol_id: str, host: VolumeHost) -> str:
-    """Where the plugin keeps what it knows of a block volume: plugins/kubernetes.io/csi/volumeDevices/<name>."""
+    """Return the plugin's directory for a block volume: plugins/kubernetes.io/csi/volumeDevices/<name>."""
     device_dir = host.get_volume_device_plugin_dir(CSI_PLUGIN_NAME)
     return os.path.join(device_dir, escape_qualified_name(spec_vol_id))
 
 
 def get_volume_device_plugin_dir(spec_vol_id: str, host: VolumeHost) -> str:
-    """The directory of links to a block volume's device."""
+    """Return the directory of links to a block volume's device."""
     return os.path.join(get_volume_plugin_dir(spec_vol_id, host), "dev")
 
 
 def get_volume_device_data_dir(spec_vol_id: str, host: VolumeHost) -> str:
-    """The directory of a block volume's data file."""
+    """Return the directory of a block volume's data file."""
     return os.path.join(get_volume_plugin_dir(spec_vol_id, host), "data")
 
 
 def has_read_write_once(modes: list[str]) -> bool:
-    """Whether one of the access modes lets one node alone write."""
+    """Report whether one of the access modes lets a single node write."""
     return any(mode in (v1.READ_WRITE_ONCE, v1.READ_WRITE_ONCE_POD) for mode in modes)
 
 
 def get_source_from_spec(spec: Spec) -> tuple[v1.CSIVolumeSource | None, v1.CSIPersistentVolumeSource | None]:
-    """One of the two. Raises ValueError for a volume of another kind."""
+    """Return the inline source or the persistent source; the other one is None.
+
+    Raise ValueError if the volume is not a CSI volume.
+    """
     if spec.volume is not None and spec.persistent_volume is not None:
         raise ValueError("volume.Spec has both volume and persistent volume sources")
     if spec.volume is not None and spec.volume.csi is not None:
@@ -216,7 +220,7 @@ def get_source_from_spec(spec: Spec) -> tuple[v1.CSIVolumeSource | None, v1.CSIP
 
 
 def get_pv_source_from_spec(spec: Spec) -> v1.CSIPersistentVolumeSource:
-    """Raises ValueError for a volume that is in the pod itself, or of another kind."""
+    """Return the persistent source. Raise ValueError for an inline volume or another kind of volume."""
     _, source = get_source_from_spec(spec)
     if source is None:
         raise ValueError("unexpected api.CSIVolumeSource found in volume.Spec")
@@ -224,18 +228,18 @@ def get_pv_source_from_spec(spec: Spec) -> v1.CSIPersistentVolumeSource:
 
 
 def get_target_path(uid: types.UID, spec_volume_id: str, host: VolumeHost) -> str:
-    """The directory of a pod's volume, which holds its data and the place where it is mounted."""
+    """Return the directory of a pod's volume, which has its data file and its mount point."""
     name = escape_qualified_name(spec_volume_id)
     return host.get_pod_volume_dir(uid, escape_qualified_name(CSI_PLUGIN_NAME), name)
 
 
 def get_csi_mounter_path(path: str) -> str:
-    """Where below its own directory a volume is mounted."""
+    """Return the mount point below a volume's directory."""
     return os.path.join(path, "mount")
 
 
 def get_csi_driver_name(spec: Spec) -> str:
-    """Raises ValueError for a volume of another kind."""
+    """Return the driver's name. Raise ValueError for another kind of volume."""
     volume, persistent = get_source_from_spec(spec)
     if volume is not None:
         return volume.driver
@@ -247,21 +251,22 @@ _MIGRATED = object()
 
 
 def create_csi_operation_context(spec: Spec | None, timeout: float) -> tuple[golang.Context, Callable[[], None]]:
-    """A context for the calls of one operation, which have so many seconds together; and what to call after them.
+    """Return a context for the calls of one operation, and the function that releases it.
 
-    It tells whether the volume was one of a plugin in Kubernetes' own tree; without a spec nobody knows.
+    The calls together may take `timeout` seconds. The context records whether the volume was migrated from an in-tree
+    plugin; without a spec that is unknown.
     """
     ctx = golang.with_value(golang.background(), _MIGRATED, spec is not None and spec.migrated)
     return golang.with_timeout(ctx, timeout)
 
 
 def is_migrated(ctx: golang.Context) -> bool:
-    """Whether the operation is on a volume that is migrated to CSI."""
+    """Report whether the operation is on a volume that was migrated to CSI."""
     return bool(ctx.value(_MIGRATED))
 
 
 def get_pod_info_attrs(pod: v1.Pod, volume_mode: str) -> dict[str, str]:
-    """What drivers that ask for it are told of the pod."""
+    """Return the pod's information for drivers that require it."""
     return {
         "csi.storage.k8s.io/pod.name": pod.metadata.name,
         "csi.storage.k8s.io/pod.namespace": pod.metadata.namespace,

@@ -1,4 +1,4 @@
-"""What goes wrong with volumes of CSI drivers. Whether it has changed a volume, errors of pkg/volume/util/types say.
+"""Define the errors of CSI volumes. Errors of pkg/volume/util/types tell whether a volume has changed.
 
 Go: none; there these are errors without a type.
 """
@@ -7,28 +7,28 @@ from __future__ import annotations
 
 
 class CSIError(Exception):
-    """Something that a volume needs is not to be had now; it is tried again."""
+    """Signal that something that a volume needs is not available now. The operation is retried."""
 
 
 class UnknownDriverError(CSIError):
-    """The driver has not registered, or not yet."""
+    """Signal that the driver is not registered, or not yet."""
 
 
 class DriverCallError(CSIError):
-    """The driver, or whoever knows what it can do, has not answered as is needed."""
+    """Signal that the driver, or a component that knows the driver's capabilities, has not answered as required."""
 
 
 class NotAttachedError(CSIError):
-    """The volume is not attached to the node, or nobody knows."""
+    """Signal that the volume is not attached to the node, or that its attachment is unknown."""
 
 
 class SecretError(CSIError):
-    """The API server does not give a secret, or what it holds is no text."""
+    """Signal that the API server does not return a secret, or that its content is not text."""
 
 
 class NoAPIServerError(CSIError):
-    """There is no API server to ask, as in standalone mode."""
+    """Signal that there is no API server, as in standalone mode."""
 
 
 class CSINodeError(CSIError):
-    """The node has no CSINode yet."""
+    """Signal that the node's CSINode does not exist yet."""

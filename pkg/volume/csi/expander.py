@@ -1,4 +1,4 @@
-"""Larger volumes: what is left to do on the node.
+"""Expand CSI volumes on the node.
 
 Go: pkg/volume/csi/expander.go
 """
@@ -27,7 +27,7 @@ _INFEASIBLE = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE, g
 
 
 class Expander:
-    """The part of CSIPlugin that makes volumes larger."""
+    """Provide the part of CSIPlugin that expands volumes."""
 
     host: VolumeHost
     csi_drivers: DriversStore
@@ -36,10 +36,11 @@ class Expander:
         return True
 
     def node_expand(self, resize_options: NodeResizeOptions) -> bool:
-        """Have the driver do it. True, or raises.
+        """Let the driver expand the volume. Return true, or raise an error.
 
-        Raises types.OperationNotSupportedError, FailedPreconditionError for a volume that may not be in use,
-        InfeasibleError, UncertainProgressError, TransientOperationFailure without the driver, and what else it says.
+        Raise types.OperationNotSupportedError, FailedPreconditionError if the driver cannot expand a volume in use,
+        InfeasibleError, UncertainProgressError, TransientOperationFailure if the driver is not registered, and
+        DriverCallError for any other error of the driver.
         """
         klog.v(4).info_s(log(f"Expander.NodeExpand({resize_options.device_mount_path})"))
         try:
@@ -49,7 +50,7 @@ class Expander:
         try:
             client = csi_client.new_csi_driver_client(self.csi_drivers, source.driver)
         except csierrors.UnknownDriverError as err:
-            # The driver may be about to come back.
+            # The driver may be about to register again.
             raise volumetypes.TransientOperationFailure(str(err)) from err
         try:
             fs_volume = volumeutil.check_volume_mode_filesystem(resize_options.volume_spec)
@@ -70,7 +71,7 @@ class Expander:
                 try:
                     supported = client.node_supports_node_expand(ctx)
                 except Exception as err:
-                    # Whatever it is, nothing has been begun.
+                    # Whatever the error is, no operation has started.
                     message = f"Expander.NodeExpand failed to check if node supports expansion : {err}"
                     raise csierrors.DriverCallError(message) from err
             if not supported:
@@ -97,7 +98,7 @@ class Expander:
             secrets = self._expand_secrets(source.node_expand_secret_ref)
         return csi_client.CSIResizeOptions(
             volume_id=source.volume_handle,
-            # A device is mounted nowhere.
+            # A block device has no mount path.
             volume_path=resize_options.device_mount_path if fs_volume else resize_options.device_path,
             staging_target_path=resize_options.device_staging_path,
             fs_type=source.fs_type if fs_volume else FS_TYPE_BLOCK_NAME,
@@ -119,12 +120,12 @@ class Expander:
 
 
 def in_use_error(err: Exception) -> bool:
-    """Whether the driver does not make volumes larger that are in use."""
+    """Report whether the driver cannot expand a volume that is in use."""
     return grpcstatus.code(err) is grpc.StatusCode.FAILED_PRECONDITION
 
 
 def is_infeasible_error(err: Exception) -> bool:
-    """Whether the driver says that it will never do it; all such errors are final."""
+    """Report whether the driver can never expand the volume as requested. All such errors are final."""
     return grpcstatus.code(err) in _INFEASIBLE
 
 

@@ -1,4 +1,4 @@
-"""Volumes of plugins that Kubernetes no longer has are served by CSI drivers.
+"""Let CSI drivers serve volumes of in-tree plugins that Kubernetes has removed.
 
 Go: pkg/volume/csimigration
 """

@@ -1,6 +1,6 @@
-"""Whether a CSI driver serves a volume that was made for a plugin, and the volume as the driver sees it.
+"""Find volumes whose in-tree plugin a CSI driver has replaced, and translate them.
 
-Of all plugins that can be translated the migration is finished in 1.36, so that no feature gate is asked.
+The migration of every translatable plugin is complete in 1.36, so this module checks no feature gates.
 
 Go: pkg/volume/csimigration/plugin_manager.go
 """
@@ -12,12 +12,12 @@ from pkg.volume.plugins import Spec
 
 
 def is_migratable(spec: Spec) -> bool:
-    """Whether a CSI driver serves the volume in the place of the plugin that it names."""
+    """Report whether a CSI driver replaces the plugin of the volume."""
     return bool(csi_translation_lib.get_in_tree_plugin_name_from_spec(spec.persistent_volume, spec.volume))
 
 
 def translate_in_tree_spec_to_csi(spec: Spec, pod_namespace: str) -> Spec:
-    """The volume as its CSI driver sees it. Raises ValueError."""
+    """Return the volume as its CSI driver needs it. Raise ValueError."""
     try:
         if spec.persistent_volume is not None:
             pv = csi_translation_lib.translate_in_tree_pv_to_csi(spec.persistent_volume)

@@ -1,4 +1,4 @@
-"""What a pod is, as files.
+"""Serve downwardAPI volumes, which hold fields of the pod as files.
 
 Go: pkg/volume/downwardapi
 """

@@ -1,4 +1,4 @@
-"""What a pod is, as files.
+"""Serve downwardAPI volumes, which hold fields of the pod as files.
 
 Go: pkg/volume/downwardapi/downwardapi.go
 """
@@ -24,7 +24,7 @@ def probe_volume_plugins() -> list[VolumePlugin]:
 
 
 class DownwardAPIPlugin(FileVolumePlugin):
-    """Makes downwardAPI volumes, in memory."""
+    """Serve downwardAPI volumes. Their files are in memory."""
 
     PLUGIN_NAME = DOWNWARD_API_PLUGIN_NAME
 
@@ -46,7 +46,7 @@ class DownwardAPIPlugin(FileVolumePlugin):
 
 
 class DownwardAPIVolumeMounter(FileVolumeMounter):
-    """Writes what one pod is."""
+    """Write the fields of one pod as files."""
 
     def __init__(
         self, plugin: FileVolumePlugin, vol_name: str, pod: v1.Pod, source: v1.DownwardAPIVolumeSource
@@ -61,7 +61,7 @@ class DownwardAPIVolumeMounter(FileVolumeMounter):
 def collect_data(
     items: list[v1.DownwardAPIVolumeFile], pod: v1.Pod, host: VolumeHost, default_mode: int | None
 ) -> Payload:
-    """The files by path. Raises ValueError, or several of them together when several fields are not to be had."""
+    """Return the files by path. Raise an Aggregate of the errors of all fields that cannot be read, or ValueError."""
     if default_mode is None:
         raise ValueError("no defaultMode used, not even the default value for it")
     payload: Payload = {}
@@ -70,7 +70,7 @@ def collect_data(
             mode = default_mode if item.mode is None else item.mode
             try:
                 payload[posixpath.normpath(item.path)] = FileProjection(_content(item, pod, host).encode(), mode)
-            except Exception as err:  # whatever it is, the other fields are tried too, as in Go
+            except Exception as err:  # As in Go, continue with the other fields after any error.
                 field = item.field_ref.field_path if item.field_ref is not None else item.path
                 klog.error_s(err, "Unable to extract field", field=field)
                 errors.append(err)

@@ -1,4 +1,4 @@
-"""Directories that live as long as their pod.
+"""Serve emptyDir volumes, which live as long as their pod.
 
 Go: pkg/volume/emptydir
 """

@@ -1,8 +1,8 @@
-"""Directories that live as long as their pod, on disk, in memory or in huge pages.
+"""Serve emptyDir volumes, which live as long as their pod, on disk, in memory or in huge pages.
 
 Go: pkg/volume/emptydir/empty_dir.go, empty_dir_linux.go
 
-Quotas of the file system (fsquota) are not used.
+This plugin uses no file system quotas (fsquota).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ EMPTY_DIR_PLUGIN_NAME = "kubernetes.io/empty-dir"
 _DIR_NAME = EMPTY_DIR_PLUGIN_NAME.replace("/", "~")
 PERMISSIONS = 0o777
 HUGE_PAGES_PAGE_SIZE_MOUNT_OPTION = "pagesize"
-# µs; only the cgroup's processor settings depend on it.
+# The period in microseconds. Only the cgroup's CPU settings depend on it.
 _CPU_PERIOD = 100_000
-# The kernel tells of kilobytes, whatever it was told.
+# The kernel reports kilobytes, whatever unit the mount option had.
 _TMPFS_SIZE = re.compile(r"size=(\d+)(k?)")
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
@@ -46,7 +46,7 @@ def probe_volume_plugins() -> list[VolumePlugin]:
 
 
 class EmptyDirPlugin:
-    """Makes emptyDir volumes."""
+    """Serve emptyDir volumes."""
 
     host: VolumeHost
 
@@ -65,13 +65,13 @@ class EmptyDirPlugin:
         return spec.volume is not None and spec.volume.empty_dir is not None
 
     def requires_remount(self, spec: Spec) -> bool:
-        """Whether the size of the volume follows that of the pod.
+        """Report whether the size of the volume depends on the pod's resources.
 
-        DIVERGES (fault of Go): a volume in memory gets another size when the pod that has it is resized.
+        DIVERGES (fault of Go): the kubelet changes the size of a volume in memory when it resizes the volume's pod.
         Go: pkg/volume/emptydir/empty_dir.go, (*emptyDirPlugin).RequiresRemount: the volume keeps its first size, which
-        is made of the memory limit of the pod at that time.
-        Why: a pod that is given more memory could not use it for files, and one that is left with less could fill its
-        volume until it is killed.
+        follows from the pod's memory limit at that time.
+        Why: a pod whose limit is raised could not use the memory for files, and a pod whose limit is lowered could fill
+        its volume until it is killed.
         Test: empty_dir_test.py:test_memory_follows_its_limit
         """
         source = spec.volume.empty_dir if spec.volume is not None else None
@@ -84,7 +84,7 @@ class EmptyDirPlugin:
         return False
 
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> EmptyDir:
-        """Raises what keeps the node from being known."""
+        """Return a mounter. Raise any error that keeps the node from being read."""
         return self._new_mounter_internal(spec, pod, RealMountDetector(self.host.get_mounter()))
 
     def _new_mounter_internal(self, spec: Spec, pod: v1.Pod, mount_detector: MountDetector) -> EmptyDir:
@@ -102,7 +102,7 @@ class EmptyDirPlugin:
     def _new_unmounter_internal(self, name: str, pod_uid: types.UID, mount_detector: MountDetector) -> EmptyDir:
         pod = v1.Pod()
         pod.metadata.uid = pod_uid
-        # What it is really kept in is found out when it is taken away.
+        # The tear-down determines the actual medium.
         return EmptyDir(self, pod, name, v1.STORAGE_MEDIUM_DEFAULT, None, mount_detector)
 
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
@@ -111,7 +111,7 @@ class EmptyDirPlugin:
 
 
 def calculate_empty_dir_memory_size(node_allocatable_memory: Quantity, spec: Spec, pod: v1.Pod) -> Quantity:
-    """The least of what all pods, this one and the volume itself may take; a bound of zero is none."""
+    """Return the lowest limit of all pods together, of this pod and of the volume. A limit of zero does not count."""
     assert spec.volume is not None and spec.volume.empty_dir is not None
     size_limit = node_allocatable_memory
     of_pod = resource_config_for_pod(pod, False, _CPU_PERIOD).memory
@@ -124,26 +124,26 @@ def calculate_empty_dir_memory_size(node_allocatable_memory: Quantity, spec: Spe
 
 @dataclass(frozen=True, slots=True)
 class MountMedium:
-    """What stands at a path."""
+    """Describe what is mounted at a path."""
 
     medium: str
     is_mount_point: bool = False
-    # Of huge pages, unless nobody asked.
+    # The page size of huge pages, or None if it was not asked for.
     page_size: Quantity | None = None
-    # Of memory, in bytes; None if its mount does not tell.
+    # The size of a mount in memory, in bytes, or None if its options do not give one.
     size: int | None = None
 
 
 class MountDetector(Protocol):
-    """Tells what a directory is kept in."""
+    """Define how the medium of a directory is determined."""
 
     def get_mount_medium(self, path: str, requested_medium: str) -> MountMedium:
-        """Raises OSError, and ValueError where the size of huge pages is asked for and not known."""
+        """Return the medium. Raise OSError, or ValueError if the page size is asked for and unknown."""
         ...
 
 
 class RealMountDetector:
-    """Asks the mount table. Go asks the file system, which may take a while to answer."""
+    """Determine the medium from the mount table. Go asks the file system, which may be slow to answer."""
 
     def __init__(self, mounter: mount_utils.Interface) -> None:
         self._mounter = mounter
@@ -152,7 +152,7 @@ class RealMountDetector:
         klog.v(5).info_s("Determining mount medium", path=path)
         real = os.path.realpath(path)
         points = [point for point in self._mounter.list() if point.path == real]
-        # The last one covers the others.
+        # The last mount covers the others.
         match points[-1].type if points else "":
             case "":
                 return MountMedium(v1.STORAGE_MEDIUM_DEFAULT)
@@ -167,12 +167,12 @@ class RealMountDetector:
 
 
 def get_page_size(point: mount_utils.MountPoint) -> Quantity:
-    """Of a mount of huge pages. Raises ValueError when its options do not tell."""
+    """Return the page size of a mount of huge pages. Raise ValueError if its options do not give one."""
     for option in point.options:
         name, _, value = option.strip().partition("=")
         if name != HUGE_PAGES_PAGE_SIZE_MOUNT_OPTION:
             continue
-        # The kernel writes 2M for what a medium calls 2Mi.
+        # The kernel writes 2M where the name of a medium has 2Mi.
         try:
             return resource.parse_quantity(value if value.endswith("i") else f"{value}i")
         except ValueError as err:
@@ -181,7 +181,7 @@ def get_page_size(point: mount_utils.MountPoint) -> Quantity:
 
 
 def get_tmpfs_size(point: mount_utils.MountPoint) -> int | None:
-    """How much a mount in memory may hold, in bytes, as its options tell."""
+    """Return the size limit of a mount in memory, in bytes, or None if its options do not give one."""
     for option in point.options:
         if found := _TMPFS_SIZE.fullmatch(option):
             return int(found[1]) * (1024 if found[2] else 1)
@@ -189,7 +189,7 @@ def get_tmpfs_size(point: mount_utils.MountPoint) -> int | None:
 
 
 class EmptyDir:
-    """One emptyDir of one pod: Mounter and Unmounter."""
+    """Set up and tear down an emptyDir of one pod."""
 
     def __init__(
         self,
@@ -235,9 +235,9 @@ class EmptyDir:
             self._set_up_hugepages(directory)
         else:
             raise ValueError(f'unknown storage medium "{self._medium}"')
-        # DIVERGES (fault of Go): the set-up of an emptyDir fails, and is tried again, if the volume cannot be given to
-        # the group of the pod.
-        # Go: pkg/volume/emptydir/empty_dir.go, (*emptyDir).SetUpAt: such a failure is ignored.
+        # DIVERGES (fault of Go): the set-up of an emptyDir fails, and is retried, if the kubelet cannot give the volume
+        # to the pod's group.
+        # Go: pkg/volume/emptydir/empty_dir.go, (*emptyDir).SetUpAt: the Go kubelet ignores such a failure.
         # Why: the pod would get a volume that its group may not write to.
         # Test: empty_dir_test.py:test_volume_that_cannot_be_given_to_the_group_is_set_up_again
         complete = metrics.fs_group_complete_hook(self._plugin, None)
@@ -245,12 +245,12 @@ class EmptyDir:
         volumeutil.set_ready(self._get_meta_dir())
 
     def _is_set_up(self, directory: str) -> bool:
-        """Whether it was set up whole and is still there; a volume in memory gets the size that it ought to have."""
+        """Report whether the volume is completely set up and still exists. Resize a volume in memory."""
         ready_dir = self._get_meta_dir()
         if not volumeutil.is_ready(ready_dir):
             return False
         if self._medium == v1.STORAGE_MEDIUM_MEMORY:
-            # The node's own memory answers at once, while the mount table of a busy node is long.
+            # A tmpfs answers at once, while the mount table of a busy node is long.
             if os.path.ismount(directory):
                 stats = os.statvfs(directory)
                 self._resize_tmpfs(directory, stats.f_blocks * stats.f_frsize)
@@ -279,7 +279,7 @@ class EmptyDir:
         self._mounter.mount_sensitive_without_systemd("tmpfs", directory, "tmpfs", options, [])
 
     def _resize_tmpfs(self, directory: str, size: int | None) -> None:
-        """Follow the pod's limits. One that is smaller than what is inside does not fit; the volume keeps its size."""
+        """Resize the volume to the pod's limits. The volume keeps its size if its content does not fit."""
         wanted = self._size_limit.value() if self._size_limit is not None else 0
         if wanted <= 0 or size is None or _pages(wanted) == _pages(size):
             return
@@ -290,7 +290,7 @@ class EmptyDir:
             klog.error_s(err, "Could not resize tmpfs of volume", podUID=self._pod.metadata.uid, path=directory)
 
     def generate_tmpfs_mount_options(self, noswap_supported: bool) -> list[str]:
-        """Without a size the kernel allows half of the memory."""
+        """Return the mount options. Without a size, the kernel limits the volume to half of the memory."""
         sized = self._size_limit is not None and self._size_limit.value() > 0
         options = [f"size={self._size_limit.value()}"] if sized and self._size_limit is not None else []
         return [*options, swap.TMPFS_NOSWAP_OPTION] if noswap_supported else options
@@ -307,7 +307,7 @@ class EmptyDir:
         self._mounter.mount_sensitive_without_systemd("nodev", directory, "hugetlbfs", [option], [])
 
     def _check_page_size(self, directory: str, mounted: Quantity | None) -> None:
-        """Raises ValueError when the pages that are mounted are not of the size that the medium names."""
+        """Raise ValueError if the page size of the mount differs from that of the medium."""
         if self._medium == v1.STORAGE_MEDIUM_HUGE_PAGES:
             return
         uid = self._pod.metadata.uid
@@ -334,19 +334,20 @@ class EmptyDir:
         found = self._mount_detector.get_mount_medium(directory, v1.STORAGE_MEDIUM_HUGE_PAGES)
         if found.is_mount_point and found.medium in (v1.STORAGE_MEDIUM_MEMORY, v1.STORAGE_MEDIUM_HUGE_PAGES):
             self._mounter.unmount(directory)
-        # A mount of a container may show only now that the volume's own one is gone.
-        # DIVERGES (safer): nothing of an emptyDir is removed while something is mounted on it or below it.
-        # Go: pkg/volume/emptydir/empty_dir.go, (*emptyDir).teardownDefault: what is in such a mount is removed too.
-        # Why: a container with bidirectional mount propagation may have left another machine's files mounted there.
+        # A mount of a container may become visible only after the volume's own mount is gone.
+        # DIVERGES (safer): the kubelet removes nothing of an emptyDir while something is mounted on it or below it.
+        # Go: pkg/volume/emptydir/empty_dir.go, (*emptyDir).teardownDefault: the Go kubelet also removes what is in such
+        # a mount.
+        # Why: a container with bidirectional mount propagation may have left files of another machine mounted there.
         # Test: empty_dir_test.py:test_what_is_mounted_below_is_left_alone,
         # empty_dir_test.py:test_what_is_mounted_on_it_is_left_alone
         removeall.remove_all_one_filesystem(self._mounter, directory)
 
 
 def get_page_size_mount_option(medium: str, pod: v1.Pod) -> str:
-    """Of the size that the medium names, or else of the one that the pod asks for. Raises ValueError.
+    """Return the mount option for the medium's page size, or else for the one that the pod requests. Raise ValueError.
 
-    Requests tell, for huge pages have the same limits.
+    The function reads the requests, because the limits of huge pages equal them.
     """
     of_medium = None
     if medium != v1.STORAGE_MEDIUM_HUGE_PAGES:
@@ -368,7 +369,7 @@ def get_page_size_mount_option(medium: str, pod: v1.Pod) -> str:
 
 
 def _requests(pod: v1.Pod) -> list[dict[str, Quantity]]:
-    """Of the pod as a whole and of all its containers; those that initialise it may use huge pages too."""
+    """Return the requests of the pod and all its containers. Init containers may use huge pages too."""
     requests = [container.resources.requests for container in (*pod.spec.containers, *pod.spec.init_containers)]
     if features.feature_gate.enabled(features.POD_LEVEL_RESOURCES) and resourcehelper.is_pod_level_resources_set(pod):
         assert pod.spec.resources is not None
@@ -381,7 +382,7 @@ def _pages(size: int) -> int:
 
 
 def _set_up_dir(directory: str) -> None:
-    """Make the directory and let everybody write to it, whatever the umask says."""
+    """Create the directory and make it writable for everyone, whatever the umask is."""
     filesystem.mkdir_all(directory, PERMISSIONS)
     if os.lstat(directory).st_mode & 0o777 != PERMISSIONS:
         os.chmod(directory, PERMISSIONS)

@@ -1,4 +1,4 @@
-"""Files and directories of the host.
+"""Serve hostPath volumes, which are files and directories of the host.
 
 Go: pkg/volume/hostpath
 """

@@ -1,4 +1,4 @@
-"""Files and directories of the host, checked for what the pod says they are.
+"""Serve hostPath volumes, and check that the path has the type that the pod requires.
 
 Go: pkg/volume/hostpath/host_path.go
 """
@@ -32,7 +32,7 @@ def probe_volume_plugins() -> list[VolumePlugin]:
 
 
 class HostPathPlugin:
-    """Makes hostPath volumes."""
+    """Serve hostPath volumes."""
 
     _host: VolumeHost
 
@@ -74,7 +74,7 @@ class HostPathPlugin:
 
 
 class HostPath(MetricsNil):
-    """One hostPath of one pod. Its metrics would be those of the host."""
+    """Represent a hostPath of one pod. It has no metrics, because they would be those of the host."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -84,7 +84,7 @@ class HostPath(MetricsNil):
 
 
 class HostPathMounter(HostPath):
-    """Sees that the host has what the pod expects there."""
+    """Check that the path on the host has the type that the pod requires."""
 
     def __init__(self, path: str, path_type: str, read_only: bool, host_util: hostutil.HostUtils) -> None:
         super().__init__(path)
@@ -108,7 +108,7 @@ class HostPathMounter(HostPath):
 
 
 class HostPathUnmounter(HostPath):
-    """Nothing to do: the host's files were never mounted by us."""
+    """Do nothing, because the kubelet has not mounted the host's files."""
 
     def tear_down(self) -> None:
         pass
@@ -118,7 +118,7 @@ class HostPathUnmounter(HostPath):
 
 
 def get_volume_source(spec: Spec) -> v1.HostPathVolumeSource:
-    """The hostPath. Raises ValueError for another volume."""
+    """Return the hostPath source. Raise ValueError for another volume."""
     if spec.volume is not None and spec.volume.host_path is not None:
         return spec.volume.host_path
     if spec.persistent_volume is not None and spec.persistent_volume.spec.host_path is not None:
@@ -127,7 +127,7 @@ def get_volume_source(spec: Spec) -> v1.HostPathVolumeSource:
 
 
 class FileTypeChecker:
-    """What stands at a path; what cannot be told counts as nothing."""
+    """Determine the type of a file. A file that cannot be examined counts as missing."""
 
     def __init__(self, path: str, host_util: hostutil.HostUtils) -> None:
         self._path = path
@@ -156,7 +156,7 @@ class FileTypeChecker:
 
 
 def check_type(path: str, path_type: str, host_util: hostutil.HostUtils) -> None:
-    """See that path is of the type, making it if the type says so. Raises ValueError or OSError."""
+    """Check that path has the type, and create it if the type requires that. Raise ValueError or OSError."""
     check_type_internal(FileTypeChecker(path, host_util), path_type)
 
 

@@ -1,4 +1,4 @@
-"""Images as volumes.
+"""Serve image volumes.
 
 Go: pkg/volume/image
 """

@@ -1,4 +1,4 @@
-"""Images as volumes: the runtime mounts them, so that there is nothing for the volume manager to do.
+"""Serve image volumes, which the runtime mounts, so that the volume manager has nothing to do.
 
 Go: pkg/volume/image/image.go
 """
@@ -19,7 +19,7 @@ def probe_volume_plugins() -> list[VolumePlugin]:
 
 
 class ImagePlugin(MetricsNil):
-    """Plugin, mounter and unmounter, as none of them has anything to keep."""
+    """Serve as plugin, mounter and unmounter, none of which has any state."""
 
     def init(self, host: VolumeHost) -> None:
         pass
@@ -55,10 +55,10 @@ class ImagePlugin(MetricsNil):
         return False
 
     def set_up(self, args: MounterArgs) -> None:
-        """The runtime mounts the image."""
+        """Do nothing, because the runtime mounts the image."""
 
     def set_up_at(self, directory: str, args: MounterArgs) -> None:
-        """The runtime mounts the image."""
+        """Do nothing, because the runtime mounts the image."""
 
     def supports_mount_option(self) -> bool:
         return False
@@ -67,10 +67,10 @@ class ImagePlugin(MetricsNil):
         return False
 
     def tear_down(self) -> None:
-        """The runtime unmounts the image."""
+        """Do nothing, because the runtime unmounts the image."""
 
     def tear_down_at(self, directory: str) -> None:
-        """The runtime unmounts the image."""
+        """Do nothing, because the runtime unmounts the image."""
 
 
 def get_volume_source(spec: Spec) -> v1.ImageVolumeSource | None:

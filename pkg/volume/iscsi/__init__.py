@@ -1,4 +1,4 @@
-"""Disks of iSCSI targets, logged in to with the node's iscsiadm.
+"""Serve iscsi volumes, which are disks of iSCSI targets, with the node's iscsiadm.
 
 Go: pkg/volume/iscsi
 """

@@ -1,4 +1,4 @@
-"""Attaching disks to the node, and mounting them there.
+"""Attach disks to the node, and mount them there.
 
 Go: pkg/volume/iscsi/attacher.go
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ISCSIAttacher:
-    """Logs in to the target, and mounts the disk. No controller has a part in it."""
+    """Log in to the target, and mount the disk. No controller takes part."""
 
     def __init__(self, plugin: ISCSIPlugin) -> None:
         self._plugin = plugin
@@ -37,7 +37,7 @@ class ISCSIAttacher:
         return {spec.name(): True for spec in specs}
 
     def wait_for_attach(self, spec: Spec, device_path: str, pod: v1.Pod, timeout: float) -> str:
-        """Raises ValueError, OSError, UncertainProgressError."""
+        """Log in and return the device's path. Raise ValueError, OSError or UncertainProgressError."""
         secret = iscsi_disk.create_secret_map(spec, self._plugin, pod.metadata.namespace)
         disk = iscsi_disk.create_iscsi_disk(spec, pod.metadata.uid, self._plugin, secret)
         return self._plugin.manager.attach_disk(disk, volumeutil.get_volume_mode(spec))
@@ -48,7 +48,10 @@ class ISCSIAttacher:
         )
 
     def mount_device(self, spec: Spec, device_path: str, device_mount_path: str, args: DeviceMounterArgs) -> None:
-        """Raises MountError, OSError, and UncertainProgressError when the disk was attached and has to be detached."""
+        """Mount the disk. Raise MountError or OSError.
+
+        Raise UncertainProgressError if the disk is attached and must be detached later.
+        """
         with self._plugin.mount_locks.locked(device_mount_path):
             self._mount_device_locked(spec, device_path, device_mount_path, args)
 
@@ -73,19 +76,19 @@ class ISCSIAttacher:
             with contextlib.suppress(OSError):
                 os.rmdir(device_mount_path)
             if os.path.lexists(device_mount_path):
-                # DIVERGES (fault of Go): a disk that is attached and cannot be mounted is detached when its pod is
-                # gone.
+                # DIVERGES (fault of Go): the kubelet detaches a disk that is attached but cannot be mounted when its
+                # pod is gone.
                 # Go: pkg/volume/iscsi/attacher.go, (*iscsiAttacher).MountDevice: the failure is final, and the disk
                 # counts as not mounted.
-                # Why: nobody would ever log out of the target, not even for its other disks: the directory of this one
-                # counts as a use of the session.
+                # Why: the kubelet would never log out of the target, not even for its other disks: the directory of
+                # this disk counts as a use of the session.
                 # Test: iscsi_test.py:test_disk_that_cannot_be_mounted_is_detached_in_the_end
                 raise volumetypes.UncertainProgressError(str(err) or type(err).__name__) from err
             raise
 
 
 class ISCSIDetacher:
-    """Undoes what an ISCSIAttacher did."""
+    """Undo the work of an ISCSIAttacher."""
 
     def __init__(self, plugin: ISCSIPlugin) -> None:
         self._plugin = plugin
@@ -93,12 +96,12 @@ class ISCSIDetacher:
     def detach(self, volume_name: str, node_name: str) -> None: ...
 
     def unmount_device(self, device_mount_path: str) -> None:
-        """Raises OSError."""
+        """Unmount and detach the disk. Raise OSError."""
         detach(device_mount_path, self._plugin.manager.detach_disk)
 
 
 def detach(path: str, detach_disk: Callable[[str], None]) -> None:
-    """Detach the disk, whose directory is removed with it. Raises OSError."""
+    """Detach the disk and remove its directory. Raise OSError."""
     try:
         detach_disk(path)
     except (OSError, ValueError) as err:

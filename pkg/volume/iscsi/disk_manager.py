@@ -1,4 +1,4 @@
-"""Binding a disk that is mounted on the node into a pod.
+"""Bind a disk that is mounted on the node into a pod.
 
 Go: pkg/volume/iscsi/disk_manager.go
 """
@@ -19,22 +19,28 @@ if TYPE_CHECKING:
 
 
 class DiskManager(Protocol):
-    """Attaches disks to the node. All methods raise OSError and may take long."""
+    """Define how disks are attached to the node. Every method may raise OSError and may be slow."""
 
     def make_global_pd_name(self, disk: ISCSIDisk) -> str:
-        """Where the disk is mounted on the node."""
+        """Return the mount point of the disk on the node."""
         ...
 
     def make_global_vdpd_name(self, disk: ISCSIDisk) -> str:
-        """The directory of the disk's bind mounts, when pods use it as a device."""
+        """Return the directory of the disk's bind mounts for pods that use it as a block device."""
         ...
 
     def attach_disk(self, disk: ISCSIDisk, volume_mode: str) -> str:
-        """Log in and wait for the device; its path. Raises UncertainProgressError when it may be attached still."""
+        """Log in, wait for the device and return its path.
+
+        Raise UncertainProgressError if the disk may be attached in spite of an error.
+        """
         ...
 
     def detach_disk(self, mount_path: str) -> None:
-        """Unmount it, log out unless others use the session, and remove its directory, never across a mount."""
+        """Unmount the disk, log out unless other disks use the session, and remove the disk's directory.
+
+        The removal never crosses a mount point.
+        """
         ...
 
     def detach_block_iscsi_disk(self, map_path: str) -> None: ...
@@ -43,7 +49,7 @@ class DiskManager(Protocol):
 def disk_set_up(
     manager: DiskManager, mounter: ISCSIDiskMounter, path: str, interface: mount_utils.Interface, args: MounterArgs
 ) -> None:
-    """Bind the disk's mount to the pod's path. Raises OSError."""
+    """Bind the disk's mount to the pod's path. Raise OSError."""
     try:
         if not interface.is_likely_not_mount_point(path):
             return
@@ -63,5 +69,5 @@ def disk_set_up(
         try:
             ownership.change_permissions()
         except OSError as err:
-            # As in Go the pod gets the volume as it is.
+            # As in Go, the pod gets the volume as it is.
             klog.error_s(err, "iscsi: failed to change the ownership of the volume", path=path)

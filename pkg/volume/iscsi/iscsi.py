@@ -1,4 +1,4 @@
-"""Disks of iSCSI targets.
+"""Serve iscsi volumes, which are disks of iSCSI targets.
 
 Go: pkg/volume/iscsi/iscsi.go
 """
@@ -48,7 +48,7 @@ def probe_volume_plugins() -> list[VolumePlugin]:
 
 
 class ISCSIPlugin:
-    """Makes iscsi volumes."""
+    """Serve iscsi volumes."""
 
     def __init__(
         self, executor: utilexec.Interface | None = None, devices: device_util.DeviceUtil | None = None
@@ -57,9 +57,10 @@ class ISCSIPlugin:
         self.exec = executor or utilexec.Executor()
         self.devices = devices or device_util.DeviceHandler()
         self.manager: disk_manager.DiskManager = iscsi_util.ISCSIUtil(self)
-        # By target: iscsiadm must not log in and out at a time.
+        # The locks by target, because iscsiadm must not log in and out at the same time.
         self.target_locks = keymutex.KeyMutex()
-        # One for each disk's directory, taken before the target's: volumes of different names may be the same disk.
+        # The locks by disk directory, because volumes with different names may be the same disk. A thread takes such a
+        # lock before the target's.
         self.mount_locks = keymutex.KeyMutex()
 
     def init(self, host: VolumeHost) -> None:
@@ -117,12 +118,12 @@ class ISCSIPlugin:
         return get_volume_spec_from_global_map_path(volume_name, os.path.dirname(found))
 
     def list_staged_volumes(self) -> list[Spec]:
-        """All disks that have a directory on the node.
+        """List all disks that have a directory on the node.
 
-        DIVERGES (fault of Go): after a restart, a disk that no pod has is unmounted and detached.
-        Go: pkg/kubelet/volumemanager/reconciler/reconstruct_common.go, getVolumesFromPodDir: only volumes with a
-        directory in that of a pod are found.
-        Why: a kubelet that is killed after the last such directory is gone leaves the disk mounted for ever, while
+        DIVERGES (fault of Go): after a restart, the kubelet unmounts and detaches a disk that no pod has.
+        Go: pkg/kubelet/volumemanager/reconciler/reconstruct_common.go, getVolumesFromPodDir: the Go kubelet finds only
+        volumes that have a directory in a pod's directory.
+        Why: a kubelet that is killed after the last such directory is gone would leave the disk mounted forever, while
         another node may get it.
         Test: iscsi_test.py:test_disks_are_found_that_no_directory_of_a_pod_tells_of
         """
@@ -136,13 +137,13 @@ class ISCSIPlugin:
         return specs
 
     def list_published_devices(self) -> list[tuple[str, str]]:
-        """None but those of pods' directories."""
+        """Return nothing, because the pods' directories show all devices."""
         return []
 
     def is_staged_by_another_name(self, spec: Spec, staged: Spec) -> bool:
-        """By the disk's directory, which always tells the port of a portal.
+        """Report whether both volumes have the same directory, whose name always contains the portal's port.
 
-        By names alone: a pod's volume that can have no directory must not keep this from being told of others.
+        The method compares names only. A pod's volume whose names are invalid does not stop the search for others.
         """
         try:
             return self._global_paths(staged)[0] in self._global_paths(spec)
@@ -182,7 +183,7 @@ class ISCSIPlugin:
 
 
 class ISCSIDiskMounter:
-    """Binds the disk's mount into the pod."""
+    """Bind the disk's mount into the pod."""
 
     def __init__(self, disk: ISCSIDisk, read_only: bool, mount_options: list[str]) -> None:
         self.disk = disk
@@ -207,14 +208,14 @@ class ISCSIDiskMounter:
         self.set_up_at(self.get_path(), args)
 
     def set_up_at(self, directory: str, args: MounterArgs) -> None:
-        """Raises OSError."""
+        """Bind the disk's mount to the directory. Raise OSError."""
         plugin = self.disk.plugin
         disk_manager.disk_set_up(plugin.manager, self, directory, plugin.host.get_mounter(), args)
         self._mounted_with_selinux_context = args.selinux_label != ""
 
 
 class ISCSIDiskUnmounter:
-    """Takes the disk's mount out of the pod."""
+    """Unmount the disk from the pod's directory."""
 
     def __init__(self, disk: ISCSIDisk) -> None:
         self._disk = disk
@@ -233,7 +234,7 @@ class ISCSIDiskUnmounter:
 
 
 class ISCSIBlockVolume:
-    """A disk that a pod uses as a device."""
+    """Represent a disk that a pod uses as a block device."""
 
     def __init__(self, disk: ISCSIDisk) -> None:
         self._disk = disk
@@ -248,7 +249,7 @@ class ISCSIBlockVolume:
 
 
 class ISCSIDiskMapper(ISCSIBlockVolume):
-    """The kubelet itself maps what attaching has given."""
+    """Map a disk. The kubelet itself maps the device of the attachment."""
 
     def supports_metrics(self) -> bool:
         return True
@@ -259,13 +260,13 @@ class ISCSIDiskMapper(ISCSIBlockVolume):
 
 
 class ISCSIDiskUnmapper(ISCSIBlockVolume, metrics_nil.MetricsNil):
-    """Logs out of the target when its last disk is unmapped."""
+    """Unmap a disk, and log out of the target with its last disk."""
 
     def tear_down_device(self, map_path: str, device_path: str) -> None:
         attacher.detach(map_path, self._disk.plugin.manager.detach_block_iscsi_disk)
 
     def unmap_pod_device(self) -> None:
-        """Nothing was mapped beyond the links of the volume's directory."""
+        """Do nothing, because only the links in the volume's directory were created."""
 
 
 def create_persistent_volume_from_iscsi_pv_source(
@@ -276,14 +277,14 @@ def create_persistent_volume_from_iscsi_pv_source(
 
 
 def _source_of_directory(path: str) -> v1.ISCSIVolumeSource:
-    """The disk whose directory it is, as far as its name tells. Raises ValueError."""
+    """Return what the name of a disk's directory tells about the disk. Raise ValueError."""
     portal, iqn, lun = iscsi_util.parse_device_dir(path)
     iface = iscsi_util.extract_iface(path) or ""
     return v1.ISCSIVolumeSource(target_portal=portal, iqn=iqn, lun=int(lun), iscsi_interface=iface)
 
 
 def get_volume_spec_from_global_map_path(volume_name: str, global_map_path: str) -> Spec:
-    """The volume whose bind mounts are in the directory, as far as its name tells. Raises ValueError."""
+    """Return what the name of a map directory tells about its volume. Raise ValueError."""
     portal, iqn, lun = iscsi_util.parse_device_dir(global_map_path)
     iface = iscsi_util.extract_iface(global_map_path)
     if iface is None:

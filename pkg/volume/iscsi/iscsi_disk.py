@@ -1,4 +1,4 @@
-"""A disk of a target, as a volume describes it.
+"""Describe a disk of an iSCSI target by a volume's source.
 
 Go: pkg/volume/iscsi/iscsi.go
 """
@@ -23,27 +23,27 @@ Source = v1.ISCSIVolumeSource | v1.ISCSIPersistentVolumeSource
 ISCSI_PLUGIN_NAME = "kubernetes.io/iscsi"
 ESCAPED_PLUGIN_NAME = ISCSI_PLUGIN_NAME.replace("/", "~")
 _DEFAULT_PORT = 3260
-# What no portal, target, initiator or interface has in its name.
+# Characters that no name of a portal, target, initiator or interface may contain.
 _NOT_IN_NAMES = re.compile(r"[/\x00-\x20\x7f]")
 
 
 @dataclass(slots=True)
 class ISCSIDisk:
-    """One disk of a target, for one pod."""
+    """Describe one disk of a target, for one pod."""
 
     plugin: ISCSIPlugin
     volume_name: str
     pod_uid: types.UID = types.UID("")
-    # The first one names the disk's directory.
+    # The first portal is a part of the name of the disk's directory.
     portals: list[str] = field(default_factory=list)
     iqn: str = ""
     lun: str = ""
-    # What iscsiadm calls the initiator's settings: those that are there, and those in use for this disk.
+    # iscsiadm's names for initiator settings: the existing settings, and those that this disk uses.
     init_iface: str = ""
     iface: str = ""
     chap_discovery: bool = False
     chap_session: bool = False
-    # Never logged, never written.
+    # The secret must never be logged or written to disk.
     secret: dict[str, str] = field(default_factory=dict, repr=False)
     initiator_name: str = ""
 
@@ -52,21 +52,21 @@ class ISCSIDisk:
 
     @property
     def iface_of_persistent_volume(self) -> str:
-        """The name of the settings for a persistent volume with an initiator of its own."""
+        """Return the name of the settings for a persistent volume with its own initiator name."""
         return f"{self.portals[0]}:{self.volume_name}"
 
     @property
     def iface_of_pods(self) -> str:
-        """The name of the settings for a volume in a pod with an initiator of its own; the same for all pods' volumes
-        on the disk, which the node mounts once.
+        """Return the name of the settings for a volume in a pod's spec with its own initiator name.
 
-        No name of a persistent volume has an @, and iscsiadm takes names of 64 characters at most.
+        All pods' volumes on the same disk have the same name, because the node mounts the disk once. The name contains
+        an @, which no name of a persistent volume has, and at most 64 characters, which is the limit of iscsiadm.
 
-        DIVERGES (safer): iscsiadm's settings for a volume in a pod are named after the target and the number of the
-        disk.
-        Go: pkg/volume/iscsi/iscsi.go, createISCSIDisk: the settings are named after the volume, as those for a
-        persistent volume are, and the pod chooses that name.
-        Why: a pod could change the settings for a persistent volume, or have them deleted.
+        DIVERGES (safer): the kubelet names iscsiadm's settings for a volume in a pod's spec after the target and the
+        number of the disk.
+        Go: pkg/volume/iscsi/iscsi.go, createISCSIDisk: the Go kubelet names the settings after the volume, as for a
+        persistent volume, and the pod chooses that name.
+        Why: a pod could change the settings for a persistent volume, or make the kubelet delete them.
         Test: iscsi_test.py:test_settings_of_a_pods_volume_are_not_those_of_a_persistent_volume
         """
         disk = hashlib.sha256(f"{self.iqn}-lun-{self.lun}".encode()).hexdigest()[:16]
@@ -74,12 +74,12 @@ class ISCSIDisk:
 
 
 def portal_mounter(portal: str) -> str:
-    """The portal with its port."""
+    """Return the portal with its port."""
     return portal if ":" in portal else f"{portal}:{_DEFAULT_PORT}"
 
 
 def get_source(spec: Spec) -> Source:
-    """The iscsi source. Raises ValueError for another volume."""
+    """Return the iscsi source. Raise ValueError for another volume."""
     if spec.volume is not None and spec.volume.iscsi is not None:
         return spec.volume.iscsi
     if spec.persistent_volume is not None and spec.persistent_volume.spec.iscsi is not None:
@@ -88,14 +88,14 @@ def get_source(spec: Spec) -> Source:
 
 
 def is_read_only(spec: Spec) -> bool:
-    """A volume of a pod says so itself; of a persistent one the pod says so."""
+    """Report whether the volume is read-only. For a persistent volume, the pod's spec decides."""
     if spec.volume is not None and spec.volume.iscsi is not None:
         return spec.volume.iscsi.read_only
     return spec.read_only
 
 
 def get_iscsi_secret_name_and_namespace(spec: Spec, default_secret_namespace: str) -> tuple[str, str]:
-    """Of the secret with the passwords; both "" when there is none."""
+    """Return the name and namespace of the secret with the passwords, or two empty strings if there is none."""
     source = get_source(spec)
     if source.secret_ref is None:
         return "", ""
@@ -104,13 +104,13 @@ def get_iscsi_secret_name_and_namespace(spec: Spec, default_secret_namespace: st
 
 
 def create_iscsi_disk(spec: Spec, pod_uid: types.UID, plugin: ISCSIPlugin, secret: dict[str, str]) -> ISCSIDisk:
-    """Raises ValueError for another volume, and for names that cannot be right.
+    """Return the disk. Raise ValueError for another volume, and for invalid names.
 
-    DIVERGES (safer): a volume is refused if the name of a portal, target, initiator or interface has a slash, a space
-    or a control character in it.
-    Go: pkg/volume/iscsi/iscsi.go, createISCSIDisk: any name is taken; the API server refuses few.
-    Why: such names become names of files, and lines in files, of iscsiadm and the kubelet: a pod could have files of
-    its choice written anywhere on the node.
+    DIVERGES (safer): the kubelet rejects a volume if the name of a portal, target, initiator or interface contains a
+    slash, a space or a control character.
+    Go: pkg/volume/iscsi/iscsi.go, createISCSIDisk: the Go kubelet accepts any name; the API server rejects few.
+    Why: such names become names of files, and lines in files, of iscsiadm and the kubelet: a pod could make them write
+    any file on the node.
     Test: iscsi_test.py:test_names_do_not_lead_out_of_the_directories_of_iscsiadm
     """
     source = get_source(spec)
@@ -134,13 +134,13 @@ def create_iscsi_disk(spec: Spec, pod_uid: types.UID, plugin: ISCSIPlugin, secre
         initiator_name=initiator_name,
     )
     if initiator_name:
-        # Another initiator needs settings of its own.
+        # A volume with its own initiator name needs settings of its own.
         disk.iface = disk.iface_of_pods if spec.persistent_volume is None else disk.iface_of_persistent_volume
     return disk
 
 
 def create_secret_map(spec: Spec, plugin: ISCSIPlugin, namespace: str) -> dict[str, str]:
-    """User names and passwords of CHAP, if it is asked for. Raises ValueError."""
+    """Return the user names and passwords for CHAP, or nothing if the volume does not use it. Raise ValueError."""
     source = get_source(spec)
     if not (source.chap_auth_discovery or source.chap_auth_session):
         return {}
@@ -152,6 +152,6 @@ def create_secret_map(spec: Spec, plugin: ISCSIPlugin, namespace: str) -> dict[s
         raise ValueError("cannot get kube client")
     try:
         secret = client.core_v1.secrets(namespace).get(golang.background(), name)
-    except Exception as err:  # whatever the API server says keeps the disk from being attached
+    except Exception as err:  # Any error of the API server keeps the disk from being attached.
         raise ValueError(f"couldn't get secret {namespace}/{name} error: {err}") from err
     return {key: value.decode("utf-8", "replace") for key, value in secret.data.items()}

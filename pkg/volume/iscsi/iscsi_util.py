@@ -1,4 +1,4 @@
-"""Logging in to and out of iSCSI targets with iscsiadm.
+"""Log in to and out of iSCSI targets with iscsiadm.
 
 Go: pkg/volume/iscsi/iscsi_util.go
 """
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from pkg.volume.plugins import VolumeHost
     from pkg.volume.util import device_util
 
-# With several portals two paths to the disk are enough, but only after two attempts at all of them.
+# With several portals, two paths to the disk are enough, but only after two attempts with all portals.
 MIN_MULTIPATH_COUNT = 2
 MIN_ATTACH_ATTEMPTS = 2
 MAX_ATTACH_ATTEMPTS = 5
-# Seconds that the device mapper, and the device itself, may take to appear.
+# How long, in seconds, the device-mapper device and the disk itself may take to appear.
 MULTIPATH_DEVICE_TIMEOUT = 10
 DEVICE_DISCOVERY_TIMEOUT = 30
 
@@ -47,9 +47,9 @@ _CHAP_DISCOVERY = [
 _CHAP_SESSION = [f"node.session.auth.{name}" for name in ("username", "password", "username_in", "password_in")]
 _TRANSPORT_NAME = re.compile(r"iface\.transport_name = (.*)\n")
 _IFACE = re.compile(r".+/iface-([^/]+)/.+")
-# What stands between portal and target in the name of a disk's directory.
+# The separator between portal and target in the name of a disk's directory.
 _BEFORE_TARGET = re.compile(r"-(?=(?:iqn|eui|naa)\.)")
-# Names in iscsi.json as Go writes them, by ours.
+# The keys of iscsi.json, which are those of Go, by the names of our fields.
 _SAVED = {
     "volume_name": "VolName",
     "portals": "Portals",
@@ -62,14 +62,14 @@ _SAVED = {
 
 
 class ISCSIUtil:
-    """Attaches disks with the node's iscsiadm."""
+    """Attach disks with the node's iscsiadm."""
 
     def __init__(self, plugin: ISCSIPlugin) -> None:
         self._plugin = plugin
 
     def make_global_pd_name(self, disk: ISCSIDisk) -> str:
         own, *of_go = dirs_of_disk(self._plugin.host.get_plugin_dir(_PLUGIN_NAME), disk)
-        # Two mounts of the disk would for ever keep each other from being unmounted.
+        # Use an existing directory of Go. Two mounts of the disk would forever keep each other from being unmounted.
         return next(filter(_is_named, of_go), own)
 
     def make_global_vdpd_name(self, disk: ISCSIDisk) -> str:
@@ -77,11 +77,12 @@ class ISCSIUtil:
 
     def attach_disk(self, disk: ISCSIDisk, volume_mode: str) -> str:
         transport = extract_transportname(self._iscsiadm(["-m", "iface", "-I", disk.init_iface, "-o", "show"]))
-        # A disk of the target that is detached meanwhile counts who still uses the session.
+        # A concurrent detachment of another disk of the target counts the disks that still use the session.
         with self._plugin.target_locks.locked(disk.iqn):
-            # DIVERGES (fault of Go): how to log out is written to the directory of the disk before the first log-in.
-            # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).AttachDisk: it is written when the disk has appeared.
-            # Why: if the disk does not appear, or nothing can be written, nobody ever logs out of the target.
+            # DIVERGES (fault of Go): the kubelet writes how to log out to the disk's directory before the first login.
+            # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).AttachDisk: the Go kubelet writes it when the disk has
+            # appeared.
+            # Why: if the disk does not appear, or the write fails, the kubelet would never log out of the target.
             # Test: iscsi_test.py:test_disk_that_does_not_appear_is_detached_in_the_end,
             # iscsi_test.py:test_disk_whose_settings_cannot_be_written_is_not_attached
             self.persist_iscsi(disk, volume_mode)
@@ -92,12 +93,12 @@ class ISCSIUtil:
                 timeout = MULTIPATH_DEVICE_TIMEOUT if len(disk.portals) > 1 else 1
                 device = wait_for_multipath_to_exist(paths, timeout, self._plugin.devices)
             except OSError as err:
-                # It may be logged in over a portal.
+                # The node may be logged in over a portal.
                 raise volumetypes.UncertainProgressError(str(err)) from err
         return device or paths[0]
 
     def _log_in_to_all(self, disk: ISCSIDisk, transport: str) -> list[str]:
-        """The disk's device for each portal that could be reached. Raises OSError when none could."""
+        """Return the disk's device for each portal that was reached. Raise OSError if none was."""
         paths: dict[str, str] = {}
         last_err: OSError | None = None
         for attempt in range(1, MAX_ATTACH_ATTEMPTS + 1):
@@ -111,10 +112,11 @@ class ISCSIUtil:
                     last_err = golang.without_frames(err)
             klog.v(4).info_s("iscsi: tried all devices", iqn=disk.iqn, attempts=attempt, found=len(paths))
             if not paths:
-                # DIVERGES (fault of Go): the interface's settings stay when no portal can be reached.
-                # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).AttachDisk: they are deleted, also those that the
-                # node's administrator has made.
-                # Why: no other disk could be attached with them, and nobody could log out with those of this disk.
+                # DIVERGES (fault of Go): the interface's settings stay if no portal can be reached.
+                # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).AttachDisk: the Go kubelet deletes them, even
+                # settings that the node's administrator has made.
+                # Why: no other disk could be attached with them, and the kubelet could not log out with those of this
+                # disk.
                 # Test: iscsi_test.py:test_disk_of_a_target_that_refuses_is_detached_in_the_end
                 raise OSError(f"failed to get any path for iscsi disk, last err seen:\n{last_err}")
             if len(paths) == len(disk.portals):
@@ -124,7 +126,7 @@ class ISCSIUtil:
         return list(paths.values())
 
     def _device_of(self, disk: ISCSIDisk, portal: str, transport: str) -> str:
-        """Log in over the portal, unless logged in, and wait for the disk."""
+        """Log in over the portal, unless the node is already logged in, and wait for the disk."""
         hosts = self._plugin.devices.get_iscsi_portal_host_map_for_target(disk.iqn)
         if portal not in hosts:
             self._log_in(disk, portal)
@@ -145,7 +147,7 @@ class ISCSIUtil:
     def _log_in(self, disk: ISCSIDisk, portal: str) -> None:
         discovery = ["-m", "discoverydb", "-t", "sendtargets", "-p", portal, "-I", disk.iface]
         node = ["-m", "node", "-p", portal, "-T", disk.iqn, "-I", disk.iface]
-        # Fails when the record is there already.
+        # The command fails if the record already exists.
         self._try([*discovery, "-o", "new"])
         try:
             self.update_iscsi_discoverydb(disk, portal)
@@ -161,16 +163,16 @@ class ISCSIUtil:
         except OSError as err:
             raise OSError(f"iscsi: failed to update iscsi node to portal {portal} error: {err}") from err
         try:
-            # DIVERGES (fault of Go): a log-in succeeds if there is a session already.
-            # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).AttachDisk: it is a failure, and the record of the target
-            # is deleted.
-            # Why: without the record, nobody can ever log out of the session.
+            # DIVERGES (fault of Go): a login succeeds if there already is a session.
+            # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).AttachDisk: the login fails, and the Go kubelet deletes
+            # the record of the target.
+            # Why: without the record, the kubelet can never log out of the session.
             # Test: iscsi_test.py:test_session_that_was_overlooked_keeps_its_record
             self._iscsiadm([*node, "--login"], _SESSION_EXISTS)
         except OSError as err:
             self._try([*node, "-o", "delete"])
             raise OSError(f"iscsi: failed to attach disk: Error: {err}") from err
-        # Otherwise the node would log in by itself when it starts, and nobody would ever log out.
+        # Otherwise the node would log in by itself at boot, and nothing would ever log out.
         self._try(["-m", "node", "-p", portal, "-T", disk.iqn, "-o", "update", "-n", "node.startup", "-v", "manual"])
 
     def update_iscsi_discoverydb(self, disk: ISCSIDisk, portal: str) -> None:
@@ -180,7 +182,7 @@ class ISCSIUtil:
 
     def update_iscsi_node(self, disk: ISCSIDisk, portal: str) -> None:
         record = ["-m", "node", "-p", portal, "-T", disk.iqn, "-I", disk.iface]
-        # Only the LUNs that pods use are to appear, not all that the target has.
+        # Only the LUNs that pods use should appear, not all LUNs of the target.
         self._try([*record, "-o", "update", "-n", "node.session.scan", "-v", "manual"])
         if disk.chap_session:
             self._set_chap(record, "node.session.auth.authmethod", _CHAP_SESSION, disk.secret)
@@ -192,7 +194,7 @@ class ISCSIUtil:
                 self._iscsiadm([*record, "-o", "update", "-n", key, "-v", secret[key]])
 
     def clone_iface(self, disk: ISCSIDisk) -> None:
-        """Make settings like those of init_iface, with the initiator's name of the disk. Raises OSError."""
+        """Copy the settings of init_iface, with the disk's initiator name. Raise OSError."""
         if disk.init_iface == disk.iface:
             raise OSError(f"iscsi: cannot clone iface with same name: {disk.init_iface}")
         params = parse_iscsiadm_show(self._iscsiadm(["-m", "iface", "-I", disk.init_iface, "-o", "show"]))
@@ -202,19 +204,20 @@ class ISCSIUtil:
             for key in sorted(params):
                 self._iscsiadm(["-m", "iface", "-I", disk.iface, "-o", "update", "-n", key, "-v", params[key]])
         except OSError as err:
-            # They stay, as in _log_in_to_all; Go deletes them.
+            # The settings stay, for the reason in _log_in_to_all; Go deletes them.
             raise OSError(
                 f"iscsi: failed to update iface records: {err}. iface({disk.init_iface}) will be used"
             ) from err
 
     def persist_iscsi(self, disk: ISCSIDisk, volume_mode: str) -> None:
-        """Write down how to log out again, in the disk's directory, unless the disk is mounted over it."""
+        """Write how to log out to the disk's directory, unless the disk is already mounted on it."""
         if volume_mode == v1.PERSISTENT_VOLUME_BLOCK:
             directory = self.make_global_vdpd_name(disk)
         else:
             directory = self.make_global_pd_name(disk)
         is_of_go = os.path.basename(os.path.dirname(directory)) != f"iface-{disk.iface}"
-        # After a start of the node there is no session of Go's, and what Go has written down ends none of ours.
+        # After a boot of the node there is no session of Go's kubelet, and the settings that it has written end none of
+        # ours.
         if is_of_go and self._has_session(disk):
             klog.v(4).info_s("Skipping persistISCSI, Go has written down how it logged in", path=directory)
             return
@@ -225,7 +228,7 @@ class ISCSIUtil:
         persist_iscsi_file(disk, directory)
 
     def _has_session(self, disk: ISCSIDisk) -> bool:
-        """Whether the node is logged in to the target over one of the disk's portals. Raises OSError."""
+        """Report whether the node is logged in to the target over one of the disk's portals. Raise OSError."""
         return not self._plugin.devices.get_iscsi_portal_host_map_for_target(disk.iqn).keys().isdisjoint(disk.portals)
 
     def detach_disk(self, mount_path: str) -> None:
@@ -242,38 +245,38 @@ class ISCSIUtil:
         if is_mounted:
             mounter.unmount(mount_path)
             if mounter.is_mount_point(mount_path):
-                # DIVERGES (safer): a disk that is still mounted after it was unmounted is an error, and is unmounted
-                # again later.
-                # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).DetachDisk: the file iscsi.json is then read from the
-                # disk itself.
-                # Why: a pod may have written that file, and have the kubelet log out of another target; two volumes
-                # that name one portal with and without its port may mount a disk twice.
+                # DIVERGES (safer): a disk that is still mounted after an unmount is an error, and the kubelet unmounts
+                # it again later.
+                # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).DetachDisk: the Go kubelet then reads the file
+                # iscsi.json from the disk itself.
+                # Why: a pod may have written that file to make the kubelet log out of another target. Two volumes that
+                # give one portal with and without its port may mount a disk twice.
                 # Test: iscsi_test.py:test_file_of_a_disk_that_is_still_mounted_is_not_taken_for_its_settings
                 raise OSError(f"{mount_path} is still mounted after it was unmounted")
         self._detach(mount_path, self._try_to_delete_devices)
 
     def detach_block_iscsi_disk(self, map_path: str) -> None:
-        # Raises when it cannot be told.
+        # exists raises OSError if it cannot determine the answer.
         if not filesystem.exists(map_path):
             klog.warning_s("Warning: Unmap skipped because path does not exist", path=map_path)
             return
-        # DIVERGES (fault of Go): the target of a block volume is logged out of whether its device is there or not.
+        # DIVERGES (fault of Go): the kubelet logs out of a block volume's target whether or not the device exists.
         # Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).DetachBlockISCSIDisk: without a device over the first portal,
         # the detachment fails.
-        # Why: there is none if another portal had to be used, if that portal has an IPv6 address, or if the target is
-        # gone: nobody would ever log out.
+        # Why: there is no such device if the login used another portal, if the portal has an IPv6 address, or if the
+        # target is gone; the kubelet would never log out.
         # Test: iscsi_test.py:test_block_volume
         self._detach(map_path)
 
     def _load(self, path: str) -> ISCSIDisk:
-        """The disk of the directory, from its file or, if that is gone or broken, from its name.
+        """Read the disk of the directory from its file or, if that is missing or invalid, from the directory's name.
 
-        Raises ValueError, and OSError for a file that cannot be read now.
+        Raise ValueError, or OSError if the file cannot be read now.
 
-        DIVERGES (safer): the file that tells how to log out is read again later if it cannot be read now, as for want
-        of a file descriptor.
-        Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).DetachDisk: what the name of the directory tells is used then.
-        Why: the name tells one portal, and nobody would ever log out over the others.
+        DIVERGES (safer): the kubelet reads the file that tells how to log out again later if it cannot be read now, for
+        example for lack of a file descriptor.
+        Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).DetachDisk: the Go kubelet then uses the name of the directory.
+        Why: the name contains one portal, and the kubelet would never log out over the others.
         Test: iscsi_test.py:test_settings_that_cannot_be_read_now_are_waited_for
         """
         disk = ISCSIDisk(self._plugin, "")
@@ -293,11 +296,11 @@ class ISCSIUtil:
     def _detach(self, path: str, delete_devices: Callable[[ISCSIDisk], None] | None = None) -> None:
         """Log out, unless another disk of the target uses the session, and remove the disk's directory.
 
-        DIVERGES (fault of Go): the directory of the disk is removed while the target is locked.
-        Go: pkg/volume/iscsi/attacher.go, (*iscsiDetacher).UnmountDevice: it is removed when the target is no longer
-        locked.
-        Why: of two disks that are detached at the same time, each finds the directory of the other one, and nobody ever
-        logs out.
+        DIVERGES (fault of Go): the kubelet removes the disk's directory while it holds the lock of the target.
+        Go: pkg/volume/iscsi/attacher.go, (*iscsiDetacher).UnmountDevice: the Go kubelet removes the directory after it
+        has released the lock.
+        Why: of two disks that are detached at the same time, each would find the directory of the other one, and the
+        kubelet would never log out.
         Test: iscsi_test.py:test_disk_that_is_detached_counts_until_its_directory_is_gone
         """
         disk = self._load(path)
@@ -309,12 +312,12 @@ class ISCSIUtil:
             removeall.remove_all_one_filesystem(self._plugin.host.get_mounter(), path)
 
     def _try_to_delete_devices(self, disk: ISCSIDisk) -> None:
-        """Have the kernel forget the disk, unless another volume has it too.
+        """Let the kernel forget the disk, unless another volume uses it too.
 
-        DIVERGES (fault of Go): the kernel keeps a disk that another volume has too.
-        Go: pkg/volume/iscsi/iscsi_util.go, deleteDevices: the kernel forgets the disk in any case.
-        Why: two volumes that name different portals may have the same disk, and what one has mounted would be gone when
-        the other one is detached.
+        DIVERGES (fault of Go): the kernel keeps a disk that another volume uses too.
+        Go: pkg/volume/iscsi/iscsi_util.go, deleteDevices: the Go kubelet lets the kernel forget the disk in any case.
+        Why: two volumes with different portals may have the same disk, and the mount of one would break when the other
+        is detached.
         Test: iscsi_test.py:test_disk_of_two_volumes_stays_until_both_are_detached
         """
         try:
@@ -324,7 +327,7 @@ class ISCSIUtil:
             klog.warning_s("iscsi detach disk: failed to delete devices", err=err)
 
     def delete_devices(self, disk: ISCSIDisk) -> None:
-        """Have the kernel forget the disk. Raises OSError."""
+        """Let the kernel forget the disk. Raise OSError."""
         names = self._plugin.devices.find_devices_for_iscsi_lun(disk.iqn, int(disk.lun))
         mapped = {self._plugin.devices.find_multipath_device_for_device(f"/dev/{name}") for name in names}
         for device in sorted(mapped - {""}):
@@ -339,7 +342,7 @@ class ISCSIUtil:
                 klog.warning_s("Warning: Failed to delete block device", device=name, err=err)
 
     def detach_iscsi_disk(self, disk: ISCSIDisk) -> None:
-        """Log out of all portals, and remove what was set for them. Raises OSError."""
+        """Log out of all portals, and remove their records and settings. Raise OSError."""
         has_iface = self._has_iface(disk.iface)
         iface = ["-I", disk.iface] if has_iface else []
         for portal in disk.portals:
@@ -352,9 +355,10 @@ class ISCSIUtil:
             self._iscsiadm(["-m", "iface", "-I", disk.iface, "-o", "delete"], _NO_OBJECTS_FOUND, _SESSION_NOT_FOUND)
 
     def _has_iface(self, name: str) -> bool:
-        """Whether there are settings of that name: iscsiadm fails with any command that names others. Raises OSError.
+        """Report whether settings of that name exist, because iscsiadm fails with an unknown name. Raise OSError.
 
-        They are deleted before the disk's directory is removed, which may fail, and is then tried again.
+        The settings may be missing: they are deleted before the disk's directory is removed, and if that fails, the
+        detachment is retried.
         """
         if name in ("", "default"):
             return bool(name)
@@ -367,7 +371,10 @@ class ISCSIUtil:
         return True
 
     def _iscsiadm(self, arguments: list[str], *ignored_exit_codes: int) -> str:
-        """What it says. Raises OSError with that; never logs the arguments, which may hold passwords."""
+        """Run iscsiadm and return its output. Raise OSError with the output if it fails.
+
+        The arguments are never logged, because they may contain passwords.
+        """
         try:
             return self._plugin.exec.run(["iscsiadm", *arguments]).decode(errors="replace")
         except utilexec.CodeExitError as err:
@@ -377,9 +384,9 @@ class ISCSIUtil:
                 return output
             raise OSError(f"{output.strip()} ({err})") from err
         except FileNotFoundError as err:
-            # DIVERGES (safer): an error names the package that the node lacks if there is no iscsiadm.
-            # Go: pkg/volume/iscsi/iscsi_util.go, execWithLog: the error says only that the executable is not there.
-            # Why: whoever has made the volume is told so, and need not know what attaches it.
+            # DIVERGES (safer): an error names the package that the node lacks if iscsiadm is missing.
+            # Go: pkg/volume/iscsi/iscsi_util.go, execWithLog: the error says only that the executable does not exist.
+            # Why: the author of the volume reads the error, and need not know which program attaches the volume.
             # Test: iscsi_test.py:test_node_without_the_tools_says_so
             raise OSError(
                 "this node cannot attach iscsi volumes: iscsiadm is not installed (it comes with the package "
@@ -387,7 +394,7 @@ class ISCSIUtil:
             ) from err
 
     def _try(self, arguments: list[str]) -> None:
-        """What may fail, and does not matter then."""
+        """Run a command of iscsiadm whose failure does not matter."""
         try:
             self._iscsiadm(arguments)
         except OSError as err:
@@ -399,27 +406,27 @@ def _disk_dir(top: str, iface: str, disk: ISCSIDisk) -> str:
 
 
 def dirs_of_disk(top: str, disk: ISCSIDisk) -> list[str]:
-    """Where the disk may be mounted: in its own directory, or in one that Go's kubelet has left.
+    """List the directories where the disk may be mounted: its own one, or one that Go's kubelet has left.
 
-    The directory of a disk with iface_of_pods has another name in Go.
+    In Go, the directory of a disk with iface_of_pods has another name.
     """
     ifaces = [disk.iface, *([disk.iface_of_persistent_volume] if disk.iface == disk.iface_of_pods else [])]
     return [_disk_dir(top, iface, disk) for iface in ifaces]
 
 
 def _is_named(path: str) -> bool:
-    """Whether something stands at the path, by its name alone: what is mounted there may hang. Raises OSError."""
+    """Report whether the path exists by reading its parent, because a mount at the path may hang. Raise OSError."""
     return os.path.basename(path) in filesystem.names_in(os.path.dirname(path))
 
 
 def persist_iscsi_file(disk: ISCSIDisk, directory: str) -> None:
-    """Replace the file as a whole: for a block volume it is written anew with each pod. Raises OSError."""
+    """Replace the file in one step, because for a block volume each new pod rewrites it. Raise OSError."""
     saved = {key: getattr(disk, name) for name, key in _SAVED.items()}
     atomicfile.write(Path(directory, _FILE), json.dumps(saved).encode(), 0o644)
 
 
 def load_iscsi(disk: ISCSIDisk, directory: str) -> None:
-    """Raises OSError, ValueError."""
+    """Read the settings of the disk from the file. Raise OSError or ValueError."""
     path = os.path.join(directory, _FILE)
     with codec.reading(path):
         saved = json.loads(Path(path).read_text())
@@ -436,9 +443,9 @@ def load_iscsi(disk: ISCSIDisk, directory: str) -> None:
 
 
 def wait_for_path_to_exist(pattern: str, max_retries: int, transport: str) -> str:
-    """The path, a pattern unless the transport is tcp, once something stands there; "" when nothing appears.
+    """Wait for the path to exist and return it; return "" if it does not appear.
 
-    Looks once a second, max_retries times.
+    The path is a pattern unless the transport is tcp. The function checks once a second, max_retries times.
     """
     ctx = golang.background()
     for attempt in range(max_retries):
@@ -453,7 +460,7 @@ def wait_for_path_to_exist(pattern: str, max_retries: int, transport: str) -> st
 
 
 def wait_for_multipath_to_exist(paths: list[str], max_retries: int, devices: device_util.DeviceUtil) -> str:
-    """The device mapper's device for the paths, "" when there is none after max_retries seconds."""
+    """Wait for a device-mapper device of the paths; return "" if none appears within max_retries seconds."""
     ctx = golang.background()
     for attempt in range(max_retries):
         if attempt:
@@ -465,13 +472,13 @@ def wait_for_multipath_to_exist(paths: list[str], max_retries: int, devices: dev
 
 
 def scan_one_lun(host_number: int, lun: int) -> None:
-    """Have the kernel look for one LUN. Raises OSError."""
+    """Let the kernel scan for one LUN. Raise OSError."""
     Path(f"/sys/class/scsi_host/host{host_number}/scan").write_text(f"0 0 {lun}")
     klog.v(3).info_s("Scanned SCSI host", host=host_number, lun=lun)
 
 
 def delete_device(name: str) -> None:
-    """Raises OSError; gone already is fine."""
+    """Let the kernel forget the device. Raise OSError. A missing device is no error."""
     try:
         Path(f"/sys/block/{name}/device/delete").write_text("1")
     except FileNotFoundError:
@@ -480,7 +487,7 @@ def delete_device(name: str) -> None:
 
 
 def extract_transportname(iface_output: str) -> str:
-    """ "tcp" for most; "" when it does not tell."""
+    """Return the transport, which usually is "tcp", or "" if the output does not contain it."""
     match = _TRANSPORT_NAME.search(iface_output)
     if match is None:
         return ""
@@ -488,7 +495,7 @@ def extract_transportname(iface_output: str) -> str:
 
 
 def extract_device_and_prefix(path: str) -> tuple[str, str]:
-    """The last part of a disk's directory, and all before its LUN. Raises ValueError."""
+    """Return the last part of a disk's directory, and everything before its LUN. Raise ValueError."""
     _, slash, device = path.rpartition("/")
     prefix, lun, _ = path.rpartition("-lun-")
     if not slash or not lun:
@@ -502,13 +509,13 @@ def extract_iface(path: str) -> str | None:
 
 
 def extract_portal_and_iqn(device: str) -> tuple[str, str]:
-    """Of the last part of a disk's directory. Raises ValueError.
+    """Return the portal and the target from the last part of a disk's directory. Raise ValueError.
 
     DIVERGES (fault of Go): a portal ends where the name of a target begins, with "iqn.", "eui." or "naa.".
     Go: pkg/volume/iscsi/iscsi_util.go, extractPortalAndIqn: a portal ends at its first dash, and a name that begins
     with "naa." is an error.
-    Why: names of hosts may have dashes; after a restart, nobody would find the mount of such a disk, which is never
-    unmounted.
+    Why: host names may contain dashes; after a restart, the kubelet would not find the mount of such a disk, and would
+    never unmount it.
     Test: iscsi_test.py:test_names_of_directories
     """
     portal, *target = _BEFORE_TARGET.split(device, maxsplit=1)
@@ -518,7 +525,7 @@ def extract_portal_and_iqn(device: str) -> tuple[str, str]:
 
 
 def parse_device_dir(path: str) -> tuple[str, str, str]:
-    """Portal, name and LUN of the disk that a directory is for. Raises ValueError."""
+    """Return the portal, the target and the LUN from the name of a disk's directory. Raise ValueError."""
     device, _ = extract_device_and_prefix(path)
     portal, iqn = extract_portal_and_iqn(device)
     lun = device.rpartition("-lun-")[2]
@@ -532,7 +539,7 @@ def remove_duplicate(values: Iterable[str]) -> list[str]:
 
 
 def parse_iscsiadm_show(output: str) -> dict[str, str]:
-    """The settings that have a value. Raises OSError."""
+    """Return the settings that have a value. Raise OSError if a line is invalid."""
     params = {}
     for line in output.split("\n"):
         if not line.startswith("iface.") or "<empty>" in line:
@@ -548,7 +555,7 @@ def parse_iscsiadm_show(output: str) -> dict[str, str]:
 
 
 def is_session_busy(host: VolumeHost, iqn: str) -> bool:
-    """Whether more disks than one of the target are in use; yes when in doubt."""
+    """Report whether more than one disk of the target is in use; yes when in doubt."""
     try:
         return get_vol_count(host, iqn) > 1
     except OSError as err:
@@ -557,12 +564,12 @@ def is_session_busy(host: VolumeHost, iqn: str) -> bool:
 
 
 def get_vol_count(host: VolumeHost, iqn: str, lun: str | None = None) -> int:
-    """How many directories there are of disks of the target, or of one of them, mounted or mapped. Raises OSError.
+    """Count the directories of the target's disks, or of one of them, mounted or mapped. Raise OSError.
 
-    DIVERGES (fault of Go): disks of the same target count, whatever their portals.
-    Go: pkg/volume/iscsi/iscsi_util.go, getVolCount: disks count whose first portal is the same and whose target has a
-    name that begins alike.
-    Why: the session of a disk in use that names the portals in another order would end, and a session that nobody uses
+    DIVERGES (fault of Go): all disks of the same target count, whatever their portals are.
+    Go: pkg/volume/iscsi/iscsi_util.go, getVolCount: only disks count whose first portal is the same and whose target's
+    name has the same beginning.
+    Why: the session of a disk in use that lists the portals in another order would end, and a session that nothing uses
     would stay.
     Test: iscsi_test.py:test_session_stays_while_another_disk_uses_it_over_portals_in_another_order,
     iscsi_test.py:test_disk_of_another_target_keeps_no_session
@@ -573,7 +580,7 @@ def get_vol_count(host: VolumeHost, iqn: str, lun: str | None = None) -> int:
 
 
 def disks_in(directory: str) -> Iterator[str]:
-    """The directories of all disks. Raises OSError."""
+    """Yield the directories of all disks. Raise OSError."""
     try:
         with os.scandir(directory) as entries:
             ifaces = [e.path for e in entries if e.is_dir(follow_symlinks=False) and e.name != "volumeDevices"]

@@ -1,4 +1,4 @@
-"""Directories and devices of the node that are persistent volumes.
+"""Serve local volumes, which are directories and devices of the node.
 
 Go: pkg/volume/local
 """

@@ -1,6 +1,6 @@
-"""Directories and devices of the node that are persistent volumes.
+"""Serve local volumes, which are directories and devices of the node.
 
-A directory is bound into each pod; a device is formatted if need be and mounted once on the node.
+The plugin binds a directory into each pod. It formats a device if necessary, and mounts the device once on the node.
 
 Go: pkg/volume/local/local.go
 """
@@ -45,11 +45,11 @@ def probe_volume_plugins() -> list[VolumePlugin]:
 
 
 class LocalVolumePlugin:
-    """Makes local volumes."""
+    """Serve local volumes."""
 
     def __init__(self) -> None:
         self.host: VolumeHost
-        # By path, so that two pods do not both think they are the first to use it.
+        # The locks by path, so that of two pods only one is the first to use a volume.
         self.volume_locks = keymutex.KeyMutex()
 
     def init(self, host: VolumeHost) -> None:
@@ -74,7 +74,7 @@ class LocalVolumePlugin:
         return False
 
     def new_mounter(self, spec: Spec, pod: v1.Pod) -> Mounter:
-        """Raises ValueError, OSError."""
+        """Return a mounter. Raise ValueError or OSError."""
         return LocalVolumeMounter(self, spec, pod, self.get_global_local_path(spec), spec.read_only)
 
     def new_unmounter(self, name: str, pod_uid: types.UID) -> Unmounter:
@@ -88,7 +88,7 @@ class LocalVolumePlugin:
         return LocalVolumeUnmapper(self, name, pod_uid)
 
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
-        """With the device's path for a device; that of a directory cannot be told and stays empty."""
+        """Return the volume, with the path of its device. The path of a directory cannot be determined and is empty."""
         mounter = self.host.get_mounter()
         base = self.generate_block_device_base_global_path()
         path = ""
@@ -100,16 +100,19 @@ class LocalVolumePlugin:
         return ReconstructedVolume(Spec(persistent_volume=_pv(volume_name, path, v1.PERSISTENT_VOLUME_FILESYSTEM)))
 
     def construct_block_volume_spec(self, pod_uid: types.UID, volume_name: str, volume_path: str) -> Spec:
-        # The path is only needed to map the device, not to unmap it.
+        # The path is needed to map the device, but not to unmap it.
         return Spec(persistent_volume=_pv(volume_name, "", v1.PERSISTENT_VOLUME_BLOCK))
 
     def generate_block_device_base_global_path(self) -> str:
-        """The directory below which devices are mounted."""
+        """Return the directory below which devices are mounted."""
         plugin_dir = self.host.get_plugin_dir(LOCAL_VOLUME_PLUGIN_NAME)
         return os.path.join(plugin_dir, volumeutil.MOUNTS_IN_GLOBAL_PD_PATH)
 
     def get_global_local_path(self, spec: Spec) -> str:
-        """What is bound into pods: the directory itself, or where the device is mounted. Raises ValueError, OSError."""
+        """Return the path to bind into pods: the directory itself, or the device's mount point.
+
+        Raise ValueError or OSError.
+        """
         path = _local_path(spec)
         match self.host.get_hostutil().get_file_type(path):
             case hostutil.FileType.DIRECTORY:
@@ -134,7 +137,7 @@ class LocalVolumePlugin:
         return True
 
     def node_expand(self, resize_options: NodeResizeOptions) -> bool:
-        """Make a device's file system as large as the device; a directory is as large as it is."""
+        """Expand a device's file system to the size of the device. A directory needs no expansion."""
         spec = resize_options.volume_spec
         if not volumeutil.check_volume_mode_filesystem(spec):
             return True
@@ -162,14 +165,14 @@ def _local_path(spec: Spec) -> str:
 
 
 def get_volume_source(spec: Spec) -> v1.LocalVolumeSource:
-    """The local source. Raises ValueError for another volume."""
+    """Return the local source. Raise ValueError for another volume."""
     if spec.persistent_volume is not None and spec.persistent_volume.spec.local is not None:
         return spec.persistent_volume.spec.local
     raise ValueError("Spec does not reference a Local volume type")
 
 
 class DeviceMounter:
-    """Mounts devices on the node, and unmounts them."""
+    """Mount devices on the node, and unmount them."""
 
     def __init__(self, plugin: LocalVolumePlugin, executor: utilexec.Interface) -> None:
         self._plugin = plugin
@@ -180,7 +183,7 @@ class DeviceMounter:
         return self._plugin.get_global_local_path(spec)
 
     def mount_device(self, spec: Spec, device_path: str, device_mount_path: str, args: DeviceMounterArgs) -> None:
-        """Raises ValueError, OSError."""
+        """Mount the volume if it is a device. Raise ValueError or OSError."""
         path = _local_path(spec)
         match self._plugin.host.get_hostutil().get_file_type(path):
             case hostutil.FileType.BLOCK_DEVICE:
@@ -211,18 +214,18 @@ class DeviceMounter:
             message = (
                 f"local: failed to mount device {device_path} at {device_mount_path} (fstype: {fstype}), error {err}"
             )
-            # The cause tells whether it was the wrong file system.
+            # The error's cause tells whether the device has the wrong file system.
             raise OSError(message) from err
         klog.v(3).info_s("local: successfully mounted device", device=device_path, path=device_mount_path)
 
     def unmount_device(self, device_mount_path: str) -> None:
-        # A directory was never mounted on the node.
+        # Only a device is mounted on the node, a directory is not.
         if mount_utils.path_within_base(device_mount_path, self._plugin.generate_block_device_base_global_path()):
             mount_utils.cleanup_mount_point(device_mount_path, self._mounter, False)
 
 
 class LocalVolume:
-    """One local volume of one pod."""
+    """Represent a local volume of one pod."""
 
     def __init__(self, plugin: LocalVolumePlugin, volume_name: str, pod_uid: types.UID) -> None:
         self._plugin = plugin
@@ -240,7 +243,7 @@ class LocalVolume:
 
 
 class LocalVolumeMounter(LocalVolume):
-    """Binds the directory, or the device's mount, into the pod."""
+    """Bind the directory, or the device's mount, into the pod."""
 
     def __init__(self, plugin: LocalVolumePlugin, spec: Spec, pod: v1.Pod, global_path: str, read_only: bool) -> None:
         super().__init__(plugin, spec.name(), pod.metadata.uid)
@@ -259,7 +262,7 @@ class LocalVolumeMounter(LocalVolume):
         self.set_up_at(self.get_path(), args)
 
     def set_up_at(self, directory: str, args: MounterArgs) -> None:
-        """Raises ValueError, OSError."""
+        """Bind the volume into the pod's directory. Raise ValueError or OSError."""
         with self._plugin.volume_locks.locked(self._global_path):
             self._set_up_locked(directory, args)
 
@@ -287,12 +290,12 @@ class LocalVolumeMounter(LocalVolume):
             try:
                 self._change_ownership(directory, args)
             except Exception as err:
-                # The next attempt takes what is mounted for a volume that is whole. With a fault of the disk, the pod
-                # could not start otherwise.
-                # DIVERGES (safer): a volume that could not be given to the group, for want of a file descriptor or
-                # memory, is unmounted and set up again.
-                # Go: pkg/volume/local/local.go, (*localVolumeMounter).SetUpAt: it stays mounted, and the next attempt
-                # takes it for whole.
+                # The next attempt takes a mounted volume for a complete one. Otherwise a fault of the disk would keep
+                # the pod from starting.
+                # DIVERGES (safer): if the kubelet cannot give a volume to the group for lack of file descriptors or
+                # memory, it unmounts the volume and sets it up again.
+                # Go: pkg/volume/local/local.go, (*localVolumeMounter).SetUpAt: the volume stays mounted, and the next
+                # attempt takes it for complete.
                 # Why: the pod would get a volume that its group may not write to.
                 # Test: local_test.py:test_change_of_ownership_that_fails_is_done_again
                 if procfs.is_accident(err):
@@ -300,7 +303,7 @@ class LocalVolumeMounter(LocalVolume):
                 raise
 
     def _other_pods(self, mounter: mount_utils.Interface, fs_group: int | None) -> list[str]:
-        """Where the volume is mounted already; with a group, in pods only, which are warned of another group."""
+        """List the other mounts of the volume; with a group, only those of pods. Emit an event if the group differs."""
         refs = mounter.get_mount_refs(self._global_path)
         if fs_group is None:
             return refs
@@ -320,7 +323,7 @@ class LocalVolumeMounter(LocalVolume):
         return refs
 
     def _change_ownership(self, directory: str, args: MounterArgs) -> None:
-        """Only for the first pod: others have the volume as it is."""
+        """Give the volume to the pod's group. Only the first pod that uses the volume does this."""
         complete = volumeutil.fs_group_complete_hook(self._plugin, None)
         ownership = VolumeOwnership(self, directory, args.fs_group, args.fs_group_change_policy, complete)
         if args.recorder is not None:
@@ -340,7 +343,7 @@ def _is_mounted(mounter: mount_utils.Interface, directory: str) -> bool:
 
 
 class LocalVolumeUnmounter(LocalVolume, metrics_nil.MetricsNil):
-    """Takes it out of the pod."""
+    """Unmount the volume from the pod's directory."""
 
     def tear_down(self) -> None:
         self.tear_down_at(self.get_path())
@@ -351,7 +354,7 @@ class LocalVolumeUnmounter(LocalVolume, metrics_nil.MetricsNil):
 
 
 class LocalVolumeMapper(LocalVolume):
-    """Gives the pod the device itself."""
+    """Map the device into the pod."""
 
     def __init__(self, plugin: LocalVolumePlugin, volume_name: str, pod_uid: types.UID, path: str) -> None:
         super().__init__(plugin, volume_name, pod_uid)
@@ -377,4 +380,4 @@ class LocalVolumeMapper(LocalVolume):
 
 
 class LocalVolumeUnmapper(LocalVolume, metrics_nil.MetricsNil):
-    """Has nothing of its own to undo."""
+    """Unmap the device. The plugin itself has nothing to undo."""

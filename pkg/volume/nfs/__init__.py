@@ -1,4 +1,4 @@
-"""Directories of NFS servers, mounted for each pod by the node's mount.nfs.
+"""Serve nfs volumes, which the node's mount.nfs mounts for each pod.
 
 Go: pkg/volume/nfs
 """

@@ -1,7 +1,7 @@
-"""Directories of NFS servers.
+"""Serve nfs volumes, which are directories of NFS servers.
 
-A server may not answer, now or later. Only what runs in the volume's own operation may wait for it: making and taking
-away a mounter does not look at the mount.
+A server may stop answering at any time. Only the volume's own operation may wait for it. Therefore new_mounter and
+new_unmounter do not access the mount.
 
 Go: pkg/volume/nfs/nfs.go
 """
@@ -23,9 +23,9 @@ from pkg.volume.util import fs
 from pkg.volume.volume import Attributes, Metrics, Mounter, MounterArgs, Unmounter
 
 NFS_PLUGIN_NAME = "kubernetes.io/nfs"
-# Seconds until a server that does not answer while its directory is unmounted is no longer asked.
+# How long, in seconds, an unmount waits for a server before it is forced.
 UNMOUNT_TIMEOUT = 60.0
-# Where mount(8) looks for its helpers.
+# The paths where mount(8) looks for its helper.
 _HELPERS = tuple(f"{directory}/mount.nfs" for directory in ("/sbin", "/usr/sbin", "/sbin/fs.d", "/sbin/fs"))
 
 
@@ -34,7 +34,7 @@ def probe_volume_plugins() -> list[VolumePlugin]:
 
 
 class NFSPlugin:
-    """Makes nfs volumes."""
+    """Serve nfs volumes."""
 
     def __init__(self) -> None:
         self.host: VolumeHost
@@ -78,7 +78,7 @@ class NFSPlugin:
 
 
 class NFS:
-    """One nfs volume of one pod."""
+    """Represent an nfs volume of one pod."""
 
     def __init__(self, plugin: NFSPlugin, volume_name: str, pod_uid: types.UID) -> None:
         self._plugin = plugin
@@ -94,7 +94,7 @@ class NFS:
 
 
 class NFSMounter(NFS):
-    """Mounts the server's directory."""
+    """Mount the server's directory."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class NFSMounter(NFS):
         self.set_up_at(self.get_path(), args)
 
     def set_up_at(self, directory: str, args: MounterArgs) -> None:
-        """Raises OSError; may take for ever."""
+        """Mount the server's directory. Raise OSError. The call may block forever."""
         mounter = self._plugin.host.get_mounter()
         if _is_mounted(mounter, directory):
             klog.v(4).info_s("NFS volume is mounted already", path=directory)
@@ -129,10 +129,10 @@ class NFSMounter(NFS):
         except OSError as err:
             mount_utils.clean_after_failed_mount(directory, mounter)
             if not _has_mount_helper():
-                # DIVERGES (safer): an error names the package that the node lacks if there is no mount.nfs.
-                # Go: pkg/volume/nfs/nfs.go, (*nfsMounter).SetUpAt: the error is that of mount(8), which speaks of bad
+                # DIVERGES (safer): an error names the package that the node lacks if mount.nfs is missing.
+                # Go: pkg/volume/nfs/nfs.go, (*nfsMounter).SetUpAt: the error is that of mount(8), which mentions bad
                 # options and superblocks.
-                # Why: whoever has made the volume would look for a mistake in it.
+                # Why: the author of the volume would look for a mistake in it.
                 # Test: nfs_test.py:test_node_without_the_tools_says_so
                 raise OSError(
                     "this node cannot mount nfs volumes: mount.nfs is not installed (it comes with the package "
@@ -142,7 +142,7 @@ class NFSMounter(NFS):
 
 
 class NFSUnmounter(NFS):
-    """Unmounts it, by force when the server does not answer."""
+    """Unmount the server's directory, by force if the server does not answer."""
 
     def tear_down(self) -> None:
         self.tear_down_at(self.get_path())
@@ -168,7 +168,7 @@ def _has_mount_helper() -> bool:
 
 
 def get_volume_source(spec: Spec) -> v1.NFSVolumeSource:
-    """The nfs source. Raises ValueError for another volume."""
+    """Return the nfs source. Raise ValueError for another volume."""
     if spec.volume is not None and spec.volume.nfs is not None:
         return spec.volume.nfs
     if spec.persistent_volume is not None and spec.persistent_volume.spec.nfs is not None:
@@ -177,14 +177,14 @@ def get_volume_source(spec: Spec) -> v1.NFSVolumeSource:
 
 
 def _is_read_only(spec: Spec) -> bool:
-    """A volume of a pod says so itself; of a persistent one the pod says so."""
+    """Report whether the volume is read-only. For a persistent volume, the pod's spec decides."""
     if spec.volume is not None and spec.volume.nfs is not None:
         return spec.volume.nfs.read_only
     return spec.read_only
 
 
 def get_server_from_source(source: v1.NFSVolumeSource) -> str:
-    """The server as mount(8) wants it: an IPv6 address in brackets."""
+    """Return the server in the form that mount(8) requires, with an IPv6 address in brackets."""
     try:
         address = ipaddress.ip_address(source.server)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Several sources as one set of files.
+"""Serve projected volumes, which combine several sources into one set of files.
 
 Go: pkg/volume/projected
 """

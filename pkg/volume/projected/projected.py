@@ -1,8 +1,8 @@
-"""Several sources as one set of files.
+"""Serve projected volumes, which combine several sources into one set of files.
 
 Go: pkg/volume/projected/projected.go
 
-Certificates of pods (podCertificate) are no source: their feature gate is off.
+The source podCertificate is not supported, because its feature gate is off.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pkg.volume.util.file_volume import FileVolume, FileVolumeMounter, FileVolum
 from pkg.volume.volume import MounterArgs
 
 PROJECTED_PLUGIN_NAME = "kubernetes.io/projected"
-# Of tokens and trust anchors in a volume whose user or group is given; to the group ownership adds what it needs.
+# The mode of tokens and trust anchors in a volume with a given user or group. The change of ownership adds what the
+# group needs.
 _OWNED_MODE = 0o600
 
 
@@ -28,7 +29,7 @@ def probe_volume_plugins() -> list[VolumePlugin]:
 
 
 class ProjectedPlugin(FileVolumePlugin):
-    """Makes projected volumes, in memory."""
+    """Serve projected volumes. Their files are in memory."""
 
     PLUGIN_NAME = PROJECTED_PLUGIN_NAME
 
@@ -50,7 +51,7 @@ class ProjectedPlugin(FileVolumePlugin):
 
 
 class ProjectedVolumeUnmounter(FileVolume):
-    """Takes a volume away, and with it what is remembered of the pod's tokens."""
+    """Represent a projected volume that is torn down, with the pod's entries in the token cache."""
 
     def tear_down_at(self, directory: str) -> None:
         super().tear_down_at(directory)
@@ -58,11 +59,12 @@ class ProjectedVolumeUnmounter(FileVolume):
 
 
 class ProjectedVolumeMounter(FileVolumeMounter):
-    """Writes several sources for one pod.
+    """Write the files of several sources for one pod.
 
-    DIVERGES (fault of Go): without an API server, only the sources that need one are refused.
-    Go: pkg/volume/projected/projected.go, (*projectedVolumeMounter).collectData: the whole volume is refused.
-    Why: a static pod can have a downwardAPI volume on such a node, but not the same as a source of a projected one.
+    DIVERGES (fault of Go): without an API server, the kubelet rejects only the sources that need one.
+    Go: pkg/volume/projected/projected.go, (*projectedVolumeMounter).collectData: the Go kubelet rejects the whole
+    volume.
+    Why: a static pod on such a node can have a downwardAPI volume, but not the same files from a projected volume.
     Test: projected_test.py:test_standalone_has_what_needs_no_api_server
     """
 
@@ -71,7 +73,10 @@ class ProjectedVolumeMounter(FileVolumeMounter):
         self._source = source
 
     def collect_data(self, args: MounterArgs) -> Payload:
-        """The files of all sources; of two with one path the later one's. Raises all that went wrong together."""
+        """Return the files of all sources; for the same path the later source wins.
+
+        Raise all errors together as an Aggregate.
+        """
         if self._source.default_mode is None:
             raise ValueError("no defaultMode used, not even the default value for it")
         payload: Payload = {}
@@ -79,14 +84,14 @@ class ProjectedVolumeMounter(FileVolumeMounter):
             for source in self._source.sources:
                 try:
                     payload.update(self._collect(source, args, self._source.default_mode))
-                except Exception as err:  # whatever it is, the other sources are tried too, as in Go
+                except Exception as err:  # As in Go, continue with the other sources after any error.
                     errors.append(err)
             if errors:
                 raise self._failure(errors)
         return payload
 
     def _failure(self, errors: list[Exception]) -> utilerrors.Aggregate:
-        """All errors as one, which the log is told."""
+        """Log all errors together, and return them as one."""
         aggregate = utilerrors.Aggregate(errors)
         klog.error_s(
             aggregate,
@@ -126,7 +131,7 @@ class ProjectedVolumeMounter(FileVolumeMounter):
         return configmap.make_payload(source.items, found, default_mode, optional)
 
     def _service_account_token(self, source: v1.ServiceAccountTokenProjection) -> str:
-        """A token that is good as long as the pod lives, and renewed long before it expires."""
+        """Return a token that is bound to the pod. The token manager renews it long before it expires."""
         metadata = self.pod.metadata
         request = authenticationv1.TokenRequest(
             spec=authenticationv1.TokenRequestSpec(
@@ -151,7 +156,7 @@ class ProjectedVolumeMounter(FileVolumeMounter):
 
 
 def get_volume_source(spec: Spec) -> v1.ProjectedVolumeSource:
-    """Raises ValueError for a volume of another kind."""
+    """Return the projected source. Raise ValueError for another kind of volume."""
     if spec.volume is not None and spec.volume.projected is not None:
         return spec.volume.projected
     raise ValueError("spec does not reference a projected volume type")

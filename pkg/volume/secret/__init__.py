@@ -1,4 +1,4 @@
-"""The data of a secret as files.
+"""Serve secret volumes, which hold the data of a secret as files.
 
 Go: pkg/volume/secret
 """

@@ -1,4 +1,4 @@
-"""The data of a secret as files.
+"""Serve secret volumes, which hold the data of a secret as files.
 
 Go: pkg/volume/secret/secret.go
 """
@@ -21,7 +21,7 @@ def probe_volume_plugins() -> list[VolumePlugin]:
 
 
 class SecretPlugin(FileVolumePlugin):
-    """Makes secret volumes, in memory."""
+    """Serve secret volumes. Their files are in memory."""
 
     PLUGIN_NAME = SECRET_PLUGIN_NAME
 
@@ -44,7 +44,7 @@ class SecretPlugin(FileVolumePlugin):
 
 
 class SecretVolumeMounter(FileVolumeMounter):
-    """Writes a secret for one pod."""
+    """Write the files of a secret for one pod."""
 
     def __init__(self, plugin: FileVolumePlugin, vol_name: str, pod: v1.Pod, source: v1.SecretVolumeSource) -> None:
         super().__init__(plugin, vol_name, pod)
@@ -63,11 +63,11 @@ class SecretVolumeMounter(FileVolumeMounter):
 
 
 def get_secret(host: VolumeHost, namespace: str, name: str, optional: bool) -> v1.Secret:
-    """The secret; one without data if there is none, and need not be. Raises what the host raises."""
+    """Return the secret, or one without data if it is optional and missing. Raise any error of the host."""
     try:
         return host.get_secret(namespace, name)
     except Exception as err:
-        # Whatever it is, the log tells of it here, where the secret's name is known.
+        # Log any error here, where the name of the secret is known.
         if optional and apierrors.is_not_found(err):
             return v1.Secret()
         klog.error_s(err, "Couldn't get secret", secret=klog.kref(namespace, name))
@@ -75,7 +75,10 @@ def get_secret(host: VolumeHost, namespace: str, name: str, optional: bool) -> v
 
 
 def make_payload(mappings: list[v1.KeyToPath], secret: v1.Secret, default_mode: int | None, optional: bool) -> Payload:
-    """The files of a secret. Raises ValueError, for a key that it does not have too, unless that is optional."""
+    """Return the files for a secret.
+
+    Raise ValueError if a key of mappings is missing and the secret is not optional.
+    """
     missing = "references non-existent secret key"
     return file_volume.make_payload(mappings, secret.data, default_mode, optional, missing)
 

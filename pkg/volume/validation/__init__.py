@@ -1,4 +1,4 @@
-"""What volumes may not ask for.
+"""Validate paths of volumes.
 
 Go: pkg/volume/validation
 """

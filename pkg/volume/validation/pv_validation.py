@@ -1,4 +1,4 @@
-"""What volumes may not ask for.
+"""Validate paths of volumes.
 
 Go: pkg/volume/validation/pv_validation.go
 """
@@ -7,6 +7,6 @@ from __future__ import annotations
 
 
 def validate_path_no_backsteps(path: str) -> None:
-    """Raises ValueError for a path with a '..' component."""
+    """Raise ValueError for a path with a '..' component."""
     if ".." in path.split("/"):
         raise ValueError("must not contain '..'")

@@ -1,4 +1,4 @@
-"""What the cluster is told of the CSI drivers of this node.
+"""Publish the CSI drivers of this node in the cluster.
 
 Go: pkg/volume/csi/nodeinfomanager
 """

@@ -1,4 +1,4 @@
-"""Tells the cluster of this node's drivers: in its CSINode object, and in labels and an annotation of the node.
+"""Publish this node's drivers in its CSINode object, and in labels and an annotation of the node.
 
 Go: pkg/volume/csi/nodeinfomanager/nodeinfomanager.go
 """
@@ -26,21 +26,24 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
 MIGRATED_PLUGINS_ANNOTATION_KEY = "storage.alpha.kubernetes.io/migrated-plugins"
-# A JSON object: the node's names among its drivers, by driver.
+# The annotation holds a JSON object: the drivers' names for the node, by driver.
 ANNOTATION_KEY_NODE_ID = "csi.volume.kubernetes.io/nodeid"
 _UPDATE_ATTEMPTS = 4
 _MAX_INT32 = 2**31 - 1
 
-# Changes a node in place; whether anything changed. Raises ValueError.
+# A function that changes a node in place and reports whether anything changed. It raises ValueError.
 NodeUpdateFunc = Callable[[v1.Node], bool]
 
 
 class NodeInfoError(Exception):
-    """What a driver says of the node could not be told to the cluster."""
+    """Signal that a driver's information about the node could not be published."""
 
 
 class NodeInfoManager:
-    """Thread-safe. Methods raise NodeInfoError after a few attempts, and ctx.err() once ctx is done."""
+    """Publish drivers in the cluster. Every method is safe from any thread.
+
+    Methods raise NodeInfoError after a few attempts, and ctx.err() when ctx ends.
+    """
 
     def __init__(
         self,
@@ -53,9 +56,10 @@ class NodeInfoManager:
         self._volume_host = volume_host
         self._migrated_plugins = frozenset(migrated_plugins)
         self._clock = clock or clocklib.RealClock()
-        # Held by one change of the objects at a time, its requests included: changes are made from what was read.
+        # The thread that changes the objects holds this lock, also during its requests, because each change is based on
+        # the object that it has read.
         self._lock = threading.Lock()
-        # The node's uid as last read; guarded by _lock.
+        # The node's UID as last read. `_lock` guards this field.
         self._node_id = types.UID("")
 
     def install_csi_driver(
@@ -66,7 +70,10 @@ class NodeInfoManager:
         max_attach_limit: int,
         topology: dict[str, str],
     ) -> None:
-        """Make a driver known that is new, or new in what it says of the node. Raises ValueError without a node id."""
+        """Publish a driver that is new or has new information about the node.
+
+        Raise ValueError if driver_node_id is empty.
+        """
         if not driver_node_id:
             raise ValueError("error adding CSI driver node info: driverNodeID must not be empty")
         try:
@@ -85,20 +92,20 @@ class NodeInfoManager:
         max_attach_limit: int,
         topology: dict[str, str],
     ) -> None:
-        """As install_csi_driver, in the CSINode object alone."""
+        """Publish the driver's information in the CSINode object only."""
         try:
             self._update_csi_node(ctx, driver_name, driver_node_id, max_attach_limit, topology)
         except NodeInfoError as err:
             raise NodeInfoError(f"error updating CSINode object with CSI driver node info: {err}") from err
 
     def uninstall_csi_driver(self, ctx: golang.Context, driver_name: str, is_used: Callable[[], bool]) -> None:
-        """Take a driver out again, unless it is used by then. Its topology stays in the node's labels.
+        """Remove a driver, unless it is in use again by then. Its topology stays in the node's labels.
 
-        DIVERGES (fault of Go): an entry stays that a driver of the same name, which registers meanwhile at another
-        socket, has just put in.
-        Go: pkg/volume/csi/nodeinfomanager/nodeinfomanager.go, (*nodeInfoManager).UninstallCSIDriver: whatever entry has
-        the name is taken out, also when an attempt that failed is repeated.
-        Why: nobody would ever put it in again, and no volume of the driver could be attached to the node.
+        DIVERGES (fault of Go): an entry stays if a driver of the same name, which registers meanwhile at another
+        socket, has just added it.
+        Go: pkg/volume/csi/nodeinfomanager/nodeinfomanager.go, (*nodeInfoManager).UninstallCSIDriver: the Go kubelet
+        removes whichever entry has the name, also when it repeats a failed attempt.
+        Why: nothing would ever add the entry again, and no volume of the driver could be attached to the node.
         Test: pkg/volume/csi/csi_plugin_test.py:test_driver_that_registers_while_its_namesake_goes_stays_known
         """
 
@@ -115,7 +122,7 @@ class NodeInfoManager:
             raise NodeInfoError(f"error removing CSI driver node info from Node object {err}") from err
 
     def initialize_csi_node_with_annotation(self, ctx: golang.Context) -> None:
-        """See that the CSINode exists, belongs to this node and names the migrated plugins."""
+        """Ensure that the CSINode exists, belongs to this node and lists the migrated plugins."""
         self._retry(ctx, "error updating CSINode annotation", self._try_initialize_csi_node_with_annotation)
 
     def _update_node(self, ctx: golang.Context, *update_funcs: NodeUpdateFunc) -> None:
@@ -153,10 +160,10 @@ class NodeInfoManager:
     ) -> None:
         with self._lock:
             if not self._node_id:
-                # DIVERGES (fault of Go): a driver that registers before the CSINode was looked at has the node's UID
-                # asked for first.
+                # DIVERGES (fault of Go): if a driver registers before the kubelet has examined the CSINode, the kubelet
+                # first asks for the node's UID.
                 # Go: pkg/volume/csi/nodeinfomanager/nodeinfomanager.go, (*nodeInfoManager).ensureNodeOwnsCSINode: the
-                # UID is still empty then, and the node's own CSINode is deleted as that of another node.
+                # UID is still empty then, and the Go kubelet deletes the node's own CSINode as that of another node.
                 # Why: after a restart of the kubelet the entries of all other drivers would be lost.
                 # Test: nodeinfomanager_test.py:test_install_csi_driver
                 self._node_id = self._kube_client().core_v1.nodes().get(ctx, self._node_name).metadata.uid
@@ -179,7 +186,10 @@ class NodeInfoManager:
                 self._kube_client().storage_v1.csi_nodes().update(ctx, csi_node)
 
     def _ensure_node_owns_csi_node(self, ctx: golang.Context, csi_node: storagev1.CSINode) -> None:
-        """Deletes one that is left of an older node of the name, and raises, for the next attempt to make a new one."""
+        """Delete a CSINode that belongs to an older node of the same name, and raise NodeInfoError.
+
+        The next attempt creates a new one.
+        """
         owner_id = self._other_owner(csi_node)
         if owner_id is None:
             return
@@ -196,7 +206,7 @@ class NodeInfoManager:
         )
 
     def _other_owner(self, csi_node: storagev1.CSINode) -> str | None:
-        """The uid of the node whose it is, "" if it is nobody's; None if it is this node's."""
+        """Return the UID of the node that owns the object, "" if it has no owner, or None if this node owns it."""
         owners = [owner for owner in csi_node.metadata.owner_references if owner.kind == "Node"]
         if any(owner.name == self._node_name and owner.uid == self._node_id for owner in owners):
             return None
@@ -211,18 +221,18 @@ class NodeInfoManager:
             return None
 
     def create_csi_node(self, ctx: golang.Context) -> storagev1.CSINode:
-        """Make the object, owned by this node. Raises what the API server says."""
+        """Create the CSINode, owned by this node. Raise any error of the API server."""
         owner = metav1.OwnerReference(api_version="v1", kind="Node", name=self._node_name, uid=self._node_id)
         csi_node = storagev1.CSINode(metadata=metav1.ObjectMeta(name=self._node_name, owner_references=[owner]))
         self._set_migration_annotation(csi_node)
         return self._kube_client().storage_v1.csi_nodes().create(ctx, csi_node)
 
     def delete_csi_node(self, ctx: golang.Context) -> None:
-        """Raises what the API server says."""
+        """Delete the CSINode. Raise any error of the API server."""
         self._kube_client().storage_v1.csi_nodes().delete(ctx, self._node_name)
 
     def _set_migration_annotation(self, csi_node: storagev1.CSINode) -> bool:
-        """Name the migrated plugins. Whether that changed anything."""
+        """Set the list of migrated plugins in the annotation. Report whether that changed anything."""
         annotations = csi_node.metadata.annotations
         old = {name for name in annotations.get(MIGRATED_PLUGINS_ANNOTATION_KEY, "").split(",") if name}
         if old == self._migrated_plugins:
@@ -242,7 +252,7 @@ class NodeInfoManager:
         max_attach_limit: int,
         topology: dict[str, str],
     ) -> None:
-        """Write the driver into the object, which is the caller's own, if anything of it differs."""
+        """Update the CSINode if the driver's entry differs. csi_node must be the caller's own copy."""
         unchanged = any(
             driver.name == driver_name
             and driver.node_id == driver_node_id
@@ -293,7 +303,7 @@ class NodeInfoManager:
         return client
 
     def _retry(self, ctx: golang.Context, what: str, attempt: Callable[[golang.Context], None]) -> None:
-        """Try a few times, pausing longer and longer. Raises NodeInfoError with what went wrong, and ctx.err()."""
+        """Make a few attempts with a growing backoff. Raise NodeInfoError with the causes, or ctx.err()."""
         backoff = wait.Backoff(duration=0.01, factor=5.0, jitter=0.1, steps=_UPDATE_ATTEMPTS)
         failures: list[Exception] = []
         for number in range(_UPDATE_ATTEMPTS):
@@ -305,7 +315,7 @@ class NodeInfoManager:
             except golang.ContextError:
                 raise
             except Exception as err:
-                # Whatever it was: the node may not be registered yet, or somebody else was faster.
+                # Whatever the error is: the node may not be registered yet, or another writer may have been faster.
                 klog.v(2).info_s("Failed to publish CSINode", err=err)
                 failures.append(golang.without_frames(err))
         causes = list(dict.fromkeys(str(err) for err in failures))
@@ -315,7 +325,7 @@ class NodeInfoManager:
 
 
 def build_node_id_map_from_annotation(node: v1.Node) -> dict[str, str]:
-    """The node's names among its drivers. Raises ValueError for an annotation that is no JSON object of strings."""
+    """Return the drivers' names for the node. Raise ValueError if the annotation is not a JSON object of strings."""
     text = node.metadata.annotations.get(ANNOTATION_KEY_NODE_ID, "")
     if not text:
         return {}
@@ -327,7 +337,7 @@ def build_node_id_map_from_annotation(node: v1.Node) -> dict[str, str]:
 
 
 def update_node_id_in_node(csi_driver_name: str, csi_driver_node_id: str) -> NodeUpdateFunc:
-    """Puts the driver's name for the node into the annotation."""
+    """Return a function that adds the driver's name for the node to the annotation."""
 
     def update(node: v1.Node) -> bool:
         names = build_node_id_map_from_annotation(node)
@@ -341,7 +351,7 @@ def update_node_id_in_node(csi_driver_name: str, csi_driver_node_id: str) -> Nod
 
 
 def remove_node_id_from_node(csi_driver_name: str) -> NodeUpdateFunc:
-    """Takes the driver's name for the node out of the annotation."""
+    """Return a function that removes the driver's name for the node from the annotation."""
 
     def update(node: v1.Node) -> bool:
         names = build_node_id_map_from_annotation(node)
@@ -357,7 +367,10 @@ def remove_node_id_from_node(csi_driver_name: str) -> NodeUpdateFunc:
 
 
 def update_topology_labels(topology: dict[str, str]) -> NodeUpdateFunc:
-    """Puts the driver's topology into the labels; it may not contradict what others have said."""
+    """Return a function that adds the driver's topology to the labels.
+
+    The function raises ValueError if an existing label contradicts the topology.
+    """
 
     def update(node: v1.Node) -> bool:
         labels = node.metadata.labels
@@ -374,7 +387,7 @@ def update_topology_labels(topology: dict[str, str]) -> NodeUpdateFunc:
 
 
 def keep_allocatable_count(driver_info_spec: storagev1.CSINodeDriver, max_attach_limit: int) -> bool:
-    """Whether the object says already how many volumes the node can have."""
+    """Report whether the entry already has this volume limit."""
     allocatable = driver_info_spec.allocatable
     count = allocatable.count if allocatable is not None else None
     return count is None if max_attach_limit == 0 else count == max_attach_limit

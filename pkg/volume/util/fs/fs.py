@@ -303,7 +303,7 @@ def _answer(path: str, ask: Callable[[str], T]) -> T:
 
 
 def _wait_for_others(path: str) -> None:
-    """Wait for an earlier question about the path. Raise TimeoutError if it stays unanswered: a second would hang too."""
+    """Wait for an earlier question about the path. Raise TimeoutError if there is no answer: a second would hang too."""
     with _lock:
         found = _asked.get(path)
     if found is None:

@@ -1,4 +1,4 @@
-"""A volume manager that does nothing, and plugins that note what they are asked to do.
+"""Provide a volume manager that does nothing, and plugins that record their calls.
 
 Go: pkg/kubelet/volumemanager/volume_manager_fake.go, pkg/volume/testing/testing.go
 """
@@ -36,7 +36,7 @@ FAKE_DEVICE_PATH = "/dev/null"
 
 
 class FakePods:
-    """Pod manager, pod state provider and sources in one."""
+    """Serve as pod manager, pod state provider and sources."""
 
     def __init__(self) -> None:
         self.pods: dict[str, v1.Pod] = {}
@@ -63,7 +63,7 @@ class FakePods:
 
 
 class FakeVolumeManager:
-    """Everything is mounted at once, but for what `err` says; `mounted` are the volumes of each pod by uid."""
+    """Mount everything at once, except if `err` is set. `mounted` has the volumes of each pod by UID."""
 
     def __init__(self) -> None:
         self.mounted: dict[str, kubecontainer.VolumeMap] = {}
@@ -133,10 +133,10 @@ class FakeVolumeManager:
 
 
 class FakeBasicVolumePlugin:
-    """Volumes that are directories. It takes what is a Photon disk, which no real plugin here does.
+    """Serve volumes that are directories. The plugin supports Photon disks, which no real plugin here does.
 
-    `calls` are what it was asked to do, with the volume's name, and the pod's where there is one; `errors` are raised
-    by the calls of that name, one after the other.
+    `calls` has the calls with the volume's name and, where there is one, the pod's. `errors` has the errors that calls
+    of a method raise, one after the other.
     """
 
     def __init__(self, name: str = FAKE_PLUGIN_NAME, remount: bool = False) -> None:
@@ -146,14 +146,15 @@ class FakeBasicVolumePlugin:
         self.reconstructible = True
         self.calls: list[tuple[str, ...]] = []
         self.errors: dict[str, list[Exception]] = {}
-        # Calls of these names wait until their channel is closed.
+        # Calls of these methods wait until their channel is closed.
         self.gates: dict[str, golang.Channel[None]] = {}
         self.resized: list[NodeResizeOptions] = []
-        self._changed = threading.Condition()  # guards calls and errors, notified when something is called
+        # This condition guards `calls` and `errors`, and is notified of each call.
+        self._changed = threading.Condition()
         self.host: VolumeHost
 
     def called(self, *call: str) -> None:
-        """Note the call, wait at its gate and raise its error, if any."""
+        """Record the call, wait at its gate and raise its error, if there is one."""
         with self._changed:
             self.calls.append(call)
             self._changed.notify_all()
@@ -165,7 +166,7 @@ class FakeBasicVolumePlugin:
             raise err
 
     def wait_for_call(self, *call: str, times: int = 1) -> None:
-        """Return when it was called so often. Raises AssertionError after half a minute."""
+        """Wait for so many calls. Raise AssertionError after half a minute."""
         with self._changed:
             came = self._changed.wait_for(lambda: self.calls.count(call) >= times, 30)
         assert came, f"{call} was not called {times} times: {self.calls}"
@@ -205,7 +206,7 @@ class FakeBasicVolumePlugin:
             raise ValueError("cannot be told from its directory")
         return ReconstructedVolume(new_persistent_volume_spec(volume_name))
 
-    # ---- Larger volumes ----
+    # ---- Expansion ----
 
     def requires_fs_resize(self) -> bool:
         return True
@@ -228,7 +229,7 @@ class FakeBasicVolumePlugin:
 
 
 class FakeDeviceMountableVolumePlugin(FakeBasicVolumePlugin):
-    """Volumes that the node mounts once."""
+    """Serve volumes that the node mounts once."""
 
     can_device_mount_volumes = True
 
@@ -246,7 +247,7 @@ class FakeDeviceMountableVolumePlugin(FakeBasicVolumePlugin):
 
 
 class FakeAttachableVolumePlugin(FakeDeviceMountableVolumePlugin):
-    """Volumes that must be attached first."""
+    """Serve volumes that must be attached first."""
 
     can_attach_volumes = True
     exhausted = False
@@ -265,7 +266,7 @@ class FakeAttachableVolumePlugin(FakeDeviceMountableVolumePlugin):
 
 
 class FakeVolume:
-    """A volume of a pod: a directory, or a device."""
+    """Represent a volume of a pod: a directory or a device."""
 
     def __init__(self, plugin: FakeBasicVolumePlugin, volume_name: str, pod_uid: types.UID) -> None:
         self._plugin = plugin
@@ -330,7 +331,7 @@ class FakeVolume:
 
 
 class FakeDevice:
-    """What the node has of volumes."""
+    """Represent the global mounts of volumes on the node."""
 
     def __init__(self, plugin: FakeDeviceMountableVolumePlugin) -> None:
         self._plugin = plugin
@@ -365,7 +366,7 @@ class FakeDevice:
 def new_persistent_volume_spec(
     name: str, *, volume_mode: str = v1.PERSISTENT_VOLUME_FILESYSTEM, size: str = "5G"
 ) -> Spec:
-    """A volume that the fake plugins take."""
+    """Return a volume that the fake plugins support."""
     return Spec(persistent_volume=new_persistent_volume(name, volume_mode=volume_mode, size=size))
 
 
@@ -376,7 +377,7 @@ def new_persistent_volume(
     volume_mode: str = v1.PERSISTENT_VOLUME_FILESYSTEM,
     size: str = "5G",
 ) -> v1.PersistentVolume:
-    """Bound to the claim, if there is one."""
+    """Return a persistent volume, bound to the claim if there is one."""
     claim_ref = None
     if claim is not None:
         metadata = claim.metadata
@@ -396,7 +397,7 @@ def new_persistent_volume(
 def new_claim(
     name: str, volume_name: str, *, namespace: str = "default", phase: str = v1.CLAIM_BOUND, size: str = "5G"
 ) -> v1.PersistentVolumeClaim:
-    """A claim that is bound to the volume."""
+    """Return a claim that is bound to the volume."""
     return v1.PersistentVolumeClaim(
         metadata=metav1.ObjectMeta(name=name, namespace=namespace, uid=types.UID(f"uid-of-{name}")),
         spec=v1.PersistentVolumeClaimSpec(volume_name=volume_name),
@@ -407,7 +408,7 @@ def new_claim(
 
 
 def new_pod(uid: str, *volumes: v1.Volume, devices: bool = False) -> v1.Pod:
-    """A pod with one container that mounts the volumes, or has them as devices."""
+    """Return a pod with one container that mounts the volumes, or uses them as devices."""
     container = v1.Container(name="c")
     for volume in volumes:
         if devices:
@@ -421,7 +422,7 @@ def new_pod(uid: str, *volumes: v1.Volume, devices: bool = False) -> v1.Pod:
 
 
 def new_claim_volume(name: str, claim_name: str) -> v1.Volume:
-    """A pod's volume that is the claim's."""
+    """Return a pod's volume that comes from the claim."""
     return v1.Volume(name=name, persistent_volume_claim=v1.PersistentVolumeClaimVolumeSource(claim_name=claim_name))
 
 

@@ -1,4 +1,4 @@
-"""Tests of the volume manager: real operations with made-up and real plugins on a made-up host."""
+"""Test the volume manager: real operations with fake and real plugins on a fake host."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PV = "test.io/fake-plugin/pv"
 
 
 class Stuck(StuckUnmounts):
-    """Notes which pods wait."""
+    """Record which pods wait."""
 
     said: list[str]
 
@@ -53,7 +53,7 @@ class Stuck(StuckUnmounts):
 
 
 class World:
-    """A volume manager, on a node that has the client's objects, and what it sees."""
+    """Hold a volume manager on a node with the client's objects, and what the manager reports."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class World:
         self.client.add(pv)
 
     def report_in_use(self, attach: bool = True) -> None:
-        """Do as node status and the controller that attaches do, once there is something to report."""
+        """Act as the node's status and the attach/detach controller, once there is something to report."""
         assert self.client is not None
         assert self.in_use_changes.recv(30)[1]
         names = self.manager.get_volumes_in_use()
@@ -143,7 +143,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def attached(tmp_path: Path) -> Iterator[World]:
-    """With an API server, and volumes that must be attached."""
+    """Return a world with an API server, and volumes that must be attached."""
     world = new_attached_world(tmp_path)
     yield world
     world.stop()
@@ -156,7 +156,7 @@ def new_attached_world(root: Path, clock: Clock | None = None) -> World:
 
 @pytest.fixture
 def timeless(tmp_path: Path) -> Iterator[World]:
-    """Where no pause after a failure ever ends, and no wait unless the test lets it."""
+    """Return a world where no backoff ever ends, and no timeout unless the test advances the clock."""
     world = World(tmp_path, clock=FakeClock())
     yield world
     world.stop()
@@ -169,7 +169,7 @@ CLAIM = testing.new_claim_volume("v", "claim")
 def wait_in_vain(
     wait: Callable[[golang.Context, v1.Pod], None], world: World, pod: v1.Pod, until: Callable[[], bool]
 ) -> Exception:
-    """What the wait raises when its time is up, which is once the condition holds."""
+    """Return the error of a wait that times out once the condition holds."""
     raised: golang.Channel[Exception] = golang.Channel(1)
 
     def wait_and_tell() -> None:
@@ -179,7 +179,7 @@ def wait_in_vain(
             raised.send(err)
 
     assert isinstance(world.clock, FakeClock)
-    # The time of an earlier wait may still run.
+    # The timer of an earlier wait may still run.
     world.clock.step(volume_manager.POD_ATTACH_AND_MOUNT_TIMEOUT)
     assert not world.clock.has_waiters()
     thread = golang.go(wait_and_tell, name="wait-test")
@@ -285,7 +285,7 @@ def test_failures_that_are_forgotten_are_tried_again_at_once(timeless: World) ->
     world.plugin.wait_for_call("set_up", "d", "u")
 
     def mounted() -> bool:
-        # The failure itself may be noted just now.
+        # The failure may be recorded only now.
         world.manager.forget_failures("u")
         return not waiting.is_alive()
 
@@ -463,7 +463,7 @@ def test_claimed_volume_is_attached_and_mounted_once_it_is_reported_in_use(attac
 def test_volume_of_a_pod_that_ended_is_no_longer_in_use_though_the_pod_object_exists(
     attached: World, begun: bool
 ) -> None:
-    """Otherwise a volume that only one node may have cannot go to the pod's replacement."""
+    """Otherwise a volume that only one node may have could not go to the pod's replacement."""
     attached.add_bound()
     attached.plugin.errors["mount_device"] = [OSError("bad file system")] * 100
     attached.start()
@@ -652,7 +652,7 @@ def test_volume_of_an_unwanted_pod_stays_until_the_pod_has_ended(world: World, r
 
 
 def left_behind(world: World, uid: str = "gone") -> tuple[Path, Path]:
-    """What a kubelet leaves that is killed: the pod's directory and the device's."""
+    """Create what a killed kubelet leaves: the pod's directory and the device's."""
     path = Path(world.host.get_pod_volume_dir(types.UID(uid), "test.io~fake-plugin", "pv"))
     path.mkdir(parents=True)
     device = Path(world.host.get_plugin_dir(testing.FAKE_PLUGIN_NAME), "mounts", "pv")

@@ -1,4 +1,4 @@
-"""Tests of who tells how full volumes are.
+"""Test the metrics providers of volumes.
 
 Go: pkg/volume/metrics_du_test.go, metrics_nil_test.go, metrics_statfs_test.go, metrics_block_linux_test.go
 """
@@ -50,7 +50,7 @@ def test_du_of_a_tree_deeper_than_a_path(tmp_path: Path) -> None:
 
 
 class WatchedTurns(Turns):
-    """Tell whether somebody has a turn, and count how often one was taken."""
+    """Report whether a thread has a turn, and count the turns."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -68,7 +68,7 @@ class WatchedTurns(Turns):
 
 @pytest.mark.parametrize("breaks_off", [False, True])
 def test_du_counts_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaks_off: bool) -> None:
-    """Hundreds of volumes may be counted at the same time, and others need the interpreter too."""
+    """Many volumes may be counted at the same time, and other threads need the interpreter too."""
     turns = WatchedTurns()
 
     for number in range(500):
@@ -94,7 +94,7 @@ def test_du_counts_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bre
 def test_du_passes_its_turn_on_while_it_enters_empty_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is nothing to count in these, and to enter one takes longer than to count an entry."""
+    """Empty directories count as steps too, because entering one takes longer than counting an entry."""
     turns = WatchedTurns()
     entered = Counter[int]()
     enter = filetree.Directory.enter
@@ -124,7 +124,7 @@ def test_du_of_files_with_several_names(tmp_path: Path) -> None:
 
 
 def test_du_counts_each_name_as_a_part_of_its_file(tmp_path: Path) -> None:
-    """So that no file need be remembered: a pod may make millions of names."""
+    """Each name counts as a part, so that no file need be kept in memory: a pod may create millions of names."""
     (tmp_path / "volume").mkdir()
     (tmp_path / "volume/inside").write_bytes(b"x" * 10_000)
     os.link(tmp_path / "volume/inside", tmp_path / "outside")
@@ -250,7 +250,7 @@ def test_server_is_asked_by_a_process(tmp_path: Path, monkeypatch: pytest.Monkey
     assert 0 < value(found.available) < value(found.capacity)
     with pytest.raises(volume.MetricsError, match="No such file"):
         volume.MetricsStatFS(str(tmp_path / "none"), fs.info_of_server).get_metrics()
-    # It waits for somebody who writes.
+    # The command waits for a writer.
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "stat").write_text(f"#!/bin/sh\nread line < {tmp_path}/fifo\n")
     (tmp_path / "stat").chmod(0o755)
@@ -279,7 +279,7 @@ def test_mounts_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 
 
 def list_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *points: str) -> None:
-    """Have the kernel's list of mounts name these."""
+    """Let the kernel's list of mounts contain these mount points."""
     lines = [f"{25 + i} 1 254:0 / {point} rw,relatime - ext4 /dev/vda rw\n" for i, point in enumerate(points)]
     (tmp_path / "mountinfo").write_text("".join(lines))
     for module in (mount_utils, mount_utils.mount):
@@ -287,7 +287,7 @@ def list_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *points: str) -
 
 
 class DeadServer:
-    """What a file system call meets: nothing, until it is released."""
+    """Simulate a file system call that does not return until it is released."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -317,14 +317,14 @@ def test_dead_server_holds_up_nobody(server: DeadServer) -> None:
     provider = volume.MetricsStatFS("/dead")
     with pytest.raises(volume.MetricsError, match="/dead: the file system did not answer within"):
         provider.get_metrics()
-    # The next does not even wait, nor does one more thread.
+    # The next call does not even wait, and starts no other thread.
     with pytest.raises(volume.MetricsError, match="/dead: the file system has not answered yet"):
         provider.get_metrics()
     assert server.was_asked.wait(30) and server.asked == 1
 
 
 def test_file_systems_beside_a_dead_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It costs one inquiry those behind it, and later ones nothing, until it has answered."""
+    """A dead server costs the paths behind it one inquiry; later inquiries skip it until it has answered."""
     server, real = DeadServer(), os.statvfs
     monkeypatch.setattr(fs.fs.os, "statvfs", lambda path: (server if path == "/dead" else real)(path))  # type: ignore[attr-defined]
     monkeypatch.setattr(fs.fs, "ANSWER_TIMEOUT", 1.0)

@@ -1,4 +1,4 @@
-"""A host for plugins under test.
+"""Provide a host for plugins under test.
 
 Go: pkg/volume/testing/volume_host.go, pkg/volume/testing/testing.go
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class FakeVolumeHost:
-    """Keeps everything below root, mounts nothing, and gets objects from its client. Fields may be replaced."""
+    """Keep everything below root, mount nothing, and read objects with the client. A test may replace the fields."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class FakeVolumeHost:
         *,
         node_name: str = "node",
     ) -> None:
-        """The plugins, emptyDir's when none are given, are for wrapper mounters; they are told of this host."""
+        """Create a host. The plugins, by default emptyDir's, serve wrapper mounters and get this host."""
         self.root = root
         self.kube_client = kube_client
         self.node_name = node_name
@@ -52,7 +52,7 @@ class FakeVolumeHost:
         self.subpather = FakeSubpather()
         self.recorder = FakeRecorder(1000)
         self.node_allocatable: dict[str, Quantity] = {}
-        # Pods that were given something else than they want, by uid.
+        # Pods whose allocated resources differ from their specs, by UID.
         self.allocated_pods: dict[str, v1.Pod] = {}
         self.node_labels: dict[str, str] = {}
         self.volumes_attached: dict[str, str] = {}
@@ -60,7 +60,7 @@ class FakeVolumeHost:
         self.csi_driver_informer: cache.SharedIndexInformer[storagev1.CSIDriver] | None = None
         self.kubelet_errors: list[Exception | None] = []
         self.deleted_token_pods: list[str] = []
-        # The PEM of trust bundles, by name and by signer.
+        # The PEM data of trust bundles, by name and by signer.
         self.trust_anchors_by_name: dict[str, bytes] = {}
         self.trust_anchors_by_signer: dict[str, bytes] = {}
         self.plugin_mgr = VolumePluginMgr()
@@ -175,7 +175,7 @@ def _anchors(known: dict[str, bytes], key: str, allow_missing: bool) -> bytes:
 
 
 class FakeVolumeMounter(MetricsNil):
-    """Its path is that of nothing: the directory that is given counts."""
+    """Represent a mounter without a path of its own; the test passes the directory."""
 
     def __init__(self, read_only: bool = False) -> None:
         self._read_only = read_only

@@ -235,7 +235,7 @@ def walk_deep(root: str) -> Iterator[Entry]:
             # Each level of the walk keeps its own path and two descriptors, so the depth must have a limit.
             if len(os.fsencode(path)) > filesystem.MAX_PATH_LENGTH:
                 if not told:
-                    klog.error_s(None, "Leaving out what is so deep in the volume that its path is too long", path=path)
+                    klog.error_s(None, "Skipping files whose paths in the volume are too long", path=path)
                 told = True
                 continue
             with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Tests of ownership.
+"""Test the change of ownership.
 
 Go: pkg/volume/volume_linux_test.go
 """
@@ -24,7 +24,7 @@ from pkg.volume.testing import FakeVolumeMounter
 from pkg.volume.util import types as volumetypes
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
-# It must not be found in the path of the test's own directory.
+# The path of the test's own directory must not contain this UID.
 POD_UID = types.UID("0d1fca8b-6c5a-4f1e-9d0b-3c7a51c2e0f4")
 TOLD = f"Warning VolumePermissionChangeInProgress Setting volume ownership for {POD_UID}/volumes/fake"
 ALWAYS, MISMATCH = v1.FS_GROUP_CHANGE_ALWAYS, v1.FS_GROUP_CHANGE_ON_ROOT_MISMATCH
@@ -122,7 +122,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 
 @ROOT_ONLY
 def test_link_put_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
-    """What a container may do while its volume is walked."""
+    """A container may create such a link during the walk."""
     outside, inside = tmp_path / "shadow", tmp_path / "inside"
     outside.touch(mode=0o600)
     inside.mkdir()
@@ -151,14 +151,14 @@ def test_walk_of_a_deep_tree(tmp_path: Path) -> None:
         directory = below
     os.close(directory)
     assert sum(1 for _ in volume_linux.walk_deep(str(tmp_path))) == 1201
-    # Such paths are longer than any call takes: what is left would not go away by itself.
+    # These paths are longer than any system call accepts, so the test must remove the tree itself.
     for entry in volume_linux.walk_deep(str(tmp_path)):
         if entry.dir_fd is not None:
             os.rmdir(entry.name, dir_fd=entry.dir_fd)
 
 
 def test_walk_leaves_out_what_is_gone_meanwhile(tmp_path: Path) -> None:
-    """A container of another pod may have the volume, too."""
+    """A container of another pod may use the volume too, and remove the file."""
     for name in ("a", "b"):
         (tmp_path / name).touch()
     walk = volume_linux.walk_deep(str(tmp_path))
@@ -168,9 +168,9 @@ def test_walk_leaves_out_what_is_gone_meanwhile(tmp_path: Path) -> None:
 
 
 def test_walk_leaves_out_what_has_too_long_a_path(tmp_path: Path) -> None:
-    """Otherwise the paths of a pod's directories, each in the one before, would fill the memory.
+    """Otherwise the paths of a pod's nested directories would fill the memory.
 
-    Nor does it fail: with a local volume, no pod of the claim would ever start again.
+    The walk must not fail either: with a local volume, no pod of the claim would ever start again.
     """
     (tmp_path / "a").touch()
     (tmp_path / "z").touch()
@@ -182,7 +182,7 @@ def test_walk_leaves_out_what_has_too_long_a_path(tmp_path: Path) -> None:
 
 
 def test_walk_does_not_remember_the_names_of_files(tmp_path: Path) -> None:
-    """A pod may make any number of them."""
+    """A pod may create any number of files."""
     for number in range(20_000):
         os.mknod(tmp_path / f"{number:0200d}")
     tracemalloc.start()
@@ -204,7 +204,7 @@ def test_walk_leaves_nothing_open(tmp_path: Path) -> None:
 
 
 def open_in_tree(path: Path) -> list[str]:
-    """What of it this process has open; others have their own files open in this process, which come and go."""
+    """List the descriptors that this process has open in the tree; other parts of the process open their own files."""
     return [name for _, name in open_files() if name.startswith(str(path))]
 
 

@@ -204,7 +204,9 @@ class ActualStateOfWorld:
         except Exception as err:
             # As in Go, a plugin that raises counts as not attachable. The next operation on the volume reports the
             # error.
-            klog.v(4).info_s("Cannot tell whether volume is attachable", volumeSpecName=volume_spec.name(), err=err)
+            klog.v(4).info_s(
+                "Failed to determine whether the volume is attachable", volumeSpecName=volume_spec.name(), err=err
+            )
             return False
 
     def _add_volume(

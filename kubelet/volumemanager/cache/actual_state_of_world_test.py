@@ -1,4 +1,4 @@
-"""What is known of volumes and their pods, and what follows from it."""
+"""Test the actual state of volumes and their pods."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOUNTED, UNCERTAIN = VolumeMountState.VOLUME_MOUNTED, VolumeMountState.VOLUME_MO
 
 
 class World:
-    """The state, with a plugin and what was told of pods."""
+    """Hold an actual state, with a plugin and the pods that the state reported."""
 
     def __init__(self, root: Path) -> None:
         self.plugin = FakeAttachableVolumePlugin()
@@ -306,7 +306,7 @@ def test_reconstructed_until_something_sure_is_known(
 
 
 def test_device_is_reconstructed_although_no_pod_has_it(world: World) -> None:
-    """A driver that fails to stage it anew says nothing of what was staged before."""
+    """If a driver fails to stage a reconstructed volume again, the volume may still be staged from before."""
     world.state.add_attach_uncertain_reconstructed_volume(NAME, SPEC, "node", "")
     world.state.mark_device_as_uncertain(NAME, "", "/mnt/pv", "")
     assert world.state.is_volume_device_reconstructed(NAME)

@@ -1,4 +1,4 @@
-"""What is counted of volumes."""
+"""Test the metrics of the volume manager."""
 
 from __future__ import annotations
 

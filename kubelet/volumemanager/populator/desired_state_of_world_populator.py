@@ -389,7 +389,9 @@ class DesiredStateOfWorldPopulator:
             attachable = self._volume_plugin_mgr.find_attachable_plugin_by_spec(volume.volume_spec) is not None
         except Exception as err:
             # An error here is temporary: the plugin was found when the volume was added.
-            klog.v(4).info_s("Cannot tell whether volume is attachable", volumeName=volume.volume_name, err=err)
+            klog.v(4).info_s(
+                "Failed to determine whether the volume is attachable", volumeName=volume.volume_name, err=err
+            )
             return False
         if attachable:
             return False

@@ -1,4 +1,4 @@
-"""What pods want, found out from the pods and their claims."""
+"""Test how the populator derives the desired state from pods and their claims."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class World:
         self.client = FakeClientset()
         self.desired = DesiredStateOfWorld(self.plugins, volumeutil.Translator())
         self.actual = ActualStateOfWorld("node", self.plugins)
-        # Volumes and pods that an operation runs for.
+        # Volumes and pods with a running operation.
         self.pending: set[tuple[str, str]] = set()
         self.populated: golang.Channel[None] = golang.Channel(100)
         self.populator = DesiredStateOfWorldPopulator(
@@ -68,7 +68,7 @@ class World:
         return thread
 
     def loop(self) -> list[str]:
-        """One round; the names of the volumes that are wanted then."""
+        """Run one pass. Return the names of the volumes that are desired afterwards."""
         self.populator.populator_loop()
         wait_for_end_of_threads("volume-claims-")
         return [volume.volume_name for volume in self.desired.get_volumes_to_mount()]
@@ -243,7 +243,7 @@ def test_pod_that_ends_while_its_claim_is_asked_for_loses_its_volumes(
     world.add_bound()
     world.add_pod()
     world.populator.wake()
-    for _ in range(3):  # the round that has the claim asked for, its answer, and the round after that
+    for _ in range(3):  # The first pass asks for the claim, then the answer arrives, then another pass follows.
         assert world.populated.recv(30)[1]
     assert world.desired.get_pods() == set()
     world.cancel()
@@ -605,7 +605,7 @@ def test_claim_whose_volume_fails_may_be_asked_for_again(
 
 @pytest.fixture
 def migrated(world: World, tmp_path: Path) -> Iterator[World]:
-    """With the CSI plugin, whose drivers serve disks of Google and Azure."""
+    """Return a world with the CSI plugin, whose drivers serve disks of Google and Azure."""
     with csitesting.TestPlugin(tmp_path) as made:
         world.plugins.init_plugins([made.plugin], made.host)
         yield world

@@ -1,4 +1,4 @@
-"""The reconciler's rounds, one by one, with real operations on made-up volumes."""
+"""Test single passes of the reconciler, with real operations on fake volumes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DEVICE = testing.FAKE_DEVICE_PATH
 
 
 class World:
-    """A reconciler whose rounds the test makes. Pods' volumes are put into the desired state directly."""
+    """Hold a reconciler whose passes the test runs. The test adds pods' volumes to the desired state directly."""
 
     def __init__(self, root: Path, controller_attaches: bool = True) -> None:
         self.root = root
@@ -90,7 +90,7 @@ class World:
         return self.desired.add_pod_to_volume(uid, pod, spec, "v", "", [])
 
     def report(self) -> None:
-        """Node status names what is wanted, in use and attached."""
+        """Let the node's status list all desired volumes as in use and attached."""
         names = [volume.volume_name for volume in self.desired.get_volumes_to_mount()]
         attached = [v1.AttachedVolume(name=name, device_path=DEVICE) for name in names]
         self.host.volumes_attached = {volume.name: volume.device_path for volume in attached}
@@ -100,7 +100,7 @@ class World:
         self.desired.mark_volumes_reported_in_use(names)
 
     def rounds(self, operations: int = 0) -> None:
-        """Rounds, each begun when an operation has ended, and one more that begins none."""
+        """Run a pass after each of so many operations has ended. The last pass must start no operation."""
         self.reconciler.reconcile()
         for _ in range(operations):
             assert self.ended.recv(30)[1], f"an operation did not end: {self.plugin.calls}"
@@ -112,7 +112,7 @@ class World:
 
 
 def claimed(name: str, volume_mode: str = v1.PERSISTENT_VOLUME_FILESYSTEM) -> Spec:
-    """A volume that the claim is bound to."""
+    """Return a volume that is bound to a claim."""
     claim = testing.new_claim("claim", name)
     return Spec(persistent_volume=testing.new_persistent_volume(name, claim=claim, volume_mode=volume_mode))
 
@@ -219,7 +219,7 @@ def test_pod_whose_mount_always_fails_does_not_keep_others_from_the_volume(
     monkeypatch.setattr(world.plugin, "called", fail_for_bad)
 
     def try_until_called(uid: str) -> None:
-        """Each pod has the same chance each time that the pause after a failure is over."""
+        """Reconcile after each backoff until the volume is set up for the pod; the order of the pods is random."""
         for _ in range(50):
             world.executor.forget_failures(name)
             world.reconciler.reconcile()
@@ -316,7 +316,7 @@ def test_failed_operation_is_not_begun_again_too_early(world: World) -> None:
 
 
 def enlarge(world: World, claim: v1.PersistentVolumeClaim) -> None:
-    """Let the persistent volume have grown since it was mounted, and its claim be this one."""
+    """Mount a volume, then let its persistent volume grow and replace its claim."""
     world.want()
     world.report()
     world.rounds(2)
@@ -340,7 +340,7 @@ def test_infeasible_expansion_is_not_looked_into_all_the_time(world: World) -> N
     assert len(world.client.actions("get", "persistentvolumeclaims")) == asked + 1
     retry = world.executor.next_retry()
     assert retry is not None and "node_expand" not in world.names()
-    # The claim's owner wants less.
+    # The claim's owner now requests less.
     world.client.add(claim_for_more("8G", v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_PENDING))
     world.executor.forget_failures(PV)
     world.rounds(1)
@@ -352,7 +352,7 @@ def test_volume_that_was_rounded_up_is_not_looked_into_all_the_time(world: World
     world.rounds(1)
     assert str(world.plugin.resized[0].new_size) == "9500M"
     assert world.actual.get_claim_size(PV) == parse_quantity("9500M") and world.executor.next_retry() is not None
-    # The claim's owner wants as much as the persistent volume says.
+    # The claim's owner now requests the size of the persistent volume.
     world.client.add(claim_for_more("10G", v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_PENDING))
     world.executor.forget_failures(PV)
     world.rounds(1)
@@ -367,7 +367,7 @@ def test_volume_that_is_mounted_read_only_is_not_expanded(world: World) -> None:
     world.desired.update_persistent_volume_size(PV, parse_quantity("10G"))
     world.rounds()
     assert world.names() == ["wait_for_attach", "mount_device", "set_up"]
-    # Another pod may write to it.
+    # Another pod may write to the volume.
     world.want("w")
     world.rounds(2)
     assert str(world.plugin.resized[0].new_size) == "10G"
@@ -407,7 +407,7 @@ def test_directories_of_pods_are_read_by_name_alone(world: World, monkeypatch: p
 
 
 def unreadable(monkeypatch: pytest.MonkeyPatch, *paths: Path, code: int = errno.EIO) -> None:
-    """Let the disk have a fault where these directories are."""
+    """Let these directories have a disk fault."""
 
     def listdir(path: str) -> list[str]:
         if Path(path) in paths:
@@ -431,7 +431,7 @@ def test_it_is_told_when_what_is_on_disk_was_looked_at(world: World, monkeypatch
 def test_nobody_relies_on_a_look_that_there_was_no_descriptor_for(
     world: World, monkeypatch: pytest.MonkeyPatch, what: str, code: int
 ) -> None:
-    """What stays unreadable must not keep pods from ending, or node status from naming new volumes."""
+    """A permanent read error must not keep pods from ending, or the node's status from listing new volumes."""
     left_behind(world, kind="volumeDevices")
     world.reconciler._has_reconstructed = False
     error = raising(OSError(code, os.strerror(code)))
@@ -459,7 +459,7 @@ def test_nobody_relies_on_a_look_that_there_was_no_descriptor_for(
 def test_staged_volume_is_left_while_it_is_not_known_which_pods_have_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pod that nobody wants any more, and whose containers still run."""
+    """A staged volume stays while a pod that no source has any more still runs containers with it."""
     left_behind(world)
     monkeypatch.setattr(world.reconciler, "_pod_may_run_unwanted", lambda pod_name: True)
     staged = [testing.new_persistent_volume_spec("pv")]
@@ -501,7 +501,7 @@ def test_staged_volume_is_freed_after_the_pod_whose_directory_is_of_no_use(
 
 
 def give_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody be able to tell what pods' directories are of, nor begin to unmount it."""
+    """Reconstruct a pod directory that can neither be identified nor unmounted."""
     world.plugin.reconstructible = False
     monkeypatch.setattr(world.plugin, "construct_block_volume_spec", raising(ValueError("no volume data")))
     world.reconciler.reconstruct_volumes()
@@ -537,7 +537,7 @@ def test_staged_volume_of_another_name_is_left_while_a_pod_may_have_it(
 def test_directory_without_a_mount_keeps_no_later_pods_volume_staged(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody may ever remove the directory, and the volume could not go to another node."""
+    """A directory may stay forever, and must not keep a later pod's volume from going to another node."""
     path = left_behind(world)
     give_up(world, monkeypatch)
     world.want("later")
@@ -550,7 +550,7 @@ def test_directory_without_a_mount_keeps_no_later_pods_volume_staged(
 
 
 def test_list_of_mounts_is_read_once_for_all_volumes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node has thousands of mounts, and all volumes wait for the round's end."""
+    """The list is read once, because a node has thousands of mounts and all volumes wait for the end of the pass."""
     paths = [left_behind(world, uid) for uid in ("a", "b", "c")]
     remember(world, monkeypatch, staged=[testing.new_persistent_volume_spec(name) for name in ("x", "y", "z")])
     mounted = {str(paths[-1])}
@@ -606,7 +606,7 @@ def test_directory_that_could_not_be_read_is_read_later(world: World, monkeypatc
 
 @pytest.mark.parametrize("failed", [True, False])
 def test_volume_that_is_being_set_up_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch, failed: bool) -> None:
-    """A set-up that fails removes what it has made; what the plugin has no data of it cannot unmount."""
+    """Reconstruction skips the volume, because a failed set-up removes the data that an unmount would need."""
     name = world.want()
     world.report()
     gate = world.plugin.gates["set_up"] = golang.Channel[None]()
@@ -641,9 +641,9 @@ def test_volume_that_is_being_set_up_is_not_read(world: World, monkeypatch: pyte
 def test_untold_volume_is_not_cleaned_up_while_it_is_set_up(
     world: World, monkeypatch: pytest.MonkeyPatch, other: bool
 ) -> None:
-    """What the clean-up removes then, a set-up that succeeds all the same could never have unmounted.
+    """The clean-up must not remove files that an unmount needs after the set-up has succeeded.
 
-    When another pod has the volume, that pod's directory may have given it another name.
+    If another pod has the volume too, the directory of that pod may have given the volume another name.
     """
     told = testing.new_persistent_volume_spec("pv")
     assert told.persistent_volume is not None
@@ -680,7 +680,7 @@ def test_untold_volume_is_not_cleaned_up_while_it_is_set_up(
 
 
 def begin_to_mount_untold(world: World) -> tuple[Path, golang.Channel[None]]:
-    """The path of a volume that cannot be told and whose pod has gone since its mount began, and what holds that up."""
+    """Start a mount of an unidentified volume, and remove the pod. Return the volume's path and the mount's gate."""
     world.plugin.reconstructible = False
     path = left_behind(world)
     assert world.reconciler.reconstruct_volumes()
@@ -698,7 +698,7 @@ def begin_to_mount_untold(world: World) -> tuple[Path, golang.Channel[None]]:
 def test_untold_volume_is_not_cleaned_up_when_its_mount_ends_just_now(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clean-up would remove what the unmount of the volume, which is known by then, needs."""
+    """The volume is known after its mount, and the clean-up would remove files that its unmount needs."""
     path, gate = begin_to_mount_untold(world)
     is_known = world.actual.volume_exists_with_spec_name
 
@@ -717,7 +717,7 @@ def test_untold_volume_is_not_cleaned_up_when_its_mount_ends_just_now(
 
 
 def test_untold_volume_that_is_known_meanwhile_is_unmounted_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when its unmount has ended before it is looked whether it is still to be cleaned up."""
+    """The volume is unmounted once, even if its unmount ends just before the clean-up examines it."""
     _, gate = begin_to_mount_untold(world)
     gate.close()
     wait = world.executor._pending_operations.wait_for_completion
@@ -884,7 +884,7 @@ def remember(
     staged: Sequence[Spec] = (),
     published: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Let the plugin have records of volumes."""
+    """Let the plugin have records of these volumes."""
     monkeypatch.setattr(world.plugin, "list_staged_volumes", lambda: list(staged), raising=False)
     monkeypatch.setattr(world.plugin, "list_published_devices", lambda: list(published), raising=False)
     monkeypatch.setattr(world.plugin, "is_staged_by_another_name", lambda spec, staged: False, raising=False)
@@ -923,7 +923,7 @@ def test_volume_that_cannot_be_reconstructed_goes_unless_it_is_wanted(world: Wor
 def test_volume_that_cannot_be_reconstructed_goes_with_a_pod_that_never_mounts(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As one that was ending when the kubelet started.
+    # The pod was terminating when the kubelet started, so it never mounts.
     monkeypatch.setattr(world.reconciler, "_pod_has_begun", lambda pod_name: False)
     world.plugin.reconstructible = False
     path = left_behind(world)
@@ -940,7 +940,7 @@ def test_volume_that_cannot_be_reconstructed_goes_with_a_pod_that_never_mounts(
 def test_staged_volume_waits_only_for_directories_that_may_be_of_it(
     world: World, monkeypatch: pytest.MonkeyPatch, empty: bool
 ) -> None:
-    """The pod may wait for its own volume for days, as for a secret that is not there."""
+    """The pod may wait for its own volume for days, for example because a secret is missing."""
     monkeypatch.setattr(world.reconciler, "_pod_has_begun", lambda pod_name: False)
     remember(world, monkeypatch, staged=[claimed("staged")])
     world.plugin.reconstructible = False
@@ -955,7 +955,7 @@ def test_staged_volume_waits_only_for_directories_that_may_be_of_it(
 
 
 def test_empty_directory_of_a_plugin_that_stages_nothing_stays(world: World) -> None:
-    """A container may write to it, as to an emptyDir."""
+    """A container may write to an empty directory, for example to an emptyDir, so it must stay."""
     world.plugin.reconstructible = False
     path = left_behind(world)
     (path / "mount").unlink()
@@ -1006,7 +1006,7 @@ def test_unknown_volumes_of_one_name_are_all_unmounted(world: World, monkeypatch
 
 
 def test_unknown_volume_is_not_taken_for_another_one_that_has_its_name(world: World) -> None:
-    """As what the pod calls one volume may be what the persistent volume of another is called."""
+    """An inline volume may have the same name as the persistent volume of another volume of the pod."""
     world.plugin.reconstructible = False
     path = left_behind(world)
     spec = testing.new_persistent_volume_spec("pv")
@@ -1052,7 +1052,7 @@ def test_volume_that_cannot_be_reconstructed_is_unmounted_although_its_failure_w
     path = left_behind(world)
     world.reconciler.reconstruct_volumes()
     world.rounds(1)
-    # Its pod is back, ends before it is given the volume, and takes its time to do so.
+    # The pod is back and terminates before it gets the volume, and its termination takes long.
     world.want()
     world.rounds()
     clock.step(600.0)
@@ -1219,7 +1219,7 @@ def test_the_loop_survives(world: World, monkeypatch: pytest.MonkeyPatch, err: E
 
 
 def test_pod_with_very_many_volumes_has_few_operations_at_one_time(world: World) -> None:
-    """Each takes a thread. Other pods do not wait for its turns."""
+    """Each operation takes a thread, so one pod may have only a few; other pods do not wait for them."""
     world.plugin.can_attach_volumes = world.plugin.can_device_mount_volumes = False
     limit = reconciler_common.MAX_OPERATIONS_PER_POD
     disks = [

@@ -190,7 +190,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
                 except Exception as err:
                     # A plugin may raise any error. A volume that can never be identified must not keep others from
                     # being unstaged.
-                    klog.error_s(err, "Could not construct the information of a staged volume", pluginName=name)
+                    klog.error_s(err, "Failed to reconstruct a staged volume", pluginName=name)
                     if procfs.is_accident(err):
                         self._note_unread(err)
         return volumes
@@ -199,7 +199,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
         name = volumeutil.get_unique_volume_name_from_spec(plugin, spec)
         if volumeutil.get_volume_mode(spec) == v1.PERSISTENT_VOLUME_BLOCK:
             mapper_plugin = self._volume_plugin_mgr.find_mapper_plugin_by_spec(spec)
-            assert mapper_plugin is not None, "the plugin remembers block volumes"
+            assert mapper_plugin is not None, "a plugin that lists staged block volumes has a mapper"
             return GlobalVolumeInfo(name, spec, "", None, None, mapper_plugin.new_block_volume_mapper(spec, v1.Pod()))
         device_plugin = self._volume_plugin_mgr.find_device_mountable_plugin_by_spec(spec)
         device_mounter = device_plugin.new_device_mounter() if device_plugin is not None else None
@@ -242,7 +242,7 @@ class ReconstructCommonMethods(ReconcilerCommon):
 def _with_mapper(
     volume: PodVolume, name: str, reconstructed: ReconstructedVolume, plugin: BlockVolumePlugin | None
 ) -> ReconstructedPodVolume:
-    assert plugin is not None, "such a volume could not be told from its link"
+    assert plugin is not None, "reconstruction of a block volume fails without a mapper plugin"
     mapper = plugin.new_block_volume_mapper(reconstructed.spec, _pod_of(volume))
     return ReconstructedPodVolume(
         name, volume.pod_name, reconstructed.spec, None, None, mapper, reconstructed.selinux_mount_context

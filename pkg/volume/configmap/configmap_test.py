@@ -1,4 +1,4 @@
-"""Tests of config maps as volumes.
+"""Test configMap volumes.
 
 Go: pkg/volume/configmap/configmap_test.go
 """
@@ -83,7 +83,7 @@ def test_mode_must_be_given() -> None:
 
 
 class World:
-    """A config map, and a pod with a volume of it."""
+    """Hold a config map, and a pod with a volume of it."""
 
     def __init__(self, root: Path, *objects: v1.ConfigMap, **source: object) -> None:
         self.client = FakeClientset(*objects)
@@ -147,7 +147,7 @@ def test_update_reaches_the_volume(tmp_path: Path) -> None:
 
 
 def test_set_up_after_a_reboot(tmp_path: Path) -> None:
-    """The ready file is there, the volume is not."""
+    """A volume whose ready file exists, but not its directory, is set up."""
     world = World(tmp_path, settings(a="1"))
     world.ready.parent.mkdir(parents=True)
     world.ready.touch()
@@ -186,7 +186,7 @@ def test_failure_at_first_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("args", [{"is_remount": True}, {"reconstructed_volume": True}], ids=["update", "restart"])
 def test_failed_update_leaves_what_the_pod_has(tmp_path: Path, args: dict[str, bool]) -> None:
-    """Containers may be running with the volume, also when the kubelet sees it for the first time."""
+    """Containers may be running with the volume, even if this kubelet sets it up for the first time."""
     world = World(tmp_path, settings(a="1"))
     world.set_up()
     world.update(**{"..bad": "2"})

@@ -1,4 +1,4 @@
-"""Tests of volumes on the node: attachments and staging.
+"""Test the attachment and staging of CSI volumes.
 
 Go: pkg/volume/csi/csi_attacher_test.go
 """
@@ -189,7 +189,7 @@ def test_mount_that_is_broken_is_left_to_the_driver(tmp_path: Path) -> None:
         world.attach()
         path = tmp_path / "driver/hash/globalmount"
         path.parent.mkdir(parents=True)
-        # No directory for who looks at it, as the mount of a daemon that is gone.
+        # The path is not a directory for a reader, as if the mount of a daemon that is gone were there.
         path.touch()
         world.host.mounter.mount("daemon", str(path), "fuse", [])
         world.plugin.new_device_mounter().mount_device(pv_spec(), "", str(path), DeviceMounterArgs())
@@ -236,7 +236,7 @@ def test_data_is_kept_as_long_as_the_volume_may_be_staged(
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
 def test_driver_that_dies_after_it_was_asked_to_stage(tmp_path: Path, code: grpc.StatusCode) -> None:
-    """What it says to the next question is no answer to the first: the volume may be staged."""
+    """The driver's error in a later call is no answer to the first one: the volume may be staged."""
     with TestPlugin(tmp_path) as world:
         world.attach()
         path = tmp_path / "driver/hash/globalmount"
@@ -299,7 +299,7 @@ def test_unmount_device(tmp_path: Path) -> None:
 
 
 def test_what_a_driver_leaves_beside_a_volume_does_not_keep_it_attached(tmp_path: Path) -> None:
-    """Another node would wait for the volume for ever. In Go the second attempt succeeds, which finds no data."""
+    """Another node would wait for the volume forever. In Go the second attempt succeeds, because it finds no data."""
     with TestPlugin(tmp_path) as world:
         path = staged(tmp_path)
         (path.parent / "connector.json").touch()
@@ -310,7 +310,7 @@ def test_what_a_driver_leaves_beside_a_volume_does_not_keep_it_attached(tmp_path
 
 
 def test_volume_that_was_staged_twice_is_unstaged_twice(tmp_path: Path) -> None:
-    """Otherwise it is detached while it is mounted."""
+    """Otherwise the volume would be detached while it is mounted."""
     with TestPlugin(tmp_path) as world:
         path = staged(tmp_path)
         world.host.mounter.mount_points.append(MountPoint("/dev/x", str(path), "ext4", ()))

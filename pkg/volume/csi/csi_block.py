@@ -218,7 +218,7 @@ class CSIBlockMapper:
 
     def _kube_client(self) -> kubernetes.Interface:
         k8s = self._plugin.host.get_kube_client()
-        assert k8s is not None, "new_block_volume_mapper asks for it"
+        assert k8s is not None, "new_block_volume_mapper requires a client"
         return k8s
 
     def set_up_device(self, reconstructed_volume: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Tests of volumes that pods use as devices.
+"""Test CSI volumes that pods use as block devices.
 
 Go: pkg/volume/csi/csi_block_test.go
 """
@@ -200,7 +200,7 @@ def test_device_that_was_staged_before_a_restart_is_unstaged_whatever_the_driver
 
 
 def test_device_may_be_staged_while_the_disk_does_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With any Python: from 3.14 on Path.exists says no where it raised before."""
+    """This holds with any Python: from 3.14 on, Path.exists returns false for errors that it raised before."""
     with TestPlugin(tmp_path, None, driver(attach_required=False)) as world:
         mapper = world.plugin.new_block_volume_mapper(spec(), POD)
         mapper.set_up_device()
@@ -216,7 +216,7 @@ def test_device_may_be_staged_while_the_disk_does_not_tell(tmp_path: Path, monke
 
 
 def test_it_is_told_that_there_was_no_descriptor_for_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who looks for devices after a restart looks again then; any other failure is taken for the last word."""
+    """Only this error makes reconstruction try again later; it takes any other failure as final."""
     with TestPlugin(tmp_path) as world:
         world.plugin.new_block_volume_mapper(spec(), POD)
         shortage = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -229,7 +229,7 @@ def test_it_is_told_that_there_was_no_descriptor_for_the_data(tmp_path: Path, mo
 def test_device_is_known_after_a_restart_though_nothing_can_be_written(tmp_path: Path) -> None:
     with TestPlugin(tmp_path) as world:
         world.plugin.new_block_volume_mapper(spec(), POD)
-        # As good as a full disk.
+        # This directory makes the write fail, as a full disk would.
         (devices(tmp_path) / "test-pv/data/vol_data.json.incomplete").mkdir()
         [staged] = world.plugin.list_staged_volumes()
         world.plugin.new_block_volume_mapper(staged, v1.Pod())
@@ -267,7 +267,7 @@ def test_what_is_missing_in_the_cluster_is_to_be_tried_again(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
 def test_driver_that_dies_after_it_was_asked_to_stage(tmp_path: Path, code: grpc.StatusCode) -> None:
-    """What it says to the next question is no answer to the first: the device may be staged."""
+    """The driver's error in a later call is no answer to the first one: the device may be staged."""
     with TestPlugin(tmp_path, FakeNode("STAGE_UNSTAGE_VOLUME"), driver(attach_required=False)) as world:
         mapper = world.plugin.new_block_volume_mapper(spec(), POD)
         for method, error in (("NodeStageVolume", grpc.StatusCode.DEADLINE_EXCEEDED), ("NodeGetCapabilities", code)):
@@ -282,7 +282,7 @@ def test_device_of_which_nobody_can_tell_whether_it_is_staged_is_not_forgotten(t
     with TestPlugin(tmp_path) as world:
         getter = csi_client.CSIClientGetter(world.plugin.csi_drivers, TEST_DRIVER)
         (devices(tmp_path) / "staging").mkdir(parents=True)
-        # As with a disk that has a fault, nobody can tell what stands at a path that is too long.
+        # As with a disk fault, it is unknown whether a path that is too long exists.
         unmapper = CSIBlockMapper(world.plugin, TEST_DRIVER, TEST_VOL, "a" * 300, types.UID("uid"), getter)
         with pytest.raises(OSError, match="File name too long"):
             unmapper.tear_down_device("", "")

@@ -1,4 +1,4 @@
-"""Tests of calls of a driver, which serves on a real socket.
+"""Test calls of a driver that serves on a real socket.
 
 Go: pkg/volume/csi/csi_client_test.go, pkg/volume/csi/csi_metrics_test.go
 """
@@ -228,7 +228,7 @@ def test_capabilities_that_are_not_told_leave_it_uncertain(socket: str) -> None:
 
 
 def test_call_that_is_broken_off_leaves_it_uncertain() -> None:
-    """For want of memory, say: the driver may have done it all the same."""
+    """After an error such as a lack of memory, the driver may have done its work."""
 
     class Node:
         def NodeGetCapabilities(self, request: Any, timeout: float) -> Any:
@@ -261,7 +261,7 @@ def test_driver_that_is_away(socket: str) -> None:
 
 @contextlib.contextmanager
 def dies_at_first_call(path: str) -> Iterator[None]:
-    """A server that closes the connection when a call has come."""
+    """Run a server that closes the connection when a call has arrived."""
     listener = socketlib.socket(socketlib.AF_UNIX)
     listener.bind(path)
     listener.listen()
@@ -269,10 +269,10 @@ def dies_at_first_call(path: str) -> Iterator[None]:
     def serve_once() -> None:
         connection, _ = listener.accept()
         with connection, connection.makefile("rb") as received:
-            connection.sendall(b"\0\0\0\4\0\0\0\0\0")  # settings, none of them
+            connection.sendall(b"\0\0\0\4\0\0\0\0\0")  # An empty SETTINGS frame.
             received.read(len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
             kind = -1
-            while kind != 1:  # headers
+            while kind != 1:  # The kind of a HEADERS frame.
                 frame = received.read(9)
                 kind = frame[3]
                 received.read(int.from_bytes(frame[:3]))
@@ -424,7 +424,7 @@ def test_get_metrics(socket: str) -> None:
 
 
 def test_metrics_of_a_driver_that_comes_back_on_another_socket(socket: str) -> None:
-    """Who asks keeps the volume's mounter as long as the pod lives."""
+    """The stats provider keeps the volume's mounter for as long as the pod lives."""
     node, store = FakeNode("GET_VOLUME_STATS"), DriversStore()
     node.stats = STATS
     metrics = csi_metrics.MetricsCSI("vol", "/path", csi_client.CSIClientGetter(store, TEST_DRIVER))

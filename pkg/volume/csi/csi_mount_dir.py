@@ -68,7 +68,7 @@ def remove_staging_dir(plugin: CSIPlugin, mount_path: str) -> None:
         _remove(volume_path, "failed to delete volume path")
     except OSError as err:
         # Such a file must not keep the volume attached to the node.
-        klog.error_s(err, log("the driver has left something beside a volume that it has unstaged"))
+        klog.error_s(err, log("the driver has left files next to a volume that it has unstaged"))
 
 
 def clean_up_mount_dir(plugin: CSIPlugin, mount_path: str, what: str) -> None:

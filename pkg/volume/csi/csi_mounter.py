@@ -190,7 +190,7 @@ class CSIMountMgr:
             publication.device_mount_path = csi_attacher.make_device_mount_path(self._plugin, spec)
         host = self._plugin.host
         k8s = host.get_kube_client()
-        assert k8s is not None, "new_mounter asks for it"
+        assert k8s is not None, "new_mounter requires a client"
         try:
             publication.publish_context = self._plugin.get_publish_context(
                 k8s, self._volume_id, self._driver_name, host.get_node_name()
@@ -206,7 +206,7 @@ class CSIMountMgr:
         if reference is None:
             return
         k8s = self._plugin.host.get_kube_client()
-        assert k8s is not None, "new_mounter asks for it"
+        assert k8s is not None, "new_mounter requires a client"
         try:
             publication.secrets = csi_util.get_credentials_from_secret(k8s, reference)
         except csierrors.SecretError as err:

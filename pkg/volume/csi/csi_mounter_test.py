@@ -1,4 +1,4 @@
-"""Tests of volumes in pods' directories.
+"""Test CSI volumes in pods' directories.
 
 Go: pkg/volume/csi/csi_mounter_test.go, pkg/volume/csi/csi_util_test.go
 """
@@ -50,7 +50,7 @@ TOKENS = "csi.storage.k8s.io/serviceAccount.tokens"
 
 
 def driver(**spec: Any) -> storagev1.CSIDriver:
-    """As the API server would complete it."""
+    """Return a CSIDriver object with the defaults of the API server."""
     defaults: dict[str, Any] = {
         "attach_required": False,
         "pod_info_on_mount": False,
@@ -276,7 +276,7 @@ def test_volume_whose_driver_has_not_been_asked_has_no_directory(tmp_path: Path)
 
 
 def test_last_question_to_a_driver_before_it_would_be_asked_to_publish_fails(tmp_path: Path) -> None:
-    """Nobody would ever take the volume down, and the pod's directory could not be removed."""
+    """Nothing would ever unpublish the volume, and the pod's directory could not be removed."""
 
     class Failing(FakeNode):
         questions = 0
@@ -300,7 +300,9 @@ def test_secret_that_is_no_text(tmp_path: Path) -> None:
     reference = v1.SecretReference(name="binary", namespace="ns")
     with TestPlugin(tmp_path, None, driver()) as world:
         world.client.add(v1.Secret(metadata=metav1.ObjectMeta(name="binary", namespace="ns"), data={"a": b"\xff"}))
-        with pytest.raises(volumetypes.TransientOperationFailure, match="binary in the namespace ns holds what is no"):
+        with pytest.raises(
+            volumetypes.TransientOperationFailure, match="binary in the namespace ns has a value that is not text"
+        ):
             world.plugin.new_mounter(pv_spec(secret=reference), POD).set_up(MounterArgs())
 
 
@@ -344,7 +346,7 @@ def test_volume_that_is_published_is_not_forgotten_when_the_disk_is_full(tmp_pat
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL])
 def test_driver_that_dies_after_it_was_asked_to_publish(tmp_path: Path, code: grpc.StatusCode) -> None:
-    """What it says to the next question is no answer to the first: the volume may be published."""
+    """The driver's error in a later call is no answer to the first one: the volume may be published."""
     with TestPlugin(tmp_path, FakeNode("STAGE_UNSTAGE_VOLUME"), driver()) as world:
         mounter = world.plugin.new_mounter(pv_spec(), POD)
         for method, error in (("NodePublishVolume", grpc.StatusCode.DEADLINE_EXCEEDED), ("NodeGetCapabilities", code)):
@@ -431,7 +433,7 @@ def test_fs_group_is_the_drivers_matter(tmp_path: Path, fs_group: int | None, ex
 
 def test_volume_that_cannot_be_given_to_the_group_is_there_all_the_same(tmp_path: Path) -> None:
     class Faulty(FakeNode):
-        """Publishes, and has nothing at the path."""
+        """Report a publication without creating anything at the path."""
 
         def NodePublishVolume(self, request: Any, context: Any) -> Any:
             answer = super().NodePublishVolume(request, context)

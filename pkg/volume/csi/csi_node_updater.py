@@ -113,7 +113,7 @@ class CSINodeUpdater:
             golang.go(self._run_periodic_update, ctx, driver_name, period, name=f"csi-node-updater-{driver_name}")
         except golang.ThreadError as err:
             # The node keeps its present limit until the driver registers again or its object changes.
-            klog.error_s(err, "Driver is not asked again how many volumes the node can have", driver=driver_name)
+            klog.error_s(err, "Failed to start the periodic updates of the volume limit", driver=driver_name)
             self._unregister_driver_locked(driver_name)
 
     def _unregister_driver_locked(self, driver_name: str) -> None:

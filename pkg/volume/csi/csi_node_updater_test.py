@@ -1,4 +1,4 @@
-"""Tests of asking drivers again how many volumes the node can have.
+"""Test the periodic updates of a driver's volume limit.
 
 Go: pkg/volume/csi/csi_node_updater_test.go
 """
@@ -29,7 +29,7 @@ def csi_driver(period: int | None) -> storagev1.CSIDriver:
 
 
 class World(TestPlugin):
-    """An updater that follows the objects, and tells whom it asks."""
+    """Hold an updater that follows the CSIDriver objects, and record the drivers that it asks."""
 
     __test__ = False
 
@@ -111,7 +111,7 @@ def test_driver_that_registers_after_its_object(world: World) -> None:
 
 
 def test_registration_during_a_change_of_the_object(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the registration has read is old by the time at which it would set it."""
+    """The object that the registration has read must not take effect after a newer one."""
     world.client.add(csi_driver(60))
     world.wait_for_waiters(1)
     indexer = world.updater._driver_informer.get_indexer()

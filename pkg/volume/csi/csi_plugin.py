@@ -140,7 +140,9 @@ class RegistrationHandler:
                 self._csi_plugin.unregister_driver(plugin_name)
         except csierrors.CSIError as err:
             # Which driver this node uses matters more than the cluster's record of it.
-            klog.error_s(err, log("failed to tell the cluster that a driver is not used any more"), driver=plugin_name)
+            klog.error_s(
+                err, log("failed to update the information about the driver in the cluster"), driver=plugin_name
+            )
 
     def _validate_versions(self, caller_name: str, plugin_name: str, versions: Sequence[str]) -> utilversion.Version:
         what = f'{caller_name} for CSI driver "{plugin_name}" failed.'
@@ -208,7 +210,7 @@ class CSIPlugin(Expander):
     def init(self, host: VolumeHost) -> None:
         self.host = host
         self.node_info_manager = nodeinfomanager.NodeInfoManager(host.get_node_name(), host, MIGRATED_PLUGINS)
-        with contain(log("failed to remove what is left of volumes"), golang.background()):
+        with contain(log("failed to remove incomplete directories of volumes"), golang.background()):
             self._remove_what_a_kill_left()
         if host.get_kube_client() is None:
             klog.warning_s(log("kubeclient not set, assuming standalone kubelet"))
@@ -593,7 +595,7 @@ class CSIPlugin(Expander):
             except (OSError, ValueError) as err:
                 if procfs.is_accident(err):
                     raise
-                klog.error_s(err, log("failed to tell which volume is staged"), path=path)
+                klog.error_s(err, log("failed to identify a staged volume"), path=path)
                 continue
             driver, handle = data.get(VolDataKey.DRIVER_NAME, ""), data.get(VolDataKey.VOL_HANDLE, "")
             specs.append(self._construct_pv_source_spec(data.get(VolDataKey.SPEC_VOL_ID, handle), driver, handle, mode))

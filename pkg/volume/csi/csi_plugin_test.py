@@ -1,4 +1,4 @@
-"""Tests of the plugin: which volumes are its own, which drivers it takes, and the node's CSINode object.
+"""Test the plugin: the volumes that it supports, the drivers that register, and the node's CSINode object.
 
 Go: pkg/volume/csi/csi_plugin_test.go
 """
@@ -350,14 +350,14 @@ def test_resource_is_not_exhausted_as_far_as_can_be_told(tmp_path: Path) -> None
 
 
 def eager_clock() -> FakeClock:
-    """Nobody waits."""
+    """Return a clock with which nothing waits."""
     clock = FakeClock()
     clock.skip_pauses()
     return clock
 
 
 class Host(FakeVolumeHost):
-    """Tells when the kubelet's state changes."""
+    """Record the changes of the kubelet's error state."""
 
     def __init__(self, client: FakeClientset) -> None:
         super().__init__("/nowhere", client, plugins=[])
@@ -539,7 +539,7 @@ def test_directories_of_volumes_are_not_passed_over_for_a_lack_of_descriptors(
     with TestPlugin(tmp_path) as made:
         check_records(made.plugin)
         original = os.listdir
-        # Of some versions Path.glob passes over what it cannot read.
+        # In some Python versions, Path.glob skips what it cannot read.
         monkeypatch.setattr(os, "listdir", listdir)
         with pytest.raises(OSError, match="Too many open files"):
             (made.plugin.list_published_devices if "publish" in at else made.plugin.list_staged_volumes)()

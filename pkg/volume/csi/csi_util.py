@@ -65,7 +65,10 @@ def get_credentials_from_secret(k8s: kubernetes.Interface, secret_ref: v1.Secret
         return {key: value.decode() for key, value in secret.data.items()}
     except UnicodeDecodeError as err:
         raise csierrors.SecretError(
-            log(f"the secret {secret_ref.name} in the namespace {secret_ref.namespace} holds what is no text: {err}")
+            log(
+                f"the secret {secret_ref.name} in the namespace {secret_ref.namespace} "
+                f"has a value that is not text: {err}"
+            )
         ) from err
 
 

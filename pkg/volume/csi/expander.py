@@ -110,7 +110,7 @@ class Expander:
 
     def _expand_secrets(self, reference: v1.SecretReference) -> dict[str, str]:
         client: kubernetes.Interface | None = self.host.get_kube_client()
-        assert client is not None, "there are no persistent volumes of drivers without an API server"
+        assert client is not None, "persistent CSI volumes need an API server"
         try:
             return csi_util.get_credentials_from_secret(client, reference)
         except csierrors.SecretError as err:

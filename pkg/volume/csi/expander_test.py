@@ -1,4 +1,4 @@
-"""Tests of making volumes larger on the node.
+"""Test the expansion of volumes on the node.
 
 Go: pkg/volume/csi/expander_test.go
 """
@@ -99,7 +99,7 @@ def test_driver_that_cannot(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "INTERNAL"])
 def test_driver_that_does_not_tell_what_it_can_has_not_failed(tmp_path: Path, code: str) -> None:
-    """The claim would be told so, and after an earlier attempt it may even be done."""
+    """The claim's status must not show a failure, because an earlier attempt may even have succeeded."""
     node = FakeNode("EXPAND_VOLUME")
     node.errors["NodeGetCapabilities"] = (grpc.StatusCode[code], "no")
     with TestPlugin(tmp_path, node) as world, pytest.raises(Exception, match="desc = no") as raised:

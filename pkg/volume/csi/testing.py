@@ -1,4 +1,4 @@
-"""A plugin under test, and a driver for it.
+"""Provide a plugin under test, and a driver for it.
 
 Go: pkg/volume/csi/fake/fake_client.go, pkg/volume/csi/testing/testing.go
 """
@@ -33,13 +33,13 @@ from pkg.volume.testing import FakeVolumeHost
 NODE_NAME = "fakeNode"
 TEST_DRIVER = "test-driver"
 TEST_VOL = "vol-123"
-# Seconds after which a test gives up.
+# The time, in seconds, after which a test fails.
 _SYNC_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class CSIVolume:
-    """What the driver was told of a volume that it has staged or published."""
+    """Record the arguments of a call that stages or publishes a volume."""
 
     path: str
     volume_context: dict[str, str]
@@ -55,16 +55,19 @@ class CSIVolume:
 
 
 class FakeNode(csi_pb2_grpc.NodeServicer):
-    """A node service that makes directories and files where others mount. Safe from any thread."""
+    """Serve as a node service that creates directories and files where others mount.
+
+    Every method is safe from any thread.
+    """
 
     def __init__(self, *capabilities: str) -> None:
-        """Capabilities by the names of the specification, such as STAGE_UNSTAGE_VOLUME."""
+        """Create a service with these capabilities, which have the names of the specification: STAGE_UNSTAGE_VOLUME."""
         self.capabilities = list(capabilities)
         self.published: dict[str, CSIVolume] = {}
         self.staged: dict[str, CSIVolume] = {}
         # The methods that were called, without NodeGetCapabilities.
         self.calls: list[str] = []
-        # What calls of a method are answered with instead.
+        # The errors that calls of a method return.
         self.errors: dict[str, tuple[grpc.StatusCode, str]] = {}
         self.info = csi.NodeGetInfoResponse(node_id="node-id")
         self.stats = csi.NodeGetVolumeStatsResponse()
@@ -165,7 +168,7 @@ def _volume(request: csi.NodePublishVolumeRequest | csi.NodeStageVolumeRequest, 
 
 @contextmanager
 def serve(node: csi_pb2_grpc.NodeServicer, socket: str) -> Iterator[grpc.Server]:
-    """Have the driver serve on a unix socket."""
+    """Serve the driver on a unix socket, and stop it at the end."""
     with futures.ThreadPoolExecutor(4, thread_name_prefix="csi-driver") as pool:
         server = grpc.server(pool)
         csi_pb2_grpc.add_NodeServicer_to_server(node, server)
@@ -178,12 +181,12 @@ def serve(node: csi_pb2_grpc.NodeServicer, socket: str) -> Iterator[grpc.Server]
 
 
 class TestPlugin:
-    """A plugin with a host, an API server of its own, and a driver that has registered. A context manager."""
+    """Run a plugin with a host, an API server and a registered driver; a context manager."""
 
     __test__ = False
 
     def __init__(self, root: Path, node: FakeNode | None = None, *csi_drivers: storagev1.CSIDriver) -> None:
-        """The driver is called TEST_DRIVER, and has the capability to stage volumes when none is given."""
+        """Create the plugin. The driver is TEST_DRIVER; by default it supports staging and volume statistics."""
         self.root = root
         self.node = node or FakeNode("STAGE_UNSTAGE_VOLUME", "GET_VOLUME_STATS")
         self.client = FakeClientset(
@@ -217,15 +220,15 @@ class TestPlugin:
         self._factory.shutdown()
 
     def kill(self) -> None:
-        """End the driver at once, in the middle of its calls."""
+        """Stop the driver at once, in the middle of its calls."""
         self._server.stop(None)
 
     def register(self, name: str) -> None:
-        """Have the driver known by another name, too."""
+        """Register the driver under another name, too."""
         self.plugin.csi_drivers.set(name, Driver(self.socket, version.parse_generic("1.0.0")))
 
     def attach(self, volume: str = TEST_VOL, driver: str = TEST_DRIVER, attached: bool = True, **status: str) -> str:
-        """Have a volume attached; the name of the attachment. The rest is what the driver's controller said."""
+        """Attach a volume. Return the name of the attachment. `status` is the metadata from the driver's controller."""
         name = csi_attacher.get_attachment_name(volume, driver, NODE_NAME)
         self.client.add(
             storagev1.VolumeAttachment(

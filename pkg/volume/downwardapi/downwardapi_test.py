@@ -1,4 +1,4 @@
-"""Tests of what a pod is as a volume.
+"""Test downwardAPI volumes.
 
 Go: pkg/volume/downwardapi/downwardapi_test.go
 """
@@ -43,7 +43,7 @@ def pod() -> v1.Pod:
 
 
 class World:
-    """A pod with a volume that tells of it."""
+    """Hold a pod with a downwardAPI volume."""
 
     def __init__(self, root: Path, *items: v1.DownwardAPIVolumeFile) -> None:
         self.host = FakeVolumeHost(str(root))

@@ -1,4 +1,4 @@
-"""Tests of emptyDir volumes.
+"""Test emptyDir volumes.
 
 Go: pkg/volume/emptydir/empty_dir_test.go
 """
@@ -27,7 +27,7 @@ from pkg.volume.testing import FakeVolumeHost
 
 
 class World:
-    """A plugin on a host below a directory, and one volume of one pod."""
+    """Hold a plugin on a host below a directory, and one volume of one pod."""
 
     def __init__(self, root: Path, **source: object) -> None:
         self.host = FakeVolumeHost(str(root))
@@ -87,7 +87,7 @@ def test_directory_that_was_removed_comes_back(tmp_path: Path) -> None:
 
 
 def test_set_up_succeeds_though_it_cannot_be_noted(tmp_path: Path) -> None:
-    """With a full disk. What is mounted by then has to be recorded by somebody."""
+    """The set-up succeeds with a full disk, because a volume that is mounted must be recorded as such."""
     world = World(tmp_path, medium="Memory")
     world.ready.parent.parent.parent.mkdir(parents=True)
     world.ready.parent.parent.write_text("no directory")
@@ -140,7 +140,7 @@ def test_mounts(tmp_path: Path, medium: str, detector: FakeMountDetector, mounts
     assert world.path.stat().st_mode & 0o777 == 0o777 and world.ready.exists()
     world.host.mounter.reset_log()
     if not unmounts:
-        world.host.mounter.mount_points = []  # as the detector says
+        world.host.mounter.mount_points = []  # The mount table must agree with the detector.
     world.plugin._new_unmounter_internal("v", types.UID("u"), detector).tear_down()
     assert [call for call, _ in world.host.mounter.calls] == ["unmount"] * unmounts
     assert not world.path.exists() and not world.ready.parent.exists()
@@ -177,7 +177,7 @@ def test_what_is_mounted_below_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
 @pytest.mark.parametrize("covered", [False, True], ids=["a server's directory", "one below memory"])
 def test_what_is_mounted_on_it_is_left_alone(tmp_path: Path, covered: bool) -> None:
-    """A container with bidirectional propagation has mounted something on its emptyDir, and has ended."""
+    """A container with bidirectional mount propagation has mounted something on its emptyDir, and has ended."""
     world = World(tmp_path)
     mounter = mount_utils.Mounter()
     world.host.mounter = mounter  # type: ignore[assignment]
@@ -241,7 +241,7 @@ def test_memory_is_what_the_pod_was_given_and_not_what_it_wants(tmp_path: Path) 
 
 @pytest.fixture
 def real(tmp_path: Path) -> Iterator[World]:
-    """Of a volume that is really mounted."""
+    """Return a world with a volume that is really mounted."""
     world = World(tmp_path, medium="Memory", size_limit=parse_quantity("1Mi"))
     world.host.mounter = mount_utils.Mounter()  # type: ignore[assignment]
     world.set_up()
@@ -321,7 +321,7 @@ def test_memory_size(node: str, pod_limits: list[str | None], volume_limit: str 
 
 
 def _pod(*containers: list[str], init: list[str] | None = None, pod: list[str] | None = None) -> v1.Pod:
-    """A pod that asks for pages of these sizes."""
+    """Return a pod that requests huge pages of these sizes."""
 
     def requirements(sizes: list[str]) -> v1.ResourceRequirements:
         return v1.ResourceRequirements(requests={f"hugepages-{size}": parse_quantity("100Mi") for size in sizes})

@@ -1,4 +1,4 @@
-"""A directory of which it is known what is mounted there."""
+"""Provide a fake mount detector."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pkg.volume.emptydir import empty_dir
 
 
 class FakeMountDetector:
-    """Always finds the same."""
+    """Return the same medium for every directory."""
 
     def __init__(self, medium: str, is_mount_point: bool, page_size: str = "") -> None:
         size = parse_quantity(page_size) if page_size else None

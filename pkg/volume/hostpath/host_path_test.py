@@ -1,4 +1,4 @@
-"""Tests of hostPath volumes."""
+"""Test hostPath volumes."""
 
 import socket
 from pathlib import Path

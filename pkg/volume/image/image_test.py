@@ -1,4 +1,4 @@
-"""Tests of images as volumes.
+"""Test image volumes.
 
 Go: pkg/volume/image/image_test.go
 """

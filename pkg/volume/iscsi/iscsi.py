@@ -129,10 +129,10 @@ class ISCSIPlugin:
         """
         specs = []
         for path in iscsi_util.disks_in(self.host.get_plugin_dir(ISCSI_PLUGIN_NAME)):
-            with contain("Failed to tell which disk is mounted", golang.background(), path=path):
+            with contain("Failed to identify a mounted disk", golang.background(), path=path):
                 specs.append(Spec(v1.Volume(name=os.path.basename(path), iscsi=_source_of_directory(path))))
         for path in iscsi_util.disks_in(self.host.get_volume_device_plugin_dir(ISCSI_PLUGIN_NAME)):
-            with contain("Failed to tell which disk is mapped", golang.background(), path=path):
+            with contain("Failed to identify a mapped disk", golang.background(), path=path):
                 specs.append(get_volume_spec_from_global_map_path(os.path.basename(path), path))
         return specs
 

@@ -1,4 +1,4 @@
-"""Tests of iscsi volumes, with an iscsiadm that only answers."""
+"""Test iscsi volumes with a fake iscsiadm."""
 
 import errno
 import json
@@ -31,7 +31,7 @@ POD = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("poduid"), namespace="ns")
 
 
 class Target:
-    """The node's iscsiadm, and what the kernel knows. Answers with a code for commands that hold a word of fails."""
+    """Simulate the node's iscsiadm and the kernel. A command that contains a word of `fails` returns its code."""
 
     def __init__(self) -> None:
         self.exec = FakeExec(self._answer)
@@ -66,7 +66,7 @@ class Target:
             self.ifaces.remove(iface)
 
     def words(self, command: str) -> list[str]:
-        """What iscsiadm was called for, in order: its last options."""
+        """List the arguments of the calls of a command, in order."""
         return [" ".join(c[1:]) for c in self.exec.commands if c[0] == command]
 
     def find_multipath_device_for_device(self, disk: str) -> str:
@@ -242,7 +242,7 @@ def test_disk_of_a_target_that_refuses_is_detached_in_the_end(
     iface: str,
     refused: str,
 ) -> None:
-    """With settings of its own, which it leaves as little as it deletes those of others."""
+    """The disk's own settings stay, and so do those of others."""
     target.ifaces.add("of-the-node")
     spec = persistent(iscsi_interface="of-the-node", initiator_name=initiator_name)
     target.fails = {refused: 8, "--login": 8}
@@ -288,7 +288,7 @@ def test_disk_whose_settings_cannot_be_written_is_not_attached(
 def test_disk_that_does_not_appear_is_detached_in_the_end(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The volume manager has a device unmounted that it is not certain of."""
+    """The volume manager unmounts a device whose state is uncertain."""
     monkeypatch.setattr(iscsi_util, "wait_for_path_to_exist", lambda pattern, retries, transport: "")
     with pytest.raises(UncertainProgressError, match="Timed out waiting for device"):
         plugin.new_attacher().wait_for_attach(persistent(portals=["127.0.0.2"]), "", POD, 60.0)
@@ -323,7 +323,7 @@ def test_settings_of_a_pods_volume_are_not_those_of_a_persistent_volume(
         assert attacher.get_device_mount_path(spec) == attacher.get_device_mount_path(
             in_pod("other", target_portal="127.0.0.1", iqn=iqn, initiator_name="iqn.pod")
         ), "the node mounts the disk once for all pods"
-        # By what is in the disk's directory, as after a restart of the kubelet.
+        # After a restart the kubelet uses the file in the disk's directory.
         plugin.new_detacher().unmount_device(attacher.get_device_mount_path(spec))
         names |= {call.split()[3] for call in target.words("iscsiadm") if call.startswith("-m iface")} - {"default"}
         last = target.words("iscsiadm")[-1]
@@ -334,7 +334,7 @@ def test_settings_of_a_pods_volume_are_not_those_of_a_persistent_volume(
 def test_disk_that_go_has_mounted_for_a_pod_is_mounted_nowhere_else(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
 ) -> None:
-    """Otherwise the one mount would for ever keep the other one from being unmounted, for it is of the same disk."""
+    """Otherwise the two mounts of the same disk would keep each other from being unmounted."""
     disk = f"127.0.0.1:3261-{IQN}-lun-0"
     path = global_path(host, f"iface-127.0.0.1:3261:vol1/{disk}")
     os.makedirs(path)
@@ -356,7 +356,7 @@ def test_disk_that_go_has_mounted_for_a_pod_is_mounted_nowhere_else(
 def test_disk_in_a_directory_of_go_is_logged_out_of_as_it_was_logged_in_to(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, node_was_started_anew: bool
 ) -> None:
-    """iscsiadm ends no session when the settings that are named are not those of the session."""
+    """iscsiadm ends no session if the given settings are not those of the session."""
     name, disk = "127.0.0.1:3261:vol1", f"127.0.0.1:3261-{IQN}-lun-0"
     path = global_path(host, f"iface-{name}/{disk}")
     os.makedirs(path)
@@ -424,7 +424,7 @@ def test_session_stays_while_another_disk_uses_it_over_portals_in_another_order(
 def test_disk_of_two_volumes_stays_until_both_are_detached(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What one of them has mounted would be gone with the disk."""
+    """The kernel would remove the disk under the mount of the other volume."""
     deleted: list[str] = []
     monkeypatch.setattr(target, "find_devices_for_iscsi_lun", lambda iqn, lun: ["sda", "sdb"])
     monkeypatch.setattr(iscsi_util, "delete_device", deleted.append)
@@ -441,7 +441,7 @@ def test_disk_of_two_volumes_stays_until_both_are_detached(
 def test_disk_that_is_detached_counts_until_its_directory_is_gone(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise nobody logs out when two disks of a target are detached at the same time."""
+    """Otherwise the kubelet would not log out when two disks of a target are detached at the same time."""
     locked: list[bool] = []
     remove = removeall.remove_all_one_filesystem
 
@@ -501,7 +501,7 @@ def test_settings_that_cannot_be_read_are_told_by_the_name(
 def test_settings_that_cannot_be_read_now_are_waited_for(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There may be more portals than the one in the directory's name."""
+    """The disk may have more portals than the one in the directory's name."""
 
     def no_descriptor(path: Path) -> str:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
@@ -542,7 +542,7 @@ def test_session_that_was_overlooked_keeps_its_record(plugin: iscsi.ISCSIPlugin,
 def test_device_of_which_nobody_can_tell_whether_it_is_there_is_not_forgotten(
     plugin: iscsi.ISCSIPlugin, tmp_path: Path
 ) -> None:
-    # As with a disk that has a fault, nobody can tell what stands at a path that is too long.
+    # As with a disk fault, it is unknown whether a path that is too long exists.
     with pytest.raises(OSError, match="File name too long"):
         plugin.manager.detach_block_iscsi_disk(str(tmp_path / ("a" * 300)))
 
@@ -554,7 +554,7 @@ def test_file_of_a_disk_that_is_still_mounted_is_not_taken_for_its_settings(
     plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
     for _ in range(2):
         host.mounter.mount("/dev/sda", path, "ext4", [])
-    # As a pod writes it.
+    # A pod has written this file.
     file = Path(path, "iscsi.json")
     of_kubelet = file.read_text()
     file.write_text(of_kubelet.replace(IQN, "iqn.2014-12.server:storage.of-others"))
@@ -593,7 +593,7 @@ def test_failed_mount_of_the_device_leaves_no_directory(host: FakeVolumeHost, pl
 def test_disk_that_cannot_be_mounted_is_detached_in_the_end(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target
 ) -> None:
-    """The volume manager has a device unmounted that it is not certain of."""
+    """The volume manager unmounts a device whose state is uncertain."""
     plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
     target.fails["fsck"] = 4
     target.file_system = "ext4"
@@ -616,7 +616,7 @@ def test_block_volume(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: T
     unmapper = plugin.new_block_volume_unmapper("pvA", types.UID("poduid"))
     assert isinstance(unmapper, iscsi.ISCSIDiskUnmapper)
     target.exec.commands.clear()
-    # Its device is not there, as after the end of its target.
+    # The device does not exist, as if its target were gone.
     unmapper.tear_down_device(path, "")
     node = f"-m node -p 127.0.0.1:3260 -T {IQN}"
     assert target.words("iscsiadm") == [f"{node} --logout -I default", f"{node} -o delete -I default"]
@@ -626,7 +626,7 @@ def test_block_volume(host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: T
 def test_disks_are_found_that_no_directory_of_a_pod_tells_of(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a kubelet that was killed before it had them unmounted."""
+    """A kubelet that was killed before it could unmount them has left these disks."""
     assert plugin.list_staged_volumes() == [] and plugin.list_published_devices() == []
     plugin.new_attacher().wait_for_attach(persistent(), "", POD, 60.0)
     plugin.new_attacher().wait_for_attach(persistent(block=True, lun=4), "", POD, 60.0)
@@ -639,7 +639,7 @@ def test_disks_are_found_that_no_directory_of_a_pod_tells_of(
     others = [persistent(block=True), persistent(lun=4), persistent(iscsi_interface="i"), persistent(target_portal="/")]
     same = [plugin.is_staged_by_another_name(spec, mounted) for spec in (persistent(), *others)]
     assert same == [True, False, False, False, False]
-    # No directory can have this name, and the pod's volume must not keep others from being looked at.
+    # No directory can have this name, and the pod's volume must not stop the check of others.
     too_long = in_pod(target_portal="p" * 300, initiator_name="iqn.pod")
     assert not plugin.is_staged_by_another_name(too_long, mounted)
     monkeypatch.setattr(os, "scandir", raising(OSError(errno.EMFILE, os.strerror(errno.EMFILE))))
@@ -650,7 +650,7 @@ def test_disks_are_found_that_no_directory_of_a_pod_tells_of(
 def test_disk_is_not_mounted_and_detached_at_the_same_time(
     host: FakeVolumeHost, plugin: iscsi.ISCSIPlugin, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Volumes whose names differ may have the same disk, and operations on them run side by side."""
+    """Volumes with different names may have the same disk, and operations on them run concurrently."""
     path, held, run = global_path(host), [], target.exec.run
 
     def note(command: list[str], timeout: float | None = None) -> bytes:
@@ -709,7 +709,7 @@ def test_settings_that_cannot_be_read_are_told() -> None:
 def test_call_that_gets_a_secret(
     call: Call, kind: Kind, plugin: iscsi.ISCSIPlugin, host: FakeVolumeHost, tmp_path: Path
 ) -> None:
-    """The secret with the passwords of a disk that is to be mounted."""
+    """The secret with the disk's passwords is read once the API server's fault is over."""
     pod = v1.Pod(metadata=metav1.ObjectMeta(uid=types.UID("poduid"), namespace="default"))
     with FaultyCall(tmp_path, call, kind) as api:
         api.create("secrets", {"stringData": {"node.session.auth.username": "me"}})

@@ -219,7 +219,7 @@ class ISCSIUtil:
         # After a boot of the node there is no session of Go's kubelet, and the settings that it has written end none of
         # ours.
         if is_of_go and self._has_session(disk):
-            klog.v(4).info_s("Skipping persistISCSI, Go has written down how it logged in", path=directory)
+            klog.v(4).info_s("Skipping persistISCSI, the Go kubelet has written the settings", path=directory)
             return
         filesystem.mkdir_all(directory, 0o750)
         if not self._plugin.host.get_mounter().is_likely_not_mount_point(directory):
@@ -283,7 +283,9 @@ class ISCSIUtil:
         try:
             load_iscsi(disk, path)
         except (FileNotFoundError, ValueError) as err:
-            klog.v(4).info_s("iscsi: no settings to log out with, going by the directory's name", path=path, err=err)
+            klog.v(4).info_s(
+                "iscsi: failed to read the settings for the logout, using the directory's name", path=path, err=err
+            )
             portal, disk.iqn, disk.lun = parse_device_dir(path)
             disk.portals, disk.iface = [portal], extract_iface(path) or ""
         disk.portals = remove_duplicate(disk.portals)

@@ -1,4 +1,4 @@
-"""Tests of nfs volumes."""
+"""Test nfs volumes."""
 
 import os
 import socket
@@ -98,7 +98,7 @@ def test_reconstructed_volume_has_its_name(plugin: nfs.NFSPlugin) -> None:
 
 @pytest.fixture
 def silent_server() -> Iterator[socket.socket]:
-    """Takes connections and never answers."""
+    """Run a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server
 
@@ -106,7 +106,7 @@ def silent_server() -> Iterator[socket.socket]:
 def test_server_that_never_answers_holds_up_its_own_volume_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent_server: socket.socket
 ) -> None:
-    """mount(8) connects to the server as mount.nfs does and waits."""
+    """mount(8) connects to the server and waits, as mount.nfs does."""
     (tmp_path / "bin").mkdir()
     fake = tmp_path / "bin/mount"
     port = silent_server.getsockname()[1]
@@ -131,7 +131,7 @@ def test_server_that_never_answers_holds_up_its_own_volume_alone(
 
     thread = golang.go(set_up, name="set-up")
     connection, _ = silent_server.accept()
-    # It waits; another volume of the same plugin can be asked for, and be mounted.
+    # While the mount waits, another volume of the same plugin can be created and mounted.
     path = plugin.new_mounter(volume("127.0.0.1"), POD).get_path()
     assert not ended.is_set() and mounter.is_likely_not_mount_point(path)
     monkeypatch.setattr(host, "mounter", FakeMounter())

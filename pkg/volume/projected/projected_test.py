@@ -1,4 +1,4 @@
-"""Tests of several sources as one volume.
+"""Test projected volumes.
 
 Go: pkg/volume/projected/projected_test.go
 """
@@ -28,7 +28,7 @@ CONFIG_MAP = v1.ConfigMap(
 
 
 def _token(action: Action) -> tuple[bool, object]:
-    """One that tells what was asked for."""
+    """Return a token that contains the request's arguments."""
     request = action.object
     seconds = request.spec.expiration_seconds
     audiences = request.spec.audiences or ["https://api"]
@@ -38,7 +38,7 @@ def _token(action: Action) -> tuple[bool, object]:
 
 
 class World:
-    """A pod with a projected volume."""
+    """Hold a pod with a projected volume."""
 
     def __init__(self, root: Path, *sources: v1.VolumeProjection, default_mode: int | None = 0o644) -> None:
         self.client = FakeClientset(SECRET, CONFIG_MAP)
@@ -196,7 +196,7 @@ def test_token_on_disk(tmp_path: Path, args: dict[str, int], owner: int, group: 
     world = World(tmp_path, of_token())
     world.set_up(**args)
     info = (world.path / "token").stat()
-    # Read-only as the volume is, what it adds for the group is to read.
+    # The volume is read-only, so the change of ownership adds only read permission for the group.
     expected = 0o640 if "fs_group" in args else mode
     assert (info.st_uid, info.st_gid, info.st_mode & 0o777) == (owner, group, expected)
 

@@ -1,4 +1,4 @@
-"""Tests of secrets as volumes.
+"""Test secret volumes.
 
 Go: pkg/volume/secret/secret_test.go
 """
@@ -59,7 +59,7 @@ def test_mode_must_be_given() -> None:
 
 
 class World:
-    """A secret, and a pod with a volume of it."""
+    """Hold a secret, and a pod with a volume of it."""
 
     def __init__(self, root: Path, *objects: v1.Secret, **source: object) -> None:
         self.client = FakeClientset(*objects)
@@ -105,7 +105,7 @@ def test_set_up_and_tear_down_in_memory(tmp_path: Path) -> None:
 
 
 def test_set_up_after_a_reboot(tmp_path: Path) -> None:
-    """The ready file is there, and nothing is mounted."""
+    """A volume whose ready file exists, but which is not mounted, is set up."""
     world = World(tmp_path, settings(a=b"1"))
     ready = tmp_path / "pods/u/plugins/kubernetes.io~empty-dir/wrapped_v/ready"
     ready.parent.mkdir(parents=True)

@@ -103,7 +103,9 @@ class AtomicWriter:
         except FileNotFoundError:
             return ""
         if not _is_timestamp_dir_name(old):
-            klog.warning_s(f"{self._log_context}: data directory leads elsewhere, and is made anew", target=old)
+            klog.warning_s(
+                f"{self._log_context}: data directory link points out of the volume, replacing it", target=old
+            )
             return ""
         return old
 

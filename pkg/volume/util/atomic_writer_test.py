@@ -1,4 +1,4 @@
-"""Tests of writing sets of files.
+"""Test the atomic writer.
 
 Go: pkg/volume/util/atomic_writer_test.go
 """
@@ -21,7 +21,7 @@ Payload = dict[str, FileProjection]
 
 
 def files(mode: int = 0o644, **contents: str) -> Payload:
-    """A payload by path; __ stands for a slash, and _ for a dot."""
+    """Return a payload by path; in the names, __ stands for a slash and _ for a dot."""
     return {
         path.replace("__", "/").replace("_", "."): FileProjection(content.encode(), mode)
         for path, content in contents.items()
@@ -29,12 +29,12 @@ def files(mode: int = 0o644, **contents: str) -> Payload:
 
 
 def payload(*paths: str, content: str = "") -> Payload:
-    """Files that hold their path, and more where something is to be different."""
+    """Return files whose content is their path followed by `content`."""
     return {path: FileProjection((path + content).encode(), 0o644) for path in paths}
 
 
 def observed(directory: Path) -> Payload:
-    """What readers see, as far as names go that are not the writer's own."""
+    """Return what readers see, without the writer's own names."""
     seen: Payload = {}
     for name in os.listdir(directory):
         if name.startswith(".."):
@@ -225,7 +225,7 @@ def test_write_after_a_kill_before_the_links(tmp_path: Path) -> None:
 
 
 def test_write_after_a_kill_in_the_middle(tmp_path: Path) -> None:
-    """Whatever a killed kubelet can leave: a link that was not renamed, a whole old set, links to what is gone."""
+    """A killed kubelet may leave a link that was not renamed, a whole old set, and links without a target."""
     writer = AtomicWriter(str(tmp_path), "-test-")
     writer.write(payload("foo"))
     (tmp_path / "..2001_01_01_00_00_00.x").mkdir()
@@ -237,7 +237,7 @@ def test_write_after_a_kill_in_the_middle(tmp_path: Path) -> None:
 
 
 class Epoch(datetime):
-    """The time where the clock has just been switched on."""
+    """Return the time of a clock that has just been switched on."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> Epoch:
@@ -245,7 +245,7 @@ class Epoch(datetime):
 
 
 def test_machine_that_does_not_know_the_year(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the writer has made is its own in 1970, too: else each write would add another copy of all files."""
+    """The writer recognizes its directories in 1970 too; otherwise each write would add a copy of all files."""
     monkeypatch.setattr(atomic_writer, "datetime", Epoch)
     writer = AtomicWriter(str(tmp_path), "-test-")
     writer.write(payload("foo"))
@@ -258,7 +258,7 @@ def test_machine_that_does_not_know_the_year(tmp_path: Path, monkeypatch: pytest
 
 
 def test_data_link_that_leads_elsewhere_is_not_followed(tmp_path: Path) -> None:
-    """CVE-2017-1002102: a container that may write to its volume has the kubelet remove files of the node."""
+    """CVE-2017-1002102: a container that may write to its volume makes the kubelet remove files of the node."""
     target, volume = tmp_path / "etc", tmp_path / "volume"
     target.mkdir()
     (target / "passwd").write_text("root")
@@ -349,7 +349,7 @@ def test_full_volume_names_the_file_and_keeps_the_old_ones(tmp_path: Path) -> No
         with pytest.raises(OSError, match=rf"^write {tmp_path}/\.\.2.*/large: no space left on device$"):
             writer.write({"large": FileProjection(b"x" * (1 << 17), 0o644)})
         check(tmp_path, payload("small"))
-        # What could not be written has left room for what can.
+        # The failed write has left room for a smaller one.
         writer.write(payload("small", content="!" * 20_000))
         check(tmp_path, payload("small", content="!" * 20_000))
     finally:

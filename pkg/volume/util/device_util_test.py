@@ -1,4 +1,4 @@
-"""Tests of what is read of disks in /sys."""
+"""Test what the kubelet reads about disks in /sys."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ IQN = "iqn.2014-12.com.example:test.tgt00"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two disks, one of which comes over two paths; sessions of two targets."""
+    """Create two disks, one of which has two paths, and sessions of two targets."""
     for disk in ("sda", "sdb", "sdc"):
         (tmp_path / "dev").mkdir(exist_ok=True)
         (tmp_path / "dev" / disk).touch()

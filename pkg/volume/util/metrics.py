@@ -33,7 +33,7 @@ STORAGE_OPERATION_METRIC = metrics.new_histogram(
 )
 STORAGE_OPERATION_END_TO_END_LATENCY_METRIC = metrics.new_histogram(
     "volume_operation_total_seconds",
-    "How long volumes take from being wanted to being there, by plugin and operation.",
+    "How long volumes take from the mount request to the end of the mount, by plugin and operation.",
     ["plugin_name", "operation_name"],
     _BUCKETS,
 )

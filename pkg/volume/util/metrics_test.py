@@ -1,4 +1,4 @@
-"""How long operations on volumes take."""
+"""Test the metrics of operations on volumes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_plugin_is_named_with_its_driver() -> None:
 
 
 def test_operations_are_counted_by_so_many_drivers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod may name any driver, and a count is kept for ever."""
+    """The number of names is limited, because a pod may name any driver and each metric is kept forever."""
     monkeypatch.setattr(metrics, "MAX_PLUGIN_NAMES", 2)
     monkeypatch.setattr(metrics, "_plugin_names", set())
     for driver in ("a", "b", "c", "d", "a"):

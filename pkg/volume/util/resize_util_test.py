@@ -1,4 +1,4 @@
-"""What a claim's status says of its volume being made larger."""
+"""Test how an expansion is recorded in the claim's status."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Translator:
             return ""
         context = self._default_file_context().split(":", 3)
         if len(context) < 3:
-            raise SELinuxLabelTranslationError("the SELinux policy has no context for files of containers")
+            raise SELinuxLabelTranslationError("the SELinux policy has no context for container files")
         # The labels of processes and files share only user and level. A level that the pod does not set is random, as
         # in the runtime.
         level = opts.level or _random_level()

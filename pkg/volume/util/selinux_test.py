@@ -1,4 +1,4 @@
-"""Labels that volumes are mounted with."""
+"""Test the SELinux labels of volumes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LABEL = "system_u:object_r:container_file_t:s0:c1,c2"
 
 @pytest.fixture
 def translator(tmp_path: Path) -> Translator:
-    """That of a node with SELinux."""
+    """Return the translator of a node with SELinux."""
     (tmp_path / "fs").mkdir()
     (tmp_path / "fs/enforce").write_text("1")
     (tmp_path / "etc/targeted/contexts").mkdir(parents=True)

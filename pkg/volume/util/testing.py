@@ -1,4 +1,4 @@
-"""A node with SELinux, or without."""
+"""Provide a fake SELinux translator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pkg.volume.util.selinux import SELinuxLabelTranslationError
 
 
 class FakeSELinuxLabelTranslator:
-    """A node with SELinux, or without; "bad" is a level that it does not know."""
+    """Simulate a node with or without SELinux; "bad" is a level that the node does not know."""
 
     def __init__(self, enabled: bool) -> None:
         self.enabled = enabled

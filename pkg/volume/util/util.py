@@ -47,7 +47,7 @@ def set_ready(directory: str) -> None:
         filesystem.mkdir_all(directory, 0o750)
         (Path(directory) / READY_FILE_NAME).touch()
     except OSError as err:
-        klog.error_s(err, "Could not note that a volume is set up", path=os.path.join(directory, READY_FILE_NAME))
+        klog.error_s(err, "Failed to record that a volume is set up", path=os.path.join(directory, READY_FILE_NAME))
 
 
 def get_path(volume: Volume) -> str:

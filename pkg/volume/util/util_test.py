@@ -1,4 +1,4 @@
-"""Names, modes and options of volumes."""
+"""Test names, modes and options of volumes."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_mount_points_below_a_volume(tmp_path: Path, mounts: dict[str, list[str]
 
 
 def test_mount_points_of_a_pod_with_very_many() -> None:
-    """The kubelet would be at it for minutes, again and again."""
+    """The search is fast; otherwise the kubelet would need minutes for each attempt."""
     mounts = [v1.VolumeMount(name=name, mount_path=f"/{name}/{i}") for i in range(40_000) for name in ("vol1", "vol2")]
     mounts.append(v1.VolumeMount(name="vol2", mount_path="/vol1/7/x/y"))
     pod = v1.Pod(spec=v1.PodSpec(containers=[v1.Container(name="c", volume_mounts=mounts)]))

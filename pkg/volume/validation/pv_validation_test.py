@@ -1,4 +1,4 @@
-"""Tests of what volumes may not ask for."""
+"""Test the validation of volumes' paths."""
 
 import pytest
 

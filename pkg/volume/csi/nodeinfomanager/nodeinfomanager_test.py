@@ -1,4 +1,4 @@
-"""Tests of what the cluster is told of this node's drivers.
+"""Test how this node's drivers are published in the cluster.
 
 Go: pkg/volume/csi/nodeinfomanager/nodeinfomanager_test.go
 """
@@ -33,7 +33,7 @@ def csi_node(owner_uid: str = "node-uid", annotation: str = "a,b") -> storagev1.
 
 
 def make_manager(client: FakeClientset | None, clock: FakeClock | None = None) -> nodeinfomanager.NodeInfoManager:
-    """Nobody waits, unless there is a clock."""
+    """Return a manager that does not wait, unless a clock is given."""
     if clock is None:
         clock = FakeClock()
         clock.skip_pauses()

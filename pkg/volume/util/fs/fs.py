@@ -93,13 +93,13 @@ def infos(paths: Sequence[str]) -> dict[str, FsInfo]:
         thread = golang.go(inquiry.run, name="file-systems")
     except golang.ThreadError as err:
         # As in _answer: metrics that need no thread must still be reported.
-        klog.error_s(err, "Unable to tell how full file systems are")
+        klog.error_s(err, "Failed to read the usage of file systems")
         return {}
     thread.join(ANSWER_TIMEOUT)
     if thread.is_alive():
         inquiry.given_up = True
         late = inquiry.path
-        klog.warning_s("A file system does not tell how full it is", path=late, seconds=ANSWER_TIMEOUT)
+        klog.warning_s("A file system did not report its usage in time", path=late, seconds=ANSWER_TIMEOUT)
         with _lock:
             # The next inquiry skips this path until the file system has answered, so that the paths after it are
             # reached.
@@ -138,9 +138,9 @@ class _Inquiry:
             try:
                 self.answers[path] = _info(os.statvfs(path))
             except OSError as err:  # The file system may have been unmounted.
-                klog.v(4).info_s("Unable to tell how full a file system is", path=path, err=err)
+                klog.v(4).info_s("Failed to read the usage of a file system", path=path, err=err)
             except Exception as err:  # Whatever is wrong with this file system, the others must be asked.
-                klog.error_s(err, "Unable to tell how full a file system is", path=path)
+                klog.error_s(err, "Failed to read the usage of a file system", path=path)
 
 
 def _info(stats: os.statvfs_result) -> FsInfo:
@@ -303,7 +303,10 @@ def _answer(path: str, ask: Callable[[str], T]) -> T:
 
 
 def _wait_for_others(path: str) -> None:
-    """Wait for an earlier question about the path. Raise TimeoutError if there is no answer: a second would hang too."""
+    """Wait for an earlier question about the path.
+
+    Raise TimeoutError if there is no answer, because a second question would hang too.
+    """
     with _lock:
         found = _asked.get(path)
     if found is None:

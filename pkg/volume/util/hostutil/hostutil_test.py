@@ -1,4 +1,4 @@
-"""Tests of questions about files of the host."""
+"""Test the examination of the host's files."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def mount_info(tmp_path: Path) -> str:
         ("/tmpfoo", True),
         ("/tmp/foo", True),
         ("/var/lib/private/a/b", False),
-        # The mount on top counts.
+        # The topmost mount counts.
         ("/var/lib/private/cover", False),
     ],
 )

@@ -1,4 +1,4 @@
-"""A host whose files are made up.
+"""Provide a host with fake files.
 
 Go: pkg/volume/util/hostutil/fake_hostutil.go
 """
@@ -9,7 +9,7 @@ from pkg.volume.util.hostutil.hostutil import FileType, HostUtil
 
 
 class FakeHostUtil(HostUtil):
-    """The real file system, but for paths in `types`, and without mounts."""
+    """Examine the real file system, except for the paths in `types`, and know no mounts."""
 
     def __init__(self, types: dict[str, FileType] | None = None) -> None:
         self.types = types or {}

@@ -189,7 +189,7 @@ class NestedPendingOperations:
         finally:
             self._operation_complete(key, err)
             if self._on_complete is not None:
-                with contain("Failed to tell of the end of a volume operation", golang.background(), key=str(key)):
+                with contain("Failed to report the end of a volume operation", golang.background(), key=str(key)):
                     self._on_complete()
 
     def _find(self, key: OperationKey) -> _Operation | None:

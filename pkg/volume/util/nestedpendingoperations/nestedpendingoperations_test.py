@@ -1,4 +1,4 @@
-"""Operations that get into each other's way wait for each other; those that do not run at one time."""
+"""Test that conflicting operations exclude each other, and that others run at the same time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT = 30.0
 
 
 class Gate:
-    """An operation that ends when told to."""
+    """Represent an operation that ends when the test releases it."""
 
     def __init__(self, name: str = "op", err: Exception | None = None) -> None:
         self.started: golang.Channel[None] = golang.Channel(1)
@@ -162,7 +162,7 @@ def test_failure_of_what_nobody_wants_any_more_is_forgotten() -> None:
 
 
 def test_without_a_volume_each_completes_for_itself(gate: Gate) -> None:
-    """One that has failed is not taken for another of the same key that still runs."""
+    """The failure of one operation does not end another one with the same key."""
     operations = NestedPendingOperations(True)
     other = Gate(err=ValueError("bad"))
     operations.run("", POD_1, "", other.operations)
@@ -213,7 +213,7 @@ def test_crash_is_a_failure() -> None:
 
 
 def test_of_what_has_failed_nothing_is_kept_but_the_text() -> None:
-    """It is freed by itself, and not only when garbage is collected."""
+    """What the error refers to is freed at once, not only by the garbage collector."""
     held = Held()
 
     def work() -> None:
@@ -253,7 +253,7 @@ def test_failed_operation_of_the_same_key_counts_before_others() -> None:
     for pod in (POD_1, POD_2):
         operations.run(VOLUME, pod, "", failing())
         operations.wait_for_completion()
-    # The failure of the first is taken over by the operation on all pods; the second's is kept.
+    # The operation on all pods replaces the failure of the first one; the failure of the second one stays.
     clock.step(0.6)
     operations.run(VOLUME, POD_2, "", done())
     operations.wait_for_completion()

@@ -1,4 +1,4 @@
-"""Which operations on volumes wait for which, and what they are called in messages."""
+"""Test which operations on volumes conflict, and how messages name the volumes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WAIT = 30.0
 
 
 class Generator:
-    """Makes operations of every kind that last until they are told to end."""
+    """Generate operations of every kind that run until the test releases them."""
 
     def __init__(self) -> None:
         self.release: golang.Channel[None] = golang.Channel()
@@ -57,7 +57,7 @@ class World:
         self.running = 0
 
     def start(self, operation: Callable[[OperationExecutor], None]) -> str:
-        """The kind of the operation that runs now; "" if it has to wait for another."""
+        """Return the kind of the operation that runs now, or "" if another one conflicts with it."""
         try:
             operation(self.executor)
         except AlreadyExistsError:

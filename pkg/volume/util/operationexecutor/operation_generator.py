@@ -596,7 +596,7 @@ class OperationGenerator:
                 point.path == real for point in self._volume_plugin_mgr.host.get_mounter().list()
             )
         except OSError as err:
-            klog.error_s(err, "Cannot tell whether a set-up that failed has left a mount")
+            klog.error_s(err, "Failed to determine whether a failed set-up has left a mount")
             return True
 
     def _expand_while_mounting(
@@ -973,13 +973,13 @@ class OperationGenerator:
     def _claim_of(self, pv: v1.PersistentVolume) -> v1.PersistentVolumeClaim:
         reference = pv.spec.claim_ref
         if reference is None:
-            raise ValueError(f"persistent volume {klog.quote(pv.metadata.name)} is bound to no claim")
+            raise ValueError(f"persistent volume {klog.quote(pv.metadata.name)} is not bound to a claim")
         claims = self._client().core_v1.persistent_volume_claims(reference.namespace)
         return claims.get(golang.background(), reference.name)
 
     def _client(self) -> kubernetes.Interface:
         if self._kube_client is None:
-            raise ValueError("there is no API server to ask")
+            raise ValueError("the kubelet has no API server")
         return self._kube_client
 
     def verify_volume_is_safe_to_detach(self, volume_to_detach: AttachedVolume) -> None:

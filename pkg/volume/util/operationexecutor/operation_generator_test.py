@@ -1,4 +1,4 @@
-"""What operations on volumes do, and what they write down and tell when a step fails."""
+"""Test what operations on volumes do, and what they record and report when a step fails."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ INFEASIBLE = v1.PERSISTENT_VOLUME_CLAIM_NODE_RESIZE_INFEASIBLE
 
 
 class HostUtils:
-    """Devices that may be open."""
+    """Simulate devices that may be open."""
 
     def __init__(self) -> None:
         self.opened = False
@@ -59,7 +59,7 @@ class HostUtils:
 
 
 class World:
-    """A generator and all that its operations touch."""
+    """Hold a generator and everything that its operations use."""
 
     def __init__(self, root: Path) -> None:
         self.host = FakeVolumeHost(str(root))
@@ -169,12 +169,12 @@ def test_failed_step_of_mounting_is_an_event_of_the_pod(world: World, step: str)
 
 @pytest.mark.parametrize("step", ["new_mounter", "wait_for_attach", "mount_device", "set_up"])
 def test_failed_step_leaves_nothing_for_the_garbage_collector(world: World, step: str) -> None:
-    """Among it would be all files of the volume."""
+    """A failed step leaves no reference cycle, which would keep all files of the volume in memory."""
     world.plugin.errors[step] = OSError("broken")
 
     def mount() -> None:
         context = world.mount(wanted())
-        # The plugin would keep the error, which then were no garbage.
+        # The plugin's reference to the error would hide a cycle.
         world.plugin.errors.clear()
         assert str(context.event_err).endswith("broken")
 
@@ -214,7 +214,7 @@ def test_state_of_a_volume_after_a_failure(
 def test_volume_that_is_found_on_disk_while_its_set_up_fails(
     world: World, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """The set-up was told that the volume is new, and has removed what it had made."""
+    """The set-up began with a new volume, and has removed what it had created."""
 
     def fail(*args: object) -> None:
         world.state.volume_state, world.state.reconstructed = VolumeMountState.VOLUME_MOUNT_UNCERTAIN, True
@@ -276,7 +276,7 @@ def test_mount_options_that_the_plugin_does_not_know(world: World) -> None:
 def test_set_up_that_fails_and_leaves_a_mount_leaves_the_volume_uncertain(
     world: World, before: VolumeMountState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise nobody would ever unmount it, and the pod would stay until the kubelet restarts."""
+    """Otherwise nothing would ever unmount the volume, and the pod would stay until the kubelet restarts."""
     path = world.host.get_pod_volume_dir(types.UID("u"), "fake~plugin", "v")
     monkeypatch.setattr(world.plugin, "get_path", lambda: path)
     world.host.mounter.mount("tmpfs", path, "tmpfs", [])
@@ -287,7 +287,7 @@ def test_set_up_that_fails_and_leaves_a_mount_leaves_the_volume_uncertain(
 
 
 def test_path_that_is_too_long_for_a_mount_is_not_resolved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would take minutes with a hostPath of a megabyte."""
+    """Resolving a hostPath of a megabyte would take minutes."""
     monkeypatch.setattr(world.plugin, "get_path", lambda: "/x" * 500_000)
     monkeypatch.setattr(os.path, "realpath", raising(AssertionError("it is resolved")))
     world.plugin.errors["set_up"] = OSError("no such directory")
@@ -299,7 +299,7 @@ def test_path_that_is_too_long_for_a_mount_is_not_resolved(world: World, monkeyp
     ("path", "after"),
     [
         ("plugins/fake/plugin/mounts/v", DeviceMountState.DEVICE_MOUNT_UNCERTAIN),
-        # As the directory of a local volume: whatever is mounted there is the node's.
+        # Whatever is mounted in the directory of a local volume belongs to the node.
         ("disks/v", DeviceMountState.DEVICE_NOT_MOUNTED),
     ],
 )
@@ -446,7 +446,7 @@ def test_mapping_that_fails_after_the_driver_did_its_part_leaves_the_volume_unce
 
 
 def test_mapping_that_failed_is_not_forgotten_when_the_driver_refuses_the_next(world: World) -> None:
-    """Nobody else would have the driver take back what it has published."""
+    """Nothing else would make the driver unpublish the device."""
     world.state.errors["mark_device_as_mounted /dev/mapped"] = ValueError("unknown volume")
     world.map(wanted())
     world.plugin.errors["map_pod_device"] = FINAL

@@ -123,7 +123,7 @@ class StuckUnmounts:
             fresh, self._fresh = self._fresh, set()
             failures = [(key, self._failures[key]) for key in fresh]
         for key, failure in failures:
-            message = "Could not find out who holds a volume"
+            message = "Failed to find the processes that hold a volume"
             with contain(message, golang.background(), volumeName=failure.volume_name):
                 self._investigate(key, failure, retry)
 
@@ -261,7 +261,7 @@ class _Watch:
                 os.eventfd_write(self._stop, 1)
 
     def _run(self, stop: int) -> None:
-        with contain("Failed to have a volume unmounted again", golang.background()):
+        with contain("Failed to retry an unmount", golang.background()):
             if self._wait(stop):
                 self._on_end()
 

@@ -1,4 +1,4 @@
-"""Unmounts that somebody is in the way of; on real mounts and processes."""
+"""Test unmounts that processes block, with real mounts and processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ POD = v1.Pod(metadata=metav1.ObjectMeta(name="p", namespace="ns", uid=types.UID(
 
 
 class World:
-    """A mounted volume of a pod, and somebody who may hold it."""
+    """Hold a mounted volume of a pod, and a process that may hold it."""
 
     def __init__(self, root: Path) -> None:
         self.pods = root / "pods"
@@ -56,7 +56,7 @@ class World:
         return holder
 
     def unmount(self, err: Exception | None, volume: MountedVolume | AttachedVolume | None = None) -> None:
-        """An unmount with this outcome, which is then looked into."""
+        """Simulate an unmount with this result, and investigate it."""
         self.attempt(err, volume)
         self.stuck.investigate(lambda name: self.retried.send(name))
 
@@ -98,7 +98,7 @@ def test_holder_is_named_once_and_its_end_is_a_reason_to_try_again(world: World)
 
 
 def test_holder_is_watched_though_another_attempt_fails_while_it_is_looked_for(world: World) -> None:
-    """Whoever looks may rest for long before it looks into that one."""
+    """The watch is needed because the next investigation may come only after a long pause."""
     holder = world.hold()
     tell = world.recorder.event
 

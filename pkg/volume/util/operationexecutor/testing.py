@@ -1,4 +1,4 @@
-"""A plugin whose every step is told to the test, and a state that remembers what operations wrote down.
+"""Provide a plugin that records every step, and an actual state that records what operations report.
 
 Go: pkg/volume/testing/testing.go (FakeVolumePlugin), and fakes of the package's tests
 """
@@ -24,9 +24,9 @@ NAME = "fake/plugin"
 
 
 class FakePlugin:
-    """Attaches, mounts, maps and expands nothing, and logs that it was asked to. All its parts are the plugin itself.
+    """Record calls to attach, mount, map and expand. All parts of the plugin are the plugin itself.
 
-    What `errors` has under the name of a step is raised there.
+    A step raises the error that `errors` has under its name.
     """
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class FakePlugin:
 
 
 class FakeActualStateOfWorld:
-    """What operations wrote down of volumes and devices."""
+    """Record the states of volumes and devices that operations report."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

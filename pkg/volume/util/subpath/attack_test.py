@@ -1,6 +1,6 @@
-"""What containers have done, or could do, to a volume so that the kubelet gives them files of the host.
+"""Test attacks of containers that try to make the kubelet give them files of the host.
 
-They write to the volume as root. All of it runs on the real file system, with real bind mounts where one is made.
+The containers write to the volume as root. The tests use the real file system, and real bind mounts.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Node:
-    """A volume, a pod's directory, and what no container may see."""
+    """Hold a volume, a pod's directory, and a file that no container may see."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -57,14 +57,14 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Swap two paths in one step, so that something stands at both of them all the time."""
+    """Swap two paths in one step, so that both always exist."""
     if _LIBC.renameat2(_AT_FDCWD, bytes(one), _AT_FDCWD, bytes(other), _RENAME_EXCHANGE) != 0:
         raise OSError(ctypes.get_errno(), "renameat2")
 
 
 @contextlib.contextmanager
 def swapped_in_a_loop(one: Path, other: Path) -> Iterator[None]:
-    """Swap two paths all the time: an attempt meanwhile may win or lose, and which of both is luck."""
+    """Swap two paths all the time, so that a concurrent attempt meets either state by chance."""
     stop = threading.Event()
 
     def swap() -> None:
@@ -80,7 +80,7 @@ def swapped_in_a_loop(one: Path, other: Path) -> Iterator[None]:
 
 
 class SwapBefore:
-    """Swaps two paths before the system call of that number, of those that an attempt opens, makes or mounts by."""
+    """Swap two paths before the n-th system call of an attempt that opens, creates or mounts."""
 
     def __init__(self, number: int, one: Path, other: Path) -> None:
         self.swapped = False
@@ -102,7 +102,7 @@ class SwapBefore:
 def with_a_swap_at_each_moment(
     node: Node, monkeypatch: pytest.MonkeyPatch, one: Path, other: Path, attempt: Callable[[int], None]
 ) -> list[str]:
-    """Make the attempt again and again, with the swap one system call later each time; what came of each."""
+    """Repeat the attempt, each time with the swap one system call later. Return the results."""
     found = list[str]()
     while True:
         number = len(found)
@@ -198,7 +198,7 @@ ATTACKS: list[Attack] = [
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("below", ["", "/below"])
 def test_link_out_of_the_volume_is_never_bound(node: Node, attack: Attack, below: str) -> None:
-    """CVE-2017-1002101: the container makes a link where its sub-path was, and is started again."""
+    """CVE-2017-1002101: the container replaces its sub-path with a link, and restarts."""
     attack(node, node.volume / "data")
     with pytest.raises(subpath.NotWithinVolumeError):
         node.prepare("data" + below)
@@ -235,7 +235,7 @@ def test_endless_links_and_paths_end(node: Node) -> None:
 
 @needs_root
 def test_link_made_while_the_old_directory_is_still_bound(node: Node) -> None:
-    """Between two starts of a container its sub-path stays bound."""
+    """The sub-path of a container stays bound between two starts of the container."""
     (node.volume / "data").mkdir()
     (node.volume / "data/own").touch()
     target = node.prepare("data")
@@ -261,7 +261,7 @@ def test_other_directory_in_its_place_is_bound_anew(node: Node) -> None:
 
 @needs_root
 def test_file_in_the_place_of_a_directory_is_bound(node: Node) -> None:
-    """Whoever writes to the volume may put it there while the container is down."""
+    """A writer of the volume may create the file while the container is down."""
     (node.volume / "data").mkdir()
     target = node.prepare("data")
     (node.volume / "data").rmdir()
@@ -281,7 +281,7 @@ def bind_and_look(node: Node, path: str, check: Callable[[Path], None]) -> None:
 def test_race_of_directory_and_link_never_binds_the_host(
     node: Node, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CVE-2021-25741: the link appears between the look at the path and the mount."""
+    """CVE-2021-25741: the link appears between the check of the path and the mount."""
     for directory in (node.volume / "data/sub", node.host / "sub"):
         directory.mkdir(parents=True)
     (node.volume / "link").symlink_to("data")

@@ -1,4 +1,4 @@
-"""Tests of sub-paths."""
+"""Test sub-paths."""
 
 import errno
 import os
@@ -59,7 +59,7 @@ def test_base_may_be_a_link_and_links_inside_are_followed(tmp_path: Path, volume
 
 @pytest.mark.parametrize("base", ["alias", "volume"])
 def test_link_may_name_the_volume_as_the_node_does(tmp_path: Path, volume: Path, base: str) -> None:
-    """As one to /var/run/volume/a in a volume that is /run/volume."""
+    """A link to /var/run/volume/a in a volume with the path /run/volume stays in the volume."""
     (tmp_path / "alias").symlink_to("volume")
     (volume / "current").symlink_to(tmp_path / "alias/a")
     mounter, root = FakeMounter(), tmp_path / base
@@ -126,7 +126,7 @@ def test_missing_sub_path_is_told(tmp_path: Path, volume: Path) -> None:
 def test_nothing_is_kept_open_of_what_goes_as_it_is_opened(
     tmp_path: Path, volume: Path, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a server, which the kernel may ask only after opening. What is kept open keeps the volume mounted."""
+    """A server may report an error only after the open. A descriptor that stays open keeps the volume mounted."""
     (volume / "link").symlink_to("a")
     fault = OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     before = os.listdir("/proc/self/fd")
@@ -137,7 +137,7 @@ def test_nothing_is_kept_open_of_what_goes_as_it_is_opened(
 
 
 def test_volume_whose_path_is_too_long_is_not_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would take minutes with a hostPath of a megabyte."""
+    """Resolving a hostPath of a megabyte would take minutes."""
     monkeypatch.setattr(os.path, "realpath", raising(AssertionError("it is resolved")))
     path, subpather = "/x" * 500_000, subpath.Subpather(FakeMounter())
     with pytest.raises(OSError, match="File name too long"):

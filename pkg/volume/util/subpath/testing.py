@@ -1,4 +1,4 @@
-"""Sub-paths without binding anything.
+"""Provide sub-paths without bind mounts.
 
 Go: pkg/volume/util/subpath/subpath_unsupported.go
 """
@@ -13,7 +13,7 @@ from pkg.volume.util.subpath.subpath import Subpath
 
 
 class FakeSubpather:
-    """Gives every sub-path as it is, and remembers what was asked."""
+    """Return every sub-path as it is, and record the calls."""
 
     def __init__(self) -> None:
         self.prepared: list[Subpath] = []

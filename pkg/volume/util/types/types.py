@@ -61,10 +61,14 @@ class GeneratedOperations:
             if each is not None:
                 golang.without_frames(each)
         if self.event_recorder_func is not None:
-            with contain("Failed to tell of a volume operation", golang.background(), operation=self.operation_name):
+            with contain(
+                "Failed to record the event of a volume operation", golang.background(), operation=self.operation_name
+            ):
                 self.event_recorder_func(context.event_err)
         if self.complete_func is not None:
-            with contain("Failed to count a volume operation", golang.background(), operation=self.operation_name):
+            with contain(
+                "Failed to record the metrics of a volume operation", golang.background(), operation=self.operation_name
+            ):
                 self.complete_func(CompleteFuncParam(context.detailed_err, context.migrated))
         return context
 

@@ -1,4 +1,4 @@
-"""A handler of the paths of block volumes that keeps what it was asked."""
+"""Provide a fake handler of the paths of block volumes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pkg.volume.util.volumepathhandler.volume_path_handler import BlockVolumePat
 
 
 class FakeBlockVolumePathHandler:
-    """Notes what is mapped where, and all calls as texts; a device has one loop device.
+    """Record mappings, and all calls as texts. Each device has one loop device.
 
-    `linked` says whether the links and bind mounts that are asked for are there.
+    `linked` tells whether the links and bind mounts that a test asks for exist.
     """
 
     def __init__(self, linked: bool = False) -> None:
         self.linked = linked
         self.refs: list[str] = []
         self.calls: list[str] = []
-        # Directory and name of each link.
+        # The directory and the name of each link.
         self.mapped: set[tuple[str, str]] = set()
 
     def map_device(self, device_path: str, map_path: str, link_name: str, bind_mount: bool) -> None:

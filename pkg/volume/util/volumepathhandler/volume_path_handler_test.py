@@ -1,4 +1,4 @@
-"""Binds, links and loop devices of block volumes; where the machine has them, real ones."""
+"""Test bind mounts, links and loop devices of block volumes; real ones where the machine supports them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_link_to_a_device_is_made_anew_and_removed(tmp_path: Path) -> None:
 
 
 def test_link_that_cannot_be_looked_at_is_not_taken_for_removed(tmp_path: Path) -> None:
-    # As with a disk that has a fault, nobody can tell what stands at a path that is too long.
+    # As with a disk fault, it is unknown whether a path that is too long exists.
     with pytest.raises(OSError, match="File name too long"):
         VolumePathHandler().unmap_device(str(tmp_path), "a" * 300, bind_mount=False)
 
@@ -109,7 +109,7 @@ def test_backing_file_with_a_strange_name_hides_no_other_device(tmp_path: Path) 
 def test_loop_device_of_a_path_that_is_too_long_hides_no_other_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A container that may make loop devices can have one of a file that lies as deep as it likes."""
+    """A container that may create loop devices can create one for a file at any depth."""
     for number in range(2):
         (tmp_path / f"sys/loop{number}/loop").mkdir(parents=True)
         (tmp_path / f"sys/loop{number}/loop/backing_file").write_text(f"{tmp_path}/file\n")
@@ -139,9 +139,9 @@ def test_backing_file(tmp_path: Path, suffix: str) -> None:
 
 
 def test_loop_device_that_cannot_be_looked_for_is_not_taken_for_detached(tmp_path: Path) -> None:
-    """It would stay attached for ever, and its volume be told as detached."""
+    """Otherwise the loop device would stay forever, although its volume counts as detached."""
     (tmp_path / "file").write_text("")
-    (tmp_path / "sys/loop1/loop/backing_file").mkdir(parents=True)  # reading it fails
+    (tmp_path / "sys/loop1/loop/backing_file").mkdir(parents=True)  # Reading this directory as a file fails.
     handler = VolumePathHandler(sys_block=str(tmp_path / "sys"))
     with pytest.raises(IsADirectoryError):
         handler.detach_file_device(str(tmp_path / "file"))

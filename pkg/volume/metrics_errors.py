@@ -17,7 +17,7 @@ class ErrCode(enum.IntEnum):
 
 
 class MetricsError(Exception):
-    """Signal that a volume has no metrics. The code tells whether that is a fault."""
+    """Signal that a volume has no metrics. The code says whether that is a fault."""
 
     def __init__(self, code: ErrCode, message: str) -> None:
         super().__init__(message)

@@ -54,7 +54,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class ReconstructedVolume:
-    """Hold what a volume's directory tells about the volume."""
+    """Hold what a volume's directory says about the volume."""
 
     spec: Spec
     # The -o context= of the volume's mount, or "" if it was mounted without it.
@@ -186,7 +186,7 @@ class VolumePlugin(Protocol):
     def new_unmounter(self, name: str, pod_uid: types.UID) -> Unmounter: ...
 
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
-        """Return what the directory tells about its volume. Raise OSError or ValueError."""
+        """Return what the directory says about its volume. Raise OSError or ValueError."""
         ...
 
     def supports_mount_option(self) -> bool: ...

@@ -138,7 +138,7 @@ class CustomBlockVolumeMapper(BlockVolumeMapper, Protocol):
     def set_up_device(self, reconstructed_volume: bool = False) -> str:
         """Make the device available on the node. Return its staging path. The method may be called again.
 
-        reconstructed_volume tells that the device was found on disk after a restart. It may then be staged, whatever
+        reconstructed_volume says that the device was found on disk after a restart. It may then be staged, whatever
         the result of this attempt is.
         """
         ...

@@ -213,7 +213,10 @@ class DesiredStateOfWorldPopulator:
             self.wake()
 
     def begin_pod(self, pod_name: str) -> None:
-        """Record that the pod's worker needs the pod's volumes from now on, and process the pod again."""
+        """Record that the pod's worker needs the pod's volumes from now on, and process the pod again.
+
+        This also sets up volumes anew whose content changes, such as downwardAPI volumes.
+        """
         with self._lock:
             self._begun_pods[pod_name] = next(self._beginnings)
         self.reprocess_pod(pod_name)

@@ -97,7 +97,7 @@ class ReconcilerCommon:
         self._wake: golang.Channel[None] = golang.Channel(1)
         # Whether the volumes on disk have been read. Any thread may read this flag without a lock.
         self._has_reconstructed = False
-        # `_all_could_be_read` tells whether the last reading of the disk missed nothing. `_met_accident` tells whether
+        # `_all_could_be_read` says whether the last reading of the disk missed nothing. `_met_accident` says whether
         # it failed for lack of file descriptors or memory.
         self._all_could_be_read = self._met_accident = False
         # Volumes found on disk that could not be identified. They are unmounted once it is known that no pod needs
@@ -112,7 +112,7 @@ class ReconcilerCommon:
         # The names of volumes that were found staged, but in no pod's directory.
         self._found_without_pods: set[str] = set()
         self._lock = threading.Lock()  # This lock guards the two fields below.
-        # Reconstructed volumes whose device paths the node's status has not told yet.
+        # Reconstructed volumes whose device paths are not yet known from the node's status.
         self._volumes_need_update_from_node_status: list[str] = []
         self._states_have_been_synced = False
 

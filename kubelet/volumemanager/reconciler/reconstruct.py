@@ -46,8 +46,9 @@ class ReconstructMethods(ReconstructCommonMethods):
     def _ready_to_unmount(self) -> bool:
         """Report whether both the desired and the actual state are complete, so that it is safe to unmount.
 
-        The pods' directories must have been read too: a staged volume whose pods are unknown would be unstaged under
-        their containers.
+        An earlier unmount could take a volume from a pod that the populator has not processed yet, or use a wrong
+        device path. The pods' directories must have been read too: a staged volume whose pods are unknown would be
+        unstaged under their containers.
         """
         return self._has_reconstructed and self._devices_are_known() and self._populator_has_added_pods()
 

@@ -227,7 +227,9 @@ class ReconstructCommonMethods(ReconcilerCommon):
             volume.volume_path,
         )
         spec = reconstructed.spec
-        # Look the plugin up by the spec, not by its name: a plugin may stage some of its volumes and not others.
+        # Find the plugin by the spec, not by its name: a plugin may stage some of its volumes and not others. The
+        # question of attachment comes last, because its answer needs the API server for persistent CSI volumes, which
+        # are always device-mountable.
         device_plugin = self._volume_plugin_mgr.find_device_mountable_plugin_by_spec(spec)
         shared = device_plugin is not None or self._volume_plugin_mgr.find_attachable_plugin_by_spec(spec) is not None
         if shared:

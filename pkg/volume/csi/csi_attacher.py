@@ -57,7 +57,7 @@ class CSIAttacher:
     def wait_for_attach(self, spec: Spec, device_path: str, pod: v1.Pod, timeout: float) -> str:
         """Return the name of the volume's attachment. Raise errors.NotAttachedError if the volume is not attached.
 
-        The method does not wait: the kubelet itself waits until the node's status lists the volume as attached.
+        The method does not wait or watch: the caller retries it (kubernetes issue 124398).
         """
         try:
             source = csi_util.get_pv_source_from_spec(spec)
@@ -140,7 +140,7 @@ class CSIAttacher:
         try:
             return csi_client.new_csi_driver_client(self._plugin.csi_drivers, driver_name)
         except csierrors.UnknownDriverError as err:
-            # The driver may be about to register, for the first time or again.
+            # The driver may be about to register, for the first time or again (kubernetes issue 120268).
             raise volumetypes.TransientOperationFailure(
                 log(f"{caller} failed to create newCsiDriverClient: {err}")
             ) from err

@@ -367,7 +367,7 @@ class CSIClientGetter:
         try:
             return self.get()
         except csierrors.UnknownDriverError as err:
-            # The driver may be about to register, for the first time or again.
+            # The driver may be about to register, for the first time or again (kubernetes issue 120268).
             raise volumetypes.TransientOperationFailure(log(f"{caller} failed to get CSI client: {err}")) from err
 
 

@@ -304,7 +304,7 @@ class CSIMountMgr:
         publication: _Publication,
         is_known: bool,
     ) -> None:
-        """Let the driver publish the volume; is_known tells whether the driver may have been asked before."""
+        """Let the driver publish the volume; is_known says whether the driver may have been asked before."""
         try:
             client.node_publish_volume(
                 ctx,
@@ -321,7 +321,8 @@ class CSIMountMgr:
                 publication.fs_group,
             )
         except Exception as err:
-            # A pod that already has the volume continues to use it.
+            # A pod that already has the volume continues to use it. Without the directory the pod would keep old
+            # content that no later publication replaces (kubernetes issue 121271).
             finished = volumetypes.is_operation_finished_error(err)
             # A volume whose publication never started will not be unpublished, so its directory must go now.
             never_begun = isinstance(err, volumetypes.TransientOperationFailure) and not is_known

@@ -750,7 +750,10 @@ def _initialize_with_backoff(
 def wait_for_api_server_forever(
     ctx: golang.Context, client: kubernetes.Interface, node_name: str, clock: clocklib.Clock
 ) -> None:
-    """Wait until the API server has answered whether the CSINode exists. Raise ctx.err() when ctx ends."""
+    """Wait until the API server has answered whether the CSINode exists. Raise ctx.err() when ctx ends.
+
+    Any answer also shows that the kubelet has its permissions, which it lacks during TLS bootstrapping.
+    """
     # Version 0 accepts any state of the object, so that the API server can answer from its cache.
     options = metav1.GetOptions(resource_version="0")
 

@@ -76,7 +76,7 @@ def get_credentials_from_secret(k8s: kubernetes.Interface, secret_ref: v1.Secret
 def before_the_driver_acts() -> Iterator[None]:
     """Turn an error of the body, in which the driver does nothing, into one that leaves the volume's state as it is.
 
-    Raise types.TransientOperationFailure for any error that does not itself tell the volume's state.
+    Raise types.TransientOperationFailure for any error that does not itself reveal the volume's state.
 
     DIVERGES (fault of Go): after a failure before the driver is asked, a volume that an earlier attempt may have
     mounted stays uncertain.

@@ -1,4 +1,4 @@
-"""Define the errors of CSI volumes. Errors of pkg/volume/util/types tell whether a volume has changed.
+"""Define the errors of CSI volumes. Errors of pkg/volume/util/types show whether a volume has changed.
 
 Go: none; there these are errors without a type.
 """

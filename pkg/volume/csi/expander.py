@@ -50,7 +50,7 @@ class Expander:
         try:
             client = csi_client.new_csi_driver_client(self.csi_drivers, source.driver)
         except csierrors.UnknownDriverError as err:
-            # The driver may be about to register again.
+            # The driver may be about to register again (kubernetes issue 120268).
             raise volumetypes.TransientOperationFailure(str(err)) from err
         try:
             fs_volume = volumeutil.check_volume_mode_filesystem(resize_options.volume_spec)

@@ -277,14 +277,14 @@ def create_persistent_volume_from_iscsi_pv_source(
 
 
 def _source_of_directory(path: str) -> v1.ISCSIVolumeSource:
-    """Return what the name of a disk's directory tells about the disk. Raise ValueError."""
+    """Return what the name of a disk's directory says about the disk. Raise ValueError."""
     portal, iqn, lun = iscsi_util.parse_device_dir(path)
     iface = iscsi_util.extract_iface(path) or ""
     return v1.ISCSIVolumeSource(target_portal=portal, iqn=iqn, lun=int(lun), iscsi_interface=iface)
 
 
 def get_volume_spec_from_global_map_path(volume_name: str, global_map_path: str) -> Spec:
-    """Return what the name of a map directory tells about its volume. Raise ValueError."""
+    """Return what the name of a map directory says about its volume. Raise ValueError."""
     portal, iqn, lun = iscsi_util.parse_device_dir(global_map_path)
     iface = iscsi_util.extract_iface(global_map_path)
     if iface is None:

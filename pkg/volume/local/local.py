@@ -214,7 +214,7 @@ class DeviceMounter:
             message = (
                 f"local: failed to mount device {device_path} at {device_mount_path} (fstype: {fstype}), error {err}"
             )
-            # The error's cause tells whether the device has the wrong file system.
+            # The error's cause shows whether the device has the wrong file system.
             raise OSError(message) from err
         klog.v(3).info_s("local: successfully mounted device", device=device_path, path=device_mount_path)
 

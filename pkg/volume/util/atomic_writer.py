@@ -79,7 +79,8 @@ class AtomicWriter:
             self._publish(clean_payload, set_perms)
         else:
             klog.v(4).info_s(f"{self._log_context}: write not required for data directory {old}")
-        # Do this even if nothing was written, because the last call may have been interrupted before this step.
+        # Do this even if nothing was written, because the last call may have been interrupted before this step
+        # (kubernetes issue 121472).
         self._create_user_visible_files(clean_payload)
         self._remove_user_visible_paths(clean_payload)
         if written:

@@ -251,7 +251,8 @@ def fs_user_from(pod: v1.Pod) -> int | None:
 def has_mount_refs(mount_path: str, mount_refs: list[str]) -> bool:
     """Report whether one of mount_refs is a mount that the kubelet did not create.
 
-    The kubelet's directory may also be visible under another path, so only the part after it is compared.
+    An unmount would disturb the users of such a mount. The kubelet's directory may also be visible under another path,
+    so only the part after it is compared.
     """
     start = mount_path.find(_KUBERNETES_PLUGIN_PATH_PREFIX)
     path_to_find = mount_path[start:] if start >= 0 else mount_path
@@ -259,7 +260,11 @@ def has_mount_refs(mount_path: str, mount_refs: list[str]) -> bool:
 
 
 def is_multi_attach_allowed(volume_spec: Spec) -> bool:
-    """Report whether the volume may be attached to several nodes. True means only that nothing forbids it."""
+    """Report whether the volume may be attached to several nodes.
+
+    False is certain. True means only that nothing forbids it; the driver must then reject a second attachment
+    (kubernetes issue 40669).
+    """
     volume = volume_spec.volume
     if volume is not None and (volume.azure_disk is not None or volume.cinder is not None):
         return False

@@ -150,7 +150,8 @@ class NodeExpander:
     def _handle_failure(self, err: Exception) -> NodeExpansion:
         volume, options = self._op.vmt, self._op.plugin_resize_opts
         if isinstance(err, volumetypes.OperationNotSupportedError) and self.pvc_already_updated:
-            # The driver has nothing to do on nodes. It was called only because several nodes share the volume.
+            # The driver has nothing to do on nodes. It was called only because several nodes share the volume
+            # (kubernetes issue 131381).
             prefix, suffix = "MountVolume.NodeExpandVolume failed", "NodeExpandVolume not supported"
             klog.v(4).info_s(volume.generate_msg_detailed(prefix, suffix), pod=klog.kobj(volume.pod))
             self.test_status = TestResponseData(assume_resize_finished=True)

@@ -361,7 +361,11 @@ class OperationExecutor:
         attached_volumes: dict[str, list[AttachedVolume]],
         actual_state_of_world: ActualStateOfWorldAttacherUpdater,
     ) -> None:
-        """Find out, for each node, which volumes are no longer attached."""
+        """Find out, for each node, which volumes are no longer attached.
+
+        The check runs concurrently with other operations, and may mark a volume as detached that has just been
+        attached. The reconciler soon corrects that.
+        """
         for node_name, volumes in attached_volumes.items():
             self.verify_volumes_are_attached_per_node(volumes, node_name, actual_state_of_world)
 

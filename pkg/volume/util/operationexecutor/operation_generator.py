@@ -659,7 +659,8 @@ class OperationGenerator:
         """Record the state of the pod's volume after a failed mount.
 
         A volume that is known to be mounted keeps its state.
-        The argument reconstructed tells whether the volume was found on disk, or may have been mapped, before the mount
+
+        The argument reconstructed says whether the volume was found on disk, or may have been mapped, before the mount
         began; a failed mount then leaves the volume uncertain. Go determines this after the failure. Here
         reconstruction may run again during the mount: it would find a directory that the mount has created and removed
         again, and that volume could never be unmounted.

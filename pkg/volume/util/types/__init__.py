@@ -1,4 +1,4 @@
-"""Define the parts and results of operations on volumes, and errors that tell the state of the volume.
+"""Define the parts and results of operations on volumes, and errors that show the state of the volume.
 
 Go: pkg/volume/util/types
 """

@@ -1,4 +1,4 @@
-"""Define the parts and results of operations on volumes, and errors that tell the state of the volume.
+"""Define the parts and results of operations on volumes, and errors that show the state of the volume.
 
 Go: pkg/volume/util/types/types.go
 """
@@ -21,7 +21,7 @@ NODE_EXPANSION_NOT_REQUIRED = "volume.kubernetes.io/node-expansion-not-required"
 class OperationContext:
     """Hold an operation's result: the error for the pod's event, and the error for the log.
 
-    migrated tells whether a CSI driver replaced the in-tree plugin.
+    migrated says whether a CSI driver replaced the in-tree plugin.
     """
 
     event_err: Exception | None = None

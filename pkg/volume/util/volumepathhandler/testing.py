@@ -11,7 +11,7 @@ from pkg.volume.util.volumepathhandler.volume_path_handler import BlockVolumePat
 class FakeBlockVolumePathHandler:
     """Record mappings, and all calls as texts. Each device has one loop device.
 
-    `linked` tells whether the links and bind mounts that a test asks for exist.
+    `linked` says whether the links and bind mounts that a test asks for exist.
     """
 
     def __init__(self, linked: bool = False) -> None:

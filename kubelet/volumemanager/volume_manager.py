@@ -44,12 +44,14 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
     from pkg.client_go.tools import record
 
-# How long, in seconds, a pod's sync waits for volumes. After that the sync fails, so that the pod worker can see
-# changes of the pod.
+# `POD_ATTACH_AND_MOUNT_TIMEOUT` is the time, in seconds, that a pod's sync waits for volumes. After that the sync
+# fails, so that the pod worker can see changes of the pod.
 POD_ATTACH_AND_MOUNT_TIMEOUT = 123.0
-# How long, in seconds, a mount waits for its device to be attached. Only operations on the same volume wait with it.
+# `WAIT_FOR_ATTACH_TIMEOUT` is the time, in seconds, that a mount waits for its device to be attached. Only operations
+# on the same volume wait with it.
 WAIT_FOR_ATTACH_TIMEOUT = 600.0
-# The reason for the rejection of a pod whose volume cannot be attached because the node has reached its limit.
+# The kubelet gives this reason when it rejects a pod whose volume cannot be attached because the node has reached its
+# limit.
 VOLUME_ATTACHMENT_LIMIT_EXCEEDED_REASON = "VolumeAttachmentLimitExceeded"
 
 
@@ -142,7 +144,7 @@ class VolumeManager:
         # `_waiters` has, by pod, one channel for each waiting pod worker. The manager sends on it when the pod's
         # volumes may have changed.
         self._waiters: dict[str, set[golang.Channel[None]]] = {}
-        # The volumes that the node's status last reported as in use.
+        # `_volumes_reported_in_use` holds the volumes that the node's status last reported as in use.
         self._volumes_reported_in_use: list[str] = []
 
     def run(self, ctx: golang.Context, sources_ready: config.SourcesReady) -> None:
@@ -350,9 +352,7 @@ class VolumeManager:
             raise utilerrors.Aggregate(errs)
 
     def _verify_volumes_mounted(self, pod_name: str, expected: list[str]) -> bool:
-        """Report whether all expected volumes are mounted. Raise VolumesNotReadyError if an operation on one has
-        failed.
-        """
+        """Report whether all expected volumes are mounted. Raise VolumesNotReadyError if an operation has failed."""
         if errors := self._desired_state_of_world.pop_pod_errors(pod_name):
             raise VolumesNotReadyError("; ".join(map(str, errors))) from ExceptionGroup("", errors)
         return not self._get_unmounted_volumes(pod_name, expected)

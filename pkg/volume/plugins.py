@@ -40,9 +40,11 @@ class Spec:
     volume: v1.Volume | None = None
     persistent_volume: v1.PersistentVolume | None = None
     read_only: bool = False
-    # Whether the volume was made for an in-tree plugin that Kubernetes has removed, and that a CSI driver replaces.
+    # `migrated` tells whether the volume was made for an in-tree plugin that Kubernetes has removed, and that a CSI
+    # driver replaces.
     migrated: bool = False
-    # Whether such a volume is inline in the pod's spec, without a claim or a persistent volume in the API.
+    # `inline_volume_spec_for_csi_migration` tells whether such a volume is inline in the pod's spec, without a claim or
+    # a persistent volume in the API.
     inline_volume_spec_for_csi_migration: bool = False
 
     def name(self) -> str:
@@ -57,7 +59,7 @@ class ReconstructedVolume:
     """Hold what a volume's directory says about the volume."""
 
     spec: Spec
-    # The -o context= of the volume's mount, or "" if it was mounted without it.
+    # `selinux_mount_context` is the -o context= of the volume's mount, or "" if it was mounted without it.
     selinux_mount_context: str = ""
 
 
@@ -66,9 +68,9 @@ class NodeResizeOptions:
     """Hold what a plugin needs to expand a volume on the node."""
 
     volume_spec: Spec
-    # The path of the device. A CSI driver may get a volume's handle instead.
+    # `device_path` is the path of the device. A CSI driver may get a volume's handle instead.
     device_path: str
-    # The mount point of the volume: the node's global mount if it has one, otherwise the pod's.
+    # `device_mount_path` is the mount point of the volume: the node's global mount if it has one, otherwise the pod's.
     device_mount_path: str
     device_staging_path: str
     new_size: Quantity

@@ -52,7 +52,7 @@ class FakeVolumeHost:
         self.subpather = FakeSubpather()
         self.recorder = FakeRecorder(1000)
         self.node_allocatable: dict[str, Quantity] = {}
-        # Pods whose allocated resources differ from their specs, by UID.
+        # `allocated_pods` holds the pods whose allocated resources differ from their specs, by UID.
         self.allocated_pods: dict[str, v1.Pod] = {}
         self.node_labels: dict[str, str] = {}
         self.volumes_attached: dict[str, str] = {}
@@ -60,7 +60,7 @@ class FakeVolumeHost:
         self.csi_driver_informer: cache.SharedIndexInformer[storagev1.CSIDriver] | None = None
         self.kubelet_errors: list[Exception | None] = []
         self.deleted_token_pods: list[str] = []
-        # The PEM data of trust bundles, by name and by signer.
+        # These fields hold the PEM data of trust bundles, by name and by signer.
         self.trust_anchors_by_name: dict[str, bytes] = {}
         self.trust_anchors_by_signer: dict[str, bytes] = {}
         self.plugin_mgr = VolumePluginMgr()

@@ -22,7 +22,7 @@ class Attributes:
     """Describe how a mounted volume may be used."""
 
     read_only: bool = False
-    # Whether the kubelet may change the ownership of the volume.
+    # `managed` tells whether the kubelet may change the ownership of the volume.
     managed: bool = False
     selinux_relabel: bool = False
 
@@ -41,7 +41,7 @@ class Metrics:
     inodes_used: Quantity | None = None
     inodes: Quantity | None = None
     inodes_free: Quantity | None = None
-    # Set only by CSI drivers that watch the health of their volumes.
+    # Only CSI drivers that watch the health of their volumes set these fields.
     abnormal: bool | None = None
     message: str | None = None
 
@@ -61,19 +61,19 @@ class MetricsProvider(Protocol):
 class MounterArgs:
     """Hold what the pod requires of a volume."""
 
-    # The user that must own the volume's files. Only service account tokens have one.
+    # `fs_user` is the user that must own the volume's files. Only service account tokens have one.
     fs_user: int | None = None
-    # The group that must own the volume's files. None leaves their group unchanged.
+    # `fs_group` is the group that must own the volume's files. None leaves their group unchanged.
     fs_group: int | None = None
     fs_group_change_policy: str | None = None
     desired_size: Quantity | None = None
     selinux_label: str = ""
-    # The recorder of events about slow changes of ownership.
+    # `recorder` is the recorder of events about slow changes of ownership.
     recorder: record.EventRecorder | None = None
-    # Whether the volume was found on disk after a restart, and may be incomplete.
+    # `reconstructed_volume` tells whether the volume was found on disk after a restart, and may be incomplete.
     reconstructed_volume: bool = False
-    # Whether the pod already uses the volume. Its content must then stay visible without interruption, even if set_up
-    # fails.
+    # `is_remount` tells whether the pod already uses the volume. Its content must then stay visible without
+    # interruption, even if set_up fails.
     is_remount: bool = False
 
 
@@ -168,8 +168,8 @@ class DeviceMounterArgs:
 
     fs_group: int | None = None
     selinux_label: str = ""
-    # Whether the device was found on disk after a restart. It may then be mounted, whatever the result of another
-    # attempt is.
+    # `reconstructed_volume` tells whether the device was found on disk after a restart. It may then be mounted,
+    # whatever the result of another attempt is.
     reconstructed_volume: bool = False
 
 

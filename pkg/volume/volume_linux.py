@@ -28,7 +28,8 @@ RW_MASK = 0o660
 RO_MASK = 0o440
 EXEC_MASK = 0o110
 
-# The time, in seconds, until the first event that the change takes long, and between two further events.
+# `FIRST_EVENT_REPORT_DURATION` is the time, in seconds, until the first event that the change takes long, and
+# `PROGRESS_REPORT_DURATION` the time between two further events.
 FIRST_EVENT_REPORT_DURATION = 30.0
 PROGRESS_REPORT_DURATION = 60.0
 _POLICY_URL = (
@@ -42,7 +43,7 @@ class Entry:
     """Describe an entry of a volume. Its open descriptor ensures that every change applies to this very file."""
 
     path: str
-    # The entry's name in the directory of dir_fd. For the root, dir_fd is None and this is the whole path.
+    # `name` is the entry's name in the directory of dir_fd. For the root, dir_fd is None and this is the whole path.
     name: str
     dir_fd: int | None
     fd: int
@@ -69,7 +70,7 @@ class VolumeOwnership:
         self._pod: v1.Pod | None = None
         self._recorder: record.EventRecorder | None = None
         self._file_counter = 0
-        # The time of the next event, on the monotonic clock.
+        # `_next_report` is the time of the next event, on the monotonic clock.
         self._next_report = 0.0
         self._reported = False
 

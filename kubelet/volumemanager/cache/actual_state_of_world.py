@@ -82,11 +82,11 @@ class AttachedVolume(operationexecutor.AttachedVolume):
 class PodInVolume:
     """Describe the state of a volume for one pod."""
 
-    # Whether the volume is known to be mounted for the pod.
+    # `is_mounted` tells whether the volume is known to be mounted for the pod.
     is_mounted: bool = False
-    # The path of the device, or "" if it is not known.
+    # `device_path` is the path of the device, or "" if it is not known.
     device_path: str = ""
-    # One of the errors above if the volume needs an operation before the pod can use it; otherwise None.
+    # `err` is one of the errors above if the volume needs an operation before the pod can use it; otherwise None.
     err: Exception | None = None
 
 
@@ -96,15 +96,15 @@ class _MountedPod:
 
     pod_name: str
     pod_uid: types.UID
-    # The volume as the pod's spec gives it: two pods may refer to the same volume by different specs.
+    # `volume_spec` is the volume as the pod's spec gives it: two pods may refer to the same volume by different specs.
     volume_spec: Spec
     mounter: Mounter | None
     block_volume_mapper: BlockVolumeMapper | None
     volume_gid_value: str
     volume_mount_state_for_pod: VolumeMountState
     selinux_mount_context: str
-    # How many remounts were requested, how many of these requests the current or last operation covers, and how many
-    # are done.
+    # `remounts_required` counts the requested remounts, `remounts_begun` those that the current or last operation
+    # covers, and `remounts_done` those that are done.
     remounts_required: int = 0
     remounts_begun: int = 0
     remounts_done: int = 0
@@ -126,11 +126,12 @@ class _AttachedVolume:
     mounted_pods: dict[str, _MountedPod] = field(default_factory=dict)
     device_mount_state: DeviceMountState = DeviceMountState.DEVICE_NOT_MOUNTED
     device_mount_path: str = ""
-    # Whether the driver has answered that it cannot expand a volume that is in use.
+    # `volume_in_use_error_for_expansion` tells whether the driver has answered that it cannot expand a volume that is
+    # in use.
     volume_in_use_error_for_expansion: bool = False
-    # The size at the pod's start, or after the last expansion.
+    # `persistent_volume_size` is the size at the pod's start, or after the last expansion.
     persistent_volume_size: Quantity = ZERO
-    # None while the volume is not mounted, "" if it is mounted without -o context=.
+    # `selinux_mount_context` is None while the volume is not mounted, and "" if it is mounted without -o context=.
     selinux_mount_context: str | None = None
 
 
@@ -157,7 +158,8 @@ class ActualStateOfWorld:
         self._on_pod_change = on_pod_change or (lambda pod_name: None)
         self._lock = threading.Lock()  # This lock guards all fields below.
         self._attached_volumes: dict[str, _AttachedVolume] = {}
-        # Pods, by volume, that were found on disk after a restart and whose volume has not been set up since.
+        # `_found_during_reconstruction` holds, by volume, the pods that were found on disk after a restart and whose
+        # volume has not been set up since.
         self._found_during_reconstruction: dict[str, set[str]] = {}
         self._volumes_with_final_expansion_errors: set[str] = set()
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import prometheus_client
 
 ZERO = Quantity(0)
-# The number of errors that are kept for one pod; further ones would add no information.
+# `MAX_POD_ERRORS` is the number of errors that are kept for one pod; further ones would add no information.
 MAX_POD_ERRORS = 10
 CSI_PLUGIN_NAME = "kubernetes.io/csi"
 
@@ -35,9 +35,10 @@ class _PodToMount:
     """Describe a pod that needs a volume."""
 
     pod: v1.Pod
-    # For a claim, this is the spec of the persistent volume that the claim is bound to.
+    # `volume_spec` is, for a claim, the spec of the persistent volume that the claim is bound to.
     volume_spec: Spec
-    # The volume's names in the pod's spec: a pod may list the same claim under several names.
+    # `outer_volume_spec_names` are the volume's names in the pod's spec: a pod may list the same claim under several
+    # names.
     outer_volume_spec_names: list[str]
     mount_request_time: datetime
 
@@ -61,15 +62,17 @@ class _VolumeToMount:
     volume_gid_value: str
     # None means no limit.
     desired_size_limit: Quantity | None
-    # The label for the mount option -o context=, or "" if the volume is mounted without it.
+    # `effective_selinux_mount_file_label` is the label for the mount option -o context=, or "" if the volume is mounted
+    # without it.
     effective_selinux_mount_file_label: str
-    # The label that the volume would get if volumes of every access mode were mounted with one. It serves only to count
-    # conflicts.
+    # `original_selinux_label` is the label that the volume would get if volumes of every access mode were mounted with
+    # one. It serves only to count conflicts.
     original_selinux_label: str
-    # The capacity in the spec of the persistent volume.
+    # `persistent_volume_size` is the capacity in the spec of the persistent volume.
     persistent_volume_size: Quantity = ZERO
     pods_to_mount: dict[str, _PodToMount] = field(default_factory=dict)
-    # Whether the node's status lists the volume in volumesInUse. Before that it must not be attached or mounted.
+    # `reported_in_use` tells whether the node's status lists the volume in volumesInUse. Before that the volume must
+    # not be attached or mounted.
     reported_in_use: bool = False
 
 
@@ -97,7 +100,8 @@ class DesiredStateOfWorld:
         self._lock = threading.Lock()  # This lock guards all fields below.
         self._volumes_to_mount: dict[str, _VolumeToMount] = {}
         self._pod_errors: dict[str, dict[str, Exception]] = {}
-        # Pods whose needed volumes are not fully known, so that they keep every volume they have.
+        # `_kept_pods` holds the pods whose needed volumes are not fully known, so that they keep every volume they
+        # have.
         self._kept_pods: frozenset[str] = frozenset()
         selinux_metrics.register_selinux_metrics()
 

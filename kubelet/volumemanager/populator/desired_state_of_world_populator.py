@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ZERO = Quantity(0)
-# How often, in seconds, all pods are processed when no event has arrived.
+# `RESYNC_PERIOD` is the time, in seconds, between two passes over all pods when no event arrives.
 RESYNC_PERIOD = 10.0
-# How long, in seconds, the API server may take to answer a request for a claim.
+# `CLAIM_TIMEOUT` is the time, in seconds, that the API server may take to answer a request for a claim.
 CLAIM_TIMEOUT = 10.0
-# The delay, in seconds, before a forbidden request is repeated, and the number of repetitions. Each delay is twice as
-# long as the one before.
+# `FORBIDDEN_PERIOD` is the delay, in seconds, before a forbidden request is repeated, and `FORBIDDEN_RETRIES` the
+# number of repetitions. Each delay is twice as long as the one before.
 FORBIDDEN_PERIOD, FORBIDDEN_RETRIES = 0.05, 5
 
 
@@ -128,7 +128,7 @@ class _VolumeSource:
     """Describe the volume behind an entry of a pod's spec."""
 
     spec: Spec
-    # The claim, or None if the volume does not come from one.
+    # `pvc` is the claim, or None if the volume does not come from one.
     pvc: v1.PersistentVolumeClaim | None = None
     gid_value: str = ""
 
@@ -161,23 +161,23 @@ class DesiredStateOfWorldPopulator:
         self._operation_is_pending = operation_is_pending
         self._on_populated = on_populated or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
-        # Pods that keep every volume they have, because the volumes that they need are not fully known. Only the thread
-        # of run uses this field.
+        # `_kept_pods` holds the pods that keep every volume they have, because the volumes that they need are not fully
+        # known. Only the thread of run uses this field.
         self._kept_pods: set[str] = set()
         self._lock = threading.Lock()  # This lock guards the seven fields below.
-        # The threads that look up claims, by pod.
+        # `_claim_threads` holds the threads that look up claims, by pod.
         self._claim_threads: dict[str, golang.Thread] = {}
-        # Pods whose workers wait, or have waited, for volumes. The number grows with each wait.
+        # `_begun_pods` holds the pods whose workers wait, or have waited, for volumes. The number grows with each wait.
         self._begun_pods: dict[str, int] = {}
         self._beginnings = itertools.count()
-        # Pods that were processed at least once. The value is true if all their volumes are in the desired state, or if
-        # an immediate retry is pointless.
+        # `_processed_pods` holds the pods that were processed at least once. The value is true if all volumes of the
+        # pod are in the desired state, or if an immediate retry is pointless.
         self._processed_pods: dict[str, bool] = {}
-        # Pods all of whose volumes have been in the desired state at some time.
+        # `_understood_pods` holds the pods all of whose volumes have been in the desired state at some time.
         self._understood_pods: set[str] = set()
         self._has_added_pods = False
-        # Whether a stopped pod waits for a running operation that may still mount a volume for it. The volume is
-        # removed once the operation ends.
+        # `_awaits_operations` tells whether a stopped pod waits for a running operation that may still mount a volume
+        # for it. The volume is removed once the operation ends.
         self._awaits_operations = False
 
     def run(self, ctx: golang.Context, sources_ready: config.SourcesReady) -> None:

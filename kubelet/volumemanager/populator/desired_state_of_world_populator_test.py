@@ -45,7 +45,7 @@ class World:
         self.client = FakeClientset()
         self.desired = DesiredStateOfWorld(self.plugins, volumeutil.Translator())
         self.actual = ActualStateOfWorld("node", self.plugins)
-        # Volumes and pods with a running operation.
+        # `pending` holds the volumes and pods with a running operation.
         self.pending: set[tuple[str, str]] = set()
         self.populated: golang.Channel[None] = golang.Channel(100)
         self.populator = DesiredStateOfWorldPopulator(

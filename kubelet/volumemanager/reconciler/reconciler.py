@@ -10,7 +10,7 @@ from pkg import golang, klog
 from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery.util.runtime import contain
 
-# How often, in seconds, the loop reconciles when no event has arrived.
+# `RESYNC_PERIOD` is the time, in seconds, between two passes when no event arrives.
 RESYNC_PERIOD = 10.0
 # After each pass the loop rests for REST_FACTOR times the duration of the pass, so that many small events do not keep a
 # core busy. LONGEST_REST, in seconds, limits the rest.

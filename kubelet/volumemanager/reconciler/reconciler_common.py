@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
 
-# The number of operations that may run at the same time for one pod. When one ends, it wakes the reconciler, which
-# starts the next.
+# `MAX_OPERATIONS_PER_POD` is the number of operations that may run at the same time for one pod. When one ends, it
+# wakes the reconciler, which starts the next.
 MAX_OPERATIONS_PER_POD = 64
 
 
@@ -80,7 +80,8 @@ class ReconcilerCommon:
         pod_may_run_unwanted returns true. It calls on_reconciled after each pass.
         """
         self._kube_client = kube_client
-        # Whether the attach/detach controller, and not the kubelet, attaches volumes to this node.
+        # `_controller_attach_detach_enabled` tells whether the attach/detach controller, and not the kubelet, attaches
+        # volumes to this node.
         self._controller_attach_detach_enabled = controller_attach_detach_enabled
         self._wait_for_attach_timeout = wait_for_attach_timeout
         self._node_name = node_name
@@ -95,24 +96,27 @@ class ReconcilerCommon:
         self._pod_may_run_unwanted = pod_may_run_unwanted
         self._on_reconciled = on_reconciled or (lambda: None)
         self._wake: golang.Channel[None] = golang.Channel(1)
-        # Whether the volumes on disk have been read. Any thread may read this flag without a lock.
+        # `_has_reconstructed` tells whether the volumes on disk have been read. Any thread may read this flag without a
+        # lock.
         self._has_reconstructed = False
-        # `_all_could_be_read` says whether the last reading of the disk missed nothing. `_met_accident` says whether
+        # `_all_could_be_read` tells whether the last reading of the disk missed nothing. `_met_accident` tells whether
         # it failed for lack of file descriptors or memory.
         self._all_could_be_read = self._met_accident = False
-        # Volumes found on disk that could not be identified. They are unmounted once it is known that no pod needs
-        # them.
+        # `_volumes_failed_reconstruction` holds volumes found on disk that could not be identified. They are unmounted
+        # once it is known that no pod needs them.
         self._volumes_failed_reconstruction: list[PodVolume] = []
-        # The members of `_volumes_failed_reconstruction` whose unmount has started.
+        # `_volumes_being_cleaned_up` holds the members of `_volumes_failed_reconstruction` whose unmount has started.
         self._volumes_being_cleaned_up: set[PodVolume] = set()
-        # Unidentified volumes whose unmount could not even start, and that may still be mounted.
+        # `_volumes_given_up` holds unidentified volumes whose unmount could not even start, and that may still be
+        # mounted.
         self._volumes_given_up: set[PodVolume] = set()
-        # The directory names of mounts that may still be running, by volume and pod.
+        # `_mounts_begun` holds the directory names of mounts that may still be running, by volume and pod.
         self._mounts_begun: dict[tuple[str, str], str] = {}
-        # The names of volumes that were found staged, but in no pod's directory.
+        # `_found_without_pods` holds the names of volumes that were found staged, but in no pod's directory.
         self._found_without_pods: set[str] = set()
         self._lock = threading.Lock()  # This lock guards the two fields below.
-        # Reconstructed volumes whose device paths are not yet known from the node's status.
+        # `_volumes_need_update_from_node_status` holds reconstructed volumes whose device paths are not yet known from
+        # the node's status.
         self._volumes_need_update_from_node_status: list[str] = []
         self._states_have_been_synced = False
 

@@ -35,7 +35,8 @@ from pkg.volume.util.operationexecutor import (
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
-# The time, in seconds, between two attempts to read the node's status, and the timeout of one attempt.
+# `NODE_STATUS_RETRY_PERIOD` is the time, in seconds, between two attempts to read the node's status, and
+# `NODE_STATUS_TIMEOUT` the timeout of one attempt.
 NODE_STATUS_RETRY_PERIOD = 1.0
 NODE_STATUS_TIMEOUT = 10.0
 

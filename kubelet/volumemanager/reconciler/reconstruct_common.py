@@ -29,7 +29,8 @@ class PodVolume:
     """Describe a volume directory of a pod, or a link to a block device, that was found on disk."""
 
     pod_name: str
-    # The name of the directory: the name of the persistent volume, or the volume's name in the pod's spec.
+    # `volume_spec_name` is the name of the directory: the name of the persistent volume, or the volume's name in the
+    # pod's spec.
     volume_spec_name: str
     volume_path: str
     plugin_name: str

@@ -58,7 +58,7 @@ _OPTIONS = [
     grpcconn.LONG_ERRORS,
 ]
 
-# A function that connects to the node service at a socket's path, for one call.
+# A `NodeV1ClientCreator` is a function that connects to the node service at a socket's path, for one call.
 NodeV1ClientCreator = Callable[[str], AbstractContextManager[csi_pb2_grpc.NodeStub]]
 
 

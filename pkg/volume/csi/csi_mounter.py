@@ -33,7 +33,7 @@ from pkg.volume.volume_linux import VolumeOwnership
 if TYPE_CHECKING:
     from pkg.volume.csi.csi_plugin import CSIPlugin
 
-# The volume attribute that passes requested service account tokens to the driver.
+# `_TOKENS_ATTRIBUTE` is the volume attribute that passes requested service account tokens to the driver.
 _TOKENS_ATTRIBUTE = "csi.storage.k8s.io/serviceAccount.tokens"
 
 

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
     from pkg.client_go.listers.storage import v1 as storagelisters
 
-# In-tree plugins that CSI drivers have replaced. The populator translates their volumes.
+# `MIGRATED_PLUGINS` names the in-tree plugins that CSI drivers have replaced. The populator translates their volumes.
 MIGRATED_PLUGINS = tuple(csi_translation_lib.get_in_tree_plugin_names())
-# The time, in seconds, between two attempts to reach the API server.
+# `_API_SERVER_CHECK_PERIOD` is the time, in seconds, between two attempts to reach the API server.
 _API_SERVER_CHECK_PERIOD = 1.0
-# How long, in seconds, all requests for a CSIDriver object together wait for the objects, counted from the first
-# request.
+# `_DRIVERS_SYNC_TIMEOUT` is the time, in seconds, that all requests for a CSIDriver object together wait for the
+# objects, counted from the first request.
 _DRIVERS_SYNC_TIMEOUT = 5.0
 
 
@@ -60,8 +60,8 @@ class RegistrationHandler:
     def __init__(self, csi_plugin: CSIPlugin) -> None:
         self._csi_plugin = csi_plugin
         self._lock = threading.Lock()  # This lock is held while a driver replaces another one. It guards `_replaced`.
-        # Replaced drivers whose sockets still exist, by name. The driver that was replaced last is at the end of its
-        # list.
+        # `_replaced` holds replaced drivers whose sockets still exist, by name. The driver that was replaced last is at
+        # the end of its list.
         self._replaced: dict[str, list[Driver]] = {}
 
     def validate_plugin(self, plugin_name: str, endpoint: str, versions: Sequence[str]) -> None:
@@ -204,7 +204,7 @@ class CSIPlugin(Expander):
         self._drivers_sync: golang.Context | None = None
         self.csi_drivers = DriversStore()
         self.csi_driver_lister: storagelisters.CSIDriverLister | None = None
-        # None before start, and in standalone mode.
+        # `csi_node_updater` is None before start, and in standalone mode.
         self.csi_node_updater: CSINodeUpdater | None = None
 
     def init(self, host: VolumeHost) -> None:

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
 CSI_PLUGIN_NAME = "kubernetes.io/csi"
-# How long, in seconds, one operation of a driver may take.
+# `CSI_TIMEOUT` is the time, in seconds, that one operation of a driver may take.
 CSI_TIMEOUT = 120.0
 VOL_NAME_SEP = "^"
 VOL_DATA_FILE_NAME = "vol_data.json"
-# The value that replaces the file system type of a block volume.
+# `FS_TYPE_BLOCK_NAME` is the value that replaces the file system type of a block volume.
 FS_TYPE_BLOCK_NAME = "block"
 
 # An incomplete data file has this suffix, so that a crash does not leave half a file under the final name.

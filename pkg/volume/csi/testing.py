@@ -33,7 +33,7 @@ from pkg.volume.testing import FakeVolumeHost
 NODE_NAME = "fakeNode"
 TEST_DRIVER = "test-driver"
 TEST_VOL = "vol-123"
-# The time, in seconds, after which a test fails.
+# `_SYNC_TIMEOUT` is the time, in seconds, after which a test fails.
 _SYNC_TIMEOUT = 30.0
 
 
@@ -65,9 +65,9 @@ class FakeNode(csi_pb2_grpc.NodeServicer):
         self.capabilities = list(capabilities)
         self.published: dict[str, CSIVolume] = {}
         self.staged: dict[str, CSIVolume] = {}
-        # The methods that were called, without NodeGetCapabilities.
+        # `calls` holds the methods that were called, without NodeGetCapabilities.
         self.calls: list[str] = []
-        # The errors that calls of a method return.
+        # `errors` holds the errors that calls of a method return.
         self.errors: dict[str, tuple[grpc.StatusCode, str]] = {}
         self.info = csi.NodeGetInfoResponse(node_id="node-id")
         self.stats = csi.NodeGetVolumeStatsResponse()

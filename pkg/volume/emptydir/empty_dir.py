@@ -1,8 +1,8 @@
 """Serve emptyDir volumes, which live as long as their pod, on disk, in memory or in huge pages.
 
-Go: pkg/volume/emptydir/empty_dir.go, empty_dir_linux.go
-
 This plugin uses no file system quotas (fsquota).
+
+Go: pkg/volume/emptydir/empty_dir.go, empty_dir_linux.go
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EMPTY_DIR_PLUGIN_NAME = "kubernetes.io/empty-dir"
 _DIR_NAME = EMPTY_DIR_PLUGIN_NAME.replace("/", "~")
 PERMISSIONS = 0o777
 HUGE_PAGES_PAGE_SIZE_MOUNT_OPTION = "pagesize"
-# The period in microseconds. Only the cgroup's CPU settings depend on it.
+# `_CPU_PERIOD` is in microseconds. Only the cgroup's CPU settings depend on it.
 _CPU_PERIOD = 100_000
 # The kernel reports kilobytes, whatever unit the mount option had.
 _TMPFS_SIZE = re.compile(r"size=(\d+)(k?)")
@@ -128,9 +128,9 @@ class MountMedium:
 
     medium: str
     is_mount_point: bool = False
-    # The page size of huge pages, or None if it was not asked for.
+    # `page_size` is the page size of huge pages, or None if it was not asked for.
     page_size: Quantity | None = None
-    # The size of a mount in memory, in bytes, or None if its options do not give one.
+    # `size` is the size of a mount in memory, in bytes, or None if its options do not give one.
     size: int | None = None
 
 

@@ -57,10 +57,10 @@ class ISCSIPlugin:
         self.exec = executor or utilexec.Executor()
         self.devices = devices or device_util.DeviceHandler()
         self.manager: disk_manager.DiskManager = iscsi_util.ISCSIUtil(self)
-        # The locks by target, because iscsiadm must not log in and out at the same time.
+        # `target_locks` holds the locks by target, because iscsiadm must not log in and out at the same time.
         self.target_locks = keymutex.KeyMutex()
-        # The locks by disk directory, because volumes with different names may be the same disk. A thread takes such a
-        # lock before the target's.
+        # `mount_locks` holds the locks by disk directory, because volumes with different names may be the same disk. A
+        # thread takes such a lock before the target's.
         self.mount_locks = keymutex.KeyMutex()
 
     def init(self, host: VolumeHost) -> None:

@@ -23,7 +23,7 @@ Source = v1.ISCSIVolumeSource | v1.ISCSIPersistentVolumeSource
 ISCSI_PLUGIN_NAME = "kubernetes.io/iscsi"
 ESCAPED_PLUGIN_NAME = ISCSI_PLUGIN_NAME.replace("/", "~")
 _DEFAULT_PORT = 3260
-# Characters that no name of a portal, target, initiator or interface may contain.
+# `_NOT_IN_NAMES` matches characters that no name of a portal, target, initiator or interface may contain.
 _NOT_IN_NAMES = re.compile(r"[/\x00-\x20\x7f]")
 
 
@@ -38,7 +38,8 @@ class ISCSIDisk:
     portals: list[str] = field(default_factory=list)
     iqn: str = ""
     lun: str = ""
-    # iscsiadm's names for initiator settings: the existing settings, and those that this disk uses.
+    # `init_iface` is iscsiadm's name of existing initiator settings, and `iface` the name of the settings that this
+    # disk uses.
     init_iface: str = ""
     iface: str = ""
     chap_discovery: bool = False

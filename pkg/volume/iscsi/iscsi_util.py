@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 MIN_MULTIPATH_COUNT = 2
 MIN_ATTACH_ATTEMPTS = 2
 MAX_ATTACH_ATTEMPTS = 5
-# How long, in seconds, the device-mapper device and the disk itself may take to appear.
+# `MULTIPATH_DEVICE_TIMEOUT` is the time, in seconds, that the device-mapper device may take to appear, and
+# `DEVICE_DISCOVERY_TIMEOUT` the time for the disk itself.
 MULTIPATH_DEVICE_TIMEOUT = 10
 DEVICE_DISCOVERY_TIMEOUT = 30
 
 _PLUGIN_NAME = "kubernetes.io/iscsi"
 _FILE = "iscsi.json"
-# Exit codes of iscsiadm.
+# These are exit codes of iscsiadm.
 _SESSION_EXISTS = 15
 _SESSION_NOT_FOUND = 2
 _NO_OBJECTS_FOUND = 21
@@ -47,9 +48,9 @@ _CHAP_DISCOVERY = [
 _CHAP_SESSION = [f"node.session.auth.{name}" for name in ("username", "password", "username_in", "password_in")]
 _TRANSPORT_NAME = re.compile(r"iface\.transport_name = (.*)\n")
 _IFACE = re.compile(r".+/iface-([^/]+)/.+")
-# The separator between portal and target in the name of a disk's directory.
+# `_BEFORE_TARGET` is the separator between portal and target in the name of a disk's directory.
 _BEFORE_TARGET = re.compile(r"-(?=(?:iqn|eui|naa)\.)")
-# The keys of iscsi.json, which are those of Go, by the names of our fields.
+# `_SAVED` maps the names of our fields to the keys of iscsi.json, which are those of Go.
 _SAVED = {
     "volume_name": "VolName",
     "portals": "Portals",

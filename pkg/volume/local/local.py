@@ -49,7 +49,7 @@ class LocalVolumePlugin:
 
     def __init__(self) -> None:
         self.host: VolumeHost
-        # The locks by path, so that of two pods only one is the first to use a volume.
+        # `volume_locks` holds the locks by path, so that of two pods only one is the first to use a volume.
         self.volume_locks = keymutex.KeyMutex()
 
     def init(self, host: VolumeHost) -> None:

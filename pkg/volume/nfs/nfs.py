@@ -23,9 +23,9 @@ from pkg.volume.util import fs
 from pkg.volume.volume import Attributes, Metrics, Mounter, MounterArgs, Unmounter
 
 NFS_PLUGIN_NAME = "kubernetes.io/nfs"
-# How long, in seconds, an unmount waits for a server before it is forced.
+# `UNMOUNT_TIMEOUT` is the time, in seconds, that an unmount waits for a server before it is forced.
 UNMOUNT_TIMEOUT = 60.0
-# The paths where mount(8) looks for its helper.
+# `_HELPERS` holds the paths where mount(8) looks for its helper.
 _HELPERS = tuple(f"{directory}/mount.nfs" for directory in ("/sbin", "/usr/sbin", "/sbin/fs.d", "/sbin/fs"))
 
 

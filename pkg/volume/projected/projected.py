@@ -1,8 +1,8 @@
 """Serve projected volumes, which combine several sources into one set of files.
 
-Go: pkg/volume/projected/projected.go
-
 The source podCertificate is not supported, because its feature gate is off.
+
+Go: pkg/volume/projected/projected.go
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pkg.volume.util.file_volume import FileVolume, FileVolumeMounter, FileVolum
 from pkg.volume.volume import MounterArgs
 
 PROJECTED_PLUGIN_NAME = "kubernetes.io/projected"
-# The mode of tokens and trust anchors in a volume with a given user or group. The change of ownership adds what the
-# group needs.
+# `_OWNED_MODE` is the mode of tokens and trust anchors in a volume with a given user or group. The change of ownership
+# adds what the group needs.
 _OWNED_MODE = 0o600
 
 

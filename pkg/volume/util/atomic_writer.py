@@ -43,7 +43,7 @@ class FileProjection:
 
     data: bytes
     mode: int
-    # The user that owns the file, or None for the user that the kubelet runs as.
+    # `fs_user` is the user that owns the file, or None for the user that the kubelet runs as.
     fs_user: int | None = None
 
 

@@ -28,7 +28,7 @@ class FileVolumePlugin(ABC):
     """Serve as the base of plugins whose volumes are files."""
 
     PLUGIN_NAME: ClassVar[str]
-    # The medium of the emptyDir that holds the files.
+    # `MEDIUM` is the medium of the emptyDir that holds the files.
     MEDIUM: ClassVar[str] = v1.STORAGE_MEDIUM_MEMORY
 
     host: VolumeHost

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _STATUS_SUCCESS = "success"
 _STATUS_FAIL_UNKNOWN = "fail-unknown"
-# The number of plugins, each counted with its driver, that get metrics of their own.
+# `MAX_PLUGIN_NAMES` is the number of plugins, each counted with its driver, that get metrics of their own.
 MAX_PLUGIN_NAMES = 1_000
 _BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SELINUX_FS = "/sys/fs/selinux"
 _SELINUX_CONFIG = "/etc/selinux"
-# The number of categories that a level is chosen from.
+# `_CATEGORIES` is the number of categories that a level is chosen from.
 _CATEGORIES = 1024
 
 
@@ -50,9 +50,9 @@ class MultipleSELinuxLabelsError(Exception):
 class SELinuxLabelInfo:
     """Hold the SELinux labels of a pod's volume."""
 
-    # The label for the mount, or "" if the volume must not be mounted with a label.
+    # `selinux_mount_label` is the label for the mount, or "" if the volume must not be mounted with a label.
     selinux_mount_label: str = ""
-    # The label that the container runtime uses for the pod in any case.
+    # `selinux_process_label` is the label that the container runtime uses for the pod in any case.
     selinux_process_label: str = ""
     plugin_supports_selinux_context_mount: bool = False
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pkg.volume.volume import Volume
 
 READY_FILE_NAME = "ready"
-# An annotation of nodes whose volumes are attached and detached by a controller, not by their kubelet.
+# Nodes whose volumes are attached and detached by a controller, not by their kubelet, have this annotation.
 CONTROLLER_MANAGED_ATTACH_ANNOTATION = "volumes.kubernetes.io/controller-managed-attach-detach"
-# The directory, below a plugin's own, for the global mounts of its volumes.
+# `MOUNTS_IN_GLOBAL_PD_PATH` is the directory, below a plugin's own, for the global mounts of its volumes.
 MOUNTS_IN_GLOBAL_PD_PATH = "mounts"
-# An annotation of a persistent volume: a group that processes that use the volume must be in.
+# This annotation of a persistent volume names a group that processes that use the volume must be in.
 VOLUME_GID_ANNOTATION_KEY = "pv.beta.kubernetes.io/gid"
 
 _KUBERNETES_PLUGIN_PATH_PREFIX = "/plugins/kubernetes.io/"

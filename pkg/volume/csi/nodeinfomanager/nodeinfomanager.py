@@ -31,7 +31,8 @@ ANNOTATION_KEY_NODE_ID = "csi.volume.kubernetes.io/nodeid"
 _UPDATE_ATTEMPTS = 4
 _MAX_INT32 = 2**31 - 1
 
-# A function that changes a node in place and reports whether anything changed. It raises ValueError.
+# A `NodeUpdateFunc` is a function that changes a node in place and reports whether anything changed. It raises
+# ValueError.
 NodeUpdateFunc = Callable[[v1.Node], bool]
 
 
@@ -59,7 +60,7 @@ class NodeInfoManager:
         # The thread that changes the objects holds this lock, also during its requests, because each change is based on
         # the object that it has read.
         self._lock = threading.Lock()
-        # The node's UID as last read. `_lock` guards this field.
+        # `_node_id` is the node's UID as last read. `_lock` guards this field.
         self._node_id = types.UID("")
 
     def install_csi_driver(

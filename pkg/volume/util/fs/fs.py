@@ -26,28 +26,30 @@ from pkg.util import filetree
 
 T = TypeVar("T")
 
-# How long, in seconds, a file system may take to answer. A network file system may never answer.
+# `ANSWER_TIMEOUT` is the time, in seconds, that a file system may take to answer. A network file system may never
+# answer.
 ANSWER_TIMEOUT = 10.0
-# How long, in seconds, a file server may take to answer a process that asks it, and how long that process may take to
-# end after a kill.
+# `SERVER_ANSWER_TIMEOUT` is the time, in seconds, that a file server may take to answer a process that asks it, and
+# `_KILL_TIMEOUT` the time that this process may take to end after a kill.
 SERVER_ANSWER_TIMEOUT = 3.0
 _KILL_TIMEOUT = 2.0
-# The exit code of timeout(1) after it had to kill its command.
+# `_KILLED` is the exit code of timeout(1) after it had to kill its command.
 _KILLED = 128 + signal.SIGKILL
-# A path that the kernel's list of mounts contains unescaped.
+# `_PLAIN` matches a path that the kernel's list of mounts contains unescaped.
 _PLAIN = re.compile(r"[!\"$-\[\]-~]*")
-# The unit of st_blocks in bytes, whatever the file system's block size is.
+# `_BLOCK` is the unit of st_blocks in bytes, whatever the file system's block size is.
 _BLOCK = 512
 # Only few threads count directory entries at the same time, because a pod may have hundreds of volumes with a million
 # names in each. If a thread for each of them worked, all other threads would wait for the interpreter's lock at each
 # step. The counted directories are on the kubelet's own disk, so no thread waits for a server during its turn.
 _turns = Turns()
-# The number of steps in one turn: entries that are counted, and directories that are entered or left. A turn takes half
-# a millisecond, or a few milliseconds if all entries are directories.
+# `_STEPS_PER_TURN` is the number of steps in one turn: entries that are counted, and directories that are entered or
+# left. A turn takes half a millisecond, or a few milliseconds if all entries are directories.
 _STEPS_PER_TURN = 50
 
 _lock = threading.Lock()
-# The threads that wait for an answer, by path, with the time of their start. `_lock` guards this dictionary.
+# `_asked` holds the threads that wait for an answer, by path, with the time of their start. `_lock` guards this
+# dictionary.
 _asked: dict[str, tuple[golang.Thread, float]] = {}
 
 
@@ -125,7 +127,7 @@ class _Inquiry:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
-        # The path whose file system is being asked.
+        # `path` is the path whose file system is being asked.
         self.path = paths[0]
         self.answers: dict[str, FsInfo] = {}
         self.given_up = False
@@ -214,7 +216,7 @@ def _count(path: str) -> UsageInfo:
     top = _answer(path, os.stat)
     # The kernel's list of mounts has no links in its paths, but the path of the kubelet's root directory may have one.
     path = os.path.realpath(path)
-    # Blocks and names of all files, by the number of names that a file has.
+    # `found` counts the blocks of all files, and `names` their names, by the number of names that a file has.
     found: Counter[int] = Counter()
     names: Counter[int] = Counter()
     turn = Turn(_turns)

@@ -78,7 +78,7 @@ class NestedPendingOperations:
         self._clock = clock or clocklib.RealClock()
         # This condition guards `_operations`, and is notified when an operation completes.
         self._changed = threading.Condition()
-        # Operations by volume, because only those on the same volume can conflict.
+        # `_operations` holds operations by volume, because only those on the same volume can conflict.
         self._operations: dict[str, list[_Operation]] = {}
 
     def run(

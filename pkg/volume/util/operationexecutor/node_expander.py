@@ -56,7 +56,7 @@ class TestResponseData:
     __test__ = False
 
     resize_called_on_plugin: bool = False
-    # Also true if there was nothing to do, or if a retry would not help.
+    # `assume_resize_finished` is also true if there was nothing to do, or if a retry would not help.
     assume_resize_finished: bool = False
 
 
@@ -69,7 +69,7 @@ class NodeExpansion:
     """Describe the result of an attempt to expand a volume."""
 
     done: bool
-    # The size that the volume has now.
+    # `size` is the size that the volume has now.
     size: Quantity
 
 

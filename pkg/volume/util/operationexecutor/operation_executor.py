@@ -90,9 +90,9 @@ class VolumeToAttach(VolumeLogger):
     volume_name: str  # The name is unique among all volumes.
     volume_spec: Spec
     node_name: str
-    # The pods on the node that use the volume.
+    # `scheduled_pods` are the pods on the node that use the volume.
     scheduled_pods: list[v1.Pod] = field(default_factory=list)
-    # Whether the conflict with another node's attachment has already been reported.
+    # `multi_attach_error_reported` tells whether the conflict with another node's attachment has already been reported.
     multi_attach_error_reported: bool = False
 
     def volume_name_and_details(self) -> tuple[str, str]:
@@ -110,24 +110,25 @@ class VolumeToMount(VolumeLogger):
     """Describe a volume that a pod needs."""
 
     volume_name: str  # The name is unique on the node.
-    pod_name: str  # The pod's UID, which is the pod's name for volumes.
+    pod_name: str  # This is the pod's UID, which is the pod's name for volumes.
     volume_spec: Spec
     pod: v1.Pod
-    # The volume's names in the pod's spec: a pod may list the same claim under several names.
+    # `outer_volume_spec_names` are the volume's names in the pod's spec: a pod may list the same claim under several
+    # names.
     outer_volume_spec_names: list[str] = field(default_factory=list)
     plugin_is_attachable: bool = False
     plugin_is_device_mountable: bool = False
     volume_gid_value: str = ""
-    # "" for a volume that is not attached.
+    # `device_path` is "" for a volume that is not attached.
     device_path: str = ""
-    # Whether the node's status lists the volume in volumesInUse.
+    # `reported_in_use` tells whether the node's status lists the volume in volumesInUse.
     reported_in_use: bool = False
-    # The size limit, which only some plugins can enforce.
+    # `desired_size_limit` is the size limit, which only some plugins can enforce.
     desired_size_limit: Quantity | None = None
     mount_request_time: datetime | None = None
-    # The capacity in the spec of the persistent volume.
+    # `desired_persistent_volume_size` is the capacity in the spec of the persistent volume.
     desired_persistent_volume_size: Quantity = ZERO
-    # The label for the mount option -o context=, or "" if the volume is mounted without it.
+    # `selinux_label` is the label for the mount option -o context=, or "" if the volume is mounted without it.
     selinux_label: str = ""
 
     def volume_name_and_details(self) -> tuple[str, str]:
@@ -148,7 +149,7 @@ class AttachedVolume(VolumeLogger):
     node_name: str
     plugin_is_attachable: bool = False
     device_path: str = ""
-    # The path of the device's mount on the node, or "" if the node does not mount the device.
+    # `device_mount_path` is the path of the device's mount on the node, or "" if the node does not mount the device.
     device_mount_path: str = ""
     plugin_name: str = ""
     selinux_mount_context: str = ""
@@ -169,7 +170,8 @@ class MountedVolume(VolumeLogger):
 
     pod_name: str
     volume_name: str
-    # The name of the volume's directory: the persistent volume's name, or for other volumes the name in the pod's spec.
+    # `inner_volume_spec_name` is the name of the volume's directory: the persistent volume's name, or for other volumes
+    # the name in the pod's spec.
     inner_volume_spec_name: str
     plugin_name: str
     pod_uid: types.UID

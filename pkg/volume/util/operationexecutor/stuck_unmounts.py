@@ -31,10 +31,10 @@ from pkg.volume.util.operationexecutor.operation_executor import AttachedVolume,
 if TYPE_CHECKING:
     from pkg.client_go.tools import record
 
-# The number of a volume's holders to watch, each with a file descriptor. The volume is free only when the last holder
-# has ended, so with more holders the end of one of them means little.
+# `MAX_WATCHED_HOLDERS` is the number of a volume's holders to watch, each with a file descriptor. The volume is free
+# only when the last holder has ended, so with more holders the end of one of them means little.
 MAX_WATCHED_HOLDERS = 32
-# The number of holders that a message names.
+# `_NAMED` is the number of holders that a message names.
 _NAMED = 5
 
 
@@ -44,9 +44,9 @@ class _Failure:
 
     volume_name: str
     volume: VolumeLogger
-    # Empty for a device, which belongs to no pod.
+    # `pod_uid` is empty for a device, which belongs to no pod.
     pod_uid: types.UID
-    # The paths at or below which the volume's mounts are.
+    # `paths` holds the paths at or below which the volume's mounts are.
     paths: tuple[str, ...]
     err: Exception
 
@@ -73,14 +73,15 @@ class StuckUnmounts:
         self._find_pod = find_pod
         self._proc = proc
         self._lock = threading.Lock()  # This lock guards the fields below.
-        # Failed unmounts by volume and pod.
+        # `_failures` holds failed unmounts by volume and pod.
         self._failures: dict[tuple[str, str], _Failure] = {}
-        # The failures that have not been investigated yet.
+        # `_fresh` holds the failures that have not been investigated yet.
         self._fresh: set[tuple[str, str]] = set()
-        # The holders of the last event, so that the event is not repeated.
+        # `_told` holds the holders of the last event, so that the event is not repeated.
         self._told: dict[tuple[str, str], frozenset[int]] = {}
         self._watches: dict[tuple[str, str], _Watch] = {}
-        # Pods whose workers wait for their unmounts, by UID. The pod manager may no longer know these pods.
+        # `_waiting` holds the pods whose workers wait for their unmounts, by UID. The pod manager may no longer know
+        # these pods.
         self._waiting: dict[types.UID, v1.Pod] = {}
         self._closed = False
 
@@ -236,7 +237,7 @@ class _Watch:
         self._pids = pids
         self._on_end = on_end
         self._lock = threading.Lock()  # This lock guards `_stop` and `_stopped`.
-        # An event file descriptor that wakes the thread, or None while there is no thread.
+        # `_stop` is an event file descriptor that wakes the thread, or None while there is no thread.
         self._stop: int | None = None
         self._stopped = False
 

@@ -22,9 +22,9 @@ from pkg import klog, mount_utils
 from pkg.util import filesystem, securejoin
 
 CONTAINER_SUB_PATH_DIRECTORY_NAME = "volume-subpaths"
-# The number of links that the kernel follows in one path.
+# `_MAX_LINKS` is the number of links that the kernel follows in one path.
 _MAX_LINKS = 40
-# The maximum depth. Each level keeps a file descriptor open during the walk.
+# `_MAX_DEPTH` limits the depth, because each level keeps a file descriptor open during the walk.
 _MAX_DEPTH = 256
 _OPEN_COMPONENT = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -43,9 +43,9 @@ class NotWithinVolumeError(OSError):
 class Subpath:
     """Describe a subPath of one volume mount of one container."""
 
-    # The position among the container's mounts, which is part of the bind target's name.
+    # `volume_mount_index` is the position among the container's mounts, which is part of the bind target's name.
     volume_mount_index: int
-    # The full path to bind, which is below volume_path.
+    # `path` is the full path to bind, which is below volume_path.
     path: str
     volume_name: str
     volume_path: str
@@ -112,7 +112,7 @@ class SubpathTarget:
     """Describe the bind target of a sub-path."""
 
     path: str
-    # Whether the sub-path is already bound to this target.
+    # `is_bound` tells whether the sub-path is already bound to this target.
     is_bound: bool
 
 

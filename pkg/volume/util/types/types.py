@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pkg import golang, klog, mount_utils
 from pkg.apimachinery.util.runtime import contain
 
-# An annotation of a claim that names the component that expands its volume.
+# This annotation of a claim names the component that expands its volume.
 VOLUME_RESIZER_KEY = "volume.kubernetes.io/storage-resizer"
-# An annotation of a claim: expansion on the storage server was enough, and the nodes have nothing to do.
+# This annotation of a claim says that the expansion on the storage server was enough, and that the nodes have nothing
+# to do.
 NODE_EXPANSION_NOT_REQUIRED = "volume.kubernetes.io/node-expansion-not-required"
 
 

@@ -18,7 +18,7 @@ class FakeBlockVolumePathHandler:
         self.linked = linked
         self.refs: list[str] = []
         self.calls: list[str] = []
-        # The directory and the name of each link.
+        # `mapped` holds the directory and the name of each link.
         self.mapped: set[tuple[str, str]] = set()
 
     def map_device(self, device_path: str, map_path: str, link_name: str, bind_mount: bool) -> None:

@@ -20,7 +20,7 @@ from pkg.util import filesystem, filetree, procfs, removeall
 
 _SYS_BLOCK = "/sys/block"
 _LOSETUP = "losetup"
-# How long, in seconds, losetup may take to create or remove a loop device.
+# `LOSETUP_TIMEOUT` is the time, in seconds, that losetup may take to create or remove a loop device.
 LOSETUP_TIMEOUT = 120.0
 _DELETED = " (deleted)"
 

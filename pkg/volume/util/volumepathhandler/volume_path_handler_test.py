@@ -20,7 +20,7 @@ from pkg.volume.util.volumepathhandler import DeviceNotFoundError, VolumePathHan
 from pkg.volume.util.volumepathhandler.volume_path_handler import clean_backing_file_path
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
-# A device that every machine has.
+# `DEVICE` is a device that every machine has.
 DEVICE = "/dev/null"
 
 

@@ -346,7 +346,7 @@ class CSIBlockMapper:
         Raise types.TransientOperationFailure if the driver is not registered, CSIError or OSError.
         """
         staging_path = self.get_staging_path()
-        # exists raises OSError if it cannot determine the answer.
+        # `exists` raises OSError if it cannot determine the answer.
         if filesystem.exists(staging_path):
             client = self.csi_client_getter.get_for("blockMapper.TearDownDevice")
             ctx, cancel = csi_util.create_csi_operation_context(self._spec, CSI_TIMEOUT)

@@ -38,7 +38,7 @@ class CSINodeUpdater:
         self._csi_drivers = csi_drivers
         self._update_csi_driver = update_csi_driver
         self._clock = clock
-        self._lock = threading.Lock()  # sync_driver_updater holds this lock, which guards `_driver_updaters`.
+        self._lock = threading.Lock()  # `sync_driver_updater` holds this lock, which guards `_driver_updaters`.
         # `_driver_updaters` holds the functions that end the threads of the drivers.
         self._driver_updaters: dict[str, Callable[[], None]] = {}
 

@@ -242,7 +242,7 @@ class CSIPlugin(Expander):
                 self._remove_device_directory(volume)
         for volume in plugin_dir.glob("*/*"):
             if volume.parent != devices:
-                # rmdir fails if the directory is not empty: the volume has a data file, or belongs to a driver that
+                # `rmdir` fails if the directory is not empty: the volume has a data file, or belongs to a driver that
                 # stages nothing.
                 with contextlib.suppress(OSError):
                     volume.rmdir()
@@ -443,7 +443,7 @@ class CSIPlugin(Expander):
         return True
 
     def supports_selinux_context_mount(self, spec: Spec) -> bool:
-        """Report whether the driver's CSIDriver object declares support.
+        """Report whether the driver's CSIDriver object declares support for the mount option -o context=.
 
         Raise ValueError for another kind of volume, and any error of reading the object.
         """

@@ -1,6 +1,6 @@
 """Define the errors of CSI volumes. Errors of pkg/volume/util/types show whether a volume has changed.
 
-Go: none; there these are errors without a type.
+Go: none; the Go kubelet uses errors without a type.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ class CSIError(Exception):
 
 
 class UnknownDriverError(CSIError):
-    """Signal that the driver is not registered, or not yet."""
+    """Signal that the driver is not registered, or not registered yet."""
 
 
 class DriverCallError(CSIError):

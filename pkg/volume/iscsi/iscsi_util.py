@@ -257,7 +257,7 @@ class ISCSIUtil:
         self._detach(mount_path, self._try_to_delete_devices)
 
     def detach_block_iscsi_disk(self, map_path: str) -> None:
-        # exists raises OSError if it cannot determine the answer.
+        # `exists` raises OSError if it cannot determine the answer.
         if not filesystem.exists(map_path):
             klog.warning_s("Warning: Unmap skipped because path does not exist", path=map_path)
             return

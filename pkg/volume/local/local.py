@@ -219,7 +219,7 @@ class DeviceMounter:
         klog.v(3).info_s("local: successfully mounted device", device=device_path, path=device_mount_path)
 
     def unmount_device(self, device_mount_path: str) -> None:
-        # Only a device is mounted on the node, a directory is not.
+        # Only devices are mounted on the node; directories are not.
         if mount_utils.path_within_base(device_mount_path, self._plugin.generate_block_device_base_global_path()):
             mount_utils.cleanup_mount_point(device_mount_path, self._mounter, False)
 

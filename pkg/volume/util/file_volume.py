@@ -1,7 +1,7 @@
 """Provide the base of all volumes that the kubelet writes as files: an emptyDir that an atomic writer fills.
 
 Go: pkg/volume/configmap/configmap.go, pkg/volume/secret/secret.go, pkg/volume/downwardapi/downwardapi.go,
-pkg/volume/projected/projected.go, each for itself
+pkg/volume/projected/projected.go; each of these files has its own copy of this code
 """
 
 from __future__ import annotations

@@ -136,8 +136,8 @@ class OperationGenerator:
             for plugin_name, volumes in volumes_per_plugin.items():
                 try:
                     self._mark_detached_volumes(plugin_name, volumes, node_name, actual_state_of_world)
-                # An error of one plugin must not keep the volumes of the others from being checked.
                 except Exception as err:
+                    # An error of one plugin must not keep the volumes of the others from being checked.
                     klog.error_s(err, "VolumesAreAttached failed", pluginName=plugin_name, node=node_name)
 
         name = "verify_volumes_are_attached_per_node"

@@ -89,7 +89,7 @@ class StuckUnmounts:
         self, operations: volumetypes.GeneratedOperations, volume: MountedVolume, pods_dir: str
     ) -> volumetypes.GeneratedOperations:
         """Return the operations, extended so that their result is recorded here."""
-        # mountinfo has no symbolic links in its paths.
+        # The paths in mountinfo have no symbolic links.
         pod_dir = os.path.join(os.path.realpath(pods_dir), volume.pod_uid)
         name = volume.inner_volume_spec_name
         paths = (

@@ -203,7 +203,7 @@ class FakeBasicVolumePlugin:
 
     def construct_volume_spec(self, volume_name: str, volume_path: str) -> ReconstructedVolume:
         if not self.reconstructible:
-            raise ValueError("cannot be told from its directory")
+            raise ValueError("the directory does not identify the volume")
         return ReconstructedVolume(new_persistent_volume_spec(volume_name))
 
     # ---- Expansion ----

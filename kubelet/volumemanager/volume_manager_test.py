@@ -183,12 +183,12 @@ def wait_in_vain(
     world.clock.step(volume_manager.POD_ATTACH_AND_MOUNT_TIMEOUT)
     assert not world.clock.has_waiters()
     thread = golang.go(wait_and_tell, name="wait-test")
-    wait_for("the moment at which the wait is to end", until)
+    wait_for("the condition that ends the wait", until)
     world.clock.wait_for_waiters()
     world.clock.step(volume_manager.POD_ATTACH_AND_MOUNT_TIMEOUT)
     thread.join(30)
     err, ok, _ = raised.try_recv()
-    assert ok and err is not None, "the wait has not failed"
+    assert ok and err is not None, "the wait has succeeded"
     return err
 
 
@@ -220,7 +220,7 @@ def test_nothing_is_mounted_before_the_pods_worker_needs_it(world: World) -> Non
     first, second = world.add(disk, uid="first"), world.add(disk, uid="second")
     world.start()
     world.manager.wait_for_attach_and_mount(world.ctx, second)
-    assert world.plugin.calls == [("set_up", "d", "second")], "what is wanted is mounted in the order of the pods"
+    assert world.plugin.calls == [("set_up", "d", "second")], "the volumes are mounted in the order of the pods"
     world.manager.wait_for_attach_and_mount(world.ctx, first)
     assert ("set_up", "d", "first") in world.plugin.calls
 
@@ -409,7 +409,7 @@ def test_uncertain_mount_is_unmounted_and_a_failed_one_is_not(world: World, fina
     pod = world.add(v1.Volume(name="d", photon_persistent_disk=v1.PhotonPersistentDiskVolumeSource(pd_id="pd")))
     waiting = in_background(world.manager.wait_for_attach_and_mount, world, pod)
     world.plugin.wait_for_call("set_up", "d", "u")
-    wait_for("the mount is settled", lambda: world.manager.has_possibly_mounted_volumes_for_pod("u") != final)
+    wait_for("the mount has ended", lambda: world.manager.has_possibly_mounted_volumes_for_pod("u") != final)
     assert world.manager.get_mounted_volumes_for_pod("u") == {}
     world.pods.removed.add("u")
     world.pods.pods.clear()
@@ -456,7 +456,7 @@ def test_claimed_volume_is_attached_and_mounted_once_it_is_reported_in_use(attac
     attached.plugin.wait_for_call("unmount_device", "pv")
     wait_for("no volume is in use", lambda: attached.manager.get_volumes_in_use() == [])
     assert attached.plugin.calls[3:] == [("tear_down", "pv", "u"), ("unmount_device", "pv")]
-    assert attached.in_use_changes.recv(30)[1], "only then it may be detached"
+    assert attached.in_use_changes.recv(30)[1], "only then may the volume be detached"
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["before its worker needed it", "while its mount failed"])
@@ -531,7 +531,7 @@ def test_claim_that_is_not_bound_is_named_at_once(attached: World) -> None:
     waiting = in_background(attached.manager.wait_for_attach_and_mount, attached, pod)
     attached.report_in_use()
     waiting.join(30)
-    assert "v" in attached.manager.get_mounted_volumes_for_pod("u"), "the error before is forgotten"
+    assert "v" in attached.manager.get_mounted_volumes_for_pod("u"), "the earlier error is forgotten"
 
 
 def test_two_pods_share_the_device(attached: World) -> None:

@@ -108,7 +108,7 @@ def test_pods_get_a_volume_and_lose_it(world: World) -> None:
     assert not world.state.is_volume_mounted_elsewhere(NAME, "b")
     assert not world.state.volume_exists_with_spec_name("a", FAKE_PLUGIN_NAME, "pv")
     world.state.mark_volume_as_detached(NAME, "node")
-    assert world.state.volume_exists(NAME), "a pod has it"
+    assert world.state.volume_exists(NAME), "a pod has the volume"
     world.state.mark_volume_as_unmounted("b", NAME)
     world.state.mark_volume_as_detached(NAME, "node")
     world.state.mark_volume_as_detached(NAME, "node")
@@ -157,14 +157,14 @@ def test_uncertain_volume_that_was_mounted_has_the_new_mounter(world: World) -> 
     assert mounted is not None and (mounted.mounter, mounted.volume_gid_value) == (opts.mounter, "2")
     world.state.mark_volume_as_mounted(replace(world.opts(), volume_gid_volume="3", mounter=None))
     again = world.state.get_mounted_volume_for_pod("a", NAME)
-    assert again == mounted, "nothing is news of a volume that is surely mounted"
+    assert again == mounted, "a volume that is known to be mounted does not change"
 
 
 def test_remount_is_required_until_it_is_done(world: World) -> None:
     world.attach()
     world.state.mark_volume_as_mounted(world.opts())
     world.state.mark_remount_required("a")
-    assert world.asked() == PodInVolume(True, "/dev/a"), "the plugin does not want it"
+    assert world.asked() == PodInVolume(True, "/dev/a"), "the plugin requires no remount"
     world.plugin.remount = True
     world.state.mark_remount_required("b")
     assert world.asked().err is None
@@ -205,12 +205,12 @@ def test_device_states(world: World) -> None:
     world.state.mark_device_as_unmounted(NAME)
     (volume,) = world.state.get_attached_volumes()
     assert not volume.device_may_be_mounted()
-    assert (volume.device_path, volume.device_mount_path) == ("/dev/c", ""), "it is attached still"
+    assert (volume.device_path, volume.device_mount_path) == ("/dev/c", ""), "the volume is still attached"
 
 
 def test_volume_mounted_with_another_label_must_go_first(world: World) -> None:
     world.attach()
-    assert world.asked(label="l").err is None, "it is not mounted"
+    assert world.asked(label="l").err is None, "the volume is not mounted"
     world.state.mark_volume_as_mounted(world.opts(context="l"))
     assert world.asked(label="l") == PodInVolume(True, "/dev/a")
     known = world.asked(label="m")
@@ -330,7 +330,7 @@ def test_what_is_known_is_not_reconstructed(world: World) -> None:
 @pytest.mark.parametrize("attachable", [True, False])
 def test_node_status_tells_path_and_attachability_of_reconstructed_volumes(world: World, attachable: bool) -> None:
     reconstruct(world)
-    assert world.state.get_attachable_volumes() == set(), "nobody knows yet"
+    assert world.state.get_attachable_volumes() == set(), "its attachability is still uncertain"
     world.state.mark_device_as_uncertain(NAME, "", "/mnt/pv", "")
     world.state.update_reconstructed_device_path(NAME, "/dev/new")
     world.state.update_reconstructed_volume_attachability(NAME, attachable)

@@ -158,7 +158,7 @@ def test_errors_are_kept_once_and_not_without_bounds(world: World) -> None:
     name = world.add("p", disk("pv"))
     world.state.add_error_to_pod("p", ValueError("x"))
     world.state.delete_pod_from_volume("p", name)
-    assert world.state.pop_pod_errors("p") == [], "they go with the pod's volume"
+    assert world.state.pop_pod_errors("p") == [], "the pod's errors are forgotten with its volume"
 
 
 def test_volume_without_a_plugin_is_refused(world: World) -> None:

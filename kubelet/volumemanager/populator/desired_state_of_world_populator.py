@@ -215,7 +215,7 @@ class DesiredStateOfWorldPopulator:
     def begin_pod(self, pod_name: str) -> None:
         """Record that the pod's worker needs the pod's volumes from now on, and process the pod again.
 
-        This also sets up volumes anew whose content changes, such as downwardAPI volumes.
+        This also sets up those volumes again whose content changes, such as downwardAPI volumes.
         """
         with self._lock:
             self._begun_pods[pod_name] = next(self._beginnings)
@@ -251,7 +251,7 @@ class DesiredStateOfWorldPopulator:
         return not wanted and not self._pod_state_provider.should_pod_runtime_be_removed(uid)
 
     def reprocess_pod(self, pod_name: str) -> None:
-        """Process the pod again, so that volumes whose content changes are set up anew."""
+        """Process the pod again, so that volumes whose content changes are set up again."""
         self._mark_pod_processing_failed(pod_name)
         self.wake()
 

@@ -149,7 +149,7 @@ def test_pod_that_begins_its_next_life_while_it_is_forgotten_has_begun(
     with monkeypatch.context() as patch:
         patch.setattr(world.pods, "should_pod_runtime_be_removed", removed_until_now)
         world.populator.find_and_remove_deleted_pods()
-    assert world.populator.has_begun("u"), "or nothing would be mounted for it"
+    assert world.populator.has_begun("u"), "the reconciler mounts nothing for a pod before that"
     assert world.loop() == [VOLUME]
     world.pods.removed.add("u")
     assert world.loop() == [] and not world.populator.has_begun("u")
@@ -292,7 +292,7 @@ def test_who_asks_while_a_pod_is_looked_at_is_not_forgotten(world: World, monkey
 def test_claim_that_cannot_be_used_yet_is_tried_until_somebody_waits(world: World) -> None:
     world.add_pod()
     assert world.loop() == world.loop() == []
-    assert len(world.client.actions("get", "persistentvolumeclaims")) == 2, "nobody has been told yet"
+    assert len(world.client.actions("get", "persistentvolumeclaims")) == 2, "the pod has not got the error yet"
     world.populator.reprocess_pod("u")
     world.loop()
     world.loop()
@@ -474,10 +474,10 @@ def test_volume_of_an_ended_pod_goes_when_it_can_be_unmounted(world: World, stat
     world.start()
     world.loop()
     world.pods.terminating.add("u")
-    assert world.loop() == [VOLUME], "its containers may run"
+    assert world.loop() == [VOLUME], "containers of the pod may be running"
     world.pods.removed.add("u")
     world.pending.add((VOLUME, "u"))
-    assert world.loop() == [VOLUME], "its mount may be going on"
+    assert world.loop() == [VOLUME], "its mount may be in progress"
     while world.populated.try_recv()[2]:
         pass
     world.mount(state=state)
@@ -542,7 +542,7 @@ def test_what_is_wrong_with_one_pod_is_told_that_pod_alone(
     monkeypatch.setattr(world.actual, "mark_remount_required", fail_once)
     world.loop()
     assert world.pop_pod_errors("bad") == [str(err)] and "good" in world.desired.get_pods()
-    assert not world.populator._pod_previously_processed("bad"), "it is looked at again"
+    assert not world.populator._pod_previously_processed("bad"), "the next pass processes the pod again"
     world.loop()
     assert world.populator._pod_previously_processed("bad") and world.pop_pod_errors("bad") == []
 

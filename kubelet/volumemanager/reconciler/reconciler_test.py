@@ -156,7 +156,7 @@ def test_volume_of_a_controller_is_mounted_and_unmounted(world: World) -> None:
     world.desired.delete_pod_from_volume("u", PV)
     world.rounds(2)
     assert world.plugin.calls[3:] == [("tear_down", "pv", "u"), ("unmount_device", "pv")]
-    assert not world.actual.volume_exists(PV), "the controller sees to the rest"
+    assert not world.actual.volume_exists(PV), "the controller detaches the volume"
 
 
 def test_volume_whose_unmount_ends_just_now_is_not_unmounted_again(
@@ -278,7 +278,7 @@ def test_block_volume_is_mapped_and_unmapped(world: World) -> None:
     world.rounds(2)
     assert world.names() == ["wait_for_attach", "set_up_device", "map_pod_device"]
     assert world.actual.get_mounted_volumes()[0].block_volume_mapper is not None
-    assert len(world.blocks.mapped) == 2, "for the node and for the pod"
+    assert len(world.blocks.mapped) == 2, "the device is mapped for the node and for the pod"
     world.desired.delete_pod_from_volume("u", PV)
     world.rounds(2)
     assert world.names()[3:] == ["unmap_pod_device", "tear_down_device"]
@@ -567,7 +567,7 @@ def test_list_of_mounts_is_read_once_for_all_volumes(world: World, monkeypatch: 
     assert len(reads) == 2 and world.plugin.calls == []
     mounted.clear()
     world.rounds(3)
-    assert len(reads) == 3, "nothing may be mounted there any more"
+    assert len(reads) == 3, "nothing may be mounted there by now"
     assert Counter(world.names()) == {"unmount_device": 3}
 
 
@@ -625,7 +625,7 @@ def test_volume_that_is_being_set_up_is_not_read(world: World, monkeypatch: pyte
         return spec
 
     monkeypatch.setattr(world.plugin, "construct_volume_spec", construct)
-    assert not world.reconciler.reconstruct_volumes(), "it is to be looked at when the set-up has ended"
+    assert not world.reconciler.reconstruct_volumes(), "the directory must be read again after the set-up"
     assert read == [str(left)] and world.actual.is_volume_reconstructed(name, "other")
     gate.close()
     assert world.ended.recv(30)[1]
@@ -651,7 +651,7 @@ def test_untold_volume_is_not_cleaned_up_while_it_is_set_up(
 
     def construct(volume_name: str, volume_path: str) -> ReconstructedVolume:
         if volume_name == "pv":
-            raise ValueError("cannot be told from its directory")
+            raise ValueError("the directory does not identify the volume")
         return ReconstructedVolume(told)
 
     monkeypatch.setattr(world.plugin, "construct_volume_spec", construct)
@@ -917,7 +917,7 @@ def test_volume_that_cannot_be_reconstructed_goes_unless_it_is_wanted(world: Wor
         world.rounds(0 if wanted else 1)
     assert path.exists() == wanted and world.names() == ([] if wanted else ["tear_down"])
     world.rounds()
-    assert world.names().count("tear_down") == int(not wanted), "only once"
+    assert world.names().count("tear_down") == int(not wanted), "the volume is torn down once"
 
 
 def test_volume_that_cannot_be_reconstructed_goes_with_a_pod_that_never_mounts(
@@ -984,7 +984,7 @@ def test_volume_that_cannot_be_reconstructed_is_unmounted_again_after_a_failure(
     world.reconciler.reconstruct_volumes()
     world.rounds(1)
     world.rounds()
-    assert world.names() == ["tear_down"] and path.exists(), "not at once"
+    assert world.names() == ["tear_down"] and path.exists(), "the directory is not removed at once"
     world.executor.forget_failures(str(path))
     world.rounds(1)
     world.rounds()
@@ -1072,7 +1072,7 @@ def test_reconstructed_volume_whose_set_up_fails_is_unmounted_with_its_pod(world
     world.report()
     world.rounds(1)
     assert "set_up" in world.names() and not world.actual.pod_has_mounted_volumes("u")
-    assert world.actual.get_possibly_mounted_volumes_for_pod("u"), "an old mount may be there still"
+    assert world.actual.get_possibly_mounted_volumes_for_pod("u"), "an old mount may still exist"
     world.desired.delete_pod_from_volume("u", PV)
     world.rounds(2)
     assert world.names()[-2:] == ["tear_down", "unmount_device"]
@@ -1131,7 +1131,7 @@ def test_what_is_wrong_with_one_volume_is_told_its_pod_alone(
     world.reconciler.reconcile()
     assert [str(told) for told in world.desired.pop_pod_errors("a")] == [str(err)]
     world.rounds(4)
-    assert {("set_up", "pv", "b"), ("set_up", "bad", "a")} <= set(world.plugin.calls), "it is tried again"
+    assert {("set_up", "pv", "b"), ("set_up", "bad", "a")} <= set(world.plugin.calls), "the operation is retried"
 
 
 @pytest.mark.parametrize("err", UNEXPECTED, ids=lambda err: type(err).__name__)
@@ -1234,7 +1234,7 @@ def test_pod_with_very_many_volumes_has_few_operations_at_one_time(world: World)
         world.plugin.calls.clear()
         gate = world.plugin.gates[step] = golang.Channel[None]()
         world.reconciler.reconcile()
-        wait_for("all operations that may run at a time run", lambda: len(world.plugin.calls) >= limit + 1)
+        wait_for("as many operations run as may run at the same time", lambda: len(world.plugin.calls) >= limit + 1)
         world.reconciler.reconcile()
         pods = Counter(call[2] for call in world.plugin.calls)
         assert pods == {"greedy": limit, "other": 1}

@@ -86,7 +86,7 @@ class ReconstructMethods(ReconstructCommonMethods):
                 continue
             if is_being_mounted:
                 # The running mount may change the files that identify the volume. Read now, they could describe a
-                # volume that nobody can unmount later.
+                # volume that cannot be unmounted later.
                 self._all_could_be_read = False
                 continue
             try:

@@ -149,8 +149,8 @@ def test_mount_device(tmp_path: Path) -> None:
         assert staged.secrets == {"key": "value"}
         assert staged.volume_context == {"size": "big"}
         assert (staged.fs_type, staged.access_mode) == ("ext4", "MULTI_NODE_MULTI_WRITER")
-        assert staged.mount_flags == ["noatime"], "the driver has no object that says that it knows SELinux"
-        assert staged.volume_mount_group == "", "the driver cannot do it"
+        assert staged.mount_flags == ["noatime"], "no CSIDriver object declares support for SELinux mounts"
+        assert staged.volume_mount_group == "", "the driver cannot apply a group"
         data = (path.parent / "vol_data.json").read_text()
         assert data == '{"driverName":"test-driver","volumeHandle":"vol-123"}\n'
 
@@ -295,7 +295,7 @@ def test_unmount_device(tmp_path: Path) -> None:
         assert world.node.calls == ["NodeUnstageVolume"]
         assert not path.parent.exists()
         world.plugin.new_device_unmounter().unmount_device(str(path))
-        assert world.node.calls == ["NodeUnstageVolume"], "it is gone"
+        assert world.node.calls == ["NodeUnstageVolume"], "the volume is already unstaged"
 
 
 def test_what_a_driver_leaves_beside_a_volume_does_not_keep_it_attached(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_volume_that_was_staged_twice_is_unstaged_twice(tmp_path: Path) -> None:
         world.host.mounter.mount_points.append(MountPoint("/dev/x", str(path), "ext4", ()))
         with pytest.raises(OSError, match="the driver has left something mounted"):
             world.plugin.new_device_unmounter().unmount_device(str(path))
-        assert (path.parent / "vol_data.json").exists(), "for the next attempt"
+        assert (path.parent / "vol_data.json").exists(), "the next attempt needs the data file"
         world.host.mounter.mount_points.clear()
         world.plugin.new_device_unmounter().unmount_device(str(path))
         assert world.node.calls == ["NodeUnstageVolume", "NodeUnstageVolume"] and not path.parent.exists()

@@ -275,7 +275,7 @@ def test_driver_that_dies_after_it_was_asked_to_stage(tmp_path: Path, code: grpc
             with pytest.raises(Exception, match="desc = no") as raised:
                 mapper.set_up_device()
             assert not volumetypes.is_operation_finished_error(raised.value)
-        assert (devices(tmp_path) / "test-pv/data/vol_data.json").exists(), "for who takes it away"
+        assert (devices(tmp_path) / "test-pv/data/vol_data.json").exists(), "the unmount needs the data file"
 
 
 def test_device_of_which_nobody_can_tell_whether_it_is_staged_is_not_forgotten(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_tear_down_fails(tmp_path: Path) -> None:
             unmapper.unmap_pod_device()
         with pytest.raises(csierrors.DriverCallError, match=r"unstageVolumeForBlock failed: .* desc = no"):
             unmapper.tear_down_device("", "")
-        assert (devices(tmp_path) / "test-pv/data/vol_data.json").exists(), "for the next attempt"
+        assert (devices(tmp_path) / "test-pv/data/vol_data.json").exists(), "the next attempt needs the data file"
 
 
 @pytest.mark.parametrize("capabilities", [["STAGE_UNSTAGE_VOLUME"], []], ids=["stages", "does not stage"])

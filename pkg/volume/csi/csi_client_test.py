@@ -379,7 +379,7 @@ def test_volume_stats(socket: str) -> None:
     inodes = [metrics.inodes_free, metrics.inodes, metrics.inodes_used]
     assert [quantity and quantity.value() for quantity in bytes_] == [1, 3, 2]
     assert [quantity and quantity.value() for quantity in inodes] == [10, 30, 20]
-    assert (metrics.abnormal, metrics.message) == (None, None), "the gate is off"
+    assert (metrics.abnormal, metrics.message) == (None, None), "the feature gate is off"
 
 
 def test_volume_stats_without_usage(socket: str) -> None:

@@ -373,7 +373,7 @@ def test_driver_that_dies_while_it_publishes(tmp_path: Path) -> None:
         with pytest.raises(volumetypes.UncertainProgressError, match=r"code = (Unavailable|Canceled)"):
             mounter.set_up(MounterArgs())
         assert os.path.isdir(mounter.get_path())
-        assert (Path(mounter.get_path()).parent / "vol_data.json").exists(), "for who takes it away"
+        assert (Path(mounter.get_path()).parent / "vol_data.json").exists(), "the unmount needs the data file"
 
 
 FS_GROUP_CASES = [
@@ -546,10 +546,10 @@ def test_tear_down_leaves_what_is_mounted(tmp_path: Path) -> None:
         world.host.mounter.mount_points.append(MountPoint("/dev/x", mounter.get_path(), "ext4", ()))
         with pytest.raises(OSError, match="the driver has left something mounted"):
             world.plugin.new_unmounter("test-pv", POD_UID).tear_down()
-        assert (Path(mounter.get_path()).parent / "vol_data.json").exists(), "it is mounted still"
+        assert (Path(mounter.get_path()).parent / "vol_data.json").exists(), "the volume is still mounted"
         world.host.mounter.mount_points.clear()
         world.plugin.new_unmounter("test-pv", POD_UID).tear_down()
-        assert not Path(mounter.get_path()).parent.exists(), "the kubelet removes what the driver leaves"
+        assert not Path(mounter.get_path()).parent.exists(), "the kubelet removes what the driver has left"
 
 
 def test_new_unmounter_without_data(tmp_path: Path) -> None:

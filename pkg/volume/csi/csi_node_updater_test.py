@@ -106,7 +106,7 @@ def test_driver_that_registers_after_its_object(world: World) -> None:
         world.updater.sync_driver_updater(TEST_DRIVER)
         return world.clock.has_waiters()
 
-    wait_for("the driver is to be asked", waits_for_its_turn)
+    wait_for("the update waits for its turn", waits_for_its_turn)
     world.wait_for_waiters(1)
 
 

@@ -376,7 +376,7 @@ def start(host: Host, clock: FakeClock, ctx: golang.Context = CTX) -> golang.Thr
 
 def next_error(host: Host) -> str | None:
     err, ok = host.told.recv(30)
-    assert ok, "the kubelet's state does not change"
+    assert ok, "the kubelet's error state changes"
     return None if err is None else str(err)
 
 
@@ -393,7 +393,7 @@ def test_node_is_not_ready_without_its_csi_node() -> None:
     assert next_error(host) is None
     thread.join(30)
     first = client.actions()[0]
-    assert (first.verb, first.resource) == ("get", "csinodes"), "the API server is asked whether it is there"
+    assert (first.verb, first.resource) == ("get", "csinodes"), "the first request checks whether the CSINode exists"
     annotations = client.storage_v1.csi_nodes().get(CTX, "node").metadata.annotations
     assert annotations[nodeinfomanager.MIGRATED_PLUGINS_ANNOTATION_KEY] == ",".join(csi.MIGRATED_PLUGINS)
 

@@ -174,9 +174,9 @@ def test_without_a_volume_each_completes_for_itself(gate: Gate) -> None:
 
     wait_for("both operations are pending", lambda: len(pending()) == 2)
     other.release.close()
-    wait_for("the operation that failed is pending no more", lambda: pending() == [False, True])
+    wait_for("the failed operation is no longer pending", lambda: pending() == [False, True])
     gate.release.send(None)
-    wait_for("only the operation that failed is still known", lambda: pending() == [False])
+    wait_for("only the failed operation is still remembered", lambda: pending() == [False])
 
 
 def test_operation_that_cannot_be_started_may_be_tried_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -432,7 +432,7 @@ def test_mapper_is_made_by_the_operation(world: World, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(world.plugin, "new_block_volume_mapper", fail)
     operations = world.generator.generate_map_volume_func(1.0, wanted(), world.state)
-    assert asked == [], "whoever begins operations serves all pods, and must not wait for the API server"
+    assert asked == [], "the thread that starts operations serves all pods, and must not wait for the API server"
     context = operations.run()
     assert "MapVolume.NewBlockVolumeMapper initialization failed" in str(context.event_err)
     assert [event.split()[1] for event in world.recorder.drain()] == ["FailedMapVolume"] and len(asked) == 1

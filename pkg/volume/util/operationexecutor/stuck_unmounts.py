@@ -4,7 +4,7 @@ DIVERGES (safer): an event of the pod names the processes and mounts that keep i
 kubelet retries the unmount as soon as such a process ends.
 Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).GenerateUnmountVolumeFunc: the Go
 kubelet retries the unmount with a growing backoff, and its log says only that the target is busy.
-Why: whoever operates the node can end the process that is in the way.
+Why: the operator of the node can end the process that is in the way.
 Test: stuck_unmounts_test.py:test_holder_is_named_once_and_its_end_is_a_reason_to_try_again,
 stuck_unmounts_test.py:test_mount_on_the_mount_is_named
 """

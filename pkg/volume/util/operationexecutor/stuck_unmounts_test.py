@@ -91,7 +91,7 @@ def test_holder_is_named_once_and_its_end_is_a_reason_to_try_again(world: World)
     (event,) = world.recorder.drain()
     assert event.startswith('Warning FailedUnmount Unmount failed for volume "plugin/u-data" : ')
     assert f"{world.path} is held by python" in event and f"(pid {holder.pid}, current directory {world.path})" in event
-    assert not world.retried.try_recv()[2], "nothing has happened yet"
+    assert not world.retried.try_recv()[2], "the holder has not ended yet"
     holder.communicate(timeout=WAIT)
     assert world.retried.recv(WAIT) == ("plugin/u-data", True)
     world.unmount(None)

@@ -293,8 +293,8 @@ def test_race_of_directory_and_link_never_binds_the_host(
 
     paths = (node.volume / "data", node.volume / "swap")
     found = with_a_swap_at_each_moment(node, monkeypatch, *paths, lambda _: bind_and_look(node, path, check))
-    assert found[0] == "refused", "the link was there before anything was looked at"
-    assert found[-1] == "done", "the directory was open before the link was there"
+    assert found[0] == "refused", "the link existed before the first check"
+    assert found[-1] == "done", "the directory was open before the link existed"
     with swapped_in_a_loop(*paths):
         for _ in range(100):
             with contextlib.suppress(subpath.NotWithinVolumeError):

@@ -298,8 +298,8 @@ class VolumeManager:
         Raise TimeoutError, whose text names the volumes that are still mounted, after about two minutes. Raise
         golang.Canceled when ctx ends.
 
-        DIVERGES (fault of Go): this wait includes volumes that may still be mounted, such as one whose unmount has
-        failed.
+        DIVERGES (fault of Go): the wait for unmounts includes volumes that may still be mounted, such as one whose
+        unmount has failed.
         Go: pkg/kubelet/volumemanager/volume_manager.go, (*volumeManager).verifyVolumesUnmountedFunc: the Go kubelet
         waits only for volumes that are known to be mounted.
         Why: at shutdown the node would stop while such a volume is still mounted.

@@ -64,10 +64,10 @@ class ReconstructMethods(ReconstructCommonMethods):
         nothing below a volume's directory, because a mount may hang. A volume that is already known stays as it is. A
         volume that cannot be identified is kept in a list until it is known whether a pod needs it.
 
-        DIVERGES (safer): the reconciler reads volume directories that could not be read at the start of the kubelet
+        DIVERGES (safer): if a volume directory could not be read when the kubelet started, the reconciler reads it
         again later.
         Go: pkg/kubelet/volumemanager/reconciler/reconstruct.go, (*reconciler).reconstructVolumes: the Go kubelet reads
-        them once.
+        each directory once.
         Why: a volume that the kubelet overlooks stays mounted and is never unmounted.
         Test: reconciler_test.py:test_directory_that_could_not_be_read_is_read_later,
         reconciler_test.py:test_reconstruction_that_failed_is_tried_again

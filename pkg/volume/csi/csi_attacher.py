@@ -160,8 +160,8 @@ class CSIAttacher:
             secrets = self._stage_secrets(source) if stages else {}
             mount_options = self._mount_options(spec, args.selinux_label)
             try:
-                # DIVERGES (safer): the kubelet leaves a staging directory that something is mounted on to the driver as
-                # it is.
+                # DIVERGES (safer): the kubelet does not access a staging directory on which something is mounted, and
+                # leaves the directory to the driver.
                 # Go: pkg/volume/csi/csi_attacher.go, (*csiAttacher).MountDevice: the Go kubelet accesses the directory,
                 # and fails while the server or daemon of that mount is gone.
                 # Why: only the driver can mount the volume again.

@@ -81,8 +81,8 @@ class CSINodeUpdater:
         """Start, restart or end the driver's thread according to its registration and its CSIDriver object.
 
         DIVERGES (fault of Go): registrations and changes of the driver's object take effect one after the other.
-        Go: pkg/volume/csi/csi_node_updater.go, (*csiNodeUpdater).syncDriverUpdater: they may run concurrently, and one
-        that has read the old object may take effect last.
+        Go: pkg/volume/csi/csi_node_updater.go, (*csiNodeUpdater).syncDriverUpdater: registrations and changes may take
+        effect concurrently, and one that has read the old object may take effect last.
         Why: the kubelet would ask the driver with the old period until the object changes again.
         Test: csi_node_updater_test.py:test_registration_during_a_change_of_the_object
         """

@@ -76,8 +76,8 @@ class ISCSIAttacher:
             with contextlib.suppress(OSError):
                 os.rmdir(device_mount_path)
             if os.path.lexists(device_mount_path):
-                # DIVERGES (fault of Go): the kubelet detaches a disk that is attached but cannot be mounted when its
-                # pod is gone.
+                # DIVERGES (fault of Go): when the pod is gone, the kubelet detaches a disk that is attached but could
+                # not be mounted.
                 # Go: pkg/volume/iscsi/attacher.go, (*iscsiAttacher).MountDevice: the failure is final, and the disk
                 # counts as not mounted.
                 # Why: the kubelet would never log out of the target, not even for its other disks: the directory of

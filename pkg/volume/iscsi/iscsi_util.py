@@ -274,8 +274,8 @@ class ISCSIUtil:
 
         Raise ValueError, or OSError if the file cannot be read now.
 
-        DIVERGES (safer): the kubelet reads the file that tells how to log out again later if it cannot be read now, for
-        example for lack of a file descriptor.
+        DIVERGES (safer): if the file that describes how to log out cannot be read, for example for lack of a file
+        descriptor, the kubelet reads it again later.
         Go: pkg/volume/iscsi/iscsi_util.go, (*ISCSIUtil).DetachDisk: the Go kubelet then uses the name of the directory.
         Why: the name contains one portal, and the kubelet would never log out over the others.
         Test: iscsi_test.py:test_settings_that_cannot_be_read_now_are_waited_for

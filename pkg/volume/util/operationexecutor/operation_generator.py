@@ -348,8 +348,7 @@ class OperationGenerator:
         with _generating(volume_to_mount, "NodeExpandVolume.FindPluginBySpec failed"):
             plugin = self._volume_plugin_mgr.find_plugin_by_spec(volume_to_mount.volume_spec)
 
-        # DIVERGES (fault of Go): the kubelet checks with a growing backoff whether an expansion that may not start yet
-        # may start.
+        # DIVERGES (fault of Go): if an expansion may not start yet, the kubelet checks it again with a growing backoff.
         # Go: pkg/volume/util/operationexecutor/operation_generator.go,
         # (*operationGenerator).GenerateExpandInUseVolumeFunc: in the Go kubelet such an operation succeeds, and a tenth
         # of a second later the next one asks the API server about the claim.
@@ -798,7 +797,7 @@ class OperationGenerator:
             state.get_volume_mount_state(volume.volume_name, volume.pod_name) is VolumeMountState.VOLUME_MOUNT_UNCERTAIN
         )
         pod_device_path = self._map_pod_device(volume, custom, device_path, mark_opts, state, was_begun)
-        # DIVERGES (fault of Go): the kubelet unmaps a device that it may have mapped itself when the pod is gone.
+        # DIVERGES (fault of Go): when the pod is gone, the kubelet unmaps a device that it may have mapped itself.
         # Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).GenerateMapVolumeFunc: the
         # Go kubelet unmaps such a device only if the plugin maps devices itself, as the CSI plugin does.
         # Why: a device that is still bound for a pod that no longer exists never leaves the node.
@@ -1037,8 +1036,8 @@ class OperationGenerator:
     ) -> bool:
         """Expand the volume, and report whether it has the desired size now.
 
-        DIVERGES (fault of Go): the kubelet checks a volume with a growing backoff after an expansion to less than the
-        size of the persistent volume.
+        DIVERGES (fault of Go): after an expansion to less than the size of the persistent volume, the kubelet checks
+        the volume again with a growing backoff.
         Go: pkg/volume/util/operationexecutor/operation_generator.go, (*operationGenerator).doOnlineExpansion: in the Go
         kubelet such an expansion has succeeded; as the volume is still too small, the next operation asks the API
         server a tenth of a second later.

@@ -178,5 +178,5 @@ def test_nothing_is_asked_of_a_kubelet_that_is_not_whole(test_kubelet: TestKubel
     other = kubelet_build.PartsBuilder(
         test_kubelet.ctx, test_kubelet.builder.kube_cfg, test_kubelet.builder.kube_deps, test_kubelet.builder.options
     )
-    with pytest.raises(AttributeError, match="get_active_pods was asked of a Kubelet that is not whole"):
+    with pytest.raises(AttributeError, match="get_active_pods was read from a Kubelet that is not complete"):
         other.klet.get_active_pods()

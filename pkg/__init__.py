@@ -1,1 +1,1 @@
-"""What the kubelet imports from outside pkg/kubelet, under the names it has in Go."""
+"""Contain what the kubelet imports from outside pkg/kubelet, under the names that it has in Go."""

@@ -1,4 +1,4 @@
-"""What tests of several packages start from."""
+"""Provide fixtures for the tests of several packages."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from pkg.golang.net.testing import Resolver
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> Resolver:
-    """In place of the machine's resolver."""
+    """Replace the machine's resolver."""
     return Resolver(monkeypatch)

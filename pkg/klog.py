@@ -1,10 +1,10 @@
-"""Structured logging in the formats of the Go components: klog's text and component-base's JSON.
+"""Log structured lines in the formats of the Go components: klog's text and component-base's JSON.
 
 Go: k8s.io/klog/v2, k8s.io/component-base/logs/json
 
-A line that is switched off costs one call and one comparison: write `klog.v(4).info_s(…)`, and ask
-`klog.v(4).enabled` first where the values themselves are expensive. All functions are safe from any thread.
-Message texts and keys are those of the Go lines, so that two logs can be compared.
+A disabled line costs one call and one comparison. Write `klog.v(4).info_s(…)`, and check `klog.v(4).enabled` first if
+computing the values is expensive. All functions are thread-safe. Messages and keys are those of the Go lines, so that
+two logs can be compared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, Protocol, TextIO, TypeVar
 
 
 class ObjectRef(str):
-    """`namespace/name`, or the name alone; JSON output takes it apart again."""
+    """Represent an object as `namespace/name`, or as the name alone; JSON output splits it again."""
 
     __slots__ = ()
 
@@ -38,19 +38,19 @@ class _HasMetadata(Protocol):
 
 
 def kref(namespace: str, name: str) -> ObjectRef:
-    """The reference to log for an object of which only the names are at hand."""
+    """Return the reference to log for an object of which only the names are known."""
     return ObjectRef(f"{namespace}/{name}" if namespace else name)
 
 
 def kobj(obj: _HasMetadata | None) -> ObjectRef:
-    """The reference to log for an API object."""
+    """Return the reference to log for an API object."""
     if obj is None:
         return ObjectRef("")
     return kref(obj.metadata.namespace or "", obj.metadata.name or "")
 
 
 def kobjs(objs: Iterable[_HasMetadata]) -> list[ObjectRef]:
-    """The references to log for several API objects."""
+    """Return the references to log for several API objects."""
     return [kobj(obj) for obj in objs]
 
 
@@ -59,7 +59,7 @@ _Part = TypeVar("_Part")
 
 
 class _Settings:
-    """What the flags decide. Replaced fields are read without lock; `lock` only keeps lines whole."""
+    """Hold the values of the flags. The fields are read without the lock; `lock` only keeps lines whole."""
 
     verbosity = 0
     vmodule: tuple[tuple[str, int], ...] = ()
@@ -68,17 +68,17 @@ class _Settings:
     lock = threading.Lock()
 
 
-# The level that vmodule gives to a place in the code; emptied when vmodule changes.
+# The verbosity that vmodule sets for a code object; cleared when vmodule changes.
 _levels: dict[CodeType, int] = {}
 
 
 def set_verbosity(level: int) -> None:
-    """--v: `v(n)` is on for n up to level."""
+    """Apply --v: `v(n)` logs for n up to `level`."""
     _Settings.verbosity = level
 
 
 def set_vmodule(patterns: str) -> None:
-    """--vmodule: `pattern=N,…` raises the verbosity of files whose base name matches the glob pattern."""
+    """Apply --vmodule: `pattern=N,…` raises the verbosity of files whose base name matches the glob pattern."""
     parsed = []
     for item in filter(None, patterns.split(",")):
         pattern, sep, level = item.partition("=")
@@ -90,7 +90,7 @@ def set_vmodule(patterns: str) -> None:
 
 
 def set_format(name: str) -> None:
-    """--logging-format: text or json."""
+    """Apply --logging-format: text or json."""
     if name not in ("text", "json"):
         raise ValueError(f"logging format: expected text or json, got {name!r}")
     _Settings.json = name == "json"
@@ -102,13 +102,13 @@ def set_output(stream: TextIO | None) -> None:
 
 
 def flush() -> None:
-    """Write out what is buffered. A log that takes nothing, for its disk is full, does not fail its caller."""
+    """Write out the buffered lines. A failed write, for example to a full disk, does not fail the caller."""
     with _Settings.lock, contextlib.suppress(OSError, ValueError):
         _stream().flush()
 
 
 class Verbose:
-    """What `v` returns: logs if `enabled`."""
+    """Log if `enabled`; `v` returns such an object."""
 
     __slots__ = ("enabled", "level")
 
@@ -133,7 +133,7 @@ _off = Verbose(0, False)
 
 
 def v(level: int) -> Verbose:
-    """Log only at this verbosity: 2 is the usual for operators, 4 for debugging, 5 for tracing."""
+    """Return a logger for this verbosity: 2 is the usual one for operators, 4 for debugging, 5 for tracing."""
     enabled = level <= _Settings.verbosity
     if not enabled and _Settings.vmodule:
         enabled = level <= _module_level(sys._getframe(1).f_code)
@@ -151,22 +151,22 @@ def warning_s(msg: str, /, **kv: Any) -> None:
 
 
 def error_s(err: BaseException | None, msg: str, /, **kv: Any) -> None:
-    """Log an error: its text, and the traceback only of one that means a fault in our own code."""
+    """Log an error: its text, and its traceback only if the error means a bug in our own code."""
     _log("E", 0, sys._getframe(1), msg, err, kv)
 
 
 def info_s_depth(depth: int, msg: str, /, **kv: Any) -> None:
-    """As info_s, as if called `depth` callers further up; for helpers that log."""
+    """Log as info_s does, with the place of the caller `depth` levels further up. Helpers that log use this."""
     _log("I", 0, sys._getframe(depth + 1), msg, None, kv)
 
 
 def stacktrace(err: BaseException | None) -> str:
-    """The traceback of an exception, as a value to log."""
+    """Return the traceback of an exception as a value to log."""
     return "" if err is None else "".join(traceback.format_exception(err)).rstrip()
 
 
 class _Bridge(logging.Handler):
-    """Brings what libraries say through the standard logging module into this log."""
+    """Forward the records of the standard logging module, which libraries use, to this log."""
 
     _severities = ((logging.ERROR, "E"), (logging.WARNING, "W"), (logging.NOTSET, "I"))
 
@@ -179,10 +179,10 @@ class _Bridge(logging.Handler):
 
 
 def capture_logging(level: int = logging.WARNING) -> None:
-    """Send what libraries log with the standard logging module, from `level` on, here. Call it before gRPC is loaded.
+    """Forward records of the standard logging module from `level` on to this log. Call this before gRPC is loaded.
 
-    gRPC's library in C writes to standard error by itself. A server may have it write a hundred bytes for three that it
-    sends, without end and in words of the server's own: it is to say nothing, unless the environment wants it to.
+    gRPC's C library writes to standard error by itself. For three bytes that a server sends, it can write a hundred
+    bytes, repeatedly, with text that the server chose. So it logs nothing unless the environment asks for it.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.basicConfig(handlers=[_Bridge()], level=level, force=True)
@@ -201,15 +201,15 @@ def _stream() -> TextIO:
     return _Settings.output or sys.stderr
 
 
-# Characters of one value, and of the message, that are logged. Names, commands and messages of pods have up to millions
-# of them, which are escaped in one piece, and no other thread runs Python meanwhile.
-# DIVERGES (safer): of a longer value or message the beginning is logged.
-# Go: k8s.io/klog/v2/internal/serialize/keyvalues_slog.go, Formatter.KVFormat: has no bound.
-# Why: one pod could keep all threads waiting, and fill the disk with its own text.
+# The number of characters that are logged of one value or of the message. Names, commands and messages of pods may have
+# millions; escaping them is a single operation, during which no other thread runs Python.
+# DIVERGES (safer): this kubelet logs only the beginning of a longer value or message.
+# Go: k8s.io/klog/v2/internal/serialize/keyvalues_slog.go, Formatter.KVFormat: the Go kubelet has no bound.
+# Why: one pod could block all threads, and fill the disk with its own text.
 # Test: klog_test.py:test_of_a_value_without_end_the_beginning_is_logged
 MAX_VALUE = 64 << 10
 
-# What is raised if the code is wrong, and not the world.
+# Exceptions that mean a bug in the code and not a problem of the environment.
 _PROGRAMMING_ERRORS = (
     ArithmeticError,
     AssertionError,
@@ -223,8 +223,8 @@ _PROGRAMMING_ERRORS = (
 
 
 def _log(severity: str, level: int, frame: FrameType, msg: str, err: BaseException | None, kv: _Values) -> None:
-    # Failures are daily business for a kubelet, and their text says enough. Of a fault in our own code, caught where
-    # anything is caught so that the node goes on, only the place says enough.
+    # A kubelet meets failures all the time, and their text is sufficient. For a bug in our own code, which a broad
+    # handler caught to keep the node running, only the place helps.
     caught = kv.get("err") if err is None else err
     if isinstance(caught, _PROGRAMMING_ERRORS) and "stacktrace" not in kv:
         kv = {**kv, "stacktrace": stacktrace(caught)}
@@ -233,14 +233,15 @@ def _log(severity: str, level: int, frame: FrameType, msg: str, err: BaseExcepti
 
 def _write(severity: str, level: int, path: str, line: int, msg: str, err: BaseException | None, kv: _Values) -> None:
     layout = _json_line if _Settings.json else _text_line
-    # Some messages have the text of an error in them, and those of libraries what a client has sent.
+    # Some messages contain the text of an error, and messages of libraries may contain what a client has sent.
     msg = msg[:MAX_VALUE]
     try:
         fault = None if err is None else _Room().cut(err)
         values = {key: _Room().cut(value) for key, value in kv.items()}
         text = layout(severity, level, path, line, msg, fault, values)
     except Exception as failure:
-        # What is logged may be anything, too deep or too large a number for JSON: logging must not fail its caller.
+        # The value may be of any kind, for example nested too deeply or a number too large for JSON. Logging must not
+        # fail its caller.
         text = layout(severity, level, path, line, msg, None, {"notLogged": repr(failure)})
     with _Settings.lock:
         try:
@@ -248,21 +249,21 @@ def _write(severity: str, level: int, path: str, line: int, msg: str, err: BaseE
             try:
                 stream.write(text)
             except UnicodeEncodeError:
-                # A name that is no text stands in a value of several lines, or in JSON.
+                # A name that is not valid text can appear in a value of several lines, or in JSON.
                 stream.write(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
             stream.flush()
         except (OSError, ValueError):
-            pass  # nowhere is left to complain: the log itself is gone or closed
+            pass  # The log itself is gone or closed, so there is nowhere to report the error.
 
 
 class _Room:
-    """What is left of MAX_VALUE, while one value is looked through."""
+    """Track how much of MAX_VALUE is left while one value is converted."""
 
     def __init__(self) -> None:
         self._left = MAX_VALUE
 
     def cut(self, value: Any) -> Any:
-        """The value in types that a layout knows, as far as there is room: strings are cut, and lists are."""
+        """Return the value in types that a layout supports; truncate strings and collections to the remaining room."""
         match value:
             case str():
                 return self._take(value)
@@ -293,7 +294,7 @@ class _Room:
 def _text_line(severity: str, _: int, path: str, line: int, msg: str, err: str | None, kv: _Values) -> str:
     now = time.time()
     day = time.strftime("%m%d %H:%M:%S", time.localtime(now))
-    place = f"{os.path.basename(path)}:{line}"  # a PurePath costs ten times as much
+    place = f"{os.path.basename(path)}:{line}"  # A PurePath would cost ten times as much.
     parts = [f"{severity}{day}.{int(now % 1 * 1_000_000):06d} {os.getpid():7d} {place}] {quote(msg)}"]
     if err is not None:
         parts.append(f" err{_text_value(err)}")
@@ -304,7 +305,7 @@ def _text_line(severity: str, _: int, path: str, line: int, msg: str, err: str |
 
 
 def _text_value(value: Any) -> str:
-    """`=value`: strings and what has a text form quoted, several lines indented, the rest as JSON."""
+    """Return `=value`: strings are quoted, several lines are indented, and other types become JSON or quoted text."""
     if isinstance(value, enum.Enum):
         value = value.value
     if isinstance(value, str):
@@ -321,7 +322,7 @@ _ESCAPES |= {'"': '\\"', "\\": "\\\\"}
 
 
 def quote(text: str) -> str:
-    """Quoted as Go's strconv.Quote does."""
+    """Quote as Go's strconv.Quote does."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else _escape(ord(c))) for c in text) + '"'
@@ -355,5 +356,5 @@ def _dumps(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know: times as RFC 3339, everything else as its text."""
+    """Convert a type that JSON does not support: times to RFC 3339, everything else to its text."""
     return value.isoformat() if isinstance(value, datetime) else str(value)

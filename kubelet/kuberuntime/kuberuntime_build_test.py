@@ -33,5 +33,5 @@ def test_nothing_is_asked_of_a_manager_that_is_not_whole(tmp_path: Path) -> None
         pods.get_pod(golang.background(), types.UID("uid"))
         return testing.FakeCommandRunner()
 
-    with pytest.raises(AttributeError, match="get_pod was asked of a KubeGenericRuntimeManager that is not whole"):
+    with pytest.raises(AttributeError, match="get_pod was read from a KubeGenericRuntimeManager that is not complete"):
         testing.create_test_runtime_manager(str(tmp_path), new_handler_runner=ask_at_once)

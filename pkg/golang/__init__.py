@@ -1,6 +1,8 @@
-"""The few pieces of Go itself that the design leans on: channels, select, tickers, contexts, threads.
+"""Provide the parts of Go's language and standard library that the kubelet's design relies on.
 
-Reading order: channel.py (channels and select), mutex.py, ticker.py, context.py, thread.py.
+The main parts are channels, select, tickers, contexts and threads.
+
+Read the files in this order: channel.py (channels and select), mutex.py, ticker.py, context.py, thread.py.
 """
 
 from pkg.golang.channel import Case, Channel, ClosedChannelError, Selected, Send, seed, select

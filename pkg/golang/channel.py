@@ -1,20 +1,21 @@
-"""Channels and select with Go's semantics.
+"""Provide channels and select with the semantics of Go.
 
 Go: runtime/chan.go, runtime/select.go; `chan` and `select` are of the language itself
 
-How it works. Every channel keeps its buffered values and two FIFO queues of blocked operations. A blocked
-operation is a `_Waiter`: the cases of one select (a plain send or receive is a select with one case) and a
-lock that its thread sleeps on. Whoever makes one of those cases possible completes it on the waiter's behalf,
-takes the waiter out of all queues and wakes its thread; so nobody polls, and a woken thread has its result.
+How it works. Every channel keeps its buffered values and two FIFO queues of blocked operations. A blocked operation is
+a `_Waiter`: it holds the cases of one select (a plain send or receive is a select with one case) and a lock that its
+thread sleeps on. The thread that makes one of those cases possible completes the case on the waiter's behalf, removes
+the waiter from all queues and wakes the waiter's thread. So no thread polls, and a woken thread already has its result.
 
-One lock guards all channels. CPython runs one thread at a time anyway, the guarded sections are short, and a
-select over several channels then needs no lock order. Nothing of a user's code runs under it.
+One lock guards all channels. CPython runs one thread at a time anyway, the guarded sections are short, and a select
+over several channels then needs no lock order. No code of a caller runs while the lock is held.
 
-A channel can become ready by itself at `_deadline` (timers, contexts with a deadline). No thread watches that
-time: whoever blocks on the channel sleeps at most until then, and then calls `_expire_locked`.
+A channel can become ready by itself at `_deadline` (timers, contexts with a deadline). No thread watches that time: a
+thread that blocks on the channel sleeps at most until the deadline, and then calls `_expire_locked`.
 
-A channel is a queue.Queue, but has none of the lock and the conditions with which that class blocks. A select takes
-values from any other queue.Queue too: it waits in the queue's own line, where a blocked `get` waits (`_in_line`).
+A channel is a queue.Queue, but it does without the lock and the conditions that queue.Queue blocks on. A select can
+also receive from any other queue.Queue: it waits in that queue's own list of waiters, where a blocked `get` waits
+(`_in_line`).
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ if sys.version_info >= (3, 13):
 else:
 
     class ShutDown(Exception):
-        """As `queue` has it since Python 3.13."""
+        """Signal that a queue is shut down, as the exception of the same name in `queue` does since Python 3.13."""
 
 
 T = TypeVar("T")
 U = TypeVar("U")
 
-# Guards the fields of every Channel, _Waiter and context state. Never held while blocking or calling out.
+# This lock guards the fields of every Channel, _Waiter and context state. A thread that holds it must not block and
+# must not call code of others.
 lock = Mutex()
 
 _random = random.Random()
@@ -55,16 +57,17 @@ _RETRY = -2
 
 
 class ClosedChannelError(ShutDown, RuntimeError):
-    """A send on a closed channel, or a second close: a programming error (in Go a panic).
+    """Signal a send on a closed channel or a second close: a programming error, for which Go panics.
 
-    To code that uses the channel as a queue it means that the queue was shut down, and `get` raises it too.
+    For code that uses the channel as a queue, the error means that the queue was shut down. `get` raises it too.
     """
 
 
 class Selected(Generic[T]):
-    """What `select` did: the case that it took (None: default or timeout), and what it received.
+    """Describe the result of `select`: the case that it executed, and the value that it received.
 
-    `value` is None, and `ok` false, if the channel is closed.
+    `case` is None if the select ended with its default or its timeout. If the channel is closed, `value` is None and
+    `ok` is false.
     """
 
     __slots__ = ("_cases", "case", "ok", "value")
@@ -82,9 +85,11 @@ class Selected(Generic[T]):
     def took(self, case: Send[Any]) -> Selected[None] | None: ...
 
     def took(self, case: Case) -> Selected[Any] | None:
-        """This object if the select took that case, and so with the type of the channel's values; else None.
+        """Return this object if the select executed the given case, otherwise None.
 
-        Raises ValueError if the select had no such case, as when a timer's channel is made anew to ask for it.
+        The returned object is typed with the channel's value type. Raise ValueError if the select had no such case.
+        This happens, for example, when the caller creates a new timer channel instead of passing the one that it gave
+        to the select.
         """
         if case is self.case and case is not None:
             return self
@@ -94,12 +99,12 @@ class Selected(Generic[T]):
 
 
 def seed(n: int) -> None:
-    """Seed the choice among ready cases, so that a run can be replayed."""
+    """Seed the random choice among ready cases, so that a run can be replayed."""
     _random.seed(n)
 
 
 class _Waiter:
-    """One blocked select. `index` names the case that was completed for it, or why it woke without one."""
+    """Represent one blocked select. `index` names the case that was completed for it, or why it woke without one."""
 
     __slots__ = ("cases", "index", "ok", "value", "wake")
 
@@ -120,12 +125,12 @@ class _Waiter:
         self.wake.release()
 
     def sleep(self, until: float | None) -> None:
-        """Sleep until fired, or until the monotonic time `until`; not waiting any more on return."""
+        """Sleep until a case is completed or until the monotonic time `until`. On return the waiter is in no queue."""
         timeout = -1.0 if until is None else min(max(until - monotonic(), 0.0), threading.TIMEOUT_MAX)
         woken = False
         try:
             woken = self.wake.acquire(True, timeout)
-        finally:  # timed out, or a signal handler raised
+        finally:  # This also runs after a timeout, or after a signal handler raised.
             if not woken:
                 with lock:
                     if self.index == _WAITING:
@@ -138,41 +143,43 @@ class _Waiter:
 
 
 class Channel(queue.Queue[T]):
-    """A FIFO of values between threads; `maxsize` 0 means that sender and receiver meet.
+    """Pass values between threads in FIFO order; with `maxsize` 0, a sender blocks until a receiver takes its value.
 
-    It keeps the documented contract of queue.Queue with one difference: there `maxsize` 0 means that there is no bound.
-    A channel with `maxsize` 0 is always both empty and full, and `put` returns once somebody has got the item. The
-    attributes that queue.Queue has but does not document (`mutex`, `not_empty`, `queue`, …) are missing.
+    A channel keeps the documented contract of queue.Queue with one difference: a queue.Queue with `maxsize` 0 is
+    unbounded. A channel with `maxsize` 0 is always both empty and full, and `put` returns once a receiver has the item.
+    The attributes that queue.Queue has but does not document (`mutex`, `not_empty`, `queue`, …) are missing.
 
-    All methods are safe from any thread, but not from signal handlers and finalizers: those may run while their own
-    thread holds the lock of all channels. finalizers_test.py looks that there are none.
-    As a case of `select` a channel means receiving from it.
+    All methods are safe to call from any thread, but not from signal handlers and finalizers: these may run while their
+    own thread holds the lock of all channels. finalizers_test.py checks that no finalizer uses a channel. As a case of
+    `select`, a channel means a receive from that channel.
     """
 
     __slots__ = ("_buffer", "_closed", "_deadline", "_receivers", "_senders", "maxsize", "passed")
 
-    # How many of the values that passed are done with, and what is closed once all are. No slots: few channels need it.
+    # `_done` counts the values for which task_done was called. `_all_done` is closed once that holds for all values
+    # that passed. Both are class attributes and not slots, because few channels need them.
     _done = 0
     _all_done: Channel[None] | None = None
 
     def __init__(self, maxsize: int = 0) -> None:
-        # Queue.__init__ is not called: it makes a lock and three conditions, which a channel does without.
+        # Queue.__init__ is not called, because it creates a lock and three conditions that a channel does not use.
         if maxsize < 0:
             raise ValueError(f"channel capacity must not be negative, got {maxsize}")
         self.maxsize = maxsize
-        # How many values have gone in so far; for those who watch.
+        # `passed` counts the values that have entered the channel so far. Only observers read it.
         self.passed = 0
         self._buffer: deque[T] = deque()
         self._closed = False
         self._deadline: float | None = None
-        # Dicts as ordered sets: the waiter of a select leaves from the middle, and an empty one is small.
+        # These dicts serve as ordered sets: the waiter of a select may leave from the middle, and an empty dict is
+        # small.
         self._receivers: dict[tuple[_Waiter, int], None] = {}
         self._senders: dict[tuple[_Waiter, int], T] = {}
 
     def send(self, value: T, ctx: Context | None = None) -> None:
-        """Send, blocking while nobody receives and the buffer is full.
+        """Send the value; block while no thread receives and the buffer is full.
 
-        Raises ClosedChannelError if the channel is or becomes closed, and ctx.err() once ctx is done.
+        Raise ClosedChannelError if the channel is closed or becomes closed, and ctx.err() once ctx is done.
         """
         if self.try_send(value):
             return
@@ -182,7 +189,7 @@ class Channel(queue.Queue[T]):
             raise ctx.err() or AssertionError("a done context has an error")
 
     def try_send(self, value: T) -> bool:
-        """Send if that is possible at once; returns whether it was."""
+        """Send the value if that needs no waiting. Report whether the value was sent."""
         with lock:
             if not self._send_ready_locked():
                 return False
@@ -190,7 +197,10 @@ class Channel(queue.Queue[T]):
             return True
 
     def recv(self, timeout: float | None = None) -> tuple[T | None, bool]:
-        """Receive as (value, True); (None, False) if closed and drained, or after `timeout` seconds."""
+        """Receive a value.
+
+        Return (value, True), or (None, False) if the channel is closed and drained, or after `timeout` seconds.
+        """
         with lock:
             if self._ready_locked():
                 return self._complete_locked()
@@ -198,7 +208,10 @@ class Channel(queue.Queue[T]):
         return taken.value, taken.ok
 
     def try_recv(self) -> tuple[T | None, bool, bool]:
-        """Receive if possible at once: (value, ok, ready); ready and not ok means closed and drained."""
+        """Receive without waiting, as (value, ok, ready).
+
+        Ready and not ok means that the channel is closed and drained.
+        """
         with lock:
             if not self._ready_locked():
                 return None, False, False
@@ -206,14 +219,14 @@ class Channel(queue.Queue[T]):
             return value, ok, True
 
     def close(self) -> None:
-        """Close: receivers drain the buffer and then get (None, False); blocked senders raise."""
+        """Close the channel: receivers drain the buffer and then get (None, False); blocked senders raise."""
         with lock:
             if self._closed:
                 raise ClosedChannelError("close of closed channel")
             self._close_locked()
 
     def __iter__(self) -> Iterator[T]:
-        """Receive until the channel is closed and drained."""
+        """Yield received values until the channel is closed and drained."""
         while True:
             value, ok = self.recv()
             if not ok:
@@ -221,27 +234,32 @@ class Channel(queue.Queue[T]):
             yield value  # type: ignore[misc]  # ok says that it is a T
 
     def __len__(self) -> int:
-        """The number of buffered values."""
+        """Return the number of buffered values."""
         with lock:
             self._ready_locked()
             return len(self._buffer)
 
     def __bool__(self) -> bool:
-        """Always true, so that `if ch` asks for a nil channel and not for an empty one."""
+        """Return True always, so that `if ch` tests for a nil channel and not for an empty one."""
         return True
 
-    # Channel as a queue; put_nowait and get_nowait are inherited.
+    # The next methods make the channel usable as a queue; put_nowait and get_nowait are inherited.
 
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
-        """Send. Raises queue.Full if that is not possible at once, or in `timeout` seconds, and ClosedChannelError."""
+        """Send the item.
+
+        Raise queue.Full if the item cannot be sent at once, or within `timeout` seconds. Raise ClosedChannelError if
+        the channel is closed or becomes closed.
+        """
         _check_timeout(block, timeout)
         if _select((Send(self, item),), not block, timeout).case is None:
             raise queue.Full
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """Receive. Raises queue.Empty if that is not possible at once, or in `timeout` seconds.
+        """Receive a value.
 
-        Raises ClosedChannelError once the channel is closed and drained.
+        Raise queue.Empty if no value can be received at once, or within `timeout` seconds. Raise ClosedChannelError
+        once the channel is closed and drained.
         """
         _check_timeout(block, timeout)
         taken = _select((self,), not block, timeout)
@@ -253,26 +271,26 @@ class Channel(queue.Queue[T]):
         return value
 
     def qsize(self) -> int:
-        """The number of buffered values."""
+        """Return the number of buffered values."""
         return len(self)
 
     def empty(self) -> bool:
-        """Whether no value is buffered."""
+        """Report whether no value is buffered."""
         return not len(self)
 
     def full(self) -> bool:
-        """Whether there is no room in the buffer."""
+        """Report whether the buffer has no free place."""
         return len(self) >= self.maxsize
 
     def task_done(self) -> None:
-        """Note that one of the values that passed is done with. Raises ValueError if all are already."""
+        """Count one of the received values as processed. Raise ValueError if all of them are already."""
         with lock:
             if self._done == self.passed:
                 raise ValueError("task_done() called too many times")
             self._count_done_locked(1)
 
     def join(self) -> None:
-        """Wait until task_done() was called for each value that passed."""
+        """Wait until task_done() was called for each value that passed through the channel."""
         with lock:
             if self._done == self.passed:
                 return
@@ -282,16 +300,16 @@ class Channel(queue.Queue[T]):
         all_done.recv()
 
     def shutdown(self, immediate: bool = False) -> None:
-        """Close, unless it is closed; with `immediate` also drop the buffered values, and count them as done.
+        """Close the channel if it is open; with `immediate`, also drop the buffered values and count them as processed.
 
-        queue.Queue has this since Python 3.13.
+        queue.Queue has this method since Python 3.13.
         """
         dropped: deque[T] = deque()
         with lock:
             if not self._closed:
                 self._close_locked()
             if immediate:
-                # The values are freed on return, when the lock is not held any more.
+                # The values are freed on return, after the lock is released.
                 dropped, self._buffer = self._buffer, dropped
                 self._count_done_locked(len(dropped))
 
@@ -301,7 +319,7 @@ class Channel(queue.Queue[T]):
             self._all_done._close_locked()
             self._all_done = None
 
-    # Channel as a receive case of select; Send below has the same five methods.
+    # With the next methods, the channel is a receive case of select. Send below has the same five methods.
 
     def _ready_locked(self) -> bool:
         if self._deadline is not None and monotonic() >= self._deadline:
@@ -309,7 +327,10 @@ class Channel(queue.Queue[T]):
         return bool(self._buffer) or bool(self._senders) or self._closed
 
     def _still_ready_locked(self) -> bool:
-        """As _ready_locked said, unless another case's deadline has since woken whoever waited here."""
+        """Report whether the case is still ready after _ready_locked said so.
+
+        In the meantime, the deadline of another case may have woken the waiters of this channel.
+        """
         return bool(self._buffer) or bool(self._senders) or self._closed
 
     def _complete_locked(self) -> tuple[T | None, bool]:
@@ -328,13 +349,13 @@ class Channel(queue.Queue[T]):
     def _dequeue_locked(self, entry: tuple[_Waiter, int]) -> None:
         self._receivers.pop(entry, None)
 
-    # The other side, and what subclasses use.
+    # The next methods serve senders and subclasses.
 
     def _send_ready_locked(self) -> bool:
         return bool(self._receivers) or len(self._buffer) < self.maxsize or self._closed
 
     def _put_locked(self, value: T) -> None:
-        """Hand the value over; only if _send_ready_locked."""
+        """Hand the value over. Call this only if _send_ready_locked returned True."""
         if self._closed:
             raise ClosedChannelError("send on closed channel")
         self.passed += 1
@@ -354,23 +375,26 @@ class Channel(queue.Queue[T]):
         self._closed = True
         self._deadline = None
         for waiter, index in [*self._receivers, *self._senders]:
-            if waiter.index == _WAITING:  # one waiter may be queued here more than once
+            if waiter.index == _WAITING:  # A waiter may be queued here more than once.
                 waiter.fire_locked(index, None, False)
 
     def _set_deadline_locked(self, deadline: float | None) -> None:
-        """Move the time at which the channel becomes ready; who sleeps until the old one must look again."""
+        """Change the time at which the channel becomes ready.
+
+        Wake the blocked receivers, because they sleep until the old time.
+        """
         self._deadline = deadline
         for waiter, _ in list(self._receivers):
             if waiter.index == _WAITING:
                 waiter.fire_locked(_RETRY, None, False)
 
     def _expire_locked(self) -> None:
-        """Called when `_deadline` has passed; must move or clear it."""
+        """Handle the passing of `_deadline`; an implementation must move or clear the deadline."""
         raise NotImplementedError
 
 
 class Send(Generic[T]):
-    """A case of `select`: sending `value` on `channel` (None, the nil channel, is never ready)."""
+    """Describe a case of `select` that sends `value` on `channel`. None is the nil channel, which is never ready."""
 
     __slots__ = ("channel", "value")
 
@@ -402,28 +426,32 @@ Case = queue.Queue[Any] | Send[Any] | None
 
 
 def select(*cases: Case, default: bool = False, timeout: float | None = None) -> Selected[Any]:
-    """Wait until at least one case can proceed, do one of those, chosen uniformly at random, and say which it `took`.
+    """Wait until at least one case can proceed, execute one of those, chosen uniformly at random, and return which.
 
     A case is a Channel or another queue.Queue (receive), a Send, or None (a nil channel, never ready). With `default`,
-    or after `timeout` seconds, no case is taken. Raises ClosedChannelError if the case taken sends on a closed channel,
-    and TypeError for any other case; a SimpleQueue is one, because nothing can wait for its values but its `get`.
+    if no case is ready at once, no case is executed; likewise after `timeout` seconds. Ask the result with `took` which
+    case it was.
+
+    Raise ClosedChannelError if the executed case sends on a closed channel. Raise TypeError for any other kind of case.
+    SimpleQueue is such a kind, because only its `get` can wait for its values.
     """
     try:
         return _select(cases, default, timeout)
     except AttributeError:
-        # Other queues lack the methods of a case. They are rare, and a check of each case costs a tenth of a select.
+        # Other queues lack the methods of a case. They are rare, and checking each case would cost a tenth of a select.
         if all(case is None or isinstance(case, Channel | Send) for case in cases):
             raise
     return _select_also_from_queues(cases, default, timeout)
 
 
 def _select(cases: tuple[Any, ...], default: bool = False, timeout: float | None = None) -> Selected[Any]:
-    """As select, without queues that are no channels."""
+    """Execute a select whose cases are all channels, Sends or None."""
     limit = None if timeout is None else monotonic() + timeout
     while True:
         with lock:
             ready = [case for case in cases if case is not None and case._ready_locked()]
-            # To notice a deadline wakes others, who then leave the queues in which an earlier case has seen them.
+            # When _ready_locked notices a deadline, it wakes waiters. These leave the queues in which a case checked
+            # earlier has seen them, and that case may no longer be ready.
             if ready and (ready := [case for case in ready if case._still_ready_locked()]):
                 case = ready[0] if len(ready) == 1 else ready[int(_random.random() * len(ready))]
                 return Selected(cases, case, *case._complete_locked())
@@ -440,7 +468,7 @@ def _select(cases: tuple[Any, ...], default: bool = False, timeout: float | None
 
 
 def _earliest_locked(cases: tuple[_OwnCase, ...], limit: float | None) -> float | None:
-    """When a select must look again by itself, as monotonic time."""
+    """Return the monotonic time at which a select must look again without being woken."""
     for case in cases:
         deadline = case._deadline if isinstance(case, Channel) else None
         if deadline is not None and (limit is None or deadline < limit):
@@ -460,13 +488,13 @@ def _select_also_from_queues(cases: tuple[Case, ...], default: bool, timeout: fl
             try:
                 return Selected(cases, plain, plain.get_nowait(), True)
             except queue.Empty:
-                pass  # Another thread was faster.
+                pass  # Another thread took the value first.
             except ShutDown:
                 return Selected(cases, plain, None, False)
 
 
 def _is_plain(case: Case) -> TypeGuard[queue.Queue[Any]]:
-    """Whether it is a queue that is no channel. Raises TypeError if it is no case of a select."""
+    """Report whether the case is a queue but not a channel. Raise TypeError if it cannot be a case of a select."""
     if case is None or isinstance(case, Channel | Send):
         return False
     if not isinstance(case, queue.Queue):
@@ -475,7 +503,7 @@ def _is_plain(case: Case) -> TypeGuard[queue.Queue[Any]]:
 
 
 class _Bell(Channel[None]):
-    """Stands for a queue in a select, and is ready when the queue may have a value."""
+    """Represent a plain queue in a select. A bell is ready when the queue may have a value."""
 
     __slots__ = ("plain",)
 
@@ -484,18 +512,21 @@ class _Bell(Channel[None]):
         self.plain = plain
 
     def release(self) -> None:
-        """Called by a put, as on the lock of a blocked get. The thread holds the mutex of the queue."""
+        """Wake the select.
+
+        A put calls this in place of the release of a blocked get's lock, and holds the mutex of the queue.
+        """
         self.try_send(None)
 
 
 @contextmanager
 def _in_line(plain: queue.Queue[Any]) -> Iterator[_Bell]:
-    """Have a bell wait in the line of the queue's blocked gets, of which each put wakes one.
+    """Add a bell to the queue's list of blocked gets, from which each put wakes one entry; remove the bell at the end.
 
-    Condition.wait does the same with a lock. A subclass of Queue is served too, whatever its order, if its put notifies
-    `not_empty`; if not, its own blocked `get` would not be woken either.
-    The mutex of the queue is never taken under the lock of all channels: a put takes them in the other order. So what
-    is said of finalizers and signal handlers in Channel is true of a put to this queue, too.
+    Condition.wait does the same with a lock. This also works for a subclass of Queue, whatever its order, if its put
+    notifies `not_empty`; a subclass whose put does not would not wake its own blocked `get` either. The mutex of the
+    queue is never taken under the lock of all channels, because a put takes the two in the opposite order. So a put to
+    this queue, too, must not be called from finalizers and signal handlers (see Channel).
     """
     bell = _Bell(plain)
     line = plain.not_empty._waiters  # type: ignore[attr-defined]
@@ -510,7 +541,8 @@ def _in_line(plain: queue.Queue[Any]) -> Iterator[_Bell]:
             try:
                 line.remove(bell)
             except ValueError:
-                # A put has woken this bell and no blocked get, and its value may still be in the queue.
+                # A put has woken this bell instead of a blocked get, and its value may still be in the queue. Wake the
+                # next waiter.
                 plain.not_empty.notify()
 
 

@@ -1,4 +1,4 @@
-"""Contain the failure of work that is done for one pod, client, plugin or file.
+"""Contain the failure of work for one pod, client, plugin or file.
 
 Go: k8s.io/apimachinery/pkg/util/runtime/runtime.go
 """
@@ -14,18 +14,20 @@ from pkg.golang.context import Context, ContextError
 
 @contextmanager
 def contain(message: str, ctx: Context | None = None, /, **keys: object) -> Iterator[None]:
-    """Log an exception that leaves the block, with its stack, and go on after the block.
+    """Log an exception that leaves the block, with its stack, and continue after the block.
 
-    Use it around the smallest step that serves one pod, client, plugin or file, inside the loop that serves them
-    all: Python raises where Go has no counterpart (RecursionError, UnicodeError, "can't start new thread"), and an
-    exception that leaves a thread ends the process. A ContextError passes through, because it ends the caller too;
-    if the caller's ctx is given, then only once that has ended: until then the error is of a call whose own time was
-    over, or that somebody else has cancelled. Safe for use by several threads.
+    Use this around the smallest step that serves one pod, client, plugin or file, inside the loop that serves them all.
+    Python raises exceptions where Go has no counterpart (RecursionError, UnicodeError, "can't start new thread"), and
+    an exception that leaves a thread ends the process.
+
+    A ContextError passes through, because it ends the caller too. If the caller passes its ctx, a ContextError passes
+    through only once that ctx is done; until then the error comes from a call that had a timeout of its own or that
+    another thread cancelled. Thread-safe.
     """
     try:
         yield
     except Exception as err:
-        # The caller decides by using this function that nobody else may suffer for the failure.
+        # By using this function, the caller decides that a failure of one object must not affect others.
         if isinstance(err, ContextError) and (ctx is None or ctx.err() is not None):
             raise
         klog.error_s(err, message, **keys, stacktrace=klog.stacktrace(err))

@@ -1,4 +1,4 @@
-"""Cancellation, deadlines and values that travel down a call chain.
+"""Carry cancellation, deadlines and values down a call chain.
 
 Go: context
 """
@@ -14,7 +14,7 @@ from pkg.golang.channel import Channel, lock
 
 
 class ContextError(Exception):
-    """Why a context is done."""
+    """Signal that a context is done, and why."""
 
 
 class Canceled(ContextError):
@@ -28,10 +28,10 @@ class DeadlineExceeded(ContextError, TimeoutError):
 
 
 class _State(Channel[None]):
-    """What cancelling acts on, and at the same time the done channel of a context
-    and of those that only add values to it.
+    """Hold the cancellation state of a context and of the contexts that only add values to it.
 
-    The deadline of a parent is inherited, so each state notices it by itself, without a thread.
+    The state is also their done channel. A child inherits the deadline of its parent, so each state notices its
+    deadline by itself, without a thread.
     """
 
     __slots__ = ("callbacks", "children", "deadline", "err", "parent")
@@ -45,7 +45,7 @@ class _State(Channel[None]):
         self.callbacks: dict[object, Callable[[], object]] = {}
 
     def attach(self) -> None:
-        """Be cancelled with the parent; at once if that is done."""
+        """Register for cancellation with the parent; become cancelled at once if the parent is done."""
         if self.parent is None or self.parent is _BACKGROUND:
             return
         with lock:
@@ -66,9 +66,10 @@ class _State(Channel[None]):
             _call(callback)
 
     def is_plainly_alive(self) -> bool:
-        """Whether it is not done, without the lock: what serves many looks here often, and would stand in line for it.
+        """Report whether the state is not done, without taking the lock.
 
-        A cancellation that is under way may be seen by one context and not yet by another.
+        Code that serves many clients checks this often, and would otherwise wait for the lock. While a cancellation is
+        in progress, one context may already see it and another one not yet.
         """
         return self.err is None and (self.deadline is None or monotonic() < self.deadline)
 
@@ -90,14 +91,17 @@ class _State(Channel[None]):
         self._finish_locked(DeadlineExceeded)
 
 
-# Seconds, some 30 years. Sockets and gRPC cannot wait for many more: they raise, or take the deadline to be over.
+# Seconds, about 30 years. Sockets and gRPC cannot wait much longer: they raise, or treat the deadline as over.
 MAX_REMAINING = 1e9
 
 _BACKGROUND = _State(None, None)
 
 
 class Context:
-    """Made by `background` and the `with_…` functions; safe from any thread."""
+    """Carry a deadline, a cancellation signal and values; create one with `background` or a `with_…` function.
+
+    All methods are safe to call from any thread.
+    """
 
     __slots__ = ("_key", "_parent", "_state", "_value")
 
@@ -108,11 +112,14 @@ class Context:
         self._value = value
 
     def done(self) -> Channel[None]:
-        """Closed once the context is cancelled or its deadline has passed; nothing is ever sent on it."""
+        """Return a channel that is closed once the context is cancelled or its deadline has passed.
+
+        Nothing is ever sent on the channel.
+        """
         return self._state
 
     def err(self) -> ContextError | None:
-        """None until done, then a new Canceled or DeadlineExceeded."""
+        """Return None until the context is done, then a new Canceled or DeadlineExceeded."""
         if self._state.is_plainly_alive():
             return None
         with lock:
@@ -121,26 +128,33 @@ class Context:
         return None if err is None else err()
 
     def raise_if_done(self) -> None:
-        """Raises what err() returns, unless that is None."""
+        """Raise what err() returns, unless that is None."""
         if (err := self.err()) is not None:
             try:
                 raise err
             finally:
-                # The error has this frame: together they would stay, with all who called, until garbage is collected.
+                # The error refers to this frame. If the frame also refers to the error, both stay in memory, together
+                # with the frames of all callers, until the garbage collector runs.
                 del err
 
     def wait(self, seconds: float | None) -> bool:
-        """Sleep `seconds` (None: for ever) or until done; returns whether the context is done."""
+        """Sleep for `seconds` (None: without a limit) or until the context is done.
+
+        Report whether the context is done.
+        """
         self._state.recv(seconds)
         return self.err() is not None
 
     def remaining(self) -> float | None:
-        """Seconds until the deadline, from 0 to MAX_REMAINING; None without one. The `timeout=` of blocking calls."""
+        """Return the seconds until the deadline, from 0 to MAX_REMAINING, or None if the context has no deadline.
+
+        Pass the result as the `timeout=` of blocking calls.
+        """
         deadline = self._state.deadline
         return None if deadline is None else min(max(deadline - monotonic(), 0.0), MAX_REMAINING)
 
     def value(self, key: object) -> Any:
-        """The value that the nearest `with_value` gave to the key, or None."""
+        """Return the value that the nearest `with_value` set for the key, or None."""
         ctx: Context | None = self
         while ctx is not None:
             if ctx._key is not None and ctx._key == key:
@@ -153,50 +167,57 @@ _background = Context(_BACKGROUND, None)
 
 
 def background() -> Context:
-    """The context that is never done."""
+    """Return the context that is never done."""
     return _background
 
 
 def with_cancel(parent: Context) -> tuple[Context, Callable[[], None]]:
-    """A child and its cancel function, to be called when the work is over: it also frees the child."""
+    """Return a child context and its cancel function.
+
+    Call that function when the work ends; it also frees the child.
+    """
     return _child(parent, parent._state.deadline)
 
 
 def with_timeout(parent: Context, seconds: float) -> tuple[Context, Callable[[], None]]:
-    """As with_cancel, with a deadline `seconds` from now unless the parent's comes earlier."""
+    """Return a child with a deadline and its cancel function.
+
+    The deadline is `seconds` from now, or the parent's if that is earlier.
+    """
     return with_deadline(parent, monotonic() + seconds)
 
 
 def with_deadline(parent: Context, deadline: float) -> tuple[Context, Callable[[], None]]:
-    """As with_timeout; the deadline is in `time.monotonic()` seconds."""
+    """Do as with_timeout does, with a deadline in `time.monotonic()` seconds."""
     inherited = parent._state.deadline
     return _child(parent, deadline if inherited is None else min(inherited, deadline))
 
 
 def with_value(parent: Context, key: object, value: Any) -> Context:
-    """A context that also answers to `key`."""
+    """Return a context that has the parent's values and this value for `key`."""
     return Context(parent._state, parent, key, value)
 
 
 def without_cancel(parent: Context) -> Context:
-    """A context with the parent's values that is never done."""
+    """Return a context that has the parent's values but is never done."""
     return Context(_BACKGROUND, parent)
 
 
 def after_func(ctx: Context, fn: Callable[[], object]) -> Callable[[], bool]:
-    """Call `fn` when ctx is cancelled, in the thread that cancels, or at once if ctx is done already.
+    """Call `fn` when ctx is cancelled, in the thread that cancels, or at once if ctx is already done.
 
-    Returns a function that takes the callback back; that returns whether it did so before `fn` was called.
-    `fn` must be short: it is meant for things like cancelling a call in flight. What it raises is logged.
-    A deadline that passes does not call `fn` (no thread watches it), unlike Go's. A call that should end at the
-    deadline gets `ctx.remaining()` as its timeout.
+    Return a function that removes the callback and reports whether it did so before `fn` was called. `fn` must be
+    short: it is meant for work such as aborting a call in progress. An exception that `fn` raises is logged.
+
+    Unlike in Go, a deadline that passes does not call `fn`, because no thread watches the deadline. A call that must
+    end at the deadline gets `ctx.remaining()` as its timeout.
     """
     state, handle = ctx._state, object()
 
     def stop() -> bool:
         with lock:
             taken = state.callbacks.pop(handle, None)
-        # What `fn` refers to may be freed now, when the lock is not held any more.
+        # The objects that `fn` refers to may be freed here, because the lock is released.
         return taken is not None
 
     with lock:
@@ -212,8 +233,8 @@ def _call(fn: Callable[[], object]) -> None:
     try:
         fn()
     except Exception as err:
-        # The other functions are called too, each for somebody else, and who cancels goes on.
-        klog.error_s(err, "Function that a cancelled context calls failed", stacktrace=klog.stacktrace(err))
+        # A failed callback must not stop the cancelling thread, nor the other callbacks, which belong to other callers.
+        klog.error_s(err, "Callback of a cancelled context failed", stacktrace=klog.stacktrace(err))
 
 
 def _child(parent: Context, deadline: float | None) -> tuple[Context, Callable[[], None]]:

@@ -1,4 +1,4 @@
-"""What a program may tell its memory management, and ask of its threads.
+"""Control the memory management of the process and inspect its threads.
 
 Go: runtime/debug
 """
@@ -10,27 +10,28 @@ import sys
 import threading
 from types import FrameType
 
-# Of glibc's mallopt: which of its parameters, and the values that we give them.
+# Parameters of glibc's mallopt, and the values that we set.
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
 _LARGE_BLOCK = 64 << 10
 _ARENAS = 2
-# Seconds for which a thread goes on while others want to run Python; 5 ms by default.
+# Seconds for which a thread keeps running while others want to run Python. Python's default is 5 ms.
 _TURN = 0.0005
 
-# Held while garbage is not collected for a moment, so that only one thread sees that it was collected before.
+# A thread holds this lock while garbage collection is off, so that only one thread at a time sees it on and restores
+# it.
 _frames_lock = threading.Lock()
 
 
 def frames_of_others() -> dict[int, FrameType]:
-    """The innermost frame of each thread but the caller's, by the thread's ident. From any thread.
+    """Return the innermost frame of each thread except the caller's, by the thread's ident. Callable from any thread.
 
-    With the caller's among them, the frames would refer to themselves by the variable that they are in, and all that
-    the threads had at hand would stay until garbage is collected.
+    If the result contained the caller's frame, the frames would refer to themselves through the caller's variable, and
+    all local variables of all threads would stay in memory until the garbage collector runs.
 
-    Python before 3.11.9 holds its lock of the list of threads meanwhile. If a collection of garbage lets another thread
-    run, and that one is about to end, it waits for the lock with the interpreter in its hands: nothing of the process
-    ever runs again. So nothing is collected here.
+    Python before 3.11.9 holds its lock of the thread list during the call. If the garbage collector then runs another
+    thread, and that thread is about to end, the thread waits for the lock while it holds the interpreter: the process
+    hangs forever. So this function switches the garbage collector off.
     """
     with _frames_lock:
         collects = gc.isenabled()
@@ -45,12 +46,14 @@ def frames_of_others() -> dict[int, FrameType]:
 
 
 def free_os_memory() -> None:
-    """Give back to the system what was freed: after a burst glibc keeps it, in holes between what is in use.
+    """Return freed memory to the operating system.
 
-    Takes milliseconds, during which other threads run. Another libc may not be able to; then nothing happens.
+    After a burst, glibc keeps such memory between blocks that are in use.
+
+    The call takes milliseconds, during which other threads run. Another libc may not support it; then nothing happens.
     Go: FreeOSMemory
     """
-    import ctypes  # few who serve connections ever come here
+    import ctypes  # Few callers of this module need ctypes.
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -58,11 +61,12 @@ def free_os_memory() -> None:
 
 
 def give_back_large_blocks() -> None:
-    """Have every block of 64 KiB and more go back to the system as soon as it is freed. Call it once, at the start.
+    """Make malloc return each block of 64 KiB and more to the system as soon as it is freed.
 
-    By itself glibc takes larger and larger blocks out of arenas, of which it makes eight for each processor, and each
-    keeps what it once had. One request of a mebibyte in each of many threads would stay as many times that. Since one
-    thread at a time runs Python, more than two arenas make nothing faster. Go's runtime needs no such thing.
+    Call this function once, at the start. By default, glibc serves larger and larger blocks from arenas, creates up to
+    eight arenas for each processor, and keeps freed memory in each arena. One request of 1 MiB in each of many threads
+    would then hold many MiB permanently. Since one thread at a time runs Python, more than two arenas make nothing
+    faster. Go's runtime has no need for this.
     """
     import ctypes
 
@@ -73,23 +77,24 @@ def give_back_large_blocks() -> None:
 
 
 def take_short_turns() -> None:
-    """Have threads make way for each other ten times as often as by default. Call it once, at the start.
+    """Make threads yield to each other ten times as often as by default. Call this once, at the start.
 
-    A thread that becomes ready has its turn after all that are ready already. Where that is two hundred of a server's
-    clients, it would take a second, and the sync loop needs several turns for one of its own steps.
+    A thread that becomes ready runs after all threads that are already ready. If two hundred threads serve clients,
+    that would take a second, and the sync loop needs several turns for one of its steps.
     """
     sys.setswitchinterval(_TURN)
 
 
 def spare_what_stays() -> None:
-    """Have the garbage collector leave alone, from now on, all that there is now. Call it once, when all is started.
+    """Exclude all objects that exist now from future garbage collections. Call this once, when everything has started.
 
-    A full collection stops every thread for as long as it takes to look at each object that there is. Most are the
-    program itself: its modules, classes and functions, which stay to the end. Go collects while its threads go on.
+    A full collection stops every thread while it visits each object. Most objects belong to the program itself: its
+    modules, classes and functions, which stay until the end. Go's collector runs concurrently.
 
-    Until 3.13 Python puts a full collection off until a quarter as much has grown old as the last one left. It would
-    count what is spared by now, and what failures have left would stay until there are more than ten thousand objects
-    of it, be they of a mebibyte each. So it collects once more, when hardly anything is left.
+    Up to version 3.13, Python delays a full collection until the number of objects that have become old exceeds a
+    quarter of those that survived the last full collection. The excluded objects would still count as survivors. The
+    garbage of failures would then stay until it has more than ten thousand objects, each perhaps 1 MiB large. So this
+    function collects once more, when hardly any object is left to survive.
     """
     gc.collect()
     gc.freeze()

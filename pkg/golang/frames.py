@@ -1,4 +1,7 @@
-"""What an error has beside its text. No counterpart in Go, where an error is a text."""
+"""Free the frames that an error refers to.
+
+Go has no counterpart, because an error in Go refers to no frames.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ _E = TypeVar("_E", bound=BaseException)
 
 
 def without_frames(err: _E) -> _E:
-    """The error, once it and all that it goes back to have forgotten the frames that they have passed.
+    """Drop the tracebacks of the error and of its causes and contexts, and return the error.
 
-    For one that is kept, or returned. A frame has all that its function had at hand, and the frame of its caller with
-    the same. If one of these has the error in a variable, too, they would stay until garbage is collected.
+    Use this for an error that is stored or returned. A traceback refers to frames, and each frame refers to the local
+    variables of its function and to the frame of the caller. If one of these variables also refers to the error,
+    everything stays in memory until the garbage collector runs.
     """
     seen: set[int] = set()
     left: list[BaseException | None] = [err]

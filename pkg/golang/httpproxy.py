@@ -1,4 +1,4 @@
-"""Which proxy the environment names for a URL.
+"""Find the proxy that the environment names for a URL.
 
 Go: golang.org/x/net/http/httpproxy/proxy.go
 """
@@ -18,16 +18,16 @@ _PORTS = {"http": "80", "https": "443"}
 
 
 def from_environment(environment: Mapping[str, str], url: urllib.parse.SplitResult) -> str:
-    """The value of HTTPS_PROXY or HTTP_PROXY, whichever is for the URL; "" if NO_PROXY excludes its host.
+    """Return the value of HTTPS_PROXY or HTTP_PROXY that applies to the URL, or "" if NO_PROXY excludes its host.
 
-    The names in lower case count where those in upper case are missing. Loopback addresses never have a proxy.
+    A name in lower case counts if the name in upper case is unset. Loopback addresses never have a proxy.
     """
     proxy = _any(environment, f"{url.scheme.upper()}_PROXY")
     return proxy if proxy and use_proxy(_any(environment, "NO_PROXY"), url) else ""
 
 
 def use_proxy(no_proxy: str, url: urllib.parse.SplitResult) -> bool:
-    """Whether requests for the URL go through the proxy, by the value of NO_PROXY."""
+    """Report whether requests for the URL use the proxy, according to the value of NO_PROXY."""
     host = _ascii(url.hostname or "").lower()
     port = str(url.port or _PORTS.get(url.scheme, ""))
     if host == "localhost":
@@ -39,7 +39,10 @@ def use_proxy(no_proxy: str, url: urllib.parse.SplitResult) -> bool:
 
 
 def _matches(entry: str, host: str, port: str, address: _IPAddress | None) -> bool:
-    """Whether one part of NO_PROXY is about the host: "*", a CIDR, or an address or a domain, with or without port."""
+    """Report whether one entry of NO_PROXY matches the host.
+
+    An entry is "*", a CIDR, or an address or domain with an optional port.
+    """
     if entry == "*":
         return True
     if (network := _network(entry)) is not None:
@@ -54,7 +57,10 @@ def _matches(entry: str, host: str, port: str, address: _IPAddress | None) -> bo
 
 @dataclass(frozen=True, slots=True)
 class _Domain:
-    """example.com is for the host and all below it, .example.com and *.example.com are for those below it only."""
+    """Represent a domain in NO_PROXY.
+
+    example.com matches the host and its subdomains; .example.com and *.example.com match the subdomains only.
+    """
 
     suffix: str
     includes_itself: bool
@@ -83,7 +89,7 @@ def _network(text: str) -> _IPNetwork | None:
 
 
 def _address(text: str) -> _IPAddress | None:
-    """An IPv4 address that is written as one of IPv6 is the IPv4 address."""
+    """Return the address, or None if the text is none. An IPv4-mapped IPv6 address is returned as the IPv4 address."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -92,7 +98,7 @@ def _address(text: str) -> _IPAddress | None:
 
 
 def _split_host_port(text: str) -> tuple[str, str] | None:
-    """None without a port, and for what has too many colons. Go: net.SplitHostPort"""
+    """Return host and port, or None if the text has no port or too many colons. Go: net.SplitHostPort"""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         return host[1:-1], port
@@ -100,7 +106,7 @@ def _split_host_port(text: str) -> tuple[str, str] | None:
 
 
 def _ascii(name: str) -> str:
-    """The name as the DNS has it, if it has a form there."""
+    """Return the name in its DNS form (IDNA), or unchanged if it has no such form."""
     with contextlib.suppress(UnicodeError):
         return name if name.isascii() else name.encode("idna").decode()
     return name

@@ -1,4 +1,4 @@
-"""A lock that many threads hold for a moment each.
+"""Provide a lock for many threads that each hold it for a moment.
 
 Go: sync.Mutex, in its normal mode
 """
@@ -10,21 +10,24 @@ from collections import OrderedDict
 
 
 class Mutex:
-    """A context manager, not reentrant. A thread that holds a Mutex must not wait for anything.
+    """Guard a block of code as a context manager; not reentrant.
 
-    A thread that waits for a threading.Lock owns the lock as soon as it is woken, and only then waits for the
-    interpreter, in a line with all threads that want to run. Each of these that needs the lock joins the line of the
-    lock in turn, which so never gets shorter: hundreds of threads then wait for one another while the processor is
-    idle. A thread that waits for a Mutex is woken without owning it. The thread takes the Mutex once the thread runs,
-    and others may have taken it before: a Mutex is hardly ever held by a thread that does not run.
+    A thread that holds a Mutex must not wait for anything.
+
+    A threading.Lock passes directly to a woken thread, which then still waits for the interpreter, behind all other
+    threads that want to run. Each of these threads that needs the lock also queues for the lock, so the queue never
+    shrinks: hundreds of threads wait for one another while the processor is idle. A Mutex wakes a waiting thread
+    without passing ownership. The thread takes the Mutex once the thread runs, and other threads may have taken the
+    Mutex in between. So the owner of a Mutex is nearly always a running thread.
     """
 
     __slots__ = ("_lock", "_waiting")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # What the waiting threads sleep on, each a lock that is held until its thread is to look again. They are keys
-        # because a deque compares what it removes with all before it, and each comparison needs more of the stack.
+        # Each waiting thread sleeps on a lock of its own, which is held until the thread should try again. The locks
+        # are keys of a dict and not elements of a deque: a deque compares the removed element with all elements before
+        # it, and each comparison needs more of the stack.
         self._waiting: OrderedDict[threading.Lock, None] = OrderedDict()
 
     def __enter__(self) -> None:
@@ -32,38 +35,42 @@ class Mutex:
             self._wait()
 
     def __exit__(self, *_: object) -> None:
-        """Let it go, and have the thread that has waited longest try again.
+        """Release the Mutex, and let the thread that has waited longest try again.
 
-        It calls no function of its own for that: where the stack has no room for one, nobody would be woken.
+        This method calls no Python function for that: if the stack had no room for the call, no thread would be woken.
         """
         self._lock.release()
         try:
             if self._waiting:
                 self._waiting.popitem(last=False)[0].release()
         except KeyError:
-            pass  # Another thread has woken it.
+            pass  # Another thread has already woken the waiting thread.
 
     def locked(self) -> bool:
-        """Whether some thread holds it."""
+        """Report whether some thread holds the Mutex."""
         return self._lock.locked()
 
     def _wait(self) -> None:
-        """Take it when it is free. After that, call nothing that needs more of the stack and could so fail."""
+        """Wait for the Mutex and take it.
+
+        After taking it, call nothing that needs more of the stack, because such a call could fail.
+        """
         sleep = threading.Lock()
         sleep.acquire()
         try:
             while True:
-                # In line before the look: a release after the look finds this thread.
+                # The thread joins the queue before it tries: a release after a failed try then finds this thread.
                 self._waiting[sleep] = None
                 if self._lock.acquire(False):
                     return
                 sleep.acquire()
         except BaseException:
-            # A signal handler raised. Another thread may have woken this one, which then has to wake the next in line.
-            # If the Mutex is taken by now, its owner does that when it lets go.
+            # A signal handler raised. Another thread may have woken this thread, which must then wake the next one in
+            # the queue. If the Mutex is taken again by now, its owner wakes the next thread on release.
             if self._lock.acquire(False):
                 self.__exit__()
             raise
         finally:
-            # Not there if it was woken without need. The next thread in line is woken when this one lets go.
+            # The key may still be present, if this thread got the Mutex without being woken. This thread wakes the next
+            # one in the queue when it releases the Mutex.
             self._waiting.pop(sleep, None)

@@ -1,4 +1,4 @@
-"""One call for all who ask the same at the same time.
+"""Share one call among all callers that ask for the same thing at the same time.
 
 Go: golang.org/x/sync/singleflight/singleflight.go
 """
@@ -20,9 +20,9 @@ _BACKGROUND = golang.background()
 
 @dataclass(slots=True)
 class _Call(Generic[_T]):
-    """A call that is waited for."""
+    """Represent a call that one or more callers wait for."""
 
-    # How many still want its result. Guarded by the lock of all calls.
+    # `askers` counts the callers that still want the result. The lock of all calls guards it.
     askers: int = 0
     done: golang.Channel[None] = field(default_factory=golang.Channel)
     results: list[_T] = field(default_factory=list)
@@ -31,25 +31,26 @@ class _Call(Generic[_T]):
     def run(self, fn: Callable[[], _T]) -> None:
         try:
             self.results.append(fn())
-        except BaseException as err:  # It is raised by result, for each that waits.
+        except BaseException as err:  # `result` raises the error again for each waiting caller.
             self.err = err
 
     def wait(self, ctx: golang.Context) -> None:
-        """Raises golang.ContextError when ctx ends first."""
+        """Wait for the call to end. Raise golang.ContextError when ctx ends first."""
         if golang.select(self.done, ctx.done()).took(ctx.done()):
             ctx.raise_if_done()
 
     def result(self) -> _T:
         if self.err is not None:
-            # Otherwise the traceback would grow by the frames of each thread that raises the error.
+            # Without this, each thread that raises the error would add its frames to the traceback.
             raise self.err.with_traceback(None)
         return self.results[0]
 
     def shared(self, lock: threading.Lock, lead: Callable[[], None] | None, ctx: golang.Context) -> _T:
-        """The result for one asker, whom `askers` counts: `lead` makes the call, for the asker that is the first.
+        """Return the result to one caller, which `askers` already counts.
 
-        The error of a call has the frames of all threads that raised it, and each of these frames has the call. So the
-        call drops the error with the last asker: otherwise all of them would stay until garbage is collected.
+        The first caller passes `lead`, which makes the call. The error of a call refers to the frames of all threads
+        that raised the error, and each of these frames refers to the call. So the call drops the error when the last
+        caller leaves; otherwise all of these objects would stay until the garbage collector runs.
         """
         try:
             if lead is not None:
@@ -66,16 +67,17 @@ class _Call(Generic[_T]):
 
 @dataclass(slots=True)
 class Group(Generic[_T]):
-    """Thread-safe."""
+    """Share the result of a call among the callers that come while it runs. Thread-safe."""
 
-    # Guards the dict.
+    # Guards `_calls` and the callers' counts.
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _calls: dict[Hashable, _Call[_T]] = field(default_factory=dict)
 
     def do(self, key: Hashable, fn: Callable[[], _T], ctx: golang.Context = _BACKGROUND) -> _T:
-        """fn's result, or that of the call for this key that is under way. Raises what fn raises.
+        """Return the result of fn, or of a running call for the same key. Raise what fn raises.
 
-        A call of another thread is waited for no longer than ctx lasts. Then golang.ContextError is raised.
+        The caller waits for a call of another thread no longer than ctx lasts. Then this method raises
+        golang.ContextError.
         """
         with self._lock:
             call = self._calls.get(key)
@@ -94,25 +96,26 @@ class Group(Generic[_T]):
 
 @dataclass(slots=True)
 class Rounds(Generic[_T]):
-    """What a function returns, made in rounds: one call at a time, and none for nobody.
+    """Run a function in rounds: one call at a time, and only when a caller waits for the result. Thread-safe.
 
-    Who asks while a call is under way shares the next one with all others who ask meanwhile. So the result that they
-    get is never older than their question, which that of Group may be, and a crowd costs two calls. No counterpart in
-    Go. Thread-safe.
+    A caller that arrives during a call shares the next call with all others that arrive meanwhile. So the result is
+    never older than the request for it, which the result of Group may be, and many simultaneous callers cost two calls.
+    Go has no counterpart.
     """
 
     fn: Callable[[], _T]
-    # Held by the thread whose call is under way.
+    # The thread whose call is running holds `_turn`.
     _turn: threading.Lock = field(default_factory=threading.Lock)
-    # Guards _next.
+    # Guards _next and the callers' counts.
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    # The call that has not begun yet.
+    # The call that has not started yet.
     _next: _Call[_T] | None = None
 
     def get(self, ctx: golang.Context = _BACKGROUND) -> _T:
-        """The result of a call that begins from now on. Raises what fn raises.
+        """Return the result of a call that starts after this request. Raise what fn raises.
 
-        A call of another thread is waited for no longer than ctx lasts. Then golang.ContextError is raised.
+        The caller waits for a call of another thread no longer than ctx lasts. Then this method raises
+        golang.ContextError.
         """
         with self._lock:
             call = self._next

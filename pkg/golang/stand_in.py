@@ -1,4 +1,7 @@
-"""What stands for an object that is not there yet. No counterpart in Go, which hands out the object half-built."""
+"""Provide a placeholder for an object that does not exist yet.
+
+Go has no counterpart: it passes a pointer to the half-built object.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ T = TypeVar("T")
 
 
 class StandIn(Generic[T]):
-    """Stands for an object while its parts are made: they ask the object for things later, and it is made of them.
+    """Represent an object while its parts are built; the parts need a reference to the object, which needs the parts.
 
-    What is asked of this one raises AttributeError, until it is told of the object; then the object answers. Asking is
-    safe from any thread.
+    Reading an attribute raises AttributeError until `become` is called; then the placeholder forwards to the object.
+    Attributes may be read from any thread.
     """
 
     def __init__(self, kind: type[T]) -> None:
@@ -19,14 +22,14 @@ class StandIn(Generic[T]):
         self._whole: T | None = None
 
     def cast(self) -> T:
-        """This one, as who asks it knows it."""
+        """Return this placeholder with the type of the object."""
         return cast(T, self)
 
     def become(self, whole: T) -> None:
-        """From now on the object answers."""
+        """Forward to the given object from now on."""
         self._whole = whole
 
     def __getattr__(self, name: str) -> Any:
         if self._whole is None:
-            raise AttributeError(f"{name} was asked of a {self._kind.__name__} that is not whole")
+            raise AttributeError(f"{name} was read from a {self._kind.__name__} that is not complete")
         return getattr(self._whole, name)

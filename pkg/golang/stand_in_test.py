@@ -39,5 +39,5 @@ def test_object_answers_once_it_is_whole() -> None:
 
 def test_what_is_asked_too_early_is_refused() -> None:
     part = _Part(StandIn(_Owner).cast())
-    with pytest.raises(AttributeError, match="figure was asked of a _Owner that is not whole"):
+    with pytest.raises(AttributeError, match="figure was read from a _Owner that is not complete"):
         part.ask()

@@ -1,7 +1,7 @@
-"""Numbers in text that comes from outside, read as Go reads them.
+"""Parse numbers from external text exactly as Go does.
 
-Python's int and float also take white space, digits of other scripts, and underscores where Go takes none; int
-takes any width, and raises an error of its own for more than 4,300 digits.
+Python's int and float also accept white space, digits of other scripts, and underscores where Go rejects them. int
+accepts numbers of any width, and raises an error of its own for more than 4,300 digits.
 
 Go: internal/strconv/atoi.go, internal/strconv/atof.go
 """
@@ -15,17 +15,17 @@ _DIGITS = {2: "[01]+", 8: "[0-7]+", 10: "[0-9]+", 16: "[0-9a-fA-F]+"}
 _PREFIXES = {"0b": 2, "0o": 8, "0x": 16}
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SPECIAL_FLOAT = re.compile(r"[+-]?(?:inf(?:inity)?)|nan", re.IGNORECASE | re.ASCII)
-# One underscore may stand between digits, or between a base's prefix and its digits. The repetition is possessive: to
-# be able to take back each digit of a long text would take more than a hundred bytes for each.
+# One underscore may stand between digits, or between a base's prefix and its digits. The repetition is possessive,
+# because backtracking in a long text would take more than a hundred bytes for each digit.
 _UNDERSCORES = re.compile(r"(?:0[box]|[0-9a-f])(?:_?[0-9a-f])*+", re.IGNORECASE | re.ASCII)
-# No number of 64 bits has more digits, whatever its base.
+# No 64-bit number has more digits, in any base.
 _MAX_DIGITS = 64
-# How much of what is no number a message quotes.
+# Number of characters of invalid text that a message quotes.
 _QUOTED = 100
 
 
 class NumError(ValueError):
-    """Text that is not a number, or not one of the width asked for. The message is Go's."""
+    """Signal that text is not a number, or not one of the requested width. The message is Go's."""
 
     def __init__(self, function: str, text: str, reason: str) -> None:
         quoted = json.dumps(text if len(text) <= _QUOTED else text[:_QUOTED] + "...", ensure_ascii=False)
@@ -33,17 +33,20 @@ class NumError(ValueError):
 
 
 def parse_int(text: str, base: int = 10, bits: int = 64) -> int:
-    """A signed integer. Base 0 takes Go's prefixes, 0 alone for octal, and underscores. Raises NumError."""
+    """Parse a signed integer. Raise NumError if that fails.
+
+    With base 0, the text may have Go's prefixes, a leading 0 for octal, and underscores.
+    """
     return _signed("ParseInt", text, base, bits)
 
 
 def atoi(text: str) -> int:
-    """parse_int of a decimal number of 64 bits, with another name in the message."""
+    """Parse a signed decimal number of 64 bits. Only the message differs from that of parse_int."""
     return _signed("Atoi", text, 10, 64)
 
 
 def parse_uint(text: str, base: int = 10, bits: int = 64) -> int:
-    """As parse_int, of an integer without a sign."""
+    """Parse an integer without a sign, otherwise as parse_int does."""
     value = _magnitude("ParseUint", text, text, base)
     if value >= 1 << bits:
         raise NumError("ParseUint", text, "value out of range")
@@ -51,7 +54,7 @@ def parse_uint(text: str, base: int = 10, bits: int = 64) -> int:
 
 
 def parse_float(text: str) -> float:
-    """A decimal number, or "inf" or "nan". Raises NumError, for a number that is too large for a float as well."""
+    """Parse a decimal number, "inf" or "nan". Raise NumError if that fails or the number is too large for a float."""
     if _FLOAT.fullmatch(text) is None:
         if _SPECIAL_FLOAT.fullmatch(text) is None:
             raise NumError("ParseFloat", text, "invalid syntax")
@@ -83,7 +86,7 @@ def _magnitude(function: str, text: str, digits: str, base: int) -> int:
 
 
 def _without_prefix(digits: str) -> tuple[int, str]:
-    """The base that a number is written in, and its digits. What comes back for a bad number is none either."""
+    """Return the base of a number and its digits. For an invalid number, the returned digits are invalid too."""
     plain = digits.replace("_", "") if _UNDERSCORES.fullmatch(digits) else digits
     prefix = plain[:2].lower()
     if prefix in _PREFIXES:

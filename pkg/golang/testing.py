@@ -1,6 +1,6 @@
-"""A machine without threads or file descriptors, for tests; a crowd; and authorities and certificates of every kind.
+"""Provide test tools: a machine without threads or file descriptors, concurrent callers, and invalid certificates.
 
-The last are made by hand: what makes real ones makes no wrong ones.
+The certificates are built by hand, because tools that make valid certificates make no invalid ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 
 @contextmanager
 def out_of_threads(prefix: str = "") -> Iterator[list[str]]:
-    """Let golang.go start no thread whose name begins with `prefix`; gives the names of those that were refused."""
+    """Make golang.go fail for each thread whose name begins with `prefix`; yield the names of those threads."""
     refused: list[str] = []
     start = golang.Thread.start
 
@@ -53,21 +53,22 @@ def out_of_threads(prefix: str = "") -> Iterator[list[str]]:
 
 
 def closes(channel: golang.Channel[Any], within: float = 30.0) -> bool:
-    """Whether the channel is closed in so many seconds, with nothing left in it. Takes what else comes first."""
+    """Report whether the channel is closed within `within` seconds and is empty. Another value is received and lost."""
     taken = golang.select(channel, timeout=within).took(channel)
     return taken is not None and not taken.ok
 
 
 def frames_kept_after(call: Callable[[], object]) -> list[str]:
-    """Names of the functions whose frames only the garbage collector can free once the call has returned or raised.
+    """Name the functions whose frames only the garbage collector can free after the call has returned or raised.
 
-    A frame has all that its function had at hand, and its callers' frames. An error has the frames that it has passed.
+    A frame refers to the local variables of its function and to the frames of its callers. An error refers to the
+    frames that it has passed.
     """
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        with contextlib.suppress(Exception):  # What the call comes to is not asked.
+        with contextlib.suppress(Exception):  # The result of the call does not matter.
             call()
         gc.collect()
         return [each.f_code.co_name for each in gc.garbage if isinstance(each, FrameType)]
@@ -78,7 +79,7 @@ def frames_kept_after(call: Callable[[], object]) -> list[str]:
 
 
 class Held:
-    """Makes objects that functions hold in variables, and tells which of them were freed."""
+    """Create objects for functions to hold in variables, and report which of them were freed."""
 
     class _Object: ...
 
@@ -91,12 +92,12 @@ class Held:
         return made
 
     def freed(self) -> list[bool]:
-        """For each object, in the order in which they were made."""
+        """Report for each object, in the order of creation, whether it was freed."""
         return [reference() is None for reference in self._references]
 
 
 class Gate:
-    """What is done in rounds passes it in each: it counts them, and stops the first until it is opened."""
+    """Count the rounds of a repeated action, and block the first round until `open` is set."""
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -110,8 +111,10 @@ class Gate:
 
 
 class OnlyTurn:
-    """The only turn that there is, for what is done in `with only.turn` under `only.ctx`. Tells whether others may have
-    it meanwhile."""
+    """Provide a single turn, and report whether it is free.
+
+    A test runs code in `with only.turn` under `only.ctx`, and checks that the code lets others have the turn meanwhile.
+    """
 
     def __init__(self) -> None:
         self._turns = Turns(1)
@@ -122,7 +125,7 @@ class OnlyTurn:
         return self._turns._free == 1
 
     def when_free(self, do: Callable[[], object]) -> None:
-        """Wait for that, and do this."""
+        """Wait until the turn is free, then call `do`."""
         ctx, cancel = golang.with_timeout(golang.background(), 30)
         while not self.is_free():
             assert not ctx.wait(0.001), "others are kept waiting"
@@ -131,7 +134,7 @@ class OnlyTurn:
 
 
 class _Waits(golang.Context):
-    """A context that never ends, and counts who waits for that."""
+    """Represent a context that never ends and counts the calls of `done`."""
 
     __slots__ = ("waiting",)
 
@@ -145,12 +148,15 @@ class _Waits(golang.Context):
 
 
 def ask_as_crowd(gate: Gate, ask: Callable[[golang.Context], _T]) -> list[_T]:
-    """Ask once, and three times more while the first is stopped at the gate; the answers, the first one's first."""
+    """Call `ask` once, and three more times while the first call waits at the gate.
+
+    Return the results, the first one first.
+    """
     ctx, answers = _Waits(), list[_T]()
     first = golang.go(lambda: answers.append(ask(golang.background())), name="asks-first")
     assert gate.first_has_come.wait(30)
     others = [golang.go(lambda: answers.append(ask(ctx)), name=f"asks-meanwhile-{i}") for i in range(3)]
-    # The third of them leads.
+    # The third of them makes the call and does not wait.
     for _ in range(2):
         assert ctx.waiting.acquire(timeout=30)
     gate.open.set()
@@ -161,7 +167,7 @@ def ask_as_crowd(gate: Gate, ask: Callable[[golang.Context], _T]) -> list[_T]:
 
 @contextmanager
 def out_of_threads_here() -> Iterator[None]:
-    """Let the thread that asks start no other thread, not even in a library."""
+    """Prevent the calling thread from starting threads, even in a library."""
     start, here = threading.Thread.start, threading.current_thread()
 
     def refuse(thread: threading.Thread) -> None:
@@ -175,7 +181,7 @@ def out_of_threads_here() -> Iterator[None]:
 
 @contextmanager
 def out_of_files() -> Iterator[None]:
-    """Let this process open no file and no socket."""
+    """Prevent this process from opening files and sockets."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
@@ -194,12 +200,15 @@ def subject(common_name: str = "", organization: Sequence[str] = (), uids: Seque
 
 @dataclass(slots=True)
 class Issuer:
-    """Who signs. By default good from an hour ago for two hours, as all that it signs."""
+    """Represent an authority that signs certificates.
+
+    By default it, and all that it signs, is valid from one hour ago to one hour from now.
+    """
 
     name: x509.Name = field(default_factory=lambda: subject("test-ca"))
     key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
     ca: bool = True
-    # What the key is for; left out, nothing is said of it.
+    # The purposes of the key; None leaves out the extension.
     key_usage: x509.KeyUsage | None = None
     valid_for: datetime.timedelta = HOUR
     signed_by: Issuer | None = None
@@ -243,7 +252,7 @@ class Issuer:
 
 
 def key_usage(key_cert_sign: bool) -> x509.KeyUsage:
-    """A key for signatures, and if so for those of certificates."""
+    """Return a key usage for signatures, and with `key_cert_sign` also for signatures of certificates."""
     return x509.KeyUsage(True, False, False, False, False, key_cert_sign, False, False, False)
 
 
@@ -261,14 +270,14 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-# Of DER.
+# Tags of DER.
 _INTEGER, _BIT_STRING, _OCTET_STRING, _OID, _SEQUENCE = 0x02, 0x03, 0x04, 0x06, 0x30
 _EC_PUBLIC_KEY, _SM2 = bytes.fromhex("2a8648ce3d0201"), bytes.fromhex("2a811ccf5501822d")
 _P224 = bytes.fromhex("2b81040021")
 _PRIME_FIELD, _BINARY_FIELD = bytes.fromhex("2a8648ce3d0101"), bytes.fromhex("2a8648ce3d0102")
 _TRINOMIAL = bytes.fromhex("2a8648ce3d01020302")
 _ECDSA_WITH_SHA256 = bytes.fromhex("2a8648ce3d040302")
-# The field of P-256.
+# The prime of the field of P-256.
 _PRIME = 2**256 - 2**224 + 2**192 + 2**96 - 1
 
 
@@ -283,7 +292,7 @@ def _integer(value: int) -> bytes:
 
 
 def _certificate_with_key(kind: bytes, parameters: bytes, point: bytes) -> x509.Certificate:
-    """Nobody has signed it."""
+    """Return an unsigned certificate with the given key."""
     key_kind = _element(_SEQUENCE, _element(_OID, kind), parameters)
     key = _element(_SEQUENCE, key_kind, _element(_BIT_STRING, b"\0", point))
     algorithm = _element(_SEQUENCE, _element(_OID, _ECDSA_WITH_SHA256))
@@ -294,7 +303,7 @@ def _certificate_with_key(kind: bytes, parameters: bytes, point: bytes) -> x509.
 
 
 def _certificate_on(field: bytes) -> x509.Certificate:
-    """A certificate whose key is on a curve over this field, with numbers of its own."""
+    """Return a certificate whose key is on a curve over this field, with explicit parameters."""
     point = b"\2" + bytes(31) + b"\1"
     curve = _element(_SEQUENCE, _element(_OCTET_STRING, bytes(32)), _element(_OCTET_STRING, b"\1" * 32))
     numbers = _element(_SEQUENCE, _integer(1), field, curve, _element(_OCTET_STRING, point), _integer(_PRIME - 2))
@@ -302,11 +311,11 @@ def _certificate_on(field: bytes) -> x509.Certificate:
 
 
 def _certificate_with_half_a_point(kind: bytes) -> x509.Certificate:
-    """A certificate whose key is a point of P-224 of which one coordinate is told."""
+    """Return a certificate whose key is a compressed point of P-224: only one coordinate is present."""
     return _certificate_with_key(kind, _element(_OID, _P224), b"\2" + bytes(27) + b"\1")
 
 
-# Certificates of which OpenSSL computes much as soon as it reads them.
+# Certificates on which OpenSSL spends much computation as soon as it reads them.
 COSTLY_CERTIFICATES = {
     "prime field": _certificate_on(_element(_SEQUENCE, _element(_OID, _PRIME_FIELD), _integer(_PRIME))),
     "binary field": _certificate_on(

@@ -1,4 +1,4 @@
-"""Named threads: the only way this project starts one.
+"""Start named threads. The project starts threads only through this module.
 
 Go: runtime/proc.go (newproc), which the `go` statement calls, runtime/panic.go (fatalpanic)
 """
@@ -15,20 +15,20 @@ from typing import Any, Self
 
 from pkg import klog
 
-# Many threads only wait; the default of 8 MiB would make hundreds of them look like gigabytes. But Python 3.12 and 3.13
-# may let code in C call itself ten thousand times, whatever the stack: to decode 10 KiB of JSON that is nothing but
-# nested takes more than a MiB, and a stack that is used up ends the process. Older ones let that code do so a thousand
-# times, as code in Python, and newer ones look at what is left of the stack.
+# Most threads only wait; with the default stack of 8 MiB, hundreds of threads would look like gigabytes of memory. But
+# Python 3.12 and 3.13 let C code recurse ten thousand times, whatever the size of the stack: decoding 10 KiB of deeply
+# nested JSON takes more than 1 MiB of stack, and a stack overflow kills the process. Older versions limit recursion in
+# C code to a thousand calls, as in Python code, and newer versions check how much of the stack is left.
 _NEEDS_LARGE_STACKS = (3, 12) <= sys.version_info[:2] <= (3, 13)
 _STACK_SIZE = 8 << 20 if _NEEDS_LARGE_STACKS else 512 << 10
 
 
-# `group`: whose threads those are that this thread starts.
+# `group` is the ThreadGroup of the threads that this thread starts.
 _current = threading.local()
 
 
 class Thread(threading.Thread):
-    """A thread started by `go`. Like a goroutine it does not keep the process alive; its owner joins it."""
+    """Represent a thread started by `go`. Like a goroutine, it does not keep the process alive; its owner joins it."""
 
     def __init__(self, target: Callable[..., object], args: tuple[Any, ...], name: str) -> None:
         super().__init__(target=target, args=args, name=name, daemon=True)
@@ -40,9 +40,9 @@ class Thread(threading.Thread):
 
 
 class ThreadGroup:
-    """All threads that its `with` block starts, that these start, and so on: one owner for what has many parts.
+    """Collect all threads that the `with` block starts, directly or through other threads.
 
-    Nothing in Go waits for goroutines that it does not know; who embeds a kubelet wants to see its end.
+    So one owner can join them all.
     """
 
     def __enter__(self) -> Self:
@@ -59,7 +59,7 @@ class ThreadGroup:
         return [each for each in threading.enumerate() if isinstance(each, Thread) and each.group is self]
 
     def join(self, timeout: float) -> list[Thread]:
-        """Wait until all have ended, for so many seconds at most; returns those that have not."""
+        """Wait until all threads have ended, for at most `timeout` seconds. Return the threads that have not ended."""
         deadline = time.monotonic() + timeout
         while (alive := self.alive()) and (remaining := deadline - time.monotonic()) > 0:
             alive[0].join(remaining)
@@ -67,13 +67,16 @@ class ThreadGroup:
 
 
 class ThreadError(RuntimeError):
-    """The machine has no more threads for this process, or no memory for one more. Go has no such error."""
+    """Signal that no thread can be started, because the process is at its thread limit or out of memory.
+
+    Go has no such error.
+    """
 
 
 def go(fn: Callable[..., object], *args: Any, name: str = "") -> Thread:
-    """Run fn(*args) in a new thread. Name it after what it does and for whom: `podworker-<uid>`.
+    """Run fn(*args) in a new thread. Name the thread after its task and the object that it serves: `podworker-<uid>`.
 
-    Raises ThreadError when no thread can be started. The caller must then be as it was before, and try again later.
+    Raise ThreadError when no thread can be started. The caller must then restore its state, and try again later.
     """
     if threading.stack_size() != _STACK_SIZE:
         threading.stack_size(_STACK_SIZE)
@@ -83,14 +86,17 @@ def go(fn: Callable[..., object], *args: Any, name: str = "") -> Thread:
         thread.start()
     except (RuntimeError, MemoryError) as err:
         raise ThreadError(
-            f"start thread {name!r} beside {threading.active_count()} others: {err or 'out of memory'}; "
+            f"start thread {name!r} in addition to {threading.active_count()} threads: {err or 'out of memory'}; "
             "the limit is TasksMax of the unit, pids.max of the cgroup, ulimit -u, or the memory"
         ) from err
     return thread
 
 
 def install_crash_handler() -> None:
-    """Make an exception that leaves a thread end the process, as a panic does in Go: no half-dead kubelet."""
+    """End the process when an exception leaves a thread, as a panic does in Go.
+
+    Otherwise the kubelet would go on without one of its parts.
+    """
     threading.excepthook = _crash
 
 

@@ -1,4 +1,4 @@
-"""Tickers and timers as channels that become ready by themselves; no threads.
+"""Provide tickers and timers as channels that become ready by themselves, without threads.
 
 Go: time.NewTicker, time.NewTimer, time.After
 """
@@ -13,16 +13,16 @@ from pkg.golang.channel import Channel, lock
 
 
 class TimerSource(Protocol):
-    """What a Ticker or Timer needs of a clock."""
+    """Define what a Ticker or a Timer needs from a clock."""
 
     def new_timer_channel(self, delay: float, period: float | None) -> TimerChannel: ...
 
 
 class TimerChannel(Channel[datetime]):
-    """Receives the time once `delay` seconds have passed, then every `period` seconds if that is given.
+    """Deliver the time once `delay` seconds have passed, then every `period` seconds if a period is given.
 
-    It holds at most one tick and drops the others, and ticks stay on the grid of the start time.
-    Overridden by the fake clock, which says what time it is and when to look.
+    The channel holds at most one tick and drops further ones. Ticks stay at multiples of the period after the start
+    time. The fake clock overrides this class to set the current time and the moment at which channels look at it.
     """
 
     __slots__ = ("_next", "_period")
@@ -34,7 +34,10 @@ class TimerChannel(Channel[datetime]):
         self.start(delay, period)
 
     def start(self, delay: float, period: float | None) -> bool:
-        """(Re)start; a tick not yet received is dropped. Returns whether one was still to come."""
+        """Start or restart, and drop a tick that was not yet received.
+
+        Report whether such a tick or a future one was pending.
+        """
         with lock:
             active = self._drop_locked()
             self._period = period
@@ -42,25 +45,28 @@ class TimerChannel(Channel[datetime]):
             return active
 
     def start_at(self, at: float) -> None:
-        """(Re)start for one tick at that time; a tick not yet received is dropped."""
+        """Start or restart for one tick at the given time, and drop a tick that was not yet received."""
         with lock:
             self._drop_locked()
             self._period = None
             self._arm_locked(at)
 
     def stop(self) -> bool:
-        """No more ticks, not even one that waits to be received. Returns whether one was still to come."""
+        """Stop ticking, and drop a tick that was not yet received.
+
+        Report whether such a tick or a future one was pending.
+        """
         with lock:
             active = self._drop_locked()
             self._arm_locked(None)
             return active
 
     def monotonic(self) -> float:
-        """The time that delay and period count in."""
+        """Return the time that delay and period refer to."""
         return monotonic()
 
     def now(self) -> datetime:
-        """The time that is sent."""
+        """Return the time that a tick carries."""
         return datetime.now(UTC)
 
     def _drop_locked(self) -> bool:
@@ -73,7 +79,7 @@ class TimerChannel(Channel[datetime]):
         self._set_deadline_locked(at)
 
     def _expire_locked(self) -> None:
-        """Tick once, and move on to the first time on the grid that is not past."""
+        """Tick once, and set the deadline to the next tick that lies in the future."""
         assert self._next is not None
         if self._send_ready_locked():
             self._put_locked(self.now())
@@ -85,7 +91,7 @@ class TimerChannel(Channel[datetime]):
 
 
 class Ticker:
-    """Ticks on `.channel` every `period` seconds; needs no stop to be collected."""
+    """Tick on `.channel` every `period` seconds. A Ticker can be garbage-collected without being stopped."""
 
     def __init__(self, period: float, clock: TimerSource | None = None) -> None:
         _check_period(period)
@@ -96,17 +102,17 @@ class Ticker:
         return self._timer
 
     def stop(self) -> None:
-        """No more ticks; the channel is not closed."""
+        """Stop ticking. The channel stays open."""
         self._timer.stop()
 
     def reset(self, period: float) -> None:
-        """Start again with another period, the first tick one period from now."""
+        """Restart with another period; the first tick comes one period from now."""
         _check_period(period)
         self._timer.start(period, period)
 
 
 class Timer:
-    """Ticks on `.channel` once, `delay` seconds after the start."""
+    """Tick on `.channel` once, `delay` seconds after the start."""
 
     def __init__(self, delay: float, clock: TimerSource | None = None) -> None:
         self._timer = clock.new_timer_channel(delay, None) if clock else TimerChannel(delay)
@@ -116,16 +122,16 @@ class Timer:
         return self._timer
 
     def stop(self) -> bool:
-        """Cancel; returns whether the tick was still to come or not yet received."""
+        """Stop the timer. Report whether its tick was still in the future or not yet received."""
         return self._timer.stop()
 
     def reset(self, delay: float) -> bool:
-        """Start again; returns as stop does."""
+        """Restart the timer. Return the same as stop."""
         return self._timer.start(delay, None)
 
 
 def after(seconds: float, clock: TimerSource | None = None) -> Channel[datetime]:
-    """A channel that receives the time once, `seconds` from now."""
+    """Return a channel that delivers the time once, `seconds` from now."""
     return Timer(seconds, clock).channel
 
 

@@ -1,4 +1,4 @@
-"""Times in text that comes from outside, read as Go reads them.
+"""Parse times from external text as Go does.
 
 Go: time/format_rfc3339.go, time/format.go
 """
@@ -13,15 +13,16 @@ _MIN = datetime.min.replace(tzinfo=UTC)
 _MAX = datetime.max.replace(tzinfo=UTC)
 _MICROSECOND_DIGITS = 6
 _MAX_OFFSET_HOURS, _MAX_OFFSET_MINUTES = 24, 60
-# Years from one leap year 0 to the next that has the same days.
+# The calendar repeats after this many years, so this leap year stands for the year 0.
 _CYCLE = 400
 _QUOTED = 100
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """In UTC, cut to microseconds. Raises ValueError for what is no such time.
+    """Return the time in UTC, truncated to microseconds. Raise ValueError if the text is not an RFC 3339 time.
 
-    A time that Python has no datetime for, before the year 1 or after 9999, is the first or the last that it has.
+    A time that Python's datetime cannot represent, before the year 1 or after 9999, becomes the first or the last
+    datetime.
     """
     match = _RFC3339.fullmatch(text)
     if match is None:
@@ -30,7 +31,7 @@ def parse_rfc3339(text: str) -> datetime:
     year = int(match[1])
     micros = int((match[7] or "")[:_MICROSECOND_DIGITS].ljust(_MICROSECOND_DIGITS, "0"))
     try:
-        # Go has a year 0; the calendar repeats.
+        # Go accepts the year 0.
         month, day, hour, minute, second = (int(match[i]) for i in range(2, 7))
         local = datetime(year or _CYCLE, month, day, hour, minute, second, micros, UTC)
     except ValueError as err:

@@ -1,9 +1,11 @@
-"""Turns, for threads of which only a few are to work at the same time: those of clients that nobody knows yet, those
-that take WebSockets or logs apart, those that run probes, and those that count the files of volumes.
+"""Limit how many threads of certain kinds work at the same time.
 
-This file has no Go counterpart: goroutines run side by side. Here, when a client closes two hundred connections at
-once, as many threads would want the interpreter at the same time, and all else in the process, the sync loop for one,
-would wait for it for a quarter of a second. So those threads work a few at a time, and the others sleep.
+These threads serve clients that have not authenticated yet, decode WebSockets or logs, run probes, or count the files
+of volumes.
+
+This file has no Go counterpart, because goroutines run in parallel. In CPython, when a client closes two hundred
+connections at once, two hundred threads would compete for the interpreter. Everything else in the process, such as the
+sync loop, would wait a quarter of a second for it. So only a few of those threads work at a time, and the others sleep.
 """
 
 from __future__ import annotations
@@ -18,45 +20,48 @@ from collections.abc import Iterator
 from pkg.golang.context import Context, with_value
 
 MAX_TURNS = 4
-# Seconds of processor time that a connection keeps as an advantage after a pause: a few short turns take as much. If
+# Seconds of processor time that a connection keeps as an advantage after a pause; a few short turns take as much. If
 # hundreds of connections pause at the same time, a new connection waits until each of them has used its advantage.
 ALLOWANCE = 0.0005
 
 
 class Turns:
-    """Turns that many threads share, of which there are so many. Thread-safe.
+    """Hand out a limited number of turns to many threads. Thread-safe.
 
-    Each goes to the thread that has waited longest. Of a threading.Semaphore the thread that has just given its turn
-    back takes the turn again before the one that waits is awake: four clients that always have more to say would keep
-    everybody else waiting.
+    Each turn goes to the thread that has waited longest. A threading.Semaphore does not ensure this: the thread that
+    has just released the semaphore acquires it again before a waiting thread is awake, so four busy clients could keep
+    all other clients waiting.
 
-    `by_use`: those go first whose connections have had least. Then who says little does not wait for all who always
-    have more to say, however many they are. Who comes for the first time counts as the one with the last turn, and what
-    he has had in his first one counts, by its part, as had by all: else there could always be somebody new to go first.
-    Hundreds may come together for the first time, each with much to do, so that a turn is to be short: half a
-    millisecond. Who has more to do passes it on.
+    With `by_use`, a turn goes to the connection that has used the least processor time. A connection with little to do
+    then does not wait for the busy ones, however many there are. A new connection is treated as if it had used as much
+    as the connection with the last turn. The time of its first turn is also charged, in equal shares, to all
+    connections; otherwise new connections could always go first. Hundreds of new connections with much work may arrive
+    together, so a turn should be short: half a millisecond. A thread with more work passes its turn on.
     """
 
     def __init__(self, count: int = MAX_TURNS, *, by_use: bool = False) -> None:
         self._by_use = by_use
         self._lock = threading.Lock()
-        # Guarded by _lock. What the waiting threads sleep on, each a lock that is released with a turn, in a heap: by
-        # what their connections have had, and then as they came. While there are such threads, no turn is free.
+        # Guarded by _lock. The heap holds the locks that the waiting threads sleep on; a lock is released together with
+        # a turn. The heap is ordered by the time that the connections have used, then by arrival. While a thread waits,
+        # no turn is free.
         self._waiting: list[tuple[float, int, threading.Lock]] = []
         self._arrivals = itertools.count()
         self._free = count
-        self._level = 0.0  # what the connection with the last turn had had before it, or one with an earlier turn
+        # The largest time that a connection had used when it got a turn, plus the shares of newcomers' first turns.
+        self._level = 0.0
 
     def level(self) -> float:
-        """How many seconds a new connection counts as having had."""
+        """Return the seconds of processor time that a new connection is charged with at the start."""
         with self._lock:
             return self._level
 
     def take(self, had: float) -> tuple[float, bool]:
-        """For a connection that has had so many seconds; returns as how many they count, and whether to count more.
+        """Wait for a turn for a connection that has used `had` seconds.
 
-        Processor time counts only while other connections wait, because only then do they lose it. To read the thread's
-        clock takes longer than to take a free turn.
+        Return the seconds that the connection is charged with, and whether the caller must measure this turn. Processor
+        time counts only while other connections wait, because only then do they lose it. Reading the thread's clock
+        takes longer than taking a free turn.
         """
         with self._lock:
             had = max(had, self._level - ALLOWANCE) if self._by_use else 0.0
@@ -71,7 +76,7 @@ class Turns:
         return had, self._by_use
 
     def give_back(self, newcomer_had: float = 0.0) -> None:
-        """`newcomer_had`: how many seconds a connection has had in its first turn."""
+        """Return the turn. `newcomer_had` is the time in seconds that a new connection has used in its first turn."""
         with self._lock:
             self._level += newcomer_had / (len(self._waiting) + 1)
             if self._waiting:
@@ -83,13 +88,13 @@ class Turns:
 
 
 class Turn:
-    """What one connection has of the turns. For the thread that serves the connection."""
+    """Represent one connection's share of the turns. Only the thread that serves the connection may use it."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._taken = False
-        self._had = turns.level()  # seconds of the processor, as `take` counts them
-        self._began: float | None = None  # None while it is not counted
+        self._had = turns.level()  # Seconds of processor time, as `take` counts them.
+        self._began: float | None = None  # None while no time is measured.
         self._is_new = True
 
     def __enter__(self) -> None:
@@ -105,13 +110,13 @@ class Turn:
         self._is_new = False
 
     def pass_on(self) -> None:
-        """Let those that wait go first, if this connection has a turn, and take the next one."""
+        """Let the waiting connections go first if this connection has a turn, then wait for the next turn."""
         with self.let_others():
             pass
 
     @contextlib.contextmanager
     def let_others(self) -> Iterator[None]:
-        """Let others have their turn meanwhile, if this connection has its own."""
+        """Give up the turn of this connection, if it has one, for the duration of the block."""
         if not self._taken:
             yield
             return
@@ -126,11 +131,14 @@ _TURN = object()
 
 
 def with_turn(ctx: Context, turn: Turn) -> Context:
-    """A context for what is done under the turn, by the thread that has it."""
+    """Return a context that carries the turn, for calls by the thread that has the turn."""
     return with_value(ctx, _TURN, turn)
 
 
 def let_others(ctx: Context | None) -> contextlib.AbstractContextManager[None]:
-    """For what may wait: let others have their turn meanwhile, if ctx has one."""
+    """Give up the turn that ctx carries, if any, for the duration of the block.
+
+    Use this around calls that may block.
+    """
     turn: Turn | None = None if ctx is None else ctx.value(_TURN)
     return contextlib.nullcontext() if turn is None else turn.let_others()

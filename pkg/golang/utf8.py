@@ -1,4 +1,6 @@
-"""Text that can be sent, or shown: bytes that were no UTF-8 when the text was read stand in it as lone surrogates.
+"""Make text valid UTF-8 or printable.
+
+Bytes that were not valid UTF-8 when the text was read are lone surrogates in the text.
 
 Go: strings.ToValidUTF8
 """
@@ -12,12 +14,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def to_valid_utf8(text: str) -> str:
-    """The text with U+FFFD in place of each byte that was no UTF-8."""
+    """Return the text with U+FFFD in place of each invalid byte."""
     return _SURROGATE.sub(_REPLACEMENT, text)
 
 
 def encode_valid_utf8(text: str) -> bytes:
-    """to_valid_utf8 as bytes, as quick as encode for text that is valid."""
+    """Return the bytes of to_valid_utf8(text); for valid text this is as fast as `encode`."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -25,7 +27,10 @@ def encode_valid_utf8(text: str) -> bytes:
 
 
 def printable(text: str) -> str:
-    """The text for messages and terminals: what others have written need not be text, and may control a terminal."""
+    """Return the text for a message or a terminal, with U+FFFD in place of each character that is not printable.
+
+    Text from others may contain control sequences of a terminal.
+    """
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else _REPLACEMENT for letter in text)

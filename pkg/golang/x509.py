@@ -1,19 +1,20 @@
-"""Whether a certificate leads to an authority that is trusted.
+"""Verify that a certificate leads to a trusted authority.
 
 Go: crypto/x509/verify.go
 
-Chains are built and checked by the `cryptography` library: signatures, validity, basic constraints, path lengths and
-name constraints.
+The `cryptography` library builds and checks the chains: signatures, validity, basic constraints, path lengths and name
+constraints.
 
-DIVERGES (platform): authorities with Ed25519 keys or with RSA keys below 2048 bits are refused, and so are certificates
-of version 1, as `openssl x509 -req` makes them without extensions.
-Go: crypto/x509/verify.go, (*Certificate).Verify: all of these are taken.
+DIVERGES (platform): this kubelet refuses authorities with Ed25519 keys or with RSA keys below 2048 bits, and
+certificates of version 1, which `openssl x509 -req` creates when it is given no extensions.
+Go: crypto/x509/verify.go, (*Certificate).Verify: the Go kubelet accepts all of these.
 Why: the `cryptography` library, which checks the chains, refuses them.
 Test: x509_test.py:test_what_the_library_refuses
 
-The library sees only what an authority has signed. It begins with the client's certificate, and before it finds that no
-authority is behind it, it tries a hundred signatures with keys that the client has chosen, and compares a million names
-with constraints of the client's. That takes seconds, in which no other thread runs Python.
+This module passes only certificates that an authority has signed to the library. The library starts from the client's
+certificate. Before it finds that no authority stands behind that certificate, it tries a hundred signatures with keys
+that the client has chosen, and compares a million names with constraints that the client has chosen. That takes
+seconds, during which no other thread runs Python.
 """
 
 from __future__ import annotations
@@ -27,18 +28,21 @@ if TYPE_CHECKING:
 
 
 class CertificateError(Exception):
-    """A certificate that leads nowhere, or may not be used for this."""
+    """Signal that a certificate leads to no trusted authority, or may not be used for client authentication."""
 
 
 def decoding_errors() -> tuple[type[Exception], ...]:
-    """What the library raises for what it cannot read, late: it decodes parts of a certificate when asked for them."""
+    """Return the errors that the library raises for certificates that it cannot decode.
+
+    It decodes the parts of a certificate only when they are read.
+    """
     from cryptography import exceptions, x509
 
     return (
         ValueError,
-        # For a name whose value is no text.
+        # A name has a value that is not text.
         TypeError,
-        # For a TLS feature that the library does not know.
+        # The library does not know a TLS feature.
         KeyError,
         exceptions.UnsupportedAlgorithm,
         x509.DuplicateExtension,
@@ -48,17 +52,17 @@ def decoding_errors() -> tuple[type[Exception], ...]:
 
 
 class VerifyOptions:
-    """Authorities that certificates of clients are judged by. Thread-safe."""
+    """Hold the authorities that verify the certificates of clients. Thread-safe."""
 
     def __init__(self, roots: Sequence[x509.Certificate]) -> None:
-        """Raises ValueError if there are none."""
+        """Raise ValueError if there are no authorities."""
         from cryptography.x509 import verification
 
         self._roots = list(roots)
         self._policy = _client_policy(verification.Store(self._roots))
 
     def verify(self, cert: x509.Certificate, intermediates: Sequence[x509.Certificate] = ()) -> list[x509.Certificate]:
-        """The chain from the certificate to a root, as of now. Raises CertificateError."""
+        """Return the chain from the certificate to a root, as of now. Raise CertificateError if there is none."""
         from cryptography.x509 import verification
 
         authorities = self._authorities(intermediates)
@@ -70,9 +74,9 @@ class VerifyOptions:
             raise CertificateError(f"x509: {err}") from err
 
     def _authorities(self, intermediates: Sequence[x509.Certificate]) -> list[x509.Certificate]:
-        """The roots, and behind them those intermediates that lead to one, by the signatures alone."""
+        """Return the roots, then those intermediates that lead to a root according to their signatures alone."""
         found, left = list(self._roots), list(intermediates)
-        for issuer in found:  # and those that are found meanwhile
+        for issuer in found:  # The loop also visits the issuers that it appends.
             signed = [each for each in left if _is_signed_by(each, issuer) and _is_authority(each)]
             left = [each for each in left if each not in signed]
             found += signed
@@ -101,10 +105,11 @@ def _is_authority(cert: x509.Certificate) -> bool:
 
 
 def _client_policy(store: verification.Store) -> verification.PolicyBuilder:
-    """The library's own constraints on extensions are those for names and servers on the web.
+    """Return the policy that checks the certificates of clients.
 
-    As in Go a client's certificate needs no alternative name, and an authority's nothing but its basic constraints; if
-    it says what its key is for, that must be signing certificates.
+    The library's own rules for extensions suit names and servers on the web. As in Go, a client's certificate needs no
+    alternative name, and an authority's certificate needs only its basic constraints. If that certificate has a key
+    usage, the key usage must include signing certificates.
     """
     from cryptography import x509
     from cryptography.x509 import verification

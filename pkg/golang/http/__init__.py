@@ -1,14 +1,14 @@
-"""An HTTP/1.1 server: one thread a connection, TLS that reloads, connections that can be taken over.
+"""Serve HTTP/1.1: one thread for each connection, TLS that reloads, and connections that handlers can take over.
 
 Go: net/http
 
-A handler can take a connection over for an upgrade (SPDY, WebSocket), with the bytes that came too early. A framework
-that owns the sockets would not let it. And what parses a request meets bytes of anybody: its time and its memory are
-bounded before it is known who asks.
+A handler can take a connection over for an upgrade (SPDY, WebSocket), with the bytes that arrived early. A framework
+that owns the sockets would not allow that. The code that parses a request handles bytes from anybody, so its time and
+memory are bounded before the client is authenticated.
 
-Reading order: headers.py, request.py, response.py (what handlers see), mux.py (paths), conn.py and tlsconn.py
-(sockets), head.py and transfer.py (HTTP on the wire), connection.py (requests on a socket), room.py (whose connections
-stay when there are too many), server.py (connections), hangups.py (clients that go away).
+Read the files in this order: headers.py, request.py, response.py (what handlers see), mux.py (paths), conn.py and
+tlsconn.py (sockets), head.py and transfer.py (HTTP on the wire), connection.py (requests on a socket), room.py (which
+connections stay when there are too many), server.py (connections), hangups.py (clients that disconnect).
 """
 
 from pkg.golang.http.conn import Conn

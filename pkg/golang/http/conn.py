@@ -1,4 +1,4 @@
-"""A connection's bytes, over TCP or a unix socket; tlsconn.py has the one over TLS.
+"""Read and write the bytes of a connection over TCP or a unix socket; tlsconn.py does the same over TLS.
 
 Go: net/net.go (Conn)
 """
@@ -19,9 +19,9 @@ _CHUNK = 1 << 16
 
 
 class WouldWait(BlockingIOError):
-    """A connection does not block, and what was asked of it has to wait for this event of a poll.
+    """Signal that a non-blocking operation has to wait for the poll event `event`.
 
-    It need not be the usual one: TLS may have to answer before it reads on, and to read before it sends.
+    The event need not be the usual one: TLS may have to write before it can read on, and to read before it can write.
     """
 
     def __init__(self, event: int) -> None:
@@ -30,21 +30,24 @@ class WouldWait(BlockingIOError):
 
 
 class Conn(Protocol):
-    """One side of a connection. One thread uses it at a time; only `cut` may come from another one.
+    """Define one side of a connection. One thread uses it at a time; only `cut` may be called from another thread.
 
-    When it does not block, what cannot be done now raises WouldWait. Other failures are OSErrors.
+    On a non-blocking connection, an operation that would wait raises WouldWait. Other failures are OSErrors.
     """
 
     def recv(self, n: int) -> bytes:
-        """At most n bytes, b"" when the other side has ended its direction."""
+        """Return at most n bytes, or b"" when the peer has ended its direction."""
         ...
 
     def send(self, data: bytes | memoryview) -> int:
-        """Send some of the data; returns how many bytes. What could not be sent now has to come first the next time."""
+        """Send some of the data and return how many bytes.
+
+        The next call must begin with the data that this call did not send.
+        """
         ...
 
     def sendall(self, data: bytes | memoryview) -> None:
-        """Send all of it, waiting even if the connection does not block."""
+        """Send all of the data, and wait for that even on a non-blocking connection."""
         ...
 
     def fileno(self) -> int: ...
@@ -52,39 +55,39 @@ class Conn(Protocol):
     def setblocking(self, blocking: bool) -> None: ...
 
     def settimeout(self, seconds: float | None) -> None:
-        """How long each operation may take; None for ever. Then TimeoutError."""
+        """Limit the time of each operation (None: no limit). After that time the operation raises TimeoutError."""
         ...
 
     def set_low_water(self, count: int) -> None:
-        """A poll shall tell of data only once so many bytes have come, or no more can come."""
+        """Make a poll report data only once `count` bytes have arrived, or no more can arrive."""
         ...
 
     def set_deadline(self, when: float | None) -> None:
-        """In time.monotonic() seconds: after it every operation that would wait raises TimeoutError."""
+        """Set a deadline in time.monotonic() seconds; after it, every operation that would wait raises TimeoutError."""
         ...
 
     def shutdown_write(self) -> None:
-        """Tell the other side that no more comes; it may go on sending."""
+        """Tell the peer that no more data follows. The peer may continue to send."""
         ...
 
     def pending(self) -> bytes:
-        """Takes what `recv` would return although the descriptor may not be readable: a poll would sleep on it."""
+        """Return and remove the data that a poll of the descriptor does not report although `recv` would return it."""
         ...
 
     def close(self) -> None: ...
 
     def cut(self) -> None:
-        """End both directions at once, from any thread; who uses the connection sees its end and closes it."""
+        """Shut down both directions at once, from any thread. The connection's user notices the end and closes it."""
         ...
 
 
 class WaitingConn:
-    """What connections have in common: a descriptor that never blocks, and waiting for it with time limits."""
+    """Implement what all connections share: a non-blocking descriptor, and waiting for it with time limits."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self.sock = sock
-        # Makes the context in which the connection waits for the other side.
+        # Returns the context manager that is entered while the connection waits for the peer.
         self.meanwhile: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         self._blocking = True
         self._timeout: float | None = None
@@ -111,7 +114,7 @@ class WaitingConn:
         hang_up(self.sock)
 
     def _wait(self, event: int) -> None:
-        """Until the descriptor is ready. Raises TimeoutError."""
+        """Wait until the descriptor is ready. Raise TimeoutError."""
         waiter = select.poll()
         waiter.register(self.sock, event)
         with self.meanwhile():
@@ -124,7 +127,7 @@ class WaitingConn:
         self._wait(event)
 
     def _limit(self) -> float | None:
-        """How long to wait, in milliseconds."""
+        """Return how long to wait, in milliseconds."""
         limits = [] if self._timeout is None else [self._timeout]
         if self._deadline is not None:
             limits.append(self._deadline - time.monotonic())
@@ -132,12 +135,12 @@ class WaitingConn:
             return None
         if (least := min(limits)) <= 0:
             raise TimeoutError("i/o timeout")
-        # Rounded up: a remainder below a millisecond must not become a busy loop.
+        # Rounded up, because a remainder below one millisecond would cause a busy loop.
         return least * 1000 + 1
 
 
 class PlainConn(WaitingConn):
-    """A connection without TLS."""
+    """Run a connection without TLS."""
 
     def recv(self, n: int) -> bytes:
         while True:
@@ -175,23 +178,23 @@ Meanwhile = Callable[[], AbstractContextManager[None]]
 
 
 def linger(conn: Conn, seconds: float, meanwhile: Meanwhile = contextlib.nullcontext) -> None:
-    """Let the other side read the last answer before the connection ends, although it is still sending."""
+    """Let the peer read the last answer before the connection ends, although the peer is still sending."""
     until = time.monotonic() + seconds
-    # Whatever happens, the connection ends right after.
+    # Failures do not matter, because the connection ends right after.
     with contextlib.suppress(OSError):
-        # Before the end is said, for with TLS that may have to wait.
+        # The deadline comes before the shutdown, because with TLS the shutdown may have to wait.
         conn.set_deadline(until)
         conn.shutdown_write()
         drain(conn, until, meanwhile)
 
 
 def drain(conn: Conn, until: float, meanwhile: Meanwhile = contextlib.nullcontext) -> None:
-    """Read and drop until the other side ends, or until `until` (time.monotonic() seconds). Raises OSError.
+    """Read and drop data until the peer ends, or until `until` (time.monotonic() seconds). Raise OSError.
 
-    `meanwhile` is entered after each piece, for others to have their turn.
+    This function enters `meanwhile` after each piece, so that others get their turn.
     """
     conn.set_deadline(until)
-    # The deadline ends only a call that waits. If the other side sends as fast as this thread reads, no call waits.
+    # The deadline ends only a call that waits. If the peer sends as fast as this thread reads, no call waits.
     while time.monotonic() < until and conn.recv(_CHUNK):
         with meanwhile():
             pass

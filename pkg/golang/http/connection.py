@@ -1,4 +1,4 @@
-"""The requests on one connection.
+"""Serve the requests on one connection.
 
 Go: net/http/server.go (conn.serve)
 """
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
     from pkg.golang.http.tlsconn import TLSConn
 
-# Seconds in which a client may still read why its connection is ended.
+# Seconds that a client gets to read why its connection ends.
 _LINGER = 0.5
-# Seconds in which a client has to take an answer that is a redirect or a refusal.
+# Seconds that a client gets to receive an answer that is a redirect or a refusal.
 REFUSAL_WRITE_TIMEOUT = 10.0
-# What one of a client's certificates takes, most of it what OpenSSL knows of it. And what each byte takes that is more
-# than certificates of clients have: OpenSSL makes a hundred bytes of a name that has two.
+# The memory that one client certificate costs, mostly in OpenSSL. Each byte beyond the usual size of a client
+# certificate costs more: OpenSSL makes a hundred bytes of a name of two bytes.
 CERTIFICATE_COST_BYTES = 20 << 10
 LARGE_CERTIFICATE_BYTES = 2 << 10
 COST_OF_LARGE_BYTES = 64
-# Of a body that the handler did not read.
+# The largest remainder of an unread body that the server skips.
 MAX_SKIPPED_BYTES = 256 << 10
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
@@ -51,7 +51,7 @@ W = TypeVar("W", bound=WaitingConn)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all connections of a server share. Times are in seconds."""
+    """Hold what all connections of a server share. Times are in seconds."""
 
     handler: Handler
     tls_context: Callable[[], SSL.Context] | None
@@ -59,9 +59,9 @@ class Settings:
     hang_ups: HangUps
     room: Room[Connection]
     parsing: threading.Lock
-    """Held while a head is taken apart, which for a moment takes several times its bytes."""
+    """A connection holds this lock while it parses a head, which temporarily takes several times the head's size."""
     turns: Turns
-    """A connection holds one while the server works for its client and does not know the client yet."""
+    """A connection holds a turn while the server works for its client before the client is authenticated."""
     authenticates: bool
     idle_timeout: float
     read_header_timeout: float
@@ -73,7 +73,7 @@ class Settings:
 
 
 class Connection:
-    """Serves one client after the other's request in the thread that calls `serve`."""
+    """Serve the requests of one client, one after the other, in the thread that calls `serve`."""
 
     def __init__(self, settings: Settings, sock: socket.socket, remote_addr: tuple[str, int] | None) -> None:
         self.sock = sock
@@ -82,15 +82,16 @@ class Connection:
         self._peer_certificates: list[bytes] = []
         self._turn = Turn(settings.turns)
         self._conn: Conn = self._taking_turns(PlainConn(sock))
-        # By itself, and not a part of this object: a cycle would keep what was received until garbage is collected.
+        # The source refers to the connection and not to this object: a reference cycle would keep the received bytes
+        # until the garbage collector runs.
         self._source = Source(self._conn)
-        # Of the request that is being served.
+        # These fields belong to the request that is being served.
         self._body: MessageBody
         self._frame: ResponseFrame
         self._is_to_continue = False
 
     def serve(self) -> None:
-        """Until the client has gone or did what ends a connection; closes the socket."""
+        """Serve requests until the client disconnects or its behaviour ends the connection; then close the socket."""
         with self._turn:
             self._serve()
 
@@ -102,21 +103,21 @@ class Connection:
         try:
             if self._settings.tls_context is not None:
                 self._handshake(self._settings.tls_context)
-            # The first request has to come at once, a later one may take its time.
+            # The first request must come at once; later ones may be slow.
             going_on = self._serve_request(self._settings.read_header_timeout)
             while going_on:
                 going_on = self._serve_request(self._settings.idle_timeout)
         except OSError as err:
             klog.v(4).info_s("Connection ended", remoteAddr=self._remote_addr, err=str(err))
-        except Exception as err:  # as Go's recover: one connection's end is not that of the process
+        except Exception as err:  # Like the recover in Go: a failure of one connection must not end the process.
             klog.error_s(err, "Observed a panic while serving a connection", stacktrace=klog.stacktrace(err))
         finally:
             self._conn.close()
-            # Other connections get the room of this one next, so its memory is freed first.
+            # Room gives this connection's memory to other connections next, so free the memory first.
             self._source.received.clear()
 
     def _handshake(self, tls_context: Callable[[], SSL.Context]) -> None:
-        # Loading OpenSSL takes a while: only servers with TLS do it.
+        # Loading OpenSSL takes time, so only servers with TLS load it.
         from pkg.golang.http import tlsconn
 
         try:
@@ -134,20 +135,20 @@ class Connection:
         self._hold()
 
     def _hold_shown(self, conn: TLSConn) -> None:
-        """Account for certificates as soon as they come: a client may be slow to prove that they are its own."""
+        """Account for certificates as soon as they arrive, because a client may delay the proof that it owns them."""
         if not self._peer_certificates:
             self._peer_certificates = conn.peer_certificates()
             if self._peer_certificates:
                 self._hold()
 
     def _hold(self) -> None:
-        """Account for what is kept for a client that is not known yet. Raises ClientGone if that was too much."""
+        """Account for the memory that an unauthenticated client uses. Raise ClientGone if that was too much."""
         certificates = sum(map(_cost, self._peer_certificates))
         with self._turn.let_others():
             self._settings.room.hold(self, len(self._source.received) + certificates)
 
     def _serve_request(self, timeout: float) -> bool:
-        """Returns whether another request may follow. Raises OSError."""
+        """Serve one request and report whether another one may follow. Raise OSError if the connection fails."""
         try:
             head = self._read_head(timeout)
         except MalformedError as err:
@@ -156,8 +157,9 @@ class Connection:
         if head is None:
             return False
         if head.method == "CONNECT":
-            # DIVERGES (safer): CONNECT is answered with 405.
-            # Go: net/http/server.go, (*ServeMux).findHandler: the handlers answer CONNECT as any other method.
+            # DIVERGES (safer): this kubelet answers CONNECT with 405.
+            # Go: net/http/server.go, (*ServeMux).findHandler: in the Go kubelet, the handlers answer CONNECT like any
+            # other method.
             # Why: a client takes a success as the opening of a tunnel, and this server has no tunnels.
             # Test: server_test.py:test_bad_requests
             self._refuse(405)
@@ -167,7 +169,10 @@ class Connection:
         return is_http and self._may_go_on()
 
     def _answer(self, head: Head) -> bool:
-        """Returns whether the connection is still one of HTTP. Raises OSError."""
+        """Answer the request and report whether the connection still speaks HTTP.
+
+        Raise OSError if the connection fails.
+        """
         self._conn.set_deadline(time.monotonic() + self._settings.write_timeout)
         self._conn.settimeout(self._settings.stall_timeout)
         hijacked = self._respond(head)
@@ -175,7 +180,10 @@ class Connection:
         return not hijacked
 
     def _read_head(self, timeout: float) -> Head | None:
-        """None when the client has gone instead. Raises TimeoutError, OSError or MalformedError."""
+        """Return the next head, or None if the client has disconnected.
+
+        Raise TimeoutError, OSError or MalformedError.
+        """
         self._conn.set_deadline(
             time.monotonic() + (self._settings.read_header_timeout if self._source.received else timeout)
         )
@@ -184,7 +192,7 @@ class Connection:
             searched = len(self._source.received)
             if searched > self._settings.max_header_bytes:
                 raise MalformedError(431)
-            # No request begins so, but TLS does, which would wait for an answer now.
+            # No request begins with such a byte, but TLS does, and a TLS client would now wait for an answer.
             if searched and self._source.received[0] <= ord(" "):
                 raise MalformedError(400)
             if not self._source.more():
@@ -192,7 +200,7 @@ class Connection:
                     raise MalformedError(400)
                 return None
             if not searched:
-                # For the whole head, however slowly it drips.
+                # This deadline is for the whole head, even if the head arrives byte by byte.
                 self._conn.set_deadline(time.monotonic() + self._settings.read_header_timeout)
             self._hold()
         if end.end() > self._settings.max_header_bytes:
@@ -204,7 +212,10 @@ class Connection:
         return head
 
     def _respond(self, head: Head) -> bool:
-        """Returns whether the handler has taken the connection over. Raises OSError."""
+        """Run the handler and report whether it has taken the connection over.
+
+        Raise OSError if the connection fails.
+        """
         ctx, cancel = golang.with_cancel(self._settings.ctx)
         self._body, self._frame = MessageBody(head.content_length, self._source), ResponseFrame(head)
         self._is_to_continue = head.expects_continue and not self._body.ended
@@ -236,7 +247,7 @@ class Connection:
         )
 
     def _next_part(self) -> bytes:
-        """The next part of the body, b"" at its end. Raises ClientGone, BadRequest or HTTPError."""
+        """Return the next part of the body, or b"" at its end. Raise ClientGone, BadRequest or HTTPError."""
         if self._is_to_continue:
             self._is_to_continue = False
             self._send(_CONTINUE)
@@ -251,7 +262,10 @@ class Connection:
             self._conn.set_deadline(time.monotonic() + self._settings.write_timeout)
 
     def _may_go_on(self) -> bool:
-        """Ready for the next request, unless this one's body is too long or too slow to be read to its end."""
+        """Report whether the connection is ready for the next request.
+
+        It is not if the rest of this request's body is too long or too slow to be skipped.
+        """
         if not self._frame.keeps_alive:
             return False
         with contextlib.suppress(BadRequest, TimeoutError):
@@ -261,30 +275,30 @@ class Connection:
         return self._body.ended
 
     def _skip_body(self) -> None:
-        # What is in chunks takes time to take apart, and nobody may know yet who has sent it.
+        # Decoding chunks takes time, and the client may not be authenticated.
         if self._is_to_continue or self._body.chunked:
             return
         until = time.monotonic() + _LINGER
         self._conn.set_deadline(until)
         skipped = 0
-        # The deadline ends only a call that waits, and the body may come byte by byte.
+        # The deadline ends only a call that waits, and the body may arrive byte by byte.
         while skipped < MAX_SKIPPED_BYTES and time.monotonic() < until and (part := self._body.next_part()):
             skipped += len(part)
             self._turn.pass_on()
 
     def _refuse(self, status: int) -> None:
-        """Answer what is no HTTP, past the machinery for what is."""
+        """Answer input that is not HTTP; the code for HTTP responses cannot do that."""
         text = f"{status} {status_text(status)}"
         head = f"HTTP/1.1 {text}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
         self._dismiss(f"{head}{text}".encode())
 
     def _dismiss(self, answer: bytes) -> None:
-        """Send the last answer of this connection, and give the client a moment to read the answer. Raises OSError."""
+        """Send the last answer of this connection, and give the client a moment to read it. Raise OSError."""
         self._conn.set_deadline(time.monotonic() + _LINGER)
         self._conn.sendall(answer)
         linger(self._conn, _LINGER, self._turn.let_others)
 
-    # How a ResponseWriter sends.
+    # A ResponseWriter sends through the next methods.
 
     def start(self, status: int, headers: Headers, first: bytes) -> None:
         if status >= 300:
@@ -322,7 +336,10 @@ def _cost(certificate: bytes) -> int:
 
 
 def run_handler(handler: Handler, w: ResponseWriter, make_request: Callable[[], Request]) -> None:
-    """Have a request answered whatever the handler does. Raises ClientGone when there is nobody to tell more."""
+    """Run the handler, and answer the request even if the handler fails.
+
+    Raise ClientGone if the client cannot be told.
+    """
     try:
         request = make_request()
         handler(w, request)
@@ -335,9 +352,9 @@ def run_handler(handler: Handler, w: ResponseWriter, make_request: Callable[[], 
     except BadRequest:
         w.headers.set("Connection", "close")
         _replace(w, "400 Bad Request", 400)
-    except Exception as err:  # as Go's recover: the fault of one request must not end the others
+    except Exception as err:  # Like the recover in Go: a failure of one request must not affect others.
         klog.error_s(err, "Observed a panic while serving a request", stacktrace=klog.stacktrace(err))
-        # What went wrong is for the log, not for the client.
+        # The details belong in the log and not in the answer.
         _replace(w, "Internal Server Error", 500)
 
 

@@ -1,13 +1,13 @@
-"""Certificates that OpenSSL is not to take apart: those with keys that take it long, and too many.
+"""Refuse certificates before OpenSSL parses them: those with costly keys, and chains with too many.
 
-This file has no Go counterpart: crypto/x509 knows four curves, by their names alone, and points of which both
-coordinates are told. It refuses other certificates.
+This file has no Go counterpart. crypto/x509 supports four named curves and only points with both coordinates, and
+refuses other certificates.
 
-OpenSSL computes with the key of a certificate as soon as it reads the certificate, before anybody can look at it. The
-certificate may have the numbers of its curve in it: a point of which one coordinate is told takes a square root, and
-that of numbers which somebody has chosen for it a tenth of a second. On a curve with a name, P-224 for one, it still
-takes half a millisecond. The message that certificates come in has room for two hundred of the one kind, and nine
-hundred of the other.
+OpenSSL computes with the key of a certificate as soon as it reads the certificate, before any code can inspect it. The
+certificate may contain the parameters of its curve. A compressed point, which has only one coordinate, requires a
+square root; with parameters that an attacker has chosen, this takes a tenth of a second. On a named curve such as P-224
+it still takes half a millisecond. A certificate message has room for two hundred certificates of the first kind, and
+for nine hundred of the second.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 
 from OpenSSL import SSL
 
-# pyOpenSSL has no functions for this, but the library below it has.
+# pyOpenSSL does not offer these functions, but the library below it does.
 _ffi: Any = SSL._ffi  # type: ignore[attr-defined]
 _lib: Any = SSL._lib  # type: ignore[attr-defined]
 
-# In DER. What a key on a curve begins with, and all that may follow: the name of the curve, and a point of which both
-# coordinates are told. 1.2.156.10197.1.301 is OpenSSL's other name of such keys, and that of a curve.
+# In DER: the start of an elliptic-curve key, and the accepted continuations, which are the name of the curve and an
+# uncompressed point. 1.2.156.10197.1.301 (SM2) is OpenSSL's other name for such keys and for a curve.
 _ON_CURVE = bytes.fromhex("2a8648ce3d0201")
 _TAKEN = {
     "P-224": bytes.fromhex("06052b81040021 033a0004"),
@@ -35,33 +35,34 @@ _OTHER_NAME = bytes.fromhex("2a811ccf5501822d")
 _COSTLY_KEY = re.compile(
     re.escape(_ON_CURVE) + b"(?!" + b"|".join(map(re.escape, _TAKEN.values())) + b")|" + re.escape(_OTHER_NAME)
 )
-# Of TLS: what a record is of, the messages with certificates, and the bytes before what a message says.
+# TLS: the type of a handshake record, the types of messages with certificates, and the size of a message's header.
 _HANDSHAKE = 22
 _CERTIFICATE, _COMPRESSED_CERTIFICATE = 11, 25
 _HEADER_SIZE = 4
-# The bytes of a length, and of that of what is said of a certificate, since TLS 1.3.
+# The size of a length field, and since TLS 1.3 the size of the length of a certificate's extensions.
 _LENGTH_SIZE, _EXTENSIONS_LENGTH_SIZE = 3, 2
 
 
 def refuse_costly_certificates(context: SSL.Context, most: int | None = None) -> None:
-    """Have each handshake fail in which the other side shows a certificate with such a key, or more than most.
+    """Make handshakes fail if the peer sends a certificate with a costly key, or more than `most` certificates.
 
-    To be called before the context has any connection. Go: crypto/x509/parser.go, parsePublicKey
+    Call this before the context has any connection. Go: crypto/x509/parser.go, parsePublicKey
     """
     _lib.SSL_CTX_set_msg_callback(context._context, _callback(most))
 
 
 @functools.cache
 def _callback(most: int | None) -> Any:
-    """It is kept for ever: OpenSSL calls it as long as there is a context."""
+    """Return the C callback. It is never freed, because OpenSSL may call it as long as a context exists."""
     signature = "void(int, int, int, void *, size_t, SSL *, void *)"
     return _ffi.callback(signature, functools.partial(_spoil_costly, most))
 
 
 def _spoil_costly(most: int | None, written: int, version: int, kind: int, message: Any, size: int, *_: object) -> None:
-    """Called by OpenSSL with each message before it is taken apart.
+    """Corrupt a costly certificate message. OpenSSL calls this function with each message before it parses the message.
 
-    OpenSSL asks for no answer. So the message is made one that nobody can read: a list is longer than the message.
+    OpenSSL expects no return value. So this function overwrites the message with a list length that exceeds the
+    message.
     """
     if written or kind != _HANDSHAKE or size <= _HEADER_SIZE:
         return
@@ -74,14 +75,17 @@ def _spoil_costly(most: int | None, written: int, version: int, kind: int, messa
 
 
 def _is_costly(message: bytes, is_tls13: bool, most: int | None) -> bool:
-    # What is compressed nobody was asked to send.
+    # No client was asked to compress its certificates.
     if message[0] == _COMPRESSED_CERTIFICATE or _COSTLY_KEY.search(message):
         return True
     return most is not None and _has_more_than(most, message, is_tls13)
 
 
 def _has_more_than(most: int, message: bytes, is_tls13: bool) -> bool:
-    """Whether the list of certificates has more. Of one that makes no sense OpenSSL takes as much apart as this."""
+    """Report whether the list holds more than `most` certificates.
+
+    OpenSSL parses a malformed list as far as this function does.
+    """
     at = _HEADER_SIZE + (1 + message[_HEADER_SIZE] if is_tls13 else 0) + _LENGTH_SIZE
     for _ in range(most + 1):
         if at >= len(message):

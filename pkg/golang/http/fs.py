@@ -1,4 +1,4 @@
-"""Shows a directory, and what is below it.
+"""Serve a directory and the files below it.
 
 Go: net/http/fs.go
 """
@@ -25,21 +25,21 @@ _BLOCK_SIZE = 64 * 1024
 _INDEX_PAGE = "index.html"
 # Digits of a position in a file.
 _MAX_DIGITS = 19
-# What a file's name may have in a link, besides letters and digits.
+# Characters that stay unquoted in a link, besides letters and digits.
 _UNQUOTED = "/$&+,:;=@-_.~"
 
 
 @dataclass(frozen=True, slots=True)
 class FileServer:
-    """Answers with the file or directory below `root` that a path names.
+    """Serve the file or directory below `root` that a path names.
 
-    DIVERGES (safer): no link leads out of the root.
-    Go: net/http/fs.go, Dir.Open: all links are followed.
-    Why: whoever can make a link in the directory of logs could show every file of the machine.
+    DIVERGES (safer): in this kubelet, no symbolic link leads out of the root.
+    Go: net/http/fs.go, Dir.Open: the Go kubelet follows all links.
+    Why: anybody who can create a link in the log directory could read every file of the machine.
     Test: fs_test.py:test_files
 
-    DIVERGES (safer): a request for several ranges gets the whole file, as HTTP allows.
-    Go: net/http/fs.go, serveContent: each range becomes a part of the answer.
+    DIVERGES (safer): this kubelet answers a request for several ranges with the whole file, as HTTP allows.
+    Go: net/http/fs.go, serveContent: in the Go kubelet, each range becomes a part of the answer.
     Why: a short head could ask for thousands of parts.
     Test: fs_test.py:test_ranges
     """
@@ -47,7 +47,7 @@ class FileServer:
     root: str
 
     def serve(self, w: ResponseWriter, r: Request, path: str) -> None:
-        """`path` is the request's, from root on. Raises HTTPError."""
+        """Serve the request; `path` is the request's path relative to the root. Raise HTTPError."""
         clean = posixpath.normpath("/" + path.lstrip("/"))
         if f"/{path}".endswith(f"/{_INDEX_PAGE}"):
             _redirect(w, r, "./")
@@ -83,7 +83,7 @@ class FileServer:
 
 
 class _Opened:
-    """A file, or a directory which Python's own files cannot be."""
+    """Hold the descriptor of a file or a directory; Python's file objects cannot be directories."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -99,7 +99,7 @@ class _Opened:
 
 
 def _open(root: str, path: str) -> _Opened:
-    """Raises HTTPError with the status that goes with what is wrong."""
+    """Open the path. Raise HTTPError with the status that fits the failure."""
     try:
         return _Opened(securejoin.open_in_root(root, path))
     except (FileNotFoundError, NotADirectoryError) as err:
@@ -107,18 +107,18 @@ def _open(root: str, path: str) -> _Opened:
     except PermissionError as err:
         raise HTTPError(403, "403 Forbidden") from err
     except OSError as err:
-        # DIVERGES (fault of Go): a name that no file can have is answered with 404.
-        # Go: net/http/fs.go, toHTTPError: the answer is 500.
+        # DIVERGES (fault of Go): this kubelet answers 404 for a name that no file can have.
+        # Go: net/http/fs.go, toHTTPError: the Go kubelet answers 500.
         # Why: the client made the mistake, and a count of server errors would blame the kubelet.
         # Test: fs_test.py:test_files
         if err.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
             raise HTTPError(404, "404 page not found") from err
-        # A disk that fails, or no more descriptors: what exactly is not for the client.
+        # A disk failed, or no descriptor is left. The details are not for the client.
         raise HTTPError(500, "500 Internal Server Error") from err
 
 
 def _redirect(w: ResponseWriter, r: Request, location: str) -> None:
-    """To a path relative to the request's, with its query. Go: localRedirect"""
+    """Redirect to a path relative to the request's path, and keep the query. Go: localRedirect"""
     query = r.raw_query
     if len(query) > MAX_LOCATION_BYTES:
         raise HTTPError(414, "414 Request URI Too Long")
@@ -133,7 +133,7 @@ def _list_directory(w: ResponseWriter, fd: int) -> None:
     w.write(b'<!doctype html>\n<meta name="viewport" content="width=device-width">\n<pre>\n')
     for name in names:
         shown = os.fsencode(name).decode(errors="replace")
-        # A colon would make what comes before it look like a scheme.
+        # A colon would make the text before it look like a scheme.
         prefix = "./" if ":" in name.split("/")[0] else ""
         link = prefix + quote(os.fsencode(name), safe=_UNQUOTED)
         w.write(f'<a href="{html.escape(link)}">{html.escape(shown)}</a>\n'.encode())
@@ -166,20 +166,20 @@ def _serve_content(w: ResponseWriter, r: Request, info: os.stat_result, f: _Open
 
 
 def _copy(w: ResponseWriter, source: BinaryIO, size: int) -> None:
-    """No more than was there at the start, however fast the file grows."""
+    """Send `size` bytes, even if the file grows meanwhile."""
     while size > 0:
         data = source.read(min(size, _BLOCK_SIZE))
         if not data:
-            # What is missing can only be told by an early end.
-            raise ClientGone("file was cut short while it was sent")
+            # Only an early end of the connection can tell the client that bytes are missing.
+            raise ClientGone("file was truncated while it was being sent")
         w.write(data)
         size -= len(data)
 
 
 def _wanted_range(w: ResponseWriter, r: Request, info: os.stat_result) -> tuple[int, int] | None:
-    """The bytes to send, as (first, one after the last), with the status of the response set.
+    """Return the bytes to send, as (first, last + 1), and set the status of the response.
 
-    None for a range behind the end; raises HTTPError for what is no range.
+    Return None for a range after the end of the file. Raise HTTPError for an invalid range.
     """
     size = info.st_size
     wanted = r.headers.get("Range")
@@ -198,7 +198,7 @@ def _wanted_range(w: ResponseWriter, r: Request, info: os.stat_result) -> tuple[
             raise HTTPError(416, "invalid range")
     if start >= size:
         if size == 0:
-            # There is no range of nothing: Go too sends it whole.
+            # An empty file has no ranges. Go too sends it whole.
             return 0, 0
         return None
     w.headers.set("Content-Range", f"bytes {start}-{end - 1}/{size}")
@@ -207,14 +207,14 @@ def _wanted_range(w: ResponseWriter, r: Request, info: os.stat_result) -> tuple[
 
 
 def _position(text: str) -> int:
-    """Raises HTTPError."""
+    """Parse a position. Raise HTTPError if it is invalid."""
     if len(text) > _MAX_DIGITS or not (text.isascii() and text.isdigit()):
         raise HTTPError(416, "invalid range")
     return int(text)
 
 
 def _range_still_valid(r: Request, info: os.stat_result) -> bool:
-    """Whether the file is the one of which the client has a part already. We give no ETags."""
+    """Report whether the file is unchanged since the client got its part. This server sends no ETags."""
     condition = r.headers.get("If-Range")
     return not condition or _seconds(condition) == int(info.st_mtime)
 
@@ -232,7 +232,7 @@ def _precondition_failed(r: Request, info: os.stat_result) -> bool:
 
 
 def _seconds(date: str) -> int | None:
-    """Unix time of a date as HTTP writes it; None if it is none."""
+    """Return the Unix time of an HTTP date, or None if the text is not a date."""
     if not date:
         return None
     try:
@@ -243,7 +243,10 @@ def _seconds(date: str) -> int | None:
 
 
 def _set_last_modified(w: ResponseWriter, info: os.stat_result) -> None:
-    """Not for a time that no date can be written of: who may write a file can give it any. Go: setLastModified"""
+    """Set Last-Modified, unless the time cannot be written as a date. Go: setLastModified
+
+    Anybody who can write a file can give it any time.
+    """
     try:
         date = email.utils.formatdate(int(info.st_mtime), usegmt=True)
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""Notices that clients have gone while their requests are still being served.
+"""Notice clients that disconnect while their requests are being served.
 
 Go: net/http/server.go (connReader.backgroundRead)
 """
@@ -15,12 +15,12 @@ from pkg.golang.contain import contain
 
 
 class HangUps:
-    """Calls back once the other end of a socket has closed: one thread for all of them, woken by the system."""
+    """Call back when the peer of a socket has closed. One thread watches all sockets with epoll."""
 
     def __init__(self, name: str) -> None:
         self._epoll = select.epoll()
         self._lock = threading.Lock()
-        self._callbacks: dict[int, Callable[[], object]] = {}  # guarded by _lock
+        self._callbacks: dict[int, Callable[[], object]] = {}  # Guarded by _lock.
         self._wake_read, self._wake_write = socket.socketpair()
         self._epoll.register(self._wake_read, select.EPOLLIN)
         try:
@@ -30,23 +30,23 @@ class HangUps:
             raise
 
     def add(self, fd: int, callback: Callable[[], object]) -> None:
-        """Call once, in the thread of this object, when the other end has closed. Must not block.
+        """Call `callback` once, in the thread of this object, when the peer has closed. `callback` must not block.
 
-        Raises OSError when the system has no room for it; then nothing is noted.
+        Raise OSError if the system cannot watch the descriptor; then nothing is registered.
         """
         with self._lock:
-            # The thread that is woken waits for the lock.
+            # The watching thread waits for the lock before it looks at `_callbacks`.
             self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLONESHOT)
             self._callbacks[fd] = callback
 
     def remove(self, fd: int) -> None:
-        """Before the descriptor is closed; nothing happens if it is not there."""
+        """Stop watching the descriptor. Call this before closing it. An unknown descriptor is ignored."""
         with self._lock:
             if self._callbacks.pop(fd, None) is not None:
                 self._epoll.unregister(fd)
 
     def close(self) -> None:
-        """Returns when the thread has ended."""
+        """Stop the thread and wait until it has ended."""
         self._wake_write.send(b"x")
         self._thread.join()
         self._close()
@@ -61,13 +61,13 @@ class HangUps:
             for fd, _ in self._epoll.poll():
                 if fd == self._wake_read.fileno():
                     return
-                with contain("Failed to end what was done for a client that has gone"):
+                with contain("Failed to cancel the request of a client that has disconnected"):
                     self._call_back(fd)
 
     def _call_back(self, fd: int) -> None:
         with self._lock:
             callback = self._callbacks.get(fd)
-            # Since the event, the number may have become that of another socket, which is still there.
+            # Since the event, the descriptor may have been reused for another socket whose peer is still connected.
             gone = callback is not None and _has_gone(fd)
         if callback is not None and gone:
             callback()

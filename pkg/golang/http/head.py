@@ -1,9 +1,9 @@
-"""The head of a request or a response: its first line and its fields.
+"""Parse the head of a request or a response: its first line and its fields.
 
 Go: net/http/request.go (readRequest), net/http/response.go (ReadResponse), net/textproto/reader.go
 
-Written here, for what parses a head meets bytes of anybody, before it is known who they are: every expression below
-takes time in proportion to what it reads. Those of `h11` do not, nor do those of Python's `email`.
+This parser reads bytes from anybody, before the client is authenticated. So every expression below takes time
+proportional to its input. Those of `h11` and of Python's `email` do not.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from pkg.golang.http.headers import Headers
 
-# What Go takes: a mebibyte, and what its reader holds beside that. `kubectl exec` puts whole scripts into the target.
+# Go's limit: 1 MiB plus the buffer of Go's reader. `kubectl exec` puts whole scripts into the target.
 MAX_HEAD_BYTES = (1 << 20) + (4 << 10)
-# Each field costs far more memory and time than its bytes.
+# Each field costs far more memory and time than its bytes suggest.
 MAX_HEADER_FIELDS = 1000
-# Of the fields that are taken apart at their commas, each: names of two letters take twenty times their bytes then, and
-# eight times the time of other bytes. A token may be among the subprotocols of a WebSocket.
+# The limit for each field that is split at its commas. Splitting names of two letters takes twenty times their bytes,
+# and eight times the time of other bytes. The subprotocols of a WebSocket may include a token.
 MAX_LIST_BYTES = 16 << 10
 _LISTS = ("Accept", "Accept-Encoding", "Connection", "Expect", "Sec-WebSocket-Protocol")
 
@@ -27,15 +27,15 @@ _NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
 _TARGET = re.compile(r"[\x21-\x7e]+")
 _VERSION = re.compile(r"HTTP/[0-9]\.[0-9]")
 _STATUS_LINE = re.compile(r"(HTTP/1\.[01]) ([1-9][0-9]{2})(?: (.*))?")
-# What ends a head, with the end of its last line.
+# The blank line that ends a head, with the end of the line before it.
 HEAD_END = re.compile(rb"\n\r?\n")
-# Nothing of a head has these, once its lines are split.
+# No head may contain these characters, once its lines are split.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _MAX_LENGTH_DIGITS = 18
 
 
 class MalformedError(Exception):
-    """What came is not the head of a message. `status` answers a request whose head it should have been."""
+    """Signal that the input is not the head of a message. The server answers such a request with `status`."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"malformed HTTP: {status}")
@@ -44,7 +44,7 @@ class MalformedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of one request. `content_length` is None for a body in chunks."""
+    """Describe the head of one request. `content_length` is None for a chunked body."""
 
     method: str
     target: str
@@ -53,18 +53,19 @@ class Head:
     """Whether another request may follow on the connection."""
     content_length: int | None
     chunks: bool
-    """Whether the client reads an answer in chunks."""
+    """Whether the client accepts a chunked answer."""
     expects_continue: bool
-    """Whether the client waits to be told that its body is wanted."""
+    """Whether the client waits for "100 Continue" before it sends the body."""
 
 
 def parse_head(data: bytes | bytearray) -> Head:
-    """Parse what comes up to the blank line, and with it. Raises MalformedError.
+    """Parse the data up to the blank line, inclusive. Raise MalformedError.
 
-    DIVERGES (safer): a head with a field that goes on in the next line, or with a method of more than 64 letters, is
-    refused.
-    Go: net/textproto/reader.go, (*Reader).ReadMIMEHeader: such a field is joined, and a method may have any length.
-    Why: proxies read such fields in different ways (RFC 9112 has them refused), which lets a client hide one request in
+    DIVERGES (safer): this kubelet refuses a head with a field that continues on the next line, or with a method of more
+    than 64 letters.
+    Go: net/textproto/reader.go, (*Reader).ReadMIMEHeader: the Go kubelet joins such a field, and accepts methods of any
+    length.
+    Why: proxies read such fields in different ways (RFC 9112 requires refusal), which lets a client hide one request in
     another.
     Test: head_test.py:test_heads_that_go_takes_are_refused
     """
@@ -87,20 +88,20 @@ def parse_head(data: bytes | bytearray) -> Head:
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """The head of one response. `content_length` is None for a body in chunks."""
+    """Describe the head of one response. `content_length` is None for a chunked body."""
 
     status: int
     reason: str
     headers: Headers
     content_length: int | None
     until_end: bool
-    """Whether the body ends with the connection; then it has no length."""
+    """Whether the end of the connection ends the body, which then has no length."""
 
 
 def parse_response_head(data: bytes | bytearray) -> ResponseHead:
-    """Parse what comes up to the blank line, and with it. Raises MalformedError.
+    """Parse the data up to the blank line, inclusive. Raise MalformedError.
 
-    A field that goes on in the next line is refused, as in a request.
+    As in a request, a field that continues on the next line is refused.
     """
     first, headers = _parse(data)
     match = _STATUS_LINE.fullmatch(first)
@@ -118,7 +119,7 @@ def parse_response_head(data: bytes | bytearray) -> ResponseHead:
 
 
 def _parse(data: bytes | bytearray) -> tuple[str, Headers]:
-    """The first line, and the fields."""
+    """Return the first line and the fields."""
     text = data.decode("latin-1").replace("\r\n", "\n")
     if text.count("\n") > MAX_HEADER_FIELDS + 2:
         raise MalformedError(431)
@@ -148,7 +149,10 @@ def _field(line: str) -> tuple[str, str]:
 
 
 def _content_length(headers: Headers, version: str) -> int | None:
-    """How long the body is; None for one in chunks. Go: net/http/transfer.go (parseTransferEncoding, fixLength)"""
+    """Return the length of the body, or None if it is chunked.
+
+    Go: net/http/transfer.go (parseTransferEncoding, fixLength)
+    """
     codings = headers.get_all("Transfer-Encoding")
     if codings and version == "HTTP/1.1":
         if len(codings) != 1 or codings[0].lower() != "chunked":

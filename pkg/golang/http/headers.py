@@ -1,4 +1,4 @@
-"""The fields of a request's or a response's head.
+"""Hold the header fields of a request or a response.
 
 Go: net/http/header.go
 """
@@ -13,9 +13,9 @@ _NOT_IN_VALUES = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def check_field(name: str, value: str) -> None:
-    """Raises ValueError for a field that would end the head early, in the words of Go's client.
+    """Raise ValueError for a field that would break the head, with the message of Go's client.
 
-    They do not tell the value, which may be a token. Go: golang.org/x/net/http/httpguts
+    The message does not contain the value, which may be a token. Go: golang.org/x/net/http/httpguts
     """
     if not _NAME.fullmatch(name):
         raise ValueError(f'net/http: invalid header field name "{name}"')
@@ -24,18 +24,21 @@ def check_field(name: str, value: str) -> None:
 
 
 class Headers:
-    """Fields by name in any case, in the order they came; one name may have several values. One thread's own."""
+    """Hold fields under case-insensitive names, in the order of arrival. A name may have several values.
+
+    Not thread-safe.
+    """
 
     __slots__ = ("_fields",)
 
     def __init__(self, items: Iterable[tuple[str, str]] = ()) -> None:
-        # By the lower-case name: each field as it is written.
+        # The keys are names in lower case; each value keeps the name as it was written.
         self._fields: dict[str, list[tuple[str, str]]] = {}
         for name, value in items:
             self.add(name, value)
 
     def get(self, name: str, default: str = "") -> str:
-        """The first value."""
+        """Return the first value."""
         fields = self._fields.get(name.lower())
         return fields[0][1] if fields else default
 
@@ -57,7 +60,7 @@ class Headers:
             yield from fields
 
     def has_token(self, name: str, token: str) -> bool:
-        """Whether a comma-separated field such as Connection holds the token, in any case."""
+        """Report whether a comma-separated field such as Connection contains the token, in any case."""
         token = token.lower()
         return any(each.strip().lower() == token for value in self.get_all(name) for each in value.split(","))
 

@@ -1,4 +1,4 @@
-"""Chooses the handler of a request by its path.
+"""Choose the handler of a request by its path.
 
 Go: net/http/server.go (ServeMux), github.com/emicklei/go-restful
 """
@@ -14,20 +14,20 @@ from urllib.parse import quote
 from pkg.golang.http.request import Request
 from pkg.golang.http.response import Handler, HTTPError, ResponseWriter, error
 
-# What a redirect says of where to go: what the client sent is not repeated at any length.
+# Limits the Location of a redirect, so that the server does not repeat arbitrarily long text of the client.
 MAX_LOCATION_BYTES = 4 << 10
-# What goes around the handlers of a mux; it calls the handler that it was given, or answers in its place.
+# A filter wraps a handler; the result calls the handler or answers in its place.
 Filter = Callable[[Handler], Handler]
 
 
 @dataclass(frozen=True, slots=True)
 class _Route:
     pattern: str
-    # Of each part between slashes: its text, or the name in braces.
+    # For each part between slashes: its text and False, or the name in braces and True.
     parts: tuple[tuple[str, bool], ...]
-    # A pattern that ends in "/" or in "{name...}" takes all that begins so.
+    # A pattern that ends in "/" or in "{name...}" matches all paths with that prefix.
     open_end: bool
-    # Whether a path with as many parts has to end in a slash; None if it may.
+    # Whether a path with the same number of parts must end in a slash; None if both forms match.
     slash: bool | None
     rest_name: str
     handler: Handler
@@ -49,33 +49,39 @@ class _Route:
         return values
 
     def rank(self) -> tuple[bool, int, int, bool]:
-        """The least comes first: closed ends, then the most parts, the fewest names, those with methods."""
+        """Return the sort key; the route with the smallest key is tried first.
+
+        Closed ends come first, then more parts, fewer names, and routes with methods.
+        """
         return self.open_end, -len(self.parts), sum(named for _, named in self.parts), self.methods is None
 
 
 class ServeMux:
-    """A handler that leads to others. Set it up first, then serve: it is not guarded against changes meanwhile.
+    """Route requests to handlers by path. Register all handlers before serving; registration is not thread-safe.
 
-    Patterns: "/pods", "/exec/{namespace}/{pod}" with a part for each name, "/logs/{path...}" with the rest,
-    "/debug/pprof/" for all below, and "/runningpods/{$}" for what ends so and no more. The most specific one is taken.
-    With methods a pattern is one of go-restful's, to which "/pods/" is "/pods"; without it is one of Go's own.
-    Paths that are not clean (`//`, `..`) are answered with a redirect to what they mean, so that no handler sees one,
-    and so are those that lack but the last slash.
+    Patterns: "/pods", "/exec/{namespace}/{pod}" with one part for each name, "/logs/{path...}" with the rest of the
+    path, "/debug/pprof/" for all paths below it, and "/runningpods/{$}" for exactly this path. The most specific
+    pattern wins. A pattern with methods follows go-restful, for which "/pods/" equals "/pods"; a pattern without
+    methods follows Go's ServeMux. The mux answers a path that is not clean (`//`, `..`) with a redirect to its clean
+    form, so that no handler sees such a path. It redirects in the same way when only the final slash is missing.
 
-    DIVERGES (safer): a path whose slashes or dots were sent encoded (`%2e%2e`) is answered with a redirect to the path
-    that it means.
-    Go: net/http/server.go, (*ServeMux).findHandler: such a path is handed on to the handler as it is.
-    Why: a handler that makes a file's path of it might leave its directory.
+    DIVERGES (safer): this kubelet redirects a path whose slashes or dots were sent encoded (`%2e%2e`) to its clean
+    form.
+    Go: net/http/server.go, (*ServeMux).findHandler: the Go kubelet passes such a path to the handler unchanged.
+    Why: a handler that turns the path into a file name might leave its directory.
     Test: mux_test.py:test_unclean_paths_are_redirected
     """
 
     def __init__(self) -> None:
-        # By the first part of the path.
+        # The keys are the first parts of the paths.
         self._routes: dict[str, list[_Route]] = {}
         self._filters: list[Filter] = []
 
     def handle(self, pattern: str, handler: Handler, methods: Iterable[str] | None = None) -> None:
-        """Without methods any is taken. Raises ValueError for a pattern that no path can match."""
+        """Register a handler for any method, or for the given methods.
+
+        Raise ValueError for a pattern that no path can match.
+        """
         if not pattern.startswith("/"):
             raise ValueError(f"pattern {pattern!r} does not start with a slash")
         texts = pattern.strip("/").split("/") if pattern != "/" else []
@@ -97,20 +103,20 @@ class ServeMux:
         routes.sort(key=_Route.rank)
 
     def filter(self, added: Filter) -> None:
-        """Put it around all that is answered but 404; what is added first is the outermost.
+        """Wrap all answers except 404 in the filter. The filter that is added first is the outermost.
 
-        It sees requests with a wrong method too.
+        The filter also sees requests with a wrong method.
 
-        DIVERGES (safer): requests that are answered with a redirect pass the filters first.
-        Go: net/http/server.go, (*ServeMux).findHandler: they are answered before the filters of go-restful, which find
-        out who asks.
-        Why: the answer repeats what the client sent, and a client without credentials is to get no answer.
+        DIVERGES (safer): in this kubelet, the filters also see requests that are answered with a redirect.
+        Go: net/http/server.go, (*ServeMux).findHandler: the Go kubelet answers these before the filters of go-restful,
+        which authenticate the client.
+        Why: the answer repeats text of the client, and a client without credentials must get no answer.
         Test: mux_test.py:test_filters_see_all_of_registered_paths_and_redirects
         """
         self._filters.append(added)
 
     def registered_paths(self) -> list[str]:
-        """All patterns, in order."""
+        """Return all patterns, sorted."""
         return sorted({route.pattern for routes in self._routes.values() for route in routes})
 
     def __call__(self, w: ResponseWriter, r: Request) -> None:
@@ -138,7 +144,7 @@ class ServeMux:
                 values = route.match(parts, path.endswith("/"))
                 if values is None:
                     continue
-                # Whose method alone is wrong is told so, whatever takes all the rest.
+                # A request with only a wrong method gets 405, even if a more general pattern would match.
                 if route.methods is None and allowed:
                     break
                 r.pattern = route.pattern
@@ -160,7 +166,7 @@ def _method_not_allowed(allowed: set[str]) -> Handler:
 
 
 def clean_path(path: str) -> str:
-    """The path without doubled slashes and dots, its last slash kept."""
+    """Return the path without double slashes and dot segments; a final slash stays."""
     if not path.startswith("/"):
         path = "/" + path
     clean = posixpath.normpath(path)

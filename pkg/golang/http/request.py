@@ -1,4 +1,4 @@
-"""A request, as handlers see it.
+"""Describe a request for its handler.
 
 Go: net/http/request.go
 """
@@ -16,34 +16,37 @@ from pkg.golang.http.headers import Headers
 from pkg.golang.http.response import HTTPError
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-# What comes before the path in `GET http://host/path HTTP/1.1`.
+# The part before the path in `GET http://host/path HTTP/1.1`.
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
-# So many parameters make a query that is no query.
+# A query with more parameters is refused.
 MAX_PARAMETERS = 1000
-# Four times what the name of a file can have; only a query may be long.
+# Four times the longest file path; only the query may be longer.
 MAX_PATH_BYTES = 16 << 10
 
 
 class BadRequest(Exception):
-    """What came is not a request."""
+    """Signal that the input is not a valid request."""
 
 
 class Body:
-    """What follows the head, read only when asked for. Used by the thread that serves the request."""
+    """Read the bytes after the head, on demand. Only the thread that serves the request may use it."""
 
     __slots__ = ("_left", "_next", "_over", "_rest")
 
     def __init__(self, next_part: Callable[[], bytes], limit: int) -> None:
-        """`next_part` returns what came next, b"" at the end; it may raise ClientGone or BadRequest."""
+        """Create the body.
+
+        `next_part` returns the next bytes, or b"" at the end. It may raise ClientGone or BadRequest.
+        """
         self._next = next_part
         self._left = limit
         self._rest = b""
         self._over = False
 
     def read(self, n: int = -1) -> bytes:
-        """At most n bytes, all that is left without n; b"" at the end.
+        """Return at most n bytes, or all remaining bytes without n; b"" at the end.
 
-        Raises HTTPError 413 when more comes than the server takes, ClientGone when there is nobody to read from.
+        Raise HTTPError 413 if the body exceeds the server's limit, and ClientGone if the client has disconnected.
         """
         parts = [self._rest] if self._rest else []
         have = len(self._rest)
@@ -68,62 +71,62 @@ def _no_need(user: str, kind: str, *, lasting: bool) -> None:
 
 class Admit(Protocol):
     def __call__(self, user: str, kind: str, *, lasting: bool) -> None:
-        """Say whose request it is, and of which kind. Raises HTTPError 429 when the user has too many."""
+        """Record the user and the kind of the request. Raise HTTPError 429 if the user has too many requests."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request; belongs to the thread that serves it, `ctx` may be handed on."""
+    """Describe one request. It belongs to the thread that serves it; other threads may use `ctx`."""
 
     method: str
     target: str
-    """As it was sent."""
+    """The target as it was sent."""
     path: str
-    """Without its percent signs; may still have `..` and doubled slashes in it unless a ServeMux led here."""
+    """The percent-decoded path. It may contain `..` and double slashes unless a ServeMux chose the handler."""
     headers: Headers
     body: Body
     remote_addr: tuple[str, int] | None
     """None on a unix socket."""
     peer_certificates: list[bytes]
-    """DER, the client's own first. NOT verified: whoever trusts them has to."""
+    """DER, the client's own first. NOT verified: code that trusts them must verify them first."""
     tls: bool
     ctx: golang.Context
-    """Ends when the client has gone, the handler has returned or the server closes."""
+    """Cancelled when the client disconnects, the handler returns or the server closes."""
     admit: Admit = _no_need
-    """To be called once it is known who asks; until then the connection may have to make way for others."""
+    """The handler calls this once it knows the user; until then the server may evict the connection."""
     pattern: str = ""
     """The pattern by which a ServeMux found the handler."""
     path_values: dict[str, str] = field(default_factory=dict)
-    """What stood in the places that the pattern names."""
+    """The parts of the path at the places that the pattern names."""
     _query: dict[str, list[str]] | None = field(default=None, init=False, repr=False)
 
     @property
     def query(self) -> dict[str, list[str]]:
-        """The parameters; parsed when first asked for, for it takes time. Raises BadRequest."""
+        """Return the parameters. They are parsed on first use, because that takes time. Raise BadRequest."""
         if self._query is None:
             self._query = _parse_query(self.raw_query)
         return self._query
 
     def param(self, name: str, default: str = "") -> str:
-        """The first value of a query parameter."""
+        """Return the first value of a query parameter."""
         values = self.query.get(name)
         return values[0] if values else default
 
     @property
     def raw_query(self) -> str:
-        """The query as it was sent, without its question mark."""
+        """Return the query as it was sent, without its question mark."""
         return self.target.partition("?")[2]
 
 
 def parse_path(target: str) -> str:
-    """The path of a request's target. Raises BadRequest, or HTTPError 414."""
+    """Return the path of a request's target. Raise BadRequest, or HTTPError 414."""
     end = target.find("?")
     if (len(target) if end < 0 else end) > MAX_PATH_BYTES:
-        # DIVERGES (safer): a longer path is answered with 414.
-        # Go: net/http/request.go, readRequest: has no bound below that of the whole head.
-        # Why: the look-up of the handler and a redirect would take as much memory again, of clients without credentials
-        # too.
+        # DIVERGES (safer): this kubelet answers 414 for a longer path.
+        # Go: net/http/request.go, readRequest: the Go kubelet bounds only the whole head.
+        # Why: finding the handler and redirecting would take as much memory again, also for clients without
+        # credentials.
         # Test: hostile_test.py:test_nothing_that_is_sent_takes_long_to_read
         raise HTTPError(414, "414 Request URI Too Long")
     raw = target if end < 0 else target[:end]
@@ -131,10 +134,10 @@ def parse_path(target: str) -> str:
     if _BAD_ESCAPE.search(raw):
         raise BadRequest(f"invalid URL escape in {raw!r}")
     path = unquote(raw) or "/"
-    # DIVERGES (safer): a path with a NUL is answered with 400.
-    # Go: net/http/request.go, readRequest: it is handed on to the handlers.
-    # Why: no file has such a name, and Python's file functions raise another exception for it than for other names that
-    # nothing has.
+    # DIVERGES (safer): this kubelet answers 400 for a path with a NUL character.
+    # Go: net/http/request.go, readRequest: the Go kubelet passes such a path to the handlers.
+    # Why: no file has such a name, and Python's file functions raise a different exception for it than for other
+    # missing names.
     # Test: server_test.py:test_bad_requests
     if "\0" in path or not path.startswith("/"):
         raise BadRequest(f"invalid request target {raw!r}")
@@ -142,7 +145,7 @@ def parse_path(target: str) -> str:
 
 
 def _parse_query(raw: str) -> dict[str, list[str]]:
-    """Raises BadRequest."""
+    """Parse a query. Raise BadRequest if it has too many parameters."""
     try:
         return parse_qs(raw, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
     except ValueError as err:

@@ -1,4 +1,4 @@
-"""The response to a request, as handlers write it.
+"""Write the response to a request.
 
 Go: net/http/server.go (ResponseWriter, Error)
 """
@@ -15,17 +15,17 @@ from pkg.golang.http.headers import Headers
 if TYPE_CHECKING:
     from pkg.golang.http.request import Request
 
-# A response up to this length, in bytes, that was not flushed gets a Content-Length instead of chunks.
+# Bytes. A shorter response that was not flushed gets a Content-Length instead of chunks.
 _BUFFER = 2048
-# Of a larger body so much is copied at once: a client that takes nothing would keep all copies for as long.
+# Bytes of a larger body that are copied at once. If a client does not read, its copies stay in memory meanwhile.
 _PART = 1 << 16
 _SNIFFED = 512
-# Bytes that no text has.
+# Bytes that do not occur in text.
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 
 class HTTPError(Exception):
-    """Raised by a handler that has written nothing yet: the response is this text with this status."""
+    """Signal the status and text of an error response. A handler may raise it only before it has written anything."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -33,14 +33,14 @@ class HTTPError(Exception):
 
 
 class ClientGone(ConnectionError):
-    """The response cannot be delivered any more. Not a fault of anybody's here."""
+    """Signal that the response can no longer be delivered. Nothing in this process is at fault."""
 
 
 class Transport(Protocol):
-    """Takes a response to the client. All methods may raise ClientGone."""
+    """Define how a ResponseWriter sends a response to the client. All methods may raise ClientGone."""
 
     def start(self, status: int, headers: Headers, first: bytes) -> None:
-        """Send the head, with the first part of the body if there is one already."""
+        """Send the head, and the first part of the body if there is one already."""
         ...
 
     def data(self, data: memoryview) -> None: ...
@@ -53,15 +53,15 @@ class Transport(Protocol):
 
 
 class ResponseWriter:
-    """The response to one request. Set `headers`, then the status unless it is 200, then write the body.
+    """Write the response to one request. Set `headers`, then the status if it is not 200, then write the body.
 
-    Used by the thread that serves the request, or by one thread at a time.
+    Only one thread at a time may use it.
     """
 
     __slots__ = ("_bodiless", "_buffer", "_head", "_sent", "_transport", "headers", "hijacked", "status")
 
     def __init__(self, transport: Transport, *, head: bool = False) -> None:
-        """`head`: the request was a HEAD, and no body is sent whatever is written."""
+        """Create the writer. With `head`, the request was a HEAD, and no body is sent whatever the handler writes."""
         self._transport = transport
         self._head = head
         self._buffer = bytearray()
@@ -72,14 +72,14 @@ class ResponseWriter:
         self.hijacked = False
 
     def write_header(self, code: int) -> None:
-        """Choose the status; only the first call counts. Headers set later may come too late."""
+        """Set the status; only the first call counts. Headers that are set later may come too late."""
         if self.status:
             return
         self.status = code
         self._bodiless = self._head or code in (204, 304)
 
     def write(self, data: bytes) -> None:
-        """Send, or keep a little back until `flush`. Raises ClientGone."""
+        """Send the data, except for a small amount that stays buffered until `flush`. Raise ClientGone."""
         self.write_header(200)
         view = memoryview(data)
         if not self._sent:
@@ -91,7 +91,7 @@ class ResponseWriter:
         self._send(view)
 
     def flush(self) -> None:
-        """Send all that was written so far, the head at least. Raises ClientGone."""
+        """Send everything written so far, at least the head. Raise ClientGone."""
         self.write_header(200)
         data = bytes(self._buffer)
         self._buffer.clear()
@@ -101,16 +101,17 @@ class ResponseWriter:
             self._start(data)
 
     def let_client_pause(self) -> None:
-        """The body is a stream, such as a log: its client may take nothing for as long as it likes.
+        """Mark the body as a stream, such as a log, whose client may stop reading for any time.
 
-        Other responses are ended by then, for what is still to be sent is kept in memory.
+        Without the mark, the server ends a response whose client stops reading, because the unsent data stays in
+        memory.
         """
         self._transport.let_client_pause()
 
     def hijack(self) -> tuple[Conn, bytes]:
-        """The bare connection, and what was read from it beyond the request's head.
+        """Return the bare connection, and the bytes that were read from it after the request's head.
 
-        Nothing of HTTP is done on it any more. It is closed when the handler returns.
+        The server does no more HTTP on it, and closes it when the handler returns.
         """
         if self._sent:
             raise RuntimeError("the response has been started already")
@@ -119,7 +120,7 @@ class ResponseWriter:
         return self._transport.hijack()
 
     def finish(self) -> None:
-        """For the server: the handler has returned. Raises ClientGone."""
+        """Complete the response after the handler has returned. Only the server calls this. Raise ClientGone."""
         if self.hijacked:
             return
         self.write_header(200)
@@ -131,11 +132,11 @@ class ResponseWriter:
 
     @property
     def started(self) -> bool:
-        """Whether the head has left, so that it is too late for another status."""
+        """Report whether the head was sent, so that the status can no longer change."""
         return self._sent or self.hijacked
 
     def reset(self) -> None:
-        """Forget what was set and written, for an error to take its place; only before `started`."""
+        """Discard headers and body, so that an error can take their place. Call this only before `started`."""
         self.headers = Headers()
         self.status = 0
         self._bodiless = self._head
@@ -155,10 +156,10 @@ class ResponseWriter:
 
 
 def _content_type(body: bytes) -> str:
-    # DIVERGES (safer): a body of unknown type is plain text, or bytes if it is not text.
-    # Go: net/http/server.go, (*chunkWriter).writeHeader: the type is guessed by what the body begins with, and may be
-    # HTML.
-    # Why: a browser must not run what a container has printed.
+    # DIVERGES (safer): this kubelet sends a body of unknown type as plain text, or as bytes if it is not text.
+    # Go: net/http/server.go, (*chunkWriter).writeHeader: the Go kubelet guesses the type from the start of the body,
+    # and may guess HTML.
+    # Why: a browser must not execute what a container has printed.
     # Test: response_test.py:test_responses
     return "application/octet-stream" if _BINARY.search(body[:_SNIFFED]) else "text/plain; charset=utf-8"
 

@@ -1,7 +1,8 @@
-"""Who of a server's clients may stay when there is not room for all of them.
+"""Choose the connections that stay when a server has too many.
 
-DIVERGES (safer): a server has a bounded number of connections, of which one client can have only a part.
-Go: pkg/kubelet/server/server.go, ListenAndServeKubeletServer: has no bound.
+DIVERGES (safer): in this kubelet, a server has a bounded number of connections, and one client can have only a part of
+them.
+Go: pkg/kubelet/server/server.go, ListenAndServeKubeletServer: the Go kubelet has no bound.
 Why: each connection takes a thread, and a client without credentials could take all memory.
 Test: server_test.py:test_an_idle_connection_makes_way_at_the_limit,
 server_test.py:test_one_user_cannot_hold_all_connections, room_test.py:test_a_crowd_from_one_source
@@ -19,21 +20,22 @@ from typing import Generic, TypeVar
 from pkg.golang.http.response import ClientGone, HTTPError
 
 MAX_CONNECTIONS = 1000
-# Requests that may last, such as followed logs and commands, leave so many connections to those that do not.
+# Lasting requests, such as followed logs and commands, leave this many connections to other requests.
 RESERVED_CONNECTIONS = 100
-# Requests at once, of one user, and of one kind of one user: whoever holds all logs that he may can still run commands.
+# Simultaneous requests of one user, and of one kind by one user: a user who follows as many logs as allowed can still
+# run commands.
 MAX_REQUESTS_PER_USER = 750
 MAX_REQUESTS_PER_USER_AND_KIND = 500
-# What the heads of these requests may have together, in bytes.
+# The total size of the heads of one user's requests, in bytes.
 MAX_HEAD_BYTES_PER_USER = 64 << 20
-# Connections from one address, or one IPv6 network of 64 bits, whose client is not known yet. When the kubelet starts
-# again, an API server may ask for the logs of all containers of a full node at once: 110 pods with two containers each.
+# Unauthenticated connections from one address, or from one IPv6 network of 64 bits. When the kubelet restarts, an API
+# server may ask for the logs of all containers of a full node at once: 110 pods with two containers each.
 MAX_UNAUTHENTICATED_PER_SOURCE = 300
-# What all clients that are not known yet may have sent together, and what their connections take besides.
+# The total bytes that all unauthenticated clients have sent, plus what their connections cost.
 MAX_UNAUTHENTICATED_BYTES = 32 << 20
-# What a connection takes that has sent nothing but the handshake: thread, buffers, and OpenSSL's state.
+# The memory of a connection that has completed only the handshake: thread, buffers, and OpenSSL's state.
 CONNECTION_COST_BYTES = 96 << 10
-# Seconds in which those that had to make way have gone.
+# Seconds within which evicted connections have ended.
 _LEAVING_TIMEOUT = 30.0
 
 _IPV6_NETWORK_BITS = 64
@@ -43,7 +45,7 @@ C = TypeVar("C", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much room a server has; sizes are in bytes."""
+    """Define how much room a server has; sizes are in bytes."""
 
     connections: int = MAX_CONNECTIONS
     reserved: int = RESERVED_CONNECTIONS
@@ -56,7 +58,7 @@ class Limits:
 
 @dataclass(slots=True)
 class _Guest:
-    """What is known of one connection. While it has bytes it counts as one whose client is not known."""
+    """Describe one connection. While `bytes` is not 0, the client counts as unauthenticated."""
 
     source: str
     bytes: int = CONNECTION_COST_BYTES
@@ -67,37 +69,38 @@ class _Guest:
 
 @dataclass(slots=True)
 class _Usage:
-    """What one user has at the moment."""
+    """Hold one user's current requests by kind, and their bytes."""
 
     requests: Counter[str] = field(default_factory=Counter)
     bytes: int = 0
 
 
 class Room(Generic[C]):
-    """Keeps account of connections. Thread-safe; `evict` is called with the lock held and must not block.
+    """Account for connections and evict some when there are too many. Thread-safe.
 
-    A connection waits, until a request of it is admitted, and again when that has been answered. When there is no room
-    the one that has waited longest goes. A connection whose request was admitted stays until that is answered.
+    `evict` is called with the lock held and must not block. A connection waits until one of its requests is admitted,
+    and again after that request was answered. When there is no room, the connection that has waited longest is evicted.
+    A connection whose request was admitted stays until the request is answered.
     """
 
     def __init__(self, limits: Limits, evict: Callable[[C], None]) -> None:
         self._limits = limits
         self._evict = evict
         self._lock = threading.Lock()
-        # Guarded by _lock. Those that wait, in the order in which they began to.
+        # Guarded by _lock. The waiting connections, in the order in which they began to wait.
         self._waiting: dict[C, _Guest] = {}
         self._admitted: dict[C, _Guest] = {}
-        # Of those that wait, the ones whose client is not known: by source, and all their bytes.
+        # The waiting connections of unauthenticated clients, by source, and the sum of their bytes.
         self._unknown: dict[str, dict[C, None]] = {}
         self._unknown_bytes = 0
-        # Those that had to make way, and have not ended yet.
+        # The connections that were evicted but have not ended yet.
         self._leaving: dict[C, _Guest] = {}
         self._left = threading.Condition(self._lock)
         self._users: dict[str, _Usage] = {}
         self._lasting = 0
 
     def enter(self, connection: C, source: str) -> bool:
-        """Take a new connection in; False if there is no room."""
+        """Accept a new connection; return False if there is no room."""
         with self._lock:
             if len(self._waiting) + len(self._admitted) >= self._limits.connections:
                 if not self._waiting:
@@ -107,16 +110,16 @@ class Room(Generic[C]):
             return True
 
     def hold(self, connection: C, count: int) -> None:
-        """Note that a request that is not admitted yet has so many bytes, and wait until there is room for them.
+        """Record that a request that is not admitted yet has `count` bytes, and wait until there is room for them.
 
-        Raises ClientGone when they were too many.
+        Raise ClientGone if they were too many.
         """
         with self._lock:
             guest = self._waiting.get(connection)
             if guest is None:
-                raise ClientGone("made way for others")
+                raise ClientGone("connection was evicted to make room for others")
             if guest.bytes:
-                # It keeps its place: to send slowly makes no connection younger.
+                # The connection keeps its place in the order: sending slowly must not make a connection look younger.
                 self._unknown_bytes += CONNECTION_COST_BYTES + count - guest.bytes
                 guest.bytes = CONNECTION_COST_BYTES + count
                 self._make_room_locked(guest)
@@ -126,16 +129,16 @@ class Room(Generic[C]):
                 self._wait_locked(connection, guest)
             self._left.wait_for(lambda: connection not in self._waiting or self._fits_locked(), _LEAVING_TIMEOUT)
             if connection not in self._waiting:
-                raise ClientGone("made way for others")
+                raise ClientGone("connection was evicted to make room for others")
 
     def _fits_locked(self) -> bool:
         leaving = sum(guest.bytes for guest in self._leaving.values())
         return self._unknown_bytes + leaving <= self._limits.unauthenticated_bytes
 
     def admit(self, connection: C, user: str, kind: str, *, lasting: bool) -> None:
-        """Let a request be served: its client is known now. `lasting`: it may go on for long.
+        """Admit a request, whose client is now known. With `lasting`, the request may take long.
 
-        Raises HTTPError 429 when the user has too many already, ClientGone when the connection had to make way.
+        Raise HTTPError 429 if the user has too many requests, and ClientGone if the connection was evicted.
         """
         with self._lock:
             if connection in self._admitted:
@@ -153,7 +156,7 @@ class Room(Generic[C]):
             self._admitted[connection] = guest
 
     def rest(self, connection: C) -> None:
-        """The request has been answered, and the connection waits for the next one."""
+        """Record that the request was answered, so that the connection waits for the next one."""
         with self._lock:
             guest = self._admitted.pop(connection, None)
             if guest is not None:
@@ -162,7 +165,7 @@ class Room(Generic[C]):
                 self._wait_locked(connection, guest)
 
     def leave(self, connection: C) -> None:
-        """The connection has ended."""
+        """Record that the connection has ended."""
         with self._lock:
             guest = self._admitted.pop(connection, None)
             if guest is not None:
@@ -190,7 +193,7 @@ class Room(Generic[C]):
             del self._users[guest.user]
 
     def _wait_locked(self, connection: C, guest: _Guest) -> None:
-        """Let it wait, behind the others."""
+        """Make the connection wait, after all others."""
         self._waiting[connection] = guest
         if guest.bytes:
             self._unknown.setdefault(guest.source, {})[connection] = None
@@ -198,7 +201,11 @@ class Room(Generic[C]):
             self._make_room_locked(guest)
 
     def _make_room_locked(self, guest: _Guest) -> None:
-        """Those unknown that have waited longest go while there are too many of the guest's source, or too large."""
+        """Evict unauthenticated connections, those that have waited longest first.
+
+        This function evicts one connection if the guest's source has too many, and more while their bytes exceed the
+        limit.
+        """
         from_there = self._unknown[guest.source]
         if guest.source and len(from_there) > self._limits.unauthenticated_per_source:
             self._evict_locked(next(iter(from_there)))
@@ -211,10 +218,10 @@ class Room(Generic[C]):
         self._evict(connection)
 
     def _remove_locked(self, connection: C) -> _Guest:
-        """Raises ClientGone when it had to make way before."""
+        """Remove a waiting connection. Raise ClientGone if it was evicted before."""
         guest = self._waiting.pop(connection, None)
         if guest is None:
-            raise ClientGone("made way for others")
+            raise ClientGone("connection was evicted to make room for others")
         if guest.bytes:
             self._unknown_bytes -= guest.bytes
             from_there = self._unknown[guest.source]
@@ -225,7 +232,7 @@ class Room(Generic[C]):
 
 
 def source_of(address: tuple[str, int] | None) -> str:
-    """What connections from one machine have in common: an address, or the network of one; "" for a unix socket."""
+    """Return what identifies the connections of one machine: its address or network, or "" for a unix socket."""
     if address is None:
         return ""
     host = ipaddress.ip_address(address[0].partition("%")[0])

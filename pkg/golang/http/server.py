@@ -1,4 +1,4 @@
-"""Accepts connections and serves each in a thread of its own.
+"""Accept connections and serve each one in its own thread.
 
 Go: net/http/server.go (Server)
 """
@@ -28,33 +28,34 @@ if TYPE_CHECKING:
     from pkg.golang.http.connection import Connection, Settings
 
 _BACKLOG = 1024
-# Seconds: between two requests, for a handshake, for a head, without any of a body, for a whole answer, and without
-# the client taking any of an answer that is no stream.
+# Seconds, in this order: between two requests; for a handshake or a head; without any byte of a body; for a whole
+# answer; and without the client reading any of an answer that is not a stream.
 IDLE_TIMEOUT = 90.0
 READ_HEADER_TIMEOUT = 30.0
 BODY_TIMEOUT = 60.0
 WRITE_TIMEOUT = 4 * 3600.0
 STALL_TIMEOUT = 300.0
 MAX_BODY_BYTES = 1 << 20
-# Threads of connections that had to make way, and have not ended yet.
+# The number of threads whose connections were evicted but have not ended yet.
 _LEAVING = 100
-# Seconds until the next try when no connection can be accepted: there are too many descriptors.
+# Seconds until the next attempt when no connection can be accepted because no descriptor is free.
 _ACCEPT_RETRY = 0.1
-# When a peer that says nothing is asked whether it is there, and how often, as Go does: its machine may have died.
+# Seconds after which the kernel probes a silent peer, whose machine may have died, and the number of probes. Go uses
+# the same values.
 _KEEP_ALIVE_IDLE = 15
 _KEEP_ALIVE_COUNT = 9
-# So many connections at once take memory that is worth giving back when no more than so many are left.
+# _MANY simultaneous connections take so much memory that it is worth returning once only _FEW are left.
 _MANY = 64
 _FEW = 16
-# Seconds that the threads of a crowd's last connections get to end.
+# Seconds that the threads of the last connections get to end before memory is returned.
 _THREADS_END = 1.0
 
 
 class Server:
-    """An HTTP server. `listen` (or `listen_unix`) binds, `serve` runs until `close`.
+    """Run an HTTP server. `listen` or `listen_unix` binds, `serve` runs until `close`.
 
-    Threads: the one that calls `serve` accepts, one serves each connection, and from the first connection on one
-    notices clients that have gone.
+    Threads: the caller of `serve` accepts connections, and one thread serves each connection. From the first connection
+    on, one more thread notices clients that disconnect.
     """
 
     def __init__(
@@ -73,15 +74,18 @@ class Server:
         max_body_bytes: int = MAX_BODY_BYTES,
         limits: Limits | None = None,
     ) -> None:
-        """`tls_context` is asked for each connection, so that a new certificate is used from then on.
+        """Create a server that does not listen yet.
 
-        `authenticates`: the handler calls `Request.admit` once it knows who asks, and until then the connection may
-        have to make way for others. Without, a client is who has its address.
-        When there are too many connections, the one that has waited longest makes way for a new one; if none waits,
-        the new one is closed.
+        The server calls `tls_context` for each connection, so that a new certificate takes effect for the next
+        connection.
 
-        DIVERGES (safer): a client has READ_HEADER_TIMEOUT for the head, and STALL_TIMEOUT to take some of an answer.
-        Go: pkg/kubelet/server/server.go, ListenAndServeKubeletServer: it has four hours for each.
+        With `authenticates`, the handler calls `Request.admit` once it knows the user; until then the server may evict
+        the connection. Without it, the client's address identifies the client. When there are too many connections, a
+        new one replaces the one that has waited longest; if none waits, the new one is closed.
+
+        DIVERGES (safer): in this kubelet, a client has READ_HEADER_TIMEOUT for the head, and STALL_TIMEOUT to read some
+        of an answer.
+        Go: pkg/kubelet/server/server.go, ListenAndServeKubeletServer: the Go kubelet gives it four hours for each.
         Why: clients without credentials could hold all connections.
         Test: server_test.py:test_a_head_that_drips_is_not_waited_for,
         server_test.py:test_answer_of_which_nothing_is_taken_is_given_up_unless_it_is_a_stream
@@ -104,8 +108,8 @@ class Server:
         self._ctx, self._cancel = golang.with_cancel(golang.background())
         self._socket: socket.socket | None = None
         self._unix_path = ""
-        self._settings: Settings | None = None  # only for the thread that serves
-        self._idle = threading.Event()  # set unless `serve` runs
+        self._settings: Settings | None = None  # Only the thread that calls `serve` uses it.
+        self._idle = threading.Event()  # Set unless `serve` runs.
         self._idle.set()
         self._lock = threading.Lock()
         # Guarded by _lock.
@@ -114,7 +118,7 @@ class Server:
         self._closed = False
 
     def listen(self, address: str, port: int) -> None:
-        """Bind; port 0 takes a free one. Raises OSError, saying which address could not be had."""
+        """Bind; port 0 chooses a free port. Raise OSError with the address if that fails."""
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             self._socket = socket.create_server(
@@ -125,12 +129,12 @@ class Server:
             raise OSError(err.errno, f"listen tcp {where}: bind: {os.strerror(err.errno or 0).lower()}") from err
 
     def listen_unix(self, path: str, mode: int = 0o600) -> None:
-        """Bind a unix socket, in the place of one that a dead process left. Raises OSError."""
+        """Bind a unix socket, replacing one that a dead process left behind. Raise OSError."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         sock = socket.socket(socket.AF_UNIX)
         try:
-            # Nobody can connect before `listen`, which comes after the mode is right.
+            # No client can connect before `listen`, and `listen` comes after the mode is set.
             sock.bind(path)
             os.chmod(path, mode)
             sock.listen(_BACKLOG)
@@ -142,13 +146,13 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The TCP port that `listen` has bound."""
+        """Return the TCP port that `listen` has bound."""
         assert self._socket is not None
         port: int = self._socket.getsockname()[1]
         return port
 
     def serve(self, ctx: golang.Context | None = None) -> None:
-        """Accept connections until ctx is cancelled or `close` is called; returns when all of them have ended."""
+        """Accept connections until ctx is cancelled or `close` is called. Return when all connections have ended."""
         with self._lock:
             if self._closed or self._socket is None:
                 return
@@ -163,14 +167,14 @@ class Server:
             self._idle.set()
 
     def close(self) -> None:
-        """End all connections; returns when their threads have ended and the port is free."""
+        """End all connections. Return when their threads have ended and the port is free."""
         self._interrupt()
         self._idle.wait()
-        # For a server that has never served.
+        # A server that has never served still has its socket open.
         self._end()
 
     def _interrupt(self) -> None:
-        """Make `serve` return, and what handlers wait for end."""
+        """Make `serve` return, and end what handlers wait for."""
         with self._lock:
             self._closed = True
         self._cancel()
@@ -192,20 +196,21 @@ class Server:
         if self._unix_path:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._unix_path)
-            # `close` comes here again, when the path may be that of the next server.
+            # `close` runs this again, when the path may already belong to the next server.
             self._unix_path = ""
 
     def connections(self) -> int:
-        """How many there are."""
+        """Return the number of connections."""
         with self._lock:
             return len(self._connections)
 
     def _accept(self, listening: socket.socket) -> tuple[socket.socket, tuple[str, int] | None] | None:
-        """The next connection; None when the server closes."""
+        """Return the next connection, or None when the server closes."""
         while True:
             try:
                 sock, address = listening.accept()
-            except Exception as err:  # whatever it is, a descriptor or memory, there may be one the next time
+            # Any cause, such as a lack of descriptors or memory, may be gone at the next attempt.
+            except Exception as err:
                 if self._ctx.err() is not None:
                     return None
                 klog.error_s(err, "Failed to accept a connection, retrying", server=self._name)
@@ -221,13 +226,13 @@ class Server:
                 _keep_alive(sock)
             self._start(sock, address)
         except Exception as err:
-            # No descriptor, memory or thread is left for one more client; that is no reason to leave the others.
+            # No descriptor, memory or thread is left for this client. The other clients must still be served.
             klog.error_s(err, "Failed to serve a connection", server=self._name)
             sock.close()
 
     def _start(self, sock: socket.socket, address: tuple[str, int] | None) -> None:
-        """Raises OSError or RuntimeError when there is no descriptor or no thread for it."""
-        # Loading TLS and streams takes a while: only a server that somebody asks does it.
+        """Start a thread for the connection. Raise OSError or RuntimeError if no descriptor or thread is available."""
+        # Loading TLS and streams takes time, so a server does it only when a client connects.
         from pkg.golang.http.connection import Connection
 
         connection = Connection(self._make_settings(), sock, address)
@@ -236,7 +241,7 @@ class Server:
                 sock.close()
                 return
             self._were_many |= len(self._connections) >= _MANY
-            # Held while it starts, so that whoever closes finds the thread to wait for.
+            # The lock is held while the thread starts, so that `close` finds the thread to wait for.
             try:
                 self._connections[connection] = golang.go(self._run, connection, name=f"{self._name}-connection")
             except BaseException:
@@ -251,7 +256,7 @@ class Server:
         return False
 
     def _make_settings(self) -> Settings:
-        """Made for the first connection, and with it the thread that notices clients that have gone."""
+        """Return the settings. The first call also starts the thread that notices clients that disconnect."""
         from pkg.golang.http.connection import Settings
 
         if self._settings is None:
@@ -277,7 +282,7 @@ class Server:
         finally:
             connection.sock.close()
             self._room.leave(connection)
-            with contain("Failed to give memory back", server=self._name):
+            with contain("Failed to return memory to the system", server=self._name):
                 self._give_memory_back_after_a_crowd()
             with self._lock:
                 self._connections.pop(connection, None)
@@ -287,13 +292,13 @@ class Server:
             calm_again = self._were_many and len(self._connections) <= _FEW
             self._were_many &= not calm_again
         if calm_again:
-            # What the connections had is freed after them, as their threads end.
+            # The memory of the connections is freed only when their threads end.
             self._ctx.wait(_THREADS_END)
             debug.free_os_memory()
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    """Raises OSError."""
+    """Configure TCP keep-alive. Raise OSError."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEP_ALIVE_IDLE)

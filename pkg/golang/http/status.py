@@ -1,4 +1,4 @@
-"""The names of status codes.
+"""Define the names of status codes.
 
 Go: net/http/status.go
 """
@@ -44,5 +44,5 @@ _TEXTS = {
 
 
 def status_text(code: int) -> str:
-    """The name of a code, "" for one that this server never sends by itself."""
+    """Return the name of a code, or "" for a code that this server never sends by itself."""
     return _TEXTS.get(code, "")

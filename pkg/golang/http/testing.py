@@ -1,4 +1,4 @@
-"""Calls a handler without sockets, or serves it on one that a test connects to."""
+"""Call a handler without sockets, or serve it on a socket that a test connects to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _TIMEOUT = 30.0
 
 @dataclass(slots=True)
 class Recorded:
-    """A response, as the client would have seen it. `parts`: what was sent at once; `may_pause`: it is a stream."""
+    """Hold a response as the client would see it.
+
+    `parts` are the pieces that were sent at once. `may_pause` says that the response is a stream.
+    """
 
     status: int = 0
     headers: Headers = field(default_factory=Headers)
@@ -73,7 +76,7 @@ def request(
     peer_certificates: list[bytes] | None = None,
     ctx: golang.Context | None = None,
 ) -> Request:
-    """A request as the server makes it. Raises BadRequest."""
+    """Return a request like one that the server makes. Raise BadRequest."""
     parts = iter([body])
     return Request(
         method=method,
@@ -97,7 +100,7 @@ def record(
     peer_certificates: list[bytes] | None = None,
     ctx: golang.Context | None = None,
 ) -> Recorded:
-    """Have a request answered as the server would."""
+    """Run the handler for a request as the server would, and return the response."""
     recorded = Recorded()
     w = ResponseWriter(_Transport(recorded), head=method == "HEAD")
     try:
@@ -110,7 +113,7 @@ def record(
 
 @contextmanager
 def serving(handler: Handler, *, unix: str = "", **options: Any) -> Iterator[Server]:
-    """A server on a free port of this machine, or on a socket of this path."""
+    """Serve on a free port of this machine, or on a unix socket at the given path."""
     server = Server(handler, name="test", **options)
     if unix:
         server.listen_unix(unix)
@@ -130,14 +133,14 @@ def connect(server: Server) -> socket.socket:
 
 
 def exchange(server: Server, data: bytes) -> bytes:
-    """Send it all and read until the server ends the connection."""
+    """Send all of the data and read until the server ends the connection."""
     with connect(server) as sock:
         sock.sendall(data)
         return read_all(sock)
 
 
 def read_all(sock: socket.socket) -> bytes:
-    """Until the other side ends the connection."""
+    """Read until the peer ends the connection."""
     parts = []
     while part := sock.recv(1 << 16):
         parts.append(part)

@@ -1,9 +1,10 @@
-"""A connection over TLS.
+"""Run a connection over TLS.
 
 Go: crypto/tls/conn.go
 
-pyOpenSSL instead of the standard library's ssl: only it can ask for a client's certificate without judging it in the
-handshake. A client with a wrong one gets a 401, as from Go, and not a connection that breaks for no visible reason.
+This module uses pyOpenSSL instead of the standard library's ssl, because only pyOpenSSL can request a client
+certificate without verifying it in the handshake. A client with a wrong certificate gets a 401, as from Go, and not a
+connection that breaks for no visible reason.
 """
 
 from __future__ import annotations
@@ -21,24 +22,25 @@ from OpenSSL import SSL, crypto
 from pkg.golang.http.conn import WaitingConn
 from pkg.golang.http.costlycerts import refuse_costly_certificates
 
-# What one TLS record can carry: a call never reads more, and its buffer need not be larger.
+# The maximum content of one TLS record: a call never reads more, so its buffer need not be larger.
 _RECORD = 1 << 14
 _HTTP_REQUEST = "http request"
-# That lead from the other side's own to an authority. OpenSSL takes 100 KiB of them, and makes megabytes of these.
+# The length of the peer's chain, from its own certificate to an authority. OpenSSL accepts 100 KiB of certificates, and
+# needs megabytes of memory for them.
 MAX_PEER_CERTIFICATES = 20
-# OpenSSL's SSL_MODE_ENABLE_PARTIAL_WRITE, for which pyOpenSSL has no name, and which it sets: a call that writes all it
-# was given, and not one record of it, is what makes streams fast.
+# OpenSSL's SSL_MODE_ENABLE_PARTIAL_WRITE. pyOpenSSL has no name for it but sets it. Streams are fast only without it,
+# when one call writes all of its data and not just one record.
 MODE_PARTIAL_WRITE = 1
-# Of X509_CHECK_FLAG_...: what Python's own ssl sets too.
+# The X509_CHECK_FLAG_... that Python's own ssl sets too.
 _NO_PARTIAL_WILDCARDS, _NEVER_THE_SUBJECT = 0x4, 0x20
 
 
 class TLSError(OSError):
-    """The other side broke the protocol, or the handshake found nothing in common."""
+    """Signal that the peer broke the protocol, or that the handshake failed."""
 
 
 class PlainHTTPError(TLSError):
-    """The other side speaks HTTP without TLS."""
+    """Signal that the peer speaks HTTP without TLS."""
 
 
 def _do_nothing() -> None:
@@ -46,13 +48,13 @@ def _do_nothing() -> None:
 
 
 class TLSConn(WaitingConn):
-    """One side of a TLS connection: the server's, or that of the client of a server which has the name `host`."""
+    """Run one side of a TLS connection: the server's, or with `host` the client's of the server with that name."""
 
     def __init__(self, context: SSL.Context, sock: socket.socket, host: str = "") -> None:
         super().__init__(sock)
         self._tls = SSL.Connection(context, sock)
-        # OpenSSL would read on within one call, whatever the time, while the other side sends what holds no data. There
-        # is no function of pyOpenSSL for this.
+        # Otherwise OpenSSL would keep reading within one call, without a time limit, while the peer sends records
+        # without data. pyOpenSSL has no function for this.
         lib: Any = SSL._lib  # type: ignore[attr-defined]
         lib.SSL_clear_mode(self._tls._ssl, lib.SSL_MODE_AUTO_RETRY)
         if host:
@@ -62,9 +64,9 @@ class TLSConn(WaitingConn):
             self._tls.set_accept_state()
 
     def handshake(self, before_wait: Callable[[], None] = _do_nothing) -> None:
-        """`before_wait` is called whenever the other side has to say more.
+        """Do the handshake; call `before_wait` before each wait for the peer.
 
-        Raises TLSError, PlainHTTPError or TimeoutError, and what `before_wait` raises.
+        Raise TLSError, PlainHTTPError or TimeoutError, or what `before_wait` raises.
         """
         while True:
             try:
@@ -82,9 +84,9 @@ class TLSConn(WaitingConn):
                 raise (PlainHTTPError if reason == _HTTP_REQUEST else TLSError)(reason) from err
 
     def peer_certificates(self) -> list[bytes]:
-        """In DER, the client's own first; neither verified nor decoded: what is in them may be anything.
+        """Return the peer's certificates in DER, its own first. They are neither verified nor decoded.
 
-        Raises TLSError for more than MAX_PEER_CERTIFICATES.
+        Raise TLSError if there are more than MAX_PEER_CERTIFICATES.
         """
         leaf = self._tls.get_peer_certificate()
         if leaf is None:
@@ -140,7 +142,7 @@ class TLSConn(WaitingConn):
             raise TLSError(reason_of(err)) from err
 
     def shutdown_write(self) -> None:
-        """Sends TLS's close_notify; TCP stays open, since the other side's alerts still come."""
+        """Send TLS's close_notify. TCP stays open, because the peer may still send alerts."""
         while True:
             try:
                 self._tls.shutdown()
@@ -157,14 +159,14 @@ class TLSConn(WaitingConn):
         return self._tls.recv(count) if count else b""
 
     def close(self) -> None:
-        # Politely, if that needs no waiting.
+        # Send a close_notify if that needs no waiting.
         with contextlib.suppress(SSL.Error):
             self._tls.shutdown()
         self.sock.close()
 
 
 def client_context() -> SSL.Context:
-    """For clients that trust the machine's authorities alone, as Python's own default context does."""
+    """Return a context for clients that trust only the machine's authorities, like Python's default context."""
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.clear_mode(MODE_PARTIAL_WRITE)
@@ -178,8 +180,8 @@ def client_context() -> SSL.Context:
 
 
 def _expect(tls: SSL.Connection, host: str) -> None:
-    """Have the server's certificate checked for its host's name, or address, in the handshake."""
-    # OpenSSL does it by itself when it is told to, for which pyOpenSSL has no function.
+    """Make the handshake check the server's certificate against the host's name or address."""
+    # OpenSSL can do the check, but pyOpenSSL has no function for it.
     lib: Any = SSL._lib  # type: ignore[attr-defined]
     expected = lib.SSL_get0_param(tls._ssl)
     try:
@@ -192,12 +194,12 @@ def _expect(tls: SSL.Connection, host: str) -> None:
     else:
         is_set = lib.X509_VERIFY_PARAM_set1_ip(expected, address, len(address))
     if not is_set:
-        # Nobody may be taken for somebody that he was not compared with.
+        # Without the check, any server with a valid certificate would be accepted.
         raise TLSError(f"certificates cannot be checked for the name {host!r}")
 
 
 def _verify_error(tls: SSL.Connection) -> str:
-    """What was wrong with the other side's certificate; "" for nothing."""
+    """Return what was wrong with the peer's certificate, or "" if nothing was."""
     lib: Any = SSL._lib  # type: ignore[attr-defined]
     result = lib.SSL_get_verify_result(tls._ssl)
     if not result:
@@ -207,6 +209,6 @@ def _verify_error(tls: SSL.Connection) -> str:
 
 
 def reason_of(err: SSL.Error) -> str:
-    """What OpenSSL says: its errors come as a list of (library, function, reason)."""
+    """Return OpenSSL's error text; OpenSSL reports errors as a list of (library, function, reason)."""
     reasons = [each[2] for each in err.args[0]] if err.args and isinstance(err.args[0], list) else []
     return ", ".join(reasons) or str(err) or type(err).__name__

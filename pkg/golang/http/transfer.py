@@ -1,4 +1,4 @@
-"""Bodies of requests and responses, as they are on the wire.
+"""Encode and decode the bodies of requests and responses.
 
 Go: net/http/transfer.go, net/http/internal/chunked.go
 """
@@ -15,12 +15,12 @@ from pkg.golang.http.request import BadRequest
 from pkg.golang.http.response import ClientGone
 from pkg.golang.http.status import status_text
 
-# A part of a body that is handed on at once, in bytes.
+# Bytes of a body that are passed on at once.
 _PART = 1 << 16
-# The line before a chunk, and the fields behind the last one.
+# Limits for the line before a chunk, and for the fields after the last chunk.
 MAX_CHUNK_LINE_BYTES = 4 << 10
 MAX_TRAILER_LINES = 100
-# So much more than what they carry the lines of chunks may hold.
+# Bytes by which the lines of chunks may exceed what they carry.
 MAX_CHUNK_OVERHEAD_BYTES = 16 << 10
 _CHUNK_OVERHEAD = 16
 _SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
@@ -28,24 +28,24 @@ _LINE_BREAK = re.compile(r"[\r\n\0]")
 
 
 class Source:
-    """What has come on a connection, and was not used yet."""
+    """Hold the bytes that have arrived on a connection and were not used yet."""
 
     def __init__(self, conn: Conn) -> None:
         self.conn = conn
         self.received = bytearray()
 
     def more(self) -> bool:
-        """Wait for more; False when the other side has ended. Raises OSError."""
+        """Wait for more bytes; return False if the peer has ended. Raise OSError."""
         data = self.conn.recv(_PART)
         self.received += data
         return bool(data)
 
 
 class MessageBody:
-    """Takes the body of one request or response out of what has come. Used by one thread."""
+    """Extract the body of one request or response from the received bytes. Not thread-safe."""
 
     def __init__(self, content_length: int | None, source: Source) -> None:
-        """`content_length` is None for a body in chunks."""
+        """Create the body; `content_length` is None for a chunked one."""
         self._source = source
         self._left = content_length or 0
         self.chunked = content_length is None
@@ -53,7 +53,7 @@ class MessageBody:
         self._excess = 0
 
     def next_part(self) -> bytes:
-        """The next part, b"" at the end. Raises BadRequest or OSError."""
+        """Return the next part, or b"" at the end. Raise BadRequest or OSError."""
         if self.ended:
             return b""
         if self.chunked and not self._left and not self._next_chunk():
@@ -71,7 +71,7 @@ class MessageBody:
         return part
 
     def _next_chunk(self) -> bool:
-        """False when that was the last one."""
+        """Read the line of the next chunk; return False if it was the last chunk."""
         line = self._line()
         size = line.partition(b";")[0].strip(b" \t")
         if not _SIZE.fullmatch(size):
@@ -89,7 +89,7 @@ class MessageBody:
         raise BadRequest("too many trailers")
 
     def _line(self) -> bytes:
-        """The next line, without its end."""
+        """Return the next line without its line break."""
         while (end := self._source.received.find(b"\n", 0, MAX_CHUNK_LINE_BYTES)) < 0:
             if len(self._source.received) >= MAX_CHUNK_LINE_BYTES:
                 raise BadRequest("chunk header line too long")
@@ -107,18 +107,18 @@ class MessageBody:
 
 
 class ResponseFrame:
-    """Makes the bytes of one response, with a Content-Length or in chunks. Used by one thread at a time."""
+    """Encode one response, with a Content-Length or in chunks. One thread at a time may use it."""
 
     def __init__(self, head: Head) -> None:
         self._head = head
         self._chunked = False
-        # What is still to come of a body whose length was announced.
+        # The bytes still missing of a body with an announced length.
         self._left: int | None = None
         self.keeps_alive = head.keeps_alive
-        """Whether the client can tell where the response ends; known once it has started."""
+        """Whether the client can detect the end of the response; final once the response has started."""
 
     def start(self, status: int, headers: Headers) -> bytes:
-        """The bytes of a response's head. Raises ClientGone when its length makes no sense."""
+        """Return the bytes of the response's head."""
         fields = [*headers.items()]
         if "Date" not in headers:
             fields.append(("Date", time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())))
@@ -138,7 +138,10 @@ class ResponseFrame:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
     def data(self, data: bytes | memoryview) -> bytes | memoryview:
-        """Raises ClientGone for more than was announced: what the client gets must not look whole."""
+        """Encode a part of the body. Raise ClientGone if the body exceeds the announced length.
+
+        The client must not get a response that looks complete.
+        """
         if not data:
             return b""
         if self._chunked:
@@ -150,12 +153,12 @@ class ResponseFrame:
         return data
 
     def end(self) -> bytes:
-        """Raises ClientGone for less than was announced."""
+        """Return the end of the body. Raise ClientGone if the body is shorter than announced."""
         if self._left:
             raise ClientGone(f"wrote {self._left} bytes less than the declared Content-Length")
         return b"0\r\n\r\n" if self._chunked else b""
 
 
 def _field(name: str, value: str) -> str:
-    """Nothing in a value may end its line."""
+    """Return the header line; line breaks in the value become spaces."""
     return f"{name}: {_LINE_BREAK.sub(' ', value)}"

@@ -1,4 +1,4 @@
-"""Names, addresses and connections to them, for all that the kubelet connects to by TCP.
+"""Resolve names and open the kubelet's TCP connections.
 
 Go: net
 """

@@ -1,4 +1,4 @@
-"""Connect to one of the addresses that a name has, as long as the caller's context lasts.
+"""Connect to one of the addresses of a name, for at most as long as the caller's context lasts.
 
 Go: net/dial.go (dialParallel, dialSerial, partialDeadline)
 """
@@ -17,24 +17,24 @@ from pkg import golang
 from pkg.golang.net.lookup import IO_TIMEOUT, Address, DialTimeoutError, raise_if_canceled
 from pkg.golang.turn import let_others
 
-# Seconds after which the addresses of the other family (IPv4 or IPv6) are tried beside those of the first: RFC 6555.
+# Seconds after which the addresses of the other family (IPv4 or IPv6) are tried in parallel, as in RFC 6555.
 FALLBACK_DELAY = 0.3
-# Seconds that an address gets at least, while there are as many.
+# Seconds that each address gets at least, as long as that much time remains.
 MIN_ADDRESS_TIMEOUT = 2.0
 
-# Seconds. A poll takes no time-out of more than 24 days, and a probe may ask for 68 years.
+# Seconds. A poll accepts no timeout above 24 days, and a probe may ask for 68 years.
 _LONGEST_POLL = 1e6
 
 Control = Callable[[socket.socket], object]
 
 
 def dial_parallel(ctx: golang.Context, addresses: Sequence[Address], control: Control) -> socket.socket:
-    """A connection, not blocking, to the address that lets one connect first.
+    """Return a non-blocking connection to the address that accepts first.
 
-    The addresses of the first one's family are tried one after the other; those of the other family in the same way,
-    but only after FALLBACK_DELAY, or when all of the first have failed. `control` is called for each socket before it
-    connects, and ends the try of this address by raising OSError. Raises the OSError of the first address when all
-    fail, and ConnectionAbortedError when ctx is cancelled.
+    This function tries the addresses of the first address's family one after the other. It tries those of the other
+    family in the same way, but only after FALLBACK_DELAY or when all of the first family have failed. It calls
+    `control` for each socket before the socket connects; `control` rejects the address by raising OSError. Raise the
+    OSError of the first address if all fail, and ConnectionAbortedError if ctx is cancelled.
     """
     primaries = [address for address in addresses if address[0] == addresses[0][0]]
     fallbacks = [address for address in addresses if address[0] != addresses[0][0]]
@@ -54,7 +54,7 @@ def dial_parallel(ctx: golang.Context, addresses: Sequence[Address], control: Co
             if fallbacks and (dials[0].sock is None or monotonic() >= fallback_at):
                 dials.append(_DialSerial(fallbacks, deadline, control))
                 fallbacks = []
-            # Here, for a socket that had not begun to connect could not be hung up.
+            # This check comes here because hang_up_all has no effect on a socket that has not started to connect.
             raise_if_canceled(ctx)
             running = [dial for dial in dials if dial.sock is not None]
             if not running:
@@ -70,20 +70,23 @@ def dial_parallel(ctx: golang.Context, addresses: Sequence[Address], control: Co
         stop()
         for dial in dials:
             dial.close()
-            # An error that is raised has this frame: together they would stay, with all who called, until garbage is
-            # collected.
+            # A raised error refers to this frame. If the frame also refers to the error, both stay in memory, together
+            # with the frames of all callers, until the garbage collector runs.
             dial.error = None
 
 
 def hang_up(sock: socket.socket) -> None:
-    """End both directions, from any thread; the owner of the socket sees the end and closes it."""
+    """Shut down both directions, from any thread. The socket's owner notices the end and closes the socket."""
     with contextlib.suppress(OSError):
-        # Not through the TLS layer, which another thread may be inside of.
+        # This bypasses the TLS layer, which another thread may be using.
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def partial_deadline(now: float, deadline: float, addresses_remaining: int) -> float:
-    """Until when one address is tried, so that the others get their share of the time. Raises DialTimeoutError."""
+    """Return the time until which one address is tried, so that the other addresses get their share.
+
+    Raise DialTimeoutError if no time is left.
+    """
     remaining = deadline - now
     if remaining <= 0:
         raise DialTimeoutError(IO_TIMEOUT)
@@ -92,22 +95,26 @@ def partial_deadline(now: float, deadline: float, addresses_remaining: int) -> f
 
 
 class _DialSerial:
-    """Tries addresses one after the other. Go: dialSerial"""
+    """Try addresses one after the other. Go: dialSerial"""
 
     def __init__(self, addresses: Sequence[Address], deadline: float, control: Control) -> None:
         self._left = list(addresses)
         self._deadline = deadline
         self._control = control
-        # The socket that is connecting, None when no address is left; until when it may; whether there is news of it.
+        # `sock` is the socket that is connecting, or None when no address is left. `until` is the time limit of the
+        # attempt. `ready` says that a poll has reported an event of the socket.
         self.sock: socket.socket | None = None
         self.until = 0.0
         self.ready = False
-        # What the first address failed with: that is what the user most likely meant to use.
+        # The error of the first address, which the user most likely meant to use.
         self.error: OSError | None = None
         self._begin_next()
 
     def look(self) -> socket.socket | None:
-        """The socket if it is connected now, for the caller to own; goes on to the next address if it has failed."""
+        """Return the socket if it is connected; the caller then owns it.
+
+        Try the next address if the socket has failed.
+        """
         if self.sock is None or not (self.ready or monotonic() >= self.until):
             return None
         code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -119,7 +126,7 @@ class _DialSerial:
         return None
 
     def hang_up(self) -> None:
-        """Make the wait for the socket end, from any thread."""
+        """End the wait for the socket, from any thread."""
         if (sock := self.sock) is not None:
             hang_up(sock)
 
@@ -139,7 +146,7 @@ class _DialSerial:
                 self._control(self.sock)
                 self.sock.connect(address)
             except BlockingIOError:
-                pass  # it has begun
+                pass  # The connection attempt has started.
             except TimeoutError as err:
                 self._left.clear()
                 self._fail(err)
@@ -152,12 +159,12 @@ class _DialSerial:
 
 
 def _wait(dials: Sequence[_DialSerial], until: float) -> None:
-    """Wait until there is news of one of the sockets, or until that time has come."""
+    """Wait until one of the sockets has an event, or until the given time."""
     poll = select.poll()
     by_descriptor = {dial.sock.fileno(): dial for dial in dials if dial.sock is not None}
     for descriptor in by_descriptor:
         poll.register(descriptor, select.POLLOUT)
     seconds = min(max(0.0, until - monotonic()), _LONGEST_POLL)
-    # A millisecond more, for poll cuts off the fraction and would return too early again and again.
+    # One millisecond is added, because poll drops the fraction and would return too early again and again.
     for descriptor, _ in poll.poll(seconds * 1000 + 1):
         by_descriptor[descriptor].ready = True

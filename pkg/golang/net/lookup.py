@@ -1,8 +1,8 @@
-"""Look up the addresses of a name, and wait for them no longer than the caller's context lasts.
+"""Look up the addresses of a name, for at most as long as the caller's context lasts.
 
-The system's resolver, getaddrinfo, cannot be ended, and may wait for a dead name server for minutes. It runs on a
-thread of its own, so that a name whose look-up hangs holds up nobody but those who ask for it, and them until their
-time is over.
+The system's resolver, getaddrinfo, cannot be interrupted and may wait minutes for a dead name server. Each look-up runs
+on its own thread. So a look-up that hangs delays only the callers that ask for the same name, and only until their
+contexts end.
 
 Go: net/lookup.go
 """
@@ -21,50 +21,52 @@ from typing import Any
 from pkg import golang
 from pkg.golang.turn import let_others
 
-# Names that are looked up at the same time for one owner: a pod, or the kubelet itself.
+# The number of simultaneous look-ups for one owner: a pod, or the kubelet itself.
 MAX_LOOKUPS_PER_OWNER = 4
-# Those for all pods together, also for pods that have gone while the resolver hangs.
+# The number of simultaneous look-ups for all pods together. It includes pods that were deleted while the resolver
+# hangs.
 MAX_LOOKUPS_OF_PODS = 256
-# Characters of a name, with the dot at its end.
+# Characters of a name, including its final dot.
 MAX_NAME_LENGTH = 254
-# Addresses of a name that are kept. An answer of a name server, whose owner may have the pod too, has room for four
-# thousand. To connect to one that nobody can reach, one of multicast for example, fails at once, and the next follows.
-# DIVERGES (safer): of the addresses of a name the first MAX_ADDRESSES are tried.
-# Go: net/dial.go, (*sysDialer).dialSerial: tries all.
-# Why: a probe would have its turn, of which there are four, for a fifth of a second, and others would come too late.
+# The number of addresses of a name that are tried. The answer of a name server can hold four thousand, and the owner of
+# the name server may also own the pod. Connecting to an unreachable address, such as a multicast address, fails at
+# once, and the next address follows immediately.
+# DIVERGES (safer): this kubelet tries only the first MAX_ADDRESSES addresses of a name.
+# Go: net/dial.go, (*sysDialer).dialSerial: the Go kubelet tries all of them.
+# Why: a probe would keep one of the four turns for a fifth of a second, and other probes would be late.
 # Test: lookup_test.py:test_of_a_name_with_addresses_without_end_the_first_are_tried
 MAX_ADDRESSES = 64
 IO_TIMEOUT = "i/o timeout"
 _OWNER = object()
 _KUBELET = ""
 
-# (family, type, protocol, canonical name, address), as getaddrinfo gives them.
+# (family, type, protocol, canonical name, address), as getaddrinfo returns them.
 Address = tuple[int, int, int, str, Any]
 
 
 class DialTimeoutError(TimeoutError):
-    """The time is over before there is a connection."""
+    """Signal that the time ran out before a connection was established."""
 
 
 def with_owner(ctx: golang.Context, owner: str) -> golang.Context:
-    """A context whose look-ups count as those of the pod `owner`, and not as the kubelet's own."""
+    """Return a context whose look-ups count against the limit of the pod `owner`, not against the kubelet's own."""
     return golang.with_value(ctx, _OWNER, owner)
 
 
 def lookup_host(ctx: golang.Context, host: str, port: int) -> Sequence[Address]:
-    """The host's addresses for a TCP connection, at least one. Thread-safe.
+    """Return at least one address of the host for a TCP connection. Thread-safe.
 
-    Raises OSError, DialTimeoutError and ConnectionAbortedError for the end of ctx among them, and UnicodeError for what
-    can be no name. Beyond ctx the look-up goes on. So that these threads have a bound, an owner with too many
-    look-ups under way gets another only when one of them ends.
+    Raise UnicodeError if `host` cannot be a name, and OSError if the look-up fails. When ctx ends, raise
+    DialTimeoutError or ConnectionAbortedError, which are OSErrors. The look-up continues after ctx has ended. To bound
+    the number of such threads, an owner with too many running look-ups waits until one of them ends.
     """
     if len(host) > MAX_NAME_LENGTH:
-        # Python would encode it first, which takes the square of its length.
+        # Python would encode the name first, in time quadratic in its length.
         raise OSError("no such host")
     try:
         return _getaddrinfo(host, port, socket.AI_NUMERICHOST)
     except socket.gaierror:
-        pass  # It is a name.
+        pass  # The host is a name.
     owner = ctx.value(_OWNER) or _KUBELET
     lookup = None
     while lookup is None:
@@ -78,35 +80,36 @@ def lookup_host(ctx: golang.Context, host: str, port: int) -> Sequence[Address]:
         try:
             raise lookup.err
         finally:
-            # The error has this frame: together they would stay, with all who called, until garbage is collected.
+            # The error refers to this frame. If the frame also refers to the error, both stay in memory, together with
+            # the frames of all callers, until the garbage collector runs.
             del lookup
     return lookup.found
 
 
 def raise_if_canceled(ctx: golang.Context) -> None:
-    """Raises ConnectionAbortedError when ctx is cancelled, in the words of Go's dialer."""
+    """Raise ConnectionAbortedError if ctx is cancelled, with the message of Go's dialer."""
     if isinstance(ctx.err(), golang.Canceled):
         raise ConnectionAbortedError("operation was canceled")
 
 
 @dataclass(slots=True)
 class _Lookup:
-    """One look-up under way; all who ask for the same wait for it."""
+    """Represent a running look-up, which all callers that ask for the same name and port share."""
 
     done: golang.Channel[None] = field(default_factory=golang.Channel)
     found: Sequence[Address] = ()
     err: Exception | None = None
 
 
-_lock = threading.Lock()  # guards _lookups
-# The look-ups under way, by owner and then by host and port.
+_lock = threading.Lock()  # Guards _lookups.
+# The running look-ups, by owner, then by host and port.
 _lookups: dict[str, dict[tuple[str, int], _Lookup]] = {}
 
 
 def _share_lookup(owner: str, host: str, port: int) -> tuple[_Lookup | None, list[golang.Channel[None]]]:
-    """The look-up under way for the same, or a new one, and its end.
+    """Return the running look-up for the same host and port, or a new one, and the channel that closes at its end.
 
-    None while the owner has too many, and the ends of these. Raises OSError when the pods have too many.
+    If the owner has too many look-ups, return None and the channels of those. Raise OSError if the pods have too many.
     """
     key = (host, port)
     with _lock:
@@ -120,7 +123,7 @@ def _share_lookup(owner: str, host: str, port: int) -> tuple[_Lookup | None, lis
     try:
         golang.go(_run, lookup, owner, host, port, name=f"lookup-{host}"[:60])
     except golang.ThreadError as err:
-        # Those who wait are told, and ask again later.
+        # The waiting callers get this error, and try again later.
         lookup.err = OSError(errno.ENOMEM, str(err))
         _end(lookup, owner, key)
     return lookup, [lookup.done]
@@ -129,15 +132,16 @@ def _share_lookup(owner: str, host: str, port: int) -> tuple[_Lookup | None, lis
 def _check_bound_locked(owner: str) -> None:
     pods = sum(len(under_way) for each, under_way in _lookups.items() if each)
     if owner and pods >= MAX_LOOKUPS_OF_PODS:
-        # Other pods may take the room: this is a want of the node, as of memory, and says nothing of the host.
-        raise OSError(errno.ENOBUFS, f"{pods} look-ups of pods are under way")
+        # Other pods may have used up the limit: this is a shortage of the node, like one of memory, and says nothing
+        # about the host.
+        raise OSError(errno.ENOBUFS, f"{pods} look-ups of pods are running")
 
 
 def _run(lookup: _Lookup, owner: str, host: str, port: int) -> None:
     try:
         lookup.found = _getaddrinfo(host, port, 0)
-    except Exception as err:  # Who waits for the look-up raises it.
-        # Without this frame, which has the look-up, which has the error.
+    except Exception as err:  # The callers that wait for the look-up raise it.
+        # The traceback would refer to this frame, the frame to the look-up, and the look-up to the error.
         lookup.err = err.with_traceback(None)
     finally:
         _end(lookup, owner, (host, port))
@@ -152,6 +156,6 @@ def _end(lookup: _Lookup, owner: str, key: tuple[str, int]) -> None:
 
 
 def _getaddrinfo(host: str, port: int, flags: int) -> Sequence[Address]:
-    # The function of the same name in `socket` has each address pass through some lines of Python. For thousands of
-    # addresses this takes milliseconds, and look-ups take no turns.
+    # The function of the same name in `socket` handles each address in Python code. For thousands of addresses this
+    # takes milliseconds, and look-ups do not use turns.
     return _socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)[:MAX_ADDRESSES]

@@ -74,7 +74,7 @@ def test_pods_that_come_and_go_leave_no_more_threads_than_there_may_be(names: Re
     with socket.socket() as server:
         names.addresses["server"] = [stream_address(server)]
         outcomes = [try_look_up(net.with_owner(CTX, f"pod-{number}"), "slow", 0.0) for number in range(258)]
-        assert outcomes[256:] == ["256 look-ups of pods are under way"] * 2
+        assert outcomes[256:] == ["256 look-ups of pods are running"] * 2
         # What the kubelet itself wants to know has room of its own.
         assert try_look_up(CTX, "server", WAIT) == ""
     names.go_on.set()

@@ -1,4 +1,4 @@
-"""Addresses that do not answer, and names whose look-up takes its time, for tests."""
+"""Provide addresses that do not answer, and names with slow look-ups, for tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def stream_address(sock: socket.socket) -> Address:
 
 @contextmanager
 def silent(host: str) -> Iterator[Address]:
-    """An address that does not answer: its queue of connections that nobody accepts is full."""
+    """Yield an address that does not answer, because its queue of unaccepted connections is full."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server((host, 0), family=family, backlog=0))
@@ -33,7 +33,10 @@ def silent(host: str) -> Iterator[Address]:
 
 
 class Resolver:
-    """Stands in for the system's: a name has these addresses; the look-up of another one hangs until `go_on` is set."""
+    """Replace the system's resolver.
+
+    A name in `addresses` resolves to these addresses. The look-up of any other name hangs until `go_on` is set.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.addresses: dict[str, list[Address]] = {}

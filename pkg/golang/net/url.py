@@ -1,4 +1,4 @@
-"""URLs from outside, and URLs in messages.
+"""Parse URLs from outside, and prepare URLs for messages.
 
 Go: net/url/url.go
 """
@@ -8,20 +8,20 @@ from __future__ import annotations
 import re
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-# Characters of a URL's host, with its user and port, if they are not all ASCII.
+# Characters of a URL's authority (user, host and port) if it is not all ASCII.
 MAX_UNICODE_AUTHORITY = 1024
 
-# The authority, as urlsplit finds it: these three blanks it removes everywhere.
+# The authority, as urlsplit finds it; urlsplit removes these three white space characters everywhere.
 _AUTHORITY = re.compile(r"/[\t\r\n]*/([^/?#]*)")
 _USER_INFO = re.compile(r"(?<=//)[^/?#]*@")
 
 
 def split(url: str) -> SplitResult:
-    """urlsplit for a URL from outside. Raises ValueError for what is none. Go: url.Parse
+    """Do as urlsplit does, for a URL from outside. Raise ValueError if the URL is invalid. Go: url.Parse
 
-    urlsplit makes Unicode's normal form of the host. Of many marks that stand above and below one letter this takes the
-    square of their number, in which no other thread runs: minutes for a host of a mebibyte. And it keeps the last 128
-    URLs with their parts, which may be a gigabyte if pods choose them.
+    urlsplit normalizes the host's Unicode. For a letter with many combining marks this takes time quadratic in their
+    number, during which no other thread runs: minutes for a host of 1 MiB. urlsplit also caches the last 128 URLs with
+    their parts, which may be 1 GiB if pods choose them.
     """
     found = _AUTHORITY.search(url)
     if found is not None and len(found[1]) > MAX_UNICODE_AUTHORITY and not found[1].isascii():
@@ -31,7 +31,7 @@ def split(url: str) -> SplitResult:
 
 
 def join(base: str, reference: str) -> str:
-    """urljoin for a reference that `split` takes; nothing of the two is kept. Go: URL.Parse"""
+    """Do as urljoin does, for a reference that `split` accepts, without caching the two. Go: URL.Parse"""
     try:
         return urljoin(base, reference)
     finally:
@@ -39,5 +39,5 @@ def join(base: str, reference: str) -> str:
 
 
 def redacted(url: str) -> str:
-    """The URL without its user and password, whether it is one that can be parsed or not. Go: URL.Redacted"""
+    """Return the URL without user and password, even if it cannot be parsed. Go: URL.Redacted"""
     return _USER_INFO.sub("", url, count=1)

@@ -1,8 +1,9 @@
-"""The format of profiles that pprof and other viewers read: a gzipped protobuf message, made by hand.
+"""Encode profiles in the format of pprof and other viewers: a gzipped protobuf message.
 
 Go: github.com/google/pprof/proto/profile.proto, runtime/pprof/proto.go
 
-Only a few fields of the message are needed, and the compiler of protobuf is no part of a kubelet.
+The message is encoded by hand, because only a few of its fields are needed and a kubelet does not ship the protobuf
+compiler.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ValueType:
 
 @dataclass(slots=True)
 class Profile:
-    """For each stack as many values as there are types."""
+    """Hold for each stack as many values as there are value types."""
 
     value_types: tuple[ValueType, ...]
     samples: Mapping[Stack, tuple[int, ...]]
@@ -47,13 +48,13 @@ class Profile:
 
 
 def encode(profile: Profile) -> bytes:
-    """The profile as pprof reads it."""
+    """Return the profile in pprof's format."""
     return gzip.compress(_Encoder().encode(profile))
 
 
 @dataclass(slots=True)
 class _Encoder:
-    # Each by its number: 0 is the empty string, functions and locations start with 1.
+    # These dicts assign each object its number: 0 is the empty string; functions and locations start at 1.
     _strings: dict[str, int] = field(default_factory=lambda: {"": 0})
     _functions: dict[tuple[str, str], int] = field(default_factory=dict)
     _locations: dict[Frame, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The pages under /debug/pprof/.
+"""Serve the pages under /debug/pprof/.
 
 Go: net/http/pprof/pprof.go
 """
@@ -29,27 +29,27 @@ _PROFILES: dict[str, Callable[[], encoding.Profile]] = {
 }
 
 _NOT_KEPT = {
-    "allocs": "Python does not count allocations; heap shows those that are in use",
-    "block": "Python does not record for how long threads wait for each other",
-    "mutex": "Python does not record which locks are waited for",
+    "allocs": "Python does not count allocations; heap shows the memory in use",
+    "block": "Python does not record how long threads wait for each other",
+    "mutex": "Python does not record which locks threads wait for",
     "trace": "Python has no execution tracer; profile shows where the processor time goes",
 }
 
 _DESCRIPTIONS = {
     "cmdline": "The command line of this program",
-    "goroutine": "Where all threads stand. Use debug=2 for each thread by itself, with its name",
-    "heap": "Memory in use by where it was allocated, if the process was started with PYTHONTRACEMALLOC",
+    "goroutine": "Stacks of all threads. Use debug=2 for a separate stack of each thread, with its name",
+    "heap": "Memory in use by place of allocation, if the process was started with PYTHONTRACEMALLOC",
     "profile": "Processor time by function. Give the duration with seconds=; open it with go tool pprof",
-    "threadcreate": "As goroutine",
+    "threadcreate": "The same as goroutine",
     **_NOT_KEPT,
 }
 
-# Two at once would each see the other's work.
+# Two simultaneous profiles would each measure the work of the other.
 _profiling = threading.Lock()
 
 
 def serve(w: ResponseWriter, r: Request) -> None:
-    """Any of the pages, by what follows the base path."""
+    """Serve the page that the rest of the path after BASE_PATH names."""
     w.headers.set("X-Content-Type-Options", "nosniff")
     match r.path.removeprefix(BASE_PATH).strip("/"):
         case "":
@@ -57,7 +57,7 @@ def serve(w: ResponseWriter, r: Request) -> None:
         case "cmdline":
             _write_text(w, Path("/proc/self/cmdline").read_text(errors="replace").rstrip("\0"))
         case "symbol":
-            # Profiles have their names in them.
+            # The profiles already contain the names of functions.
             _write_text(w, "num_symbols: 0\n")
         case "profile":
             _profile(w, r)

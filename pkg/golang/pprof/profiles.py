@@ -1,4 +1,4 @@
-"""Profiles of what is there at the moment.
+"""Take profiles of the current state.
 
 Go: runtime/pprof/pprof.go
 """
@@ -16,30 +16,33 @@ from pkg.golang.pprof.sampler import stack_of
 
 
 class NotKeptError(Exception):
-    """Python does not know this."""
+    """Signal that Python does not record this."""
 
 
 def thread_profile() -> Profile:
-    """How many threads stand where."""
+    """Return the number of threads at each stack."""
     counts: Counter[Stack] = Counter(stack_of(frame) for frame in debug.frames_of_others().values())
     counts[stack_of(sys._getframe())] += 1
     return Profile((ValueType("threads", "count"),), {stack: (count,) for stack, count in counts.items()})
 
 
 def thread_stacks() -> str:
-    """Each thread's name and stack, the innermost call last as Python has it."""
+    """Return each thread's name and stack, with the innermost call last as usual in Python."""
     names = {thread.ident: thread for thread in threading.enumerate()}
     own = f"thread {threading.get_native_id()} [{threading.current_thread().name}]"
     parts = [f"{own}:\n{''.join(traceback.format_stack())}"]
     for ident, frame in debug.frames_of_others().items():
         thread = names.get(ident)
-        name, native_id = (thread.name, thread.native_id) if thread is not None else ("not Python's", None)
+        name, native_id = (thread.name, thread.native_id) if thread is not None else ("not a Python thread", None)
         parts.append(f"thread {native_id} [{name}]:\n{''.join(traceback.format_stack(frame))}")
     return "\n".join(parts)
 
 
 def heap_profile() -> Profile:
-    """Memory in use by where it was allocated. Raises NotKeptError unless the process was started to record it."""
+    """Return the memory in use by the place of allocation.
+
+    Raise NotKeptError unless the process was started with tracemalloc on.
+    """
     import tracemalloc
 
     if not tracemalloc.is_tracing():
@@ -58,7 +61,7 @@ def heap_profile() -> Profile:
 
 
 def text(name: str, profile: Profile) -> str:
-    """The stacks, those with the greatest values first."""
+    """Return the stacks as text, those with the greatest values first."""
     total = sum(values[-1] for values in profile.samples.values())
     parts = [f"{name} profile: total {total}"]
     for stack, values in sorted(profile.samples.items(), key=lambda item: -item[1][-1]):

@@ -1,4 +1,4 @@
-"""Where the time goes: looks at all threads again and again, and charges each with the processor time it used since.
+"""Sample all threads periodically, and charge each with the processor time that it used since the last sample.
 
 Go: runtime/pprof/pprof.go (StartCPUProfile)
 """
@@ -15,15 +15,15 @@ from pkg import golang
 from pkg.golang import debug
 from pkg.golang.pprof.encoding import Frame, Profile, Stack, ValueType
 
-# Nanoseconds between two looks.
+# Nanoseconds between two samples.
 _PERIOD = 10_000_000
 _MAX_DEPTH = 128
-# Stacks that a profile tells apart: threads have names of their own, so there are more the longer it lasts.
+# The number of distinct stacks in a profile. A stack includes the thread's name, so a longer profile has more stacks.
 MAX_STACKS = 10_000
 
 _SAMPLES = ValueType("samples", "count")
 _CPU = ValueType("cpu", "nanoseconds")
-# Of all stacks beyond MAX_STACKS.
+# Replaces all stacks beyond MAX_STACKS.
 _OTHERS: Stack = (Frame("others", "", 0),)
 
 
@@ -37,18 +37,21 @@ def stack_of(frame: FrameType | None) -> Stack:
 
 
 class _ThreadClocks:
-    """Processor time of the process's threads. Used by one thread."""
+    """Read the processor time of the process's threads. Not thread-safe."""
 
     def __init__(self) -> None:
-        # By native id: the open file, and the nanoseconds that it showed last.
+        # By native thread id: the open file, and the nanoseconds that were last read from it.
         self._files: dict[int, tuple[int, int]] = {}
 
     def spent(self, thread: int) -> int:
-        """Nanoseconds on a processor since this was last asked; 0 at first and for a thread that is gone."""
+        """Return the nanoseconds that the thread ran since the last call.
+
+        The result is 0 at the first call, and for a thread that has ended.
+        """
         try:
             if thread not in self._files:
                 file = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-                # Known before it is read, so that it is closed if the thread has ended meanwhile.
+                # The file is registered before it is read, so that _forget closes it if the thread has ended.
                 self._files[thread] = file, 0
                 self._files[thread] = file, _read(file)
                 return 0
@@ -61,7 +64,7 @@ class _ThreadClocks:
         return now - before
 
     def keep(self, threads: set[int]) -> None:
-        """Close the files of all other threads: they have ended, and their number grows with the profile's length."""
+        """Close the files of all other threads. They have ended, and in a long profile there may be many."""
         for thread in self._files.keys() - threads:
             self._forget(thread)
 
@@ -79,7 +82,7 @@ def _read(file: int) -> int:
 
 
 def cpu_profile(ctx: golang.Context, seconds: float) -> Profile:
-    """Blocks for so long, or until ctx ends. The thread that looks is left out."""
+    """Sample for `seconds`, or until ctx ends, and return the profile without the sampling thread."""
     started, end = time.time_ns(), time.monotonic_ns() + int(seconds * 1e9)
     clocks = _ThreadClocks()
     counts: Counter[Stack] = Counter()

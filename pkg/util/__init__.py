@@ -1,1 +1,1 @@
-"""Helpers that belong to no component. Go: pkg/util"""
+"""Provide helpers that belong to no component. Go: pkg/util"""

@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole.
+"""Replace files atomically.
 
 Go: none; there each package that needs this has its own
 """
@@ -11,9 +11,10 @@ from pathlib import Path
 
 
 def write(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write a file so that neither a reader nor a crash can find half of it. Raises OSError.
+    """Write a file atomically, so that no reader sees, and no crash leaves, a partial file. Raise OSError.
 
-    Until it is complete its name begins with a dot, and ends in something random: writers do not disturb each other.
+    Until it is complete, the file has a name that begins with a dot and ends in random characters, so that concurrent
+    writers do not collide.
     """
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -29,7 +30,7 @@ def write(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Have the directory outlast a crash of the machine with the names that are in it now. Raises OSError."""
+    """Sync the directory, so that its entries survive a crash of the machine. Raise OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

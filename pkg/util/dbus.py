@@ -1,4 +1,4 @@
-"""Messages of the system bus, where anybody may send a message to anybody.
+"""Read messages of the system bus, where any process may send messages to any other.
 
 Go: none; github.com/godbus/dbus decodes every message that comes
 """
@@ -12,28 +12,31 @@ from pkg import klog
 
 # The name of the bus itself.
 BUS = "org.freedesktop.DBus"
-# Bytes of a message. Those of systemd and logind are short.
+# The maximum size of a message in bytes. Those of systemd and logind are short.
 MAX_MESSAGE = 64 << 10
 
 _READ_SIZE = 64 << 10
-# The bytes of a message that tell how long it is.
+# The bytes of a message from which its length can be computed.
 _PREFIX_SIZE = 16
 
 
 class Reader:
-    """Puts together what arrives, message by message. Those that are too long are left out."""
+    """Assemble received data into messages, and drop messages that are too long."""
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._size: int | None = None  # of the message, once its prefix is there
+        self._size: int | None = None  # The size of the message, known once its prefix has arrived.
         self._missing = _PREFIX_SIZE
 
     def bytes_desired(self) -> int:
-        """How much to receive at most: nothing of the next message, so that descriptors that come are this one's."""
+        """Return the maximum number of bytes to receive next.
+
+        The number never extends into the next message, so that received descriptors belong to this message.
+        """
         return min(self._missing, _READ_SIZE)
 
     def feed(self, data: bytes) -> bytes | None:
-        """The message, if this is the end of one; empty if it was too long."""
+        """Add data. Return the message if the data completes it, or b"" if it was too long, otherwise None."""
         self._missing -= len(data)
         if self._size is None or self._size <= MAX_MESSAGE:
             self._data += data
@@ -51,18 +54,22 @@ class Reader:
 
 
 def header_of(message: bytes) -> low_level.Header | None:
-    """The header of a message of anybody, None if it cannot be read."""
+    """Return the header of an untrusted message, or None if it cannot be parsed."""
     try:
         header, _ = low_level.Header.from_buffer(message)
     except Exception as err:
-        # jeepney raises exceptions of many kinds for a malformed header.
+        # jeepney raises exceptions of many types for a malformed header.
         klog.v(4).info_s("Ignoring a message of the system bus that cannot be read", err=err)
         return None
     return header
 
 
 def owner_changed(name: str, owner: str | None = None) -> jeepney.MatchRule:
-    """The bus's signal when a name changes hands; with `owner`, only when that connection gets it ("": nobody)."""
+    """Return a rule that matches the bus's signal for a change of a name's owner.
+
+    With `owner`, the rule matches only when that connection becomes the owner; "" matches when the name loses its
+    owner.
+    """
     rule = jeepney.MatchRule(type="signal", sender=BUS, interface=BUS, member="NameOwnerChanged")
     rule.add_arg_condition(0, name)
     if owner is not None:

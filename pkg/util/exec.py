@@ -1,4 +1,4 @@
-"""Commands, and how one ended, wherever it ran.
+"""Run commands, and describe how a command ended, wherever it ran.
 
 Go: k8s.io/utils/exec/exec.go
 """
@@ -15,42 +15,47 @@ from typing import IO, NamedTuple, Protocol
 
 from pkg import klog
 
-# How long a command that was killed may take to be gone, in seconds: the kernel may keep it.
+# Seconds to wait for the end of a killed command, which may hang in the kernel.
 _KILL_WAIT = 2.0
-# Bytes of a command's output that are kept: fsck tells of each fault in a file system that somebody else has made.
+# The number of output bytes that are kept of a command. fsck prints a line for each fault of a file system, which users
+# control.
 MAX_OUTPUT = 1 << 20
-# Characters of a command that are shown, in errors and in the log. A pod's may have six million once it is expanded,
-# and a probe has them quoted for the log again and again, which takes seconds and some 70 bytes for each.
-# DIVERGES (safer): of a longer command the beginning is shown.
-# Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).ExecSync: has no bound.
-# Why: a probe with such a command would keep all threads waiting for seconds, again and again.
+# The number of characters of a command that errors and the log show. The command of a pod may have six million
+# characters after expansion. A probe would quote them for the log again and again, which takes seconds, and about 70
+# bytes for each character.
+# DIVERGES (safer): this kubelet shows only the beginning of a longer command.
+# Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).ExecSync: the Go kubelet has no bound.
+# Why: a probe with such a command would block all threads for seconds, again and again.
 # Test: exec_test.py:test_long_command_that_takes_too_long_is_not_shown_as_a_whole
 MAX_SHOWN_COMMAND = 10 << 10
 
-# What became of a program that took too long, in Go's words.
+# The error of a program that took too long, with Go's text.
 DEADLINE_EXCEEDED = "context deadline exceeded"
 
 
 def shown(cmd: Sequence[str]) -> str:
-    """The command for messages, as much of it as is shown."""
+    """Return the command for messages, truncated to MAX_SHOWN_COMMAND."""
     return " ".join(shown_arguments(cmd))[:MAX_SHOWN_COMMAND]
 
 
 def shown_arguments(cmd: Iterable[str]) -> list[str]:
-    """The same in its arguments, for the log; the last one may be cut."""
+    """Return the truncated command as arguments, for the log; the last argument may be cut."""
     arguments: list[str] = []
     room = MAX_SHOWN_COMMAND
     for argument in cmd:
         if room <= 0:
             break
         arguments.append(argument[:room])
-        # With the blank behind it.
+        # One character more for the space after the argument.
         room -= len(argument) + 1
     return arguments
 
 
 class CodeExitError(Exception):
-    """A command ended with another code than 0; `err` says it in words, `output` is what it wrote."""
+    """Signal that a command exited with a code other than 0.
+
+    `err` describes the exit, `output` is what the command wrote.
+    """
 
     def __init__(self, err: Exception, code: int, output: bytes = b"") -> None:
         super().__init__(str(err), code)
@@ -63,7 +68,7 @@ class CodeExitError(Exception):
 
 
 class CommandTimedOutError(Exception):
-    """A command took longer than the seconds it was given.
+    """Signal that a command took longer than its timeout, in seconds.
 
     Go: k8s.io/cri-client/pkg/remote_runtime.go, ErrCommandTimedOut
     """
@@ -73,7 +78,7 @@ class CommandTimedOutError(Exception):
 
 
 class ProgramError(Exception):
-    """A program was killed, because it took too long or wrote too much; `stderr` is what it wrote there."""
+    """Signal that a program was killed because it took too long or wrote too much. `stderr` is its error output."""
 
     def __init__(self, message: str, stderr: bytes) -> None:
         super().__init__(message)
@@ -81,7 +86,7 @@ class ProgramError(Exception):
 
 
 class Completed(NamedTuple):
-    """How a program ended, and what it wrote. A negative code is the signal that ended it."""
+    """Describe how a program ended, and what it wrote. A negative code is the signal that ended it."""
 
     code: int
     stdout: bytes
@@ -95,11 +100,12 @@ def run_program(
     timeout: float,
     max_output: int,
 ) -> Completed:
-    """Run a program that nobody vouches for, in a session of its own, so that what it starts can be ended with it.
+    """Run an untrusted program in its own session, so that its child processes can be killed with it.
 
-    Returns once it has ended and everybody has closed its output. Raises OSError or ValueError when it cannot be
-    started; ProgramError, when it has been killed, after `timeout` seconds or for more than `max_output` bytes. One
-    that hangs in the kernel, for its file is on a server that is gone, is not waited for.
+    Return once the program has ended and all processes have closed its output. Raise OSError or ValueError if it cannot
+    be started. Raise ProgramError if it was killed, after `timeout` seconds or because it wrote more than `max_output`
+    bytes. A killed program may hang in the kernel, for example when its file is on a dead server; this function does
+    not wait for such a program.
     """
     process = subprocess.Popen(
         command,
@@ -126,7 +132,7 @@ def run_program(
 def _read_output(
     process: subprocess.Popen[bytes], output: tuple[bytearray, bytearray], deadline: float, max_output: int
 ) -> None:
-    """Read stdout and stderr until both are closed. Raises ProgramError."""
+    """Read stdout and stderr until both are closed. Raise ProgramError."""
     with selectors.DefaultSelector() as selector:
         for stream, kept in zip((process.stdout, process.stderr), output, strict=True):
             assert stream is not None
@@ -148,24 +154,24 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
-        pass  # Nothing of it is left.
+        pass  # All processes of the group have ended.
     _wait_for_the_killed(process)
 
 
 class Interface(Protocol):
-    """Runs commands. Safe from any thread."""
+    """Define how to run commands. Callable from any thread."""
 
     def run(self, command: Sequence[str], timeout: float | None = None) -> bytes:
-        """The first MAX_OUTPUT bytes of what the command wrote, errors too, once it has ended.
+        """Run the command to its end, and return the first MAX_OUTPUT bytes of its stdout and stderr.
 
-        Raises CodeExitError; FileNotFoundError or another OSError when it cannot be started; CommandTimedOutError
-        when it takes longer than timeout seconds, None for any time.
+        Raise CodeExitError; FileNotFoundError or another OSError if the command cannot be started; and
+        CommandTimedOutError if it takes longer than `timeout` seconds (None: no limit).
         """
         ...
 
 
 class Executor:
-    """Runs commands on this machine."""
+    """Run commands on this machine."""
 
     def run(self, command: Sequence[str], timeout: float | None = None) -> bytes:
         try:
@@ -181,7 +187,8 @@ class Executor:
         except subprocess.TimeoutExpired as err:
             raise CommandTimedOutError(command, timeout or 0.0) from err
         finally:
-            # Whatever failed: a command that the caller takes for failed must not go on, a mkfs for instance.
+            # After any error, the caller treats the command as failed, so the command, for example a mkfs, must not
+            # continue.
             if process.returncode is None:
                 process.kill()
                 _wait_for_the_killed(process)
@@ -192,9 +199,9 @@ class Executor:
 
 
 def _read_first(process: subprocess.Popen[bytes], limit: int, deadline: float | None) -> bytes:
-    """The first `limit` bytes of the output; the rest is read too, so that the command can end.
+    """Return the first `limit` bytes of the output. The rest is read too, so that the command can end.
 
-    Raises TimeoutExpired when the output has not ended by the deadline.
+    Raise TimeoutExpired if the output has not ended by the deadline.
     """
     assert process.stdout is not None
     kept = bytearray()
@@ -219,11 +226,11 @@ def _close_output(process: subprocess.Popen[bytes]) -> None:
 
 
 def _wait_for_the_killed(process: subprocess.Popen[bytes]) -> None:
-    """Not for one that hangs in the kernel: it is reaped when another one starts."""
+    """Wait briefly for a killed process. One that hangs in the kernel is reaped when another process starts."""
     try:
         process.wait(_KILL_WAIT)
     except subprocess.TimeoutExpired:
-        klog.warning_s("A command that was killed does not end", command=process.args, pid=process.pid)
+        klog.warning_s("A killed command has not ended", command=process.args, pid=process.pid)
 
 
 def _how_it_ended(code: int) -> str:

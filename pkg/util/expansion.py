@@ -1,4 +1,4 @@
-"""$(VAR) references in commands, arguments and environment values.
+"""Expand $(VAR) references in commands, arguments and environment values.
 
 Go: third_party/forked/golang/expansion/expand.go
 """
@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 
 class TooLongError(ValueError):
-    """What a text expands to is longer than it may be."""
+    """Signal that the expanded text is longer than allowed."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the expanded text has more than {limit} bytes")
 
 
 def mapping_func_for(*context: Mapping[str, str]) -> Callable[[str], str]:
-    """A mapping for `expand`: the value from the first dict that has the name, else the reference itself."""
+    """Return a mapping for `expand`: the value from the first dict that has the name, or else the reference itself."""
 
     def mapping(name: str) -> str:
         for variables in context:
@@ -28,13 +28,13 @@ def mapping_func_for(*context: Mapping[str, str]) -> Callable[[str], str]:
 
 
 def expand(text: str, mapping: Callable[[str], str], limit: int) -> str:
-    """Replace each $(NAME) by mapping(NAME) and each $$ by $; anything else stays, an unclosed $( too.
+    """Replace each $(NAME) by mapping(NAME) and each $$ by $. Other text stays, including an unclosed $(.
 
-    Raises TooLongError for a result of more than `limit` bytes.
+    Raise TooLongError if the result has more than `limit` bytes.
 
-    DIVERGES (safer): a result of more than `limit` bytes is an error.
-    Go: third_party/forked/golang/expansion/expand.go, Expand: has no bound.
-    Why: eight variables of which each refers ten times to the one before it make 100 MiB.
+    DIVERGES (safer): in this kubelet, a result of more than `limit` bytes is an error.
+    Go: third_party/forked/golang/expansion/expand.go, Expand: the Go kubelet has no bound.
+    Why: eight variables that each refer ten times to the previous one expand to 100 MiB.
     Test: expansion_test.py:test_limit_counts_bytes
     """
     pieces: list[str] = []
@@ -45,14 +45,14 @@ def expand(text: str, mapping: Callable[[str], str], limit: int) -> str:
             raise TooLongError(limit)
         pieces.append(piece)
     expanded = "".join(pieces)
-    # An estimate by characters was enough to stop in time; the kernel counts bytes.
+    # Counting characters sufficed to stop early, but the kernel counts bytes.
     if len(expanded.encode(errors="surrogatepass")) > limit:
         raise TooLongError(limit)
     return expanded
 
 
 def _pieces(text: str, mapping: Callable[[str], str]) -> Iterator[str]:
-    """The expanded text in pieces, none of them empty but for values that are."""
+    """Yield the expanded text in pieces. A piece is empty only if a value is empty."""
     done = 0
     last_close = text.rfind(")")
     while (start := text.find("$", done)) >= 0:

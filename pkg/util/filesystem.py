@@ -1,4 +1,4 @@
-"""Directories made as Go makes them.
+"""Create directories and check paths as Go does.
 
 Go: pkg/util/filesystem
 """
@@ -9,22 +9,23 @@ import errno
 import os
 import stat
 
-# No path that the kernel takes is longer, in bytes. To make or resolve one, each part is held with its own path.
+# The longest path, in bytes, that the kernel accepts. Creating or resolving a path keeps the path of each parent in
+# memory, so longer paths must be refused early.
 MAX_PATH_LENGTH = 4095
-# What the kernel says of a path at which nothing stands, or a link that leads nowhere.
+# The kernel's errors for a path that does not exist, or a link that leads nowhere.
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def check_path_length(path: str) -> None:
-    """Raises OSError as the kernel does for a path that is too long."""
+    """Raise the kernel's OSError if the path is too long."""
     if len(os.fsencode(path)) > MAX_PATH_LENGTH:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path[:MAX_PATH_LENGTH])
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
-    """Whether something stands at the path, links followed. Raises OSError when that cannot be told.
+    """Report whether the path exists, following links. Raise OSError if that is unknown.
 
-    Path.exists does not always: from Python 3.14 on it says no instead.
+    From Python 3.14 on, Path.exists returns False instead of raising.
     """
     try:
         os.stat(path)
@@ -36,9 +37,9 @@ def exists(path: str | os.PathLike[str]) -> bool:
 
 
 def names_in(directory: str | os.PathLike[str]) -> list[str]:
-    """The names in the directory, sorted; none if there is no such directory.
+    """Return the sorted names in the directory, or none if there is no such directory.
 
-    Raises OSError for a directory that cannot be read. Not every Path.glob does that.
+    Raise OSError if the directory cannot be read; Path.glob does not do that in every Python version.
     """
     try:
         return sorted(os.listdir(directory))
@@ -47,9 +48,9 @@ def names_in(directory: str | os.PathLike[str]) -> list[str]:
 
 
 def mkdir_all(path: str | os.PathLike[str], mode: int) -> None:
-    """Make a directory and all above it that are missing, each with the mode less the umask. Raises OSError.
+    """Create a directory and its missing parents, each with the mode minus the umask. Raise OSError.
 
-    os.makedirs and Path.mkdir give the mode to the last directory only.
+    os.makedirs and Path.mkdir apply the mode to the last directory only.
     """
     missing: list[str] = []
     directory = os.fspath(path)
@@ -61,20 +62,20 @@ def mkdir_all(path: str | os.PathLike[str], mode: int) -> None:
         try:
             os.mkdir(directory, mode)
         except FileExistsError:
-            # Somebody else was quicker, or it is no directory.
+            # Another thread created it first, or it is not a directory.
             if not os.path.isdir(directory):
                 raise
 
 
 def _directory_stands(path: str) -> bool:
-    """Whether a directory is at the path. Raises NotADirectoryError if it is something else.
+    """Report whether a directory exists at the path. Raise NotADirectoryError if it is something else.
 
-    It looks once: between two looks another thread may make the directory.
+    This function calls stat only once: between two calls another thread may create the directory.
     """
     try:
         mode = os.stat(path).st_mode
     except OSError:
-        # Nothing is there, or mkdir will say what is wrong.
+        # The path does not exist, or mkdir will report the error.
         return False
     if not stat.S_ISDIR(mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
@@ -82,7 +83,7 @@ def _directory_stands(path: str) -> bool:
 
 
 def mkdir_all_with_path_check(path: str, mode: int) -> None:
-    """As mkdir_all; a link in place of the directory is refused."""
+    """Do as mkdir_all does, but refuse a link in place of the directory."""
     if os.path.islink(path) or (os.path.exists(path) and not os.path.isdir(path)):
         raise FileExistsError(f"path {path} exists but is not a directory")
     mkdir_all(path, mode)

@@ -1,7 +1,7 @@
-"""Walking and removing trees of directories that others have made, however deep, and whoever changes them meanwhile.
+"""Walk and remove directory trees that others control, of any depth, even while they change.
 
-Each step goes from an open directory by a single name, so that no path can become too long, and no link can lead
-elsewhere. Only the first HELD_LEVELS directories on the way down are held open, and nothing here is recursive.
+Each step opens a single name relative to an open directory, so no path can become too long, and no link can lead
+elsewhere. Only the first HELD_LEVELS directories on the way down stay open, and nothing here is recursive.
 
 Go: os (RemoveAll), path/filepath (WalkDir)
 """
@@ -17,80 +17,80 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# How many directories of a tree are held open, from its top on.
+# The number of directories that stay open, counted from the top of the tree.
 HELD_LEVELS = 64
-# Of how many directories on the way down the names are remembered. No path that the kernel takes leads to one that is
-# deeper.
+# The number of directories on the way down whose names are remembered. The kernel accepts no path to a deeper
+# directory.
 NAMED_LEVELS = 2048
-# How deep a walk goes. Who moves the upper directories below the lower ones, as a walk goes down, makes a tree that has
-# no end of a few thousand directories.
+# The maximum depth of a walk. While a walk goes down, another process can move the upper directories below the lower
+# ones, and so make a tree without end from a few thousand directories.
 MAX_DEPTH = 100_000
-# How many names of directories a removal remembers in all, and how many of one directory before the removal reads that
-# directory anew. On ext4 a directory keeps its blocks when its entries go, so that reading a nearly empty directory may
-# take as long as reading all that was ever in it. A walk remembers MAX_PENDING_NAMES names from directories that are
-# deeper than NAMED_LEVELS.
+# MAX_PENDING_NAMES limits the names of directories that a removal remembers in total, and MAX_NAMES_AT_ONCE those of
+# one directory before the removal reads that directory again. On ext4 a directory keeps its blocks when its entries go,
+# so reading a nearly empty directory may take as long as reading everything that was ever in it. A walk remembers up to
+# MAX_PENDING_NAMES names from directories deeper than NAMED_LEVELS.
 MAX_PENDING_NAMES = 10_000
 MAX_NAMES_AT_ONCE = 1_000
-# A removal ends when it has met so many entries that it cannot remove.
+# A removal ends after this many entries that it cannot remove.
 MAX_FAILURES = 100
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
-# What opening says of a directory that somebody has taken away or replaced since its name was read.
+# The errors of opening a directory that was removed or replaced after its name was read.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class MountPointError(OSError):
-    """A directory is a mount point, so that what is in it belongs to another file system."""
+    """Signal that a directory is a mount point, so its content belongs to another file system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What Directory.leave has left."""
+    """Describe the directory that Directory.leave has left."""
 
-    # The entry's, in the directory that is open now; "" below NAMED_LEVELS.
+    # The entry's name in the directory that is open now; "" below NAMED_LEVELS.
     name: str
-    # Whether the entry is still there: it may have been moved elsewhere meanwhile.
+    # Whether the entry is still there; it may have been moved meanwhile.
     stayed: bool
 
 
 class Directory:
-    """The directory that a walk has come to, open as `fd`, and the way down to it. For one thread."""
+    """Track the current directory of a walk, open as `fd`, and the way down to it. Not thread-safe."""
 
     def __init__(self, top: str) -> None:
-        """Open the directory top, links followed. Raises OSError."""
+        """Open the directory `top`, following links. Raise OSError."""
         self._top = top
-        # Of the directories on the way down, top excluded; the names of the first NAMED_LEVELS of them.
+        # The directories on the way down without `top`: the names of the first NAMED_LEVELS, and the inodes of all.
         self._names: list[str] = []
         self._inodes = array("Q")
         self.fd = os.open(top, _OPEN_DIRECTORY)
-        # The open directories on the way, top included.
+        # The directories on the way that stay open, including `top`.
         self._held = [self.fd]
         try:
             self._mount_id = _mount_id(self.fd)
         except BaseException:
-            # As when there is no descriptor left for that: nobody else could close this one.
+            # For example, no descriptor is left. No other code could close this one.
             os.close(self.fd)
             raise
 
     @property
     def depth(self) -> int:
-        """0 for the top."""
+        """Return the depth; the top has depth 0."""
         return len(self._inodes)
 
     def path(self) -> str:
-        """Its whole path, which may be too long for the kernel; cut below NAMED_LEVELS."""
+        """Return the whole path, which may be too long for the kernel. It is truncated below NAMED_LEVELS."""
         return os.path.join(self._top, *self._names, *(["..."] if self.depth > len(self._names) else []))
 
     def short_path(self, name: str = "") -> str:
-        """The path of the directory, or of its entry of that name, for messages: it has no more than HELD_LEVELS."""
+        """Return the path of the directory, or of its entry `name`, truncated to HELD_LEVELS for use in messages."""
         names = [*self._names[:HELD_LEVELS], *(["..."] if self.depth > HELD_LEVELS else []), *([name] if name else [])]
         return os.path.join(self._top, *names)
 
     def enter(self, name: str, one_filesystem: bool = True) -> None:
-        """Go down into a directory; a link is none.
+        """Go down into a directory; do not follow links.
 
-        Raises OSError, and MountPointError if one_filesystem and the directory is a mount point.
+        Raise OSError. With `one_filesystem`, raise MountPointError if the directory is a mount point.
         """
         fd = os.open(name, _OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=self.fd)
         try:
@@ -110,13 +110,16 @@ class Directory:
         self._inodes.append(inode)
 
     def lift(self, name: str) -> str:
-        """Move a directory in this one to the first one that was entered; returns its new name. Raises OSError."""
+        """Move a subdirectory of this directory to the first directory that was entered.
+
+        Return its new name. Raise OSError.
+        """
         lifted = uuid.uuid4().hex
         os.rename(name, lifted, src_dir_fd=self.fd, dst_dir_fd=self._held[1])
         return lifted
 
     def leave(self) -> Left:
-        """Go back up. When the directory was moved elsewhere meanwhile, to the deepest one that is held open."""
+        """Go back up. If the directory was moved meanwhile, go to the deepest directory that is still open."""
         depth = self.depth - 1
         above = self._held[depth] if depth < len(self._held) else self._open_above()
         if self._is_held():
@@ -132,7 +135,7 @@ class Directory:
         return Left(name, stayed)
 
     def close(self) -> None:
-        """Close all that is open."""
+        """Close all open directories."""
         if not self._is_held():
             os.close(self.fd)
         for fd in self._held:
@@ -142,7 +145,7 @@ class Directory:
         return self.depth < len(self._held)
 
     def _open_above(self) -> int | None:
-        """The directory that this one was entered from; None if this one is elsewhere now."""
+        """Open the directory from which this one was entered; return None if this one was moved."""
         device = os.fstat(self.fd).st_dev
         try:
             fd = os.open("..", _OPEN_DIRECTORY, dir_fd=self.fd)
@@ -156,7 +159,7 @@ class Directory:
 
 
 def _mount_id(fd: int) -> bytes:
-    """What the kernel knows the mount by: bind mounts of one file system differ in nothing else."""
+    """Return the kernel's mount id, the only property in which bind mounts of one file system differ."""
     lines = Path(f"/proc/self/fdinfo/{fd}").read_bytes().split(b"\n")
     return next(line for line in lines if line.startswith(b"mnt_id:"))
 
@@ -169,14 +172,16 @@ def walk(
     on_error: Callable[[OSError], None] | None = None,
     on_move: Callable[[], None] | None = None,
 ) -> Iterator[tuple[Directory, os.DirEntry[str]]]:
-    """All entries below the directory top, each with the directory that it is in; links below top are not followed.
+    """Yield all entries below the directory `top`, each with its directory. Links below `top` are not followed.
 
-    Directory and entry hold until the next step. A directory comes before what is in it; otherwise the order is the
-    file system's. What goes away meanwhile is left out. What stands at the paths `mounts` is left out too, so that
-    no server is asked, and with one_filesystem no mount below top is entered. A fault goes to on_error, and is raised
-    as OSError without one. As in Go, the names of the directories beside the way down are in memory; below NAMED_LEVELS
-    more than MAX_PENDING_NAMES of them are a fault, and so are directories below MAX_DEPTH. on_move is called before a
-    directory is entered or left, for between two entries there may be a million empty directories.
+    Directory and entry are valid until the next step. A directory comes before its content; otherwise the order is the
+    file system's. Entries that vanish during the walk are left out. Entries at the paths in `mounts` are left out too,
+    so that no file server is contacted. With `one_filesystem`, no mount below `top` is entered.
+
+    An error goes to `on_error`; without `on_error` it is raised as OSError. As in Go, the names of the directories
+    beside the way down are kept in memory. Below NAMED_LEVELS, more than MAX_PENDING_NAMES of them are an error, and so
+    are directories below MAX_DEPTH. `on_move` is called before a directory is entered or left, because between two
+    entries there may be a million empty directories.
     """
     pending = _Pending(counted_from=NAMED_LEVELS)
     try:
@@ -206,9 +211,9 @@ def walk(
 
 
 class _Pending:
-    """Names of directories that are still to be entered, by the depth of the directory that they are in.
+    """Hold names of directories that are yet to be entered, by the depth of their parent directory.
 
-    `count`: how many of the names are in directories at counted_from or deeper.
+    `count` is the number of names in directories at depth `counted_from` or deeper.
     """
 
     def __init__(self, counted_from: int = 0) -> None:
@@ -237,7 +242,7 @@ class _Pending:
             self.count -= len(names) if depth >= self._counted_from else 0
 
     def uppermost(self) -> int:
-        """The smallest depth of which there is a name. Raises ValueError when there is none."""
+        """Return the smallest depth that has a name. Raise ValueError if there is no name."""
         return min(self._names)
 
     def __contains__(self, depth: int) -> bool:
@@ -250,7 +255,7 @@ def _entries(
     mounts: frozenset[str],
     on_error: Callable[[OSError], None] | None,
 ) -> Iterator[tuple[Directory, os.DirEntry[str]]]:
-    """The entries of one directory; the names of directories among them are put into pending."""
+    """Yield the entries of one directory, and add the names of its subdirectories to `pending`."""
     prefix = directory.path() if mounts else ""
     try:
         with os.scandir(directory.fd) as entries:
@@ -266,9 +271,9 @@ def _entries(
 
 
 def _check_depth(depth: int, pending: _Pending) -> None:
-    """Raises OSError when a walk goes no further down from a directory of that depth."""
+    """Raise OSError if a walk may not go down from a directory of this depth."""
     if depth >= NAMED_LEVELS and (depth >= MAX_DEPTH or pending.count >= MAX_PENDING_NAMES):
-        raise OSError(errno.ENAMETOOLONG, "the tree of directories is too deep")
+        raise OSError(errno.ENAMETOOLONG, "the directory tree is too deep")
 
 
 def _tell(err: OSError, on_error: Callable[[OSError], None] | None) -> None:
@@ -278,22 +283,23 @@ def _tell(err: OSError, on_error: Callable[[OSError], None] | None) -> None:
     try:
         raise err
     finally:
-        # The error has this frame: together they would stay, with all who called, until garbage is collected.
+        # The error refers to this frame. If the frame also refers to the error, both stay in memory, together with the
+        # frames of all callers, until the garbage collector runs.
         del err
 
 
 def _with_path(err: OSError, directory: Directory, name: str = "") -> OSError:
-    """The same fault, of a path instead of a name."""
+    """Return the same error with a path instead of a name."""
     return OSError(err.errno, err.strerror, directory.short_path(name)) if err.errno is not None else err
 
 
 def remove_all(path: str) -> None:
-    """Remove path with all below it, as far as that can be done, and then raise the first fault as OSError.
+    """Remove `path` and everything below it as far as possible, then raise the first error as OSError.
 
-    Fine if path is not there. Links are removed, not followed.
+    A missing path is not an error. Links are removed, not followed.
 
-    DIVERGES (safer): what is mounted at or below the path is never entered, and is a fault.
-    Go: os/removeall_at.go, removeAllFrom: it is emptied, and then the removal of the mount point fails.
+    DIVERGES (safer): this kubelet never enters a mount at or below the path, and reports it as an error.
+    Go: os/removeall_at.go, removeAllFrom: the Go kubelet empties the mount, and then fails to remove the mount point.
     Why: the data of a volume whose unmount has failed would be lost.
     Test: filetree_test.py:test_what_is_mounted_below_stays_whole
     """
@@ -301,7 +307,10 @@ def remove_all(path: str) -> None:
 
 
 def remove_dirs(path: str) -> None:
-    """As remove_all, but anything other than a directory stays, and is a fault. Go: os/removeall_at.go"""
+    """Do as remove_all does, but keep everything except directories, and report it as an error.
+
+    Go: os/removeall_at.go
+    """
     _remove(path, _refuse)
 
 
@@ -320,23 +329,24 @@ def _remove(path: str, unlink: Callable[..., None]) -> None:
 
 
 class _Removal:
-    """Removes one entry of a directory, with all that is in it."""
+    """Remove one entry of a directory with everything in it."""
 
     def __init__(self, directory: Directory, unlink: Callable[..., None]) -> None:
         self._directory = directory
         self._unlink = unlink
-        # All three by the depth of the directory in question: names of directories in it that are to be entered,
-        # names of what cannot be removed, and whether there is more in it than could be remembered.
+        # Each of the three is keyed by the depth of a directory. They hold the names of subdirectories that are yet to
+        # be entered, the names of entries that cannot be removed, and the directories that have more entries than could
+        # be remembered.
         self._pending = _Pending()
         self._stuck: dict[int, set[str]] = {}
         self._cut: set[int] = set()
         self._first_fault: OSError | None = None
         self._faults = 0
-        # How many directories turned out not to be empty after all.
+        # The number of directories that turned out not to be empty after all.
         self._rereads = 0
 
     def run(self, name: str) -> None:
-        """Raises the first fault, an OSError."""
+        """Remove the entry. Raise the first error, an OSError."""
         if not self._remove_entry(name, is_dir=True):
             self._enter(name)
         while self._directory.depth and self._faults < MAX_FAILURES:
@@ -349,7 +359,7 @@ class _Removal:
             try:
                 raise self._first_fault
             finally:
-                # As in _tell.
+                # As in _tell, the frame must not refer to the error.
                 self._first_fault = None
 
     def _enter(self, name: str) -> None:
@@ -366,7 +376,7 @@ class _Removal:
         self._scan()
 
     def _lift(self, name: str) -> None:
-        """Have a directory that is too deep removed later, from the uppermost one. Raises OSError."""
+        """Move a directory that is too deep to the top, so that it is removed later. Raise OSError."""
         lifted = self._directory.lift(name)
         if self._pending.count < MAX_PENDING_NAMES:
             self._pending.add(1, [lifted])
@@ -392,21 +402,21 @@ class _Removal:
                 pass
             except OSError as err:
                 if err.errno in _NOT_EMPTY and not is_stuck and self._rereads < MAX_FAILURES:
-                    # Some file systems leave entries out when others are removed meanwhile.
+                    # Some file systems skip entries when others are removed meanwhile.
                     self._rereads += 1
                     self._enter(name)
                 else:
                     self._fail(name, err)
 
     def _next(self) -> str | None:
-        """The name of a directory to enter; None when all that can be removed here is."""
+        """Return the name of a directory to enter, or None when everything removable here is removed."""
         depth = self._directory.depth
         if depth not in self._pending and depth in self._cut:
             self._scan()
         return self._pending.take(depth)
 
     def _scan(self) -> None:
-        """Remove files and empty directories from the directory, and note other directories as pending."""
+        """Remove files and empty subdirectories of the directory, and remember its other subdirectories as pending."""
         depth = self._directory.depth
         names: list[str] = []
         self._make_room()
@@ -423,17 +433,17 @@ class _Removal:
                         self._cut.add(depth)
                         break
         except OSError as err:
-            # What is in it stays, so it is not read again.
+            # The content stays, so the directory is not read again.
             self._stuck.setdefault(depth, set())
             self._note(_with_path(err, self._directory))
         self._pending.add(depth, names)
 
     def _make_room(self) -> None:
-        """Forget names, those nearest the top first, until there is room for those of one more directory.
+        """Forget names, those nearest to the top first, until there is room for the names of one more directory.
 
-        The directory that they are in is read anew once all below it is done. Before it loses names again, nearly as
-        many as a removal remembers must have been found below. If a directory had to do with the room that others
-        leave, it might be read anew for each of its names.
+        The directory of forgotten names is read again once everything below it is done. Before a directory loses names
+        a second time, nearly MAX_PENDING_NAMES names must have been found below it. If a directory got only the room
+        that other directories leave, it might be read again for each of its names.
         """
         while self._pending.count > MAX_PENDING_NAMES - MAX_NAMES_AT_ONCE:
             depth = self._pending.uppermost()
@@ -441,7 +451,10 @@ class _Removal:
             self._cut.add(depth)
 
     def _remove_entry(self, name: str, is_dir: bool) -> bool:
-        """Remove a file or an empty directory, or note why not. False if it is a directory with something in it."""
+        """Remove a file or an empty directory, or record the failure.
+
+        Return False for a directory that is not empty.
+        """
         remove = os.rmdir if is_dir else self._unlink
         try:
             remove(name, dir_fd=self._directory.fd)
@@ -460,7 +473,7 @@ class _Removal:
         self._note(err if isinstance(err, MountPointError) else _with_path(err, self._directory, name))
 
     def _note(self, err: OSError) -> None:
-        # A directory stays because of what is in it, which has been noted already.
+        # A directory stays because of its content, which is already recorded.
         if err.errno in _NOT_EMPTY and self._first_fault is not None:
             return
         self._first_fault = self._first_fault or err

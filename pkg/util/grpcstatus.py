@@ -1,4 +1,4 @@
-"""Errors of gRPC calls, with the codes and texts that Go's users know from events.
+"""Represent errors of gRPC calls with the codes and texts that users of Go programs know from events.
 
 Go: google.golang.org/grpc/status
 """
@@ -10,23 +10,23 @@ from typing import Any
 
 import grpc
 
-# "NOT_FOUND" → "NotFound": the spelling of Go's codes, which is what users find in events.
+# "NOT_FOUND" → "NotFound": the spelling of Go's codes, which users see in events.
 _CODE_NAMES = {code: "".join(word.title() for word in code.name.split("_")) for code in grpc.StatusCode}
 _CODE_NAMES[grpc.StatusCode.OK] = "OK"
 _CODE_NAMES[grpc.StatusCode.CANCELLED] = "Canceled"
 
-# As much of a server's text as is kept, in characters. A failure is logged several times, and quoting a text takes some
-# 70 bytes for each of its characters meanwhile; what a registry has sent may be part of it.
+# The number of characters that are kept of a server's text. A failure is logged several times, and quoting a text
+# temporarily takes about 70 bytes for each character. The text may contain what a registry has sent.
 MAX_TEXT_LENGTH = 64 << 10
 
 CLIENT_CONN_CLOSING = "grpc: the client connection is closing"
 
 
 class StatusError(Exception):
-    """A call that was refused or that did not arrive: `code` tells which, `message` is the server's own text.
+    """Signal a call that the server refused or that did not reach it. `message` is the server's own text.
 
-    DIVERGES (safer): of a longer text the beginning is kept.
-    Go: google.golang.org/grpc/internal/status/status.go, FromProto: has no bound.
+    DIVERGES (safer): this kubelet keeps only the beginning of a longer text.
+    Go: google.golang.org/grpc/internal/status/status.go, FromProto: the Go kubelet has no bound.
     Why: a runtime or a plugin could fill the memory, the log and the events with its errors.
     Test: grpcstatus_test.py:test_of_a_long_text_the_beginning_is_kept
     """
@@ -42,12 +42,15 @@ class StatusError(Exception):
 
 
 def code_name(code: grpc.StatusCode) -> str:
-    """As Go spells it."""
+    """Return the code's name in Go's spelling."""
     return _CODE_NAMES[code]
 
 
 def code(err: BaseException | None) -> grpc.StatusCode | None:
-    """OK for None, and None for what did not come from a call."""
+    """Return the code of the error, or of the nearest of its causes that comes from a call.
+
+    Return OK for None, and None if the error does not come from a call.
+    """
     if err is None:
         return grpc.StatusCode.OK
     while err is not None:
@@ -58,21 +61,24 @@ def code(err: BaseException | None) -> grpc.StatusCode | None:
 
 
 def client_conn_closing() -> StatusError:
-    """What becomes of a call that begins when its connection is closed. Go: grpc.ErrClientConnClosing"""
+    """Return the error of a call that starts on a closed connection. Go: grpc.ErrClientConnClosing"""
     return StatusError(grpc.StatusCode.CANCELLED, CLIENT_CONN_CLOSING)
 
 
 def leave_frames(err: BaseException) -> None:
-    """Have an error of gRPC that was caught forget the frames that it has passed.
+    """Drop the frames that a caught gRPC error refers to.
 
-    It is the call itself, which those frames have at hand. Together they would stay, with the request and all that the
-    callers have, until garbage is collected.
+    The error is also the call itself, and those frames refer to the call. Error, request and the callers' variables
+    would stay in memory together until the garbage collector runs.
     """
     err.with_traceback(None)
 
 
 def from_call(err: Any, addr: str) -> StatusError:
-    """The failure of a call of the socket at addr, in the words of Go's gRPC where this one has its own."""
+    """Convert the failure of a call on the socket at `addr` to a StatusError.
+
+    The text is Go's where Python's gRPC has its own.
+    """
     leave_frames(err)
     code, details = err.code(), err.details() or ""
     if code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details:

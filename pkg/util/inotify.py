@@ -1,4 +1,4 @@
-"""Inotify instances of which nothing is left behind when one cannot be had.
+"""Create inotify instances that leak nothing when their creation fails.
 
 Go: github.com/fsnotify/fsnotify; watchdog has them here
 """
@@ -12,39 +12,43 @@ from watchdog.observers import inotify_c
 from pkg import golang
 from pkg.apimachinery.util.runtime import contain
 
-# Seconds from a failure to the next try.
+# Seconds between a failure and the next attempt.
 _RETRY_PERIOD = 1.0
-# What the kernel tells when it had to drop events.
+# The event with which the kernel reports that it dropped events.
 _EVENTS_LOST = inotify_c.InotifyEvent(
     inotify_c.WatchDescriptor(-1), inotify_c.Mask(inotify_c.InotifyConstants.IN_Q_OVERFLOW), 0, b""
 )
 
 
 class Inotify(inotify_c.InotifyFD):
-    """An inotify instance, and the thread that reads its events. `stop` and then `join` end both.
+    """Own an inotify instance, and the thread that reads its events. `stop`, then `join`, end both.
 
-    A user may have 128 instances on most machines. Who tries again and again to get one must lose none of them.
+    On most machines a user may have 128 instances. A caller that retries until it gets one must not leak any.
     """
 
     def __init__(self, name: str) -> None:
-        """`name`: the thread's. Raises OSError when there is no instance, or no descriptor, to be had."""
+        """Create the instance; `name` is the name of its thread.
+
+        Raise OSError if no instance or descriptor is available.
+        """
         self._inotify_fd = -1
         try:
             super().__init__()
         except OSError:
-            # There was no descriptor for the pipe that ends the thread.
+            # No descriptor was available for the pipe that ends the thread.
             if self._inotify_fd >= 0:
                 os.close(self._inotify_fd)
             raise
         self.name = name
-        # It takes itself to be reading before its thread has begun: stopped by then, nobody would close its files.
+        # The base class assumes that the thread reads before the thread has started. If it were stopped in this state,
+        # its descriptors would never be closed.
         self._is_reading = False
 
     def run(self) -> None:
-        """Hand on events until it is stopped. After a failure all are told that events were lost."""
+        """Pass on events until stopped. After a failure, report to all handlers that events were lost."""
         lost = False
         while self.should_keep_running():
-            with contain("Failed to hand on what happens to files", golang.background(), thread=self.name):
+            with contain("Failed to pass on file events", golang.background(), thread=self.name):
                 if lost:
                     self.handle_event(_EVENTS_LOST)
                 lost = True
@@ -56,7 +60,7 @@ class Inotify(inotify_c.InotifyFD):
             self.stopped_event.wait(_RETRY_PERIOD)
 
     def _end_reading(self) -> None:
-        """After a failure it takes itself to be reading still."""
+        """Reset the state after a failure, when the base class still assumes that the thread reads."""
         with self._lock:
             if self._is_reading and self._closed:
                 self._close_resources()
@@ -64,7 +68,7 @@ class Inotify(inotify_c.InotifyFD):
 
 
 def start(name: str) -> Inotify:
-    """An instance whose thread runs. Raises OSError when there is no instance, descriptor or thread to be had."""
+    """Return an instance whose thread runs. Raise OSError if no instance, descriptor or thread is available."""
     inotify = Inotify(name)
     try:
         inotify.start()

@@ -1,4 +1,4 @@
-"""A lock for each key, for as long as somebody holds it or waits for it.
+"""Provide one lock for each key, which exists only while a thread holds it or waits for it.
 
 Go: k8s.io/utils/keymutex/hashed.go, where keys share a fixed number of locks, and wait for each other
 """
@@ -18,15 +18,15 @@ class _Entry:
 
 
 class KeyMutex:
-    """Thread-safe. Keys may come from pods: those that nobody uses are forgotten."""
+    """Lock keys. Thread-safe. Keys may come from pods, so unused keys are dropped."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _entries, and the number of users of each
+        self._lock = threading.Lock()  # Guards _entries, and the number of users of each entry.
         self._entries: dict[str, _Entry] = {}
 
     @contextmanager
     def locked(self, key: str) -> Iterator[None]:
-        """Wait until nobody else holds the key, and hold it in the block."""
+        """Wait until no other thread holds the key, and hold the key for the duration of the block."""
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
             entry.users += 1
@@ -40,6 +40,6 @@ class KeyMutex:
                     del self._entries[key]
 
     def held(self) -> set[str]:
-        """The keys that somebody holds or waits for."""
+        """Return the keys that a thread holds or waits for."""
         with self._lock:
             return set(self._entries)

@@ -1,8 +1,8 @@
-"""Who keeps a mount busy: the processes that have something of it open, from /proc alone.
+"""Find the processes that keep a mount busy, from /proc alone.
 
-No path below the mount is ever looked at, so a server that does not answer hangs nobody here.
+This module never accesses a path below the mount, so a server that does not answer blocks nothing here.
 
-Go has nothing of the kind; who wants to know must log in and run fuser.
+Go has no counterpart: to find out, an operator must log in and run fuser.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from pkg import mount_utils
 from pkg.util import procfs
 
 PROC = "/proc"
-# Of the files that one process has open, so many are looked at: it may have millions.
+# The number of open files that are examined of one process, which may have millions.
 MAX_EXAMINED_FILES = 10_000
 # Bytes that are read of the list of files that one process has mapped. With long paths the list may have hundreds of
 # megabytes.
 MAX_MAPS = 1 << 20
-# Bytes that are read of /proc/PID/fdinfo/N. The third line tells the mount of the open file. The file's locks come
+# Bytes that are read of /proc/PID/fdinfo/N. The third line names the mount of the open file. The file's locks come
 # later, and there may be many.
 MAX_FDINFO = 1 << 10
 
-# Links in a process's directory that hold what they point to.
+# Links in a process's directory that keep their target busy.
 _LINKS = {"cwd": "current directory", "root": "root directory", "exe": "program"}
 _DELETED = " (deleted)"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Holder:
-    """A process, and what it has of the mount."""
+    """Describe a process and what it uses of the mount."""
 
     pid: int
     comm: str
-    # As in "current directory /mnt/a"; the path is as the process sees it.
+    # For example "current directory /mnt/a", with the path as the process sees it.
     what: str
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Holder:
 
 
 def mounts_at_or_below(paths: Iterable[str], mount_info: str = mount_utils.MOUNT_INFO) -> list[mount_utils.MountInfo]:
-    """The mounts at the paths and below them, in the order in which they were made. Raises OSError."""
+    """Return the mounts at the paths and below them, in the order in which they were made. Raise OSError."""
     roots = tuple(paths)
     return [
         info
@@ -55,9 +55,9 @@ def mounts_at_or_below(paths: Iterable[str], mount_info: str = mount_utils.MOUNT
 
 
 def find_holders(mounts: Sequence[mount_utils.MountInfo], proc: str = PROC) -> list[Holder]:
-    """The processes that keep one of these mounts of our own namespace busy, one line for each; may take a while.
+    """Return the processes that keep one of these mounts of our own namespace busy, one entry each. May take long.
 
-    What ends while it is looked at, or may not be looked at, is left out.
+    A process that ends meanwhile, or that may not be examined, is left out.
     """
     tables = _Tables(mounts, proc)
     found: list[Holder] = []
@@ -75,22 +75,22 @@ def find_holders(mounts: Sequence[mount_utils.MountInfo], proc: str = PROC) -> l
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The mounts of one namespace, and the ids of those that count."""
+    """Hold the mounts of one namespace, and the ids of the wanted ones."""
 
     mounts: list[mount_utils.MountInfo]
     wanted: frozenset[int]
 
     def holds(self, path: str) -> bool:
-        """Whether the path, as seen in the namespace, is in a mount that counts."""
+        """Report whether the path, as seen in the namespace, is in a wanted mount."""
         here = [info for info in self.mounts if _below(path, info.mount_point)]
-        # Of several at one place the last one is seen.
+        # Of several mounts at one place, the last one is visible.
         deepest = max(here, key=lambda info: len(info.mount_point), default=None)
         last = [info.id for info in here if deepest is not None and info.mount_point == deepest.mount_point]
         return bool(last) and last[-1] in self.wanted
 
 
 class _Tables:
-    """The mounts of each namespace, read once."""
+    """Read the mounts of each namespace once."""
 
     def __init__(self, mounts: Sequence[mount_utils.MountInfo], proc: str) -> None:
         self._proc = proc
@@ -111,7 +111,7 @@ class _Tables:
         return os.readlink(os.path.join(self._proc, pid, "ns", "mnt"))
 
     def _is_copy(self, info: mount_utils.MountInfo) -> bool:
-        """Whether it goes away together with one of the targets, as it got there by propagation from it."""
+        """Report whether the mount is a propagated copy of a target, so that it disappears together with the target."""
         return any(
             (info.major, info.minor, info.root) == (target.major, target.minor, target.root)
             and _peer_groups(info) & _peer_groups(target)
@@ -120,15 +120,15 @@ class _Tables:
 
 
 def _held(process: Path, table: _Table) -> Iterator[str]:
-    """What the process has of the mounts that count. Raises OSError when it has ended."""
+    """Yield what the process uses of the wanted mounts. Raise OSError if the process has ended."""
     for name, what in _LINKS.items():
         path = _readlink(process / name)
         if path is not None and table.holds(path):
             yield f"{what} {path}"
     for descriptor in _first_names(process / "fdinfo", MAX_EXAMINED_FILES):
         path = _readlink(process / "fd" / descriptor)
-        # What is in no mount, such as a socket, has a name that is no path. Of an epoll instance the kernel would tell
-        # each descriptor that is watched with it, of which there may be millions, and of an inotify instance as many.
+        # Objects outside of any mount, such as sockets, have names that are not paths. Their fdinfo may be huge: for an
+        # epoll or inotify instance, the kernel lists each watched descriptor or file, and there may be millions.
         if path is not None and not path.startswith("/"):
             continue
         if _mount_id(process / "fdinfo" / descriptor) in table.wanted:
@@ -149,7 +149,7 @@ def _mount_id(fdinfo: Path) -> int | None:
 
 
 def _mapped(maps: Path) -> list[str]:
-    """The files that are mapped into the process's memory, each once."""
+    """Return the files that are mapped into the process's memory, each once."""
     try:
         with maps.open("rb") as file:
             text = file.read(MAX_MAPS)
@@ -157,7 +157,7 @@ def _mapped(maps: Path) -> list[str]:
         return []
     lines = procfs.split_lines(text.decode(errors="surrogateescape"))
     if len(text) == MAX_MAPS:
-        del lines[-1]  # it may have been cut
+        del lines[-1]  # The last line may be truncated.
     fields = (line.split(maxsplit=5) for line in lines)
     paths = (each[5].removesuffix(_DELETED) for each in fields if len(each) == 6 and each[5].startswith("/"))
     return list(dict.fromkeys(paths))

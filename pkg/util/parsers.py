@@ -1,4 +1,4 @@
-"""Splits an image name into repository, tag and digest.
+"""Split an image name into repository, tag and digest.
 
 Go: pkg/util/parsers/parsers.go (and what it needs of github.com/distribution/reference)
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-# In characters. No registry has longer ones, and pods may name one image of a megabyte after the other.
+# In characters. No registry has longer names, and pods may use image names of a megabyte.
 MAX_IMAGE_NAME_LENGTH = 4096
 
 _DEFAULT_DOMAIN = "docker.io"
@@ -30,13 +30,13 @@ _DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 
 
 class ImageNameError(ValueError):
-    """An image name that cannot be parsed."""
+    """Signal that an image name cannot be parsed."""
 
 
 def parse_image_name(image: str) -> tuple[str, str, str]:
-    """(repository with its domain, tag, digest); the tag is "latest" when there is neither tag nor digest.
+    """Return (repository with its domain, tag, digest). Raise ImageNameError.
 
-    Raises ImageNameError.
+    The tag is "latest" if the name has neither tag nor digest.
     """
     if len(image) > MAX_IMAGE_NAME_LENGTH:
         raise ImageNameError(f"image name has {len(image)} characters, must have at most {MAX_IMAGE_NAME_LENGTH}")
@@ -67,7 +67,7 @@ def _parse_normalized_named(image: str) -> tuple[str, str, str]:
 
 
 def _split_docker_domain(name: str) -> tuple[str, str]:
-    """Domain and rest; what has no domain in front of its first slash is of the default registry."""
+    """Return domain and rest. A name without a domain before its first slash belongs to the default registry."""
     first, slash, rest = name.partition("/")
     has_domain = bool(slash) and (any(c in first for c in ".:") or first == "localhost" or first.lower() != first)
     domain, remainder = (first, rest) if has_domain else (_DEFAULT_DOMAIN, name)

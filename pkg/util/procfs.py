@@ -1,7 +1,7 @@
-"""Files of the kernel, under /proc and /sys, as text that loses nothing.
+"""Read files of the kernel, under /proc and /sys, as text without losing bytes.
 
-Pods choose much of what stands there: names of files, cgroups and processes are bytes, of which the kernel escapes few
-or none. So nothing but a newline ends a line, and what is not UTF-8 is kept by surrogate escapes.
+Pods choose much of this text: names of files, cgroups and processes are bytes, of which the kernel escapes few or none.
+So only a newline ends a line, and bytes that are not UTF-8 become surrogate escapes.
 
 Go: os.ReadFile, bufio.Scanner
 """
@@ -17,12 +17,15 @@ _ACCIDENTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def read(path: str | Path) -> str:
-    """The whole file. Raises OSError. Several times as fast as open(), and a scrape reads thousands."""
+    """Return the whole file. Raise OSError.
+
+    This is several times as fast as open(), and a scrape reads thousands of files.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     pieces: list[bytes] = []
     try:
-        # The kernel gives a list, such as that of mounts or of a cgroup's processes, in pieces smaller than were asked
-        # for, which says nothing of its end.
+        # The kernel returns a list, such as the mounts or the processes of a cgroup, in pieces that are smaller than
+        # requested. A short piece does not mean the end of the file.
         while piece := os.read(descriptor, _CHUNK):
             pieces.append(piece)
     finally:
@@ -31,8 +34,10 @@ def read(path: str | Path) -> str:
 
 
 def is_accident(err: BaseException | None) -> bool:
-    """Whether there was no descriptor or no memory just now, which says nothing of the file; also if it is the cause of
-    the error."""
+    """Report whether the error, or one of its causes, is a temporary lack of descriptors or memory.
+
+    Such an error says nothing about the file.
+    """
     while err is not None:
         if isinstance(err, MemoryError) or (isinstance(err, OSError) and err.errno in _ACCIDENTS):
             return True
@@ -41,10 +46,13 @@ def is_accident(err: BaseException | None) -> bool:
 
 
 def lines(path: str | Path) -> list[str]:
-    """The lines of the file that are not empty, without their ends. Raises OSError."""
+    """Return the file's non-empty lines without their line ends. Raise OSError."""
     return split_lines(read(path))
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text that are not empty; str.splitlines would also split at carriage returns and others."""
+    """Return the non-empty lines of a text.
+
+    str.splitlines would also split at carriage returns and other characters.
+    """
     return [line for line in text.split("\n") if line]

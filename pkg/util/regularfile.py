@@ -1,4 +1,4 @@
-"""Opening files that a pod may have put there: whatever it is, nothing waits for it and no device notices.
+"""Open files that a pod may have replaced, without blocking and without side effects on devices.
 
 Go: none; os.Open takes what there is
 """
@@ -11,13 +11,15 @@ import stat
 
 
 class NotRegularFileError(OSError):
-    """A directory, a device, a pipe or a socket stands where a file was expected."""
+    """Signal that a path holds a directory, a device, a pipe or a socket instead of a regular file."""
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
-    """A descriptor, for reading, of the regular file at the path, links followed. The caller closes it.
+    """Open the regular file at the path for reading, following links.
 
-    Raises NotRegularFileError, and other OSErrors.
+    Return the descriptor, which the caller must close.
+
+    Raise NotRegularFileError or another OSError.
     """
     handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
@@ -27,10 +29,10 @@ def open_regular(path: str | os.PathLike[str]) -> int:
 
 
 def reopen_regular(handle: int, path: str | os.PathLike[str]) -> int:
-    """As open_regular, of the file that the descriptor is of, which may have been opened with O_PATH."""
+    """Do as open_regular does, for the file of an open descriptor, which may have been opened with O_PATH."""
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
         raise NotRegularFileError(code, "not a regular file", os.fspath(path))
-    # Some files of the kernel wait for more, as a pipe does.
+    # Reading some files of the kernel waits for more data, like reading a pipe.
     return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""What a service tells systemd, and what systemd wants to be told.
+"""Send notifications to systemd, and read the watchdog timeout that systemd expects.
 
 Go: github.com/coreos/go-systemd/v22/daemon (sdnotify.go, watchdog.go)
 """
@@ -15,7 +15,7 @@ WATCHDOG = b"WATCHDOG=1"
 
 
 def notify(state: bytes) -> bool:
-    """Tell systemd; False where nobody wants to be told. Raises OSError."""
+    """Send the state to systemd; return False if systemd did not ask for notifications. Raise OSError."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path:
         return False
@@ -25,9 +25,9 @@ def notify(state: bytes) -> bool:
 
 
 def watchdog_timeout() -> float | None:
-    """Seconds after which systemd kills this process if it has not been told WATCHDOG; None if it never does.
+    """Return the seconds after which systemd kills this process if it sends no WATCHDOG; None if systemd never does.
 
-    Raises ValueError.
+    Raise ValueError if the environment variables are invalid.
     """
     text, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
     if not text:
@@ -36,5 +36,5 @@ def watchdog_timeout() -> float | None:
     if microseconds <= 0:
         raise ValueError(f"WATCHDOG_USEC must be positive, got {microseconds}")
     if pid and strconv.atoi(pid) != os.getpid():
-        return None  # it was meant for the process that has started this one
+        return None  # The variable was meant for the parent process.
     return microseconds / 1_000_000

@@ -1,4 +1,4 @@
-"""Opens what a path that somebody else chose leads to, below a directory that it must not leave.
+"""Open the target of an untrusted path below a directory that the path must not leave.
 
 Go: github.com/cyphar/filepath-securejoin
 """
@@ -11,26 +11,27 @@ import stat
 from pathlib import Path
 
 _MAX_LINKS = 255
-# Each directory on the way to a file is held open.
+# Each directory on the way to a file is kept open.
 _MAX_DEPTH = 255
 _OPEN_PATH = os.O_PATH | os.O_CLOEXEC
 
 
 def open_in_root(root: str, unsafe_path: str) -> int:
-    """A descriptor, for reading, of the file or directory at the path below root. The caller closes it.
+    """Open the file or directory at the path below `root` for reading. Return the descriptor; the caller must close it.
 
-    Links may lead anywhere within root, whoever changes them meanwhile. Raises PermissionError for what leads out
-    of it or is neither a file nor a directory, and other OSErrors. Go: os.OpenInRoot
+    Links may lead anywhere within `root`, even if they change meanwhile. Raise PermissionError if the path leads out of
+    `root`, or to something other than a file or directory. Raise other OSErrors. Go: os.OpenInRoot
     """
     path = os.path.join(root, unsafe_path.lstrip("/"))
     if "\0" in path:
-        # As the kernel would say, had Python asked it.
+        # This is what the kernel would answer, but Python raises a different error without asking the kernel.
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
     top = os.path.realpath(root)
     found = name_of_target(path)
     if not Path(found).is_relative_to(top):
         raise PermissionError(errno.EACCES, "path escapes from parent", path)
-    # By its name: a link to /proc/PID/root leads to files of another mount namespace, which have names as here.
+    # The target is opened again by name, because a link to /proc/PID/root leads to files of another mount namespace
+    # under names that also exist here.
     handle = open_joined(top, os.path.relpath(found, top))
     try:
         mode = os.fstat(handle).st_mode
@@ -42,8 +43,8 @@ def open_in_root(root: str, unsafe_path: str) -> int:
 
 
 def name_of_target(path: str) -> str:
-    """The name, without links, of what the path leads to. Raises OSError."""
-    # This opens nothing yet, so it may lead to whatever it likes.
+    """Return the name, without links, of the path's target. Raise OSError."""
+    # O_PATH does not open the target itself, so any target is harmless.
     handle = os.open(path, _OPEN_PATH)
     try:
         return os.readlink(f"/proc/self/fd/{handle}")
@@ -52,15 +53,16 @@ def name_of_target(path: str) -> str:
 
 
 def open_joined(root: str, unsafe_path: str) -> int:
-    """A handle of what the path leads to for one whose root directory is `root`. The caller closes it.
+    """Return an O_PATH descriptor of the path's target, as a process with the root directory `root` would see it.
 
-    Links are followed, whoever changes them meanwhile, and none leads out. The handle is opened with O_PATH, so nothing
-    notices: os.open of /proc/self/fd/HANDLE opens what it is of. Raises OSError.
+    The caller must close the descriptor. Links are followed, even if they change meanwhile, and none leads out of
+    `root`. O_PATH has no side effects on the target; os.open of /proc/self/fd/DESCRIPTOR opens the target itself. Raise
+    OSError.
     """
-    # The directories on the way, each opened from the one before it.
+    # The directories on the way, each opened relative to the one before it.
     way = [os.open(root, _OPEN_PATH | os.O_DIRECTORY)]
     try:
-        # In reverse: each step takes the last one off.
+        # In reverse order: each step takes the last element.
         remaining = unsafe_path.split("/")[::-1]
         links = 0
         while remaining:

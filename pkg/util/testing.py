@@ -1,5 +1,4 @@
-"""A stand-in for the commands of a machine, what a test has left open, a client that dies, a deep tree, and how much
-work a call is.
+"""Provide test tools: fake commands, checks for leaked descriptors, a client that dies, deep trees, and line counts.
 
 Go: k8s.io/utils/exec/testing/fake_exec.go
 """
@@ -21,30 +20,32 @@ from pkg.util.exec import CodeExitError
 
 
 def open_files() -> set[tuple[str, str]]:
-    """Descriptors of this process, and what they are of: sockets have names of their own, pipes too.
+    """Return the descriptors of this process and their targets. Each socket and pipe has a unique name.
 
-    What others have open in the process comes and goes: ask whether there is something new, not how many there are.
+    Other code in the process opens and closes descriptors meanwhile, so a test should check for new entries and not
+    compare counts.
     """
     found = set()
     for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # the one of this look, and those of others that end
+        # The descriptor of this listing, or one that other code has just closed.
+        with contextlib.suppress(FileNotFoundError):
             found.add((fd, os.readlink(f"/proc/self/fd/{fd}")))
     return found
 
 
 def open_inotify_instances() -> set[tuple[str, str]]:
-    """Those of open_files that are inotify instances, which all have one name."""
+    """Return the entries of open_files that are inotify instances, which all have the same name."""
     return {(fd, name) for fd, name in open_files() if "inotify" in name}
 
 
 def reset(sock: socket.socket) -> None:
-    """Close a connection as the machine of a client that died does."""
+    """Close a connection the way the machine of a crashed client does, with a reset."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
 
 
 def lines_run(call: Callable[[], object]) -> int:
-    """How many lines, counting each turn of a loop, the call runs."""
+    """Return the number of lines that the call executes, counting each iteration of a loop."""
     count = 0
 
     def trace(frame: FrameType, event: str, arg: Any) -> Any:
@@ -63,9 +64,9 @@ def lines_run(call: Callable[[], object]) -> int:
 
 @contextlib.contextmanager
 def deep_tree(top: str, depth: int, name: str = "d") -> Iterator[None]:
-    """A chain of so many directories below top, with a file in the last one, that is removed at the end.
+    """Create a chain of `depth` directories below `top`, with a file in the last one, and remove it at the end.
 
-    Who leaves one to pytest makes it fail later: its removal is recursive.
+    If a test leaves such a tree to pytest, pytest fails later, because its removal is recursive.
     """
     os.makedirs(top)
     try:
@@ -83,9 +84,9 @@ def deep_tree(top: str, depth: int, name: str = "d") -> Iterator[None]:
 
 
 class FakeExec:
-    """Answers commands with what `answer` gives for them, and remembers them.
+    """Answer commands with the result of `answer`, and record them.
 
-    answer returns what the command writes, or raises as Interface.run does.
+    `answer` returns the output of the command, or raises like Interface.run.
     """
 
     def __init__(self, answer: Callable[[list[str]], bytes] = lambda command: b"") -> None:
@@ -98,12 +99,12 @@ class FakeExec:
 
 
 def exit_status(code: int, output: str = "") -> CodeExitError:
-    """What a command that ends with the code raises."""
+    """Return the error of a command that exits with the code."""
     return CodeExitError(Exception(f"exit status {code}"), code, output.encode())
 
 
 def tree(root: Path) -> Path:
-    """Make directories and files below `root`/t, and a link there to a directory outside of it. Returns t."""
+    """Create directories and files below `root`/t, and a link there to a directory outside of t. Return t."""
     (root / "t/a/b").mkdir(parents=True)
     (root / "t/a/file").write_text("x")
     (root / "t/link").symlink_to(root / "outside")

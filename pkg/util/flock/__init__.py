@@ -1,4 +1,4 @@
-"""An advisory lock on a file, held until the process ends.
+"""Hold an advisory lock on a file until the process ends.
 
 Go: pkg/util/flock/flock_unix.go
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class LockHeldError(OSError):
-    """Another process holds the lock. `pid` is what the holder wrote into the file, 0 if unreadable."""
+    """Signal that another process holds the lock. `pid` is the number that the holder wrote into the file, or 0."""
 
     def __init__(self, path: str, pid: int) -> None:
         self.path, self.pid = path, pid
@@ -20,12 +20,12 @@ class LockHeldError(OSError):
 
 
 def acquire(path: str) -> None:
-    """Wait for the lock on `path`, creating the file. Raises OSError if it cannot be opened."""
+    """Wait for the lock on `path`, creating the file. Raise OSError if it cannot be opened."""
     fcntl.flock(_open(path), fcntl.LOCK_EX)
 
 
 def try_acquire(path: str) -> None:
-    """Take the lock or raise LockHeldError at once; the holder's pid is written into the file."""
+    """Take the lock and write our pid into the file, or raise LockHeldError at once."""
     fd = _open(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Operations that run in the background under a name, one at a time per name.
+"""Run named operations in the background, one at a time for each name.
 
 Go: pkg/util/goroutinemap
 """

@@ -1,4 +1,4 @@
-"""Starts operations and remembers which run and which failed.
+"""Start operations, and track which ones run and which ones failed.
 
 Go: pkg/util/goroutinemap/goroutinemap.go
 """
@@ -16,7 +16,7 @@ from pkg.util.goroutinemap import exponentialbackoff
 
 
 class AlreadyExistsError(Exception):
-    """An operation of that name is running."""
+    """Signal that an operation of that name is already running."""
 
     def __init__(self, operation_name: str) -> None:
         super().__init__(
@@ -32,9 +32,10 @@ class _Operation:
 
 
 class GoRoutineMap:
-    """Safe from any thread. With `exponential_back_off_on_error` what failed must wait to run again.
+    """Run named operations in threads. Thread-safe.
 
-    on_complete is called after each operation, when another of its name may run, on the operation's thread.
+    With `exponential_back_off_on_error`, a failed operation must wait before it runs again. `on_complete` is called
+    after each operation, on the operation's thread, when the next operation of that name may already start.
     """
 
     def __init__(
@@ -46,14 +47,14 @@ class GoRoutineMap:
         self._back_off_on_error = exponential_back_off_on_error
         self._on_complete = on_complete
         self._clock = clock or clock_.RealClock()
-        self._changed = threading.Condition()  # guards _operations, notified when one completes
+        self._changed = threading.Condition()  # Guards _operations; notified when an operation completes.
         self._operations: dict[str, _Operation] = {}
 
     def run(self, operation_name: str, operation_func: Callable[[], object]) -> None:
-        """Start the operation in a thread of its own.
+        """Start the operation in its own thread.
 
-        Raises AlreadyExistsError while one of that name runs, ExponentialBackoffError if it failed lately, and
-        golang.ThreadError when there is no thread for it; then it has failed.
+        Raise AlreadyExistsError while an operation of that name runs, and ExponentialBackoffError if it failed
+        recently. Raise golang.ThreadError if no thread can be started; this counts as a failure of the operation.
         """
         with self._changed:
             operation = self._operations.setdefault(operation_name, _Operation(pending=False))
@@ -63,24 +64,24 @@ class GoRoutineMap:
             operation.pending = True
         try:
             golang.go(self._execute, operation_name, operation_func, name=f"operation-{operation_name}")
-        except Exception as err:  # whatever it is, nothing would ever end the operation
+        except Exception as err:  # Without this, the operation would stay pending permanently.
             self._operation_complete(operation_name, err)
             raise
 
     def is_operation_pending(self, operation_name: str) -> bool:
-        """Whether it is running."""
+        """Report whether an operation of that name is running."""
         with self._changed:
             operation = self._operations.get(operation_name)
             return operation is not None and operation.pending
 
     def forget_failure(self, operation_name: str) -> None:
-        """What failed may be started again at once.
+        """Forget the operation's failure, so that the operation may start again at once.
 
-        DIVERGES (fault of Go): the failure of something that is gone is forgotten.
-        Go: pkg/util/goroutinemap/goroutinemap.go, (*goRoutineMap).operationComplete: whatever has failed stays in the
-        map until it succeeds.
-        Why: each name that never comes back would stay for ever, and one that does come back would wait for its
-        predecessor's pause.
+        DIVERGES (fault of Go): this kubelet forgets the failures of objects that no longer exist.
+        Go: pkg/util/goroutinemap/goroutinemap.go, (*goRoutineMap).operationComplete: in the Go kubelet, a failed
+        operation stays in the map until it succeeds.
+        Why: the entry of a name that is never used again would stay forever, and a name that is used again would wait
+        for the backoff of its predecessor.
         Test: goroutinemap_test.py:test_failure_that_is_forgotten_delays_nothing
         """
         with self._changed:
@@ -90,24 +91,24 @@ class GoRoutineMap:
                 self._changed.notify_all()
 
     def wait(self) -> None:
-        """Block until no operation is left, neither running nor failed; for tests."""
+        """Block until no operation is left, neither running nor failed. For tests."""
         with self._changed:
             self._changed.wait_for(lambda: not self._operations)
 
     def wait_for_completion(self) -> None:
-        """Block until none is running; for tests."""
+        """Block until no operation is running. For tests."""
         with self._changed:
             self._changed.wait_for(lambda: not any(op.pending for op in self._operations.values()))
 
     def _execute(self, operation_name: str, operation_func: Callable[[], object]) -> None:
         try:
             operation_func()
-        except Exception as err:  # as in Go a crash counts as the operation's failure
+        except Exception as err:  # As in Go, a crash counts as a failure of the operation.
             self._operation_complete(operation_name, err)
         else:
             self._operation_complete(operation_name, None)
         if self._on_complete is not None:
-            with contain("Failed to tell of the end of an operation", golang.background(), operation=operation_name):
+            with contain("Failed to report the end of an operation", golang.background(), operation=operation_name):
                 self._on_complete()
 
     def _operation_complete(self, operation_name: str, err: Exception | None) -> None:
@@ -120,6 +121,6 @@ class GoRoutineMap:
                 operation.exp_backoff.update(err, self._clock.steady())
                 operation.pending = False
                 message = operation.exp_backoff.generate_no_retries_permitted_msg(operation_name)
-            if err is not None:  # logged before anybody may start it again, as in Go
+            if err is not None:  # As in Go, the failure is logged before the operation can start again.
                 klog.error_s(err, message)
             self._changed.notify_all()

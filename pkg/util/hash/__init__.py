@@ -1,4 +1,4 @@
-"""Hashes of whole objects.
+"""Hash whole objects.
 
 Go: pkg/util/hash
 """

@@ -1,4 +1,4 @@
-"""Hashes of whole objects.
+"""Hash whole objects.
 
 Go: pkg/util/hash/hash.go, hash/fnv (New128a, New32a)
 """
@@ -16,7 +16,7 @@ _MASK: Final = (1 << 128) - 1
 
 
 class Hash(Protocol):
-    """A running hash."""
+    """Define an incremental hash."""
 
     def reset(self) -> None: ...
 
@@ -26,7 +26,7 @@ class Hash(Protocol):
 
 
 class FNV128a:
-    """FNV-1a of 128 bits."""
+    """Compute the 128-bit FNV-1a hash."""
 
     __slots__ = ("_state",)
 
@@ -43,12 +43,12 @@ class FNV128a:
         self._state = state
 
     def sum(self) -> bytes:
-        """The hash of what was written, 16 bytes, most significant first."""
+        """Return the hash of the written data: 16 bytes, the most significant one first."""
         return self._state.to_bytes(16, "big")
 
 
 def fnv32a(data: bytes) -> int:
-    """FNV-1a of 32 bits."""
+    """Return the 32-bit FNV-1a hash."""
     state = 0x811C9DC5
     for byte in data:
         state = (state ^ byte) * 0x01000193 & 0xFFFFFFFF
@@ -56,12 +56,12 @@ def fnv32a(data: bytes) -> int:
 
 
 def deep_hash_object(hasher: Hash, obj: object) -> None:
-    """Reset the hasher and feed it all of an API object; the order of maps does not matter.
+    """Reset the hasher and feed it the whole API object; the order of map keys does not matter.
 
-    DIVERGES (platform): the uid of a static pod is a hash of its JSON.
-    Go: pkg/util/hash/hash.go, DeepHashObject: it is a hash of a dump of the internal Go types.
-    Why: those types exist in Go only. A static pod gets another uid than from Go's kubelet, and starts anew when a node
-    is handed over.
+    DIVERGES (platform): in this kubelet, the UID of a static pod is a hash of its JSON.
+    Go: pkg/util/hash/hash.go, DeepHashObject: in the Go kubelet, it is a hash of a dump of the internal Go types.
+    Why: those types exist only in Go. A static pod gets a different UID than from the Go kubelet, and restarts when one
+    kubelet replaces the other on a node.
     Test: hash_test.py:test_deep_hash_object_is_of_json
     """
     hasher.reset()

@@ -1,4 +1,4 @@
-"""Chains and rules, by the commands iptables and ip6tables, be they of the legacy or of the nft kind.
+"""Manage chains and rules with the commands iptables and ip6tables, of either the legacy or the nft variant.
 
 Go: pkg/util/iptables/iptables.go
 """
@@ -17,7 +17,7 @@ from pkg.util import exec as utilexec
 
 
 class Protocol(StrEnum):
-    """Of which family's packets."""
+    """Name the address family of a packet filter."""
 
     IPV4 = "IPv4"
     IPV6 = "IPv6"
@@ -30,7 +30,7 @@ class Table(StrEnum):
 
 
 class Chain(StrEnum):
-    """Those of the kernel."""
+    """Name the kernel's own chains."""
 
     POSTROUTING = "POSTROUTING"
     OUTPUT = "OUTPUT"
@@ -38,30 +38,30 @@ class Chain(StrEnum):
 
 
 class RulePosition(StrEnum):
-    """Where a rule comes in its chain."""
+    """Choose the position of a new rule in its chain."""
 
     PREPEND = "-I"
     APPEND = "-A"
 
 
-# Commands wait for the lock of iptables when they get the flag -w, which they know since the first of these versions.
-# Since the second one the flag takes a number of seconds.
+# With the flag -w, commands wait for the lock of iptables. The flag exists since the first of these versions; since the
+# second one it takes a number of seconds.
 WAIT_MIN_VERSION = (1, 4, 20)
 WAIT_SECONDS_MIN_VERSION = (1, 4, 22)
 _WAIT_SECONDS = "5"
-# Seconds for one command, with its wait for the lock. Go has this limit for the question whether a rule is there.
+# Seconds for one command, including the wait for the lock. Go uses this limit when it checks for a rule.
 COMMAND_TIMEOUT = 300.0
-# Seconds in which a flush that has begun reaches all tables, and between two looks whether it has.
+# Seconds within which a flush that has begun reaches all tables, and the interval of the checks for that.
 _FLUSH_TIMEOUT = 5.0
 _FLUSH_POLL_TIME = 0.1
 _VERSION = re.compile(rb"v([0-9]{1,9}(?:\.[0-9]{1,9})+)")
 # Exit codes of the commands.
-_STATUS_NOT_DONE = 1  # what was asked for is there already, or is not there
+_STATUS_NOT_DONE = 1  # The requested object already exists, or does not exist.
 _STATUS_RESOURCE_PROBLEM = 4
 
 
 class IPTablesError(Exception):
-    """A command failed. `code` is its exit code, None if it did not end by itself."""
+    """Signal that a command failed. `code` is its exit code, or None if it did not end by itself."""
 
     def __init__(self, message: str, code: int | None) -> None:
         super().__init__(message)
@@ -69,26 +69,26 @@ class IPTablesError(Exception):
 
     @property
     def of_resources(self) -> bool:
-        """Whether another try may do: somebody holds the lock, or memory is short."""
+        """Report whether a retry may succeed, because another process holds the lock or memory is short."""
         return self.code == _STATUS_RESOURCE_PROBLEM
 
 
 class Interface(typing.Protocol):
-    """The packet filter for one family of addresses. Used by one thread at a time."""
+    """Define the packet filter for one address family. Not thread-safe."""
 
     @property
     def protocol(self) -> Protocol: ...
 
     def ensure_chain(self, table: Table, chain: str) -> bool:
-        """Make the chain unless it is there; returns whether it was. Raises IPTablesError."""
+        """Create the chain if it is missing. Report whether it existed. Raise IPTablesError."""
         ...
 
     def chain_exists(self, table: Table, chain: str) -> bool:
-        """Raises IPTablesError when it cannot be told."""
+        """Report whether the chain exists. Raise IPTablesError if that is unknown."""
         ...
 
     def ensure_rule(self, position: RulePosition, table: Table, chain: str, *args: str) -> bool:
-        """Make the rule unless it is there; returns whether it was. Raises IPTablesError."""
+        """Create the rule if it is missing. Report whether it existed. Raise IPTablesError."""
         ...
 
     def monitor(
@@ -100,19 +100,19 @@ class Interface(typing.Protocol):
         interval: float,
         clock: golang.TimerSource | None = None,
     ) -> None:
-        """Call `reload` each time that somebody has flushed the tables, until ctx is done.
+        """Call `reload` each time that the tables were flushed, until ctx is done.
 
-        An empty chain, the canary, is put into each table and looked for every `interval` seconds. The chains stay
-        when ctx is done, as they do when a process of Go ends.
+        This method adds an empty chain, the canary, to each table, and checks for it every `interval` seconds. The
+        chains stay when ctx is done, as they do when a Go process ends.
         """
         ...
 
 
 class Runner:
-    """The packet filter by commands."""
+    """Manage the packet filter with commands."""
 
     def __init__(self, protocol: Protocol, executor: utilexec.Interface | None = None) -> None:
-        """Asks the command for its version; without the command all else fails."""
+        """Ask the command for its version. If the command is missing, all other methods fail."""
         self._protocol = protocol
         self._command = "ip6tables" if protocol is Protocol.IPV6 else "iptables"
         self._executor = executor or utilexec.Executor()
@@ -123,7 +123,7 @@ class Runner:
         return self._protocol
 
     def is_present(self) -> bool:
-        """Whether the command is there and the kernel has the tables."""
+        """Report whether the command exists and the kernel has the tables."""
         return self._exists(Table.NAT, Chain.POSTROUTING)
 
     def ensure_chain(self, table: Table, chain: str) -> bool:
@@ -206,7 +206,7 @@ class Runner:
         def is_over() -> bool:
             return not any(self._exists(each, canary) for each in others)
 
-        # Rules that are made before the flush is over go with it.
+        # Rules that are added before the flush is over would be flushed too.
         try:
             wait.poll_until_context_timeout(ctx, _FLUSH_POLL_TIME, _FLUSH_TIMEOUT, True, is_over)
         except golang.DeadlineExceeded:
@@ -214,7 +214,7 @@ class Runner:
         return True
 
     def _exists(self, table: Table, chain: str) -> bool:
-        """As chain_exists; a chain of which nothing can be told counts as there."""
+        """Do as chain_exists does, but treat a chain whose state is unknown as existing."""
         try:
             return self.chain_exists(table, chain)
         except IPTablesError:
@@ -224,8 +224,8 @@ class Runner:
         try:
             match = _VERSION.search(self._executor.run([self._command, "--version"], COMMAND_TIMEOUT))
         except Exception as err:
-            # Whatever it is, each command is going to fail with it, and then to tell.
-            klog.v(4).info_s("Could not ask for the version", command=self._command, err=err)
+            # Each later command will fail in the same way and report the error.
+            klog.v(4).info_s("Could not determine the version", command=self._command, err=err)
             return []
         version = tuple(map(int, match[1].split(b"."))) if match else (0,)
         if version >= WAIT_SECONDS_MIN_VERSION:
@@ -233,7 +233,7 @@ class Runner:
         return ["-w"] if version >= WAIT_MIN_VERSION else []
 
     def _run(self, operation: str, *args: str) -> None:
-        """Raises IPTablesError."""
+        """Run the command. Raise IPTablesError."""
         command = [self._command, *self._wait_flag, operation, *args]
         klog.v(5).info_s("Running", command=self._command, arguments=command[1:])
         try:
@@ -241,11 +241,11 @@ class Runner:
         except utilexec.CodeExitError as err:
             raise IPTablesError(f"{err}: {err.output.decode(errors='replace')}", err.code) from err
         except Exception as err:
-            # No command could be run, or it took too long. No rule is so important that the kubelet ends for it.
+            # The command could not be run, or took too long. The kubelet must go on without the rule.
             raise IPTablesError(str(err), None) from err
 
 
 def new_best_effort(executor: utilexec.Interface | None = None) -> list[Interface]:
-    """One for each family that the command, and the kernel, have; none is no fault."""
+    """Return one object for each address family that the command and the kernel support. The list may be empty."""
     runners = [Runner(protocol, executor) for protocol in Protocol]
     return [runner for runner in runners if runner.is_present()]

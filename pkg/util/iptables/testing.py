@@ -1,4 +1,4 @@
-"""The packet filter of a machine that has none. Go: pkg/util/iptables/testing"""
+"""Fake the packet filter of a machine. Go: pkg/util/iptables/testing"""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pkg.util.testing import exit_status
 
 
 class FakeIPTables:
-    """Answers the commands iptables and ip6tables as those of version 1.8 do; a utilexec.Interface.
+    """Answer the commands iptables and ip6tables as version 1.8 does; a utilexec.Interface.
 
-    `tables` has the rules of each chain, by command, table and chain. What is in `failing`, by operation, is raised.
+    `tables` holds the rules of each chain, by command, table and chain. `failing` maps an operation to the error that
+    it raises.
     """
 
     def __init__(self) -> None:
@@ -22,7 +23,7 @@ class FakeIPTables:
             self.flush(command)
 
     def flush(self, command: str) -> None:
-        """Leave the chains of the kernel alone."""
+        """Remove everything except the kernel's own chains."""
         builtin = {"nat": ["POSTROUTING"], "mangle": [], "filter": ["INPUT", "OUTPUT"]}
         for table, chains in builtin.items():
             self.tables[command, table] = {chain: [] for chain in chains}

@@ -1,4 +1,4 @@
-"""Questions about a node object.
+"""Answer questions about a node object.
 
 Go: pkg/util/node
 """

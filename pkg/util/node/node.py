@@ -1,4 +1,4 @@
-"""Addresses of a node.
+"""Find the addresses of a node.
 
 Go: pkg/util/node/node.go
 """
@@ -12,9 +12,9 @@ from pkg.api.core import v1
 
 
 def get_node_host_ips(node: v1.Node) -> list[str]:
-    """The node's first address, internal ones before external ones, and its first of the other family.
+    """Return the node's first address, and its first address of the other IP family if there is one.
 
-    Raises ValueError when it has none.
+    Internal addresses come before external ones. Raise ValueError if the node has no address.
     """
     ips = []
     for wanted in (v1.NODE_INTERNAL_IP, v1.NODE_EXTERNAL_IP):

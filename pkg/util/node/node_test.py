@@ -1,4 +1,4 @@
-"""Tests of a node's addresses.
+"""Test the addresses of a node.
 
 Go: pkg/util/node/node_test.go
 """

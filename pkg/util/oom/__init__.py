@@ -1,4 +1,4 @@
-"""How soon the kernel kills a process when memory runs out.
+"""Adjust how soon the kernel kills a process when memory runs out.
 
 Go: pkg/util/oom/oom_linux.go
 """
@@ -9,13 +9,16 @@ from pathlib import Path
 
 
 class OOMAdjuster:
-    """Writes OOM score adjustments."""
+    """Write OOM score adjustments."""
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = Path(proc)
 
     def apply_oom_score_adj(self, pid: int, oom_score_adj: int) -> None:
-        """Adjust a process, 0 for this one. Raises ValueError or OSError; lowering needs CAP_SYS_RESOURCE."""
+        """Set the adjustment of a process; pid 0 means this one.
+
+        Raise ValueError or OSError. Lowering the value needs CAP_SYS_RESOURCE.
+        """
         if pid < 0:
             raise ValueError(f"invalid PID {pid} specified for oom_score_adj")
         path = self._proc / (str(pid) if pid else "self") / "oom_score_adj"

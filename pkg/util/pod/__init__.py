@@ -1,4 +1,4 @@
-"""Helpers for pods that more than one component uses.
+"""Provide helpers for pods that more than one component uses.
 
 Go: pkg/util/pod
 """

@@ -1,4 +1,4 @@
-"""Helpers for the status of pods.
+"""Read and patch the status of pods.
 
 Go: pkg/util/pod/pod.go
 """
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StatusPatch:
-    """What became of a change of a pod's status."""
+    """Describe the result of patching a pod's status."""
 
-    # As the server has it now; None if nothing changed, for then there was no call.
+    # The pod as the server returned it; None if nothing changed, because then no call was made.
     pod: v1.Pod | None
     patch: bytes
 
@@ -38,11 +38,11 @@ def patch_pod_status(
     old_pod_status: v1.PodStatus,
     new_pod_status: v1.PodStatus,
 ) -> StatusPatch:
-    """Make the pod's status on the server the new one.
+    """Change the pod's status on the server from the old status to the new one.
 
-    Only what differs between the two statuses is sent, so that what others and
-    newer versions keep there survives; the uid goes along, so that a new pod of the name does not get it.
-    Raises what the client raises.
+    The patch contains only the differences between the two statuses, so that fields of other writers and of newer
+    versions survive. The patch also contains the UID, so that it cannot change a new pod of the same name. Raise what
+    the client raises.
     """
     status = strategicpatch.create_two_way_merge_map_patch(
         codec.to_builtins(old_pod_status), codec.to_builtins(new_pod_status), v1.PodStatus
@@ -58,25 +58,25 @@ def patch_pod_status(
 
 
 def get_pod(ctx: golang.Context, client: kubernetes.Interface, namespace: str, name: str) -> v1.Pod:
-    """The pod as the server has it, without what cannot be decoded. Raises what the client raises.
+    """Return the pod from the server, without the parts that cannot be decoded. Raise what the client raises.
 
-    DIVERGES (safer): a pod that cannot be decoded as a whole is used as far as it can be.
-    Go: pkg/kubelet/status/status_manager.go, (*manager).syncPod: it fails for such a pod.
-    Why: the status of the pod would never be written, and the pod never be deleted.
+    DIVERGES (safer): this kubelet uses the decodable parts of a pod that cannot be decoded completely.
+    Go: pkg/kubelet/status/status_manager.go, (*manager).syncPod: the Go kubelet fails for such a pod.
+    Why: the status of the pod would never be written, and the pod would never be deleted.
     Test: kubelet/status/status_manager_test.py:test_delete_pod_that_cannot_be_decoded
     """
     return _readable(lambda: client.core_v1.pods(namespace).get(ctx, name))
 
 
 def _readable(call: Callable[[], v1.Pod]) -> v1.Pod:
-    from pkg.apimachinery import watch  # not needed without an API server
+    from pkg.apimachinery import watch  # This import is not needed without an API server.
 
     try:
         return call()
     except watch.UndecodableError as err:
         if err.partial is None:
             raise
-        klog.error_s(err, "Unable to decode parts of a pod, going on without", pod=klog.kobj(err.partial))
+        klog.error_s(err, "Unable to decode parts of a pod, continuing without them", pod=klog.kobj(err.partial))
         partial: v1.Pod = err.partial
         return partial
 
@@ -84,7 +84,7 @@ def _readable(call: Callable[[], v1.Pod]) -> v1.Pod:
 def replace_or_append_pod_condition(
     conditions: Sequence[v1.PodCondition], condition: v1.PodCondition
 ) -> list[v1.PodCondition]:
-    """The conditions with this one in the place of the one of its type, or at the end."""
+    """Return the conditions with this one in place of the condition of the same type, or at the end."""
     index, _ = podutil.get_pod_condition_from_list(conditions, condition.type)
     if index < 0:
         return [*conditions, condition]

@@ -1,4 +1,4 @@
-"""Removing trees without ever crossing into another filesystem.
+"""Remove directory trees without entering another file system.
 
 Go: pkg/util/removeall
 """

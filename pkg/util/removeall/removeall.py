@@ -1,4 +1,4 @@
-"""Removing trees without ever crossing into another filesystem: what is mounted below belongs to somebody.
+"""Remove directory trees without entering another file system, because a mount below may hold a user's data.
 
 Go: pkg/util/removeall/removeall.go
 """
@@ -14,11 +14,11 @@ from pkg.util import filetree
 
 
 class MountedError(OSError):
-    """Something is mounted at or below what is to be removed."""
+    """Signal that something is mounted at or below the path to remove."""
 
 
 def remove(path: str) -> None:
-    """Remove one file, link or empty directory. Raises OSError."""
+    """Remove one file, link or empty directory. Raise OSError."""
     if stat.S_ISDIR(os.lstat(path).st_mode):
         os.rmdir(path)
     else:
@@ -26,23 +26,28 @@ def remove(path: str) -> None:
 
 
 def remove_all_one_filesystem(mounter: mount_utils.Interface, path: str) -> None:
-    """Remove path with all below it, as far as that can be done, and then raise the first fault as OSError.
+    """Remove `path` and everything below it as far as possible, then raise the first error as OSError.
 
-    Raises MountedError before anything is removed while something is mounted at path or below it. Fine if path is not
-    there.
+    Raise MountedError, before anything is removed, if something is mounted at or below the path. A missing path is not
+    an error.
     """
     _remove_unmounted(mounter, path, filetree.remove_all)
 
 
 def remove_dirs_one_filesystem(mounter: mount_utils.Interface, path: str) -> None:
-    """As remove_all_one_filesystem, but only empty directories are removed, and all else is a fault."""
+    """Do as remove_all_one_filesystem does, but remove only empty directories.
+
+    Everything else is an error.
+    """
     _remove_unmounted(mounter, path, filetree.remove_dirs)
 
 
 def _remove_unmounted(mounter: mount_utils.Interface, path: str, remove_tree: Callable[[str], None]) -> None:
-    """DIVERGES (safer): nothing is removed while something is mounted at or below the path.
-    Go: pkg/util/removeall/removeall.go, RemoveAllOneFilesystemCommon: everything is removed but the mount points and
-    the directories above them.
+    """Remove a tree in which nothing is mounted.
+
+    DIVERGES (safer): this kubelet removes nothing while something is mounted at or below the path.
+    Go: pkg/util/removeall/removeall.go, RemoveAllOneFilesystemCommon: the Go kubelet removes everything except the
+    mount points and the directories above them.
     Why: a volume that is still mounted needs the files that were written beside the mount point.
     Test: removeall_test.py:test_nothing_goes_while_something_is_mounted
     """
@@ -50,5 +55,5 @@ def _remove_unmounted(mounter: mount_utils.Interface, path: str, remove_tree: Ca
     for point in sorted(point.path for point in mounter.list()):
         if point == root or point.startswith(f"{root}/"):
             raise MountedError(f"cannot delete directory {path}: {point} is a mount point: unmount it first")
-    # What is mounted from now on is never entered.
+    # remove_tree never enters mounts that appear from now on.
     remove_tree(root)

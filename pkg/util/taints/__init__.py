@@ -1,4 +1,4 @@
-"""Reading and checking taints.
+"""Parse and validate taints.
 
 Go: pkg/util/taints/taints.go
 """
@@ -11,7 +11,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def parse_taints(spec: list[str]) -> list[v1.Taint]:
-    """The taints of `key=value:effect` texts. Raises ValueError."""
+    """Parse `key=value:effect` texts. Raise ValueError if one is invalid."""
     taints: list[v1.Taint] = []
     for text in spec:
         taint = _parse_taint(text)
@@ -24,12 +24,12 @@ def parse_taints(spec: list[str]) -> list[v1.Taint]:
 
 
 def format_taint(taint: v1.Taint) -> str:
-    """The taint as `key=value:effect`."""
+    """Return the taint as `key=value:effect`."""
     return f"{taint.key}={taint.value}:{taint.effect}"
 
 
 def check_taint_validation(taint: v1.Taint) -> None:
-    """Raises ValueError if key, value or effect cannot be those of a taint."""
+    """Raise ValueError if key, value or effect are invalid for a taint."""
     from pkg.apimachinery.util import validation
 
     if errs := validation.is_qualified_name(taint.key):

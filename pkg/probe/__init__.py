@@ -1,4 +1,4 @@
-"""Single probes of containers: over HTTP, over TCP, over gRPC, by a command.
+"""Run single probes of containers: over HTTP, TCP or gRPC, or with a command.
 
 Go: pkg/probe
 """

@@ -1,4 +1,4 @@
-"""Opening connections for probes and hooks.
+"""Open connections for probes and hooks.
 
 Go: pkg/probe/dialer_others.go
 """
@@ -18,32 +18,33 @@ from pkg import golang
 from pkg.golang import net
 from pkg.golang.turn import let_others
 
-# Seconds, where the context has no deadline. Go leaves that to the kernel, which gives up after minutes.
+# Seconds, for a context without a deadline. Go relies on the kernel, which gives up after minutes.
 _CONNECT_TIMEOUT = 30.0
-# Seconds. A socket takes no time-out of more than 24 days, and a probe may ask for 68 years.
+# Seconds. A socket accepts no timeout above 24 days, and a probe may ask for 68 years.
 _LONGEST_TIMEOUT = 1e6
-# Wait at most a second when closing: a node with many probes would else run out of ports that stand in TIME_WAIT.
+# Wait at most one second when closing. Otherwise a node with many probes would run out of ports, because they stay in
+# TIME_WAIT.
 _LINGER_ONE_SECOND = struct.pack("ii", 1, 1)
-# What is said when there is no file descriptor or memory for a connection, or no thread or room for a look-up.
+# The errors for a lack of file descriptors or memory for a connection, or of threads or room for a look-up.
 _WANTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
 class NoSocketError(Exception):
-    """There is no file descriptor or memory for a connection, or no room to look up its name: that says nothing of the
-    server.
+    """Signal that no descriptor or memory is available for a connection, or no room for a look-up.
 
-    It is no OSError, for those are what a server answers.
+    The error says nothing about the server. It is not an OSError, because OSErrors stand for the server's behaviour.
     """
 
 
 def dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
-    """A connection, not blocking, to an address of the host. The look-up and the attempts end with ctx.
+    """Return a non-blocking connection to an address of the host. The look-up and the attempts end with ctx.
 
-    Raises OSError in the words of Go's dialer, UnicodeError for what can be no name, and NoSocketError.
+    Raise OSError with the text of Go's dialer, UnicodeError if `host` cannot be a name, and NoSocketError.
 
-    DIVERGES (safer): a probe for which there is no file descriptor, memory or thread says nothing of its container.
-    Go: pkg/probe/tcp/tcp.go, DoTCPProbe: the probe has failed, as have those by HTTP and gRPC.
-    Why: a want of file descriptors in the kubelet would end all containers that have such a liveness probe.
+    DIVERGES (safer): in this kubelet, a probe that gets no file descriptor, memory or thread has no result for its
+    container.
+    Go: pkg/probe/tcp/tcp.go, DoTCPProbe: in the Go kubelet, such a probe fails, and so do HTTP and gRPC probes.
+    Why: a lack of file descriptors in the kubelet would kill all containers that have such a liveness probe.
     Test: dialer_test.py:test_container_has_not_failed_when_no_socket_is_left
     """
     left = ctx.remaining()
@@ -56,7 +57,7 @@ def dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
 
 @contextlib.contextmanager
 def dialed(ctx: golang.Context, host: str, port: int) -> Iterator[socket.socket]:
-    """Dial, and close the connection in the end. When ctx is cancelled, reads and writes on the connection end."""
+    """Connect, and close the connection at the end of the block. When ctx is cancelled, reads and writes end."""
     sock = dial(ctx, host, port)
     try:
         take_back = golang.after_func(ctx, functools.partial(net.hang_up, sock))
@@ -69,15 +70,16 @@ def dialed(ctx: golang.Context, host: str, port: int) -> Iterator[socket.socket]
 
 
 def close(ctx: golang.Context, sock: socket.socket) -> None:
-    """Close a connection that `dial` has made: that may wait for the server, a second at most."""
+    """Close a connection of `dial`. This may wait for the server, at most one second."""
     with let_others(ctx):
         sock.close()
 
 
 class Connection(io.RawIOBase):
-    """A connection of which every operation ends with ctx.
+    """Represent a connection on which every operation ends with ctx.
 
-    A socket's own time-out begins anew with each byte: a server that sends one a second would never be done.
+    A socket's own timeout restarts with each byte: a server that sends one byte a second could keep a probe running
+    forever.
     """
 
     def __init__(self, ctx: golang.Context, sock: socket.socket) -> None:
@@ -85,7 +87,7 @@ class Connection(io.RawIOBase):
         self._sock = sock
 
     def send(self, data: bytes) -> None:
-        """Send all of it."""
+        """Send all of the data."""
         with self._limited():
             self._sock.sendall(data)
 
@@ -98,13 +100,13 @@ class Connection(io.RawIOBase):
 
     @contextlib.contextmanager
     def _limited(self) -> Iterator[None]:
-        """Have the operation end with ctx, and say so when it does."""
+        """Make the operation end with ctx, and raise the error of ctx if it does."""
         self._sock.settimeout(remaining(self._ctx))
         try:
             with let_others(self._ctx):
                 yield
         except OSError:
-            # The end of ctx is the reason for whatever became of the socket.
+            # If ctx is done, its error explains the failure of the socket.
             remaining(self._ctx)
             raise
 
@@ -123,15 +125,16 @@ def _dial(ctx: golang.Context, host: str, port: int) -> socket.socket:
     except OSError as err:
         kind = TimeoutError if isinstance(err, TimeoutError) else NoSocketError if err.errno in _WANTS else OSError
         raise kind(f"dial tcp {join_host_port(host, port)}: {_reason(err)}") from err
-    # Not before: `dial_parallel` may close connections to other addresses, and would wait for their servers.
+    # This option is set late, because `dial_parallel` may close connections to other addresses, and would wait for
+    # their servers.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ONE_SECOND)
     return sock
 
 
 def remaining(ctx: golang.Context) -> float | None:
-    """Seconds until the deadline of ctx, more than none; None without one.
+    """Return the seconds until the deadline of ctx, always more than 0, or None without a deadline.
 
-    Raises TimeoutError or ConnectionAbortedError when ctx is done, in the words of Go's client.
+    Raise TimeoutError or ConnectionAbortedError if ctx is done, with the text of Go's client.
     """
     err = ctx.err()
     if isinstance(err, golang.Canceled):
@@ -143,7 +146,7 @@ def remaining(ctx: golang.Context) -> float | None:
 
 
 def join_host_port(host: str, port: int) -> str:
-    """host:port, with an IPv6 address in brackets."""
+    """Return host:port, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -96,7 +96,7 @@ def test_container_has_not_failed_when_other_pods_take_the_room_to_look_up_names
         with pytest.raises(TimeoutError):
             net.lookup_host(net.with_owner(limited, f"other-{number}"), "slow", 80)
     cancel()
-    with pytest.raises(NoSocketError, match="256 look-ups of pods are under way"):
+    with pytest.raises(NoSocketError, match="256 look-ups of pods are running"):
         probe_tcp(net.with_owner(CTX, "pod"), "name", 80, TIMEOUT)
     names.go_on.set()
 

@@ -1,4 +1,4 @@
-"""Probing by a command in the container.
+"""Probe a container with a command inside the container.
 
 Go: pkg/probe/exec/exec.go
 """
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from pkg.probe.probe import Result
 from pkg.util import exec as utilexec
 
-# Bytes of output that are kept.
+# The number of output bytes that are kept.
 MAX_READ_LENGTH = 10 * 1024
 
 
 def probe_exec(run: Callable[[], bytes]) -> tuple[Result, str]:
-    """Run the command; its outcome and what it wrote.
+    """Run the command, and return its result and its output.
 
-    run returns the output, or raises CodeExitError or CommandTimedOutError. What else it raises comes out: nobody
-    knows then how the container is.
+    `run` returns the output, or raises CodeExitError or CommandTimedOutError. Other exceptions of `run` propagate,
+    because they leave the container's health unknown.
     """
     try:
         return Result.SUCCESS, _text(run())

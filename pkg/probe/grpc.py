@@ -1,4 +1,4 @@
-"""Probing by the gRPC health protocol.
+"""Probe a container with the gRPC health protocol.
 
 Go: pkg/probe/grpc/grpc.go
 """
@@ -21,13 +21,13 @@ from pkg.util.grpcstatus import StatusError
 
 _METHOD = "/grpc.health.v1.Health/Check"
 
-# The protocol's two messages have one field each, and on the wire they are these.
+# The two messages of the protocol have one field each, so these standard messages have the same encoding.
 _Request = wrappers_pb2.StringValue
 _Response = wrappers_pb2.Int32Value
 
 
 class ServingStatus(enum.IntEnum):
-    """What a server says of a service. Go: grpc_health_v1.HealthCheckResponse_ServingStatus"""
+    """Describe a server's answer about a service. Go: grpc_health_v1.HealthCheckResponse_ServingStatus"""
 
     UNKNOWN = 0
     SERVING = 1
@@ -36,10 +36,10 @@ class ServingStatus(enum.IntEnum):
 
 
 def probe_grpc(ctx: golang.Context, host: str, service: str, port: int, timeout: float) -> tuple[Result, str]:
-    """Ask the server, without TLS, whether it serves the service; "" asks for the server as a whole.
+    """Ask the server, without TLS, whether it serves the service; "" means the server as a whole.
 
-    All within timeout seconds. A server that is not there yet may come up meanwhile. Raises ctx.err() once ctx is
-    done, and NoSocketError.
+    The whole probe must end within `timeout` seconds. A server that is not up yet may come up in this time. Raise
+    ctx.err() once ctx is done, and NoSocketError.
     """
     try:
         status = _check(ctx, host, service, port, timeout)
@@ -54,7 +54,7 @@ def probe_grpc(ctx: golang.Context, host: str, service: str, port: int, timeout:
 
 
 def _check(ctx: golang.Context, host: str, service: str, port: int, timeout: float) -> int:
-    """What the server says of the service. Raises ConnectionTimeoutError, StatusError and NoSocketError."""
+    """Return the server's status of the service. Raise ConnectionTimeoutError, StatusError or NoSocketError."""
     info = version.get()
     request = _Request(value=service).SerializeToString()
     limited, cancel = golang.with_timeout(ctx, timeout)
@@ -70,7 +70,7 @@ def _check(ctx: golang.Context, host: str, service: str, port: int, timeout: flo
 
 
 def _failure(err: grpcclient.ConnectionTimeoutError | StatusError, address: str, timeout: str) -> str:
-    """What went wrong, in the words of Go's prober."""
+    """Return the reason for the failure, with the text of Go's prober."""
     if isinstance(err, grpcclient.ConnectionTimeoutError):
         return f'timeout: failed to connect service "{address}" within {timeout}: {err}'
     match err.code:

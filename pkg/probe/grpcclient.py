@@ -1,9 +1,9 @@
-"""Calls by gRPC to servers that nobody trusts: those of containers, asked by probes.
+"""Make gRPC calls to untrusted servers: those of containers, for probes.
 
 Go: google.golang.org/grpc (clientconn.go, rpc_util.go)
 
-gRPC's own library is for servers that one trusts: it keeps what a server sends faster than it is read, gigabytes of
-PRIORITY frames for example, and a reason that HTTP/2 does not have ends the process in some versions.
+gRPC's own library is meant for trusted servers. It stores what a server sends faster than it is read, for example
+gigabytes of PRIORITY frames, and in some versions an error code unknown to HTTP/2 ends the process.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from pkg.golang.turn import let_others
 from pkg.probe import dialer, http2
 from pkg.util.grpcstatus import StatusError
 
-# What this client calls itself, after the caller's own name.
+# The client's part of the user agent, after the caller's own name.
 USER_AGENT = f"grpc-python-h2/{h2.__version__}"
 
-# After so many the pauses before connecting again are two minutes long.
+# After this many attempts, the pauses between attempts are two minutes long.
 _BACKOFF_STEPS = 11
-# What begins a message: whether it is compressed, 1 or 0, and its length in bytes.
+# The prefix of a message: whether the message is compressed (1 or 0), and its length in bytes.
 _PREFIX = struct.Struct(">BI")
-# How messages may be compressed. Tracing brings that to Go's kubelet. Some servers compress whatever they send.
+# The supported compression. In the Go kubelet, tracing brings support for it. Some servers compress all messages.
 _GZIP = "gzip"
-# The units of a time limit, each with its nanoseconds. Eight digits are the most that it may have.
+# The units of a timeout with their nanoseconds. A timeout may have at most eight digits.
 _TIMEOUT_UNITS = {"n": 1, "u": 10**3, "m": 10**6, "S": 10**9, "M": 60 * 10**9, "H": 3600 * 10**9}
 _MAX_TIMEOUT_VALUE = 10**8 - 1
 
@@ -64,7 +64,7 @@ _CODE_OF_HTTP_STATUS = {
     "503": grpc.StatusCode.UNAVAILABLE,
     "504": grpc.StatusCode.UNAVAILABLE,
 }
-# Others are Internal, and those that HTTP/2 does not have Unknown.
+# Other codes become Internal, and codes unknown to HTTP/2 become Unknown.
 _CODE_OF_RESET: dict[int | None, grpc.StatusCode] = {
     ErrorCodes.FLOW_CONTROL_ERROR: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ErrorCodes.REFUSED_STREAM: grpc.StatusCode.UNAVAILABLE,
@@ -75,14 +75,14 @@ _CODE_OF_RESET: dict[int | None, grpc.StatusCode] = {
 
 
 class ConnectionTimeoutError(TimeoutError):
-    """No server that speaks HTTP/2 was found in time."""
+    """Signal that no server that speaks HTTP/2 was found in time."""
 
 
 @contextlib.contextmanager
 def connected(ctx: golang.Context, host: str, port: int) -> Iterator[ClientConn]:
-    """A connection to the server, which may come up meanwhile, once it speaks HTTP/2.
+    """Connect to the server, which may come up meanwhile, and yield the connection once the server speaks HTTP/2.
 
-    Raises ConnectionTimeoutError when ctx is done before, and dialer.NoSocketError. Go: grpc.DialContext, WithBlock
+    Raise ConnectionTimeoutError if ctx is done before, and dialer.NoSocketError. Go: grpc.DialContext, WithBlock
     """
     backoff = wait.Backoff(1.0, factor=1.6, jitter=0.2, steps=_BACKOFF_STEPS, cap=120.0)
     while not (done := ctx.err()):
@@ -102,7 +102,7 @@ def connected(ctx: golang.Context, host: str, port: int) -> Iterator[ClientConn]
 
 
 class ClientConn:
-    """One connection, for one call by one thread; both end with ctx. Go: grpc.ClientConn, transport.http2Client"""
+    """Hold one connection for one call by one thread; both end with ctx. Go: grpc.ClientConn, transport.http2Client"""
 
     def __init__(self, ctx: golang.Context, sock: socket.socket, authority: str) -> None:
         self._ctx = ctx
@@ -110,11 +110,11 @@ class ClientConn:
         self._authority = authority
 
     def start(self) -> None:
-        """Wait until the server speaks HTTP/2. Raises OSError, EOFError, H2Error and http2.TooMuchError."""
+        """Wait until the server speaks HTTP/2. Raise OSError, EOFError, H2Error or http2.TooMuchError."""
         self._http2.start()
 
     def invoke(self, method: str, request: bytes, user_agent: str) -> bytes:
-        """The server's response to the request. Raises StatusError."""
+        """Send the request and return the server's response. Raise StatusError."""
         try:
             return self._invoke(method, request, user_agent)
         except TimeoutError as err:
@@ -153,7 +153,7 @@ class ClientConn:
 
 
 class _Answer:
-    """What a server answers to a call, as it comes in."""
+    """Collect a server's answer to a call as it arrives."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -162,7 +162,7 @@ class _Answer:
         self._body = bytearray()
 
     def take(self, events: Iterable[Event]) -> None:
-        """Add what has come. Raises StatusError when nothing more will."""
+        """Add received events. Raise StatusError if the stream was reset."""
         for event in events:
             match event:
                 case ResponseReceived():
@@ -179,7 +179,7 @@ class _Answer:
                     raise _reset(event.error_code)
 
     def message(self) -> bytes:
-        """Return the message of a complete answer. Raises StatusError if the answer has an error or no message."""
+        """Return the message of a complete answer. Raise StatusError if the answer has an error or no message."""
         self._check_headers()
         self._check_status()
         if not self._body:
@@ -197,7 +197,7 @@ class _Answer:
         return self._decompressed(message) if compressed else message
 
     def _decompressed(self, message: bytes) -> bytes:
-        """Raises StatusError. Go: checkRecvPayload, decompress"""
+        """Decompress the message. Raise StatusError. Go: checkRecvPayload, decompress"""
         encoding = self._headers.get("grpc-encoding", "")
         if encoding == _GZIP:
             return _gunzip(message)
@@ -207,7 +207,7 @@ class _Answer:
         raise StatusError(grpc.StatusCode.INTERNAL, f"grpc: {reason}")
 
     def _check_headers(self) -> None:
-        """Raises StatusError for what is no answer of a server that speaks gRPC."""
+        """Raise StatusError if the headers are not those of a gRPC server."""
         status = golang.printable(self._headers.get(":status", ""))
         content_type = self._headers.get("content-type")
         faults = []
@@ -221,7 +221,7 @@ class _Answer:
             raise StatusError(_CODE_OF_HTTP_STATUS.get(status, grpc.StatusCode.UNKNOWN), "; ".join(faults))
 
     def _check_status(self) -> None:
-        """Raises StatusError unless the trailers say that all went well."""
+        """Raise StatusError unless the trailers report success."""
         if (trailers := self._trailers) is None:
             raise StatusError(grpc.StatusCode.INTERNAL, "server closed the stream without sending trailers")
         status = trailers.get("grpc-status", str(grpc.StatusCode.UNKNOWN.value[0]))
@@ -233,7 +233,7 @@ class _Answer:
 
 
 def _gunzip(data: bytes) -> bytes:
-    """Raises StatusError, also for what is larger than a message may be."""
+    """Decompress the data. Raise StatusError if that fails or the result exceeds the maximum size of a message."""
     try:
         with gzip.open(io.BytesIO(data)) as file:
             message = file.read(http2.MAX_RECEIVED_BYTES + 1)
@@ -247,7 +247,7 @@ def _gunzip(data: bytes) -> bytes:
 
 
 def encode_timeout(seconds: float) -> str:
-    """The seconds as a header says them, rounded up: 0.5 is "500000u"."""
+    """Return the seconds as a header value, rounded up: 0.5 is "500000u"."""
     nanoseconds = max(math.ceil(seconds * 1e9), 0)
     for unit, length in _TIMEOUT_UNITS.items():
         value = -(-nanoseconds // length)
@@ -257,7 +257,7 @@ def encode_timeout(seconds: float) -> str:
 
 
 def _is_grpc(content_type: str) -> bool:
-    """Whether it is that of gRPC, which may name how messages are encoded."""
+    """Report whether the content type is that of gRPC, optionally with the encoding of the messages."""
     base = "application/grpc"
     return content_type.startswith(base) and content_type[len(base) :][:1] in ("", "+", ";")
 

@@ -1,4 +1,4 @@
-"""Probing by a GET request.
+"""Probe a container with a GET request.
 
 Go: pkg/probe/http/http.go, request.go
 """
@@ -12,11 +12,12 @@ from pkg.probe import httpclient
 from pkg.probe.dialer import join_host_port
 from pkg.probe.probe import BrokenAnswerError, Result, resolve_container_port
 
-# Headers that a probe or hook has of its pod, and the characters of all of them; as many may be in its path. A header
-# takes three microseconds by HTTP/2, and all are sent again to each place that the server redirects to: 100,000 headers
-# took three seconds of processor time for one probe.
-# DIVERGES (safer): an HTTP probe with more says nothing of its container, and a hook with more fails.
-# Go: pkg/probe/http/request.go, NewRequestForHTTPGetAction: has no bound.
+# The maximum number of headers that a pod may set for a probe or hook, and the maximum of their characters, which is
+# also the maximum for the path. Over HTTP/2 a header takes three microseconds, and each redirect sends all headers
+# again: 100,000 headers took three seconds of processor time for one probe.
+# DIVERGES (safer): in this kubelet, an HTTP probe that exceeds the limits has no result for its container, and such a
+# hook fails.
+# Go: pkg/probe/http/request.go, NewRequestForHTTPGetAction: the Go kubelet has no bound.
 # Why: a few pods could keep the interpreter from all other work.
 # Test: probe_test.py:test_request_has_no_headers_without_end
 MAX_REQUEST_HEADERS = 256
@@ -24,7 +25,7 @@ MAX_REQUEST_LENGTH = 64 * 1024
 
 
 def new_request_url(action: v1.HTTPGetAction, container: v1.Container, pod_ip: str) -> str:
-    """The URL of the action. Raises ValueError for a port that is not there, and for a path that is too long."""
+    """Return the URL of the action. Raise ValueError for an unknown port, and for a path that is too long."""
     scheme = action.scheme.lower() or "http"
     port = resolve_container_port(action.port or 0, container)
     path = action.path
@@ -36,9 +37,9 @@ def new_request_url(action: v1.HTTPGetAction, container: v1.Container, pod_ip: s
 
 
 def headers_of(action: v1.HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
-    """The action's headers with the kubelet's own; one of those is left out when the action has it empty.
+    """Return the action's headers plus the kubelet's defaults; an empty value in the action removes a default.
 
-    Raises ValueError when there are too many, or they are too long.
+    Raise ValueError if there are too many headers, or they are too long.
     """
     if len(action.http_headers) > MAX_REQUEST_HEADERS:
         raise ValueError(f"there are {len(action.http_headers)} headers, more than {MAX_REQUEST_HEADERS}")
@@ -57,11 +58,11 @@ def headers_of(action: v1.HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
 
 
 def probe_http(ctx: golang.Context, url: str, headers: httpclient.Headers, timeout: float) -> tuple[Result, str]:
-    """GET the URL within timeout seconds, redirects on the same host included; certificates are not verified.
+    """GET the URL within `timeout` seconds, and follow redirects on the same host. Certificates are not verified.
 
-    A redirect to another host is a warning: the container answered, and its probe does not follow. Raises
-    BrokenAnswerError when the answer breaks off in its body, which says nothing about the container's health,
-    Canceled when ctx is cancelled, and NoSocketError. Go: DoHTTPProbe
+    A redirect to another host is a warning: the container has answered, and its probe does not follow. Raise
+    BrokenAnswerError if the answer breaks off in its body, which says nothing about the container's health. Raise
+    Canceled if ctx is cancelled, and NoSocketError. Go: DoHTTPProbe
     """
     limited, cancel = golang.with_timeout(ctx, timeout)
     try:

@@ -1,9 +1,9 @@
-"""HTTP/2 to servers that nobody trusts: those of containers, asked by probes.
+"""Speak HTTP/2 with untrusted servers: those of containers, for probes.
 
 Go: golang.org/x/net/http2 (transport.go), google.golang.org/grpc/internal/transport/http2_client.go
 
-The library h2 reads and writes it, in Python and without threads, and no more of one connection is read than it may
-hold.
+The library h2 encodes and decodes HTTP/2 in Python and without threads. This module bounds what it reads from one
+connection.
 """
 
 from __future__ import annotations
@@ -26,38 +26,40 @@ from hpack import Decoder, Encoder, HPACKDecodingError
 
 from pkg.probe import dialer
 
-# The client reads no more than this from one connection. It counts _FRAME_COST bytes more for each frame, since even an
-# empty frame takes a tenth of a millisecond of processor time, and _HEADER_COST bytes more for each header. One byte
-# may stand for a header, and 64 KiB of these took twenty times as long as 64 KiB of frames.
-# DIVERGES (safer): what a probe's server sends by HTTP/2 beyond MAX_RECEIVED_BYTES is not read; a gRPC probe fails.
-# Go: pkg/probe/grpc/grpc.go, grpcProber.Probe: takes a message of 4 MiB, and has no bound for what comes beside it.
-# Why: a container that sends without an end would keep a processor busy and fill the memory.
+# The maximum number of bytes that the client reads from one connection. Each frame counts _FRAME_COST bytes more,
+# because even an empty frame takes a tenth of a millisecond of processor time. Each header counts _HEADER_COST bytes
+# more, because one byte may encode a header, and 64 KiB of such bytes took twenty times as long as 64 KiB of frames.
+# DIVERGES (safer): this kubelet reads at most MAX_RECEIVED_BYTES from a probe's HTTP/2 server; a gRPC probe that gets
+# more fails.
+# Go: pkg/probe/grpc/grpc.go, grpcProber.Probe: the Go kubelet accepts a message of 4 MiB, and has no bound for other
+# data.
+# Why: a container that sends without end would keep a processor busy and fill the memory.
 # Test: grpc_test.py:test_server_that_sends_without_an_end,
 # http2_test.py:test_header_costs_more_than_the_byte_that_stands_for_it
 MAX_RECEIVED_BYTES = 64 * 1024
 _FRAME_COST = 256
 _HEADER_COST = 32
-# How often a server may change the size of the table that it keeps headers in. One byte asks for a change, which takes
-# a microsecond, and before the first header of an answer there may be as many as there are bytes. No answer needs more
-# than two.
-# DIVERGES (safer): a probe by HTTP/2 fails when its server changes the size of its table of headers more than
-# MAX_TABLE_CHANGES times.
-# Go: golang.org/x/net/http2/hpack/hpack.go, (*Decoder).parseDynamicTableSizeUpdate: has no bound.
-# Why: each byte of such an answer would cost a microsecond of the one interpreter lock.
+# The number of times that a server may change the size of its header table. One byte requests a change, which takes a
+# microsecond, and there may be any number of these bytes before the first header of an answer. No answer needs more
+# than two changes.
+# DIVERGES (safer): in this kubelet, a probe over HTTP/2 fails when its server changes the size of its header table more
+# than MAX_TABLE_CHANGES times.
+# Go: golang.org/x/net/http2/hpack/hpack.go, (*Decoder).parseDynamicTableSizeUpdate: the Go kubelet has no bound.
+# Why: each byte of such an answer would hold the only interpreter lock for a microsecond.
 # Test: http2_test.py:test_server_changes_the_size_of_its_table_of_headers_no_more_often_than_it_may
 MAX_TABLE_CHANGES = 100
 
 _READ_SIZE = 4096
-# What this client sends is right already: to look at each header again takes a tenth of a call's time. Of what it
-# receives, the library would look at each byte, and 64 KiB of a server may become 160 MiB of headers. It would also
-# refuse what Go takes, such as values that begin with a blank.
+# This client's headers are already valid, and checking each of them would take a tenth of a call's time. Of received
+# headers, h2 would check each byte, and 64 KiB from a server may become 160 MiB of headers. h2 would also refuse
+# headers that Go accepts, such as values that begin with a space.
 _CONFIGURATION = H2Configuration(
     validate_outbound_headers=False,
     normalize_outbound_headers=False,
     validate_inbound_headers=False,
     normalize_inbound_headers=False,
 )
-# What begins a frame: its length in three bytes, its type, its flags, its stream.
+# The header of a frame: its length in three bytes, its type, its flags, its stream.
 _FRAME_HEADER_SIZE = 9
 _SETTINGS, _GOAWAY = 4, 7
 _SETTING_SIZE = 6
@@ -66,12 +68,12 @@ _WITH_HEADERS = (InformationalResponseReceived, ResponseReceived, TrailersReceiv
 
 
 class _Encoder(Encoder):
-    """Writes headers in no more time than their length takes: each as it is, none kept in a table for later ones.
+    """Encode headers in time linear in their length: without compression and without the table of earlier headers.
 
-    By itself the library has a Huffman code for each, which takes the square of its length. It also looks through all
-    that it keeps for each header, and the server says how much that is. A pod's spec has room for a header of a
-    mebibyte, or for a hundred thousand headers: minutes, in which other threads hardly run Python. What a server
-    redirects to is sent as well.
+    By default the library Huffman-encodes each header, in time quadratic in its length. For each header it also
+    searches the table, whose size the server chooses. A pod's spec has room for one header of 1 MiB, or for a hundred
+    thousand headers: encoding them would take minutes, during which other threads hardly run Python. The location of a
+    redirect is sent in a header, too.
     """
 
     def add(self, to_add: tuple[bytes, bytes], sensitive: bool, huffman: bool = False) -> bytes:
@@ -79,7 +81,7 @@ class _Encoder(Encoder):
 
 
 class _Decoder(Decoder):
-    """Reads headers, and refuses those before which the size of the table is changed again and again."""
+    """Decode headers, and refuse input that changes the size of the header table too often."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,20 +100,20 @@ class _Decoder(Decoder):
 
 
 class TooMuchError(ValueError):
-    """The server has sent more than is read of it."""
+    """Signal that the server has sent more than the client reads."""
 
     def __init__(self) -> None:
         super().__init__(f"received more than {MAX_RECEIVED_BYTES} bytes")
 
 
 class GoAwayError(ConnectionError):
-    """The server does not serve the request, the first one of its connection."""
+    """Signal that the server will not serve the request, which is the first one of its connection."""
 
 
 class ClientConn:
-    """One connection, for one request by one thread; both end with the connection's context. Go: http2.ClientConn
+    """Hold one connection for one request by one thread; both end with the connection's context. Go: http2.ClientConn
 
-    All methods raise OSError and H2Error; those that receive, EOFError, GoAwayError and TooMuchError too.
+    All methods raise OSError and H2Error; those that receive also raise EOFError, GoAwayError and TooMuchError.
     """
 
     def __init__(self, connection: dialer.Connection) -> None:
@@ -119,39 +121,43 @@ class ClientConn:
         self._reader = io.BufferedReader(connection, _READ_SIZE)
         self._http2 = H2Connection(_CONFIGURATION)
         self._http2.encoder, self._http2.decoder = _Encoder(), _Decoder()
-        # As those of a client: those of a server must not speak of push, which Go takes as well.
+        # These are the settings of a client. h2 forbids a server's settings to mention push, but Go accepts that.
         self._http2.remote_settings = Settings(client=True)
         self._http2.local_settings = Settings(client=True, initial_values={SettingCodes.ENABLE_PUSH: 0})
         self._room = MAX_RECEIVED_BYTES
 
     def start(self) -> None:
-        """Begin to speak HTTP/2, and wait until the server does."""
+        """Start the HTTP/2 connection, and wait for the server's settings."""
         self._http2.initiate_connection()
         while not any(isinstance(event, RemoteSettingsChanged) for event in self.receive()):
             pass
 
     def send_headers(self, headers: list[tuple[str, str]], *, end: bool = False) -> int:
-        """Prepare to send the headers of the request, and its end. Returns the number of its stream."""
+        """Queue the headers of the request, and its end if `end` is set. Return the number of its stream."""
         stream = self._http2.get_next_available_stream_id()
         self._http2.send_headers(stream, headers, end_stream=end)
         return stream
 
     def send_data(self, stream: int, data: bytes) -> bytes:
-        """Prepare to send as much of the data as the server takes now, and the end with it. Returns the rest."""
+        """Queue as much of the data as the server accepts now, and the end of the request after the last byte.
+
+        Return the rest.
+        """
         while data and (window := self._http2.local_flow_control_window(stream)) > 0:
             part, data = _cut(data, min(window, self._http2.max_outbound_frame_size))
             self._http2.send_data(stream, part, end_stream=not data)
         return data
 
     def receive(self) -> list[Event]:
-        """What the server's next frame says, after it was sent what is to be said."""
+        """Send the queued data, and return the events of the server's next frame."""
         if unsent := self._http2.data_to_send():
             self._connection.send(unsent)
         self._room -= _FRAME_COST
         header = self._read(_FRAME_HEADER_SIZE)
         frame = header + self._read(int.from_bytes(header[:3]))
         if header[3] == _GOAWAY:
-            # h2 would refuse every later frame. The server still answers the streams up to the one that GOAWAY names.
+            # After a GOAWAY, h2 would refuse every later frame. The server still answers the streams up to the one that
+            # the GOAWAY names.
             _check_goaway(frame)
             return []
         events = self._http2.receive_data(_without_unknown_settings(frame) if header[3] == _SETTINGS else frame)
@@ -173,7 +179,7 @@ def text_of(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def code_name(error_code: int | None) -> str:
-    """The error code of HTTP/2, as it is written."""
+    """Return the name of an HTTP/2 error code."""
     return next((code.name for code in ErrorCodes if code == error_code), f"unknown error code {error_code}")
 
 
@@ -182,7 +188,10 @@ def _cut(data: bytes, size: int) -> tuple[bytes, bytes]:
 
 
 def _without_unknown_settings(frame: bytes) -> bytes:
-    """The frame of settings, for h2, which keeps each of them: the 64 KiB of a server would become 8 MiB."""
+    """Return the settings frame without unknown settings.
+
+    h2 stores each setting, so 64 KiB from a server would become 8 MiB.
+    """
     header, body = _cut(frame, _FRAME_HEADER_SIZE)
     settings = (body[start : start + _SETTING_SIZE] for start in range(0, len(body), _SETTING_SIZE))
     known = b"".join(each for each in settings if int.from_bytes(each[:2]) in _KNOWN_SETTINGS)
@@ -190,7 +199,7 @@ def _without_unknown_settings(frame: bytes) -> bytes:
 
 
 def _check_goaway(frame: bytes) -> None:
-    """Raises GoAwayError if the server will not serve the request."""
+    """Raise GoAwayError if the server will not serve the request."""
     body = frame[_FRAME_HEADER_SIZE:]
     last_stream, code = int.from_bytes(body[:4]), int.from_bytes(body[4:8])
     if not last_stream:

@@ -1,10 +1,10 @@
-"""GET requests to servers that nobody trusts: those of containers, asked by probes and hooks.
+"""Send GET requests to untrusted servers: those of containers, for probes and hooks.
 
 Go: net/http (client.go, transport.go, response.go, transfer.go), net/http/internal/chunked.go
 
-The standard library's http.client trusts the server: it takes a chunk of size -1 for one without an end, and counts
-its time-outs from the last byte. Here every read and write ends with the context of the request, and nothing is kept
-that has no bound. Probes speak HTTP/2 with servers of https URLs that want it: some of these speak nothing else.
+The standard library's http.client trusts the server: it treats a chunk of size -1 as endless, and its timeouts restart
+with each byte. Here every read and write ends with the context of the request, and everything that is stored has a
+bound. Probes speak HTTP/2 with https servers that choose it, because some of these speak nothing else.
 """
 
 from __future__ import annotations
@@ -25,47 +25,49 @@ from pkg import golang
 from pkg.golang import http, net
 from pkg.probe import dialer, http2
 
-# Of the body of an answer no more is read.
+# The number of bytes that are read of an answer's body.
 MAX_RESPONSE_BODY_LENGTH = 10 * 1024
-# The status line and the headers of an answer, those of its 1xx responses included. _LINE_COST bytes more are counted
-# for each line, which takes a microsecond however short it is.
-# DIVERGES (safer): a probe or hook fails when its server sends more than MAX_RESPONSE_HEADER_BYTES of headers.
-# Go: net/http/transport.go, (*persistConn).maxHeaderResponseSize: takes 10 MiB.
-# Why: some hundred probes run at the same time and would fill the memory; no server needs more.
+# The maximum size of the status line and headers of an answer, including those of its 1xx responses. Each line counts
+# _LINE_COST bytes more, because even a short line takes a microsecond.
+# DIVERGES (safer): in this kubelet, a probe or hook fails when its server sends more than MAX_RESPONSE_HEADER_BYTES of
+# headers.
+# Go: net/http/transport.go, (*persistConn).maxHeaderResponseSize: the Go kubelet accepts 10 MiB.
+# Why: some hundred simultaneous probes would fill the memory; no server needs more.
 # Test: httpclient_test.py:test_head_that_makes_no_sense
 MAX_RESPONSE_HEADER_BYTES = 64 * 1024
 _LINE_COST = 32
-# Of a body that comes in chunks no more of these are read, since each takes some microseconds, even of one byte.
-# DIVERGES (safer): chunks beyond MAX_CHUNKS of the answer to a probe or hook are not read.
-# Go: net/http/internal/chunked.go, (*chunkedReader).Read: has no bound.
-# Why: a container that sends chunks of a byte would keep a processor busy.
+# The number of chunks that are read of a body, because each takes some microseconds, even if it has only one byte.
+# DIVERGES (safer): this kubelet reads at most MAX_CHUNKS chunks of the answer to a probe or hook.
+# Go: net/http/internal/chunked.go, (*chunkedReader).Read: the Go kubelet has no bound.
+# Why: a container that sends chunks of one byte would keep a processor busy.
 # Test: httpclient_test.py:test_no_more_chunks_are_read_than_may_be
 MAX_CHUNKS = 2048
 MAX_REDIRECTS = 10
-# Go's limits for the line that begins a chunk, for the trailer, and for what chunks hold beside their data.
+# Go's limits for the line before a chunk, for the trailer, and for the bytes that chunks have in addition to their
+# data.
 _MAX_CHUNK_LINE = 4096
 _MAX_TRAILER = 4096
 _MAX_CHUNK_OVERHEAD = 16 * 1024
 _MAX_CHUNK_DIGITS = 16
 _READ_SIZE = 4096
-# Characters of what a server sends, and of a URL, in messages. They become events.
+# The number of characters of a server's text or of a URL that messages show. The messages become events.
 _MAX_SHOWN = 1024
 
-# What is wrong in TLS with an answer in plain http.
+# The TLS errors that an answer in plain HTTP causes.
 _SPEAKS_PLAIN_HTTP = ("tls: wrong version number", "tls: http request")
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HEADERS_NEEDED = ("content-length", "location", "transfer-encoding")
 _HEXADECIMAL = re.compile(rb"[0-9A-Fa-f]*")
 _VERSION = re.compile(r"HTTP/[0-9]\.[0-9]")
 _STATUS = re.compile("[0-9]{3}")
-# The headers that Go's client leaves out, as a request without a body has none of them.
+# The headers that Go's client leaves out, because a request without a body does not need them.
 _NOT_SENT = ("host", "content-length", "transfer-encoding", "trailer")
-# Those that HTTP/2 does not have either.
+# The headers that HTTP/2 does not have either.
 _NOT_SENT_BY_HTTP2 = ("connection", "proxy-connection", "upgrade", "keep-alive")
 _HTTP2 = "h2"
-# What a client can offer to servers of https URLs.
+# The protocols that a client can offer to https servers.
 PROTOCOLS = (_HTTP2, "http/1.1")
-# The characters of a path or query that stay as they are; the others, blanks and umlauts for example, are escaped.
+# The characters of a path or query that stay as they are. Others, such as spaces and umlauts, are escaped.
 _PLAIN = "/%!$&'()*+,;=:@~?[]"
 
 Headers = list[tuple[str, str]]
@@ -73,26 +75,27 @@ T = TypeVar("T")
 
 
 class HTTPRequestError(OSError):
-    """A request got no answer. The text says which request, and why. Go: url.Error"""
+    """Signal that a request got no answer. The text names the request and the reason. Go: url.Error"""
 
     def __init__(self, url: str, cause: Exception | str) -> None:
-        # Where a redirect leads to, and what is wrong with it, is for the server to say.
+        # The server chooses the target of a redirect, and so part of the reason, so both are truncated.
         super().__init__(f'Get "{_shown(url)}": {_reason(cause)[:_MAX_SHOWN]}')
         self.timeout = isinstance(cause, TimeoutError)
 
 
 class HTTPResponseError(HTTPRequestError):
-    """The server of an https URL speaks plain http."""
+    """Signal that the server of an https URL speaks plain HTTP."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, "http: server gave HTTP response to HTTPS client")
 
 
 class Fault(NamedTuple):
-    """What broke off a body: the text of the error, and whether it was a time-out.
+    """Describe why a body broke off: the text of the error, and whether it was a timeout.
 
-    The error itself has the frames that it has passed, and the one that reads the body would have the error. The two,
-    the connection and what TLS has of the server's certificates would stay until garbage is collected.
+    Storing the error itself would keep the connection in memory: the error refers to the frames that it has passed, and
+    the frame that reads the body would refer to the error. These, the connection, and the server's certificates in
+    OpenSSL would stay until the garbage collector runs.
     """
 
     text: str
@@ -100,21 +103,21 @@ class Fault(NamedTuple):
 
 
 class Response(NamedTuple):
-    """An answer, with the beginning of its body."""
+    """Hold an answer with the beginning of its body."""
 
     status: int
-    # Where the answer redirects to; "" when it does not.
+    # The target of a redirect; "" if the answer does not redirect.
     location: str
     body: bytes
-    # What broke off the body; None when the body is complete, or as long as it may be.
+    # The reason why the body broke off; None if the body is complete or was truncated at its limit.
     fault: Fault | None
 
 
 def get(ctx: golang.Context, url: str, headers: Headers, protocols: tuple[str, ...] = ()) -> Response:
-    """GET the URL, and what it redirects to on the same host; certificates are not verified.
+    """GET the URL, and follow redirects on the same host. Certificates are not verified.
 
-    Servers of https URLs choose among the protocols. The whole exchange ends with ctx. Returns the first answer that is
-    not followed. Raises HTTPRequestError when there is no answer, and dialer.NoSocketError.
+    https servers choose one of the protocols. The whole exchange ends with ctx. Return the first answer whose redirect
+    is not followed. Raise HTTPRequestError if there is no answer, and dialer.NoSocketError.
     Go: http.Client.Do, with pkg/probe/http/http.go, RedirectChecker
     """
     first_host = net.split(url).hostname
@@ -142,7 +145,7 @@ def get(ctx: golang.Context, url: str, headers: Headers, protocols: tuple[str, .
 
 
 def _round_trip(ctx: golang.Context, url: str, headers: Headers, protocols: tuple[str, ...]) -> Response:
-    """Make one request. Raises OSError, EOFError or ValueError when there is no answer."""
+    """Make one request. Raise OSError, EOFError or ValueError if there is no answer."""
     parts = net.split(url)
     if parts.scheme not in ("http", "https"):
         raise ValueError(f'unsupported protocol scheme "{parts.scheme}"')
@@ -152,7 +155,7 @@ def _round_trip(ctx: golang.Context, url: str, headers: Headers, protocols: tupl
     with dialer.dialed(ctx, host, port) as sock:
         connection = dialer.Connection(ctx, sock)
         if parts.scheme == "https":
-            # Loading OpenSSL takes a while: only who has such a probe or hook does it.
+            # Loading OpenSSL takes time, so it is loaded only for such a probe or hook.
             from pkg.probe.tlsclient import TLSConnection
 
             connection = tls = TLSConnection(ctx, sock, host, protocols)
@@ -163,7 +166,7 @@ def _round_trip(ctx: golang.Context, url: str, headers: Headers, protocols: tupl
 
 
 class _Request(NamedTuple):
-    """A GET request, for either version of HTTP."""
+    """Describe a GET request independently of the version of HTTP."""
 
     host: str
     path: str
@@ -172,7 +175,7 @@ class _Request(NamedTuple):
 
 
 def _new_request(host: str, target: str, headers: Headers) -> _Request:
-    """Raises ValueError for a header that cannot be sent."""
+    """Return the request. Raise ValueError for a header that cannot be sent."""
     host = next((value for name, value in headers if name.lower() == "host"), host)
     fields = [(name, value) for name, value in headers if name.lower() not in _NOT_SENT]
     for name, value in [("Host", host), *fields]:
@@ -181,21 +184,21 @@ def _new_request(host: str, target: str, headers: Headers) -> _Request:
 
 
 def _encode(request: _Request) -> bytes:
-    """The request's bytes in HTTP/1.1."""
+    """Return the request's bytes in HTTP/1.1."""
     fields = [("Host", request.host), *request.fields]
     lines = [f"GET {request.path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields)]
     return "\r\n".join([*lines, "Connection: close", "", ""]).encode(errors="replace")
 
 
 def _http2_headers(request: _Request) -> Headers:
-    """The request's headers in HTTP/2, with the pseudo-headers first."""
+    """Return the request's headers in HTTP/2, with the pseudo-headers first."""
     pseudo = [(":method", "GET"), (":scheme", "https"), (":path", request.path), (":authority", request.host)]
     fields = [(name.lower(), value) for name, value in request.fields if name.lower() not in _NOT_SENT_BY_HTTP2]
     return [(name, value.encode(errors="replace").decode()) for name, value in [*pseudo, *fields]]
 
 
 def _round_trip_http2(connection: dialer.Connection, headers: Headers) -> Response:
-    """Make one request by HTTP/2. Raises OSError, EOFError or ValueError when there is no answer."""
+    """Make one request over HTTP/2. Raise OSError, EOFError or ValueError if there is no answer."""
     conn = http2.ClientConn(connection)
     try:
         conn.start()
@@ -216,14 +219,14 @@ def _round_trip_http2(connection: dialer.Connection, headers: Headers) -> Respon
             if isinstance(event, StreamEnded) or len(body) >= MAX_RESPONSE_BODY_LENGTH:
                 break
     except http2.TooMuchError:
-        pass  # The rest is not read.
+        pass  # The rest of the body is not read.
     except (OSError, EOFError, ValueError, H2Error) as err:
         fault = _fault_of(err)
     return _response(int(status), fields.get("location", ""), body, fault)
 
 
 def _events(conn: http2.ClientConn) -> Iterator[Event]:
-    """What the server says. Raises also ConnectionResetError."""
+    """Yield the events from the server. Raise ConnectionResetError if the server resets the stream."""
     while True:
         for event in conn.receive():
             if isinstance(event, StreamReset):
@@ -241,7 +244,7 @@ def _fault_of(err: Exception) -> Fault:
 
 
 class _Head(NamedTuple):
-    """The status line of an answer, and the values of those headers that are needed."""
+    """Hold the status line of an answer, and the values of the needed headers."""
 
     version: str
     status: int
@@ -262,20 +265,20 @@ def _read_response(reader: io.BufferedReader) -> Response:
 
 
 def _read_head(reader: io.BufferedReader) -> _Head:
-    """The head of the answer; those of 1xx responses before it are skipped. Go: persistConn.readResponse"""
+    """Return the head of the answer, skipping those of 1xx responses. Go: persistConn.readResponse"""
     lines = _lines(reader, MAX_RESPONSE_HEADER_BYTES, _LINE_COST)
     while True:
         version, status = _parse_status_line(next(lines))
         headers = _read_headers(lines)
-        # Status 101 ends the protocol, so nothing follows that would be HTTP.
+        # Status 101 ends the protocol, so what follows is not HTTP.
         if not 100 <= status < 200 or status == 101:
             return _Head(version, status, headers)
 
 
 def _lines(reader: io.BufferedReader, budget: int, line_cost: int = 0) -> Iterator[str]:
-    """The lines, without their ends, of so many bytes, each with line_cost bytes more.
+    """Yield lines, without their line ends, up to a total of `budget` bytes. Each line counts `line_cost` bytes more.
 
-    Raises EOFError, and ValueError for more bytes.
+    Raise EOFError at the end of the input, and ValueError beyond the budget.
     """
     limit, read = budget, 0
     while True:
@@ -290,7 +293,7 @@ def _lines(reader: io.BufferedReader, budget: int, line_cost: int = 0) -> Iterat
 
 
 def _parse_status_line(line: str) -> tuple[str, int]:
-    """Raises ValueError. Go: http.ReadResponse"""
+    """Parse the status line. Raise ValueError. Go: http.ReadResponse"""
     version, blank, rest = line.partition(" ")
     code = rest.lstrip(" ").partition(" ")[0]
     if not blank:
@@ -307,14 +310,14 @@ def _malformed(what: str, text: str) -> ValueError:
 
 
 def _read_headers(lines: Iterator[str]) -> dict[str, list[str]]:
-    """The needed headers, by their names in lower case. Go: textproto.Reader.ReadMIMEHeader"""
+    """Return the needed headers by their names in lower case. Go: textproto.Reader.ReadMIMEHeader"""
     headers: dict[str, list[str]] = {}
     name = ""
     for line in lines:
         if not line:
             return headers
         if line[0] in " \t":
-            # The line goes on with the header before it.
+            # The line continues the previous header.
             if name in headers:
                 headers[name][-1] = f"{headers[name][-1]} {line}".strip(" \t")
             continue
@@ -328,7 +331,10 @@ def _read_headers(lines: Iterator[str]) -> dict[str, list[str]]:
 
 
 def _body(reader: io.BufferedReader, head: _Head) -> Iterator[bytes]:
-    """The body in pieces. Raises OSError, EOFError or ValueError where it breaks off. Go: readTransfer, fixLength"""
+    """Return the pieces of the body. Go: readTransfer, fixLength
+
+    Reading them raises OSError, EOFError or ValueError where the body breaks off.
+    """
     if 100 <= head.status < 200 or head.status in (204, 304):
         return iter(())
     codings = head.headers.get("transfer-encoding", []) if head.version != "HTTP/1.0" else []
@@ -349,7 +355,7 @@ def _body(reader: io.BufferedReader, head: _Head) -> Iterator[bytes]:
 
 
 def _exactly(reader: io.BufferedReader, length: int) -> Iterator[bytes]:
-    """So many bytes, in pieces."""
+    """Yield `length` bytes in pieces."""
     while length:
         piece = reader.read1(min(length, _READ_SIZE))
         if not piece:
@@ -359,7 +365,7 @@ def _exactly(reader: io.BufferedReader, length: int) -> Iterator[bytes]:
 
 
 def _chunked(reader: io.BufferedReader) -> Iterator[bytes]:
-    """The data of the first MAX_CHUNKS chunks, in pieces. Go: chunkedReader"""
+    """Yield the data of the first MAX_CHUNKS chunks in pieces. Go: chunkedReader"""
     overhead = 0
     for _ in range(MAX_CHUNKS):
         line = _chunk_line(reader)
@@ -376,7 +382,7 @@ def _chunked(reader: io.BufferedReader) -> Iterator[bytes]:
 
 
 def _skip_trailer(reader: io.BufferedReader) -> None:
-    """Read as far as the end of the answer. Go: body.readTrailer"""
+    """Read up to the end of the answer. Go: body.readTrailer"""
     try:
         for line in _lines(reader, _MAX_TRAILER):
             if not line:
@@ -395,7 +401,10 @@ def _chunk_line(reader: io.BufferedReader) -> bytes:
 
 
 def _chunk_length(line: bytes) -> int:
-    """Raises ValueError: `int` would take a sign, blanks and underscores."""
+    """Parse the length of a chunk. Raise ValueError.
+
+    `int` alone would accept a sign, spaces and underscores.
+    """
     digits = line.rstrip(b" \t\r\n").partition(b";")[0]
     if not _HEXADECIMAL.fullmatch(digits):
         raise ValueError("invalid byte in chunk length")
@@ -405,12 +414,12 @@ def _chunk_length(line: bytes) -> int:
 
 
 def _shown(text: str) -> str:
-    """The text for messages: what a server sends need not be text, and may be long."""
+    """Return the text for messages: a server's data may be unprintable and long."""
     return golang.printable(text[:_MAX_SHOWN])
 
 
 def _reason(err: Exception | str) -> str:
-    """What is wrong, in the words of Go's client where they are few."""
+    """Return the reason for an error, with the text of Go's client for system errors."""
     if isinstance(err, OSError) and err.errno is not None and err.errno in errno.errorcode:
         return os.strerror(err.errno).lower()
     return str(err) or type(err).__name__

@@ -1,4 +1,4 @@
-"""What a probe can find.
+"""Define the results of a probe.
 
 Go: pkg/probe/probe.go, pkg/probe/util.go
 """
@@ -14,21 +14,21 @@ _NUMBER = re.compile("[+-]?[0-9]+")
 
 
 class Result(enum.StrEnum):
-    """What a probe found."""
+    """Describe the result of a probe."""
 
     SUCCESS = "success"
-    # A success that somebody should look at.
+    # A success that deserves attention.
     WARNING = "warning"
     FAILURE = "failure"
     UNKNOWN = "unknown"
 
 
 class BrokenAnswerError(Exception):
-    """An answer began and broke off."""
+    """Signal that an answer began and broke off."""
 
 
 def resolve_container_port(port: int | str, container: v1.Container) -> int:
-    """The port's number, looked up by name among the container's. Raises ValueError when there is none."""
+    """Return the port's number; look a name up among the container's ports. Raise ValueError if there is none."""
     number = port if isinstance(port, int) else _port_by_name(port, container)
     if not 0 < number < 65536:
         raise ValueError(f"invalid port number: {number}")

@@ -1,4 +1,4 @@
-"""Probing by opening a connection.
+"""Probe a container by opening a connection.
 
 Go: pkg/probe/tcp/tcp.go
 """
@@ -11,9 +11,9 @@ from pkg.probe.probe import Result
 
 
 def probe_tcp(ctx: golang.Context, host: str, port: int, timeout: float) -> tuple[Result, str]:
-    """Whether host:port accepts a connection within timeout seconds, and if not, why.
+    """Return whether host:port accepts a connection within `timeout` seconds, and the reason if not.
 
-    Raises Canceled when ctx is cancelled, and NoSocketError.
+    Raise Canceled if ctx is cancelled, and NoSocketError.
     """
     limited, cancel = golang.with_timeout(ctx, timeout)
     try:

@@ -1,4 +1,4 @@
-"""A server on this machine, for tests of probes."""
+"""Run a server on this machine for tests of probes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOST = "127.0.0.1"
 
 @contextmanager
 def listening(talk: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A server that has `talk` serve each connection, one after the other; gives its port."""
+    """Serve connections one after the other with `talk`; yield the port of the server."""
     with socket.create_server((HOST, 0)) as listener:
 
         def serve() -> None:

@@ -1,9 +1,9 @@
-"""TLS to servers that nobody trusts: those of containers, asked by probes and hooks.
+"""Connect over TLS to untrusted servers: those of containers, for probes and hooks.
 
 Go: crypto/tls (conn.go, handshake_client.go)
 
-pyOpenSSL instead of the standard library's ssl: only with it can be refused what would keep OpenSSL busy for half a
-minute. It is loaded with the first https URL.
+This module uses pyOpenSSL instead of the standard library's ssl, because only pyOpenSSL lets it refuse input that would
+keep OpenSSL busy for half a minute. OpenSSL is loaded with the first https URL.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from pkg.golang.http.costlycerts import refuse_costly_certificates
 from pkg.golang.http.tlsconn import MODE_PARTIAL_WRITE, TLSError, reason_of
 from pkg.probe import dialer
 
-# All that comes of one connection with TLS, a head and a body several times over. Records are taken one by one, and
-# _RECEIVE_COST bytes more are counted for each part of one that is, and each time that some of what it holds is taken.
-# Records that hold no data, new keys for example, would else keep a processor busy as long as the probe lasts, and cost
-# their server hardly anything. _HELLO_RECORD_COST bytes more are counted for each until the server has said hello.
-# DIVERGES (safer): a probe or hook by TLS fails when its server sends more than MAX_TLS_BYTES.
-# Go: crypto/tls/conn.go, (*Conn).retryReadRecord: counts records instead, and takes 16 in a row that hold no data.
-# Why: OpenSSL does not tell of such records, and would read them as long as they come.
+# The maximum number of bytes received on one TLS connection, enough for several heads and bodies. Records are read one
+# by one. Each part of a record that is received, and each read of a record's content, counts _RECEIVE_COST bytes more.
+# Otherwise records without data, such as key updates, would keep a processor busy as long as the probe lasts, at hardly
+# any cost for their server. Until the server's hello is complete, each record counts _HELLO_RECORD_COST bytes more.
+# DIVERGES (safer): in this kubelet, a probe or hook over TLS fails when its server sends more than MAX_TLS_BYTES.
+# Go: crypto/tls/conn.go, (*Conn).retryReadRecord: the Go kubelet counts records instead, and accepts 16 in a row
+# without data.
+# Why: OpenSSL does not report such records, and would read them as long as they arrive.
 # Test: httpclient_test.py:test_server_that_sends_tickets_without_end_is_not_read_on
 MAX_TLS_BYTES = 1 << 20
 _RECEIVE_COST = 256
 _HELLO_RECORD_COST = 4 * 1024
-# How much is sent at a time, and how each record of TLS begins.
+# The number of bytes that are sent at a time, and the format of a TLS record's header.
 _SEND_SIZE = 17 * 1024
 _RECORD_HEADER_SIZE = 5
 _RECORD_TYPES = range(20, 25)
 _HANDSHAKE = 22
-# How a server's hello begins when it wants the client's again, and that it wants a key of a group of finite fields.
+# Matches a server's hello that requests a second client hello with a key of a finite-field group.
 _WANTS_FINITE_FIELD = re.compile(
     b"\2...\3\3" + re.escape(hashlib.sha256(b"HelloRetryRequest").digest()) + b".*\0\x33\0\2\1", re.DOTALL
 )
@@ -50,16 +51,20 @@ T = TypeVar("T")
 
 @functools.cache
 def _unverified(protocols: tuple[str, ...] = ()) -> SSL.Context:
-    """One for all requests: making it takes longer than a probe. Containers sign their certificates themselves."""
+    """Return the context that all requests share, because creating one takes longer than a probe.
+
+    It does not verify certificates, because containers sign theirs themselves.
+    """
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.set_verify(SSL.VERIFY_NONE)
-    # What is to be sent is written to memory, which takes all of it.
+    # The data to send goes to a memory buffer, which always accepts all of it.
     context.clear_mode(MODE_PARTIAL_WRITE)
-    # There is no DHE, as in Go: the server would choose the numbers to compute with, and those of 10,000 bits take more
-    # than a second.
+    # DHE is off, as in Go: the server would choose the numbers to compute with, and those of 10,000 bits take more than
+    # a second.
     context.set_cipher_list(b"DEFAULT:!kDHE:@SECLEVEL=1")
-    # Nor does a server have all that computed again and again, for as long as a probe lasts.
+    # Without renegotiation, a server cannot make the client repeat the handshake's computation as long as a probe
+    # lasts.
     context.set_options(SSL.OP_NO_RENEGOTIATION)
     refuse_costly_certificates(context)
     if protocols:
@@ -68,10 +73,10 @@ def _unverified(protocols: tuple[str, ...] = ()) -> SSL.Context:
 
 
 class TLSConnection(dialer.Connection):
-    """A dialer.Connection over TLS.
+    """Represent a dialer.Connection over TLS.
 
-    OpenSSL reads on within one call for as long as there is something, and the server may send what holds no data, such
-    as tickets for later sessions, without a pause. Here it gets no more at a time than a record has.
+    Within one call, OpenSSL reads as long as data is available, and the server may send records without content, such
+    as session tickets, continuously. So this class passes OpenSSL only one record at a time.
     """
 
     def __init__(self, ctx: golang.Context, sock: socket.socket, host: str, protocols: tuple[str, ...] = ()) -> None:
@@ -80,17 +85,17 @@ class TLSConnection(dialer.Connection):
         self._tls.set_connect_state()
         if not _is_address(host):
             self._tls.set_tlsext_host_name(host.encode("idna"))
-        # What has come of the server's hello; None once all of it has.
+        # The received part of the server's hello; None once the hello is complete.
         self._hello: bytes | None = b""
         self._room = MAX_TLS_BYTES
 
     def protocol(self) -> str:
-        """The one of the protocols that the server has chosen, after the handshake; "" for none."""
+        """Do the handshake, and return the protocol that the server has chosen, or ""."""
         self._until_done(self._tls.do_handshake)
         return self._tls.get_alpn_proto_negotiated().decode()
 
     def send(self, data: bytes) -> None:
-        """The same, after the handshake."""
+        """Do the handshake if necessary, and send all of the data."""
         self._until_done(self._tls.do_handshake)
         self._until_done(lambda: self._tls.send(data))
 
@@ -98,14 +103,14 @@ class TLSConnection(dialer.Connection):
         try:
             data = self._until_done(lambda: self._tls.recv(len(buffer)))
         except EOFError:
-            return 0  # Many servers do not say that it is the end.
-        # It is of one record, of which a server may send thousands at once, each with a byte.
+            return 0  # Many servers close the connection without a close_notify.
+        # The data comes from one record. A server may send thousands of records at once, each with one byte.
         self._count(0)
         buffer[: len(data)] = data
         return len(data)
 
     def _until_done(self, operation: Callable[[], T]) -> T:
-        """Go on with the operation until it wants nothing more from the server."""
+        """Repeat the operation until it needs nothing more from the server."""
         while True:
             try:
                 result = operation()
@@ -114,7 +119,7 @@ class TLSConnection(dialer.Connection):
             except (SSL.ZeroReturnError, SSL.SysCallError):
                 raise EOFError("EOF") from None
             except SSL.Error as err:
-                # An alert that tells the server why.
+                # This sends an alert that tells the server the reason.
                 with contextlib.suppress(OSError):
                     self._send_what_waits()
                 raise TLSError(f"tls: {reason_of(err)}") from None
@@ -133,7 +138,7 @@ class TLSConnection(dialer.Connection):
             self._tls.bio_shutdown()
 
     def _receive_record(self) -> bytes:
-        """Less than a record at the end, and the head alone of what is none."""
+        """Return the next record; less than a record at the end, and only the header if the data is not TLS."""
         record, size = b"", _RECORD_HEADER_SIZE
         while len(record) < size and (data := self._receive(size - len(record))):
             record += data
@@ -142,14 +147,14 @@ class TLSConnection(dialer.Connection):
         return record
 
     def _look_for_hello(self, hello: bytes, record: bytes) -> None:
-        """Raises ValueError if the record has the server's hello, and that is not to be answered.
+        """Raise ValueError if the record completes a server hello that must not be answered.
 
-        TLS 1.3 has Diffie-Hellman's exchange with numbers of 8,000 bits too, of which Go wants none. OpenSSL offers it,
-        and pyOpenSSL cannot tell it not to.
+        TLS 1.3 also has a Diffie-Hellman exchange with numbers of 8,000 bits, which Go does not support. OpenSSL offers
+        it, and pyOpenSSL cannot switch it off.
         """
         self._room -= _HELLO_RECORD_COST
         if record and record[0] == _HANDSHAKE:
-            # Requests of a hello, four bytes of zero each, may come before it: OpenSSL takes no notice of them.
+            # Hello requests, of four zero bytes each, may come before the hello. OpenSSL ignores them.
             hello = (hello + record[_RECORD_HEADER_SIZE:]).lstrip(b"\0")
             is_whole = len(hello) >= 4 and len(hello) >= 4 + int.from_bytes(hello[1:4])
             self._hello = None if is_whole else hello
@@ -157,14 +162,14 @@ class TLSConnection(dialer.Connection):
                 raise ValueError("tls: server selected unsupported group")
 
     def _receive(self, size: int) -> bytes:
-        """Raises ValueError beyond MAX_TLS_BYTES."""
+        """Receive at most `size` bytes. Raise ValueError beyond MAX_TLS_BYTES."""
         with self._limited():
             data = self._sock.recv(size)
         self._count(len(data))
         return data
 
     def _count(self, size: int) -> None:
-        """Raises ValueError beyond MAX_TLS_BYTES."""
+        """Count received bytes. Raise ValueError beyond MAX_TLS_BYTES."""
         self._room -= size + _RECEIVE_COST
         if self._room < 0:
             raise ValueError(f"tls: received more than {MAX_TLS_BYTES} bytes")

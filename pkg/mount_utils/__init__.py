@@ -1,4 +1,4 @@
-"""Mounting and unmounting, and telling what is mounted.
+"""Mount, unmount, and find mounts.
 
 Go: k8s.io/mount-utils
 """

@@ -1,7 +1,7 @@
-"""Mounts, made with mount(8) so that its helpers and /etc/mtab customs apply.
+"""Mount with mount(8), so that its helpers and its handling of /etc/mtab apply.
 
-Whether something is a mount point is read from mountinfo: a server that does not answer hangs whoever looks at the
-mount itself.
+This module decides from mountinfo whether a path is a mount point, because a server that does not answer blocks every
+process that accesses the mount itself.
 
 Go: k8s.io/mount-utils/mount.go, mount_linux.go
 """
@@ -30,14 +30,14 @@ from pkg.mount_utils.mount_helper_unix import (
 from pkg.util import exec as utilexec
 from pkg.util import procfs
 
-# Stands in logs and messages for an option that may be a password.
+# Replaces an option that may be a password in logs and messages.
 SENSITIVE_OPTIONS_REMOVED = "<masked>"
 
 _MOUNT_COMMAND = "mount"
-# Exit codes of fsck: errors found and put right, and errors left as they are.
+# Exit codes of fsck: it corrected errors, or it left errors uncorrected.
 _FSCK_ERRORS_CORRECTED = 1
 _FSCK_ERRORS_UNCORRECTED = 4
-# What umount says of a target that is no mount point.
+# The text of umount for a target that is not a mount point.
 _NOT_MOUNTED = "not mounted"
 # blkid's exit code for a device on which it recognises nothing, or which it cannot open or read.
 _BLKID_NOTHING_FOUND = 2
@@ -47,9 +47,9 @@ _SUPERBLOCKS_LENGTH = 128 << 10
 _FILE_SYSTEMS = "/proc/filesystems"
 # One type, without a subtype.
 _FSTYPE = re.compile(r"[A-Za-z0-9_-]+")
-# Helpers of these kinds of file systems may leave a daemon behind, which systemd would end with the kubelet.
+# The helpers of other file systems may leave a daemon behind, which systemd would kill when it stops the kubelet.
 _NEVER_A_DAEMON = frozenset({"", "tmpfs", "hugetlbfs", "ext3", "ext4", "xfs", "btrfs"})
-# Flags of a file system that a bind mount has too and must keep when it is mounted anew with other options.
+# Flags of a file system that a bind mount inherits, and must keep when it is remounted with other options.
 _KEPT_FLAGS = {
     os.ST_RDONLY: "ro",
     os.ST_NODEV: "nodev",
@@ -63,7 +63,7 @@ _KEPT_FLAGS = {
 
 @dataclass(frozen=True, slots=True)
 class MountPoint:
-    """One mount. Its options may hold passwords: never log them."""
+    """Describe one mount. Its options may contain passwords: never log them."""
 
     device: str
     path: str
@@ -72,7 +72,7 @@ class MountPoint:
 
 
 class MountErrorType(enum.StrEnum):
-    """Why a device could not be mounted."""
+    """Name the reason why a device could not be mounted."""
 
     FILESYSTEM_MISMATCH = "FilesystemMismatch"
     HAS_FILESYSTEM_ERRORS = "HasFilesystemErrors"
@@ -83,7 +83,7 @@ class MountErrorType(enum.StrEnum):
 
 
 class MountError(OSError):
-    """A device could not be formatted or mounted."""
+    """Signal that a device could not be formatted or mounted."""
 
     def __init__(self, type: MountErrorType, message: str) -> None:
         super().__init__(message)
@@ -91,19 +91,22 @@ class MountError(OSError):
 
 
 class Interface(Protocol):
-    """Mounts of this machine. All methods raise OSError, and are safe from any thread.
+    """Define operations on the mounts of this machine. All methods raise OSError, and are thread-safe.
 
-    Mounting and unmounting may take for ever when a server does not answer; what asks questions does not.
+    Mounting and unmounting may block forever when a server does not answer. The other methods do not.
     """
 
     def mount(self, source: str, target: str, fstype: str, options: list[str]) -> None:
-        """Options as of mount(8), none of them secret: they are logged. source and fstype may be ""."""
+        """Mount with options of mount(8).
+
+        Options must not be secret, because they are logged. source and fstype may be "".
+        """
         ...
 
     def mount_sensitive(
         self, source: str, target: str, fstype: str, options: list[str], sensitive_options: list[str]
     ) -> None:
-        """As mount, with options that never get into a log or message."""
+        """Mount with additional options that never appear in a log or message."""
         ...
 
     def mount_sensitive_without_systemd(
@@ -119,49 +122,55 @@ class Interface(Protocol):
         sensitive_options: list[str],
         mount_flags: list[str],
     ) -> None:
-        """As mount_sensitive, with flags for mount(8) that are no mount options, and never in a scope of systemd."""
+        """Do as mount_sensitive does, with flags for mount(8) that are not mount options.
+
+        The helpers never run in a systemd scope.
+        """
         ...
 
     def unmount(self, target: str) -> None: ...
 
     def is_likely_not_mount_point(self, path: str) -> bool:
-        """Raises FileNotFoundError."""
+        """Report whether the path is not a mount point. Raise FileNotFoundError."""
         ...
 
     def can_safely_skip_mount_point_check(self) -> bool:
-        """Whether unmounting what is no mount point is no error."""
+        """Report whether unmounting a path that is not a mount point succeeds."""
         ...
 
     def is_mount_point(self, path: str) -> bool:
-        """Right for bind mounts too; links are followed. Raises FileNotFoundError."""
+        """Report whether the path is a mount point, also for bind mounts.
+
+        Links are followed. Raise FileNotFoundError.
+        """
         ...
 
     def get_mount_refs(self, path: str) -> list[str]:
-        """Where else the same is mounted; for a directory that is no mount point, where it is bound to."""
+        """Return the other mount points of the same mount; for a directory, the mount points that it is bound to."""
         ...
 
     def list(self) -> list[MountPoint]: ...
 
 
 class MounterForceUnmounter(Interface, Protocol):
-    """Can give up waiting for a server that does not answer."""
+    """Define a mounter that can stop waiting for a server that does not answer."""
 
     def unmount_with_force(self, target: str, umount_timeout: float) -> None:
-        """Unmount; by force when that takes longer than umount_timeout seconds."""
+        """Unmount, with force if that takes longer than umount_timeout seconds."""
         ...
 
 
 class Mounter:
-    """The real one. `try_systemd` lets helpers that start a daemon run in a scope of their own."""
+    """Mount with the tools of this machine. With `try_systemd`, helpers that start a daemon run in their own scope."""
 
     def __init__(self, try_systemd: bool = True) -> None:
         self._try_systemd = try_systemd
-        # None until somebody needs to know.
+        # None until the value is needed.
         self._with_systemd: bool | None = None
         self._with_safe_not_mounted_behavior: bool | None = None
 
     def has_systemd(self) -> bool:
-        """Whether systemd-run works here."""
+        """Report whether systemd-run works on this machine."""
         if self._with_systemd is None:
             self._with_systemd = self._try_systemd and detect_systemd()
         return self._with_systemd
@@ -205,7 +214,7 @@ class Mounter:
             self.do_mount(source, target, fstype, options, sensitive_options, mount_flags, systemd)
             return
         self.do_mount(source, target, fstype, bind.options, [], mount_flags, False)
-        # A bind mount with no options of its own already has all of its source's: nothing to do over.
+        # Without options of its own, a bind mount already has the options of its source, and a remount is unnecessary.
         if bind.remount_options != ["bind", "remount"] or bind.remount_sensitive_options:
             remount_options = bind.remount_options + get_bind_mount_options(source)
             self.do_mount(source, target, fstype, remount_options, bind.remount_sensitive_options, mount_flags, False)
@@ -220,12 +229,12 @@ class Mounter:
         mount_flags: list[str],
         systemd: bool,
     ) -> None:
-        """Run mount(8) once. Raises OSError with what it said."""
+        """Run mount(8) once. Raise OSError with its output."""
         command = _MOUNT_COMMAND
         arguments, for_log = make_mount_args_sensitive_with_mount_flags(
             source, target, fstype, options, sensitive_options, mount_flags
         )
-        # Go asks systemd for a scope for each mount; only helpers that leave a daemon need one.
+        # Go requests a systemd scope for each mount, but only helpers that leave a daemon behind need one.
         if systemd and fstype not in _NEVER_A_DAEMON and self.has_systemd():
             command, arguments, for_log = add_systemd_scope_sensitive(
                 "systemd-run", target, command, arguments, for_log
@@ -259,8 +268,8 @@ class Mounter:
             try:
                 self._with_safe_not_mounted_behavior = detect_safe_not_mounted_behavior()
             except OSError as err:
-                # Mounts must go while the disk of the temporary directory is full, or descriptors are short, too.
-                klog.error_s(err, "Cannot tell how umount behaves, assuming unsafe 'not mounted' behavior for now")
+                # Unmounting must work even while the disk of the temporary directory is full or no descriptor is free.
+                klog.error_s(err, "Cannot detect how umount behaves, assuming unsafe 'not mounted' behavior for now")
                 return False
         return self._with_safe_not_mounted_behavior
 
@@ -293,7 +302,7 @@ class Mounter:
 
 
 def get_bind_mount_options(path: str, statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -> list[str]:
-    """The options that the mount path is on has, as far as a bind mount of it must keep them."""
+    """Return the options of the mount below `path` that a bind mount of `path` must keep."""
     try:
         flags = statvfs(path).f_flag
     except OSError as err:
@@ -303,7 +312,7 @@ def get_bind_mount_options(path: str, statvfs: Callable[[str], os.statvfs_result
 
 @dataclass(frozen=True, slots=True)
 class BindOptions:
-    """The options to make a bind mount with, and those, common and secret, to change it to."""
+    """Hold the options for creating a bind mount, and the common and the secret options for remounting it."""
 
     options: list[str]
     remount_options: list[str]
@@ -311,10 +320,10 @@ class BindOptions:
 
 
 def make_bind_opts_sensitive(options: Sequence[str], sensitive_options: Sequence[str]) -> BindOptions | None:
-    """The options for a bind mount, None if none is asked for.
+    """Return the options for a bind mount, or None if the options do not request one.
 
-    The kernel ignores most options of a bind mount while it is made, so that a second mount has to set them. It is
-    told "bind" too: without, the whole file system would change, or be busy because of somebody who has it open.
+    The kernel ignores most options when it creates a bind mount, so a remount has to set them. The remount needs "bind"
+    too: without it, the whole file system would change, or be busy because another process has it open.
     """
     if "bind" not in {*options, *sensitive_options}:
         return None
@@ -325,12 +334,12 @@ def make_bind_opts_sensitive(options: Sequence[str], sensitive_options: Sequence
 
 
 def check_for_net_dev(options: Sequence[str], sensitive_options: Sequence[str]) -> bool:
-    """Whether an option says that the network is needed; only mount(8) knows of it, not the kernel."""
+    """Report whether an option requires the network. Only mount(8) knows this option, not the kernel."""
     return "_netdev" in options or "_netdev" in sensitive_options
 
 
 def path_within_base(full_path: str, base_path: str) -> bool:
-    """Whether the one path is at or below the other, links not followed."""
+    """Report whether full_path is at or below base_path, without following links."""
     if os.path.isabs(full_path) != os.path.isabs(base_path):
         return False
     return not starts_with_backstep(os.path.relpath(full_path, base_path))
@@ -341,7 +350,7 @@ def starts_with_backstep(relative: str) -> bool:
 
 
 def sanitized_options_for_logging(options: Sequence[str], sensitive_options: Sequence[str]) -> str:
-    """The options as mount(8) gets them, with the secret ones masked."""
+    """Return the options as mount(8) gets them, with the secret ones masked."""
     return ",".join([*options, *(SENSITIVE_OPTIONS_REMOVED for _ in sensitive_options)])
 
 
@@ -353,11 +362,12 @@ def make_mount_args_sensitive_with_mount_flags(
     sensitive_options: Sequence[str],
     mount_flags: Sequence[str],
 ) -> tuple[list[str], str]:
-    """The arguments of mount(8), and how they may be logged. mount_flags are no mount options.
+    """Return the arguments of mount(8), and their form for the log. mount_flags are not mount options.
 
-    DIVERGES (safer): a source that begins with a dash is no option of mount(8).
-    Go: k8s.io/mount-utils/mount_linux.go, MakeMountArgsSensitiveWithMountFlags: such a source is taken for an option.
-    Why: "--fstab=FILE:/FILE", as the server and the path of an NFS volume, would have mount(8) take source and options
+    DIVERGES (safer): in this kubelet, mount(8) never takes a source that begins with a dash for an option.
+    Go: k8s.io/mount-utils/mount_linux.go, MakeMountArgsSensitiveWithMountFlags: in the Go kubelet, mount(8) takes such
+    a source for an option.
+    Why: with "--fstab=FILE:/FILE" as the server and the path of an NFS volume, mount(8) would read source and options
     from a file that the pod has written.
     Test: mount_test.py:test_source_is_never_an_option_of_mount
     """
@@ -372,15 +382,16 @@ def make_mount_args_sensitive_with_mount_flags(
 def add_systemd_scope_sensitive(
     systemd_run_path: str, mount_name: str, command: str, arguments: Sequence[str], for_log: str
 ) -> tuple[str, list[str], str]:
-    """Command and arguments that run the command in a scope of its own, which outlives the kubelet's service, and how
-    the arguments may be logged.
+    """Return the command and arguments that run the command in a systemd scope, and the arguments for the log.
+
+    The scope outlives the kubelet's service.
     """
     scope = [f"--description=Kubernetes transient mount for {mount_name}", "--scope", "--", command]
     return systemd_run_path, [*scope, *arguments], " ".join([*scope, for_log])
 
 
 def detect_systemd(executor: utilexec.Interface | None = None) -> bool:
-    """Whether systemd runs this machine, not merely lies on its disk."""
+    """Report whether systemd runs this machine, and is not merely installed."""
     if shutil.which("systemd-run") is None:
         klog.v(2).info_s("Detected OS without systemd")
         return False
@@ -396,7 +407,10 @@ def detect_systemd(executor: utilexec.Interface | None = None) -> bool:
 
 
 def detect_safe_not_mounted_behavior() -> bool:
-    """Whether umount(8) says in words we know that something is no mount point. Raises OSError if none can be tried."""
+    """Report whether umount(8) says "not mounted" for a path that is not a mount point.
+
+    Raise OSError if this cannot be tested.
+    """
     return detect_safe_not_mounted_behavior_with_exec(utilexec.Executor())
 
 
@@ -408,13 +422,13 @@ def detect_safe_not_mounted_behavior_with_exec(executor: utilexec.Interface) -> 
             if _NOT_MOUNTED in err.output.decode(errors="replace"):
                 klog.v(4).info_s("Detected umount with safe 'not mounted' behavior")
                 return True
-            klog.v(4).info_s("umount failed otherwise", path=path, err=err, output=err.output)
+            klog.v(4).info_s("umount failed for another reason", path=path, err=err, output=err.output)
     klog.v(4).info_s("Detected umount with unsafe 'not mounted' behavior")
     return False
 
 
 def try_unmount(target: str, with_safe_not_mounted_behavior: bool, unmount_timeout: float) -> None:
-    """Unmount within so many seconds. Raises TimeoutError, OSError."""
+    """Unmount within `unmount_timeout` seconds. Raise TimeoutError or OSError."""
     klog.v(4).info_s("Unmounting", path=target)
     try:
         _umount(target, [], unmount_timeout, with_safe_not_mounted_behavior)
@@ -423,17 +437,18 @@ def try_unmount(target: str, with_safe_not_mounted_behavior: bool, unmount_timeo
 
 
 def force_umount(target: str, with_safe_not_mounted_behavior: bool) -> None:
-    """Unmount what a server that does not answer has given us, without asking it."""
+    """Unmount without contacting the server, which does not answer."""
     _umount(target, ["-f"], None, with_safe_not_mounted_behavior)
 
 
 def _umount(target: str, flags: list[str], timeout: float | None, safe_not_mounted: bool) -> None:
     path = without_links_above(target)
     if path in mount_points(MOUNT_INFO):
-        # The umount of busybox does not know the flag's long name, --no-canonicalize.
-        # DIVERGES (safer): umount(8) does not look at the mount before it unmounts.
-        # Go: k8s.io/mount-utils/mount_linux.go, (*Mounter).Unmount: umount(8) looks whether the path is a link.
-        # Why: the look waits for the server of the mount, for ever if that is gone.
+        # busybox's umount does not know the flag's long name, --no-canonicalize.
+        # DIVERGES (safer): in this kubelet, umount(8) does not access the mount before it unmounts.
+        # Go: k8s.io/mount-utils/mount_linux.go, (*Mounter).Unmount: in the Go kubelet, umount(8) checks whether the
+        # path is a link.
+        # Why: that check waits for the server of the mount, forever if the server is gone.
         # Test: mount_test.py:test_mounts_are_unmounted_without_looking_at_them
         target, flags = path, [*flags, "-c"]
     try:
@@ -443,7 +458,7 @@ def _umount(target: str, flags: list[str], timeout: float | None, safe_not_mount
 
 
 def check_umount_error(target: str, err: utilexec.CodeExitError, with_safe_not_mounted_behavior: bool) -> None:
-    """Raise OSError for a umount that failed, unless for want of a mount."""
+    """Raise OSError for a failed umount, unless it failed because nothing was mounted."""
     output = err.output.decode(errors="replace")
     if with_safe_not_mounted_behavior and _NOT_MOUNTED in output:
         klog.v(4).info_s("ignoring 'not mounted' error", path=target)
@@ -452,12 +467,12 @@ def check_umount_error(target: str, err: utilexec.CodeExitError, with_safe_not_m
 
 
 def list_proc_mounts(mount_info_path: str) -> list[MountPoint]:
-    """All mounts of a mountinfo file, in its order. Raises OSError, ValueError."""
+    """Return all mounts of a mountinfo file, in its order. Raise OSError or ValueError."""
     return parse_proc_mounts(parse_mount_info(mount_info_path))
 
 
 def parse_proc_mounts(infos: Iterable[MountInfo]) -> list[MountPoint]:
-    """The mounts as /proc/mounts has them: options of mount and file system in one."""
+    """Return the mounts in the form of /proc/mounts, which merges the options of the mount and of the file system."""
     points = []
     for info in infos:
         read_only = "ro" in info.mount_options or "ro" in info.super_options
@@ -468,11 +483,11 @@ def parse_proc_mounts(infos: Iterable[MountInfo]) -> list[MountPoint]:
 
 
 def search_mount_points(host_source: str, infos: Sequence[MountInfo]) -> list[str]:
-    """Where else the directory or mount is mounted: all of the same root on the same file system.
+    """Return the other mount points of the directory or mount: those with the same root on the same file system.
 
-    host_source is a path without links. Raises OSError when it is on none of the mounts.
+    host_source is a path without links. Raise OSError if it is on none of the mounts.
     """
-    # From the end: later mounts hide earlier ones.
+    # The search goes backwards, because later mounts hide earlier ones.
     for own in reversed(infos):
         if path_within_base(host_source, own.mount_point):
             break
@@ -485,19 +500,19 @@ def search_mount_points(host_source: str, infos: Sequence[MountInfo]) -> list[st
 
 
 def get_mount_refs_by_dev(mounter: Interface, mount_path: str) -> list[str]:
-    """Other mounts of the device that is mounted at the path, which has no links in it."""
+    """Return the other mount points of the device that is mounted at the path, which must not contain links."""
     points = mounter.list()
     device = next((point.device for point in points if point.path == mount_path), "")
     return [p.path for p in points if p.device in (device, mount_path) and p.path != mount_path]
 
 
 def is_not_mount_point(mounter: Interface, path: str) -> bool:
-    """Raises FileNotFoundError, OSError."""
+    """Report whether the path is not a mount point. Raise FileNotFoundError or OSError."""
     return not mounter.is_mount_point(path)
 
 
 def get_device_name_from_mount(mounter: Interface, mount_path: str) -> tuple[str, int]:
-    """The device mounted at the path, "" for none, and how often it is mounted."""
+    """Return the device mounted at the path, or "", and the number of its mounts."""
     points = mounter.list()
     paths = {mount_path} if any(point.path == mount_path for point in points) else {os.path.realpath(mount_path)}
     device = next((point.device for point in points if point.path in paths), "")
@@ -505,23 +520,23 @@ def get_device_name_from_mount(mounter: Interface, mount_path: str) -> tuple[str
 
 
 def is_for_disks(fstype: str) -> bool:
-    """Whether it is one type of file systems, without a subtype, and not one that the kernel makes up itself.
+    """Report whether fstype names a single type, without a subtype, of file systems that are stored on devices.
 
-    Raises OSError.
+    Raise OSError.
     """
     without_device = {line.partition("\t")[2] for line in procfs.lines(_FILE_SYSTEMS) if line.startswith("nodev\t")}
     return _FSTYPE.fullmatch(fstype) is not None and fstype not in without_device
 
 
 class SafeFormatAndMount:
-    """Mounts devices, and formats those on which there is nothing."""
+    """Mount devices, and format empty ones."""
 
     def __init__(self, mounter: Interface, executor: utilexec.Interface) -> None:
         self.interface = mounter
         self.exec = executor
 
     def format_and_mount(self, source: str, target: str, fstype: str, options: list[str]) -> None:
-        """Raises MountError."""
+        """Format the device if it is empty, and mount it. Raise MountError."""
         self.format_and_mount_sensitive(source, target, fstype, options, [])
 
     def format_and_mount_sensitive(
@@ -538,18 +553,18 @@ class SafeFormatAndMount:
         sensitive_options: list[str],
         format_options: list[str],
     ) -> None:
-        """format_options go to mkfs as they are: they must not come from users."""
+        """Format and mount. format_options are passed to mkfs unchanged, so they must not come from users."""
         read_only = "ro" in options or "ro" in sensitive_options
         options = [*options, "defaults"]
         fstype = fstype or "ext4"
         if not is_for_disks(fstype):
-            # DIVERGES (safer): a disk is not mounted with a type that is not one of file systems on disks.
-            # Go: k8s.io/mount-utils/mount_linux.go, (*SafeFormatAndMount).formatAndMountSensitive: mount(8) is asked
-            # for any type.
+            # DIVERGES (safer): this kubelet does not mount a disk with a type that is not that of a disk file system.
+            # Go: k8s.io/mount-utils/mount_linux.go, (*SafeFormatAndMount).formatAndMountSensitive: the Go kubelet
+            # passes any type to mount(8).
             # Why: with "fuse.sh", mount.fuse(8) has a shell run the disk, which a pod may have written; with "proc",
-            # the pod gets that of the node; a list of types could hide both.
+            # the pod gets the node's proc; a list of types could hide both.
             # Test: mount_test.py:test_file_system_that_is_none_is_not_mounted
-            message = f"cannot mount disk {source}: {fstype!r} is not a file system type of disks"
+            message = f"cannot mount disk {source}: {fstype!r} is not the type of a disk file system"
             raise MountError(MountErrorType.UNKNOWN_MOUNT_ERROR, message)
         try:
             existing = self.get_disk_format(source)
@@ -563,7 +578,7 @@ class SafeFormatAndMount:
             if fstype != existing:
                 failure = MountErrorType.FILESYSTEM_MISMATCH
                 klog.warning_s(
-                    "Disk has another file system than configured, things might break",
+                    "Disk has a different file system than configured, things might break",
                     disk=source,
                     configured=fstype,
                     current=existing,
@@ -608,11 +623,11 @@ class SafeFormatAndMount:
         klog.info_s("Disk successfully formatted (mkfs)", disk=source, fsType=fstype, target=target)
 
     def format(self, fstype: str, arguments: list[str]) -> None:
-        """Run mkfs. Raises CodeExitError, OSError."""
+        """Run mkfs. Raise CodeExitError or OSError."""
         self.exec.run([f"mkfs.{fstype}", *arguments])
 
     def check_and_repair_filesystem(self, source: str) -> None:
-        """Run fsck. Raises MountError when there are faults that it could not put right."""
+        """Run fsck. Raise MountError if it found errors that it could not correct."""
         klog.v(4).info_s("Checking for issues with fsck on disk", disk=source)
         try:
             self.exec.run(["fsck", "-a", source])
@@ -631,20 +646,21 @@ class SafeFormatAndMount:
                 klog.info_s("`fsck` error", device=source, err=err, output=output)
 
     def get_disk_format(self, disk: str) -> str:
-        """What blkid says is on the device, "" for nothing. Raises CodeExitError, OSError."""
+        """Return what blkid finds on the device, or "". Raise CodeExitError or OSError."""
         return get_disk_format(self.exec, disk)
 
 
 def get_disk_format(executor: utilexec.Interface, disk: str) -> str:
-    """The kind of file system on the device, "" for none, a few words for a table of partitions.
+    """Return the type of the file system on the device, "" for an empty device, or a short text for a partition table.
 
-    Raises CodeExitError, and OSError for what cannot be understood, or a device that cannot be read.
+    Raise CodeExitError. Raise OSError if blkid's output is invalid or the device cannot be read.
 
-    DIVERGES (safer): a device on which blkid(8) finds nothing counts as empty only if it can be read and blkid(8) finds
-    nothing again.
-    Go: k8s.io/mount-utils/mount_linux.go, getDiskFormat: it counts as empty when blkid(8) finds nothing.
-    Why: blkid(8) says the same of a device that it cannot open or read, as when the network fails for a moment, and all
-    that is on the device would be lost when it is formatted.
+    DIVERGES (safer): in this kubelet, a device on which blkid(8) finds nothing is empty only if the device can be read
+    and blkid(8) finds nothing again.
+    Go: k8s.io/mount-utils/mount_linux.go, getDiskFormat: in the Go kubelet, a device is empty when blkid(8) finds
+    nothing.
+    Why: blkid(8) gives the same answer for a device that it cannot open or read, for example when the network fails for
+    a moment, and formatting the device would destroy its data.
     Test: mount_test.py:test_disk_that_blkid_could_not_read_for_a_moment_is_not_formatted,
     mount_test.py:test_disk_that_cannot_be_read_is_not_taken_for_an_empty_one
     """
@@ -675,6 +691,6 @@ def _ask_blkid(executor: utilexec.Interface, disk: str) -> str:
             raise OSError(f"blkid returns invalid output: {output}")
         found[key] = value
     if found.get("PTTYPE"):
-        # No file system, and nothing that may be formatted.
+        # A partition table is not a file system, but the device must not be formatted.
         return "unknown data, probably partitions"
     return found.get("TYPE", "")

@@ -1,4 +1,4 @@
-"""Taking a mount and its directory away.
+"""Remove mounts together with their directories.
 
 Go: k8s.io/mount-utils/mount_helper_common.go
 """
@@ -15,9 +15,9 @@ from pkg.mount_utils.mount_helper_unix import is_corrupted_mnt, path_exists, wit
 
 
 def cleanup_mount_point(mount_path: str, mounter: Interface, extensive_mount_point_check: bool) -> None:
-    """Unmount what is mounted at the path, and remove its directory, which must be empty. Gone already is fine.
+    """Unmount the path, and remove its directory, which must be empty. A missing path is not an error.
 
-    Raises OSError.
+    Raise OSError.
     """
     corrupted = _check_path(mount_path, mounter)
     if corrupted is not None:
@@ -27,7 +27,7 @@ def cleanup_mount_point(mount_path: str, mounter: Interface, extensive_mount_poi
 def cleanup_mount_with_force(
     mount_path: str, mounter: MounterForceUnmounter, extensive_mount_point_check: bool, umount_timeout: float
 ) -> None:
-    """cleanup_mount_point that uses force when unmounting takes longer than umount_timeout seconds."""
+    """Do as cleanup_mount_point does, with force if unmounting takes longer than umount_timeout seconds."""
     corrupted = _check_path(mount_path, mounter)
     if corrupted is not None:
 
@@ -38,10 +38,10 @@ def cleanup_mount_with_force(
 
 
 def _check_path(mount_path: str, mounter: Interface) -> bool | None:
-    """Whether what is mounted there is broken; None when nothing stands there."""
-    # DIVERGES (safer): a path that something is mounted on is not looked at.
-    # Go: k8s.io/mount-utils/mount_helper_common.go, CleanupMountPoint: the kubelet looks at the path in any case.
-    # Why: the look hangs, for ever if the server of the mount is gone, and the mount could not be unmounted.
+    """Report whether the path holds a corrupted mount. Return None if the path does not exist."""
+    # DIVERGES (safer): this kubelet does not access a path on which something is mounted.
+    # Go: k8s.io/mount-utils/mount_helper_common.go, CleanupMountPoint: the Go kubelet always accesses the path.
+    # Why: the access blocks, forever if the server of the mount is gone, and the mount could not be unmounted.
     # Test: mount_helper_common_test.py:test_what_is_mounted_is_not_looked_at_through_a_link_either
     real = without_links_above(mount_path)
     if any(point.path == real for point in mounter.list()):
@@ -64,7 +64,7 @@ def do_cleanup_mount_point(
     corrupted_mnt: bool,
     unmount: Callable[[str], None],
 ) -> None:
-    """Unmount and remove, checking that it is a mount point only if umount would not tell."""
+    """Unmount and remove the path. Check for a mount point only if umount does not report a missing mount."""
     if corrupted_mnt or mounter.can_safely_skip_mount_point_check():
         klog.v(4).info_s("unmounting", path=mount_path, corruptedMount=corrupted_mnt)
         unmount(mount_path)
@@ -79,7 +79,7 @@ def do_cleanup_mount_point(
 
 
 def remove_path_if_not_mount_point(mount_path: str, mounter: Interface, extensive_mount_point_check: bool) -> bool:
-    """Remove the directory unless something is mounted there; whether it is gone."""
+    """Remove the directory unless something is mounted on it. Report whether the directory is gone."""
     try:
         if extensive_mount_point_check:
             not_mounted = is_not_mount_point(mounter, mount_path)
@@ -95,7 +95,7 @@ def remove_path_if_not_mount_point(mount_path: str, mounter: Interface, extensiv
 
 
 def remove_path(mount_path: str) -> None:
-    """Remove a file or empty directory, if it is there. Raises OSError."""
+    """Remove a file or an empty directory if it exists. Raise OSError."""
     klog.v(4).info_s("Deleting path", path=mount_path)
     try:
         _remove(mount_path)
@@ -104,9 +104,9 @@ def remove_path(mount_path: str) -> None:
 
 
 def clean_after_failed_mount(mount_path: str, mounter: Interface) -> None:
-    """Unmount what a mount that failed may have left, and remove its directory.
+    """Unmount what a failed mount may have left behind, and remove its directory.
 
-    Never raises: what the mount failed of is what has to be told.
+    This function never raises, so that its caller can report the error of the mount.
     """
     try:
         if mounter.is_mount_point(mount_path):
@@ -116,7 +116,7 @@ def clean_after_failed_mount(mount_path: str, mounter: Interface) -> None:
                 return
         _remove(mount_path)
     except OSError as err:
-        klog.error_s(err, "Failed to clean up after a mount that failed", path=mount_path)
+        klog.error_s(err, "Failed to clean up after a failed mount", path=mount_path)
 
 
 def _remove(path: str) -> None:

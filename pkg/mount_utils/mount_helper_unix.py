@@ -1,4 +1,4 @@
-"""Reading the kernel's list of mounts, and telling a mount that is broken from a path that is not there.
+"""Read the kernel's list of mounts, and distinguish a corrupted mount from a missing path.
 
 Go: k8s.io/mount-utils/mount_helper_unix.go
 """
@@ -20,14 +20,14 @@ from pkg.util import procfs
 MOUNT_INFO = "/proc/self/mountinfo"
 
 _AT_LEAST_FIELDS = 10
-# How often a list is read again until it is the same twice.
+# How often a list is read again until two consecutive results are equal.
 _MAX_LIST_TRIES = 10
-# The first kernel that leaves no mount out of a list because another one went while it was read.
+# The first kernel that omits no mount from a list when another mount is removed during the read.
 _WHOLE_LISTS_KERNEL_VERSION = (5, 8)
-# Seconds: how often is asked although no mount has changed.
+# Seconds between checks of the condition when no mount changes.
 _RESYNC_PERIOD = 1.0
 _OCTAL = re.compile(r"\\([0-7]{3})")
-# What the kernel appends to the path of a mount whose directory a server has lost.
+# The kernel's suffix for the path of a mount whose directory was lost on the server.
 _DELETED = " (deleted)"
 _CORRUPTED = frozenset(
     {
@@ -44,58 +44,58 @@ _CORRUPTED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class MountInfo:
-    """One line of a mountinfo file."""
+    """Describe one line of a mountinfo file."""
 
     id: int
-    # The mount that this one is on, or the mount itself where the namespace has no more.
+    # The id of the parent mount, or of the mount itself at the top of the namespace.
     parent_id: int
-    # The file system's device.
+    # The device of the file system.
     major: int
     minor: int
     # The directory of the file system that is mounted.
     root: str
     mount_point: str
     mount_options: tuple[str, ...]
-    # As in "shared:12".
+    # For example "shared:12".
     optional_fields: tuple[str, ...]
     fs_type: str
     source: str
-    # Options of the whole file system.
+    # The options of the whole file system.
     super_options: tuple[str, ...]
 
 
 def is_corrupted_mnt(err: BaseException | None) -> bool:
-    """Whether the error says that something is mounted, and does not work."""
+    """Report whether the error means that something is mounted but does not work."""
     return isinstance(err, OSError) and err.errno in _CORRUPTED
 
 
 def parse_mount_info(filename: str) -> list[MountInfo]:
-    """The mounts in a mountinfo file, in its order; a line that is none is logged and left out. Raises OSError."""
+    """Return the mounts of a mountinfo file in its order. Log and skip invalid lines. Raise OSError."""
     infos = []
     for line in _read_mount_info(filename):
         try:
             infos.append(_parse_line(line))
         except ValueError as err:
-            # One mount that somebody has named so must not hide all others.
-            klog.error_s(err, "Ignoring a line of the mount table", path=filename, line=line)
+            # One mount with such a name must not hide all others.
+            klog.error_s(err, "Ignoring an invalid line of the mount table", path=filename, line=line)
     return infos
 
 
 def mount_points(filename: str) -> frozenset[str]:
-    """Only where the mounts of a mountinfo file are, which is quicker to tell. Raises OSError."""
+    """Return only the mount points of a mountinfo file, which is faster than parse_mount_info. Raise OSError."""
     fields = (line.split(" ", 5) for line in _read_mount_info(filename))
     return frozenset(_without_deleted(_unescape(each[4])) for each in fields if len(each) > 5)
 
 
 @functools.cache
 def _kernel_has_mountinfo_bug() -> bool:
-    """Yes when in doubt."""
+    """Report whether the kernel's lists may be incomplete; True if the version is unknown."""
     version = re.match(r"(\d+)\.(\d+)", os.uname().release)
     return version is None or (int(version[1]), int(version[2])) < _WHOLE_LISTS_KERNEL_VERSION
 
 
 def _read_mount_info(filename: str) -> list[str]:
-    """The lines of a mountinfo file, which the kernel gives in pieces. Raises OSError.
+    """Return the lines of a mountinfo file, which the kernel returns in pieces. Raise OSError.
 
     Go: readMountInfo, k8s.io/utils/io/read.go (ConsistentRead)
     """
@@ -110,8 +110,8 @@ def _read_mount_info(filename: str) -> list[str]:
 
 
 def _parse_line(line: str) -> MountInfo:
-    """Raises ValueError."""
-    # A source may be empty, and then two spaces follow each other.
+    """Parse one line. Raise ValueError."""
+    # A source may be empty, so two spaces may follow each other.
     fields = line.split(" ")
     if len(fields) < _AT_LEAST_FIELDS:
         raise ValueError(f"wrong number of fields (expected at least {_AT_LEAST_FIELDS}, got {len(fields)})")
@@ -134,15 +134,15 @@ def _parse_line(line: str) -> MountInfo:
 
 
 def split_mount_options(text: str) -> tuple[str, ...]:
-    """The options of a comma-separated list; between double quotes a comma separates nothing."""
-    # Each second part is inside of quotes.
+    """Split a comma-separated list of options. A comma between double quotes separates nothing."""
+    # Every second part is inside quotes.
     parts = text.split('"')
     parts[1::2] = [part.replace(",", "\0") for part in parts[1::2]]
     return tuple(option.replace("\0", ",") for option in '"'.join(parts).split(",") if option)
 
 
 def _without_deleted(path: str) -> str:
-    """Where the mount still is, though its directory was removed or renamed by a server."""
+    """Return the path of the mount without the suffix for a directory that the server removed or renamed."""
     return path.removesuffix(_DELETED)
 
 
@@ -151,16 +151,16 @@ def _unescape(text: str) -> str:
 
 
 def without_links_above(path: str) -> str:
-    """The path as it stands in the list of mounts, found without looking at what may be mounted there."""
+    """Return the path as it appears in the list of mounts, without accessing a mount at the path."""
     above, name = os.path.split(os.path.abspath(path))
     return os.path.join(os.path.realpath(above), name)
 
 
 def path_exists(path: str) -> bool:
-    """Whether something stands at path, links followed.
+    """Report whether the path exists, following links.
 
-    Raises OSError when that cannot be told; is_corrupted_mnt says whether that is because a broken mount stands there.
-    May hang on a server that does not answer.
+    Raise OSError if that is unknown; is_corrupted_mnt tells whether a corrupted mount is the reason. May block on a
+    server that does not answer.
     """
     try:
         os.stat(path)
@@ -173,13 +173,13 @@ def path_exists(path: str) -> bool:
 
 
 def wait_until(ctx: golang.Context, condition: Callable[[], bool], mount_info: str = MOUNT_INFO) -> None:
-    """Return once the condition is true, which is asked when mounts come or go, and every second.
+    """Return once the condition is true. It is checked when mounts change, and every second.
 
-    Raises ctx.err() once ctx is done, and OSError. Go asks ten times a second.
+    Raise ctx.err() once ctx is done, and OSError. Go checks ten times a second.
     """
     with Path(mount_info).open("rb") as table:
         poller = select.poll()
-        # From here on the kernel remembers that there was a change, so that none is missed while it is asked.
+        # From here on the kernel remembers changes, so that none is missed while the condition is checked.
         poller.register(table, select.POLLPRI)
         while not condition():
             ctx.raise_if_done()

@@ -330,7 +330,7 @@ def test_disk_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) 
 @pytest.mark.parametrize("fstype", ["fuse.sh", "xfs,fuse.sh", "../x", "ext4 -F", "ext4\n", "proc", "sysfs"])
 def test_file_system_that_is_none_is_not_mounted(fstype: str) -> None:
     mounter, disk = FakeMounter(), Disk("TYPE=ext4\n")
-    with pytest.raises(mount_utils.MountError, match="is not a file system type of disks"):
+    with pytest.raises(mount_utils.MountError, match="is not the type of a disk file system"):
         mount_utils.SafeFormatAndMount(mounter, disk.exec).format_and_mount("/dev/x", "/t", fstype, [])
     assert mounter.mounts == [] and disk.exec.commands == []
 

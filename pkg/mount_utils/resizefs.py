@@ -1,4 +1,4 @@
-"""Making file systems as large as their devices.
+"""Grow file systems to the size of their devices.
 
 Go: k8s.io/mount-utils/resizefs_linux.go
 """
@@ -11,13 +11,13 @@ from pkg.util import exec as utilexec
 
 
 class ResizeFs:
-    """Makes file systems larger. All methods raise OSError with what the tools said."""
+    """Grow file systems. All methods raise OSError with the output of the tools."""
 
     def __init__(self, executor: utilexec.Interface) -> None:
         self._exec = executor
 
     def resize(self, device_path: str, device_mount_path: str) -> bool:
-        """Whether it was made as large as the device; a device without file system needs nothing."""
+        """Grow the file system, and report whether that was done. A device without a file system needs nothing."""
         match file_system := self._disk_format(device_path):
             case "":
                 return False
@@ -51,7 +51,7 @@ class ResizeFs:
         return True
 
     def need_resize(self, device_path: str, device_mount_path: str) -> bool:
-        """Whether resize may have something to do."""
+        """Report whether `resize` may have to grow the file system."""
         if self.get_device_ro(device_path):
             klog.v(3).info_s("ResizeFs.needResize - no resize possible since filesystem is readonly", path=device_path)
             return False
@@ -59,7 +59,7 @@ class ResizeFs:
             case "":
                 return False
             case "ext3" | "ext4" | "xfs":
-                # Their tools find out themselves.
+                # The tools of these file systems find out by themselves.
                 return True
             case "btrfs":
                 block_size, size = self.get_btrfs_size(device_path)
@@ -76,7 +76,7 @@ class ResizeFs:
             raise OSError(f"ResizeFS.Resize - error checking format for device {device_path}: {err}") from err
 
     def get_device_size(self, device_path: str) -> int:
-        """Bytes."""
+        """Return the size in bytes."""
         output = self._ask(["blockdev", "--getsize64", device_path], f"failed to read size of device {device_path}")
         if not output.isascii() or not output.isdigit():
             raise OSError(f"failed to parse size of device {device_path} {output}")
@@ -91,7 +91,7 @@ class ResizeFs:
         return output == "1"
 
     def get_btrfs_size(self, device_path: str) -> tuple[int, int]:
-        """Bytes of a block and of the file system."""
+        """Return the sizes in bytes of a block and of the file system."""
         command = ["btrfs", "inspect-internal", "dump-super", "-f", device_path]
         output = self._ask(command, f"failed to read size of filesystem on {device_path}")
         block_size, total = parse_btrfs_info_output(output, "sectorsize", "total_bytes")
@@ -110,7 +110,7 @@ class ResizeFs:
 
 
 def parse_btrfs_info_output(output: str, block_size_key: str, total_bytes_key: str) -> tuple[int, int]:
-    """The two numbers in the tool's output, 0 for one that is not there. Raises OSError."""
+    """Return the two numbers in the tool's output; 0 for a missing one. Raise OSError."""
     found: dict[str, int] = {}
     for line in output.lower().split("\n"):
         match line.split():

@@ -1,4 +1,4 @@
-"""A mounter that only keeps a list.
+"""Fake a mounter with a list in memory.
 
 Go: k8s.io/mount-utils/fake_mounter.go
 """
@@ -13,15 +13,15 @@ from pkg.mount_utils.mount import MountPoint, get_mount_refs_by_dev
 
 
 class FakeMounter:
-    """Remembers mounts and every call; errors maps a target to what mounting or unmounting it raises."""
+    """Record mounts and every call. `errors` maps a target to the error of mounting or unmounting it."""
 
     def __init__(self, mount_points: Iterable[MountPoint] = (), skip_mount_point_check: bool = False) -> None:
         self.mount_points = [*mount_points]
         self.calls: list[tuple[str, str]] = []
-        # Source, target, kind and options of every mount, as they were asked for.
+        # Source, target, type and options of every mount, as the caller passed them.
         self.mounts: list[tuple[str, str, str, list[str]]] = []
         self.errors: dict[str, OSError] = {}
-        # What asking whether a path is a mount point raises.
+        # The errors of the checks whether a path is a mount point.
         self.mount_check_errors: dict[str, OSError] = {}
         self.unmount_func: Callable[[str], None] | None = None
         self._skip_mount_point_check = skip_mount_point_check
@@ -33,7 +33,7 @@ class FakeMounter:
         self.mounts.clear()
 
     def get_log(self) -> list[tuple[str, str]]:
-        """("mount" or "unmount", target), in order."""
+        """Return ("mount" or "unmount", target) for each call, in order."""
         return list(self.calls)
 
     def mount(self, source: str, target: str, fstype: str, options: list[str]) -> None:
@@ -48,7 +48,7 @@ class FakeMounter:
             if target in self.errors:
                 raise self.errors[target]
             if "bind" in options:
-                # As the kernel tells it: the device, not where it was bound from.
+                # Like the kernel, record the device and not the source of the bind mount.
                 source = next((point.device for point in self.mount_points if point.path == source), source)
             point = MountPoint(source, os.path.realpath(target), fstype, (*options, *sensitive_options))
             self.mount_points.append(point)

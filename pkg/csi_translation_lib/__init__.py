@@ -1,7 +1,7 @@
-"""Volumes of plugins that Kubernetes no longer has, as volumes of the CSI drivers that took over from them.
+"""Translate volumes of removed in-tree plugins to volumes of the CSI drivers that replaced them.
 
-Of Go's library what the kubelet does not need is left out: storage classes, the way back, and volume handles that
-lack a zone, which the driver's attacher completes.
+This package leaves out the parts of Go's library that the kubelet does not need: storage classes, the reverse
+translation, and volume handles without a zone, which the driver's attacher completes.
 
 Go: k8s.io/csi-translation-lib
 """

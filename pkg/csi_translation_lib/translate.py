@@ -1,4 +1,4 @@
-"""Finds the translator of a volume and has it translate the volume.
+"""Find the translator for a volume and translate the volume.
 
 Go: k8s.io/csi-translation-lib/translate.go
 """
@@ -29,18 +29,18 @@ _IN_TREE_PLUGINS: tuple[InTreePlugin, ...] = (
 
 
 def get_in_tree_plugin_names() -> list[str]:
-    """The plugins whose volumes can be translated, in order."""
+    """Return the plugins whose volumes can be translated, sorted."""
     return sorted(plugin.IN_TREE_PLUGIN_NAME for plugin in _IN_TREE_PLUGINS)
 
 
 def get_in_tree_plugin_name_from_spec(pv: v1.PersistentVolume | None, volume: v1.Volume | None) -> str:
-    """The plugin that the volume was made for; "" for a volume that is not translated."""
+    """Return the plugin that the volume was made for, or "" if the volume is not translated."""
     plugin = _find(pv, volume)
     return "" if plugin is None else plugin.IN_TREE_PLUGIN_NAME
 
 
 def translate_in_tree_pv_to_csi(pv: v1.PersistentVolume) -> v1.PersistentVolume:
-    """A copy of the persistent volume, with the source that its CSI driver understands. Raises ValueError."""
+    """Return a copy of the persistent volume with a source for its CSI driver. Raise ValueError."""
     plugin = _find(pv, None)
     if plugin is None:
         raise ValueError(f'could not find in-tree plugin translation logic for "{pv.metadata.name}"')
@@ -48,10 +48,11 @@ def translate_in_tree_pv_to_csi(pv: v1.PersistentVolume) -> v1.PersistentVolume:
 
 
 def translate_in_tree_inline_volume_to_csi(volume: v1.Volume, pod_namespace: str) -> v1.PersistentVolume:
-    """A persistent volume for a volume that stands in a pod itself. Raises ValueError.
+    """Return a persistent volume for an inline volume of a pod. Raise ValueError.
 
-    DIVERGES (safer): a volume is refused if the name that is made for it is empty, "." or "..".
-    Go: k8s.io/csi-translation-lib/translate.go, CSITranslator.TranslateInTreeInlineVolumeToCSI: any name is taken.
+    DIVERGES (safer): this kubelet refuses a volume if the name that is generated for it is empty, "." or "..".
+    Go: k8s.io/csi-translation-lib/translate.go, CSITranslator.TranslateInTreeInlineVolumeToCSI: the Go kubelet accepts
+    any name.
     Why: a directory gets this name, and ".." would be the directory of all the pod's volumes.
     Test: translate_test.py:test_name_of_an_inline_volume_leads_nowhere_else
     """
@@ -59,11 +60,11 @@ def translate_in_tree_inline_volume_to_csi(volume: v1.Volume, pod_namespace: str
     if plugin is None:
         raise ValueError(f'could not find in-tree plugin translation logic for "{volume.name}"')
     pv = plugin.translate_in_tree_inline_volume_to_csi(volume, pod_namespace)
-    # Go's CSI plugin does so for the names of directories.
+    # Go's CSI plugin makes the same replacement for the names of directories.
     pv.metadata.name = pv.metadata.name.replace("/", "~")
     if pv.metadata.name in ("", ".", ".."):
         raise ValueError(f'volume "{volume.name}" has no usable name for its CSI driver: "{pv.metadata.name}"')
-    # A persistent volume always has a mode, and what stands in a pod is never a device.
+    # A persistent volume always has a volume mode, and an inline volume is never a block device.
     pv.spec.volume_mode = v1.PERSISTENT_VOLUME_FILESYSTEM
     return pv
 

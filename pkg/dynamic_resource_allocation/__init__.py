@@ -1,4 +1,4 @@
-"""What all who deal with claims of resources share.
+"""Provide what all components that handle resource claims share.
 
 Go: k8s.io/dynamic-resource-allocation
 """

@@ -1,4 +1,4 @@
-"""Which claims a pod has, and whether they are its own.
+"""Find the resource claims of a pod, and check whether they belong to the pod.
 
 Go: k8s.io/dynamic-resource-allocation/resourceclaim/resourceclaim.go
 """
@@ -12,22 +12,26 @@ from pkg.api.resource import v1 as resourceapi
 
 
 class ErrClaimNotFound(LookupError):
-    """The claim of the pod has not been made yet."""
+    """Signal that the pod's claim has not been created yet."""
 
 
 class ErrAPIUnsupported(ValueError):
-    """The pod refers to a claim in a way that this version does not know."""
+    """Signal that the pod refers to a claim in a way that this version does not know."""
 
 
 class Name(NamedTuple):
-    """The name of a claim, None where none is needed, and whether it was made for the pod, as is_for_pod must tell."""
+    """Hold the name of a claim, or None if the pod needs none.
+
+    `must_check_owner` says that the claim was created for a pod, so that the caller must check the owner with
+    is_for_pod.
+    """
 
     name: str | None
     must_check_owner: bool
 
 
 def name(pod: v1.Pod, pod_claim: v1.PodResourceClaim) -> Name:
-    """The object behind a pod's claim. Raises ErrClaimNotFound, ErrAPIUnsupported."""
+    """Return the name of the claim object for a pod's claim. Raise ErrClaimNotFound or ErrAPIUnsupported."""
     if pod_claim.resource_claim_name is not None:
         return Name(pod_claim.resource_claim_name, False)
     subject = f'pod "{pod.metadata.namespace}/{pod.metadata.name}"'
@@ -42,7 +46,7 @@ def name(pod: v1.Pod, pod_claim: v1.PodResourceClaim) -> Name:
 
 
 def is_for_pod(pod: v1.Pod, claim: resourceapi.ResourceClaim) -> None:
-    """Raises ValueError unless the claim was made for the pod."""
+    """Raise ValueError unless the claim was created for the pod."""
     claim_text = f"ResourceClaim {claim.metadata.namespace}/{claim.metadata.name}"
     pod_text = f"Pod {pod.metadata.namespace}/{pod.metadata.name}"
     if claim.metadata.namespace != pod.metadata.namespace:
@@ -53,10 +57,10 @@ def is_for_pod(pod: v1.Pod, claim: resourceapi.ResourceClaim) -> None:
 
 
 def is_reserved_for_pod(pod: v1.Pod, claim: resourceapi.ResourceClaim) -> bool:
-    """Whether the pod is one of those that may use the claim."""
+    """Report whether the claim is reserved for the pod."""
     return any(reserved.uid == pod.metadata.uid for reserved in claim.status.reserved_for)
 
 
 def base_request_ref(request_ref: str) -> str:
-    """The request of a reference, which may be to one of its alternatives: "gpu/large" → "gpu"."""
+    """Return the request that a reference names, without the subrequest: "gpu/large" → "gpu"."""
     return request_ref.partition("/")[0]

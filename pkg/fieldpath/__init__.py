@@ -1,4 +1,4 @@
-"""Fields of API objects by path.
+"""Read fields of API objects by path.
 
 Go: pkg/fieldpath
 """

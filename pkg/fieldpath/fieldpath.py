@@ -1,4 +1,4 @@
-"""Fields of a pod's metadata by their path, for the downward API.
+"""Read fields of a pod's metadata by path, for the downward API.
 
 Go: pkg/fieldpath/fieldpath.go
 """
@@ -15,7 +15,7 @@ _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t
 
 
 def format_map(m: Mapping[str, str]) -> str:
-    """key="value" lines by key, with the values quoted as Go quotes them."""
+    """Return key="value" lines, sorted by key, with the values quoted as in Go."""
     return "\n".join(f"{key}={_quote(value)}" for key, value in sorted(m.items()))
 
 
@@ -37,7 +37,7 @@ def _escape(char: str) -> str:
 
 
 def extract_field_path_as_string(obj: Any, field_path: str) -> str:
-    """The field of an API object as text; raises ValueError for a path that is not supported."""
+    """Return the field of an API object as text. Raise ValueError if the path is not supported."""
     metadata = obj.metadata
     if (split := split_maybe_subscripted_path(field_path)) is not None:
         return _extract_subscripted(metadata, field_path, *split)
@@ -74,7 +74,7 @@ def _is_qualified_name(key: str) -> bool:
 
 
 def split_maybe_subscripted_path(field_path: str) -> tuple[str, str] | None:
-    """Split "metadata.labels['key']" into path and key; None for a path without a key."""
+    """Split "metadata.labels['key']" into path and key. Return None for a path without a key."""
     path, bracket, subscript = field_path.removesuffix("']").partition("['")
     if not field_path.endswith("']") or not bracket or not path:
         return None

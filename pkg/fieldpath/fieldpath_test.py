@@ -1,4 +1,7 @@
-"""Go: pkg/fieldpath/fieldpath_test.go"""
+"""Test the extraction of fields by path.
+
+Go: pkg/fieldpath/fieldpath_test.go
+"""
 
 from __future__ import annotations
 

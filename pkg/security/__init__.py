@@ -1,4 +1,4 @@
-"""Security facilities of the node.
+"""Provide the security facilities of the node.
 
 Go: pkg/security
 """

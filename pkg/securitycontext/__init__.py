@@ -1,4 +1,4 @@
-"""How a pod's and a container's security settings combine into what the runtime is told.
+"""Combine the security settings of a pod and of a container into those for the runtime.
 
 Go: pkg/securitycontext
 """

@@ -1,4 +1,4 @@
-"""Effective security context of a container, and the /proc paths that are hidden from it.
+"""Compute the effective security context of a container, and the /proc paths that are hidden from it.
 
 Go: pkg/securitycontext/util.go, util_linux.go
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pkg.api.core import v1
 
-# What a container takes from its pod unless it says otherwise itself.
+# The settings that a container inherits from its pod.
 _FROM_POD = ("se_linux_options", "windows_options", "run_as_user", "run_as_group", "run_as_non_root")
 
-# What a container's own security context overrides.
+# The settings with which a container's own security context overrides the pod's.
 _FROM_CONTAINER = (
     "se_linux_options",
     "windows_options",
@@ -30,7 +30,7 @@ _FROM_CONTAINER = (
 
 
 def determine_effective_security_context(pod: v1.Pod, container: v1.Container) -> v1.SecurityContext:
-    """The pod's settings with the container's over them: a new object, or the container's own."""
+    """Return the pod's settings overridden by the container's, as a new object or as the container's own object."""
     effective = _security_context_from_pod_security_context(pod)
     own = container.security_context
     if effective is None:
@@ -45,7 +45,7 @@ def determine_effective_security_context(pod: v1.Pod, container: v1.Container) -
 
 
 def determine_effective_run_as_user(pod: v1.Pod, container: v1.Container) -> int | None:
-    """The user id asked for by container or pod, None if none was."""
+    """Return the user id that the container or else the pod requests, or None."""
     user = None
     if pod.spec.security_context is not None:
         user = pod.spec.security_context.run_as_user
@@ -65,7 +65,7 @@ def _security_context_from_pod_security_context(pod: v1.Pod) -> v1.SecurityConte
 
 
 def add_no_new_privileges(sc: v1.SecurityContext | None) -> bool:
-    """Whether no_new_privs is set: only when privilege escalation is explicitly forbidden."""
+    """Report whether to set no_new_privs, which only an explicit ban of privilege escalation does."""
     return sc is not None and sc.allow_privilege_escalation is False
 
 
@@ -94,17 +94,17 @@ def _default_masked_paths() -> tuple[str, ...]:
 
 
 def convert_to_runtime_masked_paths(opt: str | None) -> list[str]:
-    """Paths hidden from the container; none with procMount Unmasked."""
+    """Return the paths to hide from the container, or none with procMount Unmasked."""
     return [] if opt == v1.UNMASKED_PROC_MOUNT else list(_default_masked_paths())
 
 
 def convert_to_runtime_readonly_paths(opt: str | None) -> list[str]:
-    """Paths that the container may only read; none with procMount Unmasked."""
+    """Return the paths that the container may only read, or none with procMount Unmasked."""
     return [] if opt == v1.UNMASKED_PROC_MOUNT else list(_READONLY_PATHS)
 
 
 def possible_cpus() -> list[int]:
-    """Numbers of the CPUs that this machine can have, as the kernel lists them."""
+    """Return the numbers of the CPUs that this machine can have, from the kernel's list."""
     try:
         return _parse_cpu_list(Path("/sys/devices/system/cpu/possible").read_text())
     except (OSError, ValueError):

@@ -1,4 +1,7 @@
-"""Go: pkg/securitycontext/util_test.go"""
+"""Test security contexts and hidden paths.
+
+Go: pkg/securitycontext/util_test.go
+"""
 
 from __future__ import annotations
 

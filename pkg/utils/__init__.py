@@ -1,4 +1,4 @@
-"""What Kubernetes shares beside its own libraries.
+"""Provide the utilities that Kubernetes keeps outside of its own libraries.
 
 Go: k8s.io/utils
 """

@@ -1,4 +1,4 @@
-"""Sets of processors, and their form in the kernel's files.
+"""Represent sets of processors, and read and write the kernel's notation for them.
 
 Go: k8s.io/utils/cpuset
 """
@@ -9,13 +9,13 @@ import builtins
 import re
 from collections.abc import Iterable
 
-# More than any kernel is built for: a slip of the pen must not fill the memory with numbers.
+# More than any kernel supports. Without a limit, a typo could fill the memory with numbers.
 _MOST = 1 << 16
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class CPUSet(frozenset[int]):
-    """The numbers of processors. Immutable; what is made of sets is again such a set."""
+    """Hold the numbers of processors. Immutable; the set operations return a CPUSet."""
 
     __slots__ = ()
 
@@ -41,11 +41,11 @@ class CPUSet(frozenset[int]):
         return self.difference(other)
 
     def list(self) -> builtins.list[int]:
-        """The numbers, ascending."""
+        """Return the numbers in ascending order."""
         return sorted(self)
 
     def __str__(self) -> str:
-        """As the kernel writes it: "0-3,8"; empty if there is none."""
+        """Return the kernel's notation, such as "0-3,8"; "" for an empty set."""
         ranges: builtins.list[tuple[int, int]] = []
         for cpu in sorted(self):
             if ranges and ranges[-1][1] == cpu - 1:
@@ -59,12 +59,12 @@ class CPUSet(frozenset[int]):
 
 
 def new(*cpus: int) -> CPUSet:
-    """The set of these."""
+    """Return the set of the given numbers."""
     return CPUSet(cpus)
 
 
 def parse(text: str) -> CPUSet:
-    """The set that a list in the kernel's form names. Raises ValueError."""
+    """Parse a list in the kernel's notation. Raise ValueError."""
     cpus: list[int] = []
     for part in text.split(",") if text else ():
         first_text, dash, last_text = part.partition("-")
@@ -73,7 +73,7 @@ def parse(text: str) -> CPUSet:
         if first > last:
             raise ValueError(f'invalid range "{part}" ({first} > {last})')
         if last >= _MOST:
-            raise ValueError(f'invalid CPU number "{part}" (there can be {_MOST})')
+            raise ValueError(f'invalid CPU number "{part}" (there are at most {_MOST} CPUs)')
         cpus.extend(range(first, last + 1))
     return CPUSet(cpus)
 

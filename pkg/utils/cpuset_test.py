@@ -1,4 +1,7 @@
-"""Go: k8s.io/utils/cpuset/cpuset_test.go"""
+"""Test sets of processors.
+
+Go: k8s.io/utils/cpuset/cpuset_test.go
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ def test_parse_and_string(text: str, cpus: list[int], canonical: str) -> None:
         ("0,", 'strconv.Atoi: parsing "": invalid syntax'),
         ("0--3", 'invalid range "0--3" (0 > -3)'),
         ("5-3", 'invalid range "5-3" (5 > 3)'),
-        ("0-9999999999", 'invalid CPU number "0-9999999999" (there can be 65536)'),
+        ("0-9999999999", 'invalid CPU number "0-9999999999" (there are at most 65536 CPUs)'),
         (" 1", 'strconv.Atoi: parsing " 1": invalid syntax'),
         ("1_0", 'strconv.Atoi: parsing "1_0": invalid syntax'),
     ],

@@ -1,4 +1,4 @@
-"""One translator for each plugin.
+"""Provide one translator for each plugin.
 
 Go: k8s.io/csi-translation-lib/plugins
 """

@@ -1,4 +1,4 @@
-"""Disks of AWS.
+"""Translate disks of AWS.
 
 Go: k8s.io/csi-translation-lib/plugins/aws_ebs.go
 """
@@ -19,7 +19,7 @@ _AWS_VOLUME = re.compile(r"vol-[^/]*")
 
 
 class AWSElasticBlockStoreCSITranslator:
-    """Implements InTreePlugin."""
+    """Implement InTreePlugin."""
 
     IN_TREE_PLUGIN_NAME: ClassVar[str] = "kubernetes.io/aws-ebs"
 
@@ -57,7 +57,7 @@ def _translate(source: v1.AWSElasticBlockStoreVolumeSource) -> v1.CSIPersistentV
 
 
 def kubernetes_volume_id_to_ebs_volume_id(kubernetes_id: str) -> str:
-    """The disk's id, which Kubernetes may have as aws://ZONE/ID or aws:///ID. Raises ValueError."""
+    """Return the disk's id, which Kubernetes may write as aws://ZONE/ID or aws:///ID. Raise ValueError."""
     if not kubernetes_id.startswith("aws://"):
         return kubernetes_id
     aws_id = net.split(kubernetes_id).path.strip("/")

@@ -1,4 +1,4 @@
-"""Disks of Azure.
+"""Translate disks of Azure.
 
 Go: k8s.io/csi-translation-lib/plugins/azure_disk.go
 """
@@ -16,7 +16,7 @@ _MANAGED = "Managed"
 
 
 class AzureDiskCSITranslator:
-    """Implements InTreePlugin."""
+    """Implement InTreePlugin."""
 
     IN_TREE_PLUGIN_NAME: ClassVar[str] = "kubernetes.io/azure-disk"
 

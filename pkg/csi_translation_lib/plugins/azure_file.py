@@ -1,4 +1,4 @@
-"""Files of Azure.
+"""Translate file shares of Azure.
 
 Go: k8s.io/csi-translation-lib/plugins/azure_file.go
 """
@@ -20,7 +20,7 @@ _SECRET_NAME_SUFFIX = "-secret"
 
 
 class AzureFileCSITranslator:
-    """Implements InTreePlugin."""
+    """Implement InTreePlugin."""
 
     IN_TREE_PLUGIN_NAME: ClassVar[str] = "kubernetes.io/azure-file"
 
@@ -63,9 +63,10 @@ def _translate(
 
 
 def get_storage_account_name(secret_name: str) -> str:
-    """The account that the name of a secret tells; the whole name if it has another form.
+    """Return the storage account in the name of a secret, or the whole name if it has another form.
 
-    Without a regular expression, which takes the square of the name's length under the interpreter's lock.
+    This avoids a regular expression, which would take time quadratic in the name's length while it holds the
+    interpreter lock.
     """
     for line in secret_name.split("\n"):
         account = line.partition(_SECRET_NAME_PREFIX)[2].rpartition(_SECRET_NAME_SUFFIX)[0]

@@ -1,4 +1,4 @@
-"""Disks of Google.
+"""Translate disks of Google Compute Engine.
 
 Go: k8s.io/csi-translation-lib/plugins/gce_pd.go
 """
@@ -16,12 +16,12 @@ from pkg.csi_translation_lib.plugins.in_tree_volume import (
 
 GCE_PD_DRIVER_NAME = "pd.csi.storage.gke.io"
 GCE_PD_TOPOLOGY_KEY = "topology.gke.io/zone"
-# In the place of a project or zone that nobody has told; the driver's attacher knows it.
+# Replaces an unknown project or zone, which the driver's attacher knows.
 UNSPECIFIED_VALUE = "UNSPECIFIED"
 
 
 class GCEPersistentDiskCSITranslator:
-    """Implements InTreePlugin."""
+    """Implement InTreePlugin."""
 
     IN_TREE_PLUGIN_NAME: ClassVar[str] = "kubernetes.io/gce-pd"
 
@@ -58,14 +58,17 @@ def _translate(source: v1.GCEPersistentDiskVolumeSource, location: str) -> v1.CS
 
 
 def _location(zones: list[str]) -> str:
-    """The part of a volume handle that tells a disk's zone, or region if it has several zones."""
+    """Return the part of a volume handle that names a disk's zone, or its region if the disk has several zones."""
     if len(zones) > 1:
         return f"regions/{gce_get_region_from_zones(zones)}"
     return f"zones/{zones[0] if zones else UNSPECIFIED_VALUE}"
 
 
 def gce_get_region_from_zones(zones: list[str]) -> str:
-    """Raises ValueError for zones of several regions, or that are named in another way."""
+    """Return the common region of the zones.
+
+    Raise ValueError if the zones belong to several regions, or if a name has an unknown form.
+    """
     regions: set[str] = set()
     for zone in zones:
         parts = zone.split("-")
@@ -81,7 +84,10 @@ def gce_get_region_from_zones(zones: list[str]) -> str:
 
 
 def backward_compatible_access_modes(modes: list[str]) -> list[str]:
-    """The plugin took modes for one writer that the driver refuses: many writers, and one writer with many readers."""
+    """Return the access modes that the driver accepts.
+
+    The in-tree plugin accepted modes that the driver refuses: many writers, and one writer together with many readers.
+    """
     if not modes:
         return []
     only_readers = set(modes) & {v1.READ_ONLY_MANY, v1.READ_WRITE_MANY, v1.READ_WRITE_ONCE} == {v1.READ_ONLY_MANY}

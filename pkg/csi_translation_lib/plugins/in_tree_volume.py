@@ -1,4 +1,4 @@
-"""What a translator does, and the topology of persistent volumes.
+"""Define what a translator does, and translate the topology of persistent volumes.
 
 Go: k8s.io/csi-translation-lib/plugins/in_tree_volume.go
 """
@@ -11,12 +11,12 @@ from typing import ClassVar, Protocol
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 
-# Between the zones in a label of a volume that has several.
+# Separates the zones in a label of a volume with several zones.
 LABEL_MULTI_ZONE_DELIMITER = "__"
 
 
 class InTreePlugin(Protocol):
-    """Translates the volumes of one plugin. All methods are safe from any thread; who translates raises ValueError."""
+    """Define how to translate the volumes of one plugin. Thread-safe; the translating methods raise ValueError."""
 
     IN_TREE_PLUGIN_NAME: ClassVar[str]
 
@@ -25,22 +25,22 @@ class InTreePlugin(Protocol):
     def can_support_inline(self, volume: v1.Volume) -> bool: ...
 
     def translate_in_tree_pv_to_csi(self, pv: v1.PersistentVolume) -> v1.PersistentVolume:
-        """The persistent volume, which may be changed in place."""
+        """Return the translated persistent volume; the argument may be changed in place."""
         ...
 
     def translate_in_tree_inline_volume_to_csi(self, volume: v1.Volume, pod_namespace: str) -> v1.PersistentVolume:
-        """A new persistent volume, whose name is one of its own for each disk."""
+        """Return a new persistent volume, whose name is unique for each disk."""
         ...
 
 
 def inline_volume(name: str, source: v1.CSIPersistentVolumeSource, access_mode: str) -> v1.PersistentVolume:
-    """The persistent volume for a volume that stands in a pod itself."""
+    """Return the persistent volume for an inline volume of a pod."""
     spec = v1.PersistentVolumeSpec(csi=source, access_modes=[access_mode])
     return v1.PersistentVolume(metadata=metav1.ObjectMeta(name=name), spec=spec)
 
 
 def get_zones_from_labels(pv: v1.PersistentVolume) -> list[str]:
-    """The zones that the labels of the persistent volume name."""
+    """Return the zones in the labels of the persistent volume."""
     label = pv.metadata.labels.get(v1.LABEL_FAILURE_DOMAIN_BETA_ZONE) or pv.metadata.labels.get(
         v1.LABEL_TOPOLOGY_ZONE, ""
     )
@@ -48,9 +48,9 @@ def get_zones_from_labels(pv: v1.PersistentVolume) -> list[str]:
 
 
 def translate_topology_from_in_tree_to_csi(pv: v1.PersistentVolume, csi_topology_key: str) -> None:
-    """Have the node affinity name zones as the driver does; zones of the labels count if it names none.
+    """Rename the zone key of the node affinity to the driver's key, or add the zones of the labels if it has none.
 
-    A region is named as today's nodes do, whose labels may no longer be the beta ones.
+    A beta region key becomes the current one, because the nodes may no longer have beta labels.
     """
     zone_label, region_label = get_topology_label(pv)
     if get_topology_values(pv, zone_label):
@@ -62,7 +62,7 @@ def translate_topology_from_in_tree_to_csi(pv: v1.PersistentVolume, csi_topology
 
 
 def get_topology_label(pv: v1.PersistentVolume) -> tuple[str, str]:
-    """The keys of zone and region that the persistent volume uses, in its node affinity or else in its labels."""
+    """Return the zone and region keys that the persistent volume uses in its node affinity, or else in its labels."""
     keys = {requirement.key for requirement in _requirements(pv)}
     for known in (keys, pv.metadata.labels):
         if v1.LABEL_TOPOLOGY_ZONE in known:
@@ -73,7 +73,7 @@ def get_topology_label(pv: v1.PersistentVolume) -> tuple[str, str]:
 
 
 def get_topology_values(pv: v1.PersistentVolume, key: str) -> list[str]:
-    """The values that the node affinity has for the key, in order."""
+    """Return the sorted values that the node affinity has for the key."""
     return sorted({value for found in _requirements(pv) if found.key == key for value in found.values})
 
 
@@ -85,7 +85,7 @@ def replace_topology(pv: v1.PersistentVolume, old_key: str, new_key: str) -> Non
 
 
 def add_topology(pv: v1.PersistentVolume, topology_key: str, zones: list[str]) -> None:
-    """Have each term of the node affinity ask for one of the zones."""
+    """Make each term of the node affinity require one of the zones."""
     zones = sorted({zone.strip() for zone in zones} - {""})
     if not zones:
         return

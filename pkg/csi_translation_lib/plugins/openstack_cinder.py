@@ -1,4 +1,4 @@
-"""Disks of OpenStack.
+"""Translate disks of OpenStack.
 
 Go: k8s.io/csi-translation-lib/plugins/openstack_cinder.go
 """
@@ -15,7 +15,7 @@ CINDER_TOPOLOGY_KEY = "topology.cinder.csi.openstack.org/zone"
 
 
 class OSCinderCSITranslator:
-    """Implements InTreePlugin."""
+    """Implement InTreePlugin."""
 
     IN_TREE_PLUGIN_NAME: ClassVar[str] = "kubernetes.io/cinder"
 

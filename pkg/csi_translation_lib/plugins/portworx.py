@@ -1,4 +1,4 @@
-"""Volumes of Portworx.
+"""Translate volumes of Portworx.
 
 Go: k8s.io/csi-translation-lib/plugins/portworx.go
 """
@@ -17,7 +17,7 @@ _AUTH_SECRET_NAMESPACE_KEY = "openstorage.io/auth-secret-namespace"
 
 
 class PortworxCSITranslator:
-    """Implements InTreePlugin."""
+    """Implement InTreePlugin."""
 
     IN_TREE_PLUGIN_NAME: ClassVar[str] = "kubernetes.io/portworx-volume"
 

@@ -1,4 +1,4 @@
-"""Disks of vSphere.
+"""Translate disks of vSphere.
 
 Go: k8s.io/csi-translation-lib/plugins/vsphere_volume.go
 """
@@ -23,7 +23,7 @@ _TOPOLOGY_REGION_KEY = "topology.csi.vmware.com/region"
 
 
 class VSphereCSITranslator:
-    """Implements InTreePlugin."""
+    """Implement InTreePlugin."""
 
     IN_TREE_PLUGIN_NAME: ClassVar[str] = "kubernetes.io/vsphere-volume"
 
@@ -41,10 +41,12 @@ class VSphereCSITranslator:
         return pv
 
     def translate_in_tree_inline_volume_to_csi(self, volume: v1.Volume, pod_namespace: str) -> v1.PersistentVolume:
-        """DIVERGES (fault of Go): the storage policy of a volume that stands in a pod is passed on to the driver.
+        """Return the persistent volume for an inline volume, with its storage policy.
+
+        DIVERGES (fault of Go): this kubelet passes the storage policy of an inline volume on to the driver.
         Go: k8s.io/csi-translation-lib/plugins/vsphere_volume.go,
-        (*vSphereCSITranslator).TranslateInTreeInlineVolumeToCSI: it looks for the policy in an in-tree source that the
-        new object lacks, and crashes.
+        (*vSphereCSITranslator).TranslateInTreeInlineVolumeToCSI: the Go kubelet looks for the policy in an in-tree
+        source that the new object lacks, and crashes.
         Why: one pod must not end the kubelet.
         Test: pkg/csi_translation_lib/translate_test.py:test_translate_in_tree_inline_volume_to_csi
         """
@@ -64,7 +66,10 @@ def _translate(source: v1.VsphereVirtualDiskVolumeSource) -> v1.CSIPersistentVol
 
 
 def translate_topology_from_in_tree_vsphere_to_csi(pv: v1.PersistentVolume) -> None:
-    """Have the node affinity name zone and region as the driver does; labels count where it names none."""
+    """Rename the zone and region keys of the node affinity to the driver's keys.
+
+    If the node affinity has no values for a key, the labels provide them.
+    """
     for label, key in zip(get_topology_label(pv), (_TOPOLOGY_ZONE_KEY, _TOPOLOGY_REGION_KEY), strict=True):
         if get_topology_values(pv, label):
             replace_topology(pv, label, key)

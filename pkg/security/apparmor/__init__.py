@@ -1,4 +1,4 @@
-"""AppArmor profiles of containers.
+"""Find and validate the AppArmor profiles of containers.
 
 Go: pkg/security/apparmor
 """

@@ -1,4 +1,4 @@
-"""Which AppArmor profile a container runs under.
+"""Find the AppArmor profile of a container.
 
 Go: pkg/security/apparmor/helpers.go
 """
@@ -12,16 +12,16 @@ from pkg.api.v1 import pod as podutil
 
 
 def is_required(pod: v1.Pod) -> bool:
-    """Whether the pod wants a profile, be it the runtime's default one."""
+    """Report whether the pod requests a profile, even the runtime's default profile."""
     contexts = [c.security_context for c, _ in podutil.container_iter(pod.spec, podutil.ALL_CONTAINERS)]
     for context in [pod.spec.security_context, *contexts]:
         profile = None if context is None else context.app_armor_profile
         if profile is not None and profile.type != v1.APP_ARMOR_PROFILE_TYPE_UNCONFINED:
             return True
-    # DIVERGES (fault of Go): any annotation that asks for a profile counts.
-    # Go: pkg/security/apparmor/helpers.go, isRequired: the first annotation that it meets decides, in the random order
-    # of a map.
-    # Why: chance would decide whether a node without AppArmor takes a pod with one unconfined container.
+    # DIVERGES (fault of Go): in this kubelet, any annotation that requests a profile counts.
+    # Go: pkg/security/apparmor/helpers.go, isRequired: in the Go kubelet, the first annotation decides, in the random
+    # order of a map.
+    # Why: chance would decide whether a node without AppArmor admits a pod with one unconfined container.
     # Test: validate_test.py:test_bad_host
     return any(
         key.startswith(v1.DEPRECATED_APP_ARMOR_BETA_CONTAINER_ANNOTATION_KEY_PREFIX)
@@ -31,7 +31,7 @@ def is_required(pod: v1.Pod) -> bool:
 
 
 def get_profile(pod: v1.Pod, container: v1.Container) -> v1.AppArmorProfile | None:
-    """The container's own, else that of the old annotation, which static pods may have, else the pod's."""
+    """Return the container's profile, else that of the old annotation, which static pods may have, else the pod's."""
     own = container.security_context.app_armor_profile if container.security_context is not None else None
     if own is not None:
         return own

@@ -1,4 +1,7 @@
-"""Go: pkg/security/apparmor/helpers_test.go"""
+"""Test how a container's AppArmor profile is found.
+
+Go: pkg/security/apparmor/helpers_test.go
+"""
 
 from __future__ import annotations
 

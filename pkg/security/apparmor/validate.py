@@ -1,4 +1,4 @@
-"""Can this node run a pod under the AppArmor profiles that it asks for?
+"""Check whether this node can run a pod under the AppArmor profiles that the pod requests.
 
 Go: pkg/security/apparmor/validate.go
 """
@@ -16,15 +16,19 @@ _ENABLED = Path("/sys/module/apparmor/parameters/enabled")
 
 
 class Validator:
-    """Looks at the host once, when it is made: to turn AppArmor on takes a restart of the kubelet too."""
+    """Validate pods against the host's AppArmor support.
+
+    The constructor inspects the host once, because enabling AppArmor requires a reboot, and so a restart of the
+    kubelet.
+    """
 
     def __init__(self, security_fs: Path = _SECURITY_FS, enabled: Path = _ENABLED) -> None:
         self._validate_host_err = "" if is_enabled(security_fs, enabled) else "AppArmor is not enabled on the host"
 
     def validate(self, pod: v1.Pod) -> None:
-        """Raises ValueError if the pod wants a profile and there can be none, or names none.
+        """Raise ValueError if the pod requests a profile and the host has no AppArmor, or if a profile name is empty.
 
-        Whether the host has loaded a profile is for the runtime to find out.
+        The runtime finds out whether the host has loaded a profile.
         """
         if not is_required(pod):
             return
@@ -34,9 +38,10 @@ class Validator:
             if profile is None or profile.type != v1.APP_ARMOR_PROFILE_TYPE_LOCALHOST:
                 continue
             if not (profile.localhost_profile or "").strip():
-                # DIVERGES (fault of Go): the message for an empty profile name has that name and the container's.
-                # Go: pkg/security/apparmor/validate.go, (*validator).Validate: it has the fields of a struct, with the
-                # address of a pointer, and no container.
+                # DIVERGES (fault of Go): in this kubelet, the message for an empty profile name contains that name and
+                # the container's.
+                # Go: pkg/security/apparmor/validate.go, (*validator).Validate: the Go kubelet's message contains the
+                # fields of a struct with the address of a pointer, and no container.
                 # Why: the address tells the user nothing, and differs each time.
                 # Test: validate_test.py:test_validate
                 raise ValueError(
@@ -45,13 +50,13 @@ class Validator:
                 )
 
     def validate_host(self) -> None:
-        """Raises ValueError if the host has no AppArmor."""
+        """Raise ValueError if the host has no AppArmor."""
         if self._validate_host_err:
             raise ValueError(self._validate_host_err)
 
 
 def is_enabled(security_fs: Path = _SECURITY_FS, enabled: Path = _ENABLED) -> bool:
-    """Whether the kernel has AppArmor on. Go: third_party/forked/libcontainer/apparmor."""
+    """Report whether AppArmor is enabled in the kernel. Go: third_party/forked/libcontainer/apparmor."""
     try:
         return security_fs.exists() and enabled.read_text().startswith("Y")
     except OSError:

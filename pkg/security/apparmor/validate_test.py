@@ -1,4 +1,7 @@
-"""Go: pkg/security/apparmor/validate_test.go"""
+"""Test the validation of AppArmor profiles.
+
+Go: pkg/security/apparmor/validate_test.go
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def profile(kind: str, name: str | None = None) -> v1.AppArmorProfile:
 
 
 def with_field(kind: str, name: str | None = None, where: str = "containers") -> v1.Pod:
-    """A pod whose container of one kind, or that as a whole, has the profile."""
+    """Return a pod with the profile in the pod's or in one container's security context."""
     pod = v1.Pod(spec=v1.PodSpec(containers=[v1.Container(name="main")]))
     if where == "pod":
         pod.spec.security_context = v1.PodSecurityContext(app_armor_profile=profile(kind, name))
@@ -41,7 +44,7 @@ def with_field(kind: str, name: str | None = None, where: str = "containers") ->
 
 
 def with_annotation(value: str, **others: str) -> v1.Pod:
-    """Of the container "c", and of others."""
+    """Return a pod with the annotation for the container "c", and with annotations for other containers."""
     annotations = {PREFIX + "c": value, "other": "runtime/default"}
     annotations |= {PREFIX + name: other for name, other in others.items()}
     return v1.Pod(

@@ -1,4 +1,4 @@
-"""The lines that the log writes, and when."""
+"""Test which lines the log writes, and when."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Color(enum.Enum):
 
 @pytest.fixture
 def out() -> Iterator[io.StringIO]:
-    """What is logged in the test, with the settings of a fresh process."""
+    """Yield the log output of the test, with the settings of a fresh process."""
     stream = io.StringIO()
     klog.set_output(stream)
     yield stream
@@ -187,7 +187,7 @@ def test_lines_of_many_threads_stay_whole(out: io.StringIO) -> None:
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_text_that_cannot_be_encoded_is_logged(tmp_path: Path, out: io.StringIO, log_format: str) -> None:
-    """The name of a file that is not UTF-8 stands in a message as lone surrogates."""
+    """The name of a file that is not UTF-8 appears in a message with lone surrogates."""
     klog.set_format(log_format)
     with (tmp_path / "log").open("w", encoding="utf-8") as stream:
         klog.set_output(stream)
@@ -218,7 +218,7 @@ def test_what_cannot_be_shown_does_not_fail_the_caller(out: io.StringIO, log_for
 def test_of_a_value_without_end_the_beginning_is_logged(out: io.StringIO, value: Any, log_format: str) -> None:
     klog.set_format(log_format)
     klog.info_s("m", a=value, b="after")
-    # Each character is escaped by up to six.
+    # Escaping makes up to six characters of one.
     assert len(out.getvalue()) < 7 * klog.MAX_VALUE
     assert "after" in out.getvalue()
 
@@ -244,7 +244,7 @@ def test_a_log_that_is_gone_does_no_harm(out: io.StringIO) -> None:
 
 
 def test_a_log_on_a_full_disk_does_no_harm(out: io.StringIO) -> None:
-    # Writing to this device fails as on a full disk. What waits to be written is lost when the file is closed.
+    # Writing to this device fails as on a full disk. Closing the file drops the buffered data.
     with contextlib.suppress(OSError), Path("/dev/full").open("w") as full:
         klog.set_output(full)
         klog.info_s("nobody reads this")

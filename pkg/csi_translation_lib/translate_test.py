@@ -1,4 +1,4 @@
-"""Volumes of plugins that are gone, as their CSI drivers see them.
+"""Test the translation of volumes of removed in-tree plugins.
 
 Go: k8s.io/csi-translation-lib/plugins
 """
@@ -267,7 +267,7 @@ def test_topology_of_vsphere() -> None:
         ("azure-storage-account--secret", "azure-storage-account--secret"),
         ("azure-storage-account-a\nazure-storage-account-b-secret", "b"),
         ("acc", "acc"),
-        # A regular expression would be at it for minutes, and no thread would run meanwhile.
+        # A regular expression would take minutes, during which no other thread would run.
         pytest.param("azure-storage-account-" * 60_000, "azure-storage-account-" * 60_000, id="long"),
     ],
 )

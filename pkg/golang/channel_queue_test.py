@@ -1,4 +1,4 @@
-"""Channels as queues, and queues as cases of a select."""
+"""Test channels as queues, and queues as cases of a select."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ both = pytest.mark.parametrize("make", [queue.Queue, golang.Channel])
 
 
 def go(fn: Callable[[], Any]) -> golang.Channel[Any]:
-    """What a thread returns or raises."""
+    """Run fn in a thread, and return a channel that delivers its result or its error."""
     result: golang.Channel[Any] = golang.Channel(1)
 
     def run() -> None:
         try:
             result.send(fn())
-        except Exception as err:  # it is what the test looks at
+        except Exception as err:  # The test examines the error.
             result.send(golang.without_frames(err))
 
     golang.go(run, name="beside")
@@ -36,7 +36,7 @@ def go(fn: Callable[[], Any]) -> golang.Channel[Any]:
 
 
 def wait_in_line(plain: queue.Queue[Any], count: int) -> None:
-    """Wait until so many wait for a value of a queue that is no channel."""
+    """Wait until `count` operations wait for a value of a queue that is not a channel."""
     ctx, cancel = golang.with_timeout(golang.background(), WAIT)
     try:
         while len(plain.not_empty._waiters) != count:  # type: ignore[attr-defined]
@@ -51,7 +51,7 @@ def received(selected: golang.Selected[Any], source: queue.Queue[Any]) -> tuple[
     return taken.value, taken.ok
 
 
-# What both kinds of queue do.
+# Tests of both kinds of queue.
 
 
 @both
@@ -116,7 +116,7 @@ def test_join_waits_for_all_tasks(make: Make) -> None:
     q.task_done()
     for each in joined:
         assert each.empty()
-    q.task_done()  # before the get: only how many is counted
+    q.task_done()  # task_done comes before get, because only the number of items counts.
     assert [each.get(timeout=WAIT) for each in joined] == [None, None]
     q.join()
     with pytest.raises(ValueError, match=r"task_done\(\) called too many times"):
@@ -125,7 +125,7 @@ def test_join_waits_for_all_tasks(make: Make) -> None:
 
 @both
 def test_log_records_pass(make: Make) -> None:
-    """The library's own listener takes any queue."""
+    """The listener of the standard library accepts any queue."""
     records = make(10)
     seen: list[str] = []
     handler = logging.Handler()
@@ -140,7 +140,7 @@ def test_log_records_pass(make: Make) -> None:
     records.join()
 
 
-# What only channels do.
+# Tests of channels only.
 
 
 def test_channel_without_room_is_empty_and_full() -> None:
@@ -208,7 +208,7 @@ def test_shutdown_at_once_after_early_task_done() -> None:
     ch.join()
 
 
-# Queues as cases of select.
+# Tests of queues as cases of select.
 
 
 def test_select_takes_a_value_that_is_there() -> None:
@@ -261,12 +261,12 @@ def test_choice_among_queues_and_channels_is_uniform_and_can_be_replayed() -> No
         return [golang.select(one, plain, two).case for _ in range(rounds)]
 
     counts = Counter(run(3000))
-    assert all(abs(counts[case] - 1000) < 130 for case in (one, plain, two)), counts  # 5 standard deviations
+    assert all(abs(counts[case] - 1000) < 130 for case in (one, plain, two)), counts  # 130 is five standard deviations.
     assert run(50) == run(50)
 
 
 def test_a_put_that_woke_a_select_in_vain_wakes_the_next_in_line() -> None:
-    """The select took another case: the value is for the thread that is blocked in a get."""
+    """If the select took another case, the value is for the thread that is blocked in a get."""
     plain: queue.Queue[str] = queue.Queue()
     with channel_._in_line(plain) as bell:
         got = go(plain.get)
@@ -296,7 +296,7 @@ def test_select_goes_on_when_another_thread_was_faster() -> None:
 
 def test_a_queue_that_is_shut_down_is_like_a_closed_channel() -> None:
     class Ended(queue.Queue[str]):
-        """As a queue of Python 3.13 after its shutdown."""
+        """Behave like a queue of Python 3.13 after its shutdown."""
 
         is_shutdown = False
 
@@ -328,7 +328,7 @@ def test_an_error_of_a_case_is_told() -> None:
 
 
 def test_stress_no_value_of_a_queue_is_lost() -> None:
-    """Puts, gets and selects over two queues and a channel, all at once."""
+    """No value is lost in concurrent puts, gets and selects over two queues and a channel."""
     queues: list[queue.Queue[int]] = [queue.Queue(), queue.Queue(3)]
     sources = [*queues, golang.Channel[int](1)]
     count, got, guard = 200, list[int](), threading.Lock()

@@ -1,4 +1,4 @@
-"""Channels and select against the rules of the Go language."""
+"""Test channels and select against the rules of the Go language."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAIT = 30.0
 
 
 def wait_for_blocked(ch: golang.Channel[Any], receivers: int = 0, senders: int = 0) -> None:
-    """Wait until so many operations are blocked on the channel."""
+    """Wait until the given numbers of operations are blocked on the channel."""
     ctx, cancel = golang.with_timeout(golang.background(), WAIT)
     try:
         while True:
@@ -37,7 +37,7 @@ def filled(capacity: int, *values: Any) -> golang.Channel[Any]:
 
 
 def outcome(selected: golang.Selected[Any] | None, *cases: golang.Case) -> tuple[int, Any, bool]:
-    """What a select did, with the case by its place among these: -1 if it took none."""
+    """Return the result of a select, with the index of its case among `cases`, or -1 if it executed none."""
     assert selected is not None
     places = [i for i, case in enumerate(cases) if case is selected.case and case is not None]
     return places[0] if places else -1, selected.value, selected.ok
@@ -221,7 +221,7 @@ def test_select_default_and_timeout(cases: list[Any], expected: tuple[int, Any, 
 
 
 def test_took_tells_which_case() -> None:
-    """Each answer has the type of its channel, which mypy checks here."""
+    """Each result has the type of its channel, which mypy checks here."""
     numbers, texts = filled(1, 7), golang.Channel[str]()
     selected = golang.select(numbers, texts, None)
     number = selected.took(numbers)
@@ -235,7 +235,7 @@ def test_took_tells_which_case() -> None:
 
 
 def test_took_refuses_what_is_no_case_of_the_select() -> None:
-    """Such as a timer that is made anew to ask for it."""
+    """An example is a timer that the caller creates again instead of passing the one of the select."""
     ready, others = closed(golang.Channel()), golang.Channel[int]()
     for selected in (golang.select(ready), golang.select(golang.Channel(), default=True)):
         with pytest.raises(ValueError, match="the select had no such case"):
@@ -264,7 +264,7 @@ def test_select_blocks_until_any_case() -> None:
 
 
 def test_two_selects_meet_on_one_channel() -> None:
-    """Each may send or receive on the same channel: one does this, the other does that."""
+    """If each of two selects may send or receive on the same channel, one sends and the other receives."""
     ch: golang.Channel[str] = golang.Channel()
     got: golang.Channel[golang.Selected[Any]] = golang.Channel(2)
     threads = [golang.go(lambda: got.send(golang.select(ch, golang.Send(ch, "x"))), name=f"peer-{i}") for i in range(2)]
@@ -286,10 +286,10 @@ def test_the_same_channel_twice_in_one_select() -> None:
 
 
 def test_a_deadline_noticed_by_a_select_takes_away_whom_it_would_have_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two wait for each other or for a deadline; who comes after it finds nobody, and not a closed channel."""
+    """A select that comes after the deadline of two waiting selects finds neither a partner nor a closed channel."""
     now = monotonic()
     for other_sends in (True, False):
-        for _ in range(20):  # the case taken is chosen at random
+        for _ in range(20):  # The executed case is random, so the test repeats.
             ch: golang.Channel[str] = golang.Channel()
             ctx, cancel = golang.with_deadline(golang.background(), now + 3600)
             ours, theirs = (ch, golang.Send(ch, "x")) if other_sends else (golang.Send(ch, "x"), ch)
@@ -316,14 +316,17 @@ def test_a_timer_that_fires_for_another_leaves_nothing_to_take(monkeypatch: pyte
 
 
 def selecting(*cases: channel_.Case) -> golang.Channel[golang.Selected[Any]]:
-    """What a thread's select over the cases returns."""
+    """Run a select in a thread, and return a channel that delivers its result."""
     taken: golang.Channel[golang.Selected[Any]] = golang.Channel(1)
     golang.go(lambda: taken.send(golang.select(*cases)), name="selector")
     return taken
 
 
 def test_choice_is_uniform() -> None:
-    """Chi square over 7 ready cases; the seed makes the outcome certain, the bound is that of p = 0.001."""
+    """A chi-square test over 7 ready cases passes.
+
+    The seed makes the result reproducible; the bound is that of p = 0.001.
+    """
     golang.seed(1)
     channels = [closed(golang.Channel[int]()) for _ in range(7)]
     rounds = 14000
@@ -339,7 +342,7 @@ def test_choice_is_uniform_among_the_ready_ones_only() -> None:
     one, two = closed(golang.Channel[int]()), closed(golang.Channel[int]())
     counts = Counter(golang.select(idle, one, None, two, idle).case for _ in range(4000))
     assert set(counts) == {one, two}
-    assert abs(counts[one] - 2000) < 210  # 6.6 standard deviations
+    assert abs(counts[one] - 2000) < 210  # 210 is 6.6 standard deviations.
 
 
 def test_choice_can_be_replayed() -> None:
@@ -355,7 +358,7 @@ def test_choice_can_be_replayed() -> None:
 
 
 def test_no_case_starves_beside_a_busy_one() -> None:
-    """One case is always ready; another that becomes ready once is taken within few rounds."""
+    """While one case is always ready, another case that becomes ready once is executed within a few rounds."""
     golang.seed(3)
     busy = closed(golang.Channel[int]())
     rare = filled(1, "x")
@@ -366,7 +369,7 @@ def test_no_case_starves_beside_a_busy_one() -> None:
 
 
 def test_stress_every_value_arrives_once() -> None:
-    """Senders and selecting receivers over channels in different orders and capacities, all at once."""
+    """Every value arrives once with concurrent senders and selects over channels in different orders and capacities."""
     channels: list[golang.Channel[int]] = [golang.Channel(n) for n in (0, 0, 1, 3)]
     per_sender, senders = 300, 4
     got: list[int] = []
@@ -394,7 +397,7 @@ def test_stress_every_value_arrives_once() -> None:
     for thread in receivers:
         thread.join(60)
         assert not thread.is_alive(), "deadlock"
-    # Only now: a receiver could take what drain has counted.
+    # This comes last, because a receiver could take a value that drain has counted.
     rest = [value for ch in channels for value in drain(ch)]
     assert sorted(got + rest) == list(range(per_sender * senders))
     assert all(not ch._receivers and not ch._senders for ch in channels)

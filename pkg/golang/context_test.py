@@ -1,4 +1,4 @@
-"""Contexts: who is done when, and why."""
+"""Test which contexts are done, when, and why."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_cancel_reaches_descendants_and_not_ancestors() -> None:
 
 
 def test_whether_it_is_done_is_asked_without_the_lock() -> None:
-    """Threads that look often would stand in line for the lock before those that select."""
+    """Otherwise threads that check often would wait for the lock in front of threads that select."""
     ctx, cancel = golang.with_timeout(golang.background(), 3600)
     found: list[object] = []
     with channel.lock:
@@ -165,7 +165,7 @@ def test_function_that_raises_does_not_keep_the_others_from_being_called(log: io
 
 
 def test_what_a_function_refers_to_is_freed_without_the_lock_of_the_channels() -> None:
-    """The finalizer of somebody else's object may end in a channel or a context of ours."""
+    """The finalizer of a foreign object may use one of our channels or contexts."""
     freed: list[bool] = []
 
     class Freed:

@@ -1,4 +1,4 @@
-"""Asking for the frames of all threads while threads end and garbage is collected."""
+"""Test reading the frames of all threads while threads end and the garbage collector runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pkg.golang import debug
 from pkg.golang.testing import Held
 
 ROOT = Path(__file__).resolve().parents[2]
-# Garbage lets other threads run when it is collected, and there is always some.
+# A garbage collection lets other threads run, and the script always produces garbage.
 SCRIPT = """
 import gc, threading, time
 from pkg.golang import debug
@@ -62,7 +62,7 @@ def test_garbage_is_collected_afterwards_if_it_was_before() -> None:
 
 
 def test_what_threads_had_at_hand_is_freed() -> None:
-    """By itself, and not only when garbage is collected."""
+    """The local variables of threads are freed without the garbage collector."""
     held = Held()
     ready, ending = threading.Event(), threading.Event()
 
@@ -118,7 +118,7 @@ def test_what_is_left_out_of_collections_does_not_put_them_off() -> None:
         for _ in range(2 * gc.get_threshold()[2]):
             kept += [[] for _ in range(100)]
             gc.collect(1)
-        # Enough for the youngest to be collected, and with them those whose turn it is.
+        # These objects trigger a collection of the youngest generation, and of older generations that are due.
         kept += [[] for _ in range(2 * gc.get_threshold()[0])]
         assert gc.get_stats()[2]["collections"] > before
     finally:

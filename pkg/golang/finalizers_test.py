@@ -1,7 +1,7 @@
-"""Nothing takes a lock when it is collected.
+"""Test that no finalizer takes a lock.
 
-A garbage collection may begin wherever an object is made, also while the thread holds the lock of all channels, or
-another one. A finalizer that wants this lock then waits for its own thread, for ever, and soon every other thread does.
+A garbage collection may start at any allocation, even while the thread holds the lock of all channels or another lock.
+A finalizer that needs this lock then waits forever for its own thread, and soon all other threads wait too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Generators that clean up when they are collected, by what they do then, which takes no lock.
+# Generators that clean up when they are collected, with their clean-up action, which takes no lock.
 HARMLESS = {
     "pkg/util/filetree.py:_entries": "closes a directory",
     "pkg/util/filetree.py:walk": "closes descriptors",
@@ -22,7 +22,7 @@ HARMLESS = {
 
 
 def sources(*words: str) -> Iterator[tuple[str, ast.Module]]:
-    """The modules that have one of these words in their text: to parse all takes long."""
+    """Yield the modules whose text contains one of the words, because parsing all modules takes long."""
     for package in ("cmd", "kubelet", "pkg"):
         for path in sorted((ROOT / package).rglob("*.py")):
             if path.name.endswith("_test.py") or path.name in ("testing.py", "conftest.py"):
@@ -33,12 +33,12 @@ def sources(*words: str) -> Iterator[tuple[str, ast.Module]]:
 
 
 def is_context_manager(function: ast.FunctionDef) -> bool:
-    """These are closed by the `with` statement that uses them."""
+    """Report whether the function is a context manager, which the `with` statement closes."""
     return any(ast.unparse(each).split(".")[-1] == "contextmanager" for each in function.decorator_list)
 
 
 def cleans_up(nodes: list[ast.stmt] | list[ast.ExceptHandler], guarded: bool = False) -> bool:
-    """Whether these statements of a generator yield where the end of the generator has more to run."""
+    """Report whether these statements yield at a place where closing the generator runs more code."""
     return any(_cleans_up(node, guarded) for node in nodes)
 
 
@@ -72,7 +72,7 @@ def test_no_generator_cleans_up_when_it_is_collected() -> None:
 
 
 def test_no_object_has_a_finalizer() -> None:
-    """A weak set and a weak dictionary are harmless: they only drop an entry."""
+    """A weak set and a weak dictionary are harmless, because they only drop an entry."""
     found = [
         f"{path}:{node.lineno}"
         for path, tree in sources("__del__", "weakref", "gc.callbacks")

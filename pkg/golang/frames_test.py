@@ -1,4 +1,4 @@
-"""Tests of errors that forget the frames that they have passed."""
+"""Test that errors drop the frames that they refer to."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_neither_do_the_parts_of_one() -> None:
         return [str(each) for each in result.exceptions]
 
     assert ask() == ["worse", "worse"]
-    # What made the group has its parts in a list.
+    # The code that creates the group holds its parts in a list.
     assert "ask" not in frames_kept_after(ask)
 
 

@@ -1,4 +1,4 @@
-"""Tests of the proxy that the environment names, from the table of golang.org/x/net/http/httpproxy."""
+"""Test proxies from the environment, with cases from golang.org/x/net/http/httpproxy."""
 
 from __future__ import annotations
 

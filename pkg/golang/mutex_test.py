@@ -1,4 +1,4 @@
-"""Tests of the lock that a woken thread does not own yet."""
+"""Test the Mutex, which a woken thread does not own yet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_one_thread_holds_it_at_a_time() -> None:
         for _ in range(200):
             with mutex:
                 before = count
-                time.sleep(0)  # Others may run meanwhile.
+                time.sleep(0)  # Other threads may run at this point.
                 count = before + 1
 
     threads = [golang.go(work, name=f"worker-{number}") for number in range(8)]
@@ -53,7 +53,7 @@ def test_thread_that_is_woken_stays_in_line_until_it_owns_it() -> None:
 
 
 class Line(OrderedDict[threading.Lock, None]):
-    """A line whose threads are woken as soon as they stand there; `err` is what their wait raises then."""
+    """Wake each thread as soon as it joins the queue; with `err`, make its wait raise `err`."""
 
     err: type[BaseException] | None = None
 
@@ -64,7 +64,7 @@ class Line(OrderedDict[threading.Lock, None]):
 
 
 def _sleeper(line: OrderedDict[threading.Lock, None]) -> threading.Lock:
-    """What a thread sleeps on that stands in the line."""
+    """Return the lock of a thread that waits in the queue."""
     sleep = threading.Lock()
     sleep.acquire()
     OrderedDict.__setitem__(line, sleep, None)
@@ -92,7 +92,7 @@ def test_thread_that_gives_up_when_it_was_woken_wakes_the_next() -> None:
 
 
 def _take(mutex: Mutex, depth: int) -> bool:
-    """Whether the stack is large enough to take it so far down."""
+    """Report whether the stack is large enough to take the Mutex at this depth."""
     taken = False
 
     def descend(depth: int) -> None:
@@ -111,7 +111,7 @@ def _take(mutex: Mutex, depth: int) -> bool:
 
 
 def test_thread_whose_stack_ends_does_not_keep_it() -> None:
-    """Others have come after the thread, and stand before it once it was woken."""
+    """A thread does not keep the Mutex if its stack ends after it was woken and other threads have come in between."""
     for depth in range(sys.getrecursionlimit() - 20, sys.getrecursionlimit()):
         mutex = Mutex()
         with mutex:

@@ -1,4 +1,7 @@
-"""Go: golang.org/x/sync/singleflight/singleflight_test.go"""
+"""Test shared calls.
+
+Go: golang.org/x/sync/singleflight/singleflight_test.go
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def test_round_of_others_is_waited_for_no_longer_than_the_context_lasts() -> Non
 
     threads = [golang.go(lambda: ask(golang.background()), name="asks-first")]
     assert gate.first_has_come.wait(30)
-    # One of them leads the next round, and has to wait for its turn.
+    # One of the two makes the call of the next round, and has to wait for the first round.
     threads += [golang.go(lambda: ask(ended), name=f"asks-meanwhile-{i}") for i in range(2)]
     assert answers.get(timeout=30) == "context canceled"
     gate.open.set()

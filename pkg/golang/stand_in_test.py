@@ -1,4 +1,4 @@
-"""Tests of what stands for an object that is not there yet."""
+"""Test the placeholder for an object that does not exist yet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pkg.golang import StandIn
 
 @dataclass
 class _Part:
-    """Asks whom it is a part of."""
+    """Use a part that reads from its owner."""
 
     owner: _Owner
 

@@ -1,4 +1,4 @@
-"""Tests of reading numbers as Go reads them."""
+"""Test parsing numbers as Go parses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads, and the crash of the process."""
+"""Test threads, and the crash of the process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_message_of_a_thread_that_cannot_be_started_names_the_limits() -> No
         golang.go(lambda: None, name="worker-5")
     assert refused == ["worker-5"]
     message = str(raised.value)
-    assert message.startswith("start thread 'worker-5' beside ")
+    assert message.startswith("start thread 'worker-5' in addition to ")
     assert "can't start new thread" in message
     for limit in ("TasksMax", "pids.max", "ulimit -u"):
         assert limit in message
@@ -37,7 +37,7 @@ def test_no_memory_for_what_a_thread_consists_of(monkeypatch: pytest.MonkeyPatch
         raise err
 
     monkeypatch.setattr(golang.Thread, "__init__", allocate)
-    with pytest.raises(golang.ThreadError, match="start thread 'worker-5' beside"):
+    with pytest.raises(golang.ThreadError, match="start thread 'worker-5' in addition to"):
         golang.go(lambda: None, name="worker-5")
 
 
@@ -93,7 +93,7 @@ def test_an_exception_in_a_thread_ends_the_process() -> None:
 
 
 def test_data_that_is_nested_too_deeply_is_an_error_that_can_be_handled() -> None:
-    """Were the stack used up before, the process would end."""
+    """If the stack overflowed first, the process would end."""
     program = (
         "import msgspec\n"
         "from pkg import golang\n"

@@ -1,4 +1,4 @@
-"""Tickers and timers, real ones where waking matters and fake ones for everything else."""
+"""Test tickers and timers, with real clocks where waking matters and fake clocks elsewhere."""
 
 from __future__ import annotations
 

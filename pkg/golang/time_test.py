@@ -1,4 +1,4 @@
-"""Tests of reading times as Go reads them."""
+"""Test parsing times as Go parses them."""
 
 from __future__ import annotations
 

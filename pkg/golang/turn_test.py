@@ -1,4 +1,4 @@
-"""Tests of how the turns of a server go round."""
+"""Test how a server hands out turns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMEOUT = 30.0
 
 
 def _order_of(turns: Turns, waiting: dict[str, Turn]) -> list[str]:
-    """How connections that come one after the other, while there is no turn, get theirs."""
+    """Return the order in which waiting connections, which arrive one after the other, get their turns."""
     order = list[str]()
 
     def work(name: str) -> None:
@@ -29,7 +29,7 @@ def _order_of(turns: Turns, waiting: dict[str, Turn]) -> list[str]:
         for name in waiting:
             threads.append(golang.go(work, name, name=name))
             wait_until_equal("threads in line", lambda: len(turns._waiting), len(threads))
-        # Somebody who always has more to say.
+        # This connection represents a client that always sends more.
         first._had = 1000.0
         with first.let_others():
             pass
@@ -46,13 +46,13 @@ def _turn(turns: Turns, had: float) -> Turn:
 
 
 def test_a_turn_goes_to_who_has_waited_longest() -> None:
-    """And not back to a client that always has more to say."""
+    """The turn does not go back to a client that always sends more."""
     turns = Turns()
     assert _order_of(turns, {"much": _turn(turns, 100.0), "little": _turn(turns, 1.0)}) == ["much", "little"]
 
 
 def test_a_turn_goes_to_who_has_had_least() -> None:
-    """Hundreds of those who always have more to say must not keep one waiting who says a word."""
+    """Hundreds of busy clients must not delay a client that sends little."""
     turns = Turns(by_use=True)
     waiting = {"much": _turn(turns, 100.0), "little": _turn(turns, 1.0), "as little": _turn(turns, 1.0)}
     assert _order_of(turns, waiting) == ["little", "as little", "much"]
@@ -69,7 +69,7 @@ def test_what_was_not_used_is_hardly_counted() -> None:
 
 
 def test_who_has_paused_goes_before_who_is_new_for_one_turn() -> None:
-    """Hundreds may pause together: what each of them may have had less is what a new connection waits for."""
+    """Hundreds of connections may pause together, and a new one waits until each of them has used its advantage."""
     turns = Turns(by_use=True)
     with _turn(turns, 100.0):
         had, _ = turns.take(1.0)
@@ -103,7 +103,7 @@ def test_what_waits_lets_others_have_the_turn_of_its_context() -> None:
             assert only.is_free()
         assert not only.is_free()
         cancel()
-    # There is nothing to give away.
+    # Without a taken turn, let_others has nothing to give up.
     for without in (only.ctx, golang.background(), None):
         with let_others(without):
             assert only.is_free()

@@ -1,4 +1,4 @@
-"""Text that can be sent."""
+"""Test text that is valid UTF-8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of whether a certificate leads to an authority."""
+"""Test whether a certificate leads to an authority."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SIGNS = Issuer(subject("middle"), key_usage=key_usage(key_cert_sign=True), signe
 DOES_NOT_SIGN = Issuer(subject("middle"), key_usage=key_usage(key_cert_sign=False), signed_by=ROOT)
 EXPIRED_ROOT = Issuer(valid_for=-HOUR)
 LAST = Issuer(subject("last"), signed_by=MIDDLE)
-# Each may have signed the other, and both the certificate.
+# Each of the two may have signed the other, and both may have signed the certificate.
 STRANGER = Issuer(subject("stranger"))
 DOUBLE = Issuer(subject("stranger"), key=STRANGER.key, signed_by=STRANGER)
 
 
 def with_critical_extension() -> x509.Certificate:
-    """Nobody knows what it means."""
+    """Return a certificate with a critical extension that no program knows."""
     unheard_of = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4.5"), b"\x05\x00")
     cert = ROOT.cert
     builder = x509.CertificateBuilder(ROOT.name, JOE, ROOT.key.public_key(), 7)
@@ -80,7 +80,7 @@ def test_verify_refuses(cert: x509.Certificate, root: Issuer, intermediates: lis
 
 
 def signed_by(key: ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey) -> tuple[x509.Certificate, x509.Certificate]:
-    """A client's certificate, and that of its authority with this key."""
+    """Return a client's certificate, and that of its authority with this key."""
     hash_ = None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
 
     def make(name: x509.Name, public: Any, extension: x509.ExtensionType) -> x509.Certificate:
@@ -93,7 +93,11 @@ def signed_by(key: ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey) -> tuple[x509.
 
 
 def of_version_1() -> tuple[x509.Certificate, x509.Certificate]:
-    """As signed_by. The library makes none: the version is taken out of one without extensions, signed anew."""
+    """Return certificates of version 1 like those of signed_by.
+
+    The library cannot make them, so this function removes the version from a certificate without extensions and signs
+    it again.
+    """
 
     def der(tag: int, content: bytes) -> bytes:
         size = len(content)
@@ -126,7 +130,7 @@ def test_what_the_library_refuses(pair: tuple[x509.Certificate, x509.Certificate
 
 
 def with_constraint(issuer: Issuer) -> x509.Certificate:
-    """Its own name must not be what it is."""
+    """Return a certificate whose own name violates its name constraint."""
     cert = issuer.cert
     builder = x509.CertificateBuilder(cert.subject, JOE, ROOT.key.public_key(), 7)
     builder = builder.not_valid_before(cert.not_valid_before_utc).not_valid_after(cert.not_valid_after_utc)
@@ -148,7 +152,7 @@ def with_constraint(issuer: Issuer) -> x509.Certificate:
 def test_what_no_authority_has_signed_is_not_judged_further(
     cert: x509.Certificate, intermediates: list[Issuer]
 ) -> None:
-    """It would take seconds when there are many names, or many ways from one signature to the next."""
+    """Verifying such certificates would take seconds, because of many names or many paths between signatures."""
     options = golangx509.VerifyOptions([ROOT.cert])
     with pytest.raises(golangx509.CertificateError, match=r"^x509: certificate signed by unknown authority$"):
         options.verify(cert, [each.cert for each in intermediates])

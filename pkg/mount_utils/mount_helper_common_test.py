@@ -1,4 +1,4 @@
-"""Tests of taking mounts and their directories away."""
+"""Test removing mounts and their directories."""
 
 import errno
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_half_made_mount_that_stays_keeps_its_directory(tmp_path: Path) -> None:
 def test_what_is_mounted_is_not_looked_at_through_a_link_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kubelet's directory may be a link, and the server of what is mounted below may not answer."""
+    """The kubelet's directory may be a link, and the server of a mount below may not answer."""
     (tmp_path / "real/mount").mkdir(parents=True)
     (tmp_path / "root").symlink_to("real")
     mounter = FakeMounter(skip_mount_point_check=True)

@@ -1,4 +1,4 @@
-"""Tests of mounting, on the real kernel where it matters."""
+"""Test mounting, on the real kernel where it matters."""
 
 import os
 import shutil
@@ -136,7 +136,7 @@ def test_source_is_never_an_option_of_mount(unmounted_after: Path, options: list
     source, target = unmounted_after / "source", unmounted_after / "target"
     for directory in (source, target):
         directory.mkdir()
-    # As a pod writes it to a volume of its own, to have a directory of the node mounted in another one.
+    # A pod could write this file to its own volume to have a directory of the node mounted at another place.
     fstab = unmounted_after / "host:" / "fstab"
     fstab.parent.mkdir()
     fstab.write_text(f"{source} {target} nfs bind 0 0\n")
@@ -241,7 +241,7 @@ def test_umount_of_other_words_is_not_trusted() -> None:
 def test_umount_works_while_it_cannot_be_told_how_it_behaves(
     unmounted_after: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk with the temporary directory may be full: then above all a pod's volumes must go."""
+    """The disk with the temporary directory may be full, and just then a pod's volumes must be unmounted."""
     mounter, target = mount_utils.Mounter(), unmounted_after / "target"
     target.mkdir()
     mounter.mount("tmpfs", str(target), "tmpfs", [])
@@ -254,7 +254,7 @@ def test_umount_works_while_it_cannot_be_told_how_it_behaves(
 
 
 class Disk:
-    """Answers the tools for one disk."""
+    """Fake the answers of the tools for one disk."""
 
     def __init__(self, blkid: str | int, mkfs: int = 0, fsck: int = 0) -> None:
         self._answers = {"blkid": blkid, "dd": "", "mkfs.ext4": mkfs, "mkfs.xfs": mkfs, "fsck": fsck}
@@ -353,11 +353,11 @@ def test_real_disk_is_formatted_once_and_grown(unmounted_after: Path) -> None:
         assert (target / "kept").exists()
         before = os.statvfs(target).f_blocks
         safe.interface.unmount(str(target))
-        # A container that is being started somewhere may have a copy of the mount, for a moment.
+        # A container that is being started elsewhere may briefly have a copy of the mount.
         wait_for("nobody has the device open", lambda: not HostUtil().device_opened(device))
         os.truncate(disk, 32 << 20)
         executor.run(["losetup", "--set-capacity", device])
-        # Not mounted: only with CAP_SYS_RESOURCE may a mounted one be made larger.
+        # The file system is unmounted, because growing a mounted one requires CAP_SYS_RESOURCE.
         executor.run(["e2fsck", "-f", "-p", device])
         resizer = mount_utils.ResizeFs(executor)
         assert resizer.need_resize(device, str(target)) and resizer.resize(device, str(target))

@@ -1,4 +1,4 @@
-"""Tests of making file systems larger."""
+"""Test growing file systems."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests of gRPC probes against real servers on loopback."""
+"""Test gRPC probes against real servers on loopback."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Answer = Callable[[bytes, Any], bytes]
 
 
 class Handler(grpc.GenericRpcHandler):
-    """A server of one method."""
+    """Serve one method."""
 
     def __init__(self, method: str, answer: Answer) -> None:
         self._method = method
@@ -47,7 +47,7 @@ class Handler(grpc.GenericRpcHandler):
 
 @contextmanager
 def serving(answer: Answer, method: str = "/grpc.health.v1.Health/Check", address: str = HOST) -> Iterator[int]:
-    """A health server whose checks are answered by `answer`, in the wire's bytes; gives its port."""
+    """Run a health server that answers checks with the bytes from `answer`; yield its port."""
     with futures.ThreadPoolExecutor(2) as workers:
         server = grpc.server(workers)
         server.add_generic_rpc_handlers((Handler(method, answer),))
@@ -177,7 +177,7 @@ def test_server_that_answers_nothing() -> None:
 
 @contextmanager
 def serving_nothing() -> Iterator[int]:
-    """A health server that says of each check that all is well, and no more."""
+    """Run a health server that ends each check with status OK but without a message."""
 
     class Silent(grpc.GenericRpcHandler):
         def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -210,7 +210,7 @@ def frame(kind: int, flags: int, body: bytes, stream: int = 1) -> bytes:
 
 
 def headers(flags: int = 0, **fields: str) -> bytes:
-    """A frame of headers; END_STREAM is 1. An underscore stands for a hyphen."""
+    """Return a frame of headers; flag 1 is END_STREAM. An underscore in a name stands for a hyphen."""
     named = [(name.replace("_", "-").replace("pseudo-", ":"), value) for name, value in fields.items()]
     return frame(1, 4 | flags, hpack.Encoder().encode(named))
 
@@ -228,12 +228,12 @@ HEALTHY = (Result.SUCCESS, "service healthy")
 
 
 def compressed(message: bytes) -> bytes:
-    """A frame with a message that is said to be compressed."""
+    """Return a frame with a message that is marked as compressed."""
     return frame(0, 0, b"\1" + len(message).to_bytes(4) + message)
 
 
 def answering(answer: bytes, repeated: bytes = b"", settings: bytes = SETTINGS) -> AbstractContextManager[int]:
-    """A server that answers a call with these bytes of HTTP/2, and then for ever with the repeated ones."""
+    """Run a server that answers a call with the bytes in `answer`, and then sends `repeated` forever."""
 
     def talk(connection: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -250,7 +250,7 @@ def answering(answer: bytes, repeated: bytes = b"", settings: bytes = SETTINGS) 
     return listening(talk)
 
 
-# The last frame of a call, with a message without a byte.
+# The last frame of a call: an empty message.
 QUESTION = frame(0, 1, bytes(5))
 
 
@@ -258,16 +258,16 @@ QUESTION = frame(0, 1, bytes(5))
     "answer",
     [
         BEGIN + SERVING + END,
-        # GOAWAY names the last stream that the server still answers: the probe's own.
+        # GOAWAY names the last stream that the server still answers, which is the probe's.
         goaway(1, 0) + BEGIN + SERVING + END,
         BEGIN + SERVING + END + goaway(0, 0) + frame(6, 0, bytes(8), stream=0),
         headers(pseudo_status="103") + BEGIN + frame(2, 0, bytes(5)) + SERVING + frame(99, 0, b"x") + END,
         headers(pseudo_status="200", content_type="application/grpc+proto") + SERVING + END,
         BEGIN + frame(0, 8, b"\3\0\0\0\0\2\x08\1\0\0\0") + END,
-        # Some compress whatever they send.
+        # Some servers compress all messages.
         COMPRESSED + compressed(gzip.compress(b"\x08\1", mtime=0)) + END,
         COMPRESSED + SERVING + END,
-        # HTTP/2 has no such fields, but they do no harm.
+        # HTTP/2 forbids such fields, but they do no harm.
         headers(pseudo_status="200", content_type="application/grpc", connection="close") + SERVING + END,
         BEGIN + SERVING + headers(1, grpc_status="0", server=" blank "),
     ],
@@ -372,7 +372,7 @@ def test_server_that_compresses_long_messages() -> None:
 
 
 def flood() -> None:
-    """Probe servers that send without an end what gRPC's library keeps, and what it must answer."""
+    """Probe servers that endlessly send frames that gRPC's library would store or would have to answer."""
     priority, ping = frame(2, 0, bytes(5)), frame(6, 0, bytes(8), stream=0)
     for repeated in (priority * 1000, ping * 1000, SETTINGS * 1000, headers(pseudo_status="103") * 1000):
         with answering(b"", repeated) as port:
@@ -385,7 +385,7 @@ def test_server_that_sends_without_an_end() -> None:
 
 
 def test_message_that_a_server_takes_in_parts() -> None:
-    """A name of a service may be longer than a frame, and than the window that the server gives at first."""
+    """The name of a service may be longer than a frame, and than the server's initial window."""
     received = bytearray()
 
     def talk(connection: socket.socket) -> None:
@@ -394,7 +394,7 @@ def test_message_that_a_server_takes_in_parts() -> None:
         while data := connection.recv(100_000):
             received.extend(data)
             if more and len(received) > 65_535:
-                # What the window had is here.
+                # The server has received as much as its initial window allows.
                 connection.sendall(b"".join(more))
                 more = []
             if received.endswith(b"the end"):
@@ -406,7 +406,7 @@ def test_message_that_a_server_takes_in_parts() -> None:
 
 
 def test_whatever_a_server_sends_is_an_answer() -> None:
-    """Frames of an answer left out, doubled, in another order and with bytes changed."""
+    """The probe copes with frames that are omitted, repeated, reordered or modified."""
     rng = random.Random(1)
     for _ in range(100):
         frames = [SETTINGS, headers(pseudo_status="103"), BEGIN, SERVING, END, goaway(1, 0), frame(6, 0, bytes(8), 0)]
@@ -440,7 +440,7 @@ def test_no_server(host: str) -> None:
 def test_server_that_comes_up_meanwhile() -> None:
     found: list[tuple[Result, str]] = []
     with socket.socket() as reserved, futures.ThreadPoolExecutor(1) as workers:
-        # Nobody but the server, which shares it, can take the port; nobody answers there until it does.
+        # Only the server, which shares the port, can bind it. Until then no process answers there.
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind((HOST, 0))
         port = reserved.getsockname()[1]
@@ -470,7 +470,7 @@ def test_server_that_says_nothing_gets_rid_of_the_connection_soon() -> None:
 
 
 def fail_many_times() -> None:
-    """100 probes of a server that takes too long, and 300 of one whose answers cannot be decoded."""
+    """Run 100 probes of a server that takes too long, and 300 of one whose answers cannot be decoded."""
 
     def hang(request: bytes, context: grpc.ServicerContext) -> bytes:
         ended = threading.Event()
@@ -497,7 +497,7 @@ def test_no_connection_and_no_thread_is_left() -> None:
     def connections(port: int) -> int:
         wanted = f":{port:04X} "
         lines = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
-        # 01 is an established one.
+        # State 01 is an established connection.
         return sum(wanted in line and line.split()[3] == "01" for line in lines)
 
     with serving(status(1)) as port:
@@ -505,7 +505,7 @@ def test_no_connection_and_no_thread_is_left() -> None:
         before = threads()
         for _ in range(50):
             probe_grpc(CTX, HOST, "", port, TIMEOUT)
-        # The server of the test has some that come and go.
+        # The test's own server has some threads that come and go.
         assert threads() < before + 10
         wait_until_equal("connections", lambda: connections(port), 0)
 

@@ -1,4 +1,4 @@
-"""Tests of HTTP probes by HTTP/2, against servers that speak nothing else."""
+"""Test HTTP probes over HTTP/2, against servers that speak nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Answer = Callable[[H2Connection, Fields], object]
 
 @contextmanager
 def serving(answer: Answer, protocol: str = "h2") -> Iterator[str]:
-    """A server that has `answer` prepare what it sends for each request; gives its URL."""
+    """Run a server that prepares its answer to each request with `answer`; yield its URL."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(SELF_SIGNED)
     context.set_alpn_protocols([protocol])
@@ -62,7 +62,7 @@ def talk(sock: ssl.SSLSocket, answer: Answer) -> None:
 
 
 def answering(status: str, body: bytes = b"", part: int = 16384, **fields: str) -> Answer:
-    """Answers with a body that comes in parts of so many bytes."""
+    """Answer with a body in parts of `part` bytes."""
 
     def answer(server: H2Connection, request: Fields) -> None:
         server.send_headers(1, [(":status", status), *fields.items()], end_stream=not body)
@@ -173,11 +173,11 @@ def test_hooks_do_not_speak_http2() -> None:
 
 
 def test_headers_are_sent_as_they_are() -> None:
-    """What the library does to make them shorter takes the square of their length, and of their number."""
+    """The library's compression would take time quadratic in the length and in the number of headers."""
     client, server = socket.socketpair()
     with client, server:
         conn = http2.ClientConn(dialer.Connection(CTX, client))
-        # The server would remember as many as there are.
+        # The server asks the client to remember any number of headers.
         table = int(SettingCodes.HEADER_TABLE_SIZE).to_bytes(2) + (2**31).to_bytes(4)
         settings = len(table).to_bytes(3) + b"\4" + bytes(5) + table
         server.sendall(2 * settings)
@@ -190,7 +190,7 @@ def test_headers_are_sent_as_they_are() -> None:
 
 
 def hold_settings() -> None:
-    """As many connections as one pod has, to servers that send settings which nobody knows."""
+    """Open as many connections as one pod has, to servers that send unknown settings."""
     held = []
     for _ in range(8):
         client, server = socket.socketpair()
@@ -213,7 +213,7 @@ def test_header_costs_more_than_the_byte_that_stands_for_it() -> None:
         server.sendall(frame(4, b"", stream=0))
         conn.start()
         conn.send_headers([(":method", "GET")], end=True)
-        # Literals of :status 100 and of a header that is kept, which each byte of 190 then stands for.
+        # These bytes are literals of :status 100 and of an indexed header, which each byte 190 then repeats.
         server.sendall(frame(1, b"\x08\x03100\x40\x01x\0" + b"\xbe" * 1900) * 30)
         received = 0
         with pytest.raises(http2.TooMuchError):
@@ -229,7 +229,7 @@ def test_server_changes_the_size_of_its_table_of_headers_no_more_often_than_it_m
 
 
 def answer_after_changes(count: int) -> Fields:
-    """The headers of an answer before which the size of the server's table is changed so often."""
+    """Return the headers of an answer that follows `count` changes of the table's size."""
     client, server = socket.socketpair()
     with client, server:
         conn = http2.ClientConn(dialer.Connection(CTX, client))
@@ -240,7 +240,7 @@ def answer_after_changes(count: int) -> Fields:
 
 
 def frame(kind: int, body: bytes, stream: int = 1) -> bytes:
-    """A frame with the flag of whole headers."""
+    """Return a frame with the flag END_HEADERS."""
     return len(body).to_bytes(3) + bytes((kind, 4)) + stream.to_bytes(4) + body
 
 

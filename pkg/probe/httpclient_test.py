@@ -1,4 +1,4 @@
-"""Tests of requests to servers that mean harm, or that speak HTTP in their own way."""
+"""Test requests to malicious servers, and to servers that deviate from HTTP."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 BLOCK = b"x" * 65536
 ENDLESS = itertools.repeat(BLOCK)
 
-# What a server sends, piece by piece. An endless answer ends when the other side has had enough of it.
+# The pieces that a server sends. An endless answer ends when the client closes the connection.
 HOSTILE: dict[str, Callable[[], Iterable[bytes]]] = {
     "negative chunk": lambda: itertools.chain([CHUNKED + b"-1\r\n"], ENDLESS),
     "chunk without end": lambda: itertools.chain([CHUNKED + b"ffffffffffffffff\r\n"], ENDLESS),
@@ -54,7 +54,7 @@ HOSTILE: dict[str, Callable[[], Iterable[bytes]]] = {
 
 @contextmanager
 def serving(answer: Callable[[], Iterable[bytes]], context: ssl.SSLContext | None = None) -> Iterator[str]:
-    """A server that sends each who connects what `answer` gives; gives its URL."""
+    """Run a server that sends the pieces of `answer` to each client; yield its URL."""
 
     def talk(connection: socket.socket) -> None:
         with suppress(OSError), connection if context is None else context.wrap_socket(connection, True) as sock:
@@ -67,7 +67,7 @@ def serving(answer: Callable[[], Iterable[bytes]], context: ssl.SSLContext | Non
 
 
 def probe_hostile(name: str) -> None:
-    """Probe the hostile server, and run a hook against it, some times."""
+    """Probe the hostile server, and run a hook against it, several times."""
     with serving(HOSTILE[name]) as url:
         for _ in range(5):
             try:
@@ -152,7 +152,7 @@ def test_body(answer: bytes, body: str) -> None:
         (OK + b"X\r\n\r\n", 'malformed MIME header line "X"'),
         (OK + b"X: " + BLOCK, "server response headers exceeded 65536 bytes"),
         (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 3000, "server response headers exceeded 65536 bytes"),
-        # A line takes time, however short it is.
+        # Even a short line takes time.
         (OK + b":\n" * 2000 + b"\n", "server response headers exceeded 65536 bytes"),
         (OK + b"Transfer-Encoding:\n" + b" x\n" * 2000 + b"\n", "server response headers exceeded 65536 bytes"),
     ],
@@ -188,7 +188,7 @@ def test_no_more_chunks_are_read_than_may_be() -> None:
 
 
 def drip(text: bytes) -> Callable[[], Iterator[bytes]]:
-    """The text, then a letter every few milliseconds until the other side has had enough."""
+    """Return an answer: the text, then one byte every few milliseconds until the client closes."""
 
     def answer() -> Iterator[bytes]:
         yield text
@@ -209,7 +209,7 @@ SLOW = {
 }
 
 
-# On a busy machine the time may end while the connection is made, which has another text.
+# On a busy machine the timeout may occur during the connection attempt, with a different text.
 OUT_OF_TIME = "context deadline exceeded|dial tcp .*: i/o timeout"
 
 
@@ -246,7 +246,7 @@ def test_hook_of_a_slow_server_ends_with_its_context(what: str) -> None:
         except httpclient.HTTPRequestError:
             pass
         ending.join(TIMEOUT)
-    # The server's thread has ended, so the connection has.
+    # The server's thread has ended, so the connection has ended too.
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -268,7 +268,7 @@ def test_redirects_share_the_time_of_one_probe() -> None:
     with serving(answer) as url:
         result, output = probe_http(CTX, url, [], 0.5)
     assert result is Result.FAILURE
-    # The time may also end while the second connection is made, which has another text before this.
+    # The timeout may also occur while the second connection is being made, with a different text before this one.
     assert output.endswith("(Client.Timeout exceeded while awaiting headers)")
 
 
@@ -336,7 +336,10 @@ def test_an_old_server_is_as_well_as_a_new_one() -> None:
 
 
 def test_no_server_chooses_the_numbers_that_are_computed_with() -> None:
-    """Those of a DHE key exchange may have 10,000 bits. A second passes then, within which no deadline holds."""
+    """The numbers of a DHE key exchange may have 10,000 bits.
+
+    Computing with them takes a second, which no deadline can interrupt.
+    """
     ciphers = SSL.Connection(tlsclient._unverified(), None).get_cipher_list()
     assert "ECDHE-RSA-AES128-GCM-SHA256" in ciphers
     assert not [each for each in ciphers if each.startswith("DHE-") and "PSK" not in each]
@@ -348,7 +351,7 @@ def test_no_server_has_it_computed_again_and_again() -> None:
 
 @pytest.mark.parametrize("which", COSTLY_CERTIFICATES)
 def test_no_server_has_its_certificates_computed_with(which: str, tmp_path: Path) -> None:
-    """One handshake took half a minute of a processor, in which no deadline holds, and a probe kept its turn."""
+    """Without the check, one handshake took half a minute of processor time, which no deadline can interrupt."""
     chain = tmp_path / "chain.pem"
     chain.write_bytes(SELF_SIGNED.read_bytes() + pem(COSTLY_CERTIFICATES[which]))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -359,7 +362,7 @@ def test_no_server_has_its_certificates_computed_with(which: str, tmp_path: Path
 
 
 class FiniteField:
-    """A socket to a server that wants another key share: one of Diffie-Hellman's exchange with 8192 bits (TLS 1.3)."""
+    """Fake a socket to a server that requests a key share of an 8192-bit Diffie-Hellman group (TLS 1.3)."""
 
     def __init__(self, before: bytes, size: int) -> None:
         self._before, self._size = before, size
@@ -367,7 +370,7 @@ class FiniteField:
         self._answer = b""
 
     def settimeout(self, seconds: float | None) -> None:
-        """It never has anybody wait."""
+        """Do nothing, because this socket never waits."""
 
     def sendall(self, data: bytes) -> None:
         self.sent.append(data)
@@ -380,7 +383,7 @@ class FiniteField:
         self._answer = self._before + b"".join(b"\x16\3\3" + len(piece).to_bytes(2) + piece for piece in pieces)
 
     def recv(self, size: int) -> bytes:
-        size = min(size, 3)  # as a slow network gives it
+        size = min(size, 3)  # A slow network delivers data in small pieces.
         data, self._answer = self._answer[:size], self._answer[size:]
         return data
 
@@ -390,7 +393,7 @@ class FiniteField:
     "before", [b"", b"\x15\3\3\0\2\1\x70", b"\x16\3\3\0\4\0\0\0\0" * 3], ids=["hello", "warning", "requests"]
 )
 def test_no_server_has_numbers_of_8192_bits_computed_with(before: bytes, size: int) -> None:
-    """Each such handshake took 0.17 s of a processor, and a redirect to itself ten of them."""
+    """Each such handshake took 0.17 s of processor time, and a redirect to the same server caused ten of them."""
     connection = tlsclient.TLSConnection(CTX, sock := FiniteField(before, size), "server")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unsupported group"):
         connection.send(b"GET / HTTP/1.1\r\n\r\n")
@@ -416,7 +419,7 @@ def test_failure_of_tls_is_told_in_its_own_words() -> None:
 
 @pytest.mark.parametrize(("requests", "is_read"), [(16, True), (1000, False)])
 def test_server_that_asks_for_a_hello_many_times_is_not_read_on(requests: int, is_read: bool) -> None:
-    """Each is a record, which takes time however short it is. Go reads 16 in a row."""
+    """Each hello request is a record, which takes time even if it is short. Go reads 16 in a row."""
 
     def talk(connection: socket.socket) -> None:
         with suppress(OSError):
@@ -433,7 +436,7 @@ def test_server_that_asks_for_a_hello_many_times_is_not_read_on(requests: int, i
 
 
 class Flood:
-    """A socket to a server that sends tickets for later sessions, many and at once."""
+    """Fake a socket to a server that sends many session tickets at once."""
 
     def __init__(self, read: Callable[[], object], tickets: int = 1000) -> None:
         context = server_context()
@@ -444,7 +447,7 @@ class Flood:
         self.sent = 0
 
     def settimeout(self, seconds: float | None) -> None:
-        """It never has anybody wait."""
+        """Do nothing, because this socket never waits."""
 
     def sendall(self, data: bytes) -> None:
         self._received.write(data)
@@ -459,7 +462,7 @@ class Flood:
 
 
 class Crumbs(Flood):
-    """A socket to a server that sends its whole answer at once, and each byte in a record of its own."""
+    """Fake a socket to a server that sends its whole answer at once, with each byte in its own record."""
 
     def __init__(self, answer: bytes) -> None:
         super().__init__(lambda: None, tickets=0)
@@ -485,7 +488,7 @@ def test_record_of_a_byte_costs_more_than_the_byte(length: int, is_read: bool) -
 
 
 def test_probe_of_a_server_that_sends_no_data_ends_with_its_context() -> None:
-    """OpenSSL reads on for as long as there is something: no deadline held, and the probe kept its thread."""
+    """OpenSSL alone would read as long as data is available, and no deadline would hold."""
     ctx, cancel = golang.with_cancel(CTX)
     begun = False
     connection = tlsclient.TLSConnection(ctx, flood := Flood(lambda: cancel() if begun else None), "server")  # type: ignore[arg-type]
@@ -519,13 +522,13 @@ def test_server_that_says_hello_without_end_is_not_read_on(size: int) -> None:
 
 
 class Broken:
-    """A socket to a server whose hello is cut short."""
+    """Fake a socket to a server whose hello is truncated."""
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
 
     def settimeout(self, seconds: float | None) -> None:
-        """It never has anybody wait."""
+        """Do nothing, because this socket never waits."""
 
     def sendall(self, data: bytes) -> None:
         self.sent.append(data)

@@ -1,4 +1,4 @@
-"""Tests of single probes against real sockets on loopback."""
+"""Test single probes against real sockets on loopback."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from pkg.util import exec as utilexec
 
 TIMEOUT = 30.0
 CTX = golang.background()
-# Key and certificate of somebody else, whom nobody has signed for.
+# An unrelated key with a self-signed certificate.
 SELF_SIGNED = Path(__file__).parents[2] / "test/data/tls/self-signed.pem"
 Handler = http.server.BaseHTTPRequestHandler
 
 
 @contextmanager
 def serving(answer: Callable[[Handler], None], context: ssl.SSLContext | None = None) -> Iterator[str]:
-    """A web server whose GETs are answered by `answer`; gives its URL."""
+    """Run a web server that answers GETs with `answer`; yield its URL."""
 
     class Answering(Handler):
         def do_GET(self) -> None:
@@ -318,7 +318,7 @@ def test_tcp_time_out() -> None:
         full.listen(0)
         address = full.getsockname()
         with socket.create_connection(address):
-            # The queue holds one connection; the next must wait for room that never comes.
+            # The queue holds one connection; the next one waits for room until its timeout.
             result, output = probe_tcp(CTX, address[0], address[1], 0.2)
     assert (result, output) == (Result.FAILURE, f"dial tcp 127.0.0.1:{address[1]}: i/o timeout")
 
@@ -372,7 +372,7 @@ def test_exec_that_could_not_be_carried_out() -> None:
 
 @contextmanager
 def unused_port() -> Iterator[int]:
-    """A port where nobody listens, nor begins to."""
+    """Yield a port on which no process listens or can start to listen."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield int(taken.getsockname()[1])

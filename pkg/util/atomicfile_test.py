@@ -1,4 +1,4 @@
-"""Tests of files that are replaced as a whole."""
+"""Test replacing files atomically."""
 
 from __future__ import annotations
 

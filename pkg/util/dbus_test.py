@@ -1,4 +1,4 @@
-"""Tests of messages of the system bus."""
+"""Test messages of the system bus."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_messages_are_put_together(at_most: int) -> None:
 
 
 def test_nothing_of_the_next_message_is_received() -> None:
-    """Descriptors come with the first byte of their message."""
+    """The reader never receives a part of the next message, because that part could bring descriptors."""
     reader = dbus.Reader()
     received = 0
     while True:

@@ -1,4 +1,4 @@
-"""Commands of this machine."""
+"""Test running commands."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_arguments_that_are_shown() -> None:
 
 
 def test_command_whose_output_cannot_be_read_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would go on while its caller takes it for failed, and tries again."""
+    """Otherwise the command would go on while its caller considers it failed, and retries."""
 
     def no_descriptor() -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

@@ -1,4 +1,7 @@
-"""Go: third_party/forked/golang/expansion/expand_test.go"""
+"""Test the expansion of references.
+
+Go: third_party/forked/golang/expansion/expand_test.go
+"""
 
 from __future__ import annotations
 
@@ -58,5 +61,5 @@ def test_limit_counts_bytes(letter: str) -> None:
 
 @pytest.mark.parametrize("text", ["$(" * 500_000, ")" + "$(" * 500_000, "$" * 1_000_000, "$(A)" * 250_000])
 def test_long_text_takes_no_more_steps_than_it_has_letters(text: str) -> None:
-    """That is to say, this ends."""
+    """Expanding a long text ends in reasonable time."""
     expansion.expand(text, expansion.mapping_func_for({"A": "a"}), 2_000_000)

@@ -1,4 +1,4 @@
-"""Tests of making directories."""
+"""Test creating directories."""
 
 from __future__ import annotations
 
@@ -48,12 +48,15 @@ def test_many_directories_in_each_other(tmp_path: Path) -> None:
         filesystem.mkdir_all(path, 0o750)
         assert os.path.isdir(path)
     finally:
-        # pytest removes what is left by recursion, and fails at the start of a later run.
+        # pytest would remove the tree recursively, and fail at the start of a later run.
         filetree.remove_all(str(tmp_path / "d"))
 
 
 def test_path_that_is_too_long_takes_no_memory(tmp_path: Path) -> None:
-    """A pod may have one of a megabyte, as a hostPath or a mount path: hundreds of gigabytes, if each part is held."""
+    """A pod may use a path of a megabyte, as a hostPath or a mount path.
+
+    Keeping each parent's path would take hundreds of gigabytes.
+    """
     path = f"{tmp_path}/{'d/' * 10_000}"
     tracemalloc.start()
     try:

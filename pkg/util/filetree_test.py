@@ -1,4 +1,4 @@
-"""Tests of walking and removing trees that others have made."""
+"""Test walking and removing trees that others control."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pkg.golang.testing import frames_kept_after
 from pkg.util import filetree, testing
 from pkg.util.testing import tree
 
-# Far more than Python has recursion, a process has descriptors by default, and a path has elements.
+# Far more than Python's recursion limit, the default number of descriptors, and the elements of a path.
 DEEP = 20_000
 ROOT = Path(__file__).resolve().parents[2]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
@@ -28,7 +28,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 
 @pytest.fixture
 def quick_dir(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory, where there is one: a disk takes long for a deep tree."""
+    """Yield a directory in memory if possible, because a deep tree takes long on a disk."""
     memory = "/dev/shm"
     directory = Path(tempfile.mkdtemp(dir=memory if os.access(memory, os.W_OK) else tmp_path))
     yield directory
@@ -114,7 +114,7 @@ def test_deep_tree_is_walked_with_few_descriptors(deep: Path) -> None:
 def test_walk_of_directories_that_are_moved_below_each_other_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who moves the uppermost below the lowest while a walk goes down makes a tree without an end."""
+    """Moving the uppermost directory below the lowest during a walk makes an endless tree."""
     monkeypatch.setattr(filetree, "NAMED_LEVELS", filetree.HELD_LEVELS + 4)
     monkeypatch.setattr(filetree, "MAX_DEPTH", 5 * filetree.HELD_LEVELS)
     chain = [str(number) for number in range(4)]
@@ -181,7 +181,7 @@ def test_walk_that_is_given_up_closes_its_descriptors(deep: Path) -> None:
 
 
 def test_walk_goes_on_above_a_directory_that_is_moved_away(tmp_path: Path) -> None:
-    """The way up from a deep directory leads to where it was moved, which is not part of the tree."""
+    """From a moved directory, ".." leads to its new parent, which is not part of the tree."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/not").touch()
     found = []
@@ -270,14 +270,14 @@ def test_more_directories_than_are_remembered(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(os, "scandir", count_names)
         removal.run("t")
     assert not (tmp_path / "t").exists()
-    # With those that are found in the directory that is being read.
+    # The sum includes the names found in the directory that is being read.
     assert max(remembered) + filetree.MAX_NAMES_AT_ONCE == filetree.MAX_PENDING_NAMES
 
 
 def test_names_beside_a_directory_do_not_have_it_read_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some file systems take ever longer to find what is left in a directory that was large."""
+    """Some file systems take ever longer to find the remaining entries of a directory that was large."""
     limit_names(monkeypatch, in_all=20, at_once=10)
     for path in product(map(str, range(25)), map(str, range(30)), "x"):
         (tmp_path / "t" / Path(*path)).mkdir(parents=True)
@@ -291,19 +291,19 @@ def test_names_beside_a_directory_do_not_have_it_read_again_and_again(
     filetree.remove_all(str(tmp_path / "t"))
     monkeypatch.undo()
     assert not (tmp_path / "t").exists()
-    # One for each ten names, and one that finds none.
+    # One read for each ten names, and one that finds none.
     assert {reads[f"{tmp_path}/t/{number}"] for number in range(25)} == {4}
 
 
 def test_entry_that_the_file_system_has_left_out_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As some do when others are removed while a directory is being read."""
+    """Some file systems skip entries when others are removed during a read."""
     (tmp_path / "t/a").mkdir(parents=True)
     for number in range(5):
         (tmp_path / f"t/a/{number}").touch()
     rmdir, failed = os.rmdir, list[str]()
 
     def rmdir_of_fuller_directory(name: str, *, dir_fd: int) -> None:
-        # Those of a directory that was just read are gone then.
+        # At this point the entries of the directory that was just read are removed.
         if not failed and name == "a" and not os.listdir(f"/proc/self/fd/{dir_fd}/a"):
             failed.append(name)
             (tmp_path / "t/a/late").touch()
@@ -371,7 +371,7 @@ def test_only_directories_go(tmp_path: Path) -> None:
 
 
 def test_directory_that_is_moved_meanwhile_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way up from a deep directory leads to where it was moved, and nothing is removed there."""
+    """From a moved directory, ".." leads to its new parent, and nothing is removed there."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/kept").touch()
     unlink = os.unlink
@@ -392,7 +392,7 @@ def test_directory_that_is_moved_meanwhile_leads_nowhere(tmp_path: Path, monkeyp
 
 @needs_root
 def test_what_is_mounted_below_stays_whole(tmp_path: Path) -> None:
-    """A bind mount of the same file system: nothing but the mount itself tells it from a directory."""
+    """A bind mount of the same file system differs from a directory only in its mount id."""
     top = tree(tmp_path)
     subprocess.run(["mount", "--bind", tmp_path / "outside", top / "a/b"], check=True)
     try:

@@ -1,4 +1,4 @@
-"""Tests of what is known of a connection."""
+"""Test the state of connections and calls without extra threads."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _wait_until_told(told: golang.Channel[bool], connected: bool) -> None:
 
 
 class _Silent(grpc.GenericRpcHandler):
-    """Answers nothing, and ends a call at once or with its client."""
+    """Answer nothing, and end a call at once or when its client ends it."""
 
     def __init__(self) -> None:
         self.hangs = True
@@ -141,7 +141,7 @@ def test_nothing_stays_of_a_call_that_is_left(
 def test_nothing_stays_of_a_call_that_an_error_leaves(
     silent: _Silent, method: grpc.UnaryStreamMultiCallable[bytes, bytes]
 ) -> None:
-    """As for a response that cannot be decoded: the end of the call comes while the error is on its way."""
+    """The call is freed although it ends while an error is being raised, as with a response that cannot be decoded."""
 
     def leave() -> None:
         with grpcconn.started(golang.background(), method, b"") as call:

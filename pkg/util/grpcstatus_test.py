@@ -1,4 +1,4 @@
-"""Tests of the status of a call."""
+"""Test the status of a call."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_instance_that_is_stopped_before_its_thread_has_begun_is_given_back(monk
 
 @dataclass(eq=False)
 class _Heard:
-    """Keeps the names of files that were made, and "lost" when events were."""
+    """Record the names of created files, and "lost" when events were lost."""
 
     names: queue.Queue[str] = field(default_factory=queue.Queue)
 
@@ -63,7 +63,7 @@ class _Heard:
         self.names.put(os.fsdecode(event.name))
 
     def on_watch_deleted(self, wd: inotify_c.WatchDescriptor) -> None:
-        """Nobody asks."""
+        """Do nothing, because no test needs this event."""
 
     def on_queue_overflow(self) -> None:
         self.names.put("lost")

@@ -1,4 +1,4 @@
-"""Locks by key."""
+"""Test locks by key."""
 
 from __future__ import annotations
 

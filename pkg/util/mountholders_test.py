@@ -1,4 +1,4 @@
-"""Who keeps a mount busy; on real mounts and processes."""
+"""Test finding the processes that keep a mount busy, on real mounts and processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pkg.util import mountholders
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 
-# Does what it is told, says so, and stays until its input ends.
+# The program executes the given statement, confirms it, and stays until its input ends.
 _PROGRAM = """
 import mmap, os, sys
 {0}
@@ -89,7 +89,7 @@ def test_holder_is_told_with_its_name(mounted: Path) -> None:
 
 @pytest.mark.parametrize("comm", [b"\xd0\xba\xd0\xb8\xd1", b"a\rb\x1cc", b"\n"])
 def test_holder_with_a_name_that_is_no_text(mounted: Path, comm: bytes) -> None:
-    """As of a Cyrillic name that the kernel has cut at 15 bytes."""
+    """The kernel cuts names at 15 bytes, for example in the middle of a Cyrillic letter."""
     statement = f"os.chdir('{mounted}'); open('/proc/self/comm', 'wb').write({comm!r})"
     process = start(statement)
     (holder,) = mountholders.find_holders(mountholders.mounts_at_or_below([str(mounted)]))
@@ -132,7 +132,7 @@ def test_list_of_mapped_files_is_read_as_far_as_its_bound(tmp_path: Path, monkey
 
 
 def test_epoll_instance_is_not_looked_at(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel would tell each descriptor that is watched with it."""
+    """For an epoll instance, the kernel would list each watched descriptor."""
     looked_at: list[str] = []
     monkeypatch.setattr(mountholders, "_mount_id", lambda fdinfo: looked_at.append(str(fdinfo)))
     epoll = "import select; epoll = select.epoll(); os.dup2(epoll.fileno(), 100)"
@@ -144,7 +144,7 @@ def test_epoll_instance_is_not_looked_at(mounted: Path, monkeypatch: pytest.Monk
 
 
 def test_of_an_open_file_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process may have a hundred thousand locks on one."""
+    """A process may have a hundred thousand locks on one file."""
     (tmp_path / "3").write_text("pos:\t0\nflags:\t02\nmnt_id:\t7\n")
     assert mountholders._mount_id(tmp_path / "3") == 7
     monkeypatch.setattr(mountholders, "MAX_FDINFO", 16)

@@ -1,4 +1,7 @@
-"""Go: pkg/util/parsers/parsers_test.go"""
+"""Test parsing image names.
+
+Go: pkg/util/parsers/parsers_test.go
+"""
 
 from __future__ import annotations
 

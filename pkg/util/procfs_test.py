@@ -1,4 +1,4 @@
-"""Files of the kernel."""
+"""Test reading files of the kernel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_long_file_is_read_whole(tmp_path: Path) -> None:
 
 def test_accident_is_seen_behind_other_errors() -> None:
     def raised(*errs: Exception) -> Exception:
-        """The last, because of the one before it, and so on."""
+        """Return the last error, caused by the one before it, and so on."""
         for cause, err in itertools.pairwise(errs):
             err.__cause__ = cause
         return errs[-1]
@@ -37,7 +37,7 @@ def test_accident_is_seen_behind_other_errors() -> None:
 
 
 def test_nobody_splits_lines_at_more_than_newlines() -> None:
-    """Where a text is the kubelet's own, or of a file that its owner alone writes, that does no harm."""
+    """Text of the kubelet itself, and files that only their owner writes, are safe to split with splitlines."""
     allowed = {"pkg/apimachinery/util/yaml/decoder.py", "pkg/component_base/cli/flag/flag_set.py"}
     found = {
         str(path.relative_to(ROOT))

@@ -1,4 +1,4 @@
-"""Tests of what systemd is told."""
+"""Test notifications to systemd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of joining paths that must not lead out."""
+"""Test opening paths that must not lead out of a directory."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_cannot_be_opened(tmp_path: Path, path: str, error: int) -> None:
 def test_directory_that_becomes_a_link_leads_nowhere_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap_at: int
 ) -> None:
-    """Before whichever of the system calls that may be."""
+    """The path is replaced before each of the system calls in turn."""
     open_file = os.open
     calls = 0
 
@@ -90,7 +90,7 @@ def test_directory_that_becomes_a_link_leads_nowhere_else(
 
 
 def test_long_links_are_followed(tmp_path: Path) -> None:
-    """As many and as long ones as there may be, which a container can put into a volume at will."""
+    """The test uses the largest number and length of links, which a container can create in a volume."""
     targets = [*(f"link{number}" for number in range(1, 255)), "last"]
     (tmp_path / "last").mkdir()
     for number, target in enumerate(targets):

@@ -1,4 +1,4 @@
-"""Tests of connections by themselves; those of servers are in server_test.py."""
+"""Test connections alone; server_test.py tests them in servers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SELF_SIGNED = Path(__file__).parents[3] / "test/data/tls/self-signed.pem"
 
 
 class _Torrent(httpconn.PlainConn):
-    """A connection whose other side sends faster than this one reads."""
+    """Represent a connection whose peer sends faster than this side reads."""
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
@@ -36,7 +36,7 @@ class _Torrent(httpconn.PlainConn):
 
 
 def test_who_sends_without_a_pause_is_not_read_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A second goes by with each look at the clock.
+    # Each reading of the clock advances it by one second.
     ticks = itertools.count()
     monkeypatch.setattr(httpconn, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
     ours, theirs = socket.socketpair()
@@ -56,7 +56,7 @@ def test_who_sends_without_a_pause_is_not_read_for_longer(monkeypatch: pytest.Mo
 
 
 class _Full:
-    """A connection of OpenSSL that can send nothing now."""
+    """Represent an OpenSSL connection that cannot send now."""
 
     def __init__(self) -> None:
         self.tries = 0
@@ -73,7 +73,7 @@ def test_the_end_of_tls_is_not_waited_for_where_nothing_is(monkeypatch: pytest.M
         conn = tlsconn.TLSConn(tlsconn.client_context(), ours)
         monkeypatch.setattr(conn, "_tls", _Full())
         conn.setblocking(False)
-        # Who waited all the same would not do so for ever.
+        # Code that waits anyway does not wait forever.
         conn.set_deadline(0.0)
         with pytest.raises(httpconn.WouldWait) as raised:
             conn.shutdown_write()
@@ -81,7 +81,7 @@ def test_the_end_of_tls_is_not_waited_for_where_nothing_is(monkeypatch: pytest.M
 
 
 def _shake_hands(sock: socket.socket, tickets: int) -> None:
-    """The server's part, with so many tickets for later sessions at once after it."""
+    """Do the server's part of the handshake, and send the given number of session tickets after it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(SELF_SIGNED)
     context.num_tickets = tickets

@@ -1,4 +1,4 @@
-"""Tests that no certificate keeps OpenSSL busy."""
+"""Test that no certificate keeps OpenSSL busy."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pkg.golang.testing import COSTLY_CERTIFICATES, Issuer
 
 
 def context(method: int, version: int, more: x509.Certificate | None) -> SSL.Context:
-    """Shows its own certificate, and another one with it."""
+    """Return a context that sends its own certificate, and optionally another one."""
     made = SSL.Context(method)
     made.set_min_proto_version(version)
     made.set_max_proto_version(version)
     made.set_verify(SSL.VERIFY_PEER, lambda *_: True)
-    # On others OpenSSL does not even show such a certificate.
+    # At other security levels OpenSSL does not even send such a certificate.
     made.set_cipher_list(b"DEFAULT:@SECLEVEL=0")
     issuer = Issuer()
     made.use_certificate(issuer.cert)
@@ -30,7 +30,7 @@ def context(method: int, version: int, more: x509.Certificate | None) -> SSL.Con
 
 
 def shake_hands(client: SSL.Connection, server: SSL.Connection) -> None:
-    """Raises SSL.Error, the server's or the client's."""
+    """Do the handshake. Raise SSL.Error if the server or the client fails."""
     client.set_connect_state()
     server.set_accept_state()
     for _ in range(4):
@@ -70,7 +70,7 @@ def test_certificates_with_the_usual_curves_are_taken(curve: type[ec.EllipticCur
 @pytest.mark.parametrize("version", [SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION])
 @pytest.mark.parametrize(("most", "is_refused"), [(2, True), (3, False), (None, False)])
 def test_more_certificates_than_may_be_are_not_taken_apart(most: int | None, is_refused: bool, version: int) -> None:
-    """Two hundred take a twentieth of a second, and hundreds of clients may come with as many again and again."""
+    """Two hundred certificates take a twentieth of a second, and hundreds of clients may send as many repeatedly."""
     of_server = context(SSL.TLS_SERVER_METHOD, version, None)
     of_client = context(SSL.TLS_CLIENT_METHOD, version, Issuer().cert)
     of_client.add_extra_chain_cert(Issuer().cert)

@@ -1,4 +1,7 @@
-"""Go: net/http/fs_test.go"""
+"""Test the file server.
+
+Go: net/http/fs_test.go
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _HTTP_DATE = "Fri, 02 Jan 2026 03:04:05 GMT"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A directory with a neighbour, files of ten bytes, and links."""
+    """Create a directory with a neighbour, files of ten bytes, and links."""
     (tmp_path / "secret").write_text("secret")
     root = tmp_path / "log"
     (root / "pods").mkdir(parents=True)
@@ -57,7 +60,7 @@ def _get(root: Path, path: str, method: str = "GET", query: str = "", **headers:
         ("missing", 404, "404 page not found\n"),
         ("node.log/x", 404, "404 page not found\n"),
         ("no\0de", 404, "404 page not found\n"),
-        # None of these leads out of the directory.
+        # None of these paths leads out of the directory.
         ("../secret", 404, "404 page not found\n"),
         ("../../../../etc/passwd", 404, "404 page not found\n"),
         ("pods/../../secret", 404, "404 page not found\n"),
@@ -65,7 +68,7 @@ def _get(root: Path, path: str, method: str = "GET", query: str = "", **headers:
         ("outside", 403, "403 Forbidden\n"),
         ("absolute", 403, "403 Forbidden\n"),
         ("slash/etc/passwd", 403, "403 Forbidden\n"),
-        # Nor does one make the server wait for ever, or fail.
+        # None of these paths makes the server wait forever or fail.
         ("pipe", 403, "403 Forbidden\n"),
         ("circle", 404, "404 page not found\n"),
         ("x" * 300, 404, "404 page not found\n"),
@@ -83,7 +86,7 @@ def test_listing(root: Path) -> None:
     assert lines[:3] == ["<!doctype html>", '<meta name="viewport" content="width=device-width">', "<pre>"]
     assert lines[3] == '<a href="./%3Ca%20b%3E:%22%25.log">&lt;a b&gt;:&quot;%.log</a>'
     assert '<a href="pods/">pods/</a>' in lines
-    # A link is shown as what it is, wherever it leads.
+    # A link is listed as a link, wherever it leads.
     assert '<a href="slash">slash</a>' in lines
     assert lines[-1] == "</pre>"
     assert _get(root, "pods/").text.splitlines()[3:-1] == ['<a href="0.log">0.log</a>']
@@ -152,7 +155,7 @@ def test_conditions(root: Path, headers: dict[str, str], status: int) -> None:
 def test_time_that_no_date_can_be_written_of(
     root: Path, monkeypatch: pytest.MonkeyPatch, path: str, seconds: int
 ) -> None:
-    """Some file systems take any time; that of the test may not."""
+    """Some file systems accept any time; that of the test may not."""
     fstat = os.fstat
     monkeypatch.setattr(os, "fstat", lambda fd: os.stat_result((*fstat(fd)[:7], seconds, seconds, seconds)))
     got = _get(root, path)
@@ -174,7 +177,7 @@ def test_no_more_than_was_there_at_the_start(root: Path) -> None:
 
 def test_file_that_is_cut_short_while_it_is_sent() -> None:
     def handler(w: ResponseWriter, r: Request) -> None:
-        with pytest.raises(ClientGone, match="cut short"):
+        with pytest.raises(ClientGone, match="truncated"):
             fs._copy(w, io.BytesIO(b"abc"), 5)
 
     assert httptesting.record(handler, "GET", "/").body == b"abc"

@@ -1,4 +1,4 @@
-"""Tests of noticing that clients have gone."""
+"""Test noticing clients that disconnect."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_gone_before_anybody_asked(hang_ups: HangUps) -> None:
 
 def test_what_cannot_be_watched_leaves_nothing_behind(hang_ups: HangUps, tmp_path: Path) -> None:
     with (tmp_path / "file").open("w") as file:
-        # As when there is no memory for one more: epoll takes no files.
+        # epoll rejects regular files, which simulates a lack of memory for another descriptor.
         with pytest.raises(PermissionError):
             hang_ups.add(file.fileno(), lambda: None)
         hang_ups.remove(file.fileno())
@@ -74,7 +74,7 @@ def test_removed_is_not_told(hang_ups: HangUps) -> None:
 
 
 class SlowEpoll:
-    """Keeps its first events back until it may go on."""
+    """Delay the first events until the test releases them."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -92,7 +92,7 @@ class SlowEpoll:
 
 
 def test_the_next_one_with_the_same_descriptor_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client of one request goes, and another one's connection gets the descriptor before that is noticed."""
+    """The client of one request disconnects, and another connection gets the same descriptor before that is noticed."""
     slow = SlowEpoll()
     with monkeypatch.context() as making:
         making.setattr(select, "epoll", lambda: slow)

@@ -1,4 +1,4 @@
-"""Tests of how much of a head is taken apart."""
+"""Test how much of a head is parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients can do to a server that runs in a process of its own: its memory, its time, and its other clients."""
+"""Test what clients can do to a server in its own process: its memory, its time, and its other clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pkg.golang.http.testing import read_all
 ROOT = Path(__file__).resolve().parents[3]
 TIMEOUT = 60.0
 MIB = 1 << 20
-# Who names himself in the field User is known; a path below /last lasts until its client goes.
+# A client with a User field counts as authenticated. A request below /last lasts until its client disconnects.
 SERVER = """
 from pkg.golang import debug, http
 
@@ -46,7 +46,7 @@ server.serve()
 
 
 class Server:
-    """A server in another process."""
+    """Represent a server in another process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -57,14 +57,14 @@ class Server:
         return socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT, source_address=(source, 0))
 
     def ask(self, target: str = "/", user: str = "somebody", source: str = "127.0.0.9") -> bytes:
-        """The answer to a request on a connection of its own; b"" if it was closed without."""
+        """Send a request on a new connection and return the answer, or b"" if the connection was closed without one."""
         with self.connect(source) as sock, contextlib.suppress(ConnectionError):
             sock.sendall(request(target, user, "Connection: close"))
             return read_all(sock)
         return b""
 
     def peak(self) -> int:
-        """The most memory that it has had, in bytes."""
+        """Return the peak memory of the process in bytes."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         found = re.search(r"VmHWM:\s+(\d+) kB", status)
         assert found is not None
@@ -73,10 +73,10 @@ class Server:
 
 @contextlib.contextmanager
 def serving(seconds: int = 0) -> Iterator[Server]:
-    """`seconds`: of processor time that it may take, if not 0."""
+    """Run a server; `seconds` limits its processor time, and 0 means no limit."""
 
-    # The limit is set from here: code between fork and exec would have gRPC's library, which other tests of this
-    # process load, begin its threads again in the child.
+    # The limit is set by the parent, because code between fork and exec would make gRPC's library, which other tests of
+    # this process load, restart its threads in the child.
     process = subprocess.Popen([sys.executable, "-c", SERVER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if seconds:
         resource.prlimit(process.pid, resource.RLIMIT_CPU, (seconds, seconds))
@@ -94,12 +94,12 @@ def request(target: str, user: str = "", *fields: str) -> bytes:
 
 
 def _send(sock: socket.socket, data: bytes) -> None:
-    """The server may close the connection meanwhile."""
+    """Send the data, although the server may close the connection meanwhile."""
     with contextlib.suppress(OSError):
         sock.sendall(data)
 
 
-# A head that is taken apart is there several times for a moment; one that is not takes no more than its bytes.
+# A parsed head temporarily exists in several copies; an incomplete head takes only its own bytes.
 @pytest.mark.parametrize(("whole", "most"), [(True, 64), (False, 40)], ids=["that are answered", "that never end"])
 def test_large_heads_of_clients_that_do_not_read(whole: bool, most: int) -> None:
     data = request(f"//{'x' * (MAX_HEAD_BYTES - 100)}")
@@ -148,7 +148,7 @@ _MANY = 500_000
     ids=lambda value: str(value[80:110]) if isinstance(value, bytes) else str(value),
 )
 def test_nothing_that_is_sent_takes_long_to_read(data: bytes, status: int) -> None:
-    """The processor time of the server's process is limited: what is worse than linear takes minutes, or hours."""
+    """The processor time of the server is limited: parsing in more than linear time would take minutes or hours."""
     with serving(seconds=30) as server:
         with server.connect() as sock:
             _send(sock, data)

@@ -1,4 +1,4 @@
-"""Tests of how a path finds its handler."""
+"""Test how the mux finds the handler for a path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of headers, bodies and responses, without sockets."""
+"""Test headers, bodies and responses without sockets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_body_too_large() -> None:
 
 
 class _Stuck:
-    """A client that takes nothing: what it is sent is what is kept for it."""
+    """Represent a client that reads nothing, and record the data that is kept for it."""
 
     def __init__(self) -> None:
         self.kept: list[bytes | memoryview] = []

@@ -1,4 +1,4 @@
-"""Tests of who stays when there is not room for all."""
+"""Test which connections stay when there is not room for all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pkg.golang.http.room import CONNECTION_COST_BYTES, MAX_UNAUTHENTICATED_PER_
 
 
 class Clients:
-    """Connections by name, and a room for them."""
+    """Manage connections by name in a room."""
 
     def __init__(self, **limits: int) -> None:
         self.evicted: list[str] = []
@@ -29,7 +29,7 @@ class Clients:
         return True
 
     def enter_and_admit(self, names: str, user: str = "u", kind: str = "k", *, lasting: bool = False) -> str:
-        """Those of the names, a letter each, who were admitted."""
+        """Admit the connections with the given one-letter names, and return the names of those that were admitted."""
         self.enter(*names)
         return "".join(name for name in names if self.admit(name, user, kind, lasting=lasting))
 
@@ -41,7 +41,7 @@ def test_who_has_waited_longest_makes_way() -> None:
     clients.room.rest("a")
     assert clients.enter("d", "e")
     assert clients.evicted == ["b", "c"]
-    # To send something makes nobody younger who is not known.
+    # Sending data does not make an unauthenticated connection look younger.
     clients.room.hold("d", 1)
     assert clients.enter("f", "g")
     assert clients.evicted == ["b", "c", "a", "d"]
@@ -98,7 +98,7 @@ def test_clients_of_one_source_that_are_not_known() -> None:
     clients.room.rest("b")
     clients.enter("e", "f")
     assert clients.evicted == ["a", "c", "d"]
-    # Whom others made way for has not gone at once, and asks for nothing more.
+    # An evicted connection may not have ended yet, but it can do nothing more.
     with pytest.raises(ClientGone):
         clients.room.hold("c", 1)
     with pytest.raises(ClientGone):
@@ -106,7 +106,7 @@ def test_clients_of_one_source_that_are_not_known() -> None:
 
 
 def test_a_crowd_from_one_source() -> None:
-    """As many as follow the logs of a full node come at the same time, and there is room for others beside them."""
+    """As many clients as follow the logs of a full node may come at the same time, and leave room for others."""
     clients = Clients()
     clients.enter(*(f"follower-{number}" for number in range(MAX_UNAUTHENTICATED_PER_SOURCE)))
     clients.enter(*(f"other-{number}" for number in range(20)), source="other")

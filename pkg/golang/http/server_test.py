@@ -1,4 +1,4 @@
-"""Tests of the server over real sockets: requests, limits, clients that misbehave, TLS."""
+"""Test the server over real sockets: requests, limits, clients that misbehave, TLS."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pkg.golang.turn import MAX_TURNS
 from pkg.util.testing import open_files, reset
 
 _TIMEOUT = 30.0
-# The head of a request after which the server ends the connection, without its last line.
+# The head, without its last line, of a request after which the server ends the connection.
 CLOSING = b"%b %b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
 
 
@@ -49,7 +49,7 @@ def test_requests_on_one_connection() -> None:
 
 
 def test_a_body_that_the_handler_does_not_read() -> None:
-    """It may still be on its way when the answer is, and the next request comes behind it."""
+    """The body may still arrive after the answer was sent, and the next request follows the body."""
 
     def refuse(w: http.ResponseWriter, r: http.Request) -> None:
         http.error(w, "Unauthorized", 401)
@@ -62,7 +62,7 @@ def test_a_body_that_the_handler_does_not_read() -> None:
             while not answer.endswith(b"Unauthorized\n"):
                 answer += sock.recv(1000)
             sock.sendall(b"abc")
-        # One that is much too long is not waited for.
+        # The server does not wait for a body that is much too long.
         sock.sendall(head % (1 << 40))
         assert b" 401 " in read_all(sock)
 
@@ -141,7 +141,7 @@ def test_old_client() -> None:
 )
 def test_bad_requests(data: bytes, status: int) -> None:
     with serving(echo) as server, connect(server) as sock:
-        # The server may have answered and closed before all was sent.
+        # The server may have answered and closed before the client has sent everything.
         with contextlib.suppress(OSError):
             sock.sendall(data)
             sock.shutdown(socket.SHUT_WR)
@@ -281,7 +281,7 @@ def test_busy_connections_keep_their_place_at_the_limit() -> None:
 
 
 def test_one_user_cannot_hold_all_connections() -> None:
-    """Who follows as many logs as there are connections is told so, and others are served."""
+    """A user who follows as many logs as there are connections gets an error, and other users are served."""
 
     def handler(w: http.ResponseWriter, r: http.Request) -> None:
         r.admit(r.headers.get("User"), r.path, lasting=r.path == "/logs")
@@ -306,7 +306,7 @@ def test_one_user_cannot_hold_all_connections() -> None:
 
 
 def test_refusals_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that sends requests and reads no answer does not stay."""
+    """The server disconnects a client that sends requests and reads no answer."""
     monkeypatch.setattr(connection, "REFUSAL_WRITE_TIMEOUT", 0.05)
 
     def refuse(w: http.ResponseWriter, r: http.Request) -> None:
@@ -320,7 +320,8 @@ def test_refusals_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_answer_of_which_nothing_is_taken_is_given_up_unless_it_is_a_stream() -> None:
-    body = b"x" * (48 << 20)  # More than sockets hold: the kernel lets them have 32 MiB and 4 MiB at most.
+    # The body is larger than the buffers of the sockets, which the kernel limits to 32 MiB and 4 MiB.
+    body = b"x" * (48 << 20)
     asked: list[str] = []
 
     def answer(w: http.ResponseWriter, r: http.Request) -> None:
@@ -404,7 +405,7 @@ def test_nothing_is_left_open() -> None:
 
 
 def test_a_connection_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And later ones are served."""
+    """If no thread can be started for a connection, it is closed, and later connections are served."""
 
     def no_thread(*_: object, **__: object) -> golang.Thread:
         raise RuntimeError("can't start new thread")
@@ -443,7 +444,7 @@ def server_context(tmp_path_factory: pytest.TempPathFactory) -> SSL.Context:
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.use_certificate_chain_file(str(directory / "tls.crt"))
     context.use_privatekey_file(str(directory / "tls.key"))
-    # Ask for a certificate, and take any.
+    # Request a certificate, and accept any.
     context.set_verify(SSL.VERIFY_PEER, lambda *_: True)
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     return context
@@ -478,7 +479,7 @@ def test_tls_with_and_without_a_certificate(server_context: SSL.Context, tmp_pat
 
 
 def test_a_client_with_too_many_certificates(server_context: SSL.Context, tmp_path: Path) -> None:
-    """Its connection ends; OpenSSL makes megabytes of what fits into a handshake."""
+    """The connection ends, because OpenSSL makes megabytes of the certificates that fit into a handshake."""
     cert, key = Authority().issue("somebody")
     others = b"".join(Authority().issue(f"{number}")[0] for number in range(tlsconn.MAX_PEER_CERTIFICATES))
     request = CLOSING % (b"GET", b"/") + b"\r\n"
@@ -493,7 +494,7 @@ def test_a_client_with_too_many_certificates(server_context: SSL.Context, tmp_pa
 
 
 def test_certificate_that_cannot_be_decoded(server_context: SSL.Context, tmp_path: Path) -> None:
-    """It is for the handler to judge."""
+    """The handler decides about a certificate that cannot be decoded."""
     seen: list[list[bytes]] = []
     cert, key = Authority().issue("somebody")
     version_3, version_9 = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x09"
@@ -608,7 +609,7 @@ def test_few_clients_that_nobody_knows_are_worked_for_at_the_same_time(server_co
 def test_few_clients_that_nobody_knows_are_read_from_at_the_same_time(
     monkeypatch: pytest.MonkeyPatch, of: Any, name: str, field: bytes
 ) -> None:
-    """After the answer, too: a body that nobody wants may come byte by byte."""
+    """This also holds after the answer: the rest of an unread body may arrive byte by byte."""
     lock, go_on = threading.Lock(), threading.Event()
     now: list[int] = [0]
     seen: list[int] = []
@@ -651,7 +652,10 @@ def test_a_body_that_comes_in_small_pieces_is_not_skipped_for_long(monkeypatch: 
 
 
 def test_clients_that_wait_leave_their_turns_to_others() -> None:
-    """Those that say nothing, that are being answered, that are refused and go on sending, and that begin a head."""
+    """Clients of four kinds leave their turns to others.
+
+    They are idle, wait for an answer, were refused and still send, or have sent a partial head.
+    """
     go_on, held_up = threading.Event(), threading.Event()
 
     def answer(w: http.ResponseWriter, r: http.Request) -> None:

@@ -1,4 +1,4 @@
-"""Tests of connecting to names that have several addresses."""
+"""Test connecting to names with several addresses."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_each_address_of_a_family_has_its_share_of_the_time(monkeypatch: pytest.
 
 
 def test_the_error_of_the_first_address_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Or the first address would take all the time, and the second fail for want of it.
+    # Otherwise the first address would use all the time, and the second would fail because none is left.
     monkeypatch.setattr(dial, "MIN_ADDRESS_TIMEOUT", 0.0)
     with refusing("127.0.0.2") as refused, silent("::1") as dead, pytest.raises(ConnectionRefusedError):
         connected_to([refused, dead], 0.05)
@@ -99,7 +99,7 @@ def test_cancel_before_a_socket_begins_to_connect_ends_the_dial(monkeypatch: pyt
 
 @contextmanager
 def told_of_waits(monkeypatch: pytest.MonkeyPatch, waiting: golang.Channel[None]) -> Iterator[None]:
-    """The channel says when a dial is about to wait for its sockets."""
+    """Signal on the channel when a dial is about to wait for its sockets."""
     wait = dial._wait
 
     def tell(dials: Sequence[dial._DialSerial], until: float) -> None:

@@ -1,4 +1,4 @@
-"""Tests of looking up names: a resolver that hangs holds up nobody but those who ask, and has a bound."""
+"""Test look-ups: a resolver that hangs delays only the callers that use it, and the look-ups are bounded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIT = 30.0
 
 
 def try_look_up(ctx: golang.Context, host: str, seconds: float = 0.05) -> str:
-    """What becomes of it in so many seconds."""
+    """Return the result of a look-up within `seconds`."""
     limited, cancel = golang.with_timeout(ctx, seconds)
     try:
         net.lookup_host(limited, host, 80)
@@ -61,7 +61,10 @@ def test_pod_with_many_slow_look_ups_has_no_more_threads_and_holds_up_no_other(n
 
 
 def test_a_fifth_look_up_of_a_pod_begins_when_one_ends(names: Resolver) -> None:
-    """With a name server that is slow to answer, a pod's fifth liveness probe failed in each period."""
+    """A fifth look-up waits instead of failing.
+
+    Otherwise, with a slow name server, a pod's fifth liveness probe would fail in each period.
+    """
     ctx = net.with_owner(CTX, "one")
     for number in range(4):
         try_look_up(ctx, f"slow-{number}", 0.0)
@@ -75,7 +78,7 @@ def test_pods_that_come_and_go_leave_no_more_threads_than_there_may_be(names: Re
         names.addresses["server"] = [stream_address(server)]
         outcomes = [try_look_up(net.with_owner(CTX, f"pod-{number}"), "slow", 0.0) for number in range(258)]
         assert outcomes[256:] == ["256 look-ups of pods are running"] * 2
-        # What the kubelet itself wants to know has room of its own.
+        # The kubelet's own look-ups have a separate limit.
         assert try_look_up(CTX, "server", WAIT) == ""
     names.go_on.set()
 
@@ -101,11 +104,11 @@ def test_a_look_up_that_waits_lets_others_have_their_turn(names: Resolver) -> No
 
 
 def test_of_a_name_with_addresses_without_end_the_first_are_tried(names: Resolver) -> None:
-    """Each that cannot be reached takes time, in which a probe has its turn."""
+    """Each unreachable address takes time, during which a probe keeps its turn."""
     names.addresses["many"] = [
         (socket.AF_INET, socket.SOCK_STREAM, 0, "", (f"224.0.{number >> 8}.{number & 255}", 80))
         for number in range(4000)
     ]
     assert net.lookup_host(CTX, "many", 80) == names.addresses["many"][:MAX_ADDRESSES]
-    # Nor is there anything to be done for each of the others.
+    # The other addresses cause no work either.
     assert lines_run(lambda: lookup._getaddrinfo("many", 80, 0)) < 100

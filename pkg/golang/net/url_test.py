@@ -1,4 +1,4 @@
-"""Tests of URLs from outside."""
+"""Test URLs from outside."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from pkg.golang import net
 
-# What urlsplit would put into order, one by one.
+# urlsplit would sort these marks one by one.
 MARKS = "\u0301" * 600 + "\u0316" * 600
 
 
@@ -33,7 +33,7 @@ def test_others_are_split(url: str, host: str | None) -> None:
 
 
 def test_nothing_is_kept() -> None:
-    """A pod may probe one URL of a mebibyte after the other."""
+    """Nothing of a URL stays in memory, because a pod may probe many URLs of 1 MiB."""
     url = f"http://a/{'x' * 10_000}/y"
     urlsplit.cache_clear()  # type: ignore[attr-defined]
 

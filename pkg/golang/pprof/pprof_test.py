@@ -1,4 +1,4 @@
-"""Tests of the pages under /debug/pprof/."""
+"""Test the pages under /debug/pprof/."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Message = dict[int, list[int | bytes]]
 
 
 def decode(data: bytes) -> Message:
-    """The fields of a protobuf message by number: numbers, and the bytes of what has a length."""
+    """Return the fields of a protobuf message by number: integers, and the bytes of length-delimited fields."""
     fields: Message = {}
     position = 0
 
@@ -83,7 +83,7 @@ def test_encoding() -> None:
 
 @pytest.fixture
 def busy() -> Iterator[None]:
-    """A thread that uses the processor."""
+    """Run a thread that uses the processor."""
     stop = threading.Event()
 
     def burn_the_processor() -> None:

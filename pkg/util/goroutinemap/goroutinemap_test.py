@@ -1,4 +1,4 @@
-"""Named operations: one at a time, and not at once after a failure."""
+"""Test named operations: only one runs at a time, and a failure delays the next one."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_what_completes_is_told_when_the_next_may_run() -> None:
 
 
 def test_of_what_has_failed_nothing_is_kept_but_the_text() -> None:
-    """It is freed by itself, and not only when garbage is collected."""
+    """The objects are freed without the garbage collector."""
     held = Held()
 
     def work() -> None:
@@ -115,13 +115,13 @@ def test_of_a_failure_without_end_the_beginning_is_kept() -> None:
     assert backoff.must_wait(now)
     with pytest.raises(exponentialbackoff.ExponentialBackoffError) as caught:
         backoff.safe_to_retry("op", now)
-    # Each character is escaped by four.
+    # Escaping makes four characters of each one.
     assert len(str(caught.value)) < 5 * exponentialbackoff.MAX_ERROR_LENGTH
     assert len(backoff.generate_no_retries_permitted_msg("op")) < 2 * exponentialbackoff.MAX_ERROR_LENGTH
 
 
 def test_who_has_to_wait_quotes_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread that starts all operations meets each one that waits again and again."""
+    """The thread that starts all operations meets each waiting operation again and again."""
     backoff = exponentialbackoff.ExponentialBackoff()
     now = testing.FakeClock().now()
     backoff.update(ValueError("bad"), now)

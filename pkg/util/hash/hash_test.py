@@ -1,4 +1,4 @@
-"""Tests of hashes of whole objects."""
+"""Test hashes of whole objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 from pkg.util import hash
 
 
-# From the reference tables of the Go standard library's hash/fnv.
+# These values are from the reference tables of the Go standard library's hash/fnv.
 @pytest.mark.parametrize(
     ("data", "wanted"),
     [

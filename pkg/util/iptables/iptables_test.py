@@ -1,4 +1,7 @@
-"""Go: pkg/util/iptables/iptables_test.go, monitor_test.go"""
+"""Test the packet filter.
+
+Go: pkg/util/iptables/iptables_test.go, monitor_test.go
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ def test_families_that_the_machine_has() -> None:
 
 
 class Watched:
-    """A monitor of one machine, in a thread of its own, and with a clock of its own."""
+    """Run a monitor of one fake machine in a thread with a fake clock."""
 
     def __init__(self) -> None:
         self.machine, self.clock = FakeIPTables(), FakeClock()
@@ -85,7 +88,7 @@ class Watched:
         return all("CANARY" in self.machine.tables["iptables", table] for table in _TABLES)
 
     def wait_a_minute(self) -> None:
-        """Until the monitor has looked, and waits again."""
+        """Advance the clock, and wait until the monitor has checked the chains and waits again."""
         self.clock.wait_for_waiters()
         asked = len(self.machine.commands)
         self.clock.step(60)

@@ -1,4 +1,4 @@
-"""Patches of a pod's status."""
+"""Test patches of a pod's status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of removing trees."""
+"""Test removing trees."""
 
 from pathlib import Path
 

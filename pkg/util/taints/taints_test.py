@@ -1,4 +1,7 @@
-"""Go: pkg/util/taints/taints_test.go"""
+"""Test parsing taints.
+
+Go: pkg/util/taints/taints_test.go
+"""
 
 from __future__ import annotations
 

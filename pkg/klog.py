@@ -68,7 +68,7 @@ class _Settings:
     lock = threading.Lock()
 
 
-# The verbosity that vmodule sets for a code object; cleared when vmodule changes.
+# The dict holds the verbosity that vmodule sets for a code object. It is cleared when vmodule changes.
 _levels: dict[CodeType, int] = {}
 
 
@@ -201,15 +201,15 @@ def _stream() -> TextIO:
     return _Settings.output or sys.stderr
 
 
-# The number of characters that are logged of one value or of the message. Names, commands and messages of pods may have
+# This many characters are logged of one value or of the message. Names, commands and messages of pods may have
 # millions; escaping them is a single operation, during which no other thread runs Python.
-# DIVERGES (safer): this kubelet logs only the beginning of a longer value or message.
+# DIVERGES (safer): this kubelet logs only the first MAX_VALUE characters of a value or message.
 # Go: k8s.io/klog/v2/internal/serialize/keyvalues_slog.go, Formatter.KVFormat: the Go kubelet has no bound.
 # Why: one pod could block all threads, and fill the disk with its own text.
 # Test: klog_test.py:test_of_a_value_without_end_the_beginning_is_logged
 MAX_VALUE = 64 << 10
 
-# Exceptions that mean a bug in the code and not a problem of the environment.
+# These exceptions mean a bug in the code and not a problem of the environment.
 _PROGRAMMING_ERRORS = (
     ArithmeticError,
     AssertionError,

@@ -156,8 +156,8 @@ class Channel(queue.Queue[T]):
 
     __slots__ = ("_buffer", "_closed", "_deadline", "_receivers", "_senders", "maxsize", "passed")
 
-    # `_done` counts the values for which task_done was called. `_all_done` is closed once that holds for all values
-    # that passed. Both are class attributes and not slots, because few channels need them.
+    # `_done` counts the values for which task_done was called. `_all_done` is closed once it has been called for all
+    # values that passed. The two are class attributes and not slots, because few channels need them.
     _done = 0
     _all_done: Channel[None] | None = None
 

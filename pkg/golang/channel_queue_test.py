@@ -51,7 +51,7 @@ def received(selected: golang.Selected[Any], source: queue.Queue[Any]) -> tuple[
     return taken.value, taken.ok
 
 
-# Tests of both kinds of queue.
+# The following tests run with both kinds of queue.
 
 
 @both
@@ -140,7 +140,7 @@ def test_log_records_pass(make: Make) -> None:
     records.join()
 
 
-# Tests of channels only.
+# The following tests concern channels only.
 
 
 def test_channel_without_room_is_empty_and_full() -> None:
@@ -208,7 +208,7 @@ def test_shutdown_at_once_after_early_task_done() -> None:
     ch.join()
 
 
-# Tests of queues as cases of select.
+# The following tests use queues as cases of select.
 
 
 def test_select_takes_a_value_that_is_there() -> None:

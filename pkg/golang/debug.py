@@ -10,12 +10,12 @@ import sys
 import threading
 from types import FrameType
 
-# Parameters of glibc's mallopt, and the values that we set.
+# These are parameters of glibc's mallopt, and the values that the kubelet sets.
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
 _LARGE_BLOCK = 64 << 10
 _ARENAS = 2
-# Seconds for which a thread keeps running while others want to run Python. Python's default is 5 ms.
+# A thread keeps running for this many seconds while others want to run Python. Python's default is 5 ms.
 _TURN = 0.0005
 
 # A thread holds this lock while garbage collection is off, so that only one thread at a time sees it on and restores

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Generators that clean up when they are collected, with their clean-up action, which takes no lock.
+# These generators clean up when they are collected. Each is listed with its clean-up action, which takes no lock.
 HARMLESS = {
     "pkg/util/filetree.py:_entries": "closes a directory",
     "pkg/util/filetree.py:walk": "closes descriptors",

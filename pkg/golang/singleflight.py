@@ -69,7 +69,7 @@ class _Call(Generic[_T]):
 class Group(Generic[_T]):
     """Share the result of a call among the callers that come while it runs. Thread-safe."""
 
-    # Guards `_calls` and the callers' counts.
+    # This lock guards `_calls` and the callers' counts.
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _calls: dict[Hashable, _Call[_T]] = field(default_factory=dict)
 
@@ -106,9 +106,9 @@ class Rounds(Generic[_T]):
     fn: Callable[[], _T]
     # The thread whose call is running holds `_turn`.
     _turn: threading.Lock = field(default_factory=threading.Lock)
-    # Guards _next and the callers' counts.
+    # This lock guards `_next` and the callers' counts.
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    # The call that has not started yet.
+    # `_next` is the call that has not started yet.
     _next: _Call[_T] | None = None
 
     def get(self, ctx: golang.Context = _BACKGROUND) -> _T:

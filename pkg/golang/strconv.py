@@ -20,7 +20,7 @@ _SPECIAL_FLOAT = re.compile(r"[+-]?(?:inf(?:inity)?)|nan", re.IGNORECASE | re.AS
 _UNDERSCORES = re.compile(r"(?:0[box]|[0-9a-f])(?:_?[0-9a-f])*+", re.IGNORECASE | re.ASCII)
 # No 64-bit number has more digits, in any base.
 _MAX_DIGITS = 64
-# Number of characters of invalid text that a message quotes.
+# A message quotes this many characters of invalid text.
 _QUOTED = 100
 
 

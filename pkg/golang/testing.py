@@ -208,7 +208,7 @@ class Issuer:
     name: x509.Name = field(default_factory=lambda: subject("test-ca"))
     key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
     ca: bool = True
-    # The purposes of the key; None leaves out the extension.
+    # `key_usage` names the purposes of the key; None leaves out the extension.
     key_usage: x509.KeyUsage | None = None
     valid_for: datetime.timedelta = HOUR
     signed_by: Issuer | None = None
@@ -270,14 +270,14 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-# Tags of DER.
+# These are tags of DER.
 _INTEGER, _BIT_STRING, _OCTET_STRING, _OID, _SEQUENCE = 0x02, 0x03, 0x04, 0x06, 0x30
 _EC_PUBLIC_KEY, _SM2 = bytes.fromhex("2a8648ce3d0201"), bytes.fromhex("2a811ccf5501822d")
 _P224 = bytes.fromhex("2b81040021")
 _PRIME_FIELD, _BINARY_FIELD = bytes.fromhex("2a8648ce3d0101"), bytes.fromhex("2a8648ce3d0102")
 _TRINOMIAL = bytes.fromhex("2a8648ce3d01020302")
 _ECDSA_WITH_SHA256 = bytes.fromhex("2a8648ce3d040302")
-# The prime of the field of P-256.
+# This is the prime of the field of P-256.
 _PRIME = 2**256 - 2**224 + 2**192 + 2**96 - 1
 
 
@@ -315,7 +315,7 @@ def _certificate_with_half_a_point(kind: bytes) -> x509.Certificate:
     return _certificate_with_key(kind, _element(_OID, _P224), b"\2" + bytes(27) + b"\1")
 
 
-# Certificates on which OpenSSL spends much computation as soon as it reads them.
+# OpenSSL spends much computation on these certificates as soon as it reads them.
 COSTLY_CERTIFICATES = {
     "prime field": _certificate_on(_element(_SEQUENCE, _element(_OID, _PRIME_FIELD), _integer(_PRIME))),
     "binary field": _certificate_on(

@@ -22,7 +22,7 @@ class TimerChannel(Channel[datetime]):
     """Deliver the time once `delay` seconds have passed, then every `period` seconds if a period is given.
 
     The channel holds at most one tick and drops further ones. Ticks stay at multiples of the period after the start
-    time. The fake clock overrides this class to set the current time and the moment at which channels look at it.
+    time. The fake clock overrides the methods that read the time, and fires the ticks itself.
     """
 
     __slots__ = ("_next", "_period")

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pkg.golang.context import Context, with_value
 
 MAX_TURNS = 4
-# Seconds of processor time that a connection keeps as an advantage after a pause; a few short turns take as much. If
-# hundreds of connections pause at the same time, a new connection waits until each of them has used its advantage.
+# A connection keeps this many seconds of processor time as an advantage after a pause; a few short turns take as much.
+# If hundreds of connections pause at the same time, a new connection waits until each of them has used its advantage.
 ALLOWANCE = 0.0005
 
 
@@ -42,13 +42,14 @@ class Turns:
     def __init__(self, count: int = MAX_TURNS, *, by_use: bool = False) -> None:
         self._by_use = by_use
         self._lock = threading.Lock()
-        # Guarded by _lock. The heap holds the locks that the waiting threads sleep on; a lock is released together with
-        # a turn. The heap is ordered by the time that the connections have used, then by arrival. While a thread waits,
-        # no turn is free.
+        # _lock guards these fields. The heap holds the locks that the waiting threads sleep on; a lock is released
+        # together with a turn. The heap is ordered by the time that the connections have used, then by arrival. While a
+        # thread waits, no turn is free.
         self._waiting: list[tuple[float, int, threading.Lock]] = []
         self._arrivals = itertools.count()
         self._free = count
-        # The largest time that a connection had used when it got a turn, plus the shares of newcomers' first turns.
+        # `_level` is the largest time that a connection had used when it got a turn, plus the shares of newcomers'
+        # first turns.
         self._level = 0.0
 
     def level(self) -> float:
@@ -93,8 +94,8 @@ class Turn:
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._taken = False
-        self._had = turns.level()  # Seconds of processor time, as `take` counts them.
-        self._began: float | None = None  # None while no time is measured.
+        self._had = turns.level()  # In seconds of processor time, as `take` counts them.
+        self._began: float | None = None  # It is None while no time is measured.
         self._is_new = True
 
     def __enter__(self) -> None:

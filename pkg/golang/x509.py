@@ -40,9 +40,9 @@ def decoding_errors() -> tuple[type[Exception], ...]:
 
     return (
         ValueError,
-        # A name has a value that is not text.
+        # The library raises this error if a name has a value that is not text.
         TypeError,
-        # The library does not know a TLS feature.
+        # The library raises this error for a TLS feature that it does not know.
         KeyError,
         exceptions.UnsupportedAlgorithm,
         x509.DuplicateExtension,

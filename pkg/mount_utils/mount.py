@@ -30,26 +30,26 @@ from pkg.mount_utils.mount_helper_unix import (
 from pkg.util import exec as utilexec
 from pkg.util import procfs
 
-# Replaces an option that may be a password in logs and messages.
+# In logs and messages, this text replaces an option that may be a password.
 SENSITIVE_OPTIONS_REMOVED = "<masked>"
 
 _MOUNT_COMMAND = "mount"
-# Exit codes of fsck: it corrected errors, or it left errors uncorrected.
+# These are exit codes of fsck: it corrected errors, or it left errors uncorrected.
 _FSCK_ERRORS_CORRECTED = 1
 _FSCK_ERRORS_UNCORRECTED = 4
-# The text of umount for a target that is not a mount point.
+# umount prints this text for a target that is not a mount point.
 _NOT_MOUNTED = "not mounted"
-# blkid's exit code for a device on which it recognises nothing, or which it cannot open or read.
+# blkid exits with this code for a device on which it recognises nothing, or which it cannot open or read.
 _BLKID_NOTHING_FOUND = 2
-# Bytes at the start of a device that hold the superblocks of file systems.
+# This many bytes at the start of a device hold the superblocks of file systems.
 _SUPERBLOCKS_LENGTH = 128 << 10
-# The types that the kernel knows.
+# The kernel lists the file system types that it knows in this file.
 _FILE_SYSTEMS = "/proc/filesystems"
-# One type, without a subtype.
+# The pattern matches one type without a subtype.
 _FSTYPE = re.compile(r"[A-Za-z0-9_-]+")
 # The helpers of other file systems may leave a daemon behind, which systemd would kill when it stops the kubelet.
 _NEVER_A_DAEMON = frozenset({"", "tmpfs", "hugetlbfs", "ext3", "ext4", "xfs", "btrfs"})
-# Flags of a file system that a bind mount inherits, and must keep when it is remounted with other options.
+# A bind mount inherits these flags of its file system, and must keep them when it is remounted with other options.
 _KEPT_FLAGS = {
     os.ST_RDONLY: "ro",
     os.ST_NODEV: "nodev",
@@ -165,7 +165,7 @@ class Mounter:
 
     def __init__(self, try_systemd: bool = True) -> None:
         self._try_systemd = try_systemd
-        # None until the value is needed.
+        # These fields are None until the value is needed.
         self._with_systemd: bool | None = None
         self._with_safe_not_mounted_behavior: bool | None = None
 
@@ -558,11 +558,11 @@ class SafeFormatAndMount:
         options = [*options, "defaults"]
         fstype = fstype or "ext4"
         if not is_for_disks(fstype):
-            # DIVERGES (safer): this kubelet does not mount a disk with a type that is not that of a disk file system.
+            # DIVERGES (safer): this kubelet mounts a disk only with the type of a disk file system.
             # Go: k8s.io/mount-utils/mount_linux.go, (*SafeFormatAndMount).formatAndMountSensitive: the Go kubelet
             # passes any type to mount(8).
-            # Why: with "fuse.sh", mount.fuse(8) has a shell run the disk, which a pod may have written; with "proc",
-            # the pod gets the node's proc; a list of types could hide both.
+            # Why: with "fuse.sh", mount.fuse(8) lets a shell run the content of the disk, which a pod may have written;
+            # with "proc", the pod gets the node's /proc; a list of types could hide both.
             # Test: mount_test.py:test_file_system_that_is_none_is_not_mounted
             message = f"cannot mount disk {source}: {fstype!r} is not the type of a disk file system"
             raise MountError(MountErrorType.UNKNOWN_MOUNT_ERROR, message)

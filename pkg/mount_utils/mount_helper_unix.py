@@ -20,14 +20,14 @@ from pkg.util import procfs
 MOUNT_INFO = "/proc/self/mountinfo"
 
 _AT_LEAST_FIELDS = 10
-# How often a list is read again until two consecutive results are equal.
+# A list is read again this often until two consecutive results are equal.
 _MAX_LIST_TRIES = 10
-# The first kernel that omits no mount from a list when another mount is removed during the read.
+# This is the first kernel that omits no mount from a list when another mount is removed during the read.
 _WHOLE_LISTS_KERNEL_VERSION = (5, 8)
-# Seconds between checks of the condition when no mount changes.
+# The condition is checked after this many seconds even if no mount changes.
 _RESYNC_PERIOD = 1.0
 _OCTAL = re.compile(r"\\([0-7]{3})")
-# The kernel's suffix for the path of a mount whose directory was lost on the server.
+# The kernel appends this suffix to the path of a mount whose directory was lost on the server.
 _DELETED = " (deleted)"
 _CORRUPTED = frozenset(
     {
@@ -47,20 +47,20 @@ class MountInfo:
     """Describe one line of a mountinfo file."""
 
     id: int
-    # The id of the parent mount, or of the mount itself at the top of the namespace.
+    # `parent_id` is the id of the parent mount, or of the mount itself at the top of the namespace.
     parent_id: int
-    # The device of the file system.
+    # The two numbers name the device of the file system.
     major: int
     minor: int
-    # The directory of the file system that is mounted.
+    # `root` is the directory of the file system that is mounted.
     root: str
     mount_point: str
     mount_options: tuple[str, ...]
-    # For example "shared:12".
+    # An example is "shared:12".
     optional_fields: tuple[str, ...]
     fs_type: str
     source: str
-    # The options of the whole file system.
+    # These options belong to the whole file system.
     super_options: tuple[str, ...]
 
 

@@ -53,7 +53,7 @@ def test_mounts_are_listed_with_all_options(mount_info: str) -> None:
     [
         ("/bound", ["/var/lib/a b/x"]),
         ("/var/lib/a b/x", ["/bound"]),
-        # A plain directory that is bound twice.
+        # This is a plain directory that is bound twice.
         ("/data", ["/bound", "/var/lib/a b/x"]),
         ("/var/lib/a b", []),
         ("/data/below", []),

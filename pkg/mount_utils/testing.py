@@ -18,14 +18,14 @@ class FakeMounter:
     def __init__(self, mount_points: Iterable[MountPoint] = (), skip_mount_point_check: bool = False) -> None:
         self.mount_points = [*mount_points]
         self.calls: list[tuple[str, str]] = []
-        # Source, target, type and options of every mount, as the caller passed them.
+        # `mounts` holds source, target, type and options of every mount, as the caller passed them.
         self.mounts: list[tuple[str, str, str, list[str]]] = []
         self.errors: dict[str, OSError] = {}
-        # The errors of the checks whether a path is a mount point.
+        # `mount_check_errors` holds the errors of checks whether a path is a mount point.
         self.mount_check_errors: dict[str, OSError] = {}
         self.unmount_func: Callable[[str], None] | None = None
         self._skip_mount_point_check = skip_mount_point_check
-        # Guards mount_points and calls.
+        # The lock guards mount_points and calls.
         self._lock = threading.Lock()
 
     def reset_log(self) -> None:

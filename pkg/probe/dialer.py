@@ -18,14 +18,14 @@ from pkg import golang
 from pkg.golang import net
 from pkg.golang.turn import let_others
 
-# Seconds, for a context without a deadline. Go relies on the kernel, which gives up after minutes.
+# In seconds, for a context without a deadline. Go relies on the kernel, which gives up after minutes.
 _CONNECT_TIMEOUT = 30.0
-# Seconds. A socket accepts no timeout above 24 days, and a probe may ask for 68 years.
+# In seconds. A socket accepts no timeout above 24 days, and a probe may ask for 68 years.
 _LONGEST_TIMEOUT = 1e6
 # Wait at most one second when closing. Otherwise a node with many probes would run out of ports, because they stay in
 # TIME_WAIT.
 _LINGER_ONE_SECOND = struct.pack("ii", 1, 1)
-# The errors for a lack of file descriptors or memory for a connection, or of threads or room for a look-up.
+# These errors mean a lack of file descriptors or memory for a connection, or of threads or room for a look-up.
 _WANTS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 

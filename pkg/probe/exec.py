@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pkg.probe.probe import Result
 from pkg.util import exec as utilexec
 
-# The number of output bytes that are kept.
+# This many bytes of the output are kept.
 MAX_READ_LENGTH = 10 * 1024
 
 

@@ -250,7 +250,7 @@ def answering(answer: bytes, repeated: bytes = b"", settings: bytes = SETTINGS) 
     return listening(talk)
 
 
-# The last frame of a call: an empty message.
+# This is the last frame of a call: an empty message.
 QUESTION = frame(0, 1, bytes(5))
 
 

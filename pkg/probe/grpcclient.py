@@ -39,16 +39,17 @@ from pkg.golang.turn import let_others
 from pkg.probe import dialer, http2
 from pkg.util.grpcstatus import StatusError
 
-# The client's part of the user agent, after the caller's own name.
+# The client appends this text to the caller's own name in the user agent.
 USER_AGENT = f"grpc-python-h2/{h2.__version__}"
 
 # After this many attempts, the pauses between attempts are two minutes long.
 _BACKOFF_STEPS = 11
-# The prefix of a message: whether the message is compressed (1 or 0), and its length in bytes.
+# A message begins with this prefix: whether the message is compressed (1 or 0), and its length in bytes.
 _PREFIX = struct.Struct(">BI")
-# The supported compression. In the Go kubelet, tracing brings support for it. Some servers compress all messages.
+# This is the only supported compression. In the Go kubelet, tracing brings support for it. Some servers compress all
+# messages.
 _GZIP = "gzip"
-# The units of a timeout with their nanoseconds. A timeout may have at most eight digits.
+# The units of a timeout are listed with their nanoseconds. A timeout may have at most eight digits.
 _TIMEOUT_UNITS = {"n": 1, "u": 10**3, "m": 10**6, "S": 10**9, "M": 60 * 10**9, "H": 3600 * 10**9}
 _MAX_TIMEOUT_VALUE = 10**8 - 1
 

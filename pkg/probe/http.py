@@ -12,11 +12,11 @@ from pkg.probe import httpclient
 from pkg.probe.dialer import join_host_port
 from pkg.probe.probe import BrokenAnswerError, Result, resolve_container_port
 
-# The maximum number of headers that a pod may set for a probe or hook, and the maximum of their characters, which is
-# also the maximum for the path. Over HTTP/2 a header takes three microseconds, and each redirect sends all headers
-# again: 100,000 headers took three seconds of processor time for one probe.
-# DIVERGES (safer): in this kubelet, an HTTP probe that exceeds the limits has no result for its container, and such a
-# hook fails.
+# A pod may set this many headers for a probe or hook, with this many characters in total. The second limit also holds
+# for the path. Over HTTP/2 a header takes three microseconds, and each redirect sends all headers again: 100,000
+# headers took three seconds of processor time for one probe.
+# DIVERGES (safer): an HTTP probe that exceeds MAX_REQUEST_HEADERS or MAX_REQUEST_LENGTH has no result in this kubelet,
+# and such a hook fails.
 # Go: pkg/probe/http/request.go, NewRequestForHTTPGetAction: the Go kubelet has no bound.
 # Why: a few pods could keep the interpreter from all other work.
 # Test: probe_test.py:test_request_has_no_headers_without_end

@@ -26,9 +26,9 @@ from hpack import Decoder, Encoder, HPACKDecodingError
 
 from pkg.probe import dialer
 
-# The maximum number of bytes that the client reads from one connection. Each frame counts _FRAME_COST bytes more,
-# because even an empty frame takes a tenth of a millisecond of processor time. Each header counts _HEADER_COST bytes
-# more, because one byte may encode a header, and 64 KiB of such bytes took twenty times as long as 64 KiB of frames.
+# The client reads at most this many bytes from one connection. Each frame counts _FRAME_COST bytes more, because even
+# an empty frame takes a tenth of a millisecond of processor time. Each header counts _HEADER_COST bytes more, because
+# one byte may encode a header, and 64 KiB of such bytes took twenty times as long as 64 KiB of frames.
 # DIVERGES (safer): this kubelet reads at most MAX_RECEIVED_BYTES from a probe's HTTP/2 server; a gRPC probe that gets
 # more fails.
 # Go: pkg/probe/grpc/grpc.go, grpcProber.Probe: the Go kubelet accepts a message of 4 MiB, and has no bound for other
@@ -39,7 +39,7 @@ from pkg.probe import dialer
 MAX_RECEIVED_BYTES = 64 * 1024
 _FRAME_COST = 256
 _HEADER_COST = 32
-# The number of times that a server may change the size of its header table. One byte requests a change, which takes a
+# A server may change the size of its header table this many times. One byte requests a change, which takes a
 # microsecond, and there may be any number of these bytes before the first header of an answer. No answer needs more
 # than two changes.
 # DIVERGES (safer): in this kubelet, a probe over HTTP/2 fails when its server changes the size of its header table more
@@ -59,7 +59,7 @@ _CONFIGURATION = H2Configuration(
     validate_inbound_headers=False,
     normalize_inbound_headers=False,
 )
-# The header of a frame: its length in three bytes, its type, its flags, its stream.
+# A frame's header holds its length in three bytes, its type, its flags and its stream.
 _FRAME_HEADER_SIZE = 9
 _SETTINGS, _GOAWAY = 4, 7
 _SETTING_SIZE = 6
@@ -121,7 +121,7 @@ class ClientConn:
         self._reader = io.BufferedReader(connection, _READ_SIZE)
         self._http2 = H2Connection(_CONFIGURATION)
         self._http2.encoder, self._http2.decoder = _Encoder(), _Decoder()
-        # These are the settings of a client. h2 forbids a server's settings to mention push, but Go accepts that.
+        # These are the settings of a client. h2 does not allow a server to send the push setting, but Go accepts it.
         self._http2.remote_settings = Settings(client=True)
         self._http2.local_settings = Settings(client=True, initial_values={SettingCodes.ENABLE_PUSH: 0})
         self._room = MAX_RECEIVED_BYTES

@@ -23,7 +23,7 @@ from pkg.probe import BrokenAnswerError, Result, dialer, http2, httpclient, prob
 from pkg.probe.testing import HOST, listening
 
 CTX = golang.background()
-# Seconds; long enough for any machine.
+# In seconds; long enough for any machine.
 TIMEOUT = 30.0
 SELF_SIGNED = Path(__file__).parents[2] / "test/data/tls/self-signed.pem"
 

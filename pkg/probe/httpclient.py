@@ -25,10 +25,10 @@ from pkg import golang
 from pkg.golang import http, net
 from pkg.probe import dialer, http2
 
-# The number of bytes that are read of an answer's body.
+# This many bytes of an answer's body are read.
 MAX_RESPONSE_BODY_LENGTH = 10 * 1024
-# The maximum size of the status line and headers of an answer, including those of its 1xx responses. Each line counts
-# _LINE_COST bytes more, because even a short line takes a microsecond.
+# This is the maximum size of the status line and headers of an answer, including those of its 1xx responses. Each line
+# counts _LINE_COST bytes more, because even a short line takes a microsecond.
 # DIVERGES (safer): in this kubelet, a probe or hook fails when its server sends more than MAX_RESPONSE_HEADER_BYTES of
 # headers.
 # Go: net/http/transport.go, (*persistConn).maxHeaderResponseSize: the Go kubelet accepts 10 MiB.
@@ -36,38 +36,38 @@ MAX_RESPONSE_BODY_LENGTH = 10 * 1024
 # Test: httpclient_test.py:test_head_that_makes_no_sense
 MAX_RESPONSE_HEADER_BYTES = 64 * 1024
 _LINE_COST = 32
-# The number of chunks that are read of a body, because each takes some microseconds, even if it has only one byte.
+# This many chunks of a body are read, because each takes some microseconds, even if it has only one byte.
 # DIVERGES (safer): this kubelet reads at most MAX_CHUNKS chunks of the answer to a probe or hook.
 # Go: net/http/internal/chunked.go, (*chunkedReader).Read: the Go kubelet has no bound.
 # Why: a container that sends chunks of one byte would keep a processor busy.
 # Test: httpclient_test.py:test_no_more_chunks_are_read_than_may_be
 MAX_CHUNKS = 2048
 MAX_REDIRECTS = 10
-# Go's limits for the line before a chunk, for the trailer, and for the bytes that chunks have in addition to their
-# data.
+# Go has the same limits for the line before a chunk, for the trailer, and for the bytes that chunks have in addition to
+# their data.
 _MAX_CHUNK_LINE = 4096
 _MAX_TRAILER = 4096
 _MAX_CHUNK_OVERHEAD = 16 * 1024
 _MAX_CHUNK_DIGITS = 16
 _READ_SIZE = 4096
-# The number of characters of a server's text or of a URL that messages show. The messages become events.
+# Messages, which become events, show this many characters of a server's text or of a URL.
 _MAX_SHOWN = 1024
 
-# The TLS errors that an answer in plain HTTP causes.
+# OpenSSL reports these errors for an answer in plain HTTP.
 _SPEAKS_PLAIN_HTTP = ("tls: wrong version number", "tls: http request")
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HEADERS_NEEDED = ("content-length", "location", "transfer-encoding")
 _HEXADECIMAL = re.compile(rb"[0-9A-Fa-f]*")
 _VERSION = re.compile(r"HTTP/[0-9]\.[0-9]")
 _STATUS = re.compile("[0-9]{3}")
-# The headers that Go's client leaves out, because a request without a body does not need them.
+# Go's client leaves out these headers, because a request without a body does not need them.
 _NOT_SENT = ("host", "content-length", "transfer-encoding", "trailer")
-# The headers that HTTP/2 does not have either.
+# HTTP/2 does not have these headers either.
 _NOT_SENT_BY_HTTP2 = ("connection", "proxy-connection", "upgrade", "keep-alive")
 _HTTP2 = "h2"
-# The protocols that a client can offer to https servers.
+# A client can offer these protocols to https servers.
 PROTOCOLS = (_HTTP2, "http/1.1")
-# The characters of a path or query that stay as they are. Others, such as spaces and umlauts, are escaped.
+# These characters of a path or query stay as they are. Others, such as spaces and umlauts, are escaped.
 _PLAIN = "/%!$&'()*+,;=:@~?[]"
 
 Headers = list[tuple[str, str]]
@@ -106,10 +106,10 @@ class Response(NamedTuple):
     """Hold an answer with the beginning of its body."""
 
     status: int
-    # The target of a redirect; "" if the answer does not redirect.
+    # `location` is the target of a redirect, or "" if the answer does not redirect.
     location: str
     body: bytes
-    # The reason why the body broke off; None if the body is complete or was truncated at its limit.
+    # `fault` is the reason why the body broke off. It is None if the body is complete or was truncated at its limit.
     fault: Fault | None
 
 
@@ -170,7 +170,7 @@ class _Request(NamedTuple):
 
     host: str
     path: str
-    # The headers other than Host.
+    # `fields` are the headers other than Host.
     fields: Headers
 
 

@@ -25,7 +25,7 @@ from pkg.probe import BrokenAnswerError, Result, httpclient, probe_http, tlsclie
 from pkg.probe.testing import HOST, listening
 
 CTX = golang.background()
-# Seconds; long enough for any machine.
+# In seconds; long enough for any machine.
 TIMEOUT = 30.0
 SELF_SIGNED = Path(__file__).parents[2] / "test/data/tls/self-signed.pem"
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -33,7 +33,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 BLOCK = b"x" * 65536
 ENDLESS = itertools.repeat(BLOCK)
 
-# The pieces that a server sends. An endless answer ends when the client closes the connection.
+# Each function yields the pieces that a server sends. An endless answer ends when the client closes the connection.
 HOSTILE: dict[str, Callable[[], Iterable[bytes]]] = {
     "negative chunk": lambda: itertools.chain([CHUNKED + b"-1\r\n"], ENDLESS),
     "chunk without end": lambda: itertools.chain([CHUNKED + b"ffffffffffffffff\r\n"], ENDLESS),

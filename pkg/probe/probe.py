@@ -17,7 +17,7 @@ class Result(enum.StrEnum):
     """Describe the result of a probe."""
 
     SUCCESS = "success"
-    # A success that deserves attention.
+    # A warning is a success that deserves attention.
     WARNING = "warning"
     FAILURE = "failure"
     UNKNOWN = "unknown"

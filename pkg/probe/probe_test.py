@@ -23,7 +23,7 @@ from pkg.util import exec as utilexec
 
 TIMEOUT = 30.0
 CTX = golang.background()
-# An unrelated key with a self-signed certificate.
+# The file holds an unrelated key with a self-signed certificate.
 SELF_SIGNED = Path(__file__).parents[2] / "test/data/tls/self-signed.pem"
 Handler = http.server.BaseHTTPRequestHandler
 

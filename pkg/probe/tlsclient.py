@@ -24,7 +24,7 @@ from pkg.golang.http.costlycerts import refuse_costly_certificates
 from pkg.golang.http.tlsconn import MODE_PARTIAL_WRITE, TLSError, reason_of
 from pkg.probe import dialer
 
-# The maximum number of bytes received on one TLS connection, enough for several heads and bodies. Records are read one
+# At most this many bytes are received on one TLS connection, enough for several heads and bodies. Records are read one
 # by one. Each part of a record that is received, and each read of a record's content, counts _RECEIVE_COST bytes more.
 # Otherwise records without data, such as key updates, would keep a processor busy as long as the probe lasts, at hardly
 # any cost for their server. Until the server's hello is complete, each record counts _HELLO_RECORD_COST bytes more.
@@ -36,12 +36,12 @@ from pkg.probe import dialer
 MAX_TLS_BYTES = 1 << 20
 _RECEIVE_COST = 256
 _HELLO_RECORD_COST = 4 * 1024
-# The number of bytes that are sent at a time, and the format of a TLS record's header.
+# _SEND_SIZE bytes are sent at a time. The other constants describe the header of a TLS record.
 _SEND_SIZE = 17 * 1024
 _RECORD_HEADER_SIZE = 5
 _RECORD_TYPES = range(20, 25)
 _HANDSHAKE = 22
-# Matches a server's hello that requests a second client hello with a key of a finite-field group.
+# The pattern matches a server's hello that requests a second client hello with a key of a finite-field group.
 _WANTS_FINITE_FIELD = re.compile(
     b"\2...\3\3" + re.escape(hashlib.sha256(b"HelloRetryRequest").digest()) + b".*\0\x33\0\2\1", re.DOTALL
 )
@@ -85,7 +85,7 @@ class TLSConnection(dialer.Connection):
         self._tls.set_connect_state()
         if not _is_address(host):
             self._tls.set_tlsext_host_name(host.encode("idna"))
-        # The received part of the server's hello; None once the hello is complete.
+        # `_hello` is the received part of the server's hello, or None once the hello is complete.
         self._hello: bytes | None = b""
         self._room = MAX_TLS_BYTES
 

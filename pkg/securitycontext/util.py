@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pkg.api.core import v1
 
-# The settings that a container inherits from its pod.
+# A container inherits these settings from its pod.
 _FROM_POD = ("se_linux_options", "windows_options", "run_as_user", "run_as_group", "run_as_non_root")
 
-# The settings with which a container's own security context overrides the pod's.
+# A container's own security context overrides these settings of the pod.
 _FROM_CONTAINER = (
     "se_linux_options",
     "windows_options",

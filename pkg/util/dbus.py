@@ -10,13 +10,13 @@ from jeepney import low_level
 
 from pkg import klog
 
-# The name of the bus itself.
+# This is the name of the bus itself.
 BUS = "org.freedesktop.DBus"
-# The maximum size of a message in bytes. Those of systemd and logind are short.
+# A longer message, in bytes, is dropped. Messages of systemd and logind are short.
 MAX_MESSAGE = 64 << 10
 
 _READ_SIZE = 64 << 10
-# The bytes of a message from which its length can be computed.
+# From this many bytes of a message, its length can be computed.
 _PREFIX_SIZE = 16
 
 
@@ -25,7 +25,7 @@ class Reader:
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._size: int | None = None  # The size of the message, known once its prefix has arrived.
+        self._size: int | None = None  # The size is known once the message's prefix has arrived.
         self._missing = _PREFIX_SIZE
 
     def bytes_desired(self) -> int:

@@ -15,21 +15,21 @@ from typing import IO, NamedTuple, Protocol
 
 from pkg import klog
 
-# Seconds to wait for the end of a killed command, which may hang in the kernel.
+# A killed command gets this many seconds to end. It may hang in the kernel.
 _KILL_WAIT = 2.0
-# The number of output bytes that are kept of a command. fsck prints a line for each fault of a file system, which users
+# This many bytes of a command's output are kept. fsck prints a line for each fault of a file system, which users
 # control.
 MAX_OUTPUT = 1 << 20
-# The number of characters of a command that errors and the log show. The command of a pod may have six million
-# characters after expansion. A probe would quote them for the log again and again, which takes seconds, and about 70
-# bytes for each character.
-# DIVERGES (safer): this kubelet shows only the beginning of a longer command.
+# Errors and the log show this many characters of a command. The command of a pod may have six million characters after
+# expansion. A probe would quote them for the log again and again, which takes seconds, and about 70 bytes for each
+# character.
+# DIVERGES (safer): this kubelet shows only the first MAX_SHOWN_COMMAND characters of a command.
 # Go: k8s.io/cri-client/pkg/remote_runtime.go, (*remoteRuntimeService).ExecSync: the Go kubelet has no bound.
 # Why: a probe with such a command would block all threads for seconds, again and again.
 # Test: exec_test.py:test_long_command_that_takes_too_long_is_not_shown_as_a_whole
 MAX_SHOWN_COMMAND = 10 << 10
 
-# The error of a program that took too long, with Go's text.
+# A program that took too long fails with this text of Go's.
 DEADLINE_EXCEEDED = "context deadline exceeded"
 
 
@@ -46,7 +46,7 @@ def shown_arguments(cmd: Iterable[str]) -> list[str]:
         if room <= 0:
             break
         arguments.append(argument[:room])
-        # One character more for the space after the argument.
+        # One more character is for the space after the argument.
         room -= len(argument) + 1
     return arguments
 

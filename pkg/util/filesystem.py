@@ -9,10 +9,10 @@ import errno
 import os
 import stat
 
-# The longest path, in bytes, that the kernel accepts. Creating or resolving a path keeps the path of each parent in
+# The kernel accepts paths of at most this many bytes. Creating or resolving a path keeps the path of each parent in
 # memory, so longer paths must be refused early.
 MAX_PATH_LENGTH = 4095
-# The kernel's errors for a path that does not exist, or a link that leads nowhere.
+# The kernel reports these errors for a path that does not exist, or a link that leads nowhere.
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 

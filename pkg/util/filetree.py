@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# The number of directories that stay open, counted from the top of the tree.
+# This many directories stay open, counted from the top of the tree.
 HELD_LEVELS = 64
-# The number of directories on the way down whose names are remembered. The kernel accepts no path to a deeper
-# directory.
+# The names of this many directories on the way down are remembered. The kernel accepts no path to a deeper directory.
 NAMED_LEVELS = 2048
-# The maximum depth of a walk. While a walk goes down, another process can move the upper directories below the lower
+# A walk goes down to this depth. While it goes down, another process can move the upper directories below the lower
 # ones, and so make a tree without end from a few thousand directories.
 MAX_DEPTH = 100_000
 # MAX_PENDING_NAMES limits the names of directories that a removal remembers in total, and MAX_NAMES_AT_ONCE those of
@@ -36,7 +35,7 @@ MAX_FAILURES = 100
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
-# The errors of opening a directory that was removed or replaced after its name was read.
+# Opening a directory that was removed or replaced after its name was read fails with one of these errors.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -48,9 +47,9 @@ class MountPointError(OSError):
 class Left:
     """Describe the directory that Directory.leave has left."""
 
-    # The entry's name in the directory that is open now; "" below NAMED_LEVELS.
+    # `name` is the entry's name in the directory that is open now; it is "" below NAMED_LEVELS.
     name: str
-    # Whether the entry is still there; it may have been moved meanwhile.
+    # `stayed` says whether the entry is still there; it may have been moved meanwhile.
     stayed: bool
 
 
@@ -60,16 +59,17 @@ class Directory:
     def __init__(self, top: str) -> None:
         """Open the directory `top`, following links. Raise OSError."""
         self._top = top
-        # The directories on the way down without `top`: the names of the first NAMED_LEVELS, and the inodes of all.
+        # The two fields describe the directories on the way down without `top`: the names of the first NAMED_LEVELS,
+        # and the inodes of all.
         self._names: list[str] = []
         self._inodes = array("Q")
         self.fd = os.open(top, _OPEN_DIRECTORY)
-        # The directories on the way that stay open, including `top`.
+        # `_held` holds the directories on the way that stay open, including `top`.
         self._held = [self.fd]
         try:
             self._mount_id = _mount_id(self.fd)
         except BaseException:
-            # For example, no descriptor is left. No other code could close this one.
+            # This happens, for example, when no descriptor is left. No other code could close this one.
             os.close(self.fd)
             raise
 
@@ -342,7 +342,7 @@ class _Removal:
         self._cut: set[int] = set()
         self._first_fault: OSError | None = None
         self._faults = 0
-        # The number of directories that turned out not to be empty after all.
+        # `_rereads` counts the directories that turned out not to be empty after all.
         self._rereads = 0
 
     def run(self, name: str) -> None:

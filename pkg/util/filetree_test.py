@@ -20,7 +20,7 @@ from pkg.golang.testing import frames_kept_after
 from pkg.util import filetree, testing
 from pkg.util.testing import tree
 
-# Far more than Python's recursion limit, the default number of descriptors, and the elements of a path.
+# This is far more than Python's recursion limit, the default number of descriptors, and the elements of a path.
 DEEP = 20_000
 ROOT = Path(__file__).resolve().parents[2]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
@@ -291,7 +291,7 @@ def test_names_beside_a_directory_do_not_have_it_read_again_and_again(
     filetree.remove_all(str(tmp_path / "t"))
     monkeypatch.undo()
     assert not (tmp_path / "t").exists()
-    # One read for each ten names, and one that finds none.
+    # Each ten names take one read, and one more read finds none.
     assert {reads[f"{tmp_path}/t/{number}"] for number in range(25)} == {4}
 
 

@@ -23,14 +23,14 @@ import grpc.experimental
 from pkg import golang
 from pkg.util import grpcstatus
 
-# The channel option with which the calling thread reads the streams of responses.
+# With this channel option, the calling thread reads the streams of responses.
 READ_BY_CALLER = (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1)
-# The maximum size of a server's error in bytes. Beyond it, gRPC drops the error's code and text and ends the call with
+# A server's error may have this many bytes. Beyond that, gRPC drops the error's code and text and ends the call with
 # RESOURCE_EXHAUSTED. The default of gRPC's Python library is 8 KiB, that of Go's is 16 MiB.
 MAX_ERROR_SIZE = 16 << 20
 LONG_ERRORS = ("grpc.max_metadata_size", MAX_ERROR_SIZE)
 
-# Seconds of one wait for a change of state. Closing the connection waits for the end of this wait.
+# One wait for a change of state lasts at most this many seconds. Closing the connection waits for the end of this wait.
 _LONGEST_WAIT = 0.2
 _READY = grpc.ChannelConnectivity.READY.value[0]
 _CANCELLED = grpc.StatusCode.CANCELLED.value[0]

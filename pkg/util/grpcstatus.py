@@ -10,13 +10,13 @@ from typing import Any
 
 import grpc
 
-# "NOT_FOUND" → "NotFound": the spelling of Go's codes, which users see in events.
+# "NOT_FOUND" becomes "NotFound", the spelling of Go's codes, which users see in events.
 _CODE_NAMES = {code: "".join(word.title() for word in code.name.split("_")) for code in grpc.StatusCode}
 _CODE_NAMES[grpc.StatusCode.OK] = "OK"
 _CODE_NAMES[grpc.StatusCode.CANCELLED] = "Canceled"
 
-# The number of characters that are kept of a server's text. A failure is logged several times, and quoting a text
-# temporarily takes about 70 bytes for each character. The text may contain what a registry has sent.
+# This many characters are kept of a server's text. A failure is logged several times, and quoting a text temporarily
+# takes about 70 bytes for each character. The text may contain what a registry has sent.
 MAX_TEXT_LENGTH = 64 << 10
 
 CLIENT_CONN_CLOSING = "grpc: the client connection is closing"
@@ -25,7 +25,7 @@ CLIENT_CONN_CLOSING = "grpc: the client connection is closing"
 class StatusError(Exception):
     """Signal a call that the server refused or that did not reach it. `message` is the server's own text.
 
-    DIVERGES (safer): this kubelet keeps only the beginning of a longer text.
+    DIVERGES (safer): this kubelet keeps only the first MAX_TEXT_LENGTH characters of a server's error text.
     Go: google.golang.org/grpc/internal/status/status.go, FromProto: the Go kubelet has no bound.
     Why: a runtime or a plugin could fill the memory, the log and the events with its errors.
     Test: grpcstatus_test.py:test_of_a_long_text_the_beginning_is_kept

@@ -12,9 +12,9 @@ from watchdog.observers import inotify_c
 from pkg import golang
 from pkg.apimachinery.util.runtime import contain
 
-# Seconds between a failure and the next attempt.
+# After a failure, the next attempt follows after this many seconds.
 _RETRY_PERIOD = 1.0
-# The event with which the kernel reports that it dropped events.
+# With this event, the kernel reports that it dropped events.
 _EVENTS_LOST = inotify_c.InotifyEvent(
     inotify_c.WatchDescriptor(-1), inotify_c.Mask(inotify_c.InotifyConstants.IN_Q_OVERFLOW), 0, b""
 )

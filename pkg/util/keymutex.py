@@ -21,7 +21,7 @@ class KeyMutex:
     """Lock keys. Thread-safe. Keys may come from pods, so unused keys are dropped."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # Guards _entries, and the number of users of each entry.
+        self._lock = threading.Lock()  # The lock guards _entries, and the number of users of each entry.
         self._entries: dict[str, _Entry] = {}
 
     @contextmanager

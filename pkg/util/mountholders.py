@@ -17,16 +17,16 @@ from pkg import mount_utils
 from pkg.util import procfs
 
 PROC = "/proc"
-# The number of open files that are examined of one process, which may have millions.
+# This many open files are examined of one process, which may have millions.
 MAX_EXAMINED_FILES = 10_000
-# Bytes that are read of the list of files that one process has mapped. With long paths the list may have hundreds of
-# megabytes.
+# This many bytes are read of the list of files that one process has mapped. With long paths the list may have hundreds
+# of megabytes.
 MAX_MAPS = 1 << 20
-# Bytes that are read of /proc/PID/fdinfo/N. The third line names the mount of the open file. The file's locks come
+# This many bytes are read of /proc/PID/fdinfo/N. The third line names the mount of the open file. The file's locks come
 # later, and there may be many.
 MAX_FDINFO = 1 << 10
 
-# Links in a process's directory that keep their target busy.
+# These links in a process's directory keep their target busy.
 _LINKS = {"cwd": "current directory", "root": "root directory", "exe": "program"}
 _DELETED = " (deleted)"
 
@@ -37,7 +37,7 @@ class Holder:
 
     pid: int
     comm: str
-    # For example "current directory /mnt/a", with the path as the process sees it.
+    # An example is "current directory /mnt/a", with the path as the process sees it.
     what: str
 
     def __str__(self) -> str:

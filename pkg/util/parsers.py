@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-# In characters. No registry has longer names, and pods may use image names of a megabyte.
+# The unit is characters. No registry has longer names, and pods may use image names of a megabyte.
 MAX_IMAGE_NAME_LENGTH = 4096
 
 _DEFAULT_DOMAIN = "docker.io"

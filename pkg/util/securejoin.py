@@ -59,10 +59,10 @@ def open_joined(root: str, unsafe_path: str) -> int:
     `root`. O_PATH has no side effects on the target; os.open of /proc/self/fd/DESCRIPTOR opens the target itself. Raise
     OSError.
     """
-    # The directories on the way, each opened relative to the one before it.
+    # `way` holds the directories on the way, each opened relative to the one before it.
     way = [os.open(root, _OPEN_PATH | os.O_DIRECTORY)]
     try:
-        # In reverse order: each step takes the last element.
+        # The list is in reverse order: each step takes the last element.
         remaining = unsafe_path.split("/")[::-1]
         links = 0
         while remaining:

@@ -27,7 +27,7 @@ def open_files() -> set[tuple[str, str]]:
     """
     found = set()
     for fd in os.listdir("/proc/self/fd"):
-        # The descriptor of this listing, or one that other code has just closed.
+        # This is the descriptor of the listing itself, or one that other code has just closed.
         with contextlib.suppress(FileNotFoundError):
             found.add((fd, os.readlink(f"/proc/self/fd/{fd}")))
     return found

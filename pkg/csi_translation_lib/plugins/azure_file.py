@@ -72,5 +72,5 @@ def get_storage_account_name(secret_name: str) -> str:
         account = line.partition(_SECRET_NAME_PREFIX)[2].rpartition(_SECRET_NAME_SUFFIX)[0]
         if account:
             return account
-    klog.v(5).info_s("The name of the secret does not tell the storage account", secretName=secret_name)
+    klog.v(5).info_s("Cannot find the storage account in the name of the secret", secretName=secret_name)
     return secret_name

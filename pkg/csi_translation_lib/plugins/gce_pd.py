@@ -16,7 +16,7 @@ from pkg.csi_translation_lib.plugins.in_tree_volume import (
 
 GCE_PD_DRIVER_NAME = "pd.csi.storage.gke.io"
 GCE_PD_TOPOLOGY_KEY = "topology.gke.io/zone"
-# Replaces an unknown project or zone, which the driver's attacher knows.
+# This value replaces an unknown project or zone, which the driver's attacher knows.
 UNSPECIFIED_VALUE = "UNSPECIFIED"
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 from pkg.api.core import v1
 from pkg.apimachinery.apis.meta import v1 as metav1
 
-# Separates the zones in a label of a volume with several zones.
+# This text separates the zones in a label of a volume with several zones.
 LABEL_MULTI_ZONE_DELIMITER = "__"
 
 

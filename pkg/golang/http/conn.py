@@ -87,7 +87,7 @@ class WaitingConn:
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self.sock = sock
-        # Returns the context manager that is entered while the connection waits for the peer.
+        # `meanwhile` returns the context manager that is entered while the connection waits for the peer.
         self.meanwhile: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         self._blocking = True
         self._timeout: float | None = None
@@ -135,7 +135,7 @@ class WaitingConn:
             return None
         if (least := min(limits)) <= 0:
             raise TimeoutError("i/o timeout")
-        # Rounded up, because a remainder below one millisecond would cause a busy loop.
+        # The value is rounded up, because a remainder below one millisecond would cause a busy loop.
         return least * 1000 + 1
 
 

@@ -73,7 +73,7 @@ def test_the_end_of_tls_is_not_waited_for_where_nothing_is(monkeypatch: pytest.M
         conn = tlsconn.TLSConn(tlsconn.client_context(), ours)
         monkeypatch.setattr(conn, "_tls", _Full())
         conn.setblocking(False)
-        # Code that waits anyway does not wait forever.
+        # With this deadline, code that waits nevertheless does not wait forever.
         conn.set_deadline(0.0)
         with pytest.raises(httpconn.WouldWait) as raised:
             conn.shutdown_write()

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
     from pkg.golang.http.tlsconn import TLSConn
 
-# Seconds that a client gets to read why its connection ends.
+# A client gets this many seconds to read why its connection ends.
 _LINGER = 0.5
-# Seconds that a client gets to receive an answer that is a redirect or a refusal.
+# A client gets this many seconds to receive an answer that is a redirect or a refusal.
 REFUSAL_WRITE_TIMEOUT = 10.0
-# The memory that one client certificate costs, mostly in OpenSSL. Each byte beyond the usual size of a client
+# One client certificate costs this much memory, mostly in OpenSSL. Each byte beyond the usual size of a client
 # certificate costs more: OpenSSL makes a hundred bytes of a name of two bytes.
 CERTIFICATE_COST_BYTES = 20 << 10
 LARGE_CERTIFICATE_BYTES = 2 << 10
 COST_OF_LARGE_BYTES = 64
-# The largest remainder of an unread body that the server skips.
+# The server skips a longer remainder of an unread body by ending the connection.
 MAX_SKIPPED_BYTES = 256 << 10
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
@@ -328,7 +328,7 @@ class Connection:
         try:
             self._conn.sendall(data)
         except OSError as err:
-            raise ClientGone(f"client has gone: {err}") from err
+            raise ClientGone(f"client disconnected: {err}") from err
 
 
 def _cost(certificate: bytes) -> int:
@@ -360,6 +360,6 @@ def run_handler(handler: Handler, w: ResponseWriter, make_request: Callable[[], 
 
 def _replace(w: ResponseWriter, text: str, code: int) -> None:
     if w.started:
-        raise ClientGone(f"response was cut short: {text}")
+        raise ClientGone(f"response was truncated: {text}")
     w.reset()
     error(w, text, code)

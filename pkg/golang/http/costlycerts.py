@@ -22,8 +22,9 @@ from OpenSSL import SSL
 _ffi: Any = SSL._ffi  # type: ignore[attr-defined]
 _lib: Any = SSL._lib  # type: ignore[attr-defined]
 
-# In DER: the start of an elliptic-curve key, and the accepted continuations, which are the name of the curve and an
-# uncompressed point. 1.2.156.10197.1.301 (SM2) is OpenSSL's other name for such keys and for a curve.
+# The values are in DER. _ON_CURVE is the start of an elliptic-curve key. _TAKEN holds the accepted continuations: the
+# name of the curve and an uncompressed point. 1.2.156.10197.1.301 (SM2) is OpenSSL's other name for such keys and for a
+# curve.
 _ON_CURVE = bytes.fromhex("2a8648ce3d0201")
 _TAKEN = {
     "P-224": bytes.fromhex("06052b81040021 033a0004"),
@@ -35,11 +36,13 @@ _OTHER_NAME = bytes.fromhex("2a811ccf5501822d")
 _COSTLY_KEY = re.compile(
     re.escape(_ON_CURVE) + b"(?!" + b"|".join(map(re.escape, _TAKEN.values())) + b")|" + re.escape(_OTHER_NAME)
 )
-# TLS: the type of a handshake record, the types of messages with certificates, and the size of a message's header.
+# These are constants of TLS: the type of a handshake record, the types of messages with certificates, and the size of a
+# message's header.
 _HANDSHAKE = 22
 _CERTIFICATE, _COMPRESSED_CERTIFICATE = 11, 25
 _HEADER_SIZE = 4
-# The size of a length field, and since TLS 1.3 the size of the length of a certificate's extensions.
+# The first is the size of a length field. The second is the size of the length of a certificate's extensions, which
+# exist since TLS 1.3.
 _LENGTH_SIZE, _EXTENSIONS_LENGTH_SIZE = 3, 2
 
 
@@ -75,7 +78,7 @@ def _spoil_costly(most: int | None, written: int, version: int, kind: int, messa
 
 
 def _is_costly(message: bytes, is_tls13: bool, most: int | None) -> bool:
-    # No client was asked to compress its certificates.
+    # This side never asks its peer to compress certificates.
     if message[0] == _COMPRESSED_CERTIFICATE or _COSTLY_KEY.search(message):
         return True
     return most is not None and _has_more_than(most, message, is_tls13)

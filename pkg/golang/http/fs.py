@@ -23,9 +23,9 @@ from pkg.util import securejoin
 
 _BLOCK_SIZE = 64 * 1024
 _INDEX_PAGE = "index.html"
-# Digits of a position in a file.
+# A position in a file has at most this many digits.
 _MAX_DIGITS = 19
-# Characters that stay unquoted in a link, besides letters and digits.
+# These characters stay unquoted in a link, like letters and digits.
 _UNQUOTED = "/$&+,:;=@-_.~"
 
 

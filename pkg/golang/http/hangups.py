@@ -20,7 +20,7 @@ class HangUps:
     def __init__(self, name: str) -> None:
         self._epoll = select.epoll()
         self._lock = threading.Lock()
-        self._callbacks: dict[int, Callable[[], object]] = {}  # Guarded by _lock.
+        self._callbacks: dict[int, Callable[[], object]] = {}  # _lock guards this dict.
         self._wake_read, self._wake_write = socket.socketpair()
         self._epoll.register(self._wake_read, select.EPOLLIN)
         try:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from pkg.golang.http.headers import Headers
 
-# Go's limit: 1 MiB plus the buffer of Go's reader. `kubectl exec` puts whole scripts into the target.
+# Go has the same limit: 1 MiB plus the buffer of Go's reader. `kubectl exec` puts whole scripts into the target.
 MAX_HEAD_BYTES = (1 << 20) + (4 << 10)
 # Each field costs far more memory and time than its bytes suggest.
 MAX_HEADER_FIELDS = 1000
-# The limit for each field that is split at its commas. Splitting names of two letters takes twenty times their bytes,
-# and eight times the time of other bytes. The subprotocols of a WebSocket may include a token.
+# This limit holds for each field that is split at its commas. Splitting names of two letters takes twenty times their
+# bytes, and eight times the time of other bytes. The subprotocols of a WebSocket may include a token.
 MAX_LIST_BYTES = 16 << 10
 _LISTS = ("Accept", "Accept-Encoding", "Connection", "Expect", "Sec-WebSocket-Protocol")
 
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
 _TARGET = re.compile(r"[\x21-\x7e]+")
 _VERSION = re.compile(r"HTTP/[0-9]\.[0-9]")
 _STATUS_LINE = re.compile(r"(HTTP/1\.[01]) ([1-9][0-9]{2})(?: (.*))?")
-# The blank line that ends a head, with the end of the line before it.
+# The pattern matches the blank line that ends a head, and the end of the line before it.
 HEAD_END = re.compile(rb"\n\r?\n")
 # No head may contain these characters, once its lines are split.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")

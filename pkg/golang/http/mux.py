@@ -14,7 +14,7 @@ from urllib.parse import quote
 from pkg.golang.http.request import Request
 from pkg.golang.http.response import Handler, HTTPError, ResponseWriter, error
 
-# Limits the Location of a redirect, so that the server does not repeat arbitrarily long text of the client.
+# This limits the Location of a redirect, so that the server does not repeat long text of the client.
 MAX_LOCATION_BYTES = 4 << 10
 # A filter wraps a handler; the result calls the handler or answers in its place.
 Filter = Callable[[Handler], Handler]
@@ -23,11 +23,11 @@ Filter = Callable[[Handler], Handler]
 @dataclass(frozen=True, slots=True)
 class _Route:
     pattern: str
-    # For each part between slashes: its text and False, or the name in braces and True.
+    # Each part between slashes is a pair: its text and False, or the name in braces and True.
     parts: tuple[tuple[str, bool], ...]
     # A pattern that ends in "/" or in "{name...}" matches all paths with that prefix.
     open_end: bool
-    # Whether a path with the same number of parts must end in a slash; None if both forms match.
+    # `slash` says whether a path with the same number of parts must end in a slash; None means that both forms match.
     slash: bool | None
     rest_name: str
     handler: Handler

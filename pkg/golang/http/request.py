@@ -16,11 +16,11 @@ from pkg.golang.http.headers import Headers
 from pkg.golang.http.response import HTTPError
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-# The part before the path in `GET http://host/path HTTP/1.1`.
+# The pattern matches the part before the path in `GET http://host/path HTTP/1.1`.
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
-# A query with more parameters is refused.
+# The server refuses a query with more parameters.
 MAX_PARAMETERS = 1000
-# Four times the longest file path; only the query may be longer.
+# This is four times the longest file path. Only the query may be longer.
 MAX_PATH_BYTES = 16 << 10
 
 
@@ -123,7 +123,7 @@ def parse_path(target: str) -> str:
     """Return the path of a request's target. Raise BadRequest, or HTTPError 414."""
     end = target.find("?")
     if (len(target) if end < 0 else end) > MAX_PATH_BYTES:
-        # DIVERGES (safer): this kubelet answers 414 for a longer path.
+        # DIVERGES (safer): this kubelet answers 414 for a path of more than MAX_PATH_BYTES.
         # Go: net/http/request.go, readRequest: the Go kubelet bounds only the whole head.
         # Why: finding the handler and redirecting would take as much memory again, also for clients without
         # credentials.

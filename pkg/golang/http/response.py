@@ -15,12 +15,12 @@ from pkg.golang.http.headers import Headers
 if TYPE_CHECKING:
     from pkg.golang.http.request import Request
 
-# Bytes. A shorter response that was not flushed gets a Content-Length instead of chunks.
+# A response of at most this many bytes that was not flushed gets a Content-Length instead of chunks.
 _BUFFER = 2048
-# Bytes of a larger body that are copied at once. If a client does not read, its copies stay in memory meanwhile.
+# This many bytes of a larger body are copied at once. If a client does not read, its copies stay in memory meanwhile.
 _PART = 1 << 16
 _SNIFFED = 512
-# Bytes that do not occur in text.
+# These bytes do not occur in text.
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 

@@ -22,20 +22,21 @@ from pkg.golang.http.response import ClientGone, HTTPError
 MAX_CONNECTIONS = 1000
 # Lasting requests, such as followed logs and commands, leave this many connections to other requests.
 RESERVED_CONNECTIONS = 100
-# Simultaneous requests of one user, and of one kind by one user: a user who follows as many logs as allowed can still
-# run commands.
+# These limit the simultaneous requests of one user, and those of one kind by one user: a user who follows as many logs
+# as allowed can still run commands.
 MAX_REQUESTS_PER_USER = 750
 MAX_REQUESTS_PER_USER_AND_KIND = 500
-# The total size of the heads of one user's requests, in bytes.
+# The heads of one user's requests may have this many bytes in total.
 MAX_HEAD_BYTES_PER_USER = 64 << 20
-# Unauthenticated connections from one address, or from one IPv6 network of 64 bits. When the kubelet restarts, an API
-# server may ask for the logs of all containers of a full node at once: 110 pods with two containers each.
+# This limits the unauthenticated connections from one address, or from one IPv6 network of 64 bits. When the kubelet
+# restarts, an API server may ask for the logs of all containers of a full node at once: 110 pods with two containers
+# each.
 MAX_UNAUTHENTICATED_PER_SOURCE = 300
-# The total bytes that all unauthenticated clients have sent, plus what their connections cost.
+# This limits the total bytes that all unauthenticated clients have sent, plus what their connections cost.
 MAX_UNAUTHENTICATED_BYTES = 32 << 20
-# The memory of a connection that has completed only the handshake: thread, buffers, and OpenSSL's state.
+# A connection that has completed only the handshake takes this much memory: thread, buffers, and OpenSSL's state.
 CONNECTION_COST_BYTES = 96 << 10
-# Seconds within which evicted connections have ended.
+# Evicted connections have ended within this many seconds.
 _LEAVING_TIMEOUT = 30.0
 
 _IPV6_NETWORK_BITS = 64
@@ -87,13 +88,13 @@ class Room(Generic[C]):
         self._limits = limits
         self._evict = evict
         self._lock = threading.Lock()
-        # Guarded by _lock. The waiting connections, in the order in which they began to wait.
+        # _lock guards these fields. `_waiting` holds the waiting connections, in the order in which they began to wait.
         self._waiting: dict[C, _Guest] = {}
         self._admitted: dict[C, _Guest] = {}
-        # The waiting connections of unauthenticated clients, by source, and the sum of their bytes.
+        # These fields hold the waiting connections of unauthenticated clients, by source, and the sum of their bytes.
         self._unknown: dict[str, dict[C, None]] = {}
         self._unknown_bytes = 0
-        # The connections that were evicted but have not ended yet.
+        # `_leaving` holds the connections that were evicted but have not ended yet.
         self._leaving: dict[C, _Guest] = {}
         self._left = threading.Condition(self._lock)
         self._users: dict[str, _Usage] = {}

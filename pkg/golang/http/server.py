@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     from pkg.golang.http.connection import Connection, Settings
 
 _BACKLOG = 1024
-# Seconds, in this order: between two requests; for a handshake or a head; without any byte of a body; for a whole
-# answer; and without the client reading any of an answer that is not a stream.
+# These timeouts, in seconds, apply in this order: between two requests; to a handshake or a head; while no byte of a
+# body arrives; to a whole answer; and while the client reads nothing of an answer that is not a stream.
 IDLE_TIMEOUT = 90.0
 READ_HEADER_TIMEOUT = 30.0
 BODY_TIMEOUT = 60.0
 WRITE_TIMEOUT = 4 * 3600.0
 STALL_TIMEOUT = 300.0
 MAX_BODY_BYTES = 1 << 20
-# The number of threads whose connections were evicted but have not ended yet.
+# At most this many threads may serve connections that were evicted but have not ended yet.
 _LEAVING = 100
-# Seconds until the next attempt when no connection can be accepted because no descriptor is free.
+# When no connection can be accepted because no descriptor is free, the next attempt follows after this many seconds.
 _ACCEPT_RETRY = 0.1
-# Seconds after which the kernel probes a silent peer, whose machine may have died, and the number of probes. Go uses
-# the same values.
+# The kernel probes a silent peer, whose machine may have died, after this many seconds and this many times. Go uses the
+# same values.
 _KEEP_ALIVE_IDLE = 15
 _KEEP_ALIVE_COUNT = 9
 # _MANY simultaneous connections take so much memory that it is worth returning once only _FEW are left.
 _MANY = 64
 _FEW = 16
-# Seconds that the threads of the last connections get to end before memory is returned.
+# The threads of the last connections get this many seconds to end before memory is returned.
 _THREADS_END = 1.0
 
 
@@ -108,11 +108,11 @@ class Server:
         self._ctx, self._cancel = golang.with_cancel(golang.background())
         self._socket: socket.socket | None = None
         self._unix_path = ""
-        self._settings: Settings | None = None  # Only the thread that calls `serve` uses it.
-        self._idle = threading.Event()  # Set unless `serve` runs.
+        self._settings: Settings | None = None  # Only the thread that calls `serve` uses this field.
+        self._idle = threading.Event()  # The event is set unless `serve` runs.
         self._idle.set()
         self._lock = threading.Lock()
-        # Guarded by _lock.
+        # _lock guards these fields.
         self._connections: dict[Connection, golang.Thread] = {}
         self._were_many = False
         self._closed = False
@@ -209,8 +209,8 @@ class Server:
         while True:
             try:
                 sock, address = listening.accept()
-            # Any cause, such as a lack of descriptors or memory, may be gone at the next attempt.
             except Exception as err:
+                # Any cause, such as a lack of descriptors or memory, may be gone at the next attempt.
                 if self._ctx.err() is not None:
                     return None
                 klog.error_s(err, "Failed to accept a connection, retrying", server=self._name)

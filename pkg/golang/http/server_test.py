@@ -27,7 +27,7 @@ from pkg.golang.turn import MAX_TURNS
 from pkg.util.testing import open_files, reset
 
 _TIMEOUT = 30.0
-# The head, without its last line, of a request after which the server ends the connection.
+# This is the head, without its last line, of a request after which the server ends the connection.
 CLOSING = b"%b %b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
 
 

@@ -22,16 +22,16 @@ from OpenSSL import SSL, crypto
 from pkg.golang.http.conn import WaitingConn
 from pkg.golang.http.costlycerts import refuse_costly_certificates
 
-# The maximum content of one TLS record: a call never reads more, so its buffer need not be larger.
+# One TLS record carries at most this many bytes: a call never reads more, so its buffer need not be larger.
 _RECORD = 1 << 14
 _HTTP_REQUEST = "http request"
-# The length of the peer's chain, from its own certificate to an authority. OpenSSL accepts 100 KiB of certificates, and
+# This limits the peer's chain, from its own certificate to an authority. OpenSSL accepts 100 KiB of certificates, and
 # needs megabytes of memory for them.
 MAX_PEER_CERTIFICATES = 20
-# OpenSSL's SSL_MODE_ENABLE_PARTIAL_WRITE. pyOpenSSL has no name for it but sets it. Streams are fast only without it,
-# when one call writes all of its data and not just one record.
+# This is OpenSSL's SSL_MODE_ENABLE_PARTIAL_WRITE. pyOpenSSL has no name for it but sets it. Streams are fast only
+# without it, because one call then writes all of its data and not just one record.
 MODE_PARTIAL_WRITE = 1
-# The X509_CHECK_FLAG_... that Python's own ssl sets too.
+# Python's own ssl also sets these flags, whose names in OpenSSL begin with X509_CHECK_FLAG_.
 _NO_PARTIAL_WILDCARDS, _NEVER_THE_SUBJECT = 0x4, 0x20
 
 
@@ -159,7 +159,7 @@ class TLSConn(WaitingConn):
         return self._tls.recv(count) if count else b""
 
     def close(self) -> None:
-        # Send a close_notify if that needs no waiting.
+        # The close_notify is sent only if that needs no waiting.
         with contextlib.suppress(SSL.Error):
             self._tls.shutdown()
         self.sock.close()

@@ -15,12 +15,12 @@ from pkg.golang.http.request import BadRequest
 from pkg.golang.http.response import ClientGone
 from pkg.golang.http.status import status_text
 
-# Bytes of a body that are passed on at once.
+# This many bytes of a body are passed on at once.
 _PART = 1 << 16
-# Limits for the line before a chunk, and for the fields after the last chunk.
+# These limit the line before a chunk, and the fields after the last chunk.
 MAX_CHUNK_LINE_BYTES = 4 << 10
 MAX_TRAILER_LINES = 100
-# Bytes by which the lines of chunks may exceed what they carry.
+# The lines of chunks may exceed what they carry by this many bytes.
 MAX_CHUNK_OVERHEAD_BYTES = 16 << 10
 _CHUNK_OVERHEAD = 16
 _SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
@@ -112,7 +112,7 @@ class ResponseFrame:
     def __init__(self, head: Head) -> None:
         self._head = head
         self._chunked = False
-        # The bytes still missing of a body with an announced length.
+        # `_left` counts the missing bytes of a body with an announced length.
         self._left: int | None = None
         self.keeps_alive = head.keeps_alive
         """Whether the client can detect the end of the response; final once the response has started."""

@@ -17,12 +17,12 @@ from pkg import golang
 from pkg.golang.net.lookup import IO_TIMEOUT, Address, DialTimeoutError, raise_if_canceled
 from pkg.golang.turn import let_others
 
-# Seconds after which the addresses of the other family (IPv4 or IPv6) are tried in parallel, as in RFC 6555.
+# After this many seconds, the addresses of the other family (IPv4 or IPv6) are tried in parallel, as in RFC 6555.
 FALLBACK_DELAY = 0.3
-# Seconds that each address gets at least, as long as that much time remains.
+# Each address gets at least this many seconds, as long as that much time remains.
 MIN_ADDRESS_TIMEOUT = 2.0
 
-# Seconds. A poll accepts no timeout above 24 days, and a probe may ask for 68 years.
+# In seconds. A poll accepts no timeout above 24 days, and a probe may ask for 68 years.
 _LONGEST_POLL = 1e6
 
 Control = Callable[[socket.socket], object]
@@ -106,7 +106,7 @@ class _DialSerial:
         self.sock: socket.socket | None = None
         self.until = 0.0
         self.ready = False
-        # The error of the first address, which the user most likely meant to use.
+        # `error` is the error of the first address, which the user most likely meant to use.
         self.error: OSError | None = None
         self._begin_next()
 

@@ -21,16 +21,15 @@ from typing import Any
 from pkg import golang
 from pkg.golang.turn import let_others
 
-# The number of simultaneous look-ups for one owner: a pod, or the kubelet itself.
+# One owner, which is a pod or the kubelet itself, may have this many simultaneous look-ups.
 MAX_LOOKUPS_PER_OWNER = 4
-# The number of simultaneous look-ups for all pods together. It includes pods that were deleted while the resolver
-# hangs.
+# All pods together may have this many simultaneous look-ups, including pods that were deleted while the resolver hangs.
 MAX_LOOKUPS_OF_PODS = 256
-# Characters of a name, including its final dot.
+# A name has at most this many characters, including its final dot.
 MAX_NAME_LENGTH = 254
-# The number of addresses of a name that are tried. The answer of a name server can hold four thousand, and the owner of
-# the name server may also own the pod. Connecting to an unreachable address, such as a multicast address, fails at
-# once, and the next address follows immediately.
+# This many addresses of a name are tried. The answer of a name server can hold four thousand, and the owner of the name
+# server may also own the pod. Connecting to an unreachable address, such as a multicast address, fails at once, and the
+# next address follows immediately.
 # DIVERGES (safer): this kubelet tries only the first MAX_ADDRESSES addresses of a name.
 # Go: net/dial.go, (*sysDialer).dialSerial: the Go kubelet tries all of them.
 # Why: a probe would keep one of the four turns for a fifth of a second, and other probes would be late.
@@ -40,7 +39,7 @@ IO_TIMEOUT = "i/o timeout"
 _OWNER = object()
 _KUBELET = ""
 
-# (family, type, protocol, canonical name, address), as getaddrinfo returns them.
+# getaddrinfo returns such tuples: (family, type, protocol, canonical name, address).
 Address = tuple[int, int, int, str, Any]
 
 
@@ -101,8 +100,8 @@ class _Lookup:
     err: Exception | None = None
 
 
-_lock = threading.Lock()  # Guards _lookups.
-# The running look-ups, by owner, then by host and port.
+_lock = threading.Lock()  # This lock guards _lookups.
+# The dicts hold the running look-ups, by owner, then by host and port.
 _lookups: dict[str, dict[tuple[str, int], _Lookup]] = {}
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-# Characters of a URL's authority (user, host and port) if it is not all ASCII.
+# The authority of a URL (user, host and port) may have this many characters if it is not all ASCII.
 MAX_UNICODE_AUTHORITY = 1024
 
-# The authority, as urlsplit finds it; urlsplit removes these three white space characters everywhere.
+# The pattern matches the authority as urlsplit does; urlsplit removes these three white space characters everywhere.
 _AUTHORITY = re.compile(r"/[\t\r\n]*/([^/?#]*)")
 _USER_INFO = re.compile(r"(?<=//)[^/?#]*@")
 

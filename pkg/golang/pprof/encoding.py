@@ -12,7 +12,7 @@ import gzip
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-# Field numbers of the message Profile.
+# These are the field numbers of the message Profile.
 _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRING_TABLE = 1, 2, 4, 5, 6
 _TIME_NANOS, _DURATION_NANOS, _PERIOD_TYPE, _PERIOD = 9, 10, 11, 12
 
@@ -40,7 +40,7 @@ class Profile:
 
     value_types: tuple[ValueType, ...]
     samples: Mapping[Stack, tuple[int, ...]]
-    # Nanoseconds.
+    # The unit is nanoseconds.
     time: int = 0
     duration: int = 0
     period_type: ValueType | None = None

@@ -15,15 +15,15 @@ from pkg import golang
 from pkg.golang import debug
 from pkg.golang.pprof.encoding import Frame, Profile, Stack, ValueType
 
-# Nanoseconds between two samples.
+# The threads are sampled at this interval, in nanoseconds.
 _PERIOD = 10_000_000
 _MAX_DEPTH = 128
-# The number of distinct stacks in a profile. A stack includes the thread's name, so a longer profile has more stacks.
+# A profile holds this many distinct stacks. A stack includes the thread's name, so a longer profile has more stacks.
 MAX_STACKS = 10_000
 
 _SAMPLES = ValueType("samples", "count")
 _CPU = ValueType("cpu", "nanoseconds")
-# Replaces all stacks beyond MAX_STACKS.
+# This stack replaces all stacks beyond MAX_STACKS.
 _OTHERS: Stack = (Frame("others", "", 0),)
 
 
@@ -40,7 +40,7 @@ class _ThreadClocks:
     """Read the processor time of the process's threads. Not thread-safe."""
 
     def __init__(self) -> None:
-        # By native thread id: the open file, and the nanoseconds that were last read from it.
+        # The dict holds, by native thread id, the open file and the nanoseconds that were last read from it.
         self._files: dict[int, tuple[int, int]] = {}
 
     def spent(self, thread: int) -> int:

@@ -11,11 +11,10 @@ from datetime import datetime, timedelta
 from pkg import klog
 
 INITIAL_DURATION_BEFORE_RETRY = 0.5
-# Slightly more than two minutes, so that a timeout of this origin can be recognized.
+# The value is slightly above two minutes, so that a timeout of this origin can be recognized.
 MAX_DURATION_BEFORE_RETRY = 122.0
-# The number of characters that are kept of a failure's text. The text may contain a path of 1 MiB, and is shown
-# repeatedly.
-# DIVERGES (safer): this kubelet keeps only the beginning of a failure's text.
+# This many characters are kept of a failure's text. The text may contain a path of 1 MiB, and is shown repeatedly.
+# DIVERGES (safer): this kubelet keeps only the first MAX_ERROR_LENGTH characters of a failure's text.
 # Go: pkg/util/goroutinemap/exponentialbackoff/exponential_backoff.go, (*ExponentialBackoff).Update: the Go kubelet has
 # no bound.
 # Why: with a path of its own, a pod could fill the log and keep the thread that serves all volumes busy.

@@ -47,7 +47,8 @@ class GoRoutineMap:
         self._back_off_on_error = exponential_back_off_on_error
         self._on_complete = on_complete
         self._clock = clock or clock_.RealClock()
-        self._changed = threading.Condition()  # Guards _operations; notified when an operation completes.
+        # The condition guards _operations, and is notified when an operation completes.
+        self._changed = threading.Condition()
         self._operations: dict[str, _Operation] = {}
 
     def run(self, operation_name: str, operation_func: Callable[[], object]) -> None:

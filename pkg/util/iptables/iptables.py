@@ -49,14 +49,15 @@ class RulePosition(StrEnum):
 WAIT_MIN_VERSION = (1, 4, 20)
 WAIT_SECONDS_MIN_VERSION = (1, 4, 22)
 _WAIT_SECONDS = "5"
-# Seconds for one command, including the wait for the lock. Go uses this limit when it checks for a rule.
+# A command gets this many seconds, including the wait for the lock. Go uses this limit when it checks for a rule.
 COMMAND_TIMEOUT = 300.0
-# Seconds within which a flush that has begun reaches all tables, and the interval of the checks for that.
+# A flush that has begun reaches all tables within _FLUSH_TIMEOUT seconds. The monitor checks for that every
+# _FLUSH_POLL_TIME seconds.
 _FLUSH_TIMEOUT = 5.0
 _FLUSH_POLL_TIME = 0.1
 _VERSION = re.compile(rb"v([0-9]{1,9}(?:\.[0-9]{1,9})+)")
-# Exit codes of the commands.
-_STATUS_NOT_DONE = 1  # The requested object already exists, or does not exist.
+# The commands exit with these codes.
+_STATUS_NOT_DONE = 1  # This code means that the requested object already exists, or does not exist.
 _STATUS_RESOURCE_PROBLEM = 4
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class StatusPatch:
     """Describe the result of patching a pod's status."""
 
-    # The pod as the server returned it; None if nothing changed, because then no call was made.
+    # `pod` is the pod as the server returned it, or None if nothing changed, because then no call was made.
     pod: v1.Pod | None
     patch: bytes
 

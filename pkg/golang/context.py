@@ -188,7 +188,10 @@ def with_timeout(parent: Context, seconds: float) -> tuple[Context, Callable[[],
 
 
 def with_deadline(parent: Context, deadline: float) -> tuple[Context, Callable[[], None]]:
-    """Do as with_timeout does, with a deadline in `time.monotonic()` seconds."""
+    """Return a child whose deadline is `deadline`, in `time.monotonic()` seconds, and its cancel function.
+
+    The parent's deadline counts if it is earlier.
+    """
     inherited = parent._state.deadline
     return _child(parent, deadline if inherited is None else min(inherited, deadline))
 

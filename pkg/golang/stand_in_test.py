@@ -11,7 +11,7 @@ from pkg.golang import StandIn
 
 @dataclass
 class _Part:
-    """Use a part that reads from its owner."""
+    """Represent a part that reads from its owner."""
 
     owner: _Owner
 

@@ -122,7 +122,7 @@ class Interface(Protocol):
         sensitive_options: list[str],
         mount_flags: list[str],
     ) -> None:
-        """Do as mount_sensitive does, with flags for mount(8) that are not mount options.
+        """Mount like mount_sensitive, with flags for mount(8) that are not mount options.
 
         The helpers never run in a systemd scope.
         """

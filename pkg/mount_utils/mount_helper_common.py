@@ -27,7 +27,7 @@ def cleanup_mount_point(mount_path: str, mounter: Interface, extensive_mount_poi
 def cleanup_mount_with_force(
     mount_path: str, mounter: MounterForceUnmounter, extensive_mount_point_check: bool, umount_timeout: float
 ) -> None:
-    """Do as cleanup_mount_point does, with force if unmounting takes longer than umount_timeout seconds."""
+    """Clean up like cleanup_mount_point, with force if unmounting takes longer than umount_timeout seconds."""
     corrupted = _check_path(mount_path, mounter)
     if corrupted is not None:
 

@@ -11,7 +11,7 @@ from pkg.probe.probe import Result
 
 
 def probe_tcp(ctx: golang.Context, host: str, port: int, timeout: float) -> tuple[Result, str]:
-    """Return whether host:port accepts a connection within `timeout` seconds, and the reason if not.
+    """Connect to host:port within `timeout` seconds; return the result, and the reason for a failure.
 
     Raise Canceled if ctx is cancelled, and NoSocketError.
     """

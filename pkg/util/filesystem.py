@@ -83,7 +83,7 @@ def _directory_stands(path: str) -> bool:
 
 
 def mkdir_all_with_path_check(path: str, mode: int) -> None:
-    """Do as mkdir_all does, but refuse a link in place of the directory."""
+    """Create a directory like mkdir_all, but refuse a link in its place."""
     if os.path.islink(path) or (os.path.exists(path) and not os.path.isdir(path)):
         raise FileExistsError(f"path {path} exists but is not a directory")
     mkdir_all(path, mode)

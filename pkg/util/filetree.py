@@ -307,10 +307,7 @@ def remove_all(path: str) -> None:
 
 
 def remove_dirs(path: str) -> None:
-    """Do as remove_all does, but keep everything except directories, and report it as an error.
-
-    Go: os/removeall_at.go
-    """
+    """Remove directories like remove_all; keep everything else, and report it as an error. Go: os/removeall_at.go"""
     _remove(path, _refuse)
 
 

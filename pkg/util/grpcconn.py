@@ -99,7 +99,10 @@ def started(
 
 
 def response(call: Any) -> bytes:
-    """Return the single response of such a call. Raise grpc.RpcError, and EOFError if the server sent no response."""
+    """Return the single response of a call of `started`.
+
+    Raise grpc.RpcError, and EOFError if the server sent no response.
+    """
     found: bytes | None = next(call, None)
     next(call, None)  # This reads the status that follows the response.
     if found is None:
@@ -118,7 +121,10 @@ def cancel(call: Any, reason: str) -> None:
 
 
 def end(call: Any) -> None:
-    """Cancel such a call if it has not ended, and read its remaining events, which gRPC keeps until they are read."""
+    """Cancel a call of `started` if it has not ended, and read its remaining events.
+
+    gRPC keeps the events until they are read.
+    """
     if call.is_active():
         cancel(call, "the call is no longer needed")
         drain(call)

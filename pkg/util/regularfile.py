@@ -29,7 +29,7 @@ def open_regular(path: str | os.PathLike[str]) -> int:
 
 
 def reopen_regular(handle: int, path: str | os.PathLike[str]) -> int:
-    """Do as open_regular does, for the file of an open descriptor, which may have been opened with O_PATH."""
+    """Reopen the regular file of a descriptor, which may have been opened with O_PATH, like open_regular."""
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL

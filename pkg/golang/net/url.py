@@ -17,7 +17,7 @@ _USER_INFO = re.compile(r"(?<=//)[^/?#]*@")
 
 
 def split(url: str) -> SplitResult:
-    """Do as urlsplit does, for a URL from outside. Raise ValueError if the URL is invalid. Go: url.Parse
+    """Split a URL from outside, as urlsplit does. Raise ValueError if the URL is invalid. Go: url.Parse
 
     urlsplit normalizes the host's Unicode. For a letter with many combining marks this takes time quadratic in their
     number, during which no other thread runs: minutes for a host of 1 MiB. urlsplit also caches the last 128 URLs with
@@ -31,7 +31,7 @@ def split(url: str) -> SplitResult:
 
 
 def join(base: str, reference: str) -> str:
-    """Do as urljoin does, for a reference that `split` accepts, without caching the two. Go: URL.Parse"""
+    """Join a base and a reference that `split` accepts, as urljoin does, without caching the two. Go: URL.Parse"""
     try:
         return urljoin(base, reference)
     finally:

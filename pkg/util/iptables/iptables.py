@@ -215,7 +215,7 @@ class Runner:
         return True
 
     def _exists(self, table: Table, chain: str) -> bool:
-        """Do as chain_exists does, but treat a chain whose state is unknown as existing."""
+        """Report whether the chain exists; a chain whose state is unknown counts as existing."""
         try:
             return self.chain_exists(table, chain)
         except IPTablesError:

@@ -35,7 +35,7 @@ def remove_all_one_filesystem(mounter: mount_utils.Interface, path: str) -> None
 
 
 def remove_dirs_one_filesystem(mounter: mount_utils.Interface, path: str) -> None:
-    """Do as remove_all_one_filesystem does, but remove only empty directories.
+    """Remove empty directories like remove_all_one_filesystem.
 
     Everything else is an error.
     """

@@ -187,7 +187,7 @@ def test_lines_of_many_threads_stay_whole(out: io.StringIO) -> None:
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_text_that_cannot_be_encoded_is_logged(tmp_path: Path, out: io.StringIO, log_format: str) -> None:
-    """The name of a file that is not UTF-8 appears in a message with lone surrogates."""
+    """Text with lone surrogates is logged. The name of a file that is not UTF-8 contains them."""
     klog.set_format(log_format)
     with (tmp_path / "log").open("w", encoding="utf-8") as stream:
         klog.set_output(stream)

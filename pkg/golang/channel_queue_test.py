@@ -125,7 +125,7 @@ def test_join_waits_for_all_tasks(make: Make) -> None:
 
 @both
 def test_log_records_pass(make: Make) -> None:
-    """The listener of the standard library accepts any queue."""
+    """Log records pass through the queue to the listener of the standard library, which accepts any queue."""
     records = make(10)
     seen: list[str] = []
     handler = logging.Handler()

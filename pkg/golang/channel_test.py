@@ -235,7 +235,10 @@ def test_took_tells_which_case() -> None:
 
 
 def test_took_refuses_what_is_no_case_of_the_select() -> None:
-    """An example is a timer that the caller creates again instead of passing the one of the select."""
+    """`took` refuses a channel that was not a case of the select.
+
+    An example is a timer that the caller creates again instead of passing the one of the select.
+    """
     ready, others = closed(golang.Channel()), golang.Channel[int]()
     for selected in (golang.select(ready), golang.select(golang.Channel(), default=True)):
         with pytest.raises(ValueError, match="the select had no such case"):

@@ -46,7 +46,10 @@ def test_cancel_reaches_descendants_and_not_ancestors() -> None:
 
 
 def test_whether_it_is_done_is_asked_without_the_lock() -> None:
-    """Otherwise threads that check often would wait for the lock in front of threads that select."""
+    """`err` does not take the lock while the context is alive.
+
+    Otherwise threads that check often would make threads that select wait for the lock.
+    """
     ctx, cancel = golang.with_timeout(golang.background(), 3600)
     found: list[object] = []
     with channel.lock:
@@ -165,7 +168,10 @@ def test_function_that_raises_does_not_keep_the_others_from_being_called(log: io
 
 
 def test_what_a_function_refers_to_is_freed_without_the_lock_of_the_channels() -> None:
-    """The finalizer of a foreign object may use one of our channels or contexts."""
+    """Removing a callback frees its objects without holding the lock of the channels.
+
+    The finalizer of a foreign object may use one of our channels or contexts.
+    """
     freed: list[bool] = []
 
     class Freed:

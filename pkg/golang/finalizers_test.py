@@ -72,7 +72,10 @@ def test_no_generator_cleans_up_when_it_is_collected() -> None:
 
 
 def test_no_object_has_a_finalizer() -> None:
-    """A weak set and a weak dictionary are harmless, because they only drop an entry."""
+    """No class of the product defines a finalizer or registers one.
+
+    A weak set and a weak dictionary are harmless, because they only drop an entry.
+    """
     found = [
         f"{path}:{node.lineno}"
         for path, tree in sources("__del__", "weakref", "gc.callbacks")

@@ -93,7 +93,7 @@ def test_an_exception_in_a_thread_ends_the_process() -> None:
 
 
 def test_data_that_is_nested_too_deeply_is_an_error_that_can_be_handled() -> None:
-    """If the stack overflowed first, the process would end."""
+    """Decoding deeply nested data raises an exception before the stack overflows, which would end the process."""
     program = (
         "import msgspec\n"
         "from pkg import golang\n"

@@ -152,7 +152,10 @@ def with_constraint(issuer: Issuer) -> x509.Certificate:
 def test_what_no_authority_has_signed_is_not_judged_further(
     cert: x509.Certificate, intermediates: list[Issuer]
 ) -> None:
-    """Verifying such certificates would take seconds, because of many names or many paths between signatures."""
+    """A certificate that no authority has signed is refused at once.
+
+    Verifying such certificates would take seconds, because of many names or many paths between signatures.
+    """
     options = golangx509.VerifyOptions([ROOT.cert])
     with pytest.raises(golangx509.CertificateError, match=r"^x509: certificate signed by unknown authority$"):
         options.verify(cert, [each.cert for each in intermediates])

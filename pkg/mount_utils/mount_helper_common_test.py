@@ -77,7 +77,10 @@ def test_half_made_mount_that_stays_keeps_its_directory(tmp_path: Path) -> None:
 def test_what_is_mounted_is_not_looked_at_through_a_link_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kubelet's directory may be a link, and the server of a mount below may not answer."""
+    """The clean-up does not access a mount, even if the kubelet's directory is a link.
+
+    The server of the mount may not answer.
+    """
     (tmp_path / "real/mount").mkdir(parents=True)
     (tmp_path / "root").symlink_to("real")
     mounter = FakeMounter(skip_mount_point_check=True)

@@ -70,7 +70,7 @@ def test_bad_line_is_logged_and_hides_no_other(tmp_path: Path, log: io.StringIO,
 
 @pytest.mark.parametrize("name", ["a\rb", "a\x0bb", "a\x0cb", "a\x1cb", "a\x85b", "a\u2028b", "a\r", "a\udcffb"])
 def test_only_a_newline_ends_a_line(tmp_path: Path, name: str) -> None:
-    """The kernel escapes only spaces, tabs, newlines and backslashes."""
+    """Only a newline ends a line of the mount table. The kernel escapes only spaces, tabs, newlines and backslashes."""
     line = f"31 25 0:27 /v/{name} /mnt/{name} rw - tmpfs t rw\n32 25 0:28 / /other rw - tmpfs t rw\n"
     (tmp_path / "mountinfo").write_bytes(os.fsencode(line))
     infos = mount_helper_unix.parse_mount_info(str(tmp_path / "mountinfo"))
@@ -98,7 +98,10 @@ class Kernel:
 
 @pytest.mark.parametrize("release", ["3.10.0", "4.18.0-553.el8_10.x86_64", "5.4.0-216-generic", "5.7-rc1", "strange"])
 def test_list_that_an_old_kernel_may_have_left_a_mount_out_of(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
-    """If mount "a" goes between two pieces of the list, an old kernel skips the first mount of the second piece."""
+    """The list is read again until it is complete.
+
+    If mount "a" goes between two pieces of the list, an old kernel skips the first mount of the second piece.
+    """
     Kernel(monkeypatch, release, ["abd", "bcd", "bcd", "abd", "bcd", "bcd"])
     assert mount_helper_unix.mount_points("mountinfo") == {"/b", "/c", "/d"}
     assert [info.mount_point for info in mount_helper_unix.parse_mount_info("mountinfo")] == ["/b", "/c", "/d"]

@@ -241,7 +241,10 @@ def test_umount_of_other_words_is_not_trusted() -> None:
 def test_umount_works_while_it_cannot_be_told_how_it_behaves(
     unmounted_after: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk with the temporary directory may be full, and just then a pod's volumes must be unmounted."""
+    """Unmounting works while the behaviour of umount cannot be detected.
+
+    The disk with the temporary directory may be full, and just then a pod's volumes must be unmounted.
+    """
     mounter, target = mount_utils.Mounter(), unmounted_after / "target"
     target.mkdir()
     mounter.mount("tmpfs", str(target), "tmpfs", [])

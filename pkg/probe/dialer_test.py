@@ -77,7 +77,10 @@ def test_host_that_can_be_no_name() -> None:
     ids=["tcp", "http", "grpc"],
 )
 def test_container_has_not_failed_when_no_socket_is_left(probe: Callable[[int], tuple[Result, str]]) -> None:
-    """Otherwise a shortage on the node would kill all containers with a liveness probe."""
+    """A lack of sockets is not a failure of the container.
+
+    Otherwise a shortage on the node would kill all containers with a liveness probe.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with out_of_files(), pytest.raises(NoSocketError, match="too many open files"):
@@ -116,7 +119,10 @@ def test_a_connection_that_waits_lets_others_have_their_turn() -> None:
 def test_a_connection_lets_others_have_their_turn_while_it_is_closed(
     monkeypatch: pytest.MonkeyPatch, by_tcp: bool
 ) -> None:
-    """The server gets one second to receive the data that was sent."""
+    """A probe gives up its turn while it closes its connection.
+
+    Closing waits up to one second for the server to receive the data that was sent.
+    """
     only, free = OnlyTurn(), list[bool]()
 
     class Socket(socket.socket):
@@ -141,7 +147,10 @@ def test_a_connection_lets_others_have_their_turn_while_it_is_closed(
 def test_only_the_connection_that_is_used_may_wait_when_it_is_closed(
     names: Resolver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection that lost to a faster one is closed while the probe has its turn."""
+    """Closing a connection that lost to a faster one does not wait.
+
+    The probe has its turn while it closes such a connection.
+    """
     waits = list[bool]()
 
     class Socket(socket.socket):

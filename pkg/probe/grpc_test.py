@@ -385,7 +385,7 @@ def test_server_that_sends_without_an_end() -> None:
 
 
 def test_message_that_a_server_takes_in_parts() -> None:
-    """The name of a service may be longer than a frame, and than the server's initial window."""
+    """The probe sends a message that exceeds a frame and the server's initial window, such as a long service name."""
     received = bytearray()
 
     def talk(connection: socket.socket) -> None:

@@ -173,7 +173,10 @@ def test_hooks_do_not_speak_http2() -> None:
 
 
 def test_headers_are_sent_as_they_are() -> None:
-    """The library's compression would take time quadratic in the length and in the number of headers."""
+    """Headers are sent without compression.
+
+    The library's compression would take time quadratic in the length and in the number of headers.
+    """
     client, server = socket.socketpair()
     with client, server:
         conn = http2.ClientConn(dialer.Connection(CTX, client))

@@ -336,7 +336,7 @@ def test_an_old_server_is_as_well_as_a_new_one() -> None:
 
 
 def test_no_server_chooses_the_numbers_that_are_computed_with() -> None:
-    """The numbers of a DHE key exchange may have 10,000 bits.
+    """The client does not offer DHE key exchanges over TLS 1.2, whose numbers may have 10,000 bits.
 
     Computing with them takes a second, which no deadline can interrupt.
     """
@@ -351,7 +351,10 @@ def test_no_server_has_it_computed_again_and_again() -> None:
 
 @pytest.mark.parametrize("which", COSTLY_CERTIFICATES)
 def test_no_server_has_its_certificates_computed_with(which: str, tmp_path: Path) -> None:
-    """Without the check, one handshake took half a minute of processor time, which no deadline can interrupt."""
+    """The handshake with a server that sends a costly certificate fails quickly.
+
+    Without the check, one handshake took half a minute of processor time, which no deadline can interrupt.
+    """
     chain = tmp_path / "chain.pem"
     chain.write_bytes(SELF_SIGNED.read_bytes() + pem(COSTLY_CERTIFICATES[which]))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -393,7 +396,10 @@ class FiniteField:
     "before", [b"", b"\x15\3\3\0\2\1\x70", b"\x16\3\3\0\4\0\0\0\0" * 3], ids=["hello", "warning", "requests"]
 )
 def test_no_server_has_numbers_of_8192_bits_computed_with(before: bytes, size: int) -> None:
-    """Each such handshake took 0.17 s of processor time, and a redirect to the same server caused ten of them."""
+    """The client refuses a server that selects a Diffie-Hellman group of 8192 bits.
+
+    Each such handshake took 0.17 s of processor time, and a redirect to the same server caused ten of them.
+    """
     connection = tlsclient.TLSConnection(CTX, sock := FiniteField(before, size), "server")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unsupported group"):
         connection.send(b"GET / HTTP/1.1\r\n\r\n")
@@ -419,7 +425,10 @@ def test_failure_of_tls_is_told_in_its_own_words() -> None:
 
 @pytest.mark.parametrize(("requests", "is_read"), [(16, True), (1000, False)])
 def test_server_that_asks_for_a_hello_many_times_is_not_read_on(requests: int, is_read: bool) -> None:
-    """Each hello request is a record, which takes time even if it is short. Go reads 16 in a row."""
+    """The client accepts 16 hello requests in a row, as Go does, and refuses a thousand.
+
+    Each hello request is a record, which takes time even if it is short.
+    """
 
     def talk(connection: socket.socket) -> None:
         with suppress(OSError):
@@ -488,7 +497,10 @@ def test_record_of_a_byte_costs_more_than_the_byte(length: int, is_read: bool) -
 
 
 def test_probe_of_a_server_that_sends_no_data_ends_with_its_context() -> None:
-    """OpenSSL alone would read as long as data is available, and no deadline would hold."""
+    """A probe ends with its context while the server sends records without data.
+
+    OpenSSL alone would read as long as data is available, and no deadline would hold.
+    """
     ctx, cancel = golang.with_cancel(CTX)
     begun = False
     connection = tlsclient.TLSConnection(ctx, flood := Flood(lambda: cancel() if begun else None), "server")  # type: ignore[arg-type]

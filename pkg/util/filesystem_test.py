@@ -53,9 +53,10 @@ def test_many_directories_in_each_other(tmp_path: Path) -> None:
 
 
 def test_path_that_is_too_long_takes_no_memory(tmp_path: Path) -> None:
-    """A pod may use a path of a megabyte, as a hostPath or a mount path.
+    """A path that is too long is refused before it takes memory.
 
-    Keeping each parent's path would take hundreds of gigabytes.
+    A pod may use a path of a megabyte, as a hostPath or a mount path. Keeping each parent's path would take hundreds of
+    gigabytes.
     """
     path = f"{tmp_path}/{'d/' * 10_000}"
     tracemalloc.start()

@@ -114,7 +114,7 @@ def test_deep_tree_is_walked_with_few_descriptors(deep: Path) -> None:
 def test_walk_of_directories_that_are_moved_below_each_other_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Moving the uppermost directory below the lowest during a walk makes an endless tree."""
+    """A walk ends although the uppermost directory is moved below the lowest again and again."""
     monkeypatch.setattr(filetree, "NAMED_LEVELS", filetree.HELD_LEVELS + 4)
     monkeypatch.setattr(filetree, "MAX_DEPTH", 5 * filetree.HELD_LEVELS)
     chain = [str(number) for number in range(4)]
@@ -181,7 +181,10 @@ def test_walk_that_is_given_up_closes_its_descriptors(deep: Path) -> None:
 
 
 def test_walk_goes_on_above_a_directory_that_is_moved_away(tmp_path: Path) -> None:
-    """From a moved directory, ".." leads to its new parent, which is not part of the tree."""
+    """A walk continues in the tree when a deep directory is moved out of it.
+
+    From a moved directory, ".." leads to its new parent, which is not part of the tree.
+    """
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/not").touch()
     found = []
@@ -277,7 +280,10 @@ def test_more_directories_than_are_remembered(tmp_path: Path, monkeypatch: pytes
 def test_names_beside_a_directory_do_not_have_it_read_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some file systems take ever longer to find the remaining entries of a directory that was large."""
+    """A removal reads a directory only once for each group of names that it remembers.
+
+    Some file systems take ever longer to find the remaining entries of a directory that was large.
+    """
     limit_names(monkeypatch, in_all=20, at_once=10)
     for path in product(map(str, range(25)), map(str, range(30)), "x"):
         (tmp_path / "t" / Path(*path)).mkdir(parents=True)
@@ -296,7 +302,7 @@ def test_names_beside_a_directory_do_not_have_it_read_again_and_again(
 
 
 def test_entry_that_the_file_system_has_left_out_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some file systems skip entries when others are removed during a read."""
+    """A removal finds entries that the file system skipped, as some do when others are removed during a read."""
     (tmp_path / "t/a").mkdir(parents=True)
     for number in range(5):
         (tmp_path / f"t/a/{number}").touch()
@@ -371,7 +377,10 @@ def test_only_directories_go(tmp_path: Path) -> None:
 
 
 def test_directory_that_is_moved_meanwhile_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a moved directory, ".." leads to its new parent, and nothing is removed there."""
+    """A removal removes nothing outside the tree when a deep directory is moved out of it.
+
+    From a moved directory, ".." leads to its new parent.
+    """
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/kept").touch()
     unlink = os.unlink
@@ -392,7 +401,10 @@ def test_directory_that_is_moved_meanwhile_leads_nowhere(tmp_path: Path, monkeyp
 
 @needs_root
 def test_what_is_mounted_below_stays_whole(tmp_path: Path) -> None:
-    """A bind mount of the same file system differs from a directory only in its mount id."""
+    """A removal does not enter a mount below the path.
+
+    A bind mount of the same file system differs from a directory only in its mount id.
+    """
     top = tree(tmp_path)
     subprocess.run(["mount", "--bind", tmp_path / "outside", top / "a/b"], check=True)
     try:

@@ -89,7 +89,10 @@ def test_holder_is_told_with_its_name(mounted: Path) -> None:
 
 @pytest.mark.parametrize("comm", [b"\xd0\xba\xd0\xb8\xd1", b"a\rb\x1cc", b"\n"])
 def test_holder_with_a_name_that_is_no_text(mounted: Path, comm: bytes) -> None:
-    """The kernel cuts names at 15 bytes, for example in the middle of a Cyrillic letter."""
+    """A process is found even if its name is not valid text.
+
+    The kernel cuts names at 15 bytes, for example in the middle of a Cyrillic letter.
+    """
     statement = f"os.chdir('{mounted}'); open('/proc/self/comm', 'wb').write({comm!r})"
     process = start(statement)
     (holder,) = mountholders.find_holders(mountholders.mounts_at_or_below([str(mounted)]))
@@ -123,7 +126,10 @@ def test_mounts_at_or_below(tmp_path: Path) -> None:
 
 
 def test_list_of_mapped_files_is_read_as_far_as_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process may have tens of thousands of mappings, each with a path of four thousand characters."""
+    """The list of mapped files is read up to its limit.
+
+    A process may have tens of thousands of mappings, each with a path of four thousand characters.
+    """
     lines = [f"7f0000000000-7f0000001000 r--p 00000000 fe:00 {n} /data/file-{n}\n" for n in (1, 2, 3)]
     (tmp_path / "maps").write_text("".join(lines))
     assert mountholders._mapped(tmp_path / "maps") == ["/data/file-1", "/data/file-2", "/data/file-3"]
@@ -132,7 +138,7 @@ def test_list_of_mapped_files_is_read_as_far_as_its_bound(tmp_path: Path, monkey
 
 
 def test_epoll_instance_is_not_looked_at(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For an epoll instance, the kernel would list each watched descriptor."""
+    """The fdinfo of an epoll instance is not read, because the kernel would list each watched descriptor."""
     looked_at: list[str] = []
     monkeypatch.setattr(mountholders, "_mount_id", lambda fdinfo: looked_at.append(str(fdinfo)))
     epoll = "import select; epoll = select.epoll(); os.dup2(epoll.fileno(), 100)"
@@ -144,7 +150,7 @@ def test_epoll_instance_is_not_looked_at(mounted: Path, monkeypatch: pytest.Monk
 
 
 def test_of_an_open_file_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process may have a hundred thousand locks on one file."""
+    """Only the beginning of an open file's fdinfo is read. A process may have a hundred thousand locks on one file."""
     (tmp_path / "3").write_text("pos:\t0\nflags:\t02\nmnt_id:\t7\n")
     assert mountholders._mount_id(tmp_path / "3") == 7
     monkeypatch.setattr(mountholders, "MAX_FDINFO", 16)

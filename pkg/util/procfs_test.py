@@ -37,7 +37,10 @@ def test_accident_is_seen_behind_other_errors() -> None:
 
 
 def test_nobody_splits_lines_at_more_than_newlines() -> None:
-    """Text of the kubelet itself, and files that only their owner writes, are safe to split with splitlines."""
+    """No module uses splitlines on text that others control.
+
+    Text of the kubelet itself, and files that only their owner writes, are safe to split with splitlines.
+    """
     allowed = {"pkg/apimachinery/util/yaml/decoder.py", "pkg/component_base/cli/flag/flag_set.py"}
     found = {
         str(path.relative_to(ROOT))

@@ -62,7 +62,7 @@ def test_what_cannot_be_opened(tmp_path: Path, path: str, error: int) -> None:
 def test_directory_that_becomes_a_link_leads_nowhere_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap_at: int
 ) -> None:
-    """The path is replaced before each of the system calls in turn."""
+    """A directory that becomes a link before any of the system calls does not lead out of the root."""
     open_file = os.open
     calls = 0
 
@@ -90,7 +90,7 @@ def test_directory_that_becomes_a_link_leads_nowhere_else(
 
 
 def test_long_links_are_followed(tmp_path: Path) -> None:
-    """The test uses the largest number and length of links, which a container can create in a volume."""
+    """The largest number and length of links, which a container can create in a volume, are followed."""
     targets = [*(f"link{number}" for number in range(1, 255)), "last"]
     (tmp_path / "last").mkdir()
     for number, target in enumerate(targets):

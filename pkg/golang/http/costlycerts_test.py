@@ -70,7 +70,10 @@ def test_certificates_with_the_usual_curves_are_taken(curve: type[ec.EllipticCur
 @pytest.mark.parametrize("version", [SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION])
 @pytest.mark.parametrize(("most", "is_refused"), [(2, True), (3, False), (None, False)])
 def test_more_certificates_than_may_be_are_not_taken_apart(most: int | None, is_refused: bool, version: int) -> None:
-    """Two hundred certificates take a twentieth of a second, and hundreds of clients may send as many repeatedly."""
+    """A handshake with more than the allowed number of certificates fails.
+
+    Two hundred certificates take a twentieth of a second, and hundreds of clients may send as many repeatedly.
+    """
     of_server = context(SSL.TLS_SERVER_METHOD, version, None)
     of_client = context(SSL.TLS_CLIENT_METHOD, version, Issuer().cert)
     of_client.add_extra_chain_cert(Issuer().cert)

@@ -155,7 +155,10 @@ def test_conditions(root: Path, headers: dict[str, str], status: int) -> None:
 def test_time_that_no_date_can_be_written_of(
     root: Path, monkeypatch: pytest.MonkeyPatch, path: str, seconds: int
 ) -> None:
-    """Some file systems accept any time; that of the test may not."""
+    """A file whose time cannot be written as a date is served without Last-Modified.
+
+    Some file systems accept any time; that of the test may not, so the test fakes it.
+    """
     fstat = os.fstat
     monkeypatch.setattr(os, "fstat", lambda fd: os.stat_result((*fstat(fd)[:7], seconds, seconds, seconds)))
     got = _get(root, path)

@@ -92,7 +92,7 @@ class SlowEpoll:
 
 
 def test_the_next_one_with_the_same_descriptor_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client of one request disconnects, and another connection gets the same descriptor before that is noticed."""
+    """A request is not cancelled when its connection got the descriptor of a disconnected client."""
     slow = SlowEpoll()
     with monkeypatch.context() as making:
         making.setattr(select, "epoll", lambda: slow)

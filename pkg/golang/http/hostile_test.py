@@ -148,7 +148,10 @@ _MANY = 500_000
     ids=lambda value: str(value[80:110]) if isinstance(value, bytes) else str(value),
 )
 def test_nothing_that_is_sent_takes_long_to_read(data: bytes, status: int) -> None:
-    """The processor time of the server is limited: parsing in more than linear time would take minutes or hours."""
+    """The server reads every input in linear time.
+
+    The processor time of the server is limited: parsing in more than linear time would take minutes or hours.
+    """
     with serving(seconds=30) as server:
         with server.connect() as sock:
             _send(sock, data)

@@ -49,7 +49,10 @@ def test_requests_on_one_connection() -> None:
 
 
 def test_a_body_that_the_handler_does_not_read() -> None:
-    """The body may still arrive after the answer was sent, and the next request follows the body."""
+    """The server skips a body that the handler did not read, and serves the next request.
+
+    The body may still arrive after the answer was sent.
+    """
 
     def refuse(w: http.ResponseWriter, r: http.Request) -> None:
         http.error(w, "Unauthorized", 401)
@@ -609,7 +612,10 @@ def test_few_clients_that_nobody_knows_are_worked_for_at_the_same_time(server_co
 def test_few_clients_that_nobody_knows_are_read_from_at_the_same_time(
     monkeypatch: pytest.MonkeyPatch, of: Any, name: str, field: bytes
 ) -> None:
-    """This also holds after the answer: the rest of an unread body may arrive byte by byte."""
+    """The server reads from only a few unauthenticated clients at the same time.
+
+    This also holds after the answer: the rest of an unread body may arrive byte by byte.
+    """
     lock, go_on = threading.Lock(), threading.Event()
     now: list[int] = [0]
     seen: list[int] = []

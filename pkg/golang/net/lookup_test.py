@@ -104,7 +104,10 @@ def test_a_look_up_that_waits_lets_others_have_their_turn(names: Resolver) -> No
 
 
 def test_of_a_name_with_addresses_without_end_the_first_are_tried(names: Resolver) -> None:
-    """Each unreachable address takes time, during which a probe keeps its turn."""
+    """Only the first addresses of a name are tried.
+
+    Each unreachable address takes time, during which a probe keeps its turn.
+    """
     names.addresses["many"] = [
         (socket.AF_INET, socket.SOCK_STREAM, 0, "", (f"224.0.{number >> 8}.{number & 255}", 80))
         for number in range(4000)

@@ -92,7 +92,7 @@ def test_what_completes_is_told_when_the_next_may_run() -> None:
 
 
 def test_of_what_has_failed_nothing_is_kept_but_the_text() -> None:
-    """The objects are freed without the garbage collector."""
+    """The objects of a failed operation are freed without the garbage collector."""
     held = Held()
 
     def work() -> None:
@@ -121,7 +121,10 @@ def test_of_a_failure_without_end_the_beginning_is_kept() -> None:
 
 
 def test_who_has_to_wait_quotes_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread that starts all operations meets each waiting operation again and again."""
+    """The error for a waiting operation does not build its text until the text is needed.
+
+    The thread that starts all operations meets each waiting operation again and again.
+    """
     backoff = exponentialbackoff.ExponentialBackoff()
     now = testing.FakeClock().now()
     backoff.update(ValueError("bad"), now)

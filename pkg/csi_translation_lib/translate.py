@@ -64,7 +64,8 @@ def translate_in_tree_inline_volume_to_csi(volume: v1.Volume, pod_namespace: str
     pv.metadata.name = pv.metadata.name.replace("/", "~")
     if pv.metadata.name in ("", ".", ".."):
         raise ValueError(f'volume "{volume.name}" has no usable name for its CSI driver: "{pv.metadata.name}"')
-    # A persistent volume always has a volume mode, and an inline volume is never a block device.
+    # The API server sets the volume mode of a persistent volume, but not for an inline volume, which is never a block
+    # device.
     pv.spec.volume_mode = v1.PERSISTENT_VOLUME_FILESYSTEM
     return pv
 

@@ -323,7 +323,8 @@ def make_bind_opts_sensitive(options: Sequence[str], sensitive_options: Sequence
     """Return the options for a bind mount, or None if the options do not request one.
 
     The kernel ignores most options when it creates a bind mount, so a remount has to set them. The remount needs "bind"
-    too: without it, the whole file system would change, or be busy because another process has it open.
+    too: without it, the whole file system would change, or be busy because another process has it open. "_netdev" must
+    be repeated, because only mount(8) knows it and a bind mount does not inherit it.
     """
     if "bind" not in {*options, *sensitive_options}:
         return None
@@ -384,14 +385,14 @@ def add_systemd_scope_sensitive(
 ) -> tuple[str, list[str], str]:
     """Return the command and arguments that run the command in a systemd scope, and the arguments for the log.
 
-    The scope outlives the kubelet's service.
+    The scope outlives the kubelet's service, so a FUSE daemon in the scope survives a restart of the kubelet.
     """
     scope = [f"--description=Kubernetes transient mount for {mount_name}", "--scope", "--", command]
     return systemd_run_path, [*scope, *arguments], " ".join([*scope, for_log])
 
 
 def detect_systemd(executor: utilexec.Interface | None = None) -> bool:
-    """Report whether systemd runs this machine, and is not merely installed."""
+    """Report whether systemd runs this machine, and is not merely installed, as in a container with a systemd image."""
     if shutil.which("systemd-run") is None:
         klog.v(2).info_s("Detected OS without systemd")
         return False
@@ -485,7 +486,9 @@ def parse_proc_mounts(infos: Iterable[MountInfo]) -> list[MountPoint]:
 def search_mount_points(host_source: str, infos: Sequence[MountInfo]) -> list[str]:
     """Return the other mount points of the directory or mount: those with the same root on the same file system.
 
-    host_source is a path without links. Raise OSError if it is on none of the mounts.
+    The source does not identify a file system, because several tmpfs may have the same source, and a bind mount may
+    show only a part of a file system. host_source is a path without links. Raise OSError if it is on none of the
+    mounts.
     """
     # The search goes backwards, because later mounts hide earlier ones.
     for own in reversed(infos):

@@ -116,8 +116,9 @@ class Response(NamedTuple):
 def get(ctx: golang.Context, url: str, headers: Headers, protocols: tuple[str, ...] = ()) -> Response:
     """GET the URL, and follow redirects on the same host. Certificates are not verified.
 
-    https servers choose one of the protocols. The whole exchange ends with ctx. Return the first answer whose redirect
-    is not followed. Raise HTTPRequestError if there is no answer, and dialer.NoSocketError.
+    The node's proxy settings do not apply. https servers choose one of the protocols. The whole exchange ends with ctx.
+    Return the first answer whose redirect is not followed. Raise HTTPRequestError if there is no answer, and
+    dialer.NoSocketError.
     Go: http.Client.Do, with pkg/probe/http/http.go, RedirectChecker
     """
     first_host = net.split(url).hostname

@@ -69,6 +69,7 @@ def add_no_new_privileges(sc: v1.SecurityContext | None) -> bool:
     return sc is not None and sc.allow_privilege_escalation is False
 
 
+# The two lists are those of Docker (moby, oci/defaults.go), and must stay equal to them.
 _MASKED_PATHS = (
     "/proc/asound",
     "/proc/acpi",

@@ -57,7 +57,10 @@ def _translate(source: v1.AWSElasticBlockStoreVolumeSource) -> v1.CSIPersistentV
 
 
 def kubernetes_volume_id_to_ebs_volume_id(kubernetes_id: str) -> str:
-    """Return the disk's id, which Kubernetes may write as aws://ZONE/ID or aws:///ID. Raise ValueError."""
+    """Return the disk's id, which Kubernetes may write as aws://ZONE/ID or aws:///ID (Kubernetes issue 73730).
+
+    Raise ValueError if the id has another form.
+    """
     if not kubernetes_id.startswith("aws://"):
         return kubernetes_id
     aws_id = net.split(kubernetes_id).path.strip("/")

@@ -86,7 +86,9 @@ def gce_get_region_from_zones(zones: list[str]) -> str:
 def backward_compatible_access_modes(modes: list[str]) -> list[str]:
     """Return the access modes that the driver accepts.
 
-    The in-tree plugin accepted modes that the driver refuses: many writers, and one writer together with many readers.
+    The in-tree plugin did not check the modes of existing volumes and always attached a disk for one writer. The driver
+    refuses many writers, and the external attacher refuses one writer together with many readers
+    (kubernetes-csi/external-attacher issue 153). So both become one writer, and old volumes keep working.
     """
     if not modes:
         return []

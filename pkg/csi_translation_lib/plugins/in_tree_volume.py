@@ -29,7 +29,10 @@ class InTreePlugin(Protocol):
         ...
 
     def translate_in_tree_inline_volume_to_csi(self, volume: v1.Volume, pod_namespace: str) -> v1.PersistentVolume:
-        """Return a new persistent volume, whose name is unique for each disk."""
+        """Return a new persistent volume.
+
+        Its name must be unique for each disk, because the staging path contains the name.
+        """
         ...
 
 
@@ -50,7 +53,8 @@ def get_zones_from_labels(pv: v1.PersistentVolume) -> list[str]:
 def translate_topology_from_in_tree_to_csi(pv: v1.PersistentVolume, csi_topology_key: str) -> None:
     """Rename the zone key of the node affinity to the driver's key, or add the zones of the labels if it has none.
 
-    A beta region key becomes the current one, because the nodes may no longer have beta labels.
+    A beta region key becomes the current one, because otherwise the scheduler would not place the volume's pods on
+    nodes that have only the current labels.
     """
     zone_label, region_label = get_topology_label(pv)
     if get_topology_values(pv, zone_label):
@@ -73,7 +77,10 @@ def get_topology_label(pv: v1.PersistentVolume) -> tuple[str, str]:
 
 
 def get_topology_values(pv: v1.PersistentVolume, key: str) -> list[str]:
-    """Return the sorted values that the node affinity has for the key."""
+    """Return the sorted values that the node affinity has for the key.
+
+    The result means "any of these": no driver supports volumes that need two zones at the same time.
+    """
     return sorted({value for found in _requirements(pv) if found.key == key for value in found.values})
 
 

@@ -101,10 +101,11 @@ class Interface(typing.Protocol):
         interval: float,
         clock: golang.TimerSource | None = None,
     ) -> None:
-        """Call `reload` each time that the tables were flushed, until ctx is done.
+        """Call `reload` each time that another program, such as a firewall, has flushed the tables, until ctx is done.
 
-        This method adds an empty chain, the canary, to each table, and checks for it every `interval` seconds. The
-        chains stay when ctx is done, as they do when a Go process ends.
+        This method adds an empty chain, the canary, to each table. It looks for the canary of the first table every
+        `interval` seconds, so that table should be a small one. The chains stay when ctx is done, as they do when a Go
+        process ends.
         """
         ...
 
@@ -207,7 +208,7 @@ class Runner:
         def is_over() -> bool:
             return not any(self._exists(each, canary) for each in others)
 
-        # Rules that are added before the flush is over would be flushed too.
+        # The flush must reach all tables first, because it would remove rules that are added earlier.
         try:
             wait.poll_until_context_timeout(ctx, _FLUSH_POLL_TIME, _FLUSH_TIMEOUT, True, is_over)
         except golang.DeadlineExceeded:

@@ -1,4 +1,4 @@
-"""The pod life cycle event generator: finds out what containers do and tells the kubelet's main loop.
+"""Run the pod lifecycle event generator (PLEG), which observes containers and sends events to the kubelet's main loop.
 
 Go: pkg/kubelet/pleg
 """

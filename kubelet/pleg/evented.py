@@ -1,6 +1,6 @@
-"""Learns what happened to pods from the runtime's own events.
+"""Generate pod lifecycle events from the runtime's own events.
 
-Relisting goes on, but less often. When the stream of events cannot be kept up, relisting alone takes over.
+The generic PLEG still relists, but less often. If the stream of events keeps breaking, the generic PLEG takes over.
 
 Go: pkg/kubelet/pleg/evented.go
 """
@@ -35,18 +35,18 @@ from pkg.apimachinery import types
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 
-# Seconds between two tries to fall back.
+# The time, in seconds, between two attempts to fall back to the generic PLEG.
 _FALL_BACK_RETRY_PERIOD = 1.0
-# Seconds between updates of the cache's global time: a worker that waits for news of a pod that has none
-# goes on after this time at the latest.
+# The time, in seconds, between updates of the cache's global time. A pod worker that waits for a newer status of an
+# unchanged pod continues after this time at the latest.
 GLOBAL_CACHE_UPDATE_PERIOD = 5.0
 
 _EVENT_TYPES = {
     runtimeapi.CONTAINER_STOPPED_EVENT: ("Received Container Stopped Event", [CONTAINER_DIED]),
-    # Only the status matters.
+    # The kubelet needs only the pod's new status.
     runtimeapi.CONTAINER_CREATED_EVENT: ("Received Container Created Event", []),
     runtimeapi.CONTAINER_STARTED_EVENT: ("Received Container Started Event", [CONTAINER_STARTED]),
-    # It may not have been reported as dead before; saying it twice does no harm.
+    # The container may not have been reported as dead before, and a second report does no harm.
     runtimeapi.CONTAINER_DELETED_EVENT: (
         "Received Container Deleted Event",
         [CONTAINER_DIED, CONTAINER_REMOVED],
@@ -55,7 +55,7 @@ _EVENT_TYPES = {
 
 
 class EventedPLEG:
-    """The PLEG that listens, with a generic one to fall back to."""
+    """Run the PLEG that listens to the runtime's events, and fall back to a generic PLEG."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class EventedPLEG:
         relist_duration: RelistDuration,
         clock: clockpkg.Clock,
     ) -> None:
-        """relist_duration is what the generic PLEG gets when it has to do alone."""
+        """Set up the PLEG; the generic PLEG gets `relist_duration` once it has to work alone."""
         self._runtime = runtime
         self._runtime_service = runtime_service
         self._event_channel = event_channel
@@ -77,7 +77,7 @@ class EventedPLEG:
         self._max_stream_retries = evented_pleg_max_stream_retries
         self._relist_duration = relist_duration
         self._clock = clock
-        # Guards the rest.
+        # Guards the remaining fields.
         self._running_lock = threading.Lock()
         self._is_running = False
         self._parent_ctx = golang.background()
@@ -96,7 +96,7 @@ class EventedPLEG:
         self._generic_pleg.request_reinspect(pod_uid)
 
     def start(self, ctx: golang.Context) -> None:
-        """Listen on threads of its own until ctx is done, `stop` is called or the stream breaks too often."""
+        """Listen on threads of its own until ctx is done, `stop` is called or the stream has broken too often."""
         with self._running_lock:
             if self._is_running:
                 return
@@ -118,7 +118,7 @@ class EventedPLEG:
 
     @property
     def in_use(self) -> bool:
-        """Whether it listens, and has not fallen back."""
+        """Report whether the PLEG listens to events and has not fallen back."""
         with self._running_lock:
             return self._is_running
 
@@ -126,11 +126,11 @@ class EventedPLEG:
         self._cache.update_time(self._clock.steady())
 
     def update(self, relist_duration: RelistDuration) -> None:
-        """Change the durations of the relisting."""
+        """Change the durations of the generic PLEG."""
         self._generic_pleg.update(relist_duration)
 
     def healthy(self) -> None:
-        """Raises PLEGUnhealthyError if nobody takes the events. Relisting is the generic PLEG's concern."""
+        """Raise PLEGUnhealthyError if the event channel is full. The generic PLEG reports on relists."""
         waiting = len(self._event_channel)
         if waiting == self._event_channel.maxsize:
             raise PLEGUnhealthyError(f"EventedPLEG: pleg event channel capacity is full with {waiting} events")
@@ -147,17 +147,18 @@ class EventedPLEG:
         self._process_cri_events(events)
 
     def _stream(self, ctx: golang.Context, events: golang.Channel[runtimeapi.ContainerEventResponse]) -> None:
-        """Receive events until ctx is done, or until the stream has broken too often; then fall back."""
+        """Receive events until ctx is done or the stream has broken too often; in the second case fall back."""
         attempts = 0
         while ctx.err() is None and attempts < self._max_stream_retries:
             try:
                 self._runtime_service.get_container_events(ctx, events, lambda _: metrics.EVENTED_PLEG_CONN.inc())
-            except Exception as err:  # whatever it is, the runtime's events do not come
+            except Exception as err:  # Any error means that the stream of events has broken.
                 if ctx.err() is not None:
                     break
                 metrics.EVENTED_PLEG_CONN_ERR.inc()
                 klog.v(4).info_s("Evented PLEG: Failed to get container events, retrying: ", err=err)
-                # For what was missed, and for the metrics of running pods. The generic PLEG relists soon in any case.
+                # This relist finds the changes that the broken stream has missed, and updates the metrics of running
+                # pods. If it fails, the generic PLEG relists soon anyway.
                 with contain("Evented PLEG: Failed to relist", golang.background()):
                     self.relist()
             attempts += 1
@@ -166,7 +167,7 @@ class EventedPLEG:
             self._fall_back()
 
     def _fall_back(self) -> None:
-        """Have the generic PLEG relist at its usual pace; so far it did rarely."""
+        """Let the generic PLEG relist at its usual period instead of the longer one."""
         klog.v(4).info_s("Fall back to Generic PLEG relisting since Evented PLEG is not working")
         ctx = self._parent_ctx
         self.stop()
@@ -174,7 +175,8 @@ class EventedPLEG:
         self.update(self._relist_duration)
 
         def relists() -> bool:
-            # Without it nobody hears of pods: it has to come, once there is a thread for it.
+            # Without a generator the kubelet does not learn of changes in pods, so this function retries until a thread
+            # can start.
             with contain("Evented PLEG: Failed to start relisting, retrying", ctx):
                 self._generic_pleg.start(ctx)
                 return True
@@ -190,11 +192,12 @@ class EventedPLEG:
         for event in events:
             try:
                 self._process_one(event)
-            except Exception as err:  # one event that nobody expected must not end the listening
+            except Exception as err:  # One unexpected event must not end the loop.
                 klog.error_s(err, "Observed a panic", stacktrace=klog.stacktrace(err))
 
     def _process_one(self, event: runtimeapi.ContainerEventResponse) -> None:
-        # Without a sandbox it was deleted meanwhile; an event of that comes too, or else a relist will tell.
+        # A missing sandbox means that the runtime has deleted it. An event of the deletion follows; if that event gets
+        # lost, a relist finds the change.
         if not event.pod_sandbox_status.HasField("metadata"):
             klog.error_s(
                 None,
@@ -214,7 +217,7 @@ class EventedPLEG:
     def _store(
         self, pod_id: types.UID, status: kubecontainer.PodStatus, event: runtimeapi.ContainerEventResponse
     ) -> bool:
-        """Bring the cache up to the event; returns False if it has something newer."""
+        """Update the cache from the event; report False if the cache has a newer status."""
         if event.container_event_type == runtimeapi.CONTAINER_DELETED_EVENT:
             if any(sandbox.id == event.container_id for sandbox in status.sandbox_statuses):
                 self._cache.delete(pod_id)
@@ -236,10 +239,11 @@ class EventedPLEG:
             klog.error_s(None, "Evented PLEG: Event channel is full, discarded pod lifecycle event")
 
     def _update_running_metrics(self, pod_status: kubecontainer.PodStatus) -> None:
-        """Count what changed against the cache."""
+        """Adjust the metrics by the difference between this status and the cached one."""
         try:
             cached = self._cache.get(pod_status.id)
-        except Exception as err:  # an inspection's, kept in the cache; it tells nothing of what was counted
+        # The cache returns the error of an earlier inspection, which does not tell which containers were counted.
+        except Exception as err:
             klog.error_s(err, "Evented PLEG: Get cache", podID=pod_status.id)
             return
         known = bool(cached.sandbox_statuses)
@@ -260,12 +264,12 @@ class EventedPLEG:
             metrics.RUNNING_CONTAINER_COUNT.labels(state).inc(difference)
 
     def _update_latency_metric(self, event: runtimeapi.ContainerEventResponse) -> None:
-        # time of day: the runtime says when it created the event.
+        # time of day: the runtime reports the creation of the event as a time of day.
         metrics.EVENTED_PLEG_CONN_LATENCY.observe(self._clock.since(_from_nanoseconds(event.created_at)))
 
 
 def get_pod_sandbox_state(pod_status: kubecontainer.PodStatus) -> kubecontainer.State:
-    """RUNNING if the pod's sandbox is listed among its containers and runs, else EXITED."""
+    """Return RUNNING if the pod's sandbox is listed among its containers and runs, otherwise EXITED."""
     sandbox_id = pod_status.sandbox_statuses[0].id if pod_status.sandbox_statuses else ""
     running = any(
         status.id.id == sandbox_id and status.state is kubecontainer.CONTAINER_STATE_RUNNING

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/pleg/evented_test.go"""
+"""Test the evented PLEG.
+
+Go: pkg/kubelet/pleg/evented_test.go
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ EXITED = kubecontainer.CONTAINER_STATE_EXITED
 
 
 class RuntimeService:
-    """The part of a runtime service that streams events: those sent to `events`, until `err` is set."""
+    """Fake the event stream of a runtime service: it delivers what is sent to `events`, and fails once `err` is set."""
 
     def __init__(self) -> None:
         self.events: golang.Channel[runtimeapi.ContainerEventResponse] = golang.Channel()
@@ -57,7 +60,7 @@ class RuntimeService:
 
 
 class Handler:
-    """A generic PLEG that keeps what it is told."""
+    """Fake a generic PLEG that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -168,7 +171,7 @@ def test_events(h: Harness) -> None:
     assert len(h.cache) == 1
     assert metricstesting.value(metrics.EVENTED_PLEG_CONN_LATENCY) - before >= 3
 
-    # The sandbox itself.
+    # The event concerns the sandbox itself.
     h.service.events.send(event(runtimeapi.CONTAINER_DELETED_EVENT, "s1"))
     assert h.receive() == pleg.PodLifecycleEvent(UID, pleg.CONTAINER_DIED, "s1")
     assert len(h.cache) == 0

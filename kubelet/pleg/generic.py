@@ -1,19 +1,19 @@
-"""Finds out what happened to pods by listing all containers again and again.
+"""Generate pod lifecycle events by listing all sandboxes and containers periodically.
 
-What is gone between two lists without a trace is not noticed: the kubelet relies on dead containers staying
-until garbage collection takes them, and on syncing every pod now and then anyway.
+The PLEG does not notice a container that starts and disappears between two relists. The kubelet therefore relies on two
+things: exited containers stay until garbage collection removes them, and the kubelet syncs every pod periodically.
 
-How a relist goes. One call lists all sandboxes and containers. A pod whose containers are all in the states
-of the last list is done with: that is every pod of an idle node, and costs a comparison of two dicts. A pod
-that changed is inspected, its status goes into the cache, and its events are sent.
+A relist begins with one call that lists all sandboxes and containers. If all containers of a pod are in the same states
+as in the previous list, the relist skips the pod. On an idle node this is true of every pod and costs one comparison of
+two dicts per pod. If a pod has changed, the PLEG inspects the pod, stores its status in the cache and sends its events.
 
-Another thread inspects, one pod after the other. If a pod takes longer than `inspect_limit`, the pod is held back in
-the cache, so that only its own worker waits, that thread is left to it, and the first relist after the result came
-uses it.
+A separate thread inspects the pods one after another. If an inspection takes longer than `inspect_limit`, the relist
+leaves the thread to this pod and goes on. The cache then holds the pod back, so that only the pod's own worker waits,
+and the first relist after the result arrives uses that result.
 
-DIVERGES (safer): a relist goes on without a pod that the runtime does not answer for within two seconds.
-Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).Relist: a relist waits for all pods that have changed.
-Why: one sandbox that hangs would keep all pods waiting, and the node would turn NotReady.
+DIVERGES (safer): a relist goes on without a pod whose inspection takes longer than two seconds.
+Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).Relist: a relist waits for every pod that has changed.
+Why: one sandbox that hangs would make all other pods wait, and the node would become NotReady.
 Test: generic_test.py:test_hanging_pod_stalls_only_itself
 
 Go: pkg/kubelet/pleg/generic.go
@@ -51,15 +51,15 @@ from pkg.apimachinery import types
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 
-# How many requests for single pods may wait.
+# The capacity of the channel of requests for single pods.
 _RELIST_REQUEST_CAPACITY = 200
-# Seconds that a relist waits for one pod's inspection.
+# The time, in seconds, that a relist waits for the inspection of one pod.
 _INSPECT_LIMIT = 2.0
 _ZERO_TIME = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 class PLEGContainerState(enum.StrEnum):
-    """A container's state, or that there is none."""
+    """Represent the state of a container, or its absence."""
 
     RUNNING = "running"
     EXITED = "exited"
@@ -68,7 +68,8 @@ class PLEGContainerState(enum.StrEnum):
 
 
 _STATES = {
-    kubecontainer.CONTAINER_STATE_CREATED: PLEGContainerState.UNKNOWN,  # between two states that matter
+    # The PLEG sends no event for the state "created".
+    kubecontainer.CONTAINER_STATE_CREATED: PLEGContainerState.UNKNOWN,
     kubecontainer.CONTAINER_STATE_RUNNING: PLEGContainerState.RUNNING,
     kubecontainer.CONTAINER_STATE_EXITED: PLEGContainerState.EXITED,
     kubecontainer.CONTAINER_STATE_UNKNOWN: PLEGContainerState.UNKNOWN,
@@ -77,26 +78,26 @@ _STATES = {
 
 class _RelistRequest(NamedTuple):
     pod_uid: types.UID
-    # When it was asked for. A relist of all, or of the pod, that began later has served it.
+    # The time of the request. A later relist of all pods, or of this pod, has served the request.
     timestamp: datetime.datetime
 
 
 @dataclass(slots=True)
 class _PodRecord:
-    """A pod as of the last events sent for it, and as it is in the list being worked through."""
+    """Hold a pod as of the last events sent for it, and as of the current relist."""
 
     old: kubecontainer.Pod | None = None
     current: kubecontainer.Pod | None = None
 
 
 class PodRecords:
-    """The records by uid."""
+    """Hold the pods' records by UID."""
 
     def __init__(self) -> None:
         self._records: dict[types.UID, _PodRecord] = {}
 
     def __iter__(self) -> Iterator[types.UID]:
-        """The uids as of now: records may be removed meanwhile."""
+        """Iterate over a copy of the UIDs, so that the caller may remove records meanwhile."""
         return iter(list(self._records))
 
     def get_old(self, id: types.UID) -> kubecontainer.Pod | None:
@@ -108,14 +109,14 @@ class PodRecords:
         return None if record is None else record.current
 
     def set_current(self, pods: Iterable[kubecontainer.Pod]) -> None:
-        """Take over a list of all pods."""
+        """Replace the current state of all records with a list of all pods."""
         for record in self._records.values():
             record.current = None
         for pod in pods:
             self.set_one(pod)
 
     def set_one(self, pod: kubecontainer.Pod) -> None:
-        """Take over one pod."""
+        """Set the current state of one pod."""
         record = self._records.get(pod.id)
         if record is None:
             self._records[pod.id] = _PodRecord(current=pod)
@@ -123,7 +124,7 @@ class PodRecords:
             record.current = pod
 
     def update(self, id: types.UID, pod: kubecontainer.Pod | None) -> None:
-        """The events that lead to `pod` have been sent; None if it is gone."""
+        """Record that all events up to `pod` have been sent; None means that the pod no longer exists."""
         record = self._records.get(id)
         if record is None:
             return
@@ -134,11 +135,11 @@ class PodRecords:
 
 
 class _Call(NamedTuple):
-    """A call of the runtime under way."""
+    """Describe a call to the runtime that is in progress."""
 
     method: str
     subject: str
-    since: datetime.datetime  # by the steady clock
+    since: datetime.datetime  # steady clock
 
     def __str__(self) -> str:
         since = self.since.isoformat(timespec="seconds")
@@ -146,7 +147,7 @@ class _Call(NamedTuple):
 
 
 class _Inspection:
-    """One call of get_pod_status, whose result may come late."""
+    """Run one call of get_pod_status, whose result may arrive late."""
 
     def __init__(self, ctx: golang.Context, pod: kubecontainer.Pod, since: datetime.datetime) -> None:
         self.ctx = ctx
@@ -156,39 +157,42 @@ class _Inspection:
         self.call = _Call("GetPodStatus", subject, since)
         self.status: kubecontainer.PodStatus | None = None
         self.err: Exception | None = None
-        # Closed once status or err is set.
+        # The inspecting thread closes this channel once it has set `status` or `err`.
         self.done: golang.Channel[None] = golang.Channel()
-        # No relist waits for it.
+        # `late` is True once the relist has stopped waiting for this inspection.
         self.late = False
 
     def run(self, runtime: kubecontainer.Runtime) -> None:
         try:
             self.status = runtime.get_pod_status(self.ctx, self.pod)
-        except Exception as err:  # whatever it is, it is kept for the pod's worker
+        except Exception as err:  # The pod's worker receives every error through the cache.
             self.err = err
         self.done.close()
 
     def finished(self, limit: float) -> bool:
-        """Wait until it is over, but not longer than `limit` seconds."""
+        """Report whether the inspection has finished, after waiting at most `limit` seconds for it."""
         return golang.select(self.done, timeout=limit).took(self.done) is not None
 
 
 class RelistObserver(Protocol):
-    """Is told of each relist of all pods, by the thread that relists. Go: none."""
+    """Define the receiver of a report on each relist of all pods. The relisting thread calls it.
+
+    Go: none
+    """
 
     def relisted(self, at: float, seconds: float, failed: bool) -> None:
-        """A relist that began `at`, in seconds since the epoch, took so many seconds."""
+        """Receive the start of a relist, in seconds since the epoch, and its duration in seconds."""
         ...
 
 
 class NullRelistObserver:
-    """Is told in vain."""
+    """Ignore all reports."""
 
     def relisted(self, at: float, seconds: float, failed: bool) -> None: ...
 
 
 class GenericPLEG:
-    """The PLEG that only lists."""
+    """Run the PLEG that only lists, and does not listen to events of the runtime."""
 
     def __init__(
         self,
@@ -205,38 +209,40 @@ class GenericPLEG:
         self._relist_duration = relist_duration
         self._cache = cache
         self._clock = clock
-        # Whether the runtime's events fill the cache as well; set by the evented PLEG.
+        # `evented_in_use` tells whether the runtime's events also fill the cache. The evented PLEG sets it.
         self.evented_in_use = False
         self.inspect_limit = _INSPECT_LIMIT
         self._relist_requests: golang.Channel[_RelistRequest] = golang.Channel(_RELIST_REQUEST_CAPACITY)
 
-        # Guards what one relist at a time uses, from here to the blank line. Held through a relist and so
-        # across calls of the runtime, on purpose: of two relists at once each would undo the other's records.
+        # This lock guards the fields from here to the blank line, and lets one relist run at a time. A relist holds the
+        # lock during calls to the runtime because two concurrent relists would overwrite each other's records.
         self._relist_lock = threading.Lock()
         self.pod_records = PodRecords()
-        # The inspections that take longer than a relist waits, by pod.
+        # The inspections that have outlasted their relist, by pod.
         self._late: dict[types.UID, _Inspection] = {}
-        # The pods whose records the last relist could not bring up to date.
+        # The pods whose records the last relist failed to update.
         self._failed: set[types.UID] = set()
-        # The thread that inspects takes its work from here; None if it is busy with a late inspection.
+        # The channel from which the inspecting thread takes its work; None while that thread is busy with a late
+        # inspection, or before it starts.
         self._inspections: golang.Channel[_Inspection] | None = None
-        # The container states that the metric has shown.
+        # The container states for which the metric has had a value.
         self._states_seen: set[str] = set()
 
-        # Guards the next two.
+        # Guards the next two fields.
         self._reinspect_lock = threading.Lock()
-        # Pods to inspect in the next relist in any case: inspecting them failed, or someone asks for it.
+        # The pods that the next relist must inspect even if they are unchanged: their inspection failed, or a caller
+        # requested it.
         self._pods_to_reinspect: set[types.UID] = set()
-        # Pods that no relist waits for, because their last inspection was late.
+        # The pods for which no relist waits because their last inspection was late.
         self._slow: set[types.UID] = set()
 
-        # Written by the relisting thread alone, read by healthy(). This time and all that go into the cache
-        # are of the steady clock: time of day may be set back, and then what is old would look new.
+        # Only the relisting thread writes these fields; healthy() reads them. This time and all times in the cache are
+        # on the steady clock. If they were times of day and somebody set the clock back, old states would look new.
         self._relist_time: datetime.datetime | None = None
         self._call: _Call | None = None
         self._last_error: Exception | None = None
 
-        # Guards the rest.
+        # Guards the remaining fields.
         self._running_lock = threading.Lock()
         self._cancel: Callable[[], None] = lambda: None
         self._ctx = golang.background()
@@ -246,13 +252,16 @@ class GenericPLEG:
         return self._event_channel
 
     def relist_requests(self) -> golang.Channel[_RelistRequest]:
-        """The requests for single pods; to be looked at by people, and read by nobody else. Go: none"""
+        """Return the channel of requests for single pods, for inspection only: callers must not receive from it.
+
+        Go: none
+        """
         return self._relist_requests
 
     def start(self, ctx: golang.Context) -> None:
-        """Relist at once and then periodically, on its own thread, until ctx is done or `stop` is called.
+        """Relist at once and then periodically, on a thread of its own, until ctx is done or `stop` is called.
 
-        Raises golang.ThreadError.
+        Raise golang.ThreadError if the thread cannot start.
         """
         with self._running_lock:
             if self._is_running:
@@ -268,7 +277,7 @@ class GenericPLEG:
             self._is_running = True
 
     def stop(self) -> None:
-        """End the relisting. A relist under way is cancelled."""
+        """Stop relisting, and cancel a relist that is in progress."""
         with self._running_lock:
             was_running, self._is_running = self._is_running, False
             self._cancel()
@@ -281,7 +290,10 @@ class GenericPLEG:
         self._end_inspector()
 
     def _worker_loop_iteration(self, ctx: golang.Context, timer: golang.Timer) -> None:
-        """Do one thing. A relist of all goes before requests for single pods, which it serves too."""
+        """Relist all pods if the timer has fired, otherwise serve one request for a single pod.
+
+        A relist of all pods has priority over requests for single pods because it serves these requests too.
+        """
         _, _, ready = timer.channel.try_recv()
         request: _RelistRequest | None = None
         if not ready:
@@ -299,12 +311,13 @@ class GenericPLEG:
             self._relist_pod(request.pod_uid)
 
     def _was_served(self, request: _RelistRequest) -> bool:
-        """Whether the pod has been listed since it was asked for.
+        """Report whether the pod has been listed since the request.
 
-        DIVERGES (safer): one look at a pod serves all requests for it that were made before.
-        Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).workerLoopIteration: each request has a look of its own, unless
-        all pods have been listed since.
-        Why: a pod of a thousand containers may make a thousand requests, and the runtime would list it for each.
+        DIVERGES (safer): one relist of a pod serves all earlier requests for that pod.
+        Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).workerLoopIteration: the Go kubelet relists the pod for each
+        request, unless it has relisted all pods since.
+        Why: a pod with a thousand containers may cause a thousand requests, and the runtime would list the pod for
+        each.
         Test: generic_test.py:test_one_relist_of_a_pod_serves_all_requests_that_were_made_before
         """
         pod = self.pod_records.get_current(request.pod_uid)
@@ -315,13 +328,16 @@ class GenericPLEG:
         self._relist_duration = relist_duration
 
     def healthy(self) -> None:
-        """Raises PLEGUnhealthyError, with the call that hangs and since when, if none succeeded lately."""
+        """Raise PLEGUnhealthyError if no relist has succeeded within the threshold.
+
+        The message names the runtime call that hangs and the time when it began, or the error of the last relist.
+        """
         relist_time = self._relist_time
         if relist_time is None:
             raise PLEGUnhealthyError("pleg has yet to be successful" + self._explain())
         elapsed = self._elapsed_since(relist_time)
-        # Seen from outside, time() minus this is how long the PLEG has been stuck.
-        # time of day: who reads the metric compares it with theirs.
+        # The metric lets an operator compute how long the PLEG has been stuck: the current time minus this value.
+        # time of day: readers of the metric compare it with their own clocks.
         metrics.PLEG_LAST_SEEN.set(int(self._clock.now().timestamp() - elapsed))
         threshold = self._relist_duration.relist_threshold
         if elapsed > threshold:
@@ -333,15 +349,15 @@ class GenericPLEG:
         return (self._clock.steady() - steady).total_seconds()
 
     def _explain(self) -> str:
-        """What keeps the PLEG from working, as far as is known."""
-        # Each is read once: the relisting thread may take it away at any time.
+        """Return the reason why the PLEG does not work, or an empty string if it is unknown."""
+        # This method reads each field once because the relisting thread may reset it at any time.
         if (call := self._call) is not None:
             return f"; {call}"
         return f"; the last relist failed: {err}" if (err := self._last_error) is not None else ""
 
     @contextmanager
     def _calling(self, call: _Call) -> Iterator[None]:
-        """For the time of a call of the runtime, let healthy() name it."""
+        """Record a call to the runtime while it runs, so that healthy() can name it."""
         self._call = call
         try:
             yield
@@ -349,7 +365,7 @@ class GenericPLEG:
             self._call = None
 
     def relist(self) -> None:
-        """List all pods, inspect those that changed, fill the cache and send events."""
+        """List all pods, inspect the changed ones, update the cache and send events."""
         with self._relist_lock:
             klog.v(5).info_s("GenericPLEG: Relisting")
             if self._relist_time is not None:
@@ -364,7 +380,7 @@ class GenericPLEG:
         try:
             with self._calling(_Call("GetPods", "all sandboxes and containers", self._clock.steady())):
                 pods = self._runtime.get_pods(self._ctx, True)
-        except Exception as err:  # any answer of the runtime: the next relist tries again
+        except Exception as err:  # The next relist tries again after any error of the runtime.
             if self._ctx.err() is None:
                 klog.error_s(err, "GenericPLEG: Unable to retrieve pods")
             self._last_error = golang.without_frames(err)
@@ -376,7 +392,7 @@ class GenericPLEG:
         self.pod_records.set_current(pods)
         for pid in self.pod_records:
             self._reconcile_or_hold_back(pid)
-        # Only now: it says that all entries are as new as this.
+        # This call must come last: it declares that all entries of the cache are at least as new as `timestamp`.
         self._cache.update_time(timestamp, self._late.keys() | self._failed)
 
     def _relist_pod(self, pod_uid: types.UID) -> None:
@@ -386,18 +402,18 @@ class GenericPLEG:
             try:
                 with self._calling(_Call("GetPod", f"pod {pod_uid}", self._clock.steady())):
                     pod = self._runtime.get_pod(self._ctx, pod_uid)
-            except Exception as err:  # the next relist of all tries again
+            except Exception as err:  # The next relist of all pods tries again.
                 if self._ctx.err() is None:
                     klog.error_s(err, "GenericPLEG: Unable to retrieve pod", podUID=pod_uid)
                 return
             self.pod_records.set_one(pod)
             self._reconcile_or_hold_back(pod_uid)
             if pod_uid not in self._late and pod_uid not in self._failed and pod.timestamp is not None:
-                # The global timestamp does not move, so an unchanged pod must be marked itself.
+                # The global timestamp of the cache does not move here, so the pod needs an observed time of its own.
                 self._cache.set_observed_time(pod_uid, pod.timestamp)
 
     def _reconcile_or_hold_back(self, pid: types.UID) -> None:
-        """Reconcile one pod's record. Where that fails, only the pod's own worker waits, until the next relist."""
+        """Reconcile one pod's record. If this fails, only the pod's own worker waits, until the next relist."""
         self._failed.add(pid)
         with contain("GenericPLEG: Unable to bring the record of a pod up to date", self._ctx, podUID=pid):
             self._reconcile_pod_record(pid)
@@ -406,7 +422,7 @@ class GenericPLEG:
             self.request_reinspect(pid)
 
     def _reconcile_pod_record(self, pid: types.UID) -> None:
-        """Bring the cache and the events up to the record's current pod; inspect it if it changed."""
+        """Inspect the pod if it has changed, update the cache and send the events."""
         if pid in self._late and not self._take_late(pid):
             return
         old, pod = self.pod_records.get_old(pid), self.pod_records.get_current(pid)
@@ -428,7 +444,7 @@ class GenericPLEG:
             self._finish(inspection)
 
     def _inspect(self, pod: kubecontainer.Pod) -> _Inspection | None:
-        """Inspect the pod on the inspecting thread; None if that takes too long to wait for."""
+        """Inspect the pod on the inspecting thread; return None if this takes longer than the limit."""
         inspection = _Inspection(self._ctx, pod, self._clock.steady())
         inspections = self._inspections or self._start_inspector()
         with self._calling(inspection.call):
@@ -439,7 +455,8 @@ class GenericPLEG:
             if inspection.finished(0 if pod.id in self._slow else self.inspect_limit):
                 return inspection
         inspection.late = True
-        if inspection.finished(0):  # just now: the thread may not have seen that it is late
+        # The inspection finished just now, so the inspecting thread may have missed that it is late.
+        if inspection.finished(0):
             return inspection
         self._late[pod.id] = inspection
         with self._reinspect_lock:
@@ -452,7 +469,10 @@ class GenericPLEG:
         return None
 
     def _start_inspector(self) -> golang.Channel[_Inspection] | None:
-        """None if there is no thread to be had: the relisting thread then inspects, as in Go."""
+        """Start the inspecting thread and return its channel, or None if no thread can start.
+
+        Without the thread the relisting thread inspects the pods itself, as in Go.
+        """
         inspections: golang.Channel[_Inspection] = golang.Channel()
         try:
             golang.go(self._run_inspections, inspections, name="pleg-inspect")
@@ -463,7 +483,7 @@ class GenericPLEG:
         return inspections
 
     def _release_inspector(self) -> None:
-        """Let the inspecting thread end after what it does now; the next inspection gets a new one."""
+        """Let the inspecting thread end after its current inspection; the next inspection starts a new thread."""
         if self._inspections is not None:
             self._inspections.close()
             self._inspections = None
@@ -479,7 +499,7 @@ class GenericPLEG:
                 self._enqueue_relist(inspection.pod.id)
 
     def _take_late(self, pid: types.UID) -> bool:
-        """Use the result of a late inspection if it has come; returns whether it has."""
+        """Use the result of a late inspection if it has arrived; report whether it has."""
         inspection = self._late[pid]
         if not inspection.finished(0):
             return False
@@ -492,13 +512,13 @@ class GenericPLEG:
         return True
 
     def _finish(self, inspection: _Inspection) -> None:
-        """Put the result into the cache and, unless it is an error, send the events.
+        """Store the result in the cache and, unless it is an error, send the events.
 
-        After an error the record stays as it is, so that the next relist finds the change again.
+        After an error the record stays unchanged, so that the next relist finds the change again.
         """
         pod = inspection.pod
         if inspection.err is not None and inspection.ctx.err() is not None:
-            self.request_reinspect(pod.id)  # it was we who broke it off
+            self.request_reinspect(pod.id)  # The kubelet itself cancelled this inspection.
             return
         updated = self._update_cache(inspection)
         if inspection.err is not None:
@@ -510,7 +530,7 @@ class GenericPLEG:
             self._deliver(pod.id, pod, inspection.status)
 
     def _update_cache(self, inspection: _Inspection) -> bool:
-        """Store what inspecting gave; returns False if the cache has something newer."""
+        """Store the result of an inspection; report False if the cache has a newer status."""
         pod, status = inspection.pod, inspection.status
         ref = klog.kref(pod.namespace, pod.name)
         timestamp = pod.timestamp or _ZERO_TIME
@@ -522,27 +542,29 @@ class GenericPLEG:
             else:
                 klog.v(4).info_s("PLEG: Write status", pod=ref)
             status.ips = get_pod_ips(self._cache, pod.id, status)
-            # With two writers, what counts is when the runtime took the status.
+            # Both PLEGs write to the cache, so the time at which the runtime took the status decides which one is
+            # newer.
             if self.evented_in_use and status.time_stamp is not None:
                 timestamp = status.time_stamp
         return self._cache.set(pod.id, status, inspection.err, timestamp)
 
     def _deliver(self, pid: types.UID, pod: kubecontainer.Pod | None, status: kubecontainer.PodStatus | None) -> None:
-        """Send the events that lead from the record's old pod to `pod`, at least a POD_SYNC."""
+        """Send the events that lead from the record's old pod to `pod`, or a POD_SYNC if there are none."""
         events = compute_events(pid, self.pod_records.get_old(pid), pod)
         exit_codes = {s.id.id: s.exit_code for s in status.container_statuses} if status else {}
         for event in events or [PodLifecycleEvent(pid, POD_SYNC)]:
-            # Nobody uses these.
+            # No receiver uses these events.
             if event.type is CONTAINER_CHANGED:
                 continue
             if not self._event_channel.try_send(event):
                 metrics.PLEG_DISCARD_EVENTS.inc()
                 klog.error_s(None, "Event channel is full, discard this relist() cycle event")
                 if pod is not None:
-                    # DIVERGES (safer): a pod whose event finds the channel full is looked at again by the next relist.
-                    # Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).reconcilePodRecord: the event is lost.
-                    # Why: a pod of many containers can fill the channel, and other pods would wait for their next sync,
-                    # a minute or more.
+                    # DIVERGES (safer): the next relist inspects a pod again if the channel was too full for its event.
+                    # Go: pkg/kubelet/pleg/generic.go, (*GenericPLEG).reconcilePodRecord: the Go kubelet loses the
+                    # event.
+                    # Why: a pod with many containers can fill the channel, and other pods would wait a minute or more
+                    # for their next sync.
                     # Test: generic_test.py:test_pod_that_was_not_told_of_is_synced_with_the_next_relist
                     self.request_reinspect(pid)
             if event.type is CONTAINER_DIED and event.data in exit_codes:
@@ -552,7 +574,8 @@ class GenericPLEG:
                     containerID=event.data,
                     exitCode=exit_codes[event.data],
                 )
-        # Last: what fails before is done again by the next relist, which does not look at a pod without a record.
+        # This step must come last. If an earlier step fails, the next relist repeats it, and a relist skips pods
+        # without a record.
         self.pod_records.update(pid, pod)
 
     def request_reinspect(self, pod_uid: types.UID) -> None:
@@ -572,14 +595,14 @@ class GenericPLEG:
         container_states: Counter[str] = Counter()
         for pod in pods:
             container_states.update(container.state for container in pod.containers)
-            # A pod has one running sandbox at most.
+            # A pod has at most one running sandbox.
             running_sandboxes += any(
                 sandbox.state is kubecontainer.CONTAINER_STATE_RUNNING for sandbox in pod.sandboxes
             )
         self._states_seen.update(container_states)
-        # DIVERGES (fault of Go): kubelet_running_containers becomes 0 for a state that no container is in any more.
-        # Go: pkg/kubelet/pleg/generic.go, updateRunningPodAndContainerMetrics: it keeps its last value.
-        # Why: the metric would count containers that are gone.
+        # DIVERGES (fault of Go): kubelet_running_containers becomes 0 for a state that no container has any longer.
+        # Go: pkg/kubelet/pleg/generic.go, updateRunningPodAndContainerMetrics: the metric keeps its last value.
+        # Why: the metric would count containers that no longer exist.
         # Test: generic_test.py:test_running_pod_and_container_count
         for state in self._states_seen:
             metrics.RUNNING_CONTAINER_COUNT.labels(state).set(container_states[state])
@@ -587,7 +610,7 @@ class GenericPLEG:
 
 
 def _states(pod: kubecontainer.Pod | None) -> dict[str, PLEGContainerState]:
-    """The states of the pod's containers and sandboxes by id."""
+    """Return the states of the pod's containers and sandboxes by ID."""
     if pod is None:
         return {}
     states = {container.id.id: _STATES[container.state] for container in pod.containers}
@@ -599,7 +622,7 @@ def _states(pod: kubecontainer.Pod | None) -> dict[str, PLEGContainerState]:
 def compute_events(
     pid: types.UID, old_pod: kubecontainer.Pod | None, new_pod: kubecontainer.Pod | None
 ) -> list[PodLifecycleEvent]:
-    """What must have happened between two looks at the pod."""
+    """Return the events that explain the difference between two states of the pod."""
     old, new = _states(old_pod), _states(new_pod)
     return [
         event
@@ -616,7 +639,7 @@ def compute_events(
 def generate_events(
     pod_id: types.UID, cid: str, old_state: PLEGContainerState, new_state: PLEGContainerState
 ) -> list[PodLifecycleEvent]:
-    """What must have happened to one container."""
+    """Return the events that explain a container's change from the old state to the new one."""
     if new_state is old_state:
         return []
     klog.v(4).info_s("GenericPLEG", podUID=pod_id, containerID=cid, oldState=old_state, newState=new_state)
@@ -635,12 +658,15 @@ def generate_events(
 
 
 def get_pod_ips(cache: kubecontainer.Cache, pid: types.UID, status: kubecontainer.PodStatus) -> list[str]:
-    """The status's addresses, or, when the pod has ended and lost them, those it had, for the API to show."""
+    """Return the addresses of the status; if a pod without a ready sandbox has lost them, return the cached addresses.
+
+    The API shows the addresses of a pod even after the pod has ended.
+    """
     if status.ips:
         return status.ips
     if any(sandbox.state == runtimeapi.SANDBOX_READY for sandbox in status.sandbox_statuses):
         return []
     try:
         return cache.get(pid).ips
-    except Exception:  # the last inspection's error, which was logged then
+    except Exception:  # This is the error of the last inspection, which was logged at that time.
         return []

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/pleg/generic_test.go"""
+"""Test the generic PLEG.
+
+Go: pkg/kubelet/pleg/generic_test.go
+"""
 
 from __future__ import annotations
 
@@ -33,12 +36,12 @@ EXITED = kubecontainer.CONTAINER_STATE_EXITED
 UNKNOWN = kubecontainer.CONTAINER_STATE_UNKNOWN
 CREATED = kubecontainer.CONTAINER_STATE_CREATED
 
-# Long enough for any machine; reached only by a test that fails.
+# The time, in seconds, that a test waits for an event. Only a failing test waits this long.
 DEADLINE = 30.0
 
 
 class Runtime(containertest.FakeRuntime):
-    """A fake with a status for each pod; get_pod_status of a pod in `gates` waits for its gate."""
+    """Fake a runtime with one status per pod; a status in `gates` is not returned before its channel is closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +68,7 @@ class Runtime(containertest.FakeRuntime):
 
 
 class PLEG(pleg.GenericPLEG):
-    """Its limit is for pods that hang: all others it gives time, however slow the machine is."""
+    """Apply `inspect_limit` only to pods that hang on a gate, so that a slow machine does not delay other inspections."""
 
     def _inspect(self, pod: kubecontainer.Pod) -> generic._Inspection | None:
         limit = self.inspect_limit
@@ -335,7 +338,7 @@ def test_relist_ip_change(h: Harness, ips: list[str]) -> None:
     h.runtime.statuses["p"] = kubecontainer.PodStatus(id=types.UID("p"), ips=ips)
     h.relist()
     assert h.cache.get(types.UID("p")).ips == ips
-    # A pod that has ended keeps the addresses it had.
+    # A terminated pod keeps its addresses.
     h.runtime.set_pods(make_pod("p", [container("c0", EXITED)]))
     h.runtime.statuses["p"] = kubecontainer.PodStatus(id=types.UID("p"))
     h.relist()
@@ -371,7 +374,7 @@ def test_call_that_returns_while_it_is_named(h: Harness, monkeypatch: pytest.Mon
     assert "; GetPods of all sandboxes and containers has not returned since " in healthy(h.pleg)
 
 
-# ---- One pod that hangs ----
+# ---- A pod that hangs ----
 
 
 def hang(h: Harness, id: str) -> golang.Channel[None]:
@@ -384,7 +387,7 @@ def hang(h: Harness, id: str) -> golang.Channel[None]:
 def get_newer_than(
     h: Harness, id: str, min_time: datetime.datetime
 ) -> tuple[golang.Channel[object], Callable[[], None]]:
-    """What get_newer_than gives, status or error, in a channel; and how to give up."""
+    """Return a channel with the status or the error from get_newer_than, and a function that cancels the wait."""
     result: golang.Channel[object] = golang.Channel(1)
     ctx, cancel = golang.with_cancel(golang.background())
 
@@ -409,13 +412,13 @@ def test_hanging_pod_stalls_only_itself(h: Harness) -> None:
     assert h.relist() == [("a", "ContainerStarted", "ca"), ("z", "ContainerStarted", "cz")]
     assert healthy(h.pleg) == ""
 
-    # Later relists do not even wait, and others' changes get through.
+    # Later relists do not wait for the pod at all, and changes of other pods take effect.
     h.pleg.inspect_limit = DEADLINE
     h.runtime.set_pods(*(fake.pod for fake in h.runtime.all_pod_list[:2]))
     assert h.relist() == [("z", "ContainerDied", "cz"), ("z", "ContainerRemoved", "cz")]
     assert h.runtime.inspected == ["a", "bad", "z"]
 
-    # The pod's own worker waits, another pod's does not, one of a pod that is not known neither.
+    # The worker of the hanging pod waits; the workers of another pod and of an unknown pod do not.
     bad, _ = get_newer_than(h, "bad", start)
     other, _ = get_newer_than(h, "a", start)
     unknown, _ = get_newer_than(h, "unknown", start)
@@ -423,7 +426,7 @@ def test_hanging_pod_stalls_only_itself(h: Harness) -> None:
     assert unknown.recv(DEADLINE)[0] == kubecontainer.PodStatus(id=types.UID("unknown"))
     assert bad.recv(0.05) == (None, False)
 
-    # The late result is taken by the next relist.
+    # The next relist uses the late result.
     gate.close()
     wait_for("the late inspection has ended", lambda: h.pleg._late[BAD].finished(0))
     assert h.relist() == [("bad", "ContainerStarted", "cb"), ("bad", "ContainerStarted", "sb")]
@@ -441,7 +444,7 @@ def test_hanging_pod_that_changes_meanwhile(h: Harness) -> None:
     h.runtime.gates.clear()
     gate.close()
     wait_for("the late inspection has ended", lambda: h.pleg._late[BAD].finished(0))
-    # First what the inspection saw, then the change since, inspected anew.
+    # The PLEG first reports what the inspection saw, and then, after a new inspection, the change since.
     h.pleg.inspect_limit = DEADLINE
     with h.pleg._reinspect_lock:
         h.pleg._slow.clear()
@@ -478,7 +481,7 @@ def test_hanging_pod_ends_in_an_error(h: Harness) -> None:
     wait_for("the late inspection has ended", lambda: h.pleg._late[BAD].finished(0))
     assert h.relist() == []
     assert str(waiting.recv(DEADLINE)[0]) == "deadline exceeded"
-    # It is tried again, on a thread that no relist waits for.
+    # The PLEG inspects the pod again, on a thread that no relist waits for.
     wait_for("the pod is inspected again", lambda: h.runtime.inspected == ["bad", "bad"])
 
 
@@ -493,7 +496,7 @@ def test_stop_breaks_off_a_hanging_inspection(h: Harness) -> None:
     assert h.cache.get(BAD) == kubecontainer.PodStatus(id=BAD)
 
 
-# ---- The loop ----
+# ---- The worker loop ----
 
 
 @pytest.fixture
@@ -503,7 +506,7 @@ def on_demand() -> Iterator[None]:
 
 
 class Loop:
-    """The worker loop of a PLEG that relists every two seconds and on demand, with two pods that run."""
+    """Run the worker loop of a PLEG with a relist period of two seconds, on-demand relists and two running pods."""
 
     def __init__(self) -> None:
         self.h = Harness(period=2.0)
@@ -512,7 +515,7 @@ class Loop:
         self._find_pods()
 
     def _find_pods(self) -> None:
-        """The runtime's next lists are of now."""
+        """Set the runtime's pods, with the current time as their timestamp."""
         pods = [make_pod(id, [container(f"c-{id}", RUNNING)]) for id in ("pod1", "pod2")]
         self.h.runtime.set_pods(*(dataclasses.replace(pod, timestamp=self.h.clock.now()) for pod in pods))
 
@@ -520,11 +523,11 @@ class Loop:
         self.h.pleg._worker_loop_iteration(self.ctx, self._timer)
 
     def next_status(self, id: str) -> golang.Channel[object]:
-        """What is newer than now."""
+        """Wait for a status that is newer than now; return the channel that receives it."""
         return get_newer_than(self.h, id, self.h.clock.now())[0]
 
     def request_relist(self, id: str, after: float) -> None:
-        """After so many seconds."""
+        """Request a relist of the pod after a delay in seconds."""
         self.h.clock.step(after)
         self.h.pleg.request_relist(types.UID(id))
         self._find_pods()
@@ -622,7 +625,7 @@ def test_relist_pod_that_is_not_there(h: Harness) -> None:
 def test_runs_until_stopped() -> None:
     h = Harness(period=5.0)
     h.pleg.start(golang.background())
-    h.pleg.start(golang.background())  # does nothing
+    h.pleg.start(golang.background())  # The second start does nothing.
     wait_for("the first relist", lambda: h.runtime.called_functions == ["get_pods"])
     h.clock.wait_for_waiters()
     h.clock.step(5)
@@ -669,7 +672,7 @@ def test_generate_events(old: generic.PLEGContainerState, new: generic.PLEGConta
     assert [(event.id, event.type, event.data) for event in events] == [("uid", t, "cid") for t in expected]
 
 
-# ---- What goes wrong with one pod, and a machine without threads ----
+# ---- Failures of one pod, and a machine without threads ----
 
 
 @failures
@@ -692,7 +695,7 @@ def test_pod_whose_record_cannot_be_updated_stalls_only_itself(
 def test_pod_whose_end_cannot_be_told_is_gone_with_the_next_relist(
     h: Harness, monkeypatch: pytest.MonkeyPatch, err: Exception
 ) -> None:
-    """Its worker, which wants to know what is left of it, waits no longer than that."""
+    """The worker of a removed pod waits for the next relist at most."""
     h.runtime.set_pods(make_pod("bad", [container("c1", RUNNING)]))
     h.relist()
     h.runtime.set_pods()
@@ -705,7 +708,7 @@ def test_pod_whose_end_cannot_be_told_is_gone_with_the_next_relist(
 
 
 class _FailingOnce:
-    """A channel that cannot take its first event."""
+    """Represent a channel that fails to accept its first event."""
 
     def __init__(self, channel: golang.Channel[pleg.PodLifecycleEvent], err: Exception) -> None:
         self.try_send = failing_once(channel.try_send, err)

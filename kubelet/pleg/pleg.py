@@ -1,4 +1,4 @@
-"""The events of pods' lives, and what generates them.
+"""Define the lifecycle events of pods, and the interface of their generators.
 
 Go: pkg/kubelet/pleg/pleg.go
 """
@@ -15,14 +15,14 @@ from pkg.apimachinery import types
 
 @dataclass(slots=True)
 class RelistDuration:
-    """Seconds from one relist to the next, and without a relist until the PLEG counts as unhealthy."""
+    """Hold the relist period, and the time without a relist after which the PLEG is unhealthy, both in seconds."""
 
     relist_period: float
     relist_threshold: float
 
 
 class PodLifeCycleEventType(enum.StrEnum):
-    """What happened."""
+    """Name the kinds of lifecycle events."""
 
     CONTAINER_STARTED = "ContainerStarted"
     CONTAINER_DIED = "ContainerDied"
@@ -31,16 +31,17 @@ class PodLifeCycleEventType(enum.StrEnum):
     CONTAINER_CHANGED = "ContainerChanged"
 
 
-CONTAINER_STARTED = PodLifeCycleEventType.CONTAINER_STARTED  # it runs now
-CONTAINER_DIED = PodLifeCycleEventType.CONTAINER_DIED  # it has exited
-CONTAINER_REMOVED = PodLifeCycleEventType.CONTAINER_REMOVED  # it is not there any more
-POD_SYNC = PodLifeCycleEventType.POD_SYNC  # none of the others says it; look at the pod
-CONTAINER_CHANGED = PodLifeCycleEventType.CONTAINER_CHANGED  # its state is unknown now
+CONTAINER_STARTED = PodLifeCycleEventType.CONTAINER_STARTED  # The container is running now.
+CONTAINER_DIED = PodLifeCycleEventType.CONTAINER_DIED  # The container has exited.
+CONTAINER_REMOVED = PodLifeCycleEventType.CONTAINER_REMOVED  # The container no longer exists.
+# The pod changed in a way that no other event describes, so it must be synced.
+POD_SYNC = PodLifeCycleEventType.POD_SYNC
+CONTAINER_CHANGED = PodLifeCycleEventType.CONTAINER_CHANGED  # The container's state is unknown now.
 
 
 @dataclass(frozen=True, slots=True)
 class PodLifecycleEvent:
-    """Something that happened to the pod with the uid `id`; `data` is the container, None with POD_SYNC."""
+    """Describe a change in the pod with the UID `id`; `data` is the ID of the container, or None for POD_SYNC."""
 
     id: types.UID
     type: PodLifeCycleEventType
@@ -48,43 +49,43 @@ class PodLifecycleEvent:
 
 
 class PLEGUnhealthyError(Exception):
-    """Why the PLEG does not do its work."""
+    """Signal that the PLEG does not work; the message gives the reason."""
 
 
 class PodLifecycleEventGenerator(Protocol):
-    """Watches the runtime, fills the pod cache and sends events."""
+    """Define a generator: it watches the runtime, fills the pod cache and sends events."""
 
     def start(self, ctx: golang.Context) -> None:
-        """Begin, on threads of its own that end when ctx is done."""
+        """Start the generator on threads of its own, which end when ctx is done."""
         ...
 
     def watch(self) -> golang.Channel[PodLifecycleEvent]:
-        """The channel that the events are sent to."""
+        """Return the channel to which the generator sends its events."""
         ...
 
     def healthy(self) -> None:
-        """Raises PLEGUnhealthyError if it does not do its work."""
+        """Raise PLEGUnhealthyError if the generator does not work."""
         ...
 
     def request_reinspect(self, pod_uid: types.UID) -> None:
-        """Inspect the pod in the next relist even if it seems unchanged."""
+        """Inspect the pod during the next relist even if the pod seems unchanged."""
         ...
 
     def request_relist(self, pod_uid: types.UID) -> None:
-        """Relist the pod soon, out of turn."""
+        """Relist this pod soon, without waiting for the next periodic relist."""
         ...
 
 
 class PodLifecycleEventGeneratorHandler(PodLifecycleEventGenerator, Protocol):
-    """What one generator needs of another, and nobody else."""
+    """Define what one generator needs from another; no other component uses these methods."""
 
-    # Whether the runtime's events fill the cache as well.
+    # `evented_in_use` tells whether the runtime's events also fill the cache.
     evented_in_use: bool
 
     def stop(self) -> None: ...
 
     def update(self, relist_duration: RelistDuration) -> None:
-        """Change the durations; only while stopped."""
+        """Change the durations. The generator must be stopped meanwhile."""
         ...
 
     def relist(self) -> None: ...

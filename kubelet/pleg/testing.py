@@ -1,4 +1,4 @@
-"""Who is told of relists in tests.
+"""Define a fake observer of relists for tests.
 
 Go: none
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class FakeRelistObserver:
-    """Keeps of each relist whether it failed."""
+    """Record whether each relist failed."""
 
     def __init__(self) -> None:
         self.failed: list[bool] = []

@@ -1,7 +1,7 @@
-"""Where pods come from: files, a URL, the API server; and how they become one stream of changes.
+"""Read pods from files, a URL and the API server, and merge them into one stream of changes.
 
-Each source sends its full state on a channel of its own. PodConfig merges the sources and tells the kubelet
-only what changed, in order.
+Each source sends its full state on a channel of its own. PodConfig merges the sources and sends only the changes to the
+kubelet, in order.
 
 Go: pkg/kubelet/config
 """

@@ -1,4 +1,4 @@
-"""Pods that the API server has bound to this node.
+"""Watch the pods that the API server has bound to this node.
 
 Go: pkg/kubelet/config/apiserver.go
 """
@@ -13,7 +13,7 @@ from pkg import golang, klog
 from pkg.api.core import v1
 
 if TYPE_CHECKING:
-    # Only a kubelet with an API server loads them.
+    # Only a kubelet with an API server loads these modules.
     from pkg.client_go import kubernetes
     from pkg.client_go.tools import cache
 
@@ -25,9 +25,9 @@ def new_source_apiserver(
     node_has_synced: Callable[[], bool],
     updates: golang.Channel[kubetypes.PodUpdate],
 ) -> None:
-    """Watch the node's pods until ctx ends, from when the node itself is known.
+    """Watch the node's pods until ctx ends, and begin once the kubelet has received its Node object.
 
-    Pods are admitted by the node's labels and taints, so they must not come before the node.
+    Pod admission checks the node's labels and taints, so the pods must not arrive before the node.
     """
     from pkg.client_go.tools import cache
 
@@ -55,7 +55,7 @@ def _run_source(
         try:
             updates.send(kubetypes.PodUpdate(list(pods), kubetypes.SET, kubetypes.APISERVER_SOURCE), ctx)
         except golang.ContextError:
-            klog.v(4).info_s("Pods of the apiserver are no longer wanted")
+            klog.v(4).info_s("Stopped sending pods of the API server")
 
     store = cache.UndeltaStore(send, cache.meta_namespace_key_func)
     cache.Reflector(lister_watcher, v1.Pod, store, name="config-api").run(ctx)

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/config/apiserver_test.go"""
+"""Test the API server source.
+
+Go: pkg/kubelet/config/apiserver_test.go
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def start(
 
 
 def receive(updates: golang.Channel[kubetypes.PodUpdate]) -> dict[str, dict[str, str]]:
-    """The labels of the pods of the next update, by name."""
+    """Return the labels of the pods in the next update, by name."""
     update, ok = updates.recv(TIMEOUT)
     assert ok and update is not None
     assert (update.op, update.source) == (kubetypes.SET, kubetypes.APISERVER_SOURCE)

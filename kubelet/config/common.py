@@ -1,4 +1,4 @@
-"""What file and URL sources share: from bytes to pods that are complete, checked and named for this node.
+"""Decode pods for the file and URL sources, complete and validate them, and name them after the node.
 
 Go: pkg/kubelet/config/common.go
 """
@@ -27,27 +27,29 @@ from pkg.apis.core import v1 as k8s_api_v1
 from pkg.util import hash
 
 MAX_CONFIG_LENGTH = 10 * 1024 * 1024
-# The largest number of pods and other objects in one manifest file, or in the answer of a manifest URL.
+# The largest number of pods and other objects in one manifest file, or in one answer of a manifest URL.
 MAX_OBJECTS = 5000
-# Values of one pod or other object, aliases unfolded. As JSON as many are most of the 1.5 MiB that etcd takes.
+# The largest number of values in one pod or other object, after YAML aliases have been expanded. As JSON, this many
+# values take most of the 1.5 MiB that etcd accepts.
 MAX_OBJECT_VALUES = 50_000
-# Characters of a message that says what is wrong with a manifest; and fields that are named because no type has them.
+# The largest number of characters in a message about a faulty manifest, and the largest number of unknown fields that
+# the kubelet reports for an object.
 MAX_FAULT_LENGTH = 4096
 MAX_UNKNOWN_FIELDS = 100
-# Characters of a uid that a manifest gives its pod.
+# The largest number of characters in a UID that a manifest sets.
 MAX_UID_LENGTH = 128
 _UID = re.compile("[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 T = TypeVar("T")
 
-# Completes a pod that was just decoded, before it is validated.
+# A function that completes a decoded pod before its validation.
 DefaultFunc = Callable[[v1.Pod], None]
-# Paths of fields in a manifest that a pod has not, by the uid of the pod.
+# The paths of the manifest's fields that the pod type lacks, by the pod's UID.
 UnknownFields = dict[types.UID, list[str]]
 
 
 class FaultError(ValueError):
-    """What is wrong with a manifest. A message that quotes long names or values is cut."""
+    """Signal that a manifest is faulty. The exception cuts a message that quotes long names or values."""
 
     def __init__(self, message: str) -> None:
         cut = message[:MAX_FAULT_LENGTH] + "..." if len(message) > MAX_FAULT_LENGTH else message
@@ -55,7 +57,10 @@ class FaultError(ValueError):
 
 
 def fault_of(errors: Iterable[Exception]) -> str:
-    """The errors as one message, as many as a FaultError shows: each may quote much, and there may be many."""
+    """Join the errors into one message, and stop once it is longer than a FaultError shows.
+
+    The limit is needed because there may be many errors, and each may quote a long value.
+    """
     texts: list[str] = []
     left = MAX_FAULT_LENGTH
     for error in errors:
@@ -67,11 +72,11 @@ def fault_of(errors: Iterable[Exception]) -> str:
 
 
 class NotParsedError(FaultError):
-    """The data is not of the asked kind at all; it may be of another one."""
+    """Signal that the data is not of the requested kind; it may be of another kind."""
 
 
 class InvalidPodError(FaultError):
-    """The data is a pod, and this is why it cannot be used. `errors` has each fault that validation found."""
+    """Signal that the data is a pod that this node cannot use. `errors` holds every fault that validation found."""
 
     def __init__(self, message: str, errors: list[field.Error] | None = None) -> None:
         super().__init__(message)
@@ -79,28 +84,31 @@ class InvalidPodError(FaultError):
 
 
 class StaticPodReferenceError(InvalidPodError):
-    """A static pod names an API object, which it must not: it has to start without the API server."""
+    """Signal that a static pod refers to an API object.
+
+    Static pods must not do so because they have to start without the API server.
+    """
 
 
 def generate_pod_name(name: str, node_name: str) -> str:
-    """The name that tells the static pods of one manifest on many nodes apart."""
+    """Return a pod name that differs from node to node, even if all nodes use the same manifest."""
     return f"{name}-{node_name.lower()}"
 
 
 def apply_defaults(pod: v1.Pod, source: str, is_file: bool, node_name: str) -> None:
-    """Give a pod of a manifest what the API server would have given it: uid, name, namespace, node, status.
+    """Set what the API server would have set for a pod of a manifest: UID, name, namespace, node and status.
 
-    The uid is a hash of the decoded pod and of where it comes from, so that it survives restarts of the
-    kubelet and reformatting of the manifest, and changes when the pod does.
+    The UID is a hash of the decoded pod and of its origin. It survives restarts of the kubelet and reformatting of the
+    manifest, and it changes when the pod changes.
     """
     meta = pod.metadata
     if not meta.uid:
         hasher = hash.FNV128a()
         hash.deep_hash_object(hasher, pod)
-        # deep_hash_object resets the hasher, so the origin goes in after it.
+        # deep_hash_object resets the hasher, so the origin must follow it.
         if is_file:
             hasher.write(f"host:{node_name}".encode())
-            # A file's name is bytes, which need not be text.
+            # A file name consists of bytes, which need not be valid text.
             hasher.write(b"file:" + os.fsencode(source))
         else:
             hasher.write(f"url:{source}".encode())
@@ -118,7 +126,7 @@ def apply_defaults(pod: v1.Pod, source: str, is_file: bool, node_name: str) -> N
     meta.annotations[kubetypes.CONFIG_HASH_ANNOTATION_KEY] = meta.uid
 
     if is_file:
-        # A pod from a file stays when its node is in trouble: nobody could put it elsewhere.
+        # The kubelet must not evict a static pod because of node problems: no scheduler could move it to another node.
         helper.add_or_update_toleration_in_pod(
             pod, v1.Toleration(operator=v1.TOLERATION_OP_EXISTS, effect=v1.TAINT_EFFECT_NO_EXECUTE)
         )
@@ -126,10 +134,10 @@ def apply_defaults(pod: v1.Pod, source: str, is_file: bool, node_name: str) -> N
 
 
 def try_decode_single_pod(data: bytes, default_fn: DefaultFunc, unknown: UnknownFields | None = None) -> v1.Pod:
-    """Decode YAML or JSON that holds one pod, complete it, validate it.
+    """Decode YAML or JSON that holds one pod, then complete and validate the pod.
 
-    Adds to `unknown` the fields that a pod has not. Raises NotParsedError if it is no pod, InvalidPodError if it is one
-    that cannot run here.
+    Add the fields that the pod type lacks to `unknown`. Raise NotParsedError if the data is not a pod, and
+    InvalidPodError if the pod cannot run on this node.
     """
     return try_decode_pod(_parse(data), default_fn, False, unknown)
 
@@ -137,16 +145,19 @@ def try_decode_single_pod(data: bytes, default_fn: DefaultFunc, unknown: Unknown
 def try_decode_pod(
     builtins: Any, default_fn: DefaultFunc, standalone: bool, unknown: UnknownFields | None = None
 ) -> v1.Pod:
-    """The same for a document that has been parsed. A pod of a standalone node may refer to objects beside it."""
+    """Decode a pod from a parsed document, as try_decode_single_pod does from data.
+
+    A pod of a standalone node may refer to objects that its manifests define.
+    """
     _check_kind(builtins, "Pod")
     return _decode_pod(builtins, default_fn, standalone, unknown)
 
 
 def try_decode_pod_list(data: bytes, default_fn: DefaultFunc, unknown: UnknownFields | None = None) -> list[v1.Pod]:
-    """Decode YAML or JSON that holds a PodList, complete and validate its pods.
+    """Decode YAML or JSON that holds a PodList, then complete and validate its pods.
 
-    Adds to `unknown` the fields that a pod has not. Raises NotParsedError if it is no PodList, InvalidPodError for the
-    first pod that cannot run here.
+    Add the fields that the pod type lacks to `unknown`. Raise NotParsedError if the data is not a PodList, and
+    InvalidPodError for the first pod that cannot run on this node.
     """
     builtins = _parse(data)
     _check_kind(builtins, "PodList")
@@ -155,7 +166,7 @@ def try_decode_pod_list(data: bytes, default_fn: DefaultFunc, unknown: UnknownFi
         raise NotParsedError(f"expected a list of items, got {type(items).__name__}")
     if len(items) > MAX_OBJECTS:
         raise InvalidPodError(f"the list holds {len(items)} pods, more than the limit of {MAX_OBJECTS}")
-    # One after the other, for the list as a whole may hold a million values.
+    # The limit on values applies to each pod, because a whole list may hold a million values.
     return [_decode_item(item, i, default_fn, unknown) for i, item in enumerate(items)]
 
 
@@ -188,7 +199,7 @@ def _check_kind(builtins: Any, kind: str) -> None:
 
 
 def get_kind_and_version(builtins: Any) -> tuple[str, str]:
-    """What a document says it is. Raises NotParsedError if it does not."""
+    """Return the kind and the API version of a document. Raise NotParsedError if one of them is missing."""
     if not isinstance(builtins, dict):
         raise NotParsedError(f"expected a map with apiVersion and kind, got {type(builtins).__name__}")
     kind, version = builtins.get("kind"), builtins.get("apiVersion")
@@ -200,9 +211,9 @@ def get_kind_and_version(builtins: Any) -> tuple[str, str]:
 
 
 def convert(builtins: Any, type_: type[T], unknown: list[str] | None = None) -> T:
-    """The object of a document; fields that its type has not are logged, and added to `unknown`.
+    """Convert a document to an object. Log the fields that the type lacks, and add them to `unknown`.
 
-    Raises NotParsedError.
+    Raise NotParsedError if the document does not fit the type.
     """
     _check_values(builtins)
     try:
@@ -218,7 +229,10 @@ def convert(builtins: Any, type_: type[T], unknown: list[str] | None = None) -> 
 
 
 def _check_values(builtins: Any) -> None:
-    """An empty container takes three bytes of a manifest, and a kilobyte when it is decoded."""
+    """Raise NotParsedError if the document holds too many values.
+
+    An empty container in a manifest takes three bytes, but a kilobyte of memory once it is decoded.
+    """
     pending, left = [builtins], MAX_OBJECT_VALUES
     while pending:
         value = pending.pop()
@@ -230,7 +244,7 @@ def _check_values(builtins: Any) -> None:
 
 
 def _unknown_fields(builtins: Any, obj: Any, path: str) -> Iterator[str]:
-    """The paths of what `builtins` has and the object decoded from it has not."""
+    """Yield the paths of the fields that `builtins` has but the decoded object lacks."""
     match obj:
         case msgspec.Struct():
             names = dict(zip(obj.__struct_encode_fields__, obj.__struct_fields__, strict=True))
@@ -248,26 +262,26 @@ def _unknown_fields(builtins: Any, obj: Any, path: str) -> Iterator[str]:
 def _prepare(pod: v1.Pod, default_fn: DefaultFunc, standalone: bool) -> v1.Pod:
     """Complete and validate the pod.
 
-    Raises InvalidPodError, and MemoryError for a pod that may be valid, but nothing else: one pod must not keep others
-    out.
+    Raise only InvalidPodError, or MemoryError for a pod that may be valid, so that one pod cannot keep other pods from
+    running.
     """
     try:
         return _complete_and_validate(pod, default_fn, standalone)
     except (InvalidPodError, MemoryError):
         raise
     except Exception as err:
-        # Defaults and validation meet whatever somebody has written; what they stumble over is a fault of this pod
-        # alone.
+        # Defaulting and validation receive arbitrary input. An unexpected error is a fault of this pod alone.
         klog.error_s(err, "Unable to validate a pod", name=pod.metadata.name, stacktrace=klog.stacktrace(err))
         raise InvalidPodError(f"invalid pod: {type(err).__name__}: {err}") from err
 
 
 def _complete_and_validate(pod: v1.Pod, default_fn: DefaultFunc, standalone: bool) -> v1.Pod:
     k8s_api_v1.set_object_defaults_pod(pod)
-    # The deprecated serviceAccount is another name for serviceAccountName, which wins (Go: conversion.go).
+    # The deprecated field serviceAccount is another name for serviceAccountName, which takes precedence (Go:
+    # conversion.go).
     pod.spec.service_account_name = pod.spec.service_account_name or pod.spec.service_account
     pod.spec.service_account = pod.spec.service_account_name
-    pod.kind = pod.api_version = ""  # as in Go, where no object in memory has them
+    pod.kind = pod.api_version = ""  # Objects in memory have no kind and no API version, as in Go.
     if not pod.metadata.name:
         raise InvalidPodError("invalid pod: name is needed for the pod")
     _refuse_bad_uid(pod.metadata.uid)
@@ -280,11 +294,11 @@ def _complete_and_validate(pod: v1.Pod, default_fn: DefaultFunc, standalone: boo
 
 
 def _refuse_bad_uid(uid: str) -> None:
-    """Raise InvalidPodError for a uid that cannot be the name of a directory, or leads to another one.
+    """Raise InvalidPodError if the UID cannot be the name of a directory.
 
-    DIVERGES (safer): a static pod whose uid cannot be the name of a directory is refused.
-    Go: pkg/kubelet/config/common.go, tryDecodeSinglePod: takes any uid.
-    Why: the kubelet would make and remove the pod's directory wherever a uid such as `../../x` leads.
+    DIVERGES (safer): the kubelet refuses a static pod whose UID cannot be the name of a directory.
+    Go: pkg/kubelet/config/common.go, tryDecodeSinglePod: the Go kubelet accepts any UID.
+    Why: the kubelet would create and remove the pod's directory wherever a UID such as `../../x` leads.
     Test: common_test.py:test_uid_that_is_no_name_of_a_directory
     """
     if uid and (len(uid) > MAX_UID_LENGTH or not _UID.fullmatch(uid)):
@@ -295,7 +309,7 @@ def _refuse_bad_uid(uid: str) -> None:
         )
 
 
-# What a pod of a standalone node may refer to, as podutil.api_object_references has it.
+# The kinds of references that a pod of a standalone node may have, in the words of podutil.api_object_references.
 _STANDALONE_REFERENCES = frozenset(
     (
         "configmaps",

@@ -1,4 +1,4 @@
-"""Tests of decoding manifests."""
+"""Test the decoding of manifests."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _uid(data: bytes, source: str = "/m/web.yaml", is_file: bool = True, node: s
 def test_uid_depends_on_pod_and_origin_only() -> None:
     uid = _uid(MINIMAL)
     assert _uid(b"# a comment\n" + MINIMAL.replace(b"kind: Pod\n", b"") + b"kind: Pod\n") == uid
-    # What is said explicitly and what defaults say is the same pod.
+    # A manifest that sets a default value explicitly is the same pod.
     assert _uid(MINIMAL + b"  \n") == uid
     explicit = MINIMAL.replace(b"spec: {", b"spec: {restartPolicy: Always, ")
     assert _uid(explicit) == uid
@@ -285,7 +285,7 @@ def decode_hostile(name: str) -> None:
 
 @pytest.mark.parametrize("name", HOSTILE_MANIFESTS)
 def test_hostile_manifest_takes_a_bounded_amount_of_memory(name: str) -> None:
-    """Of 10 MiB, as the file source reads them, and with the text itself."""
+    """The bound holds for manifests of 10 MiB, which is the file source's limit, and includes the text itself."""
     assert memory.peak_growth("kubelet.config.common_test", "decode_hostile", name) < 128
 
 

@@ -1,4 +1,4 @@
-"""Pods from all sources, merged into one stream of minimal changes.
+"""Merge the pods of all sources into one stream of minimal changes.
 
 Go: pkg/kubelet/config/config.go
 """
@@ -29,14 +29,14 @@ _UPDATES_CAPACITY = 50
 
 
 class PodConfigNotificationMode(enum.IntEnum):
-    """How changes are told to whoever reads the updates channel."""
+    """Name the ways in which the updates channel describes changes."""
 
     UNKNOWN = 0
-    # The full state as one SET, whenever anything changed.
+    # The full state as one SET, whenever anything has changed.
     SNAPSHOT = 1
-    # A SET when pods came or went, otherwise UPDATE and DELETE.
+    # A SET when pods were added or removed, otherwise UPDATE and DELETE.
     SNAPSHOT_AND_UPDATES = 2
-    # ADD, UPDATE, DELETE, REMOVE and RECONCILE; what the kubelet uses.
+    # ADD, UPDATE, DELETE, REMOVE and RECONCILE. The kubelet uses this mode.
     INCREMENTAL = 3
 
 
@@ -47,13 +47,13 @@ POD_CONFIG_NOTIFICATION_INCREMENTAL = PodConfigNotificationMode.INCREMENTAL
 
 
 class PodStartupSLIObserver(Protocol):
-    """Is told when the API server first showed a pod, for the start-up latency metric."""
+    """Define the receiver of the times at which pods first arrive, for the start-up latency metric."""
 
     def observed_pod_on_watch(self, pod: v1.Pod, when: datetime.datetime) -> None: ...
 
 
 class PodConfig:
-    """A mux of pod sources that tells its reader about changes only, in order."""
+    """Merge several pod sources, and send only the changes to the reader, in order."""
 
     def __init__(
         self,
@@ -66,81 +66,83 @@ class PodConfig:
         self._mux: Mux[kubetypes.PodUpdate] = Mux(self._pods)
         self._sources_lock = threading.Lock()  # guards _sources
         self._sources: set[str] = set()
-        # What is wrong with the manifests of each source, for those who watch.
+        # The faults in the manifests of each source, for status reports.
         self._notes = {source: ManifestNotes() for source in (kubetypes.FILE_SOURCE, kubetypes.HTTP_SOURCE)}
 
     def channel(self, ctx: golang.Context, source: str) -> golang.Channel[kubetypes.PodUpdate]:
-        """The channel on which the source sends its pods; naming a source here makes it one to wait for.
+        """Return the channel on which the source sends its pods.
 
-        Pods sent belong to PodConfig from then on: the sender no longer changes them.
+        The call also makes the source one of those that seen_all_sources waits for. PodConfig owns every pod from the
+        moment it is sent: the sender must no longer change it.
         """
         with self._sources_lock:
             self._sources.add(source)
             return self._mux.channel_with_context(ctx, source)
 
     def seen_all_sources(self, seen_sources: set[str]) -> bool:
-        """Whether `seen_sources` names all sources and each of them has sent its full state at least once."""
+        """Report whether `seen_sources` names all sources and each of them has sent its full state at least once."""
         with self._sources_lock:
             sources = set(self._sources)
         klog.v(5).info_s("Looking for sources, have seen", sources=sorted(sources), seenSources=sorted(seen_sources))
         return sources <= seen_sources and self._pods.seen_sources(sources)
 
     def updates(self) -> golang.Channel[kubetypes.PodUpdate]:
-        """The stream of changes. Nobody else may send on it."""
+        """Return the stream of changes. Only PodConfig may send on it."""
         return self._updates
 
     def find(self, namespace: str, name: str) -> v1.Pod | None:
-        """A copy of the pod of that name that a source has, whether the reader has been told of it or not."""
+        """Return a copy of the pod with this name from any source, even if the reader has not received it yet."""
         return self._pods.find(namespace, name)
 
     def notes_of(self, source: str) -> ManifestNotes:
-        """Where the source of manifests, file or URL, writes down what is wrong with them."""
+        """Return the notes in which a file or URL source records the faults of its manifests."""
         return self._notes[source]
 
     def manifest_notes(self) -> list[ManifestNote]:
-        """What is wrong with manifests now."""
+        """Return the current faults of all manifests."""
         return [note for notes in self._notes.values() for note in notes.all()]
 
     def unknown_fields(self, uid: types.UID) -> list[str]:
-        """The fields of the pod's manifest that are ignored because a pod has no such field."""
+        """Return the fields of the pod's manifest that the kubelet ignores because the pod type lacks them."""
         return [field for notes in self._notes.values() for field in notes.unknown_fields(uid)]
 
     def sources(self) -> dict[str, golang.Channel[kubetypes.PodUpdate]]:
-        """The channels of the sources by their names, for those who watch."""
+        """Return the channels of the sources by name, for inspection only."""
         return self._mux.sources()
 
     def sync(self) -> None:
-        """Send the full state to the updates channel; blocks while that is full."""
+        """Send the full state to the updates channel. This blocks while the channel is full."""
         self._pods.sync()
 
 
 @dataclass(slots=True)
 class _Changes:
-    """The pods of one merge, by what is to be told about them."""
+    """Collect the pods of one merge by the operation to send for them."""
 
     adds: list[v1.Pod] = field(default_factory=list)
     updates: list[v1.Pod] = field(default_factory=list)
     deletes: list[v1.Pod] = field(default_factory=list)
     removes: list[v1.Pod] = field(default_factory=list)
     reconciles: list[v1.Pod] = field(default_factory=list)
-    # Whether all pods could be taken in, and whether one could not for want of memory.
+    # `complete` tells whether all pods could be merged, `lacked_memory` whether a lack of memory prevented one.
     complete: bool = True
     lacked_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _SourcePods:
-    """What one source has sent. Replaced as a whole, and never changed once it is stored."""
+    """Hold the pods of one source. A merge replaces the whole object; a stored object never changes."""
 
-    pods: dict[types.UID, v1.Pod] = field(default_factory=dict)  # by uid
-    # What the source last sent of a pod, which is often sent again only because another pod has changed.
+    pods: dict[types.UID, v1.Pod] = field(default_factory=dict)  # by UID
+    # The last object that the source sent for each pod. A source often sends the same object again because another pod
+    # has changed.
     merged: dict[types.UID, v1.Pod] = field(default_factory=dict)
-    # Whether it has sent its full state.
+    # Whether the source has sent its full state.
     seen: bool = False
 
 
 class _PodChange(NamedTuple):
-    """What becomes of one pod: how it is stored, and the copy that is told, if any."""
+    """Describe the change of one pod: the pod to store, and the copy to send, if any."""
 
     stored: v1.Pod
     told: list[v1.Pod] | None = None
@@ -148,11 +150,11 @@ class _PodChange(NamedTuple):
 
 
 class PodStorage:
-    """The pods of each source, and the only sender on the updates channel.
+    """Store the pods of each source, and send the changes. No other object sends on the updates channel.
 
-    It owns the pods it stores, and hands out copies. What it stores of a pod is what it has told: a change of which no
-    copy can be made is not stored either, and is found again when the mux next brings the pod. So is an update for
-    which there is no memory: nothing of it is stored before all that is to be told of it is there.
+    PodStorage owns the stored pods and hands out copies. Its stored state matches what it has sent. If it cannot copy a
+    changed pod, it does not store the change either, and finds the change again when the mux repeats the update. The
+    same holds when memory runs out: PodStorage stores nothing of an update before it has built all messages about it.
     """
 
     def __init__(
@@ -167,13 +169,13 @@ class PodStorage:
         self._startup_sli_observer = startup_sli_observer
         self._pod_lock = threading.Lock()  # guards _sources
         self._sources: dict[str, _SourcePods] = {}
-        # Held over merge and sending, so that the changes reach the reader in the order of their merges. Nobody else
-        # changes _sources.
+        # A merge holds this lock until it has sent its changes, so that the reader receives all changes in the order of
+        # the merges. Only the holder of this lock changes `_sources`.
         self._update_lock = threading.Lock()
         self._updates = updates
 
     def find(self, namespace: str, name: str) -> v1.Pod | None:
-        """A copy of the pod of that name, None if no source has one."""
+        """Return a copy of the pod with this name, or None if no source has one."""
         with self._pod_lock:
             for source in self._sources.values():
                 for pod in source.pods.values():
@@ -182,9 +184,9 @@ class PodStorage:
         return None
 
     def merge(self, ctx: golang.Context, source: str, update: kubetypes.PodUpdate) -> bool:
-        """Take in one update of a source and send what it changed; returns whether all its pods could be taken in.
+        """Merge one update of a source and send the changes; report whether all its pods could be merged.
 
-        Blocks while the updates channel is full; raises ctx.err() if ctx ends meanwhile.
+        This blocks while the updates channel is full. Raise ctx.err() if ctx ends meanwhile.
         """
         with self._update_lock:
             before = self._sources.get(source, _SourcePods())
@@ -220,11 +222,11 @@ class PodStorage:
                 raise ValueError(f"unsupported PodConfigNotificationMode: {self._mode!r}")
 
     def _snapshot(self, source: str, after: _SourcePods) -> kubetypes.PodUpdate:
-        """All pods, with those of the source as they are about to be."""
+        """Return a SET of all pods, with the new state of this source."""
         return _pod_update(source, kubetypes.SET, _copies({**self._sources, source: after}))
 
     def _merge(self, source: str, update: kubetypes.PodUpdate, before: _SourcePods) -> tuple[_Changes, _SourcePods]:
-        """What the update changes, and what the source has after it."""
+        """Return the changes that the update makes, and the pods of the source after it."""
         changes = _Changes()
         match update.op:
             case kubetypes.ADD | kubetypes.UPDATE | kubetypes.DELETE:
@@ -241,7 +243,7 @@ class PodStorage:
                 after = _SourcePods()
                 self._update_pods(source, update.pods, before, after, changes)
                 changes.removes.extend(_without(before.pods, after.pods).values())
-                # A pod that may run must not be ended because there was no memory for it.
+                # The kubelet must not stop a running pod because it had no memory to merge the pod's update.
                 after = replace(after, seen=before.seen or not changes.lacked_memory)
             case _:
                 klog.info_s("Received invalid update type", type=update)
@@ -251,18 +253,18 @@ class PodStorage:
     def _update_pods(
         self, source: str, new_pods: Sequence[v1.Pod], before: _SourcePods, after: _SourcePods, changes: _Changes
     ) -> None:
-        """Bring new_pods into `after`, and note what changed."""
+        """Merge new_pods into `after`, and collect what has changed."""
         now = datetime.datetime.now(datetime.UTC)
         for ref in filter_invalid_pods(new_pods, source, self._recorder):
             uid = ref.metadata.uid
             existing, merged = before.pods.get(uid), before.merged.get(uid)
             if existing is not None:
-                after.pods[uid] = existing  # whatever becomes of the update
+                after.pods[uid] = existing  # The pod stays even if the merge of its update fails.
             if merged is not None:
                 after.merged[uid] = merged
             change: _PodChange | None = None
             taken_in = False
-            with runtime.contain("Unable to take in a pod", source=source, pod=klog.kobj(ref), podUID=uid):
+            with runtime.contain("Unable to merge a pod", source=source, pod=klog.kobj(ref), podUID=uid):
                 try:
                     change = self._change_of_pod(source, ref, existing, merged, changes, now)
                     taken_in = True
@@ -272,7 +274,8 @@ class PodStorage:
             changes.complete = changes.complete and taken_in
             if change is None:
                 continue
-            # What fails from here on fails for the whole update, or else something would be stored that is not told.
+            # An error below this line must fail the whole update. Otherwise PodStorage would store a change that it
+            # does not send.
             after.pods[uid], after.merged[uid] = change.stored, ref
             if change.told is not None and change.copy is not None:
                 change.told.append(change.copy)
@@ -286,8 +289,10 @@ class PodStorage:
         changes: _Changes,
         now: datetime.datetime,
     ) -> _PodChange | None:
-        """What ref makes of the existing pod; None if nothing. Of what is passed only ref is changed."""
-        # The annotation must be there before any comparison.
+        """Return the change that `ref` makes to the existing pod, or None. The method modifies no argument except
+        `ref`.
+        """
+        # The annotation must be set before any comparison.
         ref.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = source
         if not kubetypes.is_static_pod(ref):
             self._startup_sli_observer.observed_pod_on_watch(ref, now)
@@ -295,9 +300,10 @@ class PodStorage:
             _record_first_seen_time(ref)
             return _PodChange(ref, changes.adds, v1.deepcopy(ref))
         if merged is ref:
-            return None  # a source that re-sends what it sent before; Go finds that out by comparing
+            return None  # The source has sent the same object again. Go compares the contents to find this.
         if isinstance(existing, v1.PartialPod) and not isinstance(ref, v1.PartialPod):
-            # Even if what could not be read is gone: only now it is known that there is nothing more.
+            # The pod counts as changed even if its unreadable fields are gone, because only now the kubelet knows the
+            # whole pod.
             _keep_first_seen_time(existing, ref)
             told = changes.updates if ref.metadata.deletion_timestamp is None else changes.deletes
             return _PodChange(ref, told, v1.deepcopy(ref))
@@ -314,7 +320,7 @@ class PodStorage:
         return _PodChange(updated, told, v1.deepcopy(updated))
 
     def seen_sources(self, sources: Iterable[str]) -> bool:
-        """Whether each of the sources has sent a SET."""
+        """Report whether each of the sources has sent a SET."""
         with self._pod_lock:
             return all(source in self._sources and self._sources[source].seen for source in sources)
 
@@ -324,7 +330,7 @@ class PodStorage:
             self._updates.send(kubetypes.PodUpdate(self.merged_state(), kubetypes.SET, kubetypes.ALL_SOURCE))
 
     def merged_state(self) -> list[v1.Pod]:
-        """Copies of all pods of all sources."""
+        """Return copies of all pods of all sources."""
         with self._pod_lock:
             return _copies(self._sources)
 
@@ -352,7 +358,7 @@ def _incremental(source: str, changes: _Changes, first_set: bool) -> list[kubety
     if changes.deletes:
         messages.append(_pod_update(source, kubetypes.DELETE, changes.deletes))
     if first_set and not (changes.adds or changes.updates or changes.deletes):
-        # An empty ADD tells the kubelet that the source is there and has nothing.
+        # An empty ADD tells the kubelet that the source is ready and has no pods.
         messages.append(_pod_update(source, kubetypes.ADD, []))
     if changes.reconciles:
         messages.append(_pod_update(source, kubetypes.RECONCILE, changes.reconciles))
@@ -371,13 +377,13 @@ def _log_operation(source: str, update: kubetypes.PodUpdate) -> None:
 
 
 def filter_invalid_pods(pods: Sequence[v1.Pod], source: str, recorder: record.EventRecorder) -> list[v1.Pod]:
-    """Leave out, with an event, pods whose full name or uid an earlier pod of the list has.
+    """Return the pods whose full name and UID no earlier pod in the list has; record an event for each other pod.
 
-    Sources have validated each pod by itself; only the conflict between two of them is found here.
+    Each source has validated its pods one by one. This function only finds conflicts between two pods.
 
-    DIVERGES (fault of Go): of two pods of one source with the same uid the second is left out.
-    Go: pkg/kubelet/config/config.go, filterInvalidPods: compares the names alone, and takes both in.
-    Why: both would have the same worker and the same directory, where each undoes what the other needs.
+    DIVERGES (fault of Go): of two pods from one source with the same UID, the kubelet ignores the second.
+    Go: pkg/kubelet/config/config.go, filterInvalidPods: the Go kubelet compares only the names, and accepts both pods.
+    Why: both pods would share a worker and a directory, and each would undo what the other needs.
     Test: config_test.py:test_duplicate_filtered_with_event
     """
     names: set[str] = set()
@@ -411,7 +417,7 @@ def _ignore_duplicate(pod: v1.Pod, source: str, recorder: record.EventRecorder, 
     )
 
 
-# Annotations that the kubelet itself puts on a pod.
+# The annotations that the kubelet itself adds to a pod.
 _LOCAL_ANNOTATIONS = (
     kubetypes.CONFIG_SOURCE_ANNOTATION_KEY,
     kubetypes.CONFIG_MIRROR_ANNOTATION_KEY,
@@ -420,7 +426,7 @@ _LOCAL_ANNOTATIONS = (
 
 
 def _is_annotation_map_equal(existing: Mapping[str, str], candidate: Mapping[str, str]) -> bool:
-    """Whether the two say the same, local annotations aside."""
+    """Report whether the two maps are equal except for local annotations."""
     return _without_local(existing) == _without_local(candidate)
 
 
@@ -440,7 +446,7 @@ def _keep_first_seen_time(existing: v1.Pod, ref: v1.Pod) -> None:
 
 
 def _update_annotations(existing: v1.Pod, ref: v1.Pod) -> None:
-    """Give existing the annotations of ref, and let it keep its local ones."""
+    """Replace the annotations of `existing` with those of `ref`, but keep its local ones."""
     annotations = dict(ref.metadata.annotations)
     for key in _LOCAL_ANNOTATIONS:
         if key in existing.metadata.annotations:
@@ -449,9 +455,9 @@ def _update_annotations(existing: v1.Pod, ref: v1.Pod) -> None:
 
 
 def _pods_differ_semantically(existing: v1.Pod, ref: v1.Pod) -> bool:
-    """Whether ref means another pod than existing; status and local annotations do not count."""
+    """Report whether `ref` differs from `existing` in anything except the status and local annotations."""
     old, new = existing.metadata, ref.metadata
-    # The `is` saves the comparison of two specs for pods that were updated from this very ref before.
+    # The test with `is` avoids comparing two specs if this pod was last updated from the same `ref`.
     return not (
         (existing.spec is ref.spec or existing.spec == ref.spec)
         and old.labels == new.labels
@@ -462,17 +468,18 @@ def _pods_differ_semantically(existing: v1.Pod, ref: v1.Pod) -> bool:
 
 
 class _Difference(enum.Enum):
-    """What a pod asks for that its source has sent anew."""
+    """Name what the kubelet must do about a pod that its source has sent again."""
 
     NONE = enum.auto()
     UPDATE = enum.auto()
-    # Only the status differs. The kubelet alone knows the status, so it corrects what another client has written.
+    # Only the status differs. The kubelet is the authority on the status, so it corrects what another client has
+    # written.
     RECONCILE = enum.auto()
     GRACEFUL_DELETE = enum.auto()
 
 
 def _check_and_update_pod(existing: v1.Pod, ref: v1.Pod) -> _Difference:
-    """Bring existing up to ref; returns in what they differed."""
+    """Update `existing` from `ref`, and return how they differed."""
     if not _pods_differ_semantically(existing, ref):
         if existing.status is ref.status or existing.status == ref.status:
             return _Difference.NONE
@@ -492,7 +499,7 @@ def _check_and_update_pod(existing: v1.Pod, ref: v1.Pod) -> _Difference:
 
 
 def _shallow_copy(pod: v1.Pod) -> v1.Pod:
-    """A copy whose fields, and those of its metadata, can be set without a change of the original."""
+    """Copy the pod so that its fields and those of its metadata can be set without changing the original."""
     copied = copy.copy(pod)
     copied.metadata = copy.copy(pod.metadata)
     return copied

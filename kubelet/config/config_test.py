@@ -1,4 +1,4 @@
-"""Tests of merging pod sources."""
+"""Test the merging of pod sources."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def valid_pod(name: str, namespace: str, **spec: object) -> v1.Pod:
 
 @dataclass
 class Harness:
-    """A PodConfig with one source, and what comes out of it."""
+    """Run a PodConfig with one source, and check what it sends."""
 
     ctx: golang.Context
     pod_config: config.PodConfig
@@ -49,7 +49,7 @@ class Harness:
         self.channel.send(kubetypes.PodUpdate(list(pods), op, TEST_SOURCE), self.ctx)
 
     def expect(self, *expected: tuple[kubetypes.PodOperation, list[v1.Pod]]) -> None:
-        """Take the updates that were sent; there must be these and, once the source is idle, no more."""
+        """Receive these updates, and check that no others follow once the source is idle."""
         for op, pods in expected:
             update, ok = self.pod_config.updates().recv(timeout=_DEADLINE)
             assert ok and update is not None
@@ -62,7 +62,7 @@ class Harness:
         self.expect_nothing()
 
     def expect_nothing(self) -> None:
-        # An invalid operation changes nothing; that it was received shows that what came before is merged.
+        # An invalid operation changes nothing. Once PodConfig has received it, all earlier updates have been merged.
         self.send(op=99)  # type: ignore[arg-type]
         self.send(op=99)  # type: ignore[arg-type]
         _, _, ready = self.pod_config.updates().try_recv()
@@ -104,7 +104,7 @@ def test_new_pod_added_has_local_annotations(tester: Harness) -> None:
     annotations = update.pods[0].metadata.annotations
     assert annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] == TEST_SOURCE
     assert annotations[kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY]
-    assert tester.observer.observed == []  # a static pod
+    assert tester.observer.observed == []  # A static pod is not observed.
 
 
 def test_pod_that_cannot_be_taken_in_leaves_the_others(
@@ -130,7 +130,7 @@ def test_pod_that_cannot_be_taken_in_leaves_the_others(
     tester.send(valid_pod("good", "new"))
     tester.expect((kubetypes.REMOVE, [valid_pod("bad", "new")]), (kubetypes.UPDATE, [valid_pod("good", "new")]))
     klog.flush()
-    assert "Unable to take in a pod" in capfd.readouterr().err
+    assert "Unable to merge a pod" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("deleted", [False, True])
@@ -156,7 +156,7 @@ def test_change_that_could_not_be_copied_is_told_later(tester: Harness, monkeypa
         return deepcopy(pod)
 
     def send(*pods: v1.Pod, told: kubetypes.PodOperation) -> None:
-        """The source sends the very same pods again: those of which nothing was told are new to the reader."""
+        """Send the same objects twice: after the failure, the pod that was not sent is still new to the reader."""
         with monkeypatch.context() as patch:
             patch.setattr(v1, "deepcopy", failing)
             tester.send(*pods)
@@ -171,7 +171,11 @@ def test_change_that_could_not_be_copied_is_told_later(tester: Harness, monkeypa
 
 
 def test_pod_for_which_there_was_no_memory_is_missing(tester: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be running since before a restart, and be ended by who takes the others for all there are."""
+    """A pod without memory to merge it is missing from the state, so the state must not count as complete.
+
+    The pod may have been running since before a restart. A reader that takes the other pods for the full state would
+    stop it.
+    """
     pods = [valid_pod("bad", "new"), valid_pod("good", "new")]
 
     def told() -> tuple[list[str], bool]:
@@ -190,7 +194,7 @@ def test_pod_for_which_there_was_no_memory_is_missing(tester: Harness, monkeypat
 
 
 def test_pods_are_told_completely_with_the_last_update(tester: Harness) -> None:
-    """A source first says what it knows, and then that it is all, while other changes are told."""
+    """The last update alone is complete when a source sends an ADD and then its full state."""
     tester.send(valid_pod("old", "new"), op=kubetypes.ADD)
     tester.send(valid_pod("new", "new"))
     updates = [tester.pod_config.updates().recv(timeout=_DEADLINE)[0] for _ in range(3)]
@@ -223,7 +227,7 @@ def test_what_fails_once_is_told_though_the_source_sends_nothing_more(
 def test_update_that_could_not_be_told_is_told_later(
     tester: Harness, monkeypatch: pytest.MonkeyPatch, op: kubetypes.PodOperation, empty: bool
 ) -> None:
-    """The source sends the very same again, for which there is memory now."""
+    """The source sends the same object again, and now there is enough memory for it."""
     if op is not kubetypes.SET:
         tester.send(valid_pod("old", "new"))
         tester.expect((kubetypes.ADD, [valid_pod("old", "new")]))
@@ -258,7 +262,7 @@ def test_snapshot_for_which_there_is_no_memory_is_told_later(
     def failing(pod: v1.Pod) -> v1.Pod:
         nonlocal copies
         copies += 1
-        if copies == 2:  # The first is of the change.
+        if copies == 2:  # The first copy is that of the change.
             raise MemoryError
         return deepcopy(pod)
 
@@ -335,7 +339,7 @@ def test_new_pod_added_updated_set(tester: Harness) -> None:
     pods = [valid_pod("foo", "new"), valid_pod("foo2", "new"), valid_pod("foo3", "new")]
     tester.send(*pods)
     tester.expect((kubetypes.ADD, [valid_pod(p.metadata.name, "new") for p in pods]))
-    tester.send(*pods)  # the same objects
+    tester.send(*pods)  # These are the same objects.
     tester.expect_nothing()
     tester.send(valid_pod("foo2", "new", hostname="x"), valid_pod("foo3", "new"), valid_pod("foo4", "new"))
     tester.expect(
@@ -352,11 +356,11 @@ def test_new_pod_updated_set_sent_again(tester: Harness) -> None:
     second = valid_pod("foo", "new", hostname="x")
     tester.send(second, other)
     tester.expect((kubetypes.UPDATE, [valid_pod("foo", "new", hostname="x")]))
-    tester.send(second, other)  # the same objects, one of them not the first of its pod
+    tester.send(second, other)  # These are the same objects, one of them not the first for its pod.
     tester.expect_nothing()
     tester.send(other)
     tester.expect((kubetypes.REMOVE, [valid_pod("foo", "new", hostname="x")]))
-    tester.send(second, other)  # the very object that was last seen of a pod that went
+    tester.send(second, other)  # This is the same object as the last one of a pod that was removed.
     tester.expect((kubetypes.ADD, [valid_pod("foo", "new", hostname="x")]))
     tester.send(other, op=kubetypes.REMOVE)
     tester.expect((kubetypes.REMOVE, [other]))
@@ -376,7 +380,7 @@ def test_new_pod_added_set_reconciled(tester: Harness) -> None:
     tester.expect_nothing()
     tester.send(*pods(message="a"))
     tester.expect((kubetypes.RECONCILE, pods(message="a")[:1]))
-    # With another spec as well it is only an update.
+    # If the spec differs too, the pod only counts as updated.
     tester.send(*pods(message="b", hostname="h"))
     tester.expect((kubetypes.UPDATE, pods(message="b", hostname="h")[:1]))
 
@@ -416,7 +420,7 @@ def test_pod_update_annotations(tester: Harness) -> None:
         assert update is not None and update.op == kubetypes.UPDATE
         assert update.pods[0].metadata.annotations.items() >= wanted.items()
         assert len(update.pods[0].metadata.annotations) == len(wanted) + 2
-    # Annotations of the kubelet's own do not count.
+    # The kubelet's own annotations do not count as a change.
     same = pod(otherblah="doh")
     same.metadata.annotations[kubetypes.CONFIG_FIRST_SEEN_ANNOTATION_KEY] = "never"
     tester.send(same)
@@ -450,10 +454,10 @@ def test_seen_all_sources(tester: Harness) -> None:
     both = {TEST_SOURCE, "other"}
     tester.send()
     tester.expect((kubetypes.ADD, []))
-    assert not tester.pod_config.seen_all_sources(both)  # the other one has not delivered
+    assert not tester.pod_config.seen_all_sources(both)  # The other source has not sent its pods.
     other.send(kubetypes.PodUpdate([], kubetypes.SET, "other"), tester.ctx)
     tester.pod_config.updates().recv(timeout=_DEADLINE)
-    assert not tester.pod_config.seen_all_sources({TEST_SOURCE})  # the kubelet has not seen it
+    assert not tester.pod_config.seen_all_sources({TEST_SOURCE})  # The kubelet has not seen the other source.
     assert tester.pod_config.seen_all_sources(both)
 
 
@@ -513,4 +517,4 @@ def test_merge_blocked_on_a_full_channel_ends_with_its_context() -> None:
     channel = pod_config.channel(ctx, TEST_SOURCE)
     for i in range(pod_config.updates().maxsize + 1):
         channel.send(kubetypes.PodUpdate([valid_pod(f"p{i}", "new")], kubetypes.ADD, TEST_SOURCE))
-    cancel()  # conftest fails the test if the listener does not end
+    cancel()  # conftest fails the test if the listener does not end.

@@ -1,9 +1,14 @@
-"""GET of the manifest URL, as Go's http.Client does it.
+"""Request the manifest URL as Go's http.Client does.
 
-`requests` talks to the server. It would read credentials from `.netrc`, send cookies back, count its time limit from
-the last byte that came, take a body that breaks off for a shorter one, keep the whole body of a redirect, and give each
-address of a name all the time. So this module follows redirects itself, each with a session of its own, names the
-proxy, connects, shuts the connection down when the time for the whole exchange is over, and decompresses.
+The module uses `requests` to talk to the server. By itself, `requests` would:
+- read credentials from `.netrc`, and send cookies back
+- restart its time limit with each byte that arrives
+- accept a truncated body as a complete one
+- read the whole body of a redirect
+- give the full time limit to each address of a host
+
+So this module follows redirects itself, each with a session of its own. It also chooses the proxy, connects, shuts down
+the connection when the time for the whole exchange is over, and decompresses the body.
 
 Go: net/http (client.go, transport.go)
 """
@@ -32,14 +37,14 @@ from pkg.golang import httpproxy, net
 
 MAX_REDIRECTS = 10
 _REDIRECTS = (301, 302, 303, 307, 308)
-# What is not for another host than the one it was configured for.
+# The headers that only the host of the configured URL may receive.
 _SENSITIVE = ("authorization", "www-authenticate", "cookie", "cookie2", "proxy-authorization", "proxy-authenticate")
 _CHUNK = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a URL answers in the end."""
+    """Hold the final answer of a URL, after all redirects."""
 
     status: int
     reason: str
@@ -47,9 +52,9 @@ class Answer:
 
 
 def get(ctx: golang.Context, url: str, headers: Mapping[str, str], timeout: float, limit: int) -> Answer:
-    """GET the URL and what it redirects to, within `timeout` seconds; no body is longer than `limit` bytes.
+    """Request the URL and follow its redirects, within `timeout` seconds. No body may exceed `limit` bytes.
 
-    Raises OSError or ValueError that says what failed, ctx.err() once ctx is done, and golang.ThreadError.
+    Raise OSError or ValueError with the step that failed, ctx.err() once ctx is done, and golang.ThreadError.
     """
     exchange, cancel = golang.with_timeout(ctx, timeout)
     adapter = _Adapter(exchange)
@@ -60,7 +65,7 @@ def get(ctx: golang.Context, url: str, headers: Mapping[str, str], timeout: floa
         _raise_if_over(ctx, exchange, timeout)
         raise
     else:
-        # A body without a length ends where its connection does.
+        # A body without a length ends with its connection, so a body that the time limit has cut off looks complete.
         _raise_if_over(ctx, exchange, timeout)
         return answer
     finally:
@@ -69,10 +74,10 @@ def get(ctx: golang.Context, url: str, headers: Mapping[str, str], timeout: floa
 
 
 def _raise_if_over(ctx: golang.Context, exchange: golang.Context, timeout: float) -> None:
-    """Whatever became of the exchange, its time was over before it ended."""
+    """Raise ctx.err() or TimeoutError if the time was over before the exchange ended, whatever its result was."""
     ctx.raise_if_done()
     if exchange.err() is not None:
-        raise TimeoutError(f"timed out: not read within {timeout:g} s")
+        raise TimeoutError(f"timed out: no complete answer within {timeout:g} s")
 
 
 def _follow(ctx: golang.Context, adapter: _Adapter, url: str, headers: Mapping[str, str], limit: int) -> Answer:
@@ -81,13 +86,14 @@ def _follow(ctx: golang.Context, adapter: _Adapter, url: str, headers: Mapping[s
         answer, location = _get_once(ctx, adapter, target, _with_credentials(headers, target), limit)
         if not location:
             return answer
-        # Nobody reads the body of a redirect. A server that serves one connection after the other may be sending it
-        # still, and would not come to the next request.
+        # Nobody reads the body of a redirect. A server that serves one connection after the other may still be sending
+        # it, and would not accept the next request.
         adapter.hang_up()
-        net.split(location)  # Raises ValueError, before join looks at it.
+        net.split(location)  # This call raises ValueError for an invalid location before `join` uses it.
         target = _parse(net.join(target.geturl(), location))
         if not _is_of(first, target):
-            # For all later redirects too, because the other host chooses their targets, even one on the first host.
+            # This also applies to all later redirects, even to one that leads back to the first host, because the other
+            # host chooses their targets.
             headers = {name: value for name, value in headers.items() if name.lower() not in _SENSITIVE}
     raise ValueError(f"stopped after {MAX_REDIRECTS} redirects")
 
@@ -95,19 +101,19 @@ def _follow(ctx: golang.Context, adapter: _Adapter, url: str, headers: Mapping[s
 def _parse(url: str) -> urllib.parse.SplitResult:
     parsed = net.split(url)
     if parsed.scheme not in ("http", "https") or not parsed.hostname:
-        raise ValueError(f'"{net.redacted(url)}" is not a URL of http or https')
+        raise ValueError(f'"{net.redacted(url)}" is not an http or https URL')
     parsed.port  # noqa: B018  # raises ValueError
     return parsed
 
 
 def _is_of(first: urllib.parse.SplitResult, target: urllib.parse.SplitResult) -> bool:
-    """Whether the target is the first host, or below it."""
+    """Report whether the target's host is the first host or a subdomain of it."""
     mine, theirs = first.hostname or "", target.hostname or ""
     return theirs == mine or theirs.endswith(f".{mine}")
 
 
 def _with_credentials(headers: Mapping[str, str], target: urllib.parse.SplitResult) -> Mapping[str, str]:
-    """The headers, with the user and password of the target's URL if they have no other."""
+    """Add the user and password of the target's URL to the headers, unless they already hold credentials."""
     if not target.username or any(name.lower() == "authorization" for name in headers):
         return headers
     return {**headers, "Authorization": connection_.basic_auth(target)}
@@ -116,11 +122,11 @@ def _with_credentials(headers: Mapping[str, str], target: urllib.parse.SplitResu
 def _get_once(
     ctx: golang.Context, adapter: _Adapter, url: urllib.parse.SplitResult, headers: Mapping[str, str], limit: int
 ) -> tuple[Answer, str]:
-    """The answer, and where it redirects to, "" if it does not."""
-    # The credentials of the URL are among the headers.
+    """Return the answer and the URL to which it redirects, or "" if it does not redirect."""
+    # The credentials of the URL are already among the headers.
     bare = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
     with _Session() as session:
-        session.trust_env = False  # no .netrc
+        session.trust_env = False  # This keeps requests from reading .netrc.
         session.headers.clear()
         session.headers.update({"User-Agent": "kubelet", "Accept-Encoding": "gzip", "Connection": "close"})
         session.mount(f"{url.scheme}://", adapter)
@@ -144,7 +150,10 @@ def _get_once(
 
 @contextlib.contextmanager
 def _untold_headers() -> Iterator[None]:
-    """Raises ValueError for a header that cannot be sent. What requests says of it tells its value, maybe a token."""
+    """Raise ValueError for a header that cannot be sent.
+
+    The message of requests would quote the header's value, which may be a token.
+    """
     try:
         yield
     except requests.exceptions.InvalidHeader:
@@ -152,16 +161,20 @@ def _untold_headers() -> Iterator[None]:
 
 
 def _authorities() -> str | bool:
-    """Those of the system, as Go's; without any, those that requests brings."""
+    """Return the certificate authorities of the system, as Go does, or those of requests if the system has none."""
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath or True
 
 
 def _read(response: requests.Response, limit: int) -> bytes:
-    """Raises ValueError for what is longer than the limit, as sent or decompressed, and OSError for what breaks off."""
+    """Return the body, decompressed if necessary.
+
+    Raise ValueError if the body exceeds the limit before or after decompression, and OSError if it is truncated.
+    """
     data = bytearray()
     try:
-        # `stream` takes a chunk of size -1 for one without an end. `read` has the sizes read by connection_.Response.
+        # `stream` takes a chunk of size -1 for a chunk without an end. `read` leaves the parsing of sizes to
+        # connection_.Response.
         while chunk := response.raw.read(_CHUNK, decode_content=False):
             data += chunk
             if len(data) > limit:
@@ -174,11 +187,11 @@ def _read(response: requests.Response, limit: int) -> bytes:
 
 
 class _Session(requests.Session):
-    """Takes no answer for a redirect.
+    """Treat no answer as a redirect.
 
-    Even if a session is not to follow a redirect, it makes the request that would be next. For that it reads the whole
-    body of the redirect, which may have no end, and decompresses it: a kilobyte may become a gigabyte. Go's client
-    reads two KiB.
+    Even when a session must not follow a redirect, it prepares the next request. For this it reads the whole body of
+    the redirect, which may be endless, and decompresses it, so that a kilobyte may become a gigabyte. Go's client reads
+    two KiB.
     """
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
@@ -186,16 +199,16 @@ class _Session(requests.Session):
 
 
 class _Adapter(adapters.HTTPAdapter):
-    """Ends whatever its connections wait for, a look-up, a handshake, a head or a body, once the context is done.
+    """Abort a look-up, a handshake, or the reading of a head or a body once the context is done.
 
-    Tells the end of a connection from a break.
+    The adapter also tells a complete answer from a truncated one.
     """
 
     def __init__(self, ctx: golang.Context) -> None:
         super().__init__()
         self._ctx = ctx
-        self._lock = threading.Lock()  # guards what follows
-        # Other descriptors of the sockets: TLS takes a socket's own away.
+        self._lock = threading.Lock()  # guards the fields below
+        # These are duplicates of the sockets because TLS detaches the descriptor of the original socket.
         self._sockets: list[socket.socket] = []
         self._is_over = False
 
@@ -204,12 +217,12 @@ class _Adapter(adapters.HTTPAdapter):
         adapter = self
 
         class Connection(pool.ConnectionCls):  # type: ignore[misc]
-            # A head that breaks off is no empty answer, upon which all pods would be ended.
+            # This class rejects a truncated head. An empty answer in its place would stop all pods.
             response_class = connection_.Response
 
             def _new_conn(self) -> socket.socket:
                 try:
-                    # With the dot that may be at its end: such a name is looked up in no domain but its own.
+                    # This name keeps a trailing dot, with which the resolver does not append search domains.
                     sock = adapter._dial(self._dns_host, self.port, self.socket_options or ())
                 except (OSError, UnicodeError) as err:
                     text = f"Failed to establish a new connection: {err}"
@@ -220,14 +233,15 @@ class _Adapter(adapters.HTTPAdapter):
             def connect(self) -> None:
                 super().connect()
                 if isinstance(self.sock, ssl.SSLSocket):
-                    # Anybody on the way can end a connection. Only the server can say in TLS that this is the end.
+                    # Anybody on the network path can close a connection. In TLS only the server can declare the end of
+                    # the data.
                     self.sock.suppress_ragged_eofs = False  # type: ignore[attr-defined]
 
         pool.ConnectionCls = Connection
         return pool
 
     def _dial(self, host: str, port: int, options: Iterable[tuple[int, int, int]]) -> socket.socket:
-        """A connection to one of the host's addresses. Raises OSError, and UnicodeError for what can be no name."""
+        """Connect to one of the host's addresses. Raise OSError, or UnicodeError if the host is not a valid name."""
 
         def control(sock: socket.socket) -> None:
             for option in options:
@@ -244,7 +258,7 @@ class _Adapter(adapters.HTTPAdapter):
                 net.hang_up(sock)
 
     def hang_up(self) -> None:
-        """End all connections."""
+        """Shut down and close all connections."""
         with self._lock:
             for each in self._sockets:
                 net.hang_up(each)
@@ -252,7 +266,9 @@ class _Adapter(adapters.HTTPAdapter):
             self._sockets.clear()
 
     def hang_up_when_done(self) -> None:
-        """Wait until the context is done, and end all connections, also those to come; on a thread of its own."""
+        """Wait until the context is done, then shut down all current and future connections. This runs on its own
+        thread.
+        """
         self._ctx.done().recv()
         with self._lock:
             self._is_over = True

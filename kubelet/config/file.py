@@ -1,9 +1,9 @@
-"""Pods from a file, or from the files of a directory; on a node without API server also what these pods refer to.
+"""Read pods from a file or from the files of a directory; on a node without an API server, also read their objects.
 
-The source lists its path once per period and, between that, follows inotify. What becomes of a pod whose
-file stops being a good manifest is as in Go: by the event alone nothing, but the next list does not have the
-pod any more, and so the pod is ended. Writers who cannot replace a file by rename should know that. A file that
-cannot be read is not such a file: its pods stay.
+The source lists its path once per period and follows inotify events in between. If a file with a pod stops being a
+valid manifest, this source behaves as Go does: the event alone changes nothing, but the next list no longer contains
+the pod, and so the kubelet stops it. Writers that cannot replace a file by renaming should know this. A file that
+cannot be read is a different case: its pods stay.
 
 Go: pkg/kubelet/config/file.go, file_linux.go
 """
@@ -39,60 +39,64 @@ _RETRY_PERIOD = 1.0  # seconds
 _MAX_RETRY_PERIOD = 20.0
 _NO_FILE = "manifest path is not a directory or file"
 _LEFTOVER = (
-    "the file is used as a manifest, though its name looks like an editor's leftover: of a directory all files count "
-    "but those whose names begin with a dot"
+    "the kubelet uses this file as a manifest although its name looks like an editor's leftover; it uses every file of "
+    "a directory except those whose names begin with a dot"
 )
 _LEFTOVER_NAMES = re.compile(r".*(~|\.bak|\.old|\.orig|\.rej|\.save|\.dpkg-\w+|\.rpm(new|save))|#.*#", re.DOTALL)
-# Files of a directory that are read, in order of their names.
+# The largest number of files that the source reads from a directory, in the order of their names.
 MAX_MANIFESTS = 5000
-# Faults of a disk or a server that may pass, so that a file may be read later that cannot be now.
+# Errors of a disk or a server that may be temporary, so that a later attempt to read the file may succeed.
 _PASSING = (errno.EIO, errno.ESTALE)
-# Seconds for which pods that nobody is known to want stay after the start because of such a file.
+# The time after the start, in seconds, during which an unreadable file keeps unlisted pods from being stopped.
 UNREAD_PATIENCE = 300.0
 
 
 class PodEventType(enum.IntEnum):
-    """What an event asks for."""
+    """Name what a watch event requests."""
 
     POD_ADD = 0
     POD_MODIFY = 1
     POD_DELETE = 2
-    # Everything, because events may have been missed. Go leaves that to the next period.
+    # List the whole path, because events may have been missed. Go waits for the next period instead.
     LIST = 3
 
 
 @dataclass(slots=True, frozen=True)
 class WatchEvent:
-    """Something happened to a file of the path."""
+    """Describe a change of a file below the watched path."""
 
     file_name: str
     event_type: PodEventType
-    # The device and inode of the directory in which the event was seen. The path may lead to another directory by now.
+    # The device and inode of the directory that had the event. The path may lead to another directory by now.
     directory: tuple[int, int] | None = None
 
 
 class ManifestError(common.FaultError):
-    """A file that cannot be used as a manifest; the message names it."""
+    """Signal that a file cannot be used as a manifest; the message names the file."""
 
 
 class RetryableError(Exception):
-    """The watch ended for a reason that needs no growing delay before the next try."""
+    """Signal that the watch has ended for a reason that needs no growing delay before the next attempt."""
 
 
-# What of a file's metadata changes when its content does: device, inode, size, times of content and of inode.
+# The metadata that change with the content of a file: device, inode, size, and the times of the content and of the
+# inode.
 _Signature = tuple[int, int, int, int, int]
 
 
 @dataclass(slots=True, frozen=True)
 class _Manifest:
-    """What a file holds, and the state of the file it was read from. Objects are on nodes without API server alone."""
+    """Hold the contents of a file and the signature of the version that was read.
+
+    Only nodes without an API server use `objects`.
+    """
 
     signature: _Signature
     pods: list[v1.Pod]
     objects: list[objects.APIObject]
-    # What else there is, and cannot be used.
+    # The documents of the file that cannot be used.
     faults: list[str]
-    # Fields that are ignored, because a pod has none of that name.
+    # The fields that the kubelet ignores because the pod type lacks them.
     unknown_fields: common.UnknownFields
 
 
@@ -106,10 +110,10 @@ def new_source_file(
     object_store: objects.ObjectStore | None = None,
     manifest_notes: notes.ManifestNotes | None = None,
 ) -> SourceFile:
-    """Follow a path, listing it each `period` seconds, until ctx ends. The path need not exist yet.
+    """Follow a path and list it each `period` seconds until ctx ends. The path need not exist yet.
 
-    A node without API server gives a store for the objects beside the pods; each of its files may hold several
-    documents. On others a file holds one pod.
+    On a node without an API server the caller passes a store for the objects beside the pods, and each file may hold
+    several documents. On all other nodes a file holds one pod.
     """
     path = path.rstrip(os.sep) or os.sep
     source = SourceFile(path, node_name, period, updates, recorder, object_store, manifest_notes)
@@ -120,16 +124,19 @@ def new_source_file(
 
 @dataclass(slots=True, frozen=True)
 class _DirContents:
-    """What the files of a directory want."""
+    """Hold the manifests of a directory."""
 
-    # By path.
+    # by path
     manifests: dict[str, _Manifest]
-    # Whether none is missing that may be there the next time.
+    # False if a file is missing that the next list may be able to read.
     is_complete: bool
 
 
 class SourceFile:
-    """Follows one path. Its state belongs to the thread that lists and consumes events, and is alone to send."""
+    """Follow one path.
+
+    One thread owns the state of the object: it lists the path, consumes the watch events and sends the updates.
+    """
 
     def __init__(
         self,
@@ -145,27 +152,30 @@ class SourceFile:
         self._object_store = object_store
         self._clock = clock or clocklib.RealClock()
         self._began = self._clock.monotonic()
-        # Whether all files have been read once, so that it is known which pods the path holds.
+        # Whether all files have been read at least once. Only then the source knows all pods of the path.
         self._is_complete = False
         self._path = path
         self._node_name = node_name
         self._period = period
         self._updates = updates
         self._recorder = recorder
-        # By file, so that of two pods with one name both reach PodConfig, which keeps the first.
-        # DIVERGES (fault of Go): of two files whose pods have one name the first counts, and an event names the other.
-        # Go: pkg/kubelet/config/file.go, newSourceFile: keeps pods by their names, so that the last one read counts.
-        # Why: filterInvalidPods, which keeps the first pod and reports the second, never gets both pods.
+        # The manifests by file, so that PodConfig receives both of two pods with one name. It keeps the first.
+        # DIVERGES (fault of Go): if two files hold pods with the same name, the first file counts, and an event names
+        # the other.
+        # Go: pkg/kubelet/config/file.go, newSourceFile: the Go kubelet stores pods by name, so that the last pod it
+        # reads counts.
+        # Why: filterInvalidPods keeps the first pod and reports the second, but it never receives both.
         # Test: file_test.py:test_two_files_with_one_pod_name_are_both_sent
         self._store: dict[str, _Manifest] = {}
-        # What is wrong with files as they are now: they are parsed again when they change. As text, for an exception
-        # that is kept holds the frames that it has left, and each time that it is raised again more of them.
+        # The faults of unusable files, so that the source parses such a file again only when it changes. They are
+        # stored as text because a stored exception keeps its frames alive, and more of them each time that it is raised
+        # again.
         self._failed: dict[str, tuple[_Signature, str]] = {}
-        # What is wrong with files now, by file; those that are new are told in events.
+        # The current faults by file; the source records an event for each new one.
         self._notes = manifest_notes or notes.ManifestNotes()
         self._watch_events: golang.Channel[WatchEvent] = golang.Channel(_EVENT_BUFFER_LEN)
-        # The thread of the watch alone uses these two: the device and inode of the watched directory, and whether the
-        # thread has had the path listed since the path has been missing.
+        # Only the thread of the watch uses the next two fields. `_watched` is the device and inode of the watched
+        # directory. `_told_missing` tells whether the thread has requested a list since the path disappeared.
         self._watched: tuple[int, int] | None = None
         self._told_missing = False
 
@@ -209,14 +219,14 @@ class SourceFile:
         common.apply_defaults(pod, source, True, self._node_name)
 
     def list_config(self, ctx: golang.Context) -> None:
-        """Read the whole path and send what it holds.
+        """Read the whole path and send its contents.
 
-        Raises OSError or ManifestError if nothing could be read; one bad file among many is only reported.
+        Raise OSError or ManifestError if nothing could be read. One bad file among many is only reported.
         """
         try:
             info = Path(self._path).stat()
         except FileNotFoundError as err:
-            self._replace_store(ctx, {}, True)  # so that the source counts as seen
+            self._replace_store(ctx, {}, True)  # This makes the source count as seen.
             raise ManifestError("path does not exist, ignoring") from err
         if stat.S_ISDIR(info.st_mode):
             contents = self._extract_from_dir(self._path)
@@ -234,11 +244,11 @@ class SourceFile:
             raise fault
 
     def _extract_from_dir(self, name: str) -> _DirContents:
-        """Get as many manifests as possible, in order of file name; faults of single files are reported."""
+        """Read as many manifests as possible, in the order of the file names, and report the faults of single files."""
         manifests: dict[str, _Manifest] = {}
         is_complete = True
         entries = [entry for entry in sorted(os.listdir(name)) if not entry.startswith(".")]
-        too_many = f"{len(entries)} files, more than the limit of {MAX_MANIFESTS}; the last by name are left out"
+        too_many = f"{len(entries)} files, more than the limit of {MAX_MANIFESTS}; the last ones by name are ignored"
         if len(entries) > MAX_MANIFESTS:
             klog.error_s(None, "Too many manifest files", path=name, files=len(entries), limit=MAX_MANIFESTS)
         self._report(name, *([too_many] if len(entries) > MAX_MANIFESTS else []))
@@ -255,7 +265,7 @@ class SourceFile:
                 try:
                     manifests[path] = self._extract_from_file(path, self._store.get(path))
                 except FileNotFoundError:
-                    continue  # gone since the directory was listed
+                    continue  # The file has disappeared since the directory was listed.
                 except OSError as err:
                     is_complete &= self._keep_unread(manifests, path, err, "Could not process manifest file")
                 except ManifestError as err:
@@ -267,13 +277,14 @@ class SourceFile:
         return _DirContents(manifests, is_complete)
 
     def _keep_unread(self, manifests: dict[str, _Manifest], path: str, err: OSError, message: str) -> bool:
-        """Report a file that cannot be read, and go on with what it held when it could.
+        """Report a file that cannot be read, and keep its last known contents.
 
-        Returns whether that is known, or the file is not worth waiting for.
+        Return True if these contents are known, or if the next list will not be able to read the file either.
 
-        DIVERGES (safer): the pods of a manifest file that cannot be read go on to run.
-        Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: leaves the file out, and its pods are ended.
-        Why: too many open files, or an error of the disk, say nothing of what the file wants.
+        DIVERGES (safer): the pods of a manifest file that cannot be read keep running.
+        Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: the Go kubelet ignores the file, and stops its
+        pods.
+        Why: too many open files, or a disk error, tell nothing about the contents of the file.
         Test: file_test.py:test_pods_of_a_file_that_cannot_be_read_for_a_while_stay
         """
         klog.error_s(err, message, path=path)
@@ -285,13 +296,14 @@ class SourceFile:
         return not (procfs.is_accident(err) or err.errno in _PASSING)
 
     def _extract_from_file(self, filename: str, known: _Manifest | None = None) -> _Manifest:
-        """Read one file; if it is still the one that `known` was read from, return that and parse nothing.
+        """Read one file; return `known` without parsing anything if the file has not changed since `known` was read.
 
-        Raises OSError or ManifestError.
+        Raise OSError or ManifestError if the file cannot be used.
         """
         klog.v(3).info_s("Reading config file", path=filename)
         try:
-            # Whatever has taken the file's place since it was looked at: nothing waits for it, and it is not opened.
+            # Something other than a regular file may have replaced the file since the list. This call does not open it,
+            # and never blocks on it.
             descriptor = regularfile.open_regular(filename)
         except regularfile.NotRegularFileError as err:
             raise ManifestError(f"{filename}: {_NO_FILE}") from err
@@ -318,7 +330,7 @@ class SourceFile:
         return _Manifest(signature, documents.pods, documents.objects, faults, documents.unknown_fields)
 
     def _decode(self, filename: str, data: bytes) -> objects.Documents:
-        """Raises OSError for want of memory."""
+        """Decode the documents of a file. Raise OSError if memory runs out."""
 
         def complete(pod: v1.Pod) -> None:
             self._apply_defaults(pod, filename)
@@ -332,18 +344,18 @@ class SourceFile:
         except (common.NotParsedError, common.InvalidPodError) as err:
             return objects.Documents(faults=[golang.without_frames(err)])
         except MemoryError as err:
-            # It is no fault of the file, which is read again.
+            # A lack of memory is not a fault of the file, so the source reads it again later.
             raise OSError(errno.ENOMEM, f"MemoryError: {err}", filename) from err
         except Exception as err:
-            # Whatever the content of a file makes the decoder raise is a fault of that file alone.
+            # Any error that the contents of a file cause in the decoder is a fault of that file alone.
             klog.error_s(err, "Unable to decode a manifest file", path=filename, stacktrace=klog.stacktrace(err))
             return objects.Documents(faults=[ManifestError(f"{type(err).__name__}: {err}")])
 
     def _report(self, path: str, *faults: str) -> None:
-        """Note the faults that a file has now, and record an event of the node for each fault that is new.
+        """Store the current faults of a file, and record an event of the node for each new fault.
 
         DIVERGES (safer): the kubelet records an event of the node for a manifest file that it cannot use.
-        Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: only logs it.
+        Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: the Go kubelet only logs the fault.
         Why: a user who misses the pod looks at the events of the node first.
         Test: file_test.py:test_bad_file_is_reported_and_the_others_go_on
         """
@@ -352,31 +364,35 @@ class SourceFile:
         node = v1.ObjectReference(kind="Node", name=self._node_name, uid=types.UID(self._node_name))
         for text in self._notes.replace(path, [*texts, leftover] if leftover else texts):
             if text == leftover:
-                klog.warning_s("A file that looks like an editor's leftover is used as a manifest", path=path)
+                klog.warning_s("Using a manifest file whose name looks like an editor's leftover", path=path)
                 continue
             event = f"Error reading static pod manifest {text}"
             self._recorder.event(node, v1.EVENT_TYPE_WARNING, events.FAILED_VALIDATION, event)
 
     def _is_leftover(self, path: str) -> bool:
-        """Whether a file of the directory has a name that editors and package managers give to what they leave.
+        """Report whether the file's name looks like a leftover of an editor or a package manager.
 
-        DIVERGES (safer): a manifest file whose name looks like an editor's leftover is warned about in the log.
-        Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: uses it without a word.
-        Why: its pod has the name of another, or comes back after the other was removed, which nobody expects.
+        DIVERGES (safer): the kubelet logs a warning about a manifest file whose name looks like an editor's leftover.
+        Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: the Go kubelet uses the file without a warning.
+        Why: the pod in the file has the name of another pod, or comes back after a user has removed it, which nobody
+        expects.
         Test: file_test.py:test_editors_leftover_counts_and_is_warned_about
         """
         return path != self._path and _LEFTOVER_NAMES.fullmatch(os.path.basename(path)) is not None
 
     def _replace_store(self, ctx: golang.Context, manifests: dict[str, _Manifest], is_complete: bool) -> None:
         self._store = manifests
-        # A file that is broken for good must not keep others' pods from being ended for ever.
+        # A file that stays unreadable must not protect the pods of other files forever.
         self._is_complete |= is_complete or self._clock.monotonic() - self._began >= UNREAD_PATIENCE
         self._notes.keep(os.path.lexists)
         self._failed = {path: failed for path, failed in self._failed.items() if os.path.lexists(path)}
         self._send(ctx)
 
     def _send(self, ctx: golang.Context) -> None:
-        """Tell of what cannot be used, hand over all objects, and then send all pods, which must find theirs."""
+        """Report what cannot be used, store all objects, and then send all pods.
+
+        The objects come first because the pods refer to them.
+        """
         manifests = sorted(self._store.items())
         unknown = {uid: fields for _, manifest in manifests for uid, fields in manifest.unknown_fields.items()}
         self._notes.replace_unknown_fields(unknown)
@@ -390,20 +406,21 @@ class SourceFile:
             self._report(path, *seen.faults)
         if self._object_store is not None:
             self._object_store.replace(seen.firsts)
-        # PodConfig itself leaves out pods whose name another has.
+        # PodConfig itself ignores a pod whose name an earlier pod has.
         pods = [pod for _, manifest in manifests for pod in manifest.pods]
-        # DIVERGES (safer): until each file has been read once, for five minutes at most, no pod is ended for want of a
-        # manifest.
-        # Go: pkg/kubelet/config/file.go, (*sourceFile).replaceStore: whatever could be read counts as all there is.
-        # Why: a file that cannot be read just when the kubelet starts may belong to a pod that runs.
+        # DIVERGES (safer): until the source has read each file once, for at most five minutes, the kubelet stops no pod
+        # because its manifest is missing.
+        # Go: pkg/kubelet/config/file.go, (*sourceFile).replaceStore: the Go kubelet takes the readable files for the
+        # full state.
+        # Why: a file that cannot be read just when the kubelet starts may belong to a running pod.
         # Test: file_test.py:test_pods_are_not_all_there_while_a_file_was_never_read
         op = kubetypes.SET if self._is_complete else kubetypes.ADD
         self._updates.send(kubetypes.PodUpdate(pods, op, kubetypes.FILE_SOURCE), ctx)
 
-    # From here on file_linux.go.
+    # The methods below are in file_linux.go.
 
     def start_watch(self, ctx: golang.Context) -> None:
-        """Start the thread that keeps a watch on the path and renews it when it fails or the path is gone."""
+        """Start the thread that watches the path, and renews the watch when it fails or the path disappears."""
         back_off = flowcontrol.Backoff(_RETRY_PERIOD, _MAX_RETRY_PERIOD)
         back_off_id = "watch"
 
@@ -425,15 +442,16 @@ class SourceFile:
     def do_watch(self, ctx: golang.Context) -> None:
         """Watch the path until ctx ends.
 
-        Raises RetryableError when it is not there or goes away, OSError when inotify fails.
+        Raise RetryableError if the path does not exist or disappears, and OSError if inotify fails.
         """
         try:
             is_dir = stat.S_ISDIR(Path(self._path).stat().st_mode)
         except FileNotFoundError as err:
-            # DIVERGES (fault of Go): a manifest path that was missing is looked at again before its pods count as gone.
-            # Go: pkg/kubelet/config/file_linux.go, (*sourceFile).doWatch: sends at once that there are no pods, beside
-            # the goroutine that lists the path.
-            # Why: that may come after the pods of a path that has just been made, and would end them.
+            # DIVERGES (fault of Go): the source lists a missing manifest path again before it declares the path's pods
+            # gone.
+            # Go: pkg/kubelet/config/file_linux.go, (*sourceFile).doWatch: the Go kubelet at once sends an update
+            # without pods, concurrently with the goroutine that lists the path.
+            # Why: the empty update may follow the pods of a path that was just created, and would stop them.
             # Test: file_test.py:test_path_that_is_made_while_it_is_missed_keeps_its_pods
             if not self._told_missing:
                 self._watch_events.send(WatchEvent(self._path, PodEventType.LIST), ctx)
@@ -441,19 +459,20 @@ class SourceFile:
             raise RetryableError("path does not exist, ignoring") from err
         self._told_missing = False
         # DIVERGES (fault of Go): the pod of a single manifest file stays when another file is renamed onto that file.
-        # Go: pkg/kubelet/config/file_linux.go, (*sourceFile).doWatch: watches the inode of the file, ends the pod when
-        # that inode is gone, and sees the new file with the next list.
-        # Why: editors and tools replace files by renaming; the pod would be away for up to 20 seconds.
+        # Go: pkg/kubelet/config/file_linux.go, (*sourceFile).doWatch: the Go kubelet watches the inode of the file,
+        # stops the pod when that inode is gone, and finds the new file with the next list.
+        # Why: editors and tools replace files by renaming, and the pod would be missing for up to 20 seconds.
         # Test: file_test.py:test_replaced_by_rename_is_never_gone
         watched = self._path if is_dir else str(Path(self._path).parent)
         lost: golang.Channel[str] = golang.Channel(1)
-        # Before the watch is there: if the path leads elsewhere meanwhile, a removal has to be looked at.
+        # The source must look up the directory before the watch begins. If the path changes in between, the identities
+        # differ, and consume_watch_event checks whether a removed file still exists.
         self._watched = _identity(watched)
         watching = inotify.start("config-file-inotify")
         try:
             callback = _WatchCallback(self, ctx, watched, lost)
             watching.add_callback(os.fsencode(watched), _MASK, callback, inotify_c.CallbackId(id(callback)))
-            # What came before the watch was there has no event.
+            # The watch reports no events for changes before it began.
             self._watch_events.send(WatchEvent(self._path, PodEventType.LIST), ctx)
             if reason := golang.select(lost, ctx.done()).took(lost):
                 raise RetryableError(f"watch on {watched} ended: {reason.value}")
@@ -462,11 +481,11 @@ class SourceFile:
             watching.join()
 
     def produce_watch_event(self, ctx: golang.Context, directory: str, event: inotify_c.InotifyEvent) -> None:
-        """Turn one inotify event into a WatchEvent, or drop it. Runs on the thread of the watch."""
+        """Turn one inotify event into a WatchEvent, or drop it. This runs on the thread of the watch."""
         name = os.fsdecode(event.name)
         path = str(Path(directory, name))
         if directory != self._path and path != self._path:
-            return  # a neighbour of the single file
+            return  # The event concerns another file in the directory of a single manifest file.
         if name.startswith("."):
             klog.v(4).info_s("Ignored pod manifest, because it starts with dots", eventName=path)
             return
@@ -485,7 +504,7 @@ class SourceFile:
         self._watch_events.send(WatchEvent(path, event_type, self._watched), ctx)
 
     def consume_watch_event(self, ctx: golang.Context, event: WatchEvent) -> None:
-        """Bring the store up to one event and send it. Raises OSError or ManifestError for a bad file."""
+        """Update the store for one event and send the result. Raise OSError or ManifestError for a bad file."""
         match event.event_type:
             case PodEventType.LIST:
                 self.list_config(ctx)
@@ -499,11 +518,12 @@ class SourceFile:
                     raise ManifestError(f'can\'t process config file "{event.file_name}": {err}') from err
                 self._send(ctx)
             case PodEventType.POD_DELETE:
-                # DIVERGES (fault of Go): a file removed from a directory that the path no longer leads to ends no pod.
-                # Go: pkg/kubelet/config/file_linux.go, (*sourceFile).consumeWatchEvent: ends the pod at each event of a
-                # removal.
-                # Why: when a link to the directory is pointed elsewhere and the old directory is removed, the events of
-                # the old files have the paths of the new ones.
+                # DIVERGES (fault of Go): removing a file stops no pod if the path no longer leads to the directory of
+                # that file.
+                # Go: pkg/kubelet/config/file_linux.go, (*sourceFile).consumeWatchEvent: the Go kubelet stops the pod at
+                # each removal.
+                # Why: when a user points a link at a new directory and removes the old one, the events of the old files
+                # carry the paths of the new files.
                 # Test: file_test.py:test_directory_behind_a_link_that_is_replaced_and_then_removed
                 directory = _identity(os.path.dirname(event.file_name))
                 is_gone = directory == event.directory or not _is_there(event.file_name)
@@ -513,26 +533,26 @@ class SourceFile:
 
 @dataclass(slots=True)
 class _Seen:
-    """What is in which file, as they are gone through in their order: of two with one name the first counts."""
+    """Track which file holds which name, in the order of the files: of two objects with one name the first counts."""
 
     places: dict[tuple[str, str], str] = field(default_factory=dict)
     firsts: list[objects.APIObject] = field(default_factory=list)
-    # Of the file that is gone through.
+    # The faults of the current file.
     faults: list[str] = field(default_factory=list)
 
     def add_object(self, path: str, obj: objects.APIObject) -> bool:
-        """Whether it is the first."""
+        """Report whether the object is the first with its name."""
         name = klog.kobj(obj)
         return self.add(path, type(obj).__name__, name, name)
 
     def add(self, path: str, kind: str, full_name: str, name: str) -> bool:
-        """Whether it is the first of its kind and full name."""
+        """Report whether this is the first item of its kind with this full name; otherwise add a fault."""
         if (kind, full_name) not in self.places:
             self.places[kind, full_name] = path
             return True
         first = self.places[kind, full_name]
         where = first if first != path else "the same file"
-        self.faults.append(f'metadata.name: the {kind} "{name}" is in {where} as well, which counts')
+        self.faults.append(f'metadata.name: the {kind} "{name}" is also in {where}, which takes precedence')
         return False
 
 
@@ -542,10 +562,10 @@ def _fault(err: ValueError) -> str:
     return str(err)
 
 
-# What a writer writes without ever closing the file is seen with the next list.
-# DIVERGES (fault of Go): a manifest file is read when its writer closes it.
-# Go: pkg/kubelet/config/file_linux.go, (*sourceFile).produceWatchEvent: has it read after each write.
-# Why: half a file may be a valid pod, which would then be started.
+# If a writer never closes the file, the next list finds what was written.
+# DIVERGES (fault of Go): the source reads a manifest file when its writer closes it.
+# Go: pkg/kubelet/config/file_linux.go, (*sourceFile).produceWatchEvent: the Go kubelet reads the file after each write.
+# Why: half a file may be a valid pod, which the kubelet would start.
 # Test: file_test.py:test_file_is_read_when_its_writer_closes_it
 _MASK = inotify_c.Mask(
     inotify_c.InotifyConstants.IN_CREATE
@@ -560,7 +580,7 @@ _MASK = inotify_c.Mask(
 
 
 def _is_being_written(path: str) -> bool:
-    """Whether a file that was just created will also be closed: it is then read at that event."""
+    """Report whether the writer of a new file will also close it; the source then reads the file at that event."""
     try:
         info = os.lstat(path)
     except OSError:
@@ -569,9 +589,9 @@ def _is_being_written(path: str) -> bool:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """The device and inode of what is at the path, links followed; None if nothing is there.
+    """Return the device and inode that the path leads to through links, or None if nothing exists there.
 
-    Raises OSError when the path cannot be looked at.
+    Raise OSError if the path cannot be examined.
     """
     try:
         found = os.stat(path)
@@ -581,12 +601,12 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _is_there(path: str) -> bool:
-    """Raises OSError if that cannot be found out."""
+    """Report whether the path exists. Raise OSError if it cannot be examined."""
     return _identity(path) is not None
 
 
 class _WatchCallback:
-    """Receives what the watch sees, on the watch's own thread."""
+    """Receive the events of the watch, on the watch's own thread."""
 
     def __init__(self, source: SourceFile, ctx: golang.Context, directory: str, lost: golang.Channel[str]) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""Tests of the file source, on a real file system with real inotify."""
+"""Test the file source on a real file system with real inotify."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pkg.util.testing import open_inotify_instances
 
 NODE = "random-test-hostname"
 _DEADLINE = 30.0
-# So long that what a test sees comes from inotify.
+# This period is so long that a test sees only changes that inotify reports.
 _NEVER = 3600.0
 
 
@@ -46,7 +46,7 @@ POD_JSON = b'{"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}}'
 
 
 class Watched:
-    """A running file source, and what it sends."""
+    """Run a file source, and receive what it sends."""
 
     def __init__(
         self, path: Path, period: float, ctx: golang.Context, object_store: config.ObjectStore | None = None
@@ -57,7 +57,7 @@ class Watched:
         self.source = config.new_source_file(ctx, str(path), NODE, period, self.updates, self.recorder, object_store)
 
     def expect(self, *images: str, ops: Sequence[kubetypes.PodOperation] = (kubetypes.SET,)) -> list[v1.Pod]:
-        """Take updates until one has just these images; those before it show states on the way."""
+        """Receive updates until one has exactly these images; earlier updates show intermediate states."""
         deadline = monotonic() + _DEADLINE
         seen: list[list[str]] = []
         while monotonic() < deadline:
@@ -71,7 +71,7 @@ class Watched:
         raise AssertionError(f"expected {images}, got {seen}")
 
     def expect_event(self, *parts: str) -> None:
-        """Wait for an event; updates are taken meanwhile so that the source is not held up."""
+        """Wait for an event, and receive updates meanwhile so that the source does not block."""
         while True:
             selected = golang.select(self.recorder.events, self.updates, timeout=_DEADLINE)
             assert selected.case, f"no event with {parts}"
@@ -153,7 +153,7 @@ def test_watch_file_added_changed_renamed_removed(tmp_path: Path, watch: Watch, 
     directory = tmp_path / "dir"
     directory.mkdir()
     path = directory / "pod"
-    # Changes behind a link make no event here; the next list sees them.
+    # Changes behind a link cause no event here; the next list finds them.
     watched = watch(directory if watch_dir else path, 0.05 if symlink else _NEVER)
     watched.expect()
     target = path
@@ -177,7 +177,7 @@ def test_replaced_by_rename_is_never_gone(tmp_path: Path, watch: Watch, watch_di
     path.write_bytes(manifest(image="one"))
     watched = watch(tmp_path if watch_dir else path)
     watched.expect("one")
-    watched.expect("one")  # the list once the watch is on
+    watched.expect("one")  # the list after the start of the watch
     fresh = tmp_path / ".fresh"
     fresh.write_bytes(manifest(image="two"))
     fresh.rename(path)
@@ -215,7 +215,7 @@ def test_directory_behind_a_link_that_is_replaced_and_then_removed(tmp_path: Pat
     link.symlink_to(old)
     watched = watch(link)
     watched.expect("one")
-    watched.expect("one")  # the list once the watch is on
+    watched.expect("one")  # the list after the start of the watch
     fresh = tmp_path / "fresh"
     fresh.symlink_to(new)
     fresh.rename(link)
@@ -225,7 +225,9 @@ def test_directory_behind_a_link_that_is_replaced_and_then_removed(tmp_path: Pat
 
 
 def test_removal_counts_for_the_directory_in_which_it_was_seen(tmp_path: Path) -> None:
-    """Though the path leads elsewhere, and that is watched already, when the source comes to look at the event."""
+    """A removal in the old directory does not count, even if the path leads elsewhere when the source handles the
+    event.
+    """
     old, new, link = tmp_path / "old", tmp_path / "new", tmp_path / "manifests"
     for directory in (old, new):
         directory.mkdir()
@@ -255,8 +257,8 @@ def test_file_that_is_removed_and_written_again_at_once_is_removed(tmp_path: Pat
     other.write_bytes(manifest(name="other", image="other"))
     watched = watch(tmp_path)
     watched.expect("other", "one")
-    watched.expect("other", "one")  # the list once the watch is on
-    # The source waits to send what this has changed, and looks at neither of the two events before there is a new file.
+    watched.expect("other", "one")  # the list after the start of the watch
+    # The source is blocked while it sends this change, and handles the next two events only after the new file exists.
     os.utime(other)
     path.unlink()
     path.write_bytes(manifest(image="one"))
@@ -275,7 +277,7 @@ def test_file_is_read_when_its_writer_closes_it(tmp_path: Path, watch: Watch) ->
         writer.flush()
         writer.write(data[40:])
     watched.expect("whole")
-    assert not watched.recorder.events.try_recv()[2]  # the half was never looked at
+    assert not watched.recorder.events.try_recv()[2]  # The source never read the half-written file.
 
 
 def test_unchanged_files_are_not_parsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +300,7 @@ def test_unchanged_files_are_not_parsed_again(tmp_path: Path, monkeypatch: pytes
 
 
 def test_faulty_files_are_not_parsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large one takes seconds."""
+    """The source parses a faulty file only once, because parsing a large file takes seconds."""
     bad = tmp_path / "pod.yaml"
     bad.write_bytes(b"[")
     recorder = recordtesting.FakeRecorder(10)
@@ -345,7 +347,7 @@ def test_whatever_a_file_raises_stays_with_it(
     (tmp_path / "bad.yaml").write_bytes(manifest("bad", "bad"))
     (tmp_path / "good.yaml").write_bytes(manifest("good", "good"))
     watched = watch(tmp_path)
-    # There may be memory for it later: until then it is not known what pods there are.
+    # There may be enough memory later. Until then, the source does not know all its pods.
     ops = (kubetypes.ADD, kubetypes.SET) if fault is MemoryError else (kubetypes.SET,)
     watched.expect("good", ops=ops)
     watched.expect_event("bad.yaml", fault.__name__, "surprise")
@@ -432,7 +434,7 @@ def test_bad_file_is_reported_and_the_others_go_on(
     watched.expect_event("FailedValidation", str(bad), message)
     watched.expect("good")
     watched.expect("good")
-    assert not watched.recorder.events.try_recv()[2]  # once is enough
+    assert not watched.recorder.events.try_recv()[2]  # The source reports the fault only once.
     assert str(bad) in capfd.readouterr().err
     bad.unlink()
     bad.write_bytes(manifest("mended", "mended"))
@@ -446,7 +448,7 @@ class _NoObjects:
 @pytest.mark.parametrize("store", [None, _NoObjects()], ids=["one pod", "documents"])
 @pytest.mark.parametrize("content", [b"kind: Pod\napiVersion: v1", b"[", b"kind: Secret\napiVersion: v1\ndata: 5"])
 def test_nothing_stays_of_a_bad_file(tmp_path: Path, store: config.ObjectStore | None, content: bytes) -> None:
-    """It may have ten megabytes, and a folder many of them."""
+    """No frame of a bad file stays in memory, because a file may have ten megabytes and a directory many files."""
     (tmp_path / "bad.yaml").write_bytes(content)
     updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(1)
     recorder = recordtesting.FakeRecorder(100)
@@ -456,7 +458,7 @@ def test_nothing_stays_of_a_bad_file(tmp_path: Path, store: config.ObjectStore |
 
 
 class Noted:
-    """A file source that is listed by hand, and what it notes."""
+    """List a file source on request, and keep its notes."""
 
     def __init__(self, path: Path, object_store: config.ObjectStore | None = None) -> None:
         self.notes = notes.ManifestNotes()
@@ -465,7 +467,7 @@ class Noted:
         self._source = file.SourceFile(str(path), NODE, _NEVER, self._updates, self.recorder, object_store, self.notes)
 
     def list(self) -> tuple[list[v1.Pod], list[str]]:
-        """The pods that it sends, and the texts of all notes then."""
+        """Return the pods that the source sends, and the texts of all notes after that."""
         self._source.list_config(golang.background())
         update, _, _ = self._updates.try_recv()
         assert update is not None
@@ -494,7 +496,7 @@ def test_notes_tell_what_is_wrong_with_files_now(tmp_path: Path) -> None:
     bad.write_bytes(manifest("mended"))
     assert source.list()[1] == []
     bad.write_bytes(manifest("good"))
-    assert [f'the pod "good-{NODE}" is in {bad} as well' in text for text in source.list()[1]] == [True]
+    assert [f'the pod "good-{NODE}" is also in {bad}' in text for text in source.list()[1]] == [True]
     good.write_bytes(b"[")
     assert [text.startswith(f"{good}: ") for text in source.list()[1]] == [True]
     good.unlink()
@@ -517,7 +519,7 @@ def test_editors_leftover_counts_and_is_warned_about(
             (True,) * 2
         ]
     assert not source.recorder.events.try_recv()[2], "it is no fault"
-    assert capfd.readouterr().err.count("looks like an editor's leftover") == 1
+    assert capfd.readouterr().err.count("whose name looks like an editor's leftover") == 1
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a", "tilde~.json", "bak", "old.yaml", "#a.yaml", "a.backup.yaml"])
@@ -532,7 +534,7 @@ def test_unknown_fields_are_noted_with_their_pod(tmp_path: Path, store: config.O
     path.write_bytes(manifest().replace(b"name: c,", b"name: c, comand: [sh],"))
     source = Noted(tmp_path, store)
 
-    for _ in range(2):  # also when the file is not parsed again
+    for _ in range(2):  # The result must be the same when the file is not parsed again.
         [pod], texts = source.list()
         assert source.notes.unknown_fields(pod.metadata.uid) == ["spec.containers[0].comand"]
         assert texts == [], "the manifest is used"
@@ -546,14 +548,14 @@ def test_bad_file_while_watching(tmp_path: Path, watch: Watch) -> None:
     watched = watch(tmp_path)
     watched.expect("good")
     watched.expect("good")
-    os.mkfifo(tmp_path / "fifo.yaml")  # opening one for reading waits for a writer, if one is not careful
+    os.mkfifo(tmp_path / "fifo.yaml")  # An ordinary open of a FIFO for reading blocks until a writer opens it.
     watched.expect_event("fifo.yaml", "manifest path is not a directory or file")
     (tmp_path / "late.yaml").write_bytes(manifest("late", "late"))
     watched.expect("good", "late")
 
 
 def test_unreadable_file(tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root may read every file, so the system's refusal is imitated."""
+    """The test imitates the system's refusal because root may read every file."""
     really_open = os.open
 
     def refuse_bad(path: str, *args: int) -> int:
@@ -573,7 +575,7 @@ Fault = tuple[object, str, object]
 
 
 def _faults_of_reading() -> dict[str, list[Fault]]:
-    """By the step that fails for bad.yaml, once it has changed: what takes the place of which function."""
+    """Return the faults that imitate a failing step for a changed bad.yaml, by the name of the step."""
     really_open, really_stat, really_decode = os.open, Path.stat, common.try_decode_single_pod
 
     def fail_to_open(path: str, *args: int) -> int:
@@ -594,7 +596,7 @@ def _faults_of_reading() -> dict[str, list[Fault]]:
     cannot_open = (os, "open", fail_to_open)
     return {
         "open": [cannot_open],
-        # A list of the directory asks for the file's metadata first; what is told of the file alone opens it at once.
+        # A list of the directory reads the file's metadata first; an event about the file opens it directly.
         "stat": [(Path, "stat", fail_to_stat), cannot_open],
         "decode": [(common, "try_decode_single_pod", fail_to_decode)],
     }
@@ -607,7 +609,7 @@ def test_pods_of_a_file_that_cannot_be_read_for_a_while_stay(
     bad = tmp_path / "bad.yaml"
     bad.write_bytes(manifest("bad", "bad"))
     (tmp_path / "good.yaml").write_bytes(manifest("good", "good"))
-    # Without its threads: one that listed while the file is changed could read it before all of it is there.
+    # The test runs no threads: a thread that listed the directory meanwhile could read a half-written file.
     updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(9)
     recorder = recordtesting.FakeRecorder(9)
     source = file.SourceFile(str(tmp_path), NODE, 1.0, updates, recorder)
@@ -628,7 +630,7 @@ def test_pods_of_a_file_that_cannot_be_read_for_a_while_stay(
 
 
 def _fail_to_open(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    """Let no file be opened whose name begins with "bad"."""
+    """Fail every attempt to open a file whose name begins with "bad"."""
     really_open = os.open
 
     def fail_to_open(path: str, *args: int) -> int:
@@ -649,7 +651,9 @@ def _sent(updates: golang.Channel[kubetypes.PodUpdate]) -> tuple[kubetypes.PodOp
 def test_pods_are_not_all_there_while_a_file_was_never_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """Those that are missing may be running since before a restart."""
+    """The source sends an ADD while files are unread, because pods in them may have been running since before a
+    restart.
+    """
     for name in ("bad", "good"):
         (tmp_path / f"{name}.yaml").write_bytes(manifest(name, name))
     updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(9)
@@ -698,13 +702,13 @@ def test_file_that_is_never_read_is_not_waited_for_for_ever(tmp_path: Path, monk
 
 
 def test_two_files_with_one_pod_name_are_both_sent(tmp_path: Path, watch: Watch) -> None:
-    """PodConfig then keeps the first; the event names the files, which it does not know."""
+    """The file source sends both pods and names both files in its event; PodConfig keeps the first pod."""
     (tmp_path / "a.yaml").write_bytes(manifest(image="a"))
     (tmp_path / "b.yaml").write_bytes(manifest(image="b"))
     watched = watch(tmp_path)
     pods = watched.expect("a", "b")
     assert pods[0].metadata.name == pods[1].metadata.name and pods[0].metadata.uid != pods[1].metadata.uid
-    watched.expect_event(str(tmp_path / "b.yaml"), "metadata.name", f"is in {tmp_path / 'a.yaml'} as well")
+    watched.expect_event(str(tmp_path / "b.yaml"), "metadata.name", f"is also in {tmp_path / 'a.yaml'}")
 
 
 def test_threads_end_while_nobody_receives(tmp_path: Path) -> None:
@@ -716,7 +720,7 @@ def test_threads_end_while_nobody_receives(tmp_path: Path) -> None:
 
 
 def test_what_has_taken_the_place_of_a_file_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To open a device may do something, and to open a FIFO lets its writer go on."""
+    """The source opens only regular files: opening a device may have effects, and a FIFO unblocks its writer."""
     path = tmp_path / "pod.yaml"
     os.mkfifo(path)
     opened: list[int] = []
@@ -747,7 +751,7 @@ def test_watch_without_a_thread_leaves_nothing_open(tmp_path: Path, monkeypatch:
 
 
 def test_watch_that_cannot_be_had_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even when its thread has not begun when it is told to end."""
+    """A failed watch leaves nothing open, even if its thread starts only after it was told to stop."""
     run = inotify_c.InotifyFD.run
 
     def begin_late(self: inotify_c.InotifyFD) -> None:
@@ -768,7 +772,7 @@ def test_watch_that_cannot_be_had_leaves_nothing_open(tmp_path: Path, monkeypatc
 
 
 class Store:
-    """Notes what it is given, and which pods had been sent by then."""
+    """Record the names of the objects that the source stores."""
 
     def __init__(self) -> None:
         self.names: golang.Channel[list[str]] = golang.Channel(100)
@@ -777,7 +781,7 @@ class Store:
         self.names.send([f"{type(obj).__name__}/{obj.metadata.name}" for obj in objects])
 
     def expect(self, *names: str) -> None:
-        """Wait until just these objects are there."""
+        """Wait until the source has stored exactly these objects."""
         seen: list[str] | None = None
         while seen != list(names):
             seen, ok = self.names.recv(_DEADLINE)
@@ -789,7 +793,7 @@ def config_map(name: str, data: str = "{a: b}") -> bytes:
 
 
 class TestObjects:
-    """What is beside the pods, on a node without API server."""
+    """Test the objects beside the pods, on a node without an API server."""
 
     def start(self, path: Path, watch: Watch) -> tuple[Watched, Store]:
         store = Store()
@@ -814,7 +818,7 @@ class TestObjects:
         watched, store = self.start(tmp_path, watch)
         store.expect("ConfigMap/a")
         watched.expect_event(f"{tmp_path}/all.yaml: document 2: invalid ConfigMap bad: data[port]: expected text")
-        # All of it at once: the source may be listing just now.
+        # The rename makes the whole file appear at once, because the source may be listing at this moment.
         (tmp_path / ".other.yaml").write_bytes(manifest("p2", "two"))
         (tmp_path / ".other.yaml").rename(tmp_path / "other.yaml")
         watched.expect("test/image", "two")
@@ -833,10 +837,11 @@ class TestObjects:
         (tmp_path / "b.yaml").write_bytes(config_map("x", "{a: d}"))
         watched, store = self.start(tmp_path, watch)
         store.expect("ConfigMap/x")
-        same = f'{tmp_path}/a.yaml: metadata.name: the ConfigMap "default/x" is in the same file as well, which counts'
+        name = 'metadata.name: the ConfigMap "default/x"'
+        same = f"{tmp_path}/a.yaml: {name} is also in the same file, which takes precedence"
         watched.expect_event(same)
         watched.expect_event(
-            f'{tmp_path}/b.yaml: metadata.name: the ConfigMap "default/x" is in {tmp_path}/a.yaml as well'
+            f'{tmp_path}/b.yaml: metadata.name: the ConfigMap "default/x" is also in {tmp_path}/a.yaml, which'
         )
 
     def test_node_with_api_server_takes_none(self, tmp_path: Path, watch: Watch) -> None:

@@ -1,4 +1,4 @@
-"""Whatever stands in a manifest, it becomes pods that can be worked with, or a fault of that manifest."""
+"""Test that any content of a manifest becomes usable pods or a fault of that manifest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pkg.apis.core.v1.helper import qos
 from pkg.client_go.tools.record import testing as recordtesting
 from pkg.component_helpers.resource import helpers as resource
 
-# Of each test; they differ from run to run, and the one that fails is shown.
+# The number of examples for each test. They differ from run to run, and hypothesis prints the one that fails.
 EXAMPLES = 150
 FUZZ = settings(
     max_examples=EXAMPLES,
@@ -53,11 +53,11 @@ MINIMAL: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def _chance_is_shared(_no_warnings: None) -> None:
-    """Hypothesis warns where the code under test takes numbers from the same source of chance."""
+    """Silence hypothesis, which warns when the code under test uses the same source of random numbers."""
 
 
 def paths(hint: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The path of each field below the type, with the type of the field; of lists and maps the first item."""
+    """Yield the path and the type of each field below the type; of lists and maps, yield only the first item."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         hint = args[0]
@@ -117,12 +117,12 @@ HOSTILE_TEXT = st.one_of(
 
 
 def later(hint: Any) -> st.SearchStrategy[Any]:
-    """The same as plausible, for types that contain themselves."""
+    """Return the same as `plausible`, for types that contain themselves."""
     return st.deferred(lambda: plausible(hint))
 
 
 def plausible(hint: Any) -> st.SearchStrategy[Any]:
-    """A value of the type, not always a valid one."""
+    """Return a strategy for values of the type, which are not always valid."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return plausible(args[0])
@@ -158,7 +158,7 @@ HOSTILE: st.SearchStrategy[Any] = st.recursive(
 
 
 def put(document: Any, path: Path, value: Any) -> None:
-    """Set what the path leads to; what is missing on the way is made."""
+    """Set the value at the path, and create whatever is missing on the way."""
     for step, following in zip(path, (*path[1:], None), strict=True):
         last = following is None
         made: Any = value if last else [] if following == 0 else {}
@@ -192,7 +192,10 @@ def complete(pod: v1.Pod) -> None:
 
 
 def decoded(data: bytes) -> list[v1.Pod]:
-    """The pods of the manifest by all of the ways in which there may be any. Nothing but a clear fault is raised."""
+    """Return the pods that any of the decoders finds in the manifest.
+
+    The decoders may raise nothing but a clear fault.
+    """
     pods: list[v1.Pod] = []
     ways: list[Callable[[], list[v1.Pod]]] = [
         lambda: [common.try_decode_single_pod(data, complete)],
@@ -205,13 +208,13 @@ def decoded(data: bytes) -> list[v1.Pod]:
         except common.NotParsedError as err:
             assert str(err)
         except common.InvalidPodError as err:
-            # Validation itself must find the fault, and not stumble over it.
+            # Validation itself must find the fault, instead of failing with an unexpected error.
             assert err.__cause__ is None or type(err.__cause__) is ValueError, err
     return pods
 
 
 def work_with(pod: v1.Pod) -> None:
-    """Do with the pod what is done with each pod before it has any container."""
+    """Do with the pod what the kubelet does with every pod before it starts a container."""
     assert v1.deepcopy(pod) == pod
     assert codec.decode_json(codec.encode_json(pod), v1.Pod) == pod
     for container in [*pod.spec.init_containers, *pod.spec.containers]:

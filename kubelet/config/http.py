@@ -1,4 +1,4 @@
-"""Pods from a URL that is read again and again.
+"""Read pods from a URL periodically.
 
 Go: pkg/kubelet/config/http.go
 """
@@ -18,12 +18,12 @@ from pkg.client_go.tools import record
 from pkg.golang import net
 
 TIMEOUT = 10.0  # seconds for a whole request
-# How much of what could not be parsed a message quotes.
+# The number of bytes that a message quotes from an answer that could not be parsed.
 _QUOTED = 200
 
 
 class SourceURLError(Exception):
-    """The URL could not be read or what it gave could not be used."""
+    """Signal that the URL could not be read, or that its answer could not be used."""
 
 
 def new_source_url(
@@ -36,7 +36,7 @@ def new_source_url(
     recorder: record.EventRecorder,
     manifest_notes: notes.ManifestNotes | None = None,
 ) -> SourceURL:
-    """Start reading a URL each `period` seconds until ctx ends."""
+    """Start a thread that reads the URL every `period` seconds until ctx ends."""
     source = SourceURL(url, header, node_name, updates, recorder, manifest_notes)
     klog.v(1).info_s("Watching URL", URL=net.redacted(url))
     golang.go(wait.until, lambda: source.run(ctx), period, ctx, name="config-url")
@@ -44,7 +44,7 @@ def new_source_url(
 
 
 class SourceURL:
-    """Reads one URL. Belongs to one thread."""
+    """Read pods from one URL. Only one thread may use the object."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class SourceURL:
         self._updates = updates
         self._recorder = recorder
         self._notes = manifest_notes or notes.ManifestNotes()
-        # What was wrong with the bytes that were last looked at, empty if nothing was.
+        # The fault in the data that was last decoded, or an empty string.
         self._fault = ""
         self._data = b""
         self._failure_logs = 0
 
     def run(self, ctx: golang.Context) -> None:
-        """Read once. Failures are logged, loudly only the first times."""
+        """Read the URL once. Log a failure, but only verbosely after several failures in a row."""
         try:
             self.extract_from_url(ctx)
         except golang.ContextError:
@@ -89,17 +89,20 @@ class SourceURL:
             self._failure_logs = 0
 
     def _note(self, fault: str) -> None:
-        """Note what is wrong with the URL now, nothing if the fault is empty."""
+        """Store the current fault of the URL; an empty text means that there is none."""
         self._notes.replace(self._shown, [fault] if fault else [])
 
     def _apply_defaults(self, pod: v1.Pod) -> None:
         common.apply_defaults(pod, self._url, False, self._node_name)
 
     def extract_from_url(self, ctx: golang.Context) -> None:
-        """Read the URL and send its pods, unless it gave the same bytes as before. Raises SourceURLError."""
+        """Read the URL and send its pods, unless it returned the same bytes as before.
+
+        Raise SourceURLError if the URL cannot be read or its answer cannot be used.
+        """
         data = self._fetch(ctx)
         if not data:
-            self._send(ctx, [])  # so that the source counts as seen
+            self._send(ctx, [])  # This makes the source count as seen.
             raise SourceURLError(f"zero-length data received from {self._shown}")
         if data == self._data:
             return
@@ -133,7 +136,7 @@ class SourceURL:
             ) from err
 
     def _fetch(self, ctx: golang.Context) -> bytes:
-        # Most kubelets have no manifest URL.
+        # This module is imported lazily because few kubelets have a manifest URL.
         from kubelet.config import fetch
 
         try:
@@ -145,10 +148,10 @@ class SourceURL:
         return answer.body
 
     def _report(self, err: SourceURLError) -> None:
-        """Tell of unusable pods in an event at the node.
+        """Record an event of the node about pods that cannot be used.
 
-        DIVERGES (safer): an event at the node tells that what the manifest URL answers cannot be used.
-        Go: pkg/kubelet/config/http.go, (*sourceURL).run: only logs it.
+        DIVERGES (safer): the kubelet records an event of the node if it cannot use the answer of the manifest URL.
+        Go: pkg/kubelet/config/http.go, (*sourceURL).run: the Go kubelet only logs the fault.
         Why: a user who misses the pod looks at the events of the node first.
         Test: http_test.py:test_extract_invalid_pods
         """

@@ -1,4 +1,4 @@
-"""Tests of the URL source, against a real HTTP server."""
+"""Test the URL source against a real HTTP server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def server() -> Iterator[FakeManifestServer]:
 
 
 class Source:
-    """A URL source that is run by hand."""
+    """Run a URL source on request."""
 
     def __init__(self, url: str, header: dict[str, list[str]] | None = None) -> None:
         self.updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(10)
@@ -42,7 +42,7 @@ class Source:
         self.source = http.SourceURL(url, header or {}, NODE, self.updates, self.recorder)
 
     def extract(self) -> list[str] | None:
-        """Names of the pods it sends; None if it sends nothing."""
+        """Return the names of the pods that the source sends, or None if it sends nothing."""
         self.source.extract_from_url(golang.background())
         return self.sent()
 
@@ -92,7 +92,7 @@ def test_extract_invalid_pods(server: FakeManifestServer, body: str, message: st
     assert source.sent() is None
     event, ok, _ = source.recorder.events.try_recv()
     assert ok and event is not None and server.url in event
-    assert source.extract() is None  # the same bytes again are not even looked at
+    assert source.extract() is None  # The source does not even decode the same bytes again.
 
 
 def test_notes_tell_what_is_wrong_with_the_url_now(server: FakeManifestServer) -> None:
@@ -106,7 +106,7 @@ def test_notes_tell_what_is_wrong_with_the_url_now(server: FakeManifestServer) -
         return [note.text for note in noted.all()]
 
     misspelt = pod("a").replace('"name":"c"', '"name":"c","comand":[]')
-    for _ in range(2):  # also when the answer is not looked at again
+    for _ in range(2):  # The result must be the same when the answer is not decoded again.
         assert [text.startswith(f"{server.url}: ") and "Required value" in text for text in texts(pod("a", ""))] == [
             True
         ]
@@ -226,7 +226,7 @@ Write = Callable[[socket.socket], object]
 
 
 def answering(*writes: Write) -> AbstractContextManager[str]:
-    """The URL of a server that answers its first connection by the first function, and so on; the last stays."""
+    """Serve the first connection with the first function, and so on, and the rest with the last; yield the URL."""
 
     def handle(connection: socket.socket, number: int) -> None:
         connection.recv(1 << 16)
@@ -236,7 +236,7 @@ def answering(*writes: Write) -> AbstractContextManager[str]:
 
 
 def drip(head: bytes) -> Write:
-    """Begins, and then sends a byte now and then for as long as anybody listens."""
+    """Return a writer that sends the head, and then single bytes for as long as the client listens."""
 
     def write(connection: socket.socket) -> None:
         connection.sendall(head)
@@ -257,14 +257,17 @@ def test_slow_answer_has_one_deadline(head: bytes, monkeypatch: pytest.MonkeyPat
 def test_dead_address_of_a_name_keeps_no_other_from_its_turn(
     server: FakeManifestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A balancer of which one machine is down, or a machine whose IPv6 leads nowhere."""
+    """A dead address does not use up all the time of a request.
+
+    It may belong to a load balancer with one machine down, or to a machine whose IPv6 address is unreachable.
+    """
     server.body = pod("foo").encode()
     resolver = nettesting.Resolver(monkeypatch)
     host, port = server.address
     with nettesting.silent("127.0.0.1") as dead:
         alive = (*dead[:4], (host, port))
         resolver.addresses["manifests"] = [dead, alive]
-        monkeypatch.setattr(http, "TIMEOUT", 4.0)  # of which one address gets two
+        monkeypatch.setattr(http, "TIMEOUT", 4.0)  # One address gets two of these seconds.
         assert Source(f"http://manifests:{port}/pods").extract() == ["foo-different-value"]
 
 
@@ -272,7 +275,7 @@ def test_look_up_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
     resolver = nettesting.Resolver(monkeypatch)
     monkeypatch.setattr(http, "TIMEOUT", 0.2)
     try:
-        with pytest.raises(http.SourceURLError, match="timed out: not read within"):
+        with pytest.raises(http.SourceURLError, match="timed out: no complete answer within"):
             Source("http://manifests.example./pods").extract()
         assert (resolver.asked, resolver.answered) == (["manifests.example."], [])
     finally:
@@ -297,7 +300,7 @@ def test_compressed_answer(server: FakeManifestServer) -> None:
     assert server.headers[0]["Accept-Encoding"] == "gzip"
 
 
-# A member of 1 MiB of blanks, a thousand times.
+# A gzip member of 1 MiB of blanks, repeated a thousand times.
 _BOMB = """
 import gzip, resource, sys
 from kubelet.config import http
@@ -322,7 +325,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
     ("status", "fault"), [(200, "longer than 10485760 bytes"), (302, "stopped after 10 redirects")]
 )
 def test_compressed_answer_stays_within_its_bound(status: int, fault: str) -> None:
-    """1 GiB is 1 MiB when compressed; the process takes less than 64 MiB for it."""
+    """Reading 1 GiB that was compressed to 1 MiB takes less than 64 MiB of memory."""
     command = [sys.executable, "-c", _BOMB, str(status)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     message, grown = done.stdout.splitlines()[-2:]
@@ -341,7 +344,7 @@ def test_redirect(server: FakeManifestServer, status: int) -> None:
 
 
 def until_the_client_goes(answer: bytes) -> Write:
-    """Says that there is more to come, and never sends it."""
+    """Return a writer that announces more data and never sends it."""
 
     def write(connection: socket.socket) -> None:
         connection.sendall(answer)
@@ -352,7 +355,7 @@ def until_the_client_goes(answer: bytes) -> Write:
 
 @pytest.mark.parametrize("length", [b"", b"Content-Length: 9\r\n", b"Transfer-Encoding: chunked\r\n"])
 def test_redirect_whose_body_never_ends(length: bytes) -> None:
-    """Its server has time for the next request when the connection of the redirect has ended."""
+    """The client closes the connection of the redirect, and only then the server has time for the next request."""
     has_gone = threading.Event()
 
     def redirect(connection: socket.socket) -> None:
@@ -368,7 +371,7 @@ def test_redirect_whose_body_never_ends(length: bytes) -> None:
 
 
 def test_credentials_are_not_for_where_another_host_redirects_to(server: FakeManifestServer) -> None:
-    """Be it the first host again."""
+    """The client sends no credentials after a redirect to another host, even if it is redirected back."""
     server.body = pod("foo").encode()
 
     def redirect(location: str) -> AbstractContextManager[str]:
@@ -384,7 +387,7 @@ def test_credentials_are_not_for_where_another_host_redirects_to(server: FakeMan
 def test_answer_that_ends_with_its_tls_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says_the_end: bool
 ) -> None:
-    """Without a length, who cuts the connection could make pods go."""
+    """A body without a length is complete only if TLS says so; otherwise a cut connection could stop pods."""
     authority = resttesting.new_pair("ca")
     (tmp_path / "ca.pem").write_bytes(authority.cert_pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
@@ -447,7 +450,7 @@ def test_nonsense(answer: bytes) -> None:
 
 @pytest.mark.parametrize("size", [b"-1", b"0x10", b"1_0", b"+9", b"f" * 17])
 def test_chunk_whose_size_is_none(size: bytes) -> None:
-    """One of size -1 would be read until the memory is full."""
+    """The client refuses an invalid chunk size: it would read a chunk of size -1 until memory runs out."""
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%s\r\n" % size
     server = answering(until_the_client_goes(answer))
     with server as url, pytest.raises(http.SourceURLError, match="invalid chunk size"):
@@ -456,7 +459,7 @@ def test_chunk_whose_size_is_none(size: bytes) -> None:
 
 @pytest.mark.parametrize("head", [b"200", b"200 OK\r\n", b"200 OK\r\nContent-Le"])
 def test_head_that_breaks_off_makes_no_pod_go(head: bytes) -> None:
-    """Without the length of its body it would be an empty answer."""
+    """A truncated head, which lacks the length of the body, does not count as an empty answer."""
     with answering(lambda connection: connection.sendall(b"HTTP/1.1 " + head)) as url:
         source = Source(url)
         with pytest.raises(http.SourceURLError, match="IncompleteRead"):

@@ -1,4 +1,4 @@
-"""A mux: one channel per source, all of them feeding one merger.
+"""Merge the updates of several sources, each of which has a channel of its own.
 
 Go: pkg/kubelet/config/mux.go
 """
@@ -14,26 +14,27 @@ from pkg.apimachinery.util import runtime
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
-# Seconds after which an update comes again that could not be merged as a whole.
+# The time, in seconds, after which the mux repeats an update that could not be merged completely.
 _RETRY_PERIOD = 10.0
 
 
 class Merger(Protocol[T_contra]):
-    """Takes in what the sources send."""
+    """Define the receiver of the sources' updates."""
 
     def merge(self, ctx: golang.Context, source: str, update: T_contra) -> bool:
-        """Called for each update, on the thread of its source; must be safe to call from several at once.
+        """Merge one update; report whether all of it was merged.
 
-        Returns whether the whole update was merged. If not, or if it raises, the same update comes again later, unless
-        the source has sent another one.
+        The mux calls this method on the thread of the source, so several calls may run concurrently. If the method
+        returns False or raises, the mux later calls it again with the same update, unless the source has sent another
+        one.
         """
 
 
 class Mux(Generic[T]):
-    """Gives every source its own unbuffered channel and hands what comes out of it to the merger.
+    """Give every source its own unbuffered channel, and pass the updates from each channel to the merger.
 
-    Unbuffered, so that a source knows: once its send returned, the update before it has been merged. A source sends
-    all that it has each time, so that only its last update needs to be merged again.
+    The channels are unbuffered so that a source whose send has returned knows that its previous update has been merged.
+    A source sends its full state each time, so the mux needs to repeat only the last update.
     """
 
     def __init__(self, merger: Merger[T]) -> None:
@@ -42,9 +43,9 @@ class Mux(Generic[T]):
         self._sources: dict[str, golang.Channel[T]] = {}
 
     def channel_with_context(self, ctx: golang.Context, source: str) -> golang.Channel[T]:
-        """The channel of the source, the same one at each call; different sources form a union.
+        """Return the channel of the source. Every call for one source returns the same channel.
 
-        The thread that drains it ends with ctx. Raises ValueError for an empty name.
+        The thread that drains the channel ends with ctx. Raise ValueError if the name is empty.
         """
         if not source:
             raise ValueError("channel given an empty name")
@@ -57,12 +58,12 @@ class Mux(Generic[T]):
             return channel
 
     def sources(self) -> dict[str, golang.Channel[T]]:
-        """The channels by the names of their sources."""
+        """Return the channels by the names of their sources."""
         with self._source_lock:
             return dict(self._sources)
 
     def _listen(self, ctx: golang.Context, source: str, listen_channel: golang.Channel[T]) -> None:
-        unmerged: list[T] = []  # the last update, unless it was merged
+        unmerged: list[T] = []  # the last update, until it has been merged
         while True:
             selected = golang.select(listen_channel, ctx.done(), timeout=_RETRY_PERIOD if unmerged else None)
             if selected.took(ctx.done()):
@@ -72,8 +73,8 @@ class Mux(Generic[T]):
                     return
                 unmerged = [update.value]
             try:
-                # What one update makes the merger raise must not end the source: the next update may be better. Nor can
-                # a source be relied on to send the same again: most of them send when something has changed.
+                # One update that makes the merger raise must not end the source, because the next update may be fine.
+                # The mux repeats the update itself because most sources send only when something has changed.
                 with runtime.contain("Unable to merge an update", ctx, source=source):
                     if self._merger.merge(ctx, source, unmerged[0]):
                         unmerged = []

@@ -1,4 +1,4 @@
-"""Tests of the mux."""
+"""Test the mux of pod sources."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What a manifest folder holds beside pods, on a node without API server: the objects that its pods refer to.
+"""Decode the objects in a manifest directory to which pods refer, on a node without an API server.
 
-DIVERGES (preference: a manifest of another kind): config maps, secrets, claims and volumes may be in the folder.
-Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromFile: tells in the log that such a file holds no pod.
-Why: a pod on a node without an API server could have no configuration but its own spec.
+DIVERGES (preference: a manifest of another kind): a manifest directory may also hold config maps, secrets, persistent
+volume claims and persistent volumes.
+Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromFile: the Go kubelet logs that such a file holds no pod.
+Why: on a node without an API server a pod could otherwise have no configuration except its own spec.
 Test: objects_test.py:test_all_kinds_in_one_file
 """
 
@@ -33,32 +34,33 @@ _NO_LINE_BREAKS = str.maketrans("", "", "\r\n")
 
 
 class ObjectStore(Protocol):
-    """Who wants the objects. Called from the thread of the source."""
+    """Define the receiver of the objects. The thread of the source calls it."""
 
     def replace(self, objects: Sequence[APIObject]) -> None:
-        """These are all there are now. They are shared from then on: nobody modifies one."""
+        """Replace all objects. The source and the store share the objects, so neither may modify them afterwards."""
         ...
 
 
 class InvalidObjectError(common.FaultError):
-    """A document that cannot be used; the message names the object and the field."""
+    """Signal that a document cannot be used; the message names the object and the field."""
 
 
 @dataclass(slots=True)
 class Documents:
-    """What a file holds, and what is wrong with it; each document counts by itself."""
+    """Hold the contents of a file and its faults. A faulty document does not affect the others."""
 
     pods: list[v1.Pod] = field(default_factory=list)
     objects: list[APIObject] = field(default_factory=list)
     faults: list[ValueError] = field(default_factory=list)
-    # What the pods' documents have that a pod has not.
+    # The fields of the pods' documents that the pod type lacks.
     unknown_fields: common.UnknownFields = field(default_factory=dict)
 
 
 def try_decode_documents(data: bytes, default_fn: common.DefaultFunc) -> Documents:
-    """Decode YAML of any number of documents, or JSON of one, complete and validate all.
+    """Decode YAML with any number of documents, or JSON with one, then complete and validate all of them.
 
-    Raises common.NotParsedError for what is neither, and for a file without any document; MemoryError.
+    Raise common.NotParsedError if the data is neither YAML nor JSON, or if it holds no document. Raise MemoryError if
+    memory runs out.
     """
     try:
         found = utilyaml.documents(data)
@@ -74,14 +76,15 @@ def try_decode_documents(data: bytes, default_fn: common.DefaultFunc) -> Documen
         try:
             obj = _decode(builtins, default_fn, documents.unknown_fields)
         except ValueError as err:
-            # Without its frames, which have the documents, and these the error.
+            # The frames of the error hold the documents, which hold the error: garbage collection would have to free
+            # this cycle.
             fault = golang.without_frames(err)
             documents.faults.append(fault if len(found) == 1 else InvalidObjectError(f"document {number}: {err}"))
             continue
         except MemoryError:
-            raise  # it is no fault of the document
+            raise  # A lack of memory is not a fault of the document.
         except Exception as err:
-            # Whatever one document makes the decoder raise is a fault of that document alone.
+            # Any error that one document causes in the decoder is a fault of that document alone.
             klog.error_s(err, "Unable to decode a document", document=number, stacktrace=klog.stacktrace(err))
             documents.faults.append(InvalidObjectError(f"document {number}: {type(err).__name__}: {err}"))
             continue
@@ -93,7 +96,7 @@ def try_decode_documents(data: bytes, default_fn: common.DefaultFunc) -> Documen
 
 
 def _decode(builtins: Any, default_fn: common.DefaultFunc, unknown: common.UnknownFields) -> v1.Pod | APIObject:
-    """Raises ValueError."""
+    """Decode one document. Raise ValueError if it cannot be used."""
     kind, version = common.get_kind_and_version(builtins)
     if kind == "Pod":
         return common.try_decode_pod(builtins, default_fn, True, unknown)
@@ -119,13 +122,13 @@ def _decode_object(builtins: dict[str, Any], kind: str) -> APIObject:
     }
     data = {name: _read_data(builtins[name], name, read) for name, read in readers.items() if name in builtins}
     obj = common.convert(builtins | data, _TYPES[kind])
-    obj.api_version = obj.kind = ""  # as in Go, where no object in memory has them
+    obj.api_version = obj.kind = ""  # Objects in memory have no kind and no API version, as in Go.
     if not isinstance(obj, v1.PersistentVolume):
         obj.metadata.namespace = obj.metadata.namespace or metav1.NAMESPACE_DEFAULT
     if isinstance(obj, v1.PersistentVolume | v1.PersistentVolumeClaim):
         obj.spec.volume_mode = obj.spec.volume_mode or v1.PERSISTENT_VOLUME_FILESYSTEM
     if isinstance(obj, v1.Secret):
-        # What an API server does with the write-only field.
+        # The API server also moves this write-only field into `data`.
         obj.data = obj.data | {key: value.encode() for key, value in obj.string_data.items()}
         obj.string_data = {}
         obj.type = obj.type or v1.SECRET_TYPE_OPAQUE
@@ -147,7 +150,7 @@ def _validate(obj: APIObject) -> Sequence[Exception]:
 
 
 def _read_data(data: Any, name: str, read: Callable[[Any], str]) -> Any:
-    """The map with each value read. The decoder's own message about a bad one would not name its key."""
+    """Read each value of the map. The decoder's own error message would not name the key of a bad value."""
     if not isinstance(data, dict):
         return data
     found = {}
@@ -160,14 +163,14 @@ def _read_data(data: Any, name: str, read: Callable[[Any], str]) -> Any:
 
 
 def _text(value: Any) -> str:
-    """As Go reads it: nothing is empty text."""
+    """Return the text; a null value becomes an empty text, as in Go."""
     if not isinstance(value, str | None):
-        raise ValueError(f"expected text, got {_type_name(value)} (put it in quotes)")
+        raise ValueError(f"expected text, got {_type_name(value)} (quote the value)")
     return value or ""
 
 
 def _base64(value: Any) -> str:
-    """The encoded text; as in Go it may be broken into lines."""
+    """Return the encoded text after checking it. As in Go, the text may have line breaks."""
     text = _text(value).translate(_NO_LINE_BREAKS)
     try:
         base64.b64decode(text, validate=True)

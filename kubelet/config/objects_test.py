@@ -1,4 +1,4 @@
-"""Tests of the documents that a manifest folder may hold."""
+"""Test the documents that a manifest directory may hold."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ FAULTS: list[tuple[str, str, str]] = [
     (
         "number in a config map",
         CONFIG_MAP.replace("blue", "8080"),
-        "invalid ConfigMap env: data[COLOR]: expected text, got a number (put it in quotes)",
+        "invalid ConfigMap env: data[COLOR]: expected text, got a number (quote the value)",
     ),
     ("boolean", SECRET.replace("two", "yes"), "stringData[b]: expected text, got a boolean"),
     (
@@ -175,7 +175,7 @@ def complete(pod: v1.Pod) -> None:
 
 
 def test_deep_json_within_a_document_is_a_fault_of_that_document() -> None:
-    """In places that are JSON of their own, where the depth of the document is no limit."""
+    """Deep JSON is a fault of its document even in a string, where the document's depth limit does not apply."""
     secret = {".dockerconfigjson": base64.b64encode(_DEEP.encode()).decode()}
     texts = [
         f"apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\ntype: kubernetes.io/dockerconfigjson\ndata: {secret}\n",

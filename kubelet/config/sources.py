@@ -1,4 +1,4 @@
-"""Which sources have been seen, and whether that is all of them.
+"""Track which pod sources have been seen, and whether these are all sources.
 
 Go: pkg/kubelet/config/sources.go
 """
@@ -9,22 +9,22 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-# Whether the named sources are all there are, and have delivered.
+# A function that reports whether the named sources are all sources, and each has sent its full state.
 SourcesReadyFn = Callable[[set[str]], bool]
 
 
 class SourcesReady(Protocol):
-    """Tracks the sources that the kubelet has seen."""
+    """Define the record of the sources that the kubelet has seen."""
 
     def add_source(self, source: str) -> None:
-        """Note that the source was seen."""
+        """Record that the source has been seen."""
 
     def all_ready(self) -> bool:
-        """Whether every configured source was seen."""
+        """Report whether every configured source has been seen."""
 
 
 class SourcesImpl:
-    """Implements SourcesReady. Safe from any thread."""
+    """Record the sources that the kubelet has seen. All methods are thread-safe."""
 
     def __init__(self, sources_ready_fn: SourcesReadyFn) -> None:
         self._lock = threading.Lock()  # guards _sources_seen

@@ -1,4 +1,4 @@
-"""Tests of the sources that were seen."""
+"""Test the record of seen sources."""
 
 from kubelet import config
 

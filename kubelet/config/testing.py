@@ -1,4 +1,4 @@
-"""Fakes of what PodConfig tells about its pods, and of where they come from."""
+"""Define fakes of pod sources, and of the observers and readers of PodConfig."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pkg.api.core import v1
 
 
 class FakePodStartupSLIObserver:
-    """Records the pods that were observed."""
+    """Record the pods that were observed."""
 
     def __init__(self) -> None:
         self.observed: list[str] = []
@@ -25,7 +25,7 @@ class FakePodStartupSLIObserver:
 
 @dataclass
 class FakeSourcesReady:
-    """Sources of pods that have all delivered, or not."""
+    """Fake sources, all of which have been seen or none."""
 
     ready: bool = True
 
@@ -36,7 +36,7 @@ class FakeSourcesReady:
 
 
 class FakeManifestServer:
-    """Answers every request alike and notes the headers it got."""
+    """Answer every request alike, and record the headers of each request."""
 
     def __init__(self) -> None:
         self.status = 200
@@ -71,7 +71,7 @@ class FakeManifestServer:
 
 
 class FakeMerger:
-    """Hands what it merges to a channel, and fails when told to."""
+    """Send each merged update to a channel, and record the names of the calling threads."""
 
     def __init__(self) -> None:
         self.merged: golang.Channel[tuple[str, str]] = golang.Channel(10)

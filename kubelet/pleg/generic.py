@@ -415,7 +415,7 @@ class GenericPLEG:
     def _reconcile_or_hold_back(self, pid: types.UID) -> None:
         """Reconcile one pod's record. If this fails, only the pod's own worker waits, until the next relist."""
         self._failed.add(pid)
-        with contain("GenericPLEG: Unable to bring the record of a pod up to date", self._ctx, podUID=pid):
+        with contain("GenericPLEG: Unable to update the record of a pod", self._ctx, podUID=pid):
             self._reconcile_pod_record(pid)
             self._failed.discard(pid)
         if pid in self._failed:
@@ -464,7 +464,7 @@ class GenericPLEG:
             self._slow.add(pod.id)
         if not known:
             call = str(inspection.call)
-            klog.warning_s("PLEG: Inspecting the pod takes long, going on without it", call=call)
+            klog.warning_s("PLEG: Inspecting the pod takes long, continuing without it", call=call)
         self._release_inspector()
         return None
 
@@ -477,7 +477,7 @@ class GenericPLEG:
         try:
             golang.go(self._run_inspections, inspections, name="pleg-inspect")
         except golang.ThreadError as err:
-            klog.error_s(err, "GenericPLEG: Inspecting a pod on the thread that relists")
+            klog.error_s(err, "GenericPLEG: Inspecting pods on the relisting thread")
             return None
         self._inspections = inspections
         return inspections

@@ -68,7 +68,7 @@ class Runtime(containertest.FakeRuntime):
 
 
 class PLEG(pleg.GenericPLEG):
-    """Apply `inspect_limit` only to pods that hang on a gate, so that a slow machine does not delay other inspections."""
+    """Apply `inspect_limit` only to pods in `gates`, so that a slow machine does not make other inspections late."""
 
     def _inspect(self, pod: kubecontainer.Pod) -> generic._Inspection | None:
         limit = self.inspect_limit

@@ -1,4 +1,4 @@
-"""What the kubelet says about its pods: the one place that holds each pod's status, and its conditions.
+"""Hold the status of each pod as the kubelet knows it, and generate its conditions.
 
 Go: pkg/kubelet/status
 """

@@ -1,9 +1,9 @@
-"""A bound for the texts of a pod's status, so that the API server and etcd take it.
+"""Limit the texts of a pod's status, so that the API server and etcd accept it.
 
-DIVERGES (safer): the longest reasons and messages of a status are cut until all of them fit together.
-Go: pkg/kubelet/status/status_manager.go, normalizeStatus: only termination messages have a bound.
-Why: the API server takes no larger status, so the one of many containers that wait with long messages would never be
-written, and the pod never be deleted.
+DIVERGES (safer): the kubelet cuts the longest reasons and messages of a status until all of them fit the limit.
+Go: pkg/kubelet/status/status_manager.go, normalizeStatus: the Go kubelet limits only termination messages.
+Why: the API server refuses a larger status. If many containers waited with long messages, their status could never be
+written, and the pod could never be deleted.
 Test: status_manager_test.py:test_status_of_many_containers_that_wait_with_long_messages
 """
 
@@ -15,21 +15,21 @@ from typing import NamedTuple
 from kubelet import types as kubetypes
 from pkg.api.core import v1
 
-# Bytes that the texts of one status may have together. As JSON a byte can become six, and the API server takes no
-# request of more than 3 MiB; etcd takes no object of more than 1.5 MiB.
+# The number of bytes that the texts of one status may have together. In JSON one byte can become six. The API server
+# accepts requests of up to 3 MiB, and etcd objects of up to 1.5 MiB.
 MAX_STATUS_TEXT_LENGTH = 256 << 10
 
 
 def cut_text(text: str, max_bytes: int) -> str:
-    """As much of the text's start as fits into max_bytes of UTF-8, no character cut in two."""
+    """Return the beginning of the text that fits into max_bytes of UTF-8, without splitting a character."""
     return text if _length(text) <= max_bytes else text.encode()[:max_bytes].decode(errors="ignore")
 
 
 def cut_texts(status: v1.PodStatus) -> None:
-    """Cut the longest texts of the status, in place, until all of them fit together.
+    """Cut the longest texts of the status, in place, until all of them fit the limit.
 
-    All texts that are cut get the same length, so the texts of one container cost the others nothing but what is
-    long. A status that has been cut stays as it is when it is cut again.
+    All cut texts get the same length, so that the long texts of one container do not shorten the short texts of others.
+    Cutting the same status again changes nothing.
     """
     texts = list(_texts(status))
     lengths = [_length(text.value) for text in texts]
@@ -42,7 +42,7 @@ def cut_texts(status: v1.PodStatus) -> None:
 
 
 class _Text(NamedTuple):
-    """A text of a status, and where it stands."""
+    """Hold a text of a status, and the object and field that hold it."""
 
     owner: object
     field: str
@@ -50,7 +50,7 @@ class _Text(NamedTuple):
 
 
 def _texts(status: v1.PodStatus) -> Iterator[_Text]:
-    """All reasons and messages that the kubelet writes, those that are empty left out."""
+    """Yield all reasons and messages that the kubelet writes, except empty ones."""
     for owner in _owners(status):
         for field in ("reason", "message"):
             value = getattr(owner, field, None)
@@ -59,7 +59,7 @@ def _texts(status: v1.PodStatus) -> Iterator[_Text]:
 
 
 def _owners(status: v1.PodStatus) -> Iterator[object]:
-    """Everything in the status that has a reason or a message of the kubelet's."""
+    """Yield every object in the status that has a reason or a message of the kubelet."""
     yield status
     for condition in status.conditions:
         if _is_ours(condition.type):
@@ -83,7 +83,7 @@ def _length(text: str) -> int:
 
 
 def _common_length(lengths: Iterable[int], room: int) -> int:
-    """The greatest length to which all can be cut so that together they fit into the room."""
+    """Return the greatest length to which all texts can be cut so that together they fit into the room."""
     ascending = sorted(lengths)
     for i, length in enumerate(ascending):
         share = room // (len(ascending) - i)

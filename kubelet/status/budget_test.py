@@ -1,4 +1,4 @@
-"""Tests of the bound for the texts of a pod's status."""
+"""Test the limit on the texts of a pod's status."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ LONG = "\x01" * (1 << 20)
 )
 def test_every_text_counts(status: v1.PodStatus) -> None:
     budget.cut_texts(status)
-    # The rest of the status is small; a control character is six bytes of JSON.
+    # The rest of the status is small, and a control character takes six bytes of JSON.
     assert len(codec.encode_json(status)) < 6 * budget.MAX_STATUS_TEXT_LENGTH + 1024
 
 

@@ -1,4 +1,4 @@
-"""The conditions that the kubelet owns, made from the statuses of a pod's containers.
+"""Generate the conditions that the kubelet owns from the statuses of a pod's containers.
 
 Go: pkg/kubelet/status/generate.go
 """
@@ -12,7 +12,7 @@ from pkg import features
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 
-# Reasons of conditions.
+# The reasons of the conditions.
 UNKNOWN_CONTAINER_STATUSES = "UnknownContainerStatuses"
 POD_COMPLETED = "PodCompleted"
 POD_FAILED = "PodFailed"
@@ -30,9 +30,10 @@ def generate_containers_ready_condition(
     container_statuses: Sequence[v1.ContainerStatus] | None,
     pod_phase: str,
 ) -> v1.PodCondition:
-    """ContainersReady: true if all containers and sidecars are ready.
+    """Return the condition ContainersReady, which is true if all containers and sidecars are ready.
 
-    container_statuses are those of all kinds; None means that nothing is known, not even that there are none.
+    `container_statuses` holds the statuses of containers of all kinds. None means that the statuses are unknown; an
+    empty list means that there are none.
     """
     if container_statuses is None:
         return _condition(pod, old_pod_status, v1.CONTAINERS_READY, v1.CONDITION_FALSE, UNKNOWN_CONTAINER_STATUSES)
@@ -45,7 +46,7 @@ def generate_containers_ready_condition(
             unknown.append(container.name)
         elif not status.ready:
             unready.append(container.name)
-    # Of a failed pod some containers may still be about to end: they do not count as ready any more.
+    # Some containers of a failed pod may still be running. They no longer count as ready.
     if pod_phase == v1.POD_FAILED or (pod_phase == v1.POD_SUCCEEDED and not unknown):
         return generate_containers_ready_condition_for_terminal_phase(pod, old_pod_status, pod_phase)
     message = _names_message(("unknown", unknown), ("unready", unready))
@@ -61,7 +62,7 @@ def generate_pod_ready_condition(
     container_statuses: Sequence[v1.ContainerStatus] | None,
     pod_phase: str,
 ) -> v1.PodCondition:
-    """Ready: true if ContainersReady is, and every condition that the pod's readiness gates name."""
+    """Return the condition Ready: true if ContainersReady and all conditions of the readiness gates are true."""
     ready = generate_containers_ready_condition(pod, old_pod_status, container_statuses, pod_phase)
     if ready.status != v1.CONDITION_TRUE:
         return _condition(pod, old_pod_status, v1.POD_READY, ready.status, ready.reason, ready.message)
@@ -88,7 +89,7 @@ def generate_pod_initialized_condition(
     container_statuses: Sequence[v1.ContainerStatus] | None,
     pod_phase: str,
 ) -> v1.PodCondition:
-    """Initialized: true if all init containers have succeeded and all sidecars have started."""
+    """Return the condition Initialized: true if all init containers have succeeded and all sidecars have started."""
     if container_statuses is None and pod.spec.init_containers:
         return _condition(pod, old_pod_status, v1.POD_INITIALIZED, v1.CONDITION_FALSE, UNKNOWN_CONTAINER_STATUSES)
     container_statuses = container_statuses or []
@@ -102,7 +103,7 @@ def generate_pod_initialized_condition(
             incomplete.append(container.name)
     if pod_phase == v1.POD_SUCCEEDED and not unknown:
         return _condition(pod, old_pod_status, v1.POD_INITIALIZED, v1.CONDITION_TRUE, POD_COMPLETED)
-    # A container that has started proves it, even if a sidecar is being restarted just now.
+    # A started container proves that the pod was initialized, even if a sidecar is restarting now.
     if kubecontainer.has_any_regular_container_started(pod.spec, container_statuses):
         return _condition(pod, old_pod_status, v1.POD_INITIALIZED, v1.CONDITION_TRUE)
     message = _names_message(("unknown", unknown), ("incomplete", incomplete))
@@ -120,7 +121,7 @@ def _is_init_container_initialized(container: v1.Container, status: v1.Container
 
 
 def _stays_initialized(old_pod_status: v1.PodStatus) -> bool:
-    """When a pod restarts in place its init containers run again; the condition does not go back."""
+    """Report whether the condition stays true while a pod that restarts in place reruns its init containers."""
     if not features.feature_gate.enabled(features.RESTART_ALL_CONTAINERS_ON_CONTAINER_EXITS):
         return False
     _, condition = podutil.get_pod_condition(old_pod_status, v1.POD_INITIALIZED)
@@ -130,8 +131,8 @@ def _stays_initialized(old_pod_status: v1.PodStatus) -> bool:
 def generate_pod_ready_to_start_containers_condition(
     pod: v1.Pod, old_pod_status: v1.PodStatus, pod_status: kubecontainer.PodStatus
 ) -> v1.PodCondition:
-    """PodReadyToStartContainers: true if the pod has its sandbox, network and all."""
-    # Here and not above: the package around it imports what imports this one.
+    """Return the condition PodReadyToStartContainers: true if the pod has its sandbox, including its network."""
+    # This import is local because the package kubelet.kuberuntime imports modules that import this one.
     from kubelet.kuberuntime import util as runtimeutil
 
     sandbox = runtimeutil.pod_sandbox_changed(pod, pod_status)
@@ -142,7 +143,7 @@ def generate_pod_ready_to_start_containers_condition(
 def generate_containers_ready_condition_for_terminal_phase(
     pod: v1.Pod, old_pod_status: v1.PodStatus, pod_phase: str
 ) -> v1.PodCondition:
-    """ContainersReady for a pod that has ended."""
+    """Return the condition ContainersReady of a terminal pod."""
     reason = _TERMINAL_REASONS.get(pod_phase, "")
     return _condition(pod, old_pod_status, v1.CONTAINERS_READY, v1.CONDITION_FALSE, reason)
 
@@ -150,7 +151,7 @@ def generate_containers_ready_condition_for_terminal_phase(
 def generate_pod_ready_condition_for_terminal_phase(
     pod: v1.Pod, old_pod_status: v1.PodStatus, pod_phase: str
 ) -> v1.PodCondition:
-    """Ready for a pod that has ended."""
+    """Return the condition Ready of a terminal pod."""
     reason = _TERMINAL_REASONS.get(pod_phase, "")
     return _condition(pod, old_pod_status, v1.POD_READY, v1.CONDITION_FALSE, reason)
 
@@ -158,7 +159,10 @@ def generate_pod_ready_condition_for_terminal_phase(
 def generate_all_containers_restarting_condition(
     pod: v1.Pod, pod_status: kubecontainer.PodStatus, old_pod_status: v1.PodStatus, pod_phase: str
 ) -> v1.PodCondition:
-    """AllContainersRestarting: true from the exit that restarts the pod in place until all are gone."""
+    """Return the condition AllContainersRestarting.
+
+    The condition is true from the exit that restarts the pod in place until the kubelet has removed all containers.
+    """
     if podutil.is_pod_phase_terminal(pod_phase):
         reason = _TERMINAL_REASONS[pod_phase]
         return v1.PodCondition(type=v1.ALL_CONTAINERS_RESTARTING, status=v1.CONDITION_FALSE, reason=reason)
@@ -191,5 +195,5 @@ def _condition(
 
 
 def _names_message(*groups: tuple[str, list[str]]) -> str:
-    """`containers with unknown status: [a b], …`, without groups that are empty."""
+    """Return `containers with unknown status: [a b], …`, without empty groups."""
     return ", ".join(f"containers with {what} status: [{' '.join(names)}]" for what, names in groups if names)

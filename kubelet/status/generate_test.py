@@ -1,4 +1,4 @@
-"""Tests of the conditions that the kubelet owns."""
+"""Test the conditions that the kubelet owns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RUNNING, PENDING, SUCCEEDED, FAILED = v1.POD_RUNNING, v1.POD_PENDING, v1.POD_SUC
 
 
 def spec(*containers: str, init: str = "", sidecars: str = "", gates: str = "") -> v1.PodSpec:
-    """A spec with containers, init containers, sidecars and readiness gates of these names."""
+    """Return a spec with containers, init containers, sidecars and readiness gates of these names."""
     always = v1.CONTAINER_RESTART_POLICY_ALWAYS
     return v1.PodSpec(
         containers=[v1.Container(name=name) for name in containers],
@@ -118,7 +118,7 @@ def test_generate_pod_ready_condition(
     phase: str,
     expected: tuple[str, str, str],
 ) -> None:
-    """Without readiness gates a pod is ready when its containers are, and for the same reason not."""
+    """A pod without readiness gates is ready when its containers are, and otherwise has their reason."""
     pod = v1.Pod(spec=pod_spec)
     got = status.generate_pod_ready_condition(pod, v1.PodStatus(), [], statuses, phase)
     want_status, reason, message = expected

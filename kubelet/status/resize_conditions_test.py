@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/status/status_manager_test.go (tests of resize conditions)"""
+"""Test the resize conditions of the status manager.
+
+Go: pkg/kubelet/status/status_manager_test.go
+"""
 
 from __future__ import annotations
 

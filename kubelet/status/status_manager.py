@@ -1,4 +1,4 @@
-"""The truth about each pod's status on this node, and its way to the API server.
+"""Hold the authoritative status of each pod on this node, and send it to the API server.
 
 Go: pkg/kubelet/status/status_manager.go
 """
@@ -40,16 +40,17 @@ from pkg.util import pod as statusutil
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
-# Seconds between two comparisons of all statuses with the API server's.
+# The time, in seconds, between two comparisons of all statuses with those of the API server.
 SYNC_PERIOD = 10.0
 
-# How many pods' statuses are sent at the same time.
+# The number of statuses that the manager sends at the same time.
 MAX_PARALLEL_SYNCS = 8
 
-# Seconds that the API server may take over one pod's status: the pod is read, patched, and deleted if it has ended.
+# The time, in seconds, that sending one pod's status may take: reading and patching the pod, and deleting it if it has
+# terminated.
 SYNC_TIMEOUT = 30.0
 
-# The kubelet's conditions whose transition times are kept here.
+# The conditions whose transition times this module sets.
 _TIMED_CONDITIONS = (
     v1.CONTAINERS_READY,
     v1.POD_READY,
@@ -63,28 +64,28 @@ _TIMED_CONDITIONS = (
 
 @dataclass(frozen=True, slots=True)
 class VersionedPodStatus:
-    """A status and what is needed to send it. Never changed; a new status is a new version."""
+    """Hold a status and what is needed to send it. The object never changes; a new status gets a new version."""
 
-    # Counts up for each pod, so that an old status is not sent after a new one.
+    # The version increases for each pod, so that the manager never sends an old status after a newer one.
     version: int
     pod_name: str
     pod_namespace: str
-    # When the first status that has not been sent yet was found; None if all have been.
+    # The time of the first status that has not been sent yet; None if all have been sent.
     at: datetime | None
-    # Made at the end of the pod's sync_terminated_pod or later.
+    # True if the status was set at the end of the pod's sync_terminated_pod or later.
     pod_is_finished: bool
     status: v1.PodStatus
 
 
 class PodManager(Protocol):
-    """What is needed of the pod manager."""
+    """Define what the status manager needs from the pod manager."""
 
     def get_pod_by_uid(self, uid: types.UID) -> v1.Pod | None: ...
 
     def get_mirror_pod_by_pod(self, pod: v1.Pod) -> v1.Pod | None: ...
 
     def translate_pod_uid(self, uid: types.UID) -> kubetypes.ResolvedPodUID:
-        """The static pod's uid for a mirror pod's, any other uid as it is."""
+        """Return the static pod's UID for the UID of a mirror pod, and any other UID unchanged."""
         ...
 
     def get_uid_translations(
@@ -93,26 +94,26 @@ class PodManager(Protocol):
         dict[kubetypes.ResolvedPodUID, kubetypes.MirrorPodUID],
         dict[kubetypes.MirrorPodUID, kubetypes.ResolvedPodUID],
     ]:
-        """From static to mirror pods (empty if there is none) and back."""
+        """Return the map from static to mirror pods, with "" for a missing mirror pod, and the reverse map."""
         ...
 
 
 class PodStatusProvider(Protocol):
-    """Knows how a pod really is, whatever its object says."""
+    """Define a provider of the actual status of pods, which may differ from the status in the pod objects."""
 
     def get_pod_status(self, uid: types.UID) -> v1.PodStatus | None:
-        """The status, None if there is none. Shared: copy it before changing it."""
+        """Return the status, or None if there is none. The status is shared: copy it before changing it."""
         ...
 
 
 class PodDeletionSafetyProvider(Protocol):
-    """Knows whether a pod can be deleted without leaving something running."""
+    """Define a check that a pod can be deleted without leaving containers running."""
 
     def pod_could_have_running_containers(self, pod: v1.Pod) -> bool: ...
 
 
 class PodStartupLatencyStateHelper(Protocol):
-    """Measures how long pods take to start."""
+    """Define the measurement of how long pods take to start."""
 
     def record_status_updated(self, pod: v1.Pod) -> None: ...
 
@@ -120,7 +121,7 @@ class PodStartupLatencyStateHelper(Protocol):
 
 
 class PodUpdateNotifier(Protocol):
-    """Wants to hear of each change of a status."""
+    """Define the receiver of notifications about changed statuses."""
 
     def on_pod_updated(self, pod: v1.Pod, status: v1.PodStatus, is_added: bool) -> None: ...
 
@@ -143,13 +144,13 @@ class _PodSync(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodResizeConditions:
-    """What stands of a resize: that it waits to be granted, that what was granted is being put in force."""
+    """Hold the conditions of a pod's resize: one while it is pending, one while the kubelet actuates it."""
 
     pod_resize_pending: v1.PodCondition | None = None
     pod_resize_in_progress: v1.PodCondition | None = None
 
     def list(self) -> list[v1.PodCondition]:
-        """Those that there are."""
+        """Return the conditions that are set."""
         return [c for c in (self.pod_resize_pending, self.pod_resize_in_progress) if c is not None]
 
 
@@ -157,9 +158,9 @@ _NO_RESIZE = PodResizeConditions()
 
 
 class Manager:
-    """Holds the statuses, and has a thread bring them to the API server if there is one. Thread-safe.
+    """Hold the statuses, and send them to the API server, if there is one. All methods are thread-safe.
 
-    Statuses handed in are copied, those handed out are shared.
+    The manager copies the statuses that callers pass in, and shares those that it returns.
     """
 
     def __init__(
@@ -173,21 +174,21 @@ class Manager:
         self.pod_manager = pod_manager
         self._pod_deletion_safety = pod_deletion_safety
         self._pod_startup_latency_helper = pod_startup_latency_helper
-        # Guards the four fields below. The last may be read without it, and so may single statuses.
+        # Guards the four fields below. `_notifiers` and single entries of `_pod_statuses` may be read without the lock.
         self._pod_statuses_lock = threading.Lock()
         self._pod_statuses: dict[types.UID, VersionedPodStatus] = {}
-        # What the kubelet before this one said of static pods.
+        # The statuses of static pods that the mirror pods had before this kubelet started.
         self._inherited: dict[types.UID, v1.PodStatus] = {}
         self._pod_resize_conditions: dict[types.UID, PodResizeConditions] = {}
         self._notifiers: tuple[PodUpdateNotifier, ...] = ()
-        # A message says that there is something to send.
+        # A message on this channel means that there is a status to send.
         self._pod_status_channel: golang.Channel[None] = golang.Channel(1)
-        # The versions that the API server has, by the uid it knows the pod by. Batches are the work of one thread;
-        # the threads that send a batch side by side have a pod each.
+        # The versions that the API server has, by the UID under which it knows the pod. One thread processes all
+        # batches; the threads that send one batch in parallel each use the entry of a different pod.
         self.api_status_versions: dict[kubetypes.MirrorPodUID, int] = {}
 
     def start(self, ctx: golang.Context) -> None:
-        """Starts the thread that sends statuses, until ctx is done; does nothing without an API server."""
+        """Start the thread that sends statuses until ctx is done. Without an API server, do nothing."""
         if self.kube_client is None:
             klog.info_s("Kubernetes client is nil, not starting status manager")
             return
@@ -195,11 +196,14 @@ class Manager:
         golang.go(wait.until, lambda: self._sync_loop(ctx), 0.0, ctx, name="status-manager")
 
     def updates(self) -> golang.Channel[None]:
-        """Says that there is something to send; to be looked at by people, and read by nobody else. Go: none"""
+        """Return the channel that signals statuses to send, for inspection only: callers must not receive from it.
+
+        Go: none
+        """
         return self._pod_status_channel
 
     def _sync_loop(self, ctx: golang.Context) -> None:
-        # Single statuses and all of them are sent from the same thread, so that they cannot overtake.
+        # One thread sends both single statuses and all statuses, so that an old status cannot overtake a newer one.
         ticker = golang.Ticker(SYNC_PERIOD)
         while True:
             selected = golang.select(self._pod_status_channel, ticker.channel, ctx.done())
@@ -219,16 +223,16 @@ class Manager:
     # ---- Resizes ----
 
     def get_pod_resize_conditions(self, pod_uid: types.UID) -> list[v1.PodCondition]:
-        """The resize conditions last set. Shared: never change them."""
+        """Return the last resize conditions. They are shared: callers must not change them."""
         with self._pod_statuses_lock:
             return self._pod_resize_conditions.get(pod_uid, _NO_RESIZE).list()
 
     def set_pod_resize_pending_condition(
         self, pod_uid: types.UID, reason: str, message: str, observed_generation: int
     ) -> bool:
-        """Notes that the resize waits; every reason but Infeasible shows as Deferred.
+        """Record that the resize is pending. Every reason except Infeasible is recorded as Deferred.
 
-        Returns whether reason or generation are new.
+        Report whether the reason or the generation is new.
         """
         if reason != v1.POD_REASON_INFEASIBLE:
             reason = v1.POD_REASON_DEFERRED
@@ -237,10 +241,10 @@ class Manager:
             before = known.pod_resize_pending
             now = updated_pod_resize_condition(v1.POD_RESIZE_PENDING, before, reason, message, observed_generation)
             self._pod_resize_conditions[pod_uid] = replace(known, pod_resize_pending=now)
-            # DIVERGES (fault of Go): the metric of pending resizes changes also if a resize turns infeasible.
-            # Go: pkg/kubelet/status/status_manager.go, (*manager).SetPodResizePendingCondition: it changes only for a
-            # new condition.
-            # Why: the resize would stay counted as deferred.
+            # DIVERGES (fault of Go): the metric of pending resizes also changes when a resize becomes infeasible.
+            # Go: pkg/kubelet/status/status_manager.go, (*manager).SetPodResizePendingCondition: the metric changes only
+            # for a new condition.
+            # Why: the metric would still count the resize as deferred.
             # Test: resize_conditions_test.py:test_counts
             self._record_pending_resize_count_locked()
         return before is None or (before.reason, before.observed_generation) != (reason, observed_generation)
@@ -248,10 +252,10 @@ class Manager:
     def set_pod_resize_in_progress_condition(
         self, pod_uid: types.UID, reason: str, message: str, observed_generation: int
     ) -> int | None:
-        """Notes that a granted resize is being put in force.
+        """Record that the kubelet actuates an allocated resize.
 
-        A condition that stands already keeps its generation, and its reason and message unless there are new ones.
-        Returns the generation of the condition, None if nothing but its times changed.
+        An existing condition keeps its generation. It also keeps its reason and message unless the caller gives new
+        ones. Return the generation of the condition, or None if only its times have changed.
         """
         with self._pod_statuses_lock:
             known = self._pod_resize_conditions.get(pod_uid, _NO_RESIZE)
@@ -268,7 +272,7 @@ class Manager:
         return observed_generation if has_changed else None
 
     def clear_pod_resize_pending_condition(self, pod_uid: types.UID) -> None:
-        """Notes that no resize waits any more."""
+        """Record that no resize is pending any longer."""
         with self._pod_statuses_lock:
             known = self._pod_resize_conditions.get(pod_uid, _NO_RESIZE)
             if known.pod_resize_pending is None:
@@ -277,9 +281,9 @@ class Manager:
             self._record_pending_resize_count_locked()
 
     def clear_pod_resize_in_progress_condition(self, pod_uid: types.UID, up_to: int | None = None) -> int | None:
-        """Notes that nothing is left to put in force; the generation of what is done, None if there was nothing.
+        """Record that the resize has been actuated; return its generation, or None if no resize was in progress.
 
-        With a generation in `up_to`, what was granted to a later one stays in progress.
+        If `up_to` is a generation, a resize that was allocated for a later generation stays in progress.
         """
         with self._pod_statuses_lock:
             known = self._pod_resize_conditions.get(pod_uid, _NO_RESIZE)
@@ -293,17 +297,17 @@ class Manager:
             return generation
 
     def backfill_pod_resize_conditions(self, pods: Sequence[v1.Pod]) -> None:
-        """Takes over the resize conditions that pods come with, after a restart."""
+        """Restore the resize conditions from the statuses of the pods after a restart."""
         with self._pod_statuses_lock:
             for pod in pods:
                 for c in pod.status.conditions:
                     if c.type not in (v1.POD_RESIZE_PENDING, v1.POD_RESIZE_IN_PROGRESS):
                         continue
                     known = self._pod_resize_conditions.get(pod.metadata.uid, _NO_RESIZE)
-                    # DIVERGES (fault of Go): a condition of a resize keeps its time when the kubelet is restarted.
-                    # Go: pkg/kubelet/status/status_manager.go, (*manager).BackfillPodResizeConditions: it gets the time
-                    # of the restart.
-                    # Why: that time orders the resizes that wait, and a restart would change their order.
+                    # DIVERGES (fault of Go): the condition of a resize keeps its time when the kubelet restarts.
+                    # Go: pkg/kubelet/status/status_manager.go, (*manager).BackfillPodResizeConditions: the condition
+                    # gets the time of the restart.
+                    # Why: this time orders the pending resizes, and a restart would change their order.
                     # Test: resize_conditions_test.py:test_transition_is_that_of_the_reason
                     now = updated_pod_resize_condition(c.type, c, c.reason, c.message, c.observed_generation)
                     if c.type == v1.POD_RESIZE_PENDING:
@@ -314,11 +318,11 @@ class Manager:
             self._record_in_progress_resize_count_locked()
 
     def is_pod_resize_deferred(self, pod_uid: types.UID) -> bool:
-        """Whether the pod waits for a resize that may be granted later."""
+        """Report whether the pod waits for a resize that the kubelet may allocate later."""
         return self._pending_reason(pod_uid) == v1.POD_REASON_DEFERRED
 
     def is_pod_resize_infeasible(self, pod_uid: types.UID) -> bool:
-        """Whether the pod asks for a resize that this node can never grant."""
+        """Report whether the pod requests a resize that this node can never allocate."""
         return self._pending_reason(pod_uid) == v1.POD_REASON_INFEASIBLE
 
     def _pending_reason(self, pod_uid: types.UID) -> str | None:
@@ -345,25 +349,27 @@ class Manager:
     # ---- Statuses ----
 
     def get_pod_status(self, uid: types.UID) -> v1.PodStatus | None:
-        """The status of the pod or mirror pod, None if there is none. Shared: never change it."""
+        """Return the status of the pod or mirror pod, or None. The status is shared: callers must not change it."""
         resolved = types.UID(self.pod_manager.translate_pod_uid(uid))
-        # Without the lock, for which the workers of all probes would wait in a row: values are replaced, never changed.
+        # This method does not take the lock because all probe workers would queue for it. That is safe because entries
+        # are replaced and never changed.
         cached = self._pod_statuses.get(resolved)
         return None if cached is None else cached.status
 
     def set_pod_status(self, pod: v1.Pod, status: v1.PodStatus) -> bool:
-        """Takes the status over, has it sent if it differs; returns whether what is held has changed."""
+        """Store a copy of the status, and send it if it differs; report whether the stored status has changed."""
         status = v1.deepcopy(status)
         status.observed_generation = podutil.calculate_pod_status_observed_generation(pod)
         with self._pod_statuses_lock:
-            # For a pod that is being deleted an update is forced: it may be the one that lets it go.
+            # The update is forced for a pod that is being deleted: even an unchanged status may allow the API server to
+            # delete the pod.
             force_update = pod.metadata.deletion_timestamp is not None
             notification = self._update_status_internal_locked(pod, status, force_update, False)
         self._send_notification(notification)
         return notification is not None
 
     def set_container_readiness(self, pod_uid: types.UID, container_id: kubecontainer.ContainerID, ready: bool) -> None:
-        """Takes a readiness probe's result over into the container's status and the pod's conditions."""
+        """Apply the result of a readiness probe to the container's status and to the pod's conditions."""
         with self._pod_statuses_lock:
             found = self._find_container_locked(pod_uid, container_id, "readiness")
             if found is None:
@@ -388,7 +394,7 @@ class Manager:
         self._send_notification(notification)
 
     def set_container_startup(self, pod_uid: types.UID, container_id: kubecontainer.ContainerID, started: bool) -> None:
-        """Takes a startup probe's result over into the container's status."""
+        """Apply the result of a startup probe to the container's status."""
         with self._pod_statuses_lock:
             found = self._find_container_locked(pod_uid, container_id, "startup")
             if found is None:
@@ -404,7 +410,7 @@ class Manager:
     def _find_container_locked(
         self, pod_uid: types.UID, container_id: kubecontainer.ContainerID, what: str
     ) -> tuple[v1.Pod, v1.PodStatus, v1.ContainerStatus] | None:
-        """The pod, its status and the container's, as they are held; None, and a log line, if unknown."""
+        """Return the pod, its stored status and that of the container; log and return None if one is unknown."""
         pod = self.pod_manager.get_pod_by_uid(pod_uid)
         if pod is None:
             klog.v(4).info_s(f"Pod has been deleted, no need to update {what}", podUID=pod_uid)
@@ -428,11 +434,11 @@ class Manager:
         return pod, cached.status, container_status
 
     def terminate_pod(self, pod: v1.Pod) -> None:
-        """Gives the pod, whose containers have all stopped, its last status.
+        """Set the final status of a pod whose containers have all stopped.
 
-        A container of which we do not know how it ended (it may have been cleared away meanwhile, or be from
-        before a restart) counts as failed, lest the pod look successful. If the pod never got beyond its init
-        containers the others stay waiting. The phase becomes a terminal one.
+        The kubelet may not know how a container ended: it may have been removed, or have ended before a restart. Such a
+        container counts as failed, so that the pod does not look successful. If the pod never got beyond its init
+        containers, its other containers stay waiting. The pod's phase becomes terminal.
         """
         with self._pod_statuses_lock:
             cached = self._pod_statuses.get(pod.metadata.uid)
@@ -440,7 +446,7 @@ class Manager:
             if has_pod_initialized(pod):
                 _default_to_terminated(status.container_statuses)
             _default_to_terminated(initialized_containers(status.init_container_statuses))
-            # Go does not do this for static pods yet (kubernetes issue 116484).
+            # Go does not yet do this for static pods (kubernetes issue 116484).
             if not kubetypes.is_static_pod(pod):
                 _make_phase_terminal(pod, status, is_cached=cached is not None)
             klog.v(5).info_s("TerminatePod calling updateStatusInternal", pod=klog.kobj(pod), podUID=pod.metadata.uid)
@@ -450,10 +456,10 @@ class Manager:
     def _update_status_internal_locked(
         self, pod: v1.Pod, status: v1.PodStatus, force_update: bool, pod_is_finished: bool
     ) -> _Notification | None:
-        """Stores the status, which it may change, if it differs from what is held; None if it does not.
+        """Store the status if it differs from the stored one; return None if it does not. This may change the argument.
 
-        A container that goes from ended to not ended against the restart policy is refused, and logged; not so in a pod
-        that is known only in part.
+        Refuse and log a status in which a container leaves the terminated state against the restart policy, except for
+        a partially decoded pod.
         """
         uid = pod.metadata.uid
         cached = self._pod_statuses.get(uid)
@@ -465,8 +471,8 @@ class Manager:
                 pod=klog.kobj(pod),
             )
             pod_is_finished = True
-        # Of a pod that cannot be read in full it is not known what may be restarted. Were its last status refused, the
-        # API server would keep it for ever.
+        # The restart policy of a partially decoded pod may be unknown. If the manager refused the pod's last status,
+        # the API server would keep the pod forever.
         is_partial = isinstance(pod, v1.PartialPod)
         fault = None if is_partial else check_container_state_transition(old_status, status, pod.spec)
         if fault is not None:
@@ -500,12 +506,12 @@ class Manager:
         return self._inherited.get(pod.metadata.uid, pod.status) if mirror_pod is None else mirror_pod.status
 
     def inherit(self, pod_uid: types.UID, status: v1.PodStatus) -> None:
-        """Go on with the times of what a static pod's mirror says, before the pod manager knows the mirror.
+        """Keep the times in a mirror pod's status for its static pod, before the pod manager knows the mirror pod.
 
-        DIVERGES (fault of Go): a static pod keeps its start time and transition times when the kubelet is restarted.
-        Go: pkg/kubelet/status/status_manager.go, (*manager).updateStatusInternal: they are lost if the pod's first
-        status is made before the API server has told of the mirror pod.
-        Why: the pod would look as if it had been started anew.
+        DIVERGES (fault of Go): a static pod keeps its start time and transition times when the kubelet restarts.
+        Go: pkg/kubelet/status/status_manager.go, (*manager).updateStatusInternal: the Go kubelet loses these times if
+        it generates the pod's first status before it receives the mirror pod from the API server.
+        Why: the pod would look as if it had just started.
         Test: status_manager_test.py:test_static_pod_goes_on_with_the_times_of_its_mirror
         """
         if status.start_time is None:
@@ -545,12 +551,12 @@ class Manager:
         self._pod_startup_latency_helper.delete_pod_startup_state(uid)
 
     def remove_orphaned_statuses(self, pod_uids: Collection[types.UID]) -> None:
-        """Forgets the pods that are not among pod_uids.
+        """Forget the statuses and resize conditions of all pods except pod_uids.
 
-        DIVERGES (fault of Go): what is known of a pod's start and of its resizes is forgotten, whatever pod it was.
-        Go: pkg/kubelet/status/status_manager.go, (*manager).RemoveOrphanedStatuses: the start of a pod that was deleted
-        before it had ended stays, and so does a resize that was noted after its pod had gone.
-        Why: memory would be lost with each such pod, and the metrics of resizes count pods that are gone.
+        DIVERGES (fault of Go): the kubelet forgets the start and the resizes of every pod that no longer exists.
+        Go: pkg/kubelet/status/status_manager.go, (*manager).RemoveOrphanedStatuses: the Go kubelet keeps the start of a
+        pod that was deleted before it terminated, and a resize that was recorded after the pod's deletion.
+        Why: each such pod would leak memory, and the metrics of resizes would count pods that no longer exist.
         Test: status_manager_test.py:test_remove_orphaned_statuses
         """
         with self._pod_statuses_lock:
@@ -563,12 +569,12 @@ class Manager:
         for uid in orphaned:
             self._pod_startup_latency_helper.delete_pod_startup_state(uid)
 
-    # ---- To the API server; all of this on the sync thread ----
+    # ---- Sending to the API server, all on the sync thread ----
 
     def sync_batch(self, ctx: golang.Context, all: bool) -> int:
-        """Sends the statuses that have changed, or with `all` those that the API server's differ from.
+        """Send the changed statuses, or with `all` every status that differs from the API server's.
 
-        Returns how many were tried.
+        Return the number of statuses that the manager tried to send.
         """
         pod_to_mirror, mirror_to_pod = self.pod_manager.get_uid_translations()
         with self._pod_statuses_lock:
@@ -588,14 +594,16 @@ class Manager:
                 )
                 continue
             status_uid = kubetypes.MirrorPodUID(uid) if mirror_uid is None else mirror_uid
-            # Whatever is wrong with one pod, the statuses of the others are to be sent. The next batch looks again.
-            with contain("Failed to find out whether a status is to be sent", ctx, podUID=uid):
+            # A fault of one pod must not keep the manager from sending the statuses of others. The next batch checks
+            # the pod again.
+            with contain("Failed to decide whether to send a status", ctx, podUID=uid):
                 if self._should_sync(uid, status_uid, status, all):
                     updates.append(_PodSync(uid, status_uid, status))
-        # The pods that have ended go first: others wait for what they held. Go's order is that of a map.
-        # DIVERGES (safer): statuses of several pods are sent at the same time.
-        # Go: pkg/kubelet/status/status_manager.go, (*manager).syncBatch: they are sent one after the other.
-        # Why: a request that the API server does not answer would hold up the statuses of all other pods.
+        # The statuses of terminated pods come first because other pods wait for the resources of these pods. Go uses
+        # the order of a map.
+        # DIVERGES (safer): the manager sends the statuses of several pods at the same time.
+        # Go: pkg/kubelet/status/status_manager.go, (*manager).syncBatch: the Go kubelet sends them one after another.
+        # Why: one request that the API server does not answer would delay the statuses of all other pods.
         # Test: status_manager_test.py:test_a_request_that_is_never_answered_holds_up_no_status_for_ever
         updates.sort(key=lambda update: not update.status.pod_is_finished)
         workqueue.parallelize_until(
@@ -605,9 +613,10 @@ class Manager:
 
     def _sync_one(self, ctx: golang.Context, update: _PodSync) -> None:
         with self._pod_statuses_lock:
-            # DIVERGES (safer): the status that is sent is the pod's latest.
-            # Go: pkg/kubelet/status/status_manager.go, (*manager).syncBatch: it is the latest when the batch began.
-            # Why: if earlier requests were slow, it is out of date, and has to be sent again.
+            # DIVERGES (safer): the manager sends the pod's latest status.
+            # Go: pkg/kubelet/status/status_manager.go, (*manager).syncBatch: the Go kubelet sends the status that was
+            # the latest when the batch began.
+            # Why: if earlier requests were slow, that status is outdated, and the kubelet would have to send another.
             # Test: status_manager_test.py:test_status_that_changes_while_others_are_sent
             status = self._pod_statuses.get(update.pod_uid, update.status)
         klog.v(5).info_s(
@@ -616,15 +625,15 @@ class Manager:
             statusUID=update.status_uid,
             version=status.version,
         )
-        # DIVERGES (safer): a status that cannot be sent within SYNC_TIMEOUT is left to the next batch.
-        # Go: pkg/kubelet/status/status_manager.go, (*manager).syncPod: has no time limit of its own.
-        # Why: a read without an answer is tried again for a quarter of an hour, and the batch would wait for it.
+        # DIVERGES (safer): the manager leaves a status that it cannot send within SYNC_TIMEOUT to the next batch.
+        # Go: pkg/kubelet/status/status_manager.go, (*manager).syncPod: the Go kubelet has no time limit of its own.
+        # Why: the client retries an unanswered read for a quarter of an hour, and the batch would wait for it.
         # Test: status_manager_test.py:test_pod_that_the_api_server_does_not_answer_about
         limited, cancel = golang.with_timeout(ctx, SYNC_TIMEOUT)
         try:
             self.sync_pod(limited, update.pod_uid, status)
         except Exception as err:
-            # Whatever is wrong with one pod, the statuses of the others are to be sent.
+            # A fault of one pod must not keep the manager from sending the statuses of others.
             pod = klog.kref(status.pod_namespace, status.pod_name)
             klog.error_s(err, "Failed to sync status for pod", pod=pod, stacktrace=klog.stacktrace(err))
         finally:
@@ -638,19 +647,19 @@ class Manager:
         if self.needs_update(types.UID(status_uid), status):
             return True
         if self.needs_reconcile(uid, status.status):
-            # As if nothing had been sent yet; the sync that follows sets it again.
+            # Without an entry, the status counts as unsent, so that sync_pod sends it and sets the entry again.
             self.api_status_versions.pop(status_uid, None)
             return True
         return False
 
     def sync_pod(self, ctx: golang.Context, uid: types.UID, status: VersionedPodStatus) -> None:
-        """Sends one status, and deletes the pod if it only waited for this. Faults are logged and retried."""
+        """Send one status, and delete the pod if it only waited for this status. Log faults; a later batch retries."""
         assert self.kube_client is not None
         ref = {"podUID": uid, "pod": klog.kref(status.pod_namespace, status.pod_name)}
         try:
             pod = statusutil.get_pod(ctx, self.kube_client, status.pod_namespace, status.pod_name)
         except Exception as err:
-            # Whatever it is, the status stays to be sent, and the next batch sends it.
+            # After any error the status stays unsent, and the next batch sends it.
             if apierrors.is_not_found(err):
                 klog.v(3).info_s("Pod does not exist on the server", **ref)
             else:
@@ -684,8 +693,9 @@ class Manager:
             )
             return
         metrics.POD_STATUS_SYNC_DURATION.observe((clock.RealClock().steady() - status.at).total_seconds())
-        # DIVERGES (fault of Go): pod_status_sync_duration_seconds counts from the first status that was not sent yet.
-        # Go: pkg/kubelet/status/status_manager.go, (*manager).syncPod: it counts from the pod's first status of all.
+        # DIVERGES (fault of Go): pod_status_sync_duration_seconds counts from the first unsent status.
+        # Go: pkg/kubelet/status/status_manager.go, (*manager).syncPod: the metric counts from the first status that the
+        # pod ever had.
         # Why: the metric would show the age of pods.
         # Test: status_manager_test.py:test_the_time_to_send_is_counted_from_the_first_status_not_sent
         with self._pod_statuses_lock:
@@ -693,7 +703,7 @@ class Manager:
                 self._pod_statuses[uid] = replace(status, at=None)
 
     def _patch(self, ctx: golang.Context, uid: types.UID, pod: v1.Pod, status: VersionedPodStatus) -> v1.Pod | None:
-        """The pod with the new status; None if that failed."""
+        """Patch the pod with the new status; return the patched pod, or None if this failed."""
         assert self.kube_client is not None
         could_run = self._pod_deletion_safety.pod_could_have_running_containers(pod)
         merged = merge_pod_status(pod, pod.status, status.status, could_run)
@@ -703,7 +713,7 @@ class Manager:
                 ctx, self.kube_client, meta.namespace, meta.name, meta.uid, pod.status, merged
             )
         except Exception as err:
-            # As above: the next batch tries again.
+            # The next batch tries again.
             klog.error_s(err, "Failed to update status for pod", pod=ref)
             return None
         klog.v(3).info_s("Patch status for pod", pod=ref, podUID=uid, patch=result.patch.decode())
@@ -715,27 +725,27 @@ class Manager:
         return result.pod
 
     def _delete_pod(self, ctx: golang.Context, uid: types.UID, pod: v1.Pod) -> None:
-        """Removes the pod's object at once, provided that it is still the same pod's."""
+        """Delete the pod's object without a grace period, unless a new pod has taken its name."""
         assert self.kube_client is not None
         options = metav1.DeleteOptions(grace_period_seconds=0, preconditions=metav1.Preconditions(uid=pod.metadata.uid))
         try:
             self.kube_client.core_v1.pods(pod.metadata.namespace).delete(ctx, pod.metadata.name, options)
         except Exception as err:
-            # As above: the next batch tries again.
+            # The next batch tries again.
             klog.info_s("Failed to delete status for pod", pod=klog.kobj(pod), err=err)
             return
         klog.v(3).info_s("Pod fully terminated and removed from etcd", pod=klog.kobj(pod))
         self._delete_pod_status(uid)
 
     def needs_update(self, uid: types.UID, status: VersionedPodStatus) -> bool:
-        """Whether the API server lacks this version, or the pod can be deleted there."""
+        """Report whether the API server lacks this version, or the pod can be deleted there."""
         if self.api_status_versions.get(kubetypes.MirrorPodUID(uid), 0) < status.version:
             return True
         pod = self.pod_manager.get_pod_by_uid(uid)
         return pod is not None and self.can_be_deleted(pod, status.status, status.pod_is_finished)
 
     def can_be_deleted(self, pod: v1.Pod, status: v1.PodStatus, pod_is_finished: bool) -> bool:
-        """Whether the pod is marked for deletion, has ended for the API server too, and is finished here."""
+        """Report whether a pod marked for deletion is terminal on the API server too, and finished on this node."""
         if pod.metadata.deletion_timestamp is None or kubetypes.is_mirror_pod(pod):
             return False
         ref = {
@@ -752,7 +762,10 @@ class Manager:
         return pod_is_finished
 
     def needs_reconcile(self, uid: types.UID, status: v1.PodStatus) -> bool:
-        """Whether the API server's status, as it came with the pod, differs from this. Ours is the truth."""
+        """Report whether the API server's status, which came with the pod, differs from this one.
+
+        The kubelet is the authority on the status, so it overwrites a status that differs.
+        """
         pod = self.pod_manager.get_pod_by_uid(uid)
         if pod is None:
             klog.v(4).info_s("Pod has been deleted, no need to reconcile", podUID=uid)
@@ -774,9 +787,9 @@ class Manager:
 
 
 def is_pod_status_by_kubelet_equal(old_status: v1.PodStatus, status: v1.PodStatus) -> bool:
-    """Whether two normalized statuses are the same in what the kubelet writes.
+    """Report whether two normalized statuses are equal in the fields that the kubelet writes.
 
-    Conditions of others and the claim statuses do not count, nor do the conditions' times.
+    The function ignores conditions of other writers, the claim statuses, and the times of conditions.
     """
 
     def ours(conditions: Iterable[v1.PodCondition]) -> dict[str, tuple[str, str, str]]:
@@ -800,7 +813,7 @@ _CLAIM_FIELDS = (
 
 
 def find_container_status(status: v1.PodStatus, container_id: str) -> v1.ContainerStatus | None:
-    """The container's status, be it an init container's or not."""
+    """Return the status of a container or init container, or None if the ID is unknown."""
     for container_status in [*status.container_statuses, *status.init_container_statuses]:
         if container_status.container_id == container_id:
             return container_status
@@ -808,9 +821,10 @@ def find_container_status(status: v1.PodStatus, container_id: str) -> v1.Contain
 
 
 def _with_container(status: v1.PodStatus, container: v1.ContainerStatus, **changes: object) -> v1.PodStatus:
-    """A normalized status in which a container's has other values. The other containers' it shares with the original.
+    """Return a copy of a normalized status in which one container has other values.
 
-    A pod may have thousands of containers, of each of which three probes tell the sync loop.
+    The copy shares the statuses of all other containers with the original. A pod may have thousands of containers, and
+    the sync loop receives the results of three probes for each.
     """
     changed = msgspec.structs.replace(container, **changes)
 
@@ -857,7 +871,7 @@ def _make_phase_terminal(pod: v1.Pod, status: v1.PodStatus, is_cached: bool) -> 
 
 
 def has_pod_initialized(pod: v1.Pod) -> bool:
-    """Whether there is any sign, in the pod's own status, that it got beyond its init containers."""
+    """Report whether the pod's own status shows that the pod got beyond its init containers."""
     if not pod.spec.init_containers:
         return True
     for status in pod.status.container_statuses:
@@ -879,7 +893,7 @@ def has_pod_initialized(pod: v1.Pod) -> bool:
 
 
 def initialized_containers(containers: Sequence[v1.ContainerStatus]) -> Sequence[v1.ContainerStatus]:
-    """All up to the last one that was ever started; at least the first."""
+    """Return the containers up to the last one that was ever started, and always at least the first."""
     for i in range(len(containers) - 1, -1, -1):
         if containers[i].state.waiting is None or containers[i].last_state.terminated is not None:
             return containers[: i + 1]
@@ -889,9 +903,10 @@ def initialized_containers(containers: Sequence[v1.ContainerStatus]) -> Sequence
 def check_container_state_transition(
     old_statuses: v1.PodStatus, new_statuses: v1.PodStatus, pod_spec: v1.PodSpec
 ) -> ValueError | None:
-    """Finds a container that has ended and now has not, though it may not be restarted: our own mistake.
+    """Check that no container has left the terminated state although it must not restart.
 
-    Returns the error, as it is for the log only.
+    Such a transition is a bug of the kubelet itself. Return the error instead of raising it because the caller only
+    logs it.
     """
     if pod_spec.restart_policy == v1.RESTART_POLICY_ALWAYS:
         return None
@@ -918,12 +933,12 @@ def check_container_state_transition(
 
 
 def _not_terminated(statuses: Iterable[v1.ContainerStatus]) -> set[str]:
-    """The names of the containers that have not ended."""
+    """Return the names of the containers that have not terminated."""
     return {status.name for status in statuses if status.state.terminated is None}
 
 
 def _has_ended_for_good(old: v1.ContainerStatus, pod_spec: v1.PodSpec, container: v1.Container | None) -> bool:
-    """Whether the container had ended and may not be restarted."""
+    """Report whether the container had terminated and must not restart."""
     if old.state.terminated is None:
         return False
     exit_code = old.state.terminated.exit_code
@@ -935,14 +950,14 @@ def _has_ended_for_good(old: v1.ContainerStatus, pod_spec: v1.PodSpec, container
 
 
 def _keep_times(status: v1.PodStatus, old_status: v1.PodStatus) -> None:
-    """Sets when the pod started and when its conditions changed, in place: as before if they are as before."""
+    """Set the pod's start time and the conditions' transition times; keep the old times where nothing has changed."""
     for condition_type in _TIMED_CONDITIONS:
         update_last_transition_time(status, old_status, condition_type)
     status.start_time = old_status.start_time or status.start_time or metav1.now()
 
 
 def update_last_transition_time(status: v1.PodStatus, old_status: v1.PodStatus, condition_type: str) -> None:
-    """Sets the condition's transition time: the old one if its status is the old one, else now."""
+    """Set the condition's transition time: the old time if its status is unchanged, otherwise the current time."""
     _, condition = podutil.get_pod_condition(status, condition_type)
     if condition is None:
         return
@@ -954,10 +969,10 @@ def update_last_transition_time(status: v1.PodStatus, old_status: v1.PodStatus, 
 
 
 def normalize_status(pod: v1.Pod, status: v1.PodStatus) -> v1.PodStatus:
-    """Brings the status, in place where it can, into the form in which the API server gives it back; returns it.
+    """Convert the status to the form in which the API server would return it, partly in place, and return it.
 
-    Times are cut to seconds, container statuses sorted, the containers' termination messages share the room that a
-    pod has for them, all reasons and messages share another, and what is no text is replaced.
+    This cuts times to seconds, sorts the container statuses, and replaces what is not valid text. The containers'
+    termination messages share one limit on their length, and all reasons and messages share another.
     """
     status = codec.as_sent(status)
     spec = pod.spec
@@ -1000,11 +1015,11 @@ def merge_pod_status(
     new_pod_status: v1.PodStatus,
     could_have_running_containers: bool,
 ) -> v1.PodStatus:
-    """The status to send: ours, with what others own in the old one.
+    """Return the status to send: the new status, with the fields that other writers own taken from the old one.
 
-    A terminal phase, and with it DisruptionTarget, is held back while containers may still be running:
-    whoever sees it takes what the pod used to be free. There is no way back from one, and a pod that has one is
-    not ready. Neither argument is changed.
+    While containers may still be running, the result has neither a terminal phase nor its DisruptionTarget condition.
+    Other components take a terminal phase to mean that the pod has released its resources. A pod never leaves a
+    terminal phase, and a pod in a terminal phase is not ready. The function changes neither of the statuses.
     """
     old, new = old_pod_status, v1.deepcopy(new_pod_status)
     conditions = [c for c in old.conditions if not kubetypes.pod_condition_by_kubelet(c.type)]
@@ -1013,17 +1028,17 @@ def merge_pod_status(
         if kubetypes.pod_condition_by_kubelet(condition.type):
             conditions.append(condition)
         elif condition.type == v1.DISRUPTION_TARGET and becomes_terminal and not could_have_running_containers:
-            # Its time is that of being sent, not of being found.
+            # The transition time is the time of sending because the manager may have held the condition back for long.
             update_last_transition_time(new, old, condition.type)
             conditions = statusutil.replace_or_append_pod_condition(conditions, condition)
     new.conditions = conditions
     for name in _CLAIM_FIELDS:
         setattr(new, name, getattr(old, name))
-    # DIVERGES (fault of Go): a terminal phase that somebody else has set stays. Only a static pod that has ended may
-    # run again, as itself.
-    # Go: pkg/kubelet/status/status_manager.go, mergePodStatus: the kubelet's phase replaces it until the pod's worker
-    # has seen it.
-    # Why: a pod that controllers take for ended, and have replaced, would run again.
+    # DIVERGES (fault of Go): a terminal phase that another client has set stays. Only a terminated static pod may run
+    # again under the same identity.
+    # Go: pkg/kubelet/status/status_manager.go, mergePodStatus: the kubelet's phase replaces it until the pod worker has
+    # seen it.
+    # Why: a pod that controllers consider terminated, and have replaced, would run again.
     # Test: status_manager_test.py:test_merge_pod_status,
     # status_manager_test.py:test_merge_pod_status_lets_static_pods_run_again
     has_ended = podutil.is_pod_phase_terminal(old.phase) and not kubetypes.is_mirror_pod(pod)
@@ -1041,7 +1056,7 @@ def merge_pod_status(
 
 
 def need_to_reconcile_pod_readiness(pod: v1.Pod) -> bool:
-    """Whether a readiness gate's condition has changed, so that Ready is out of date."""
+    """Report whether the pod's Ready condition is outdated because the condition of a readiness gate has changed."""
     if not pod.spec.readiness_gates:
         return False
     status = pod.status
@@ -1053,7 +1068,7 @@ def need_to_reconcile_pod_readiness(pod: v1.Pod) -> bool:
 
 
 def _record_terminations(old_status: v1.PodStatus, status: v1.PodStatus) -> None:
-    """Counts the containers that have ended since the old status."""
+    """Count the containers that have terminated since the old status, each of them once."""
     for container_type, old, new in (
         (metrics.INIT_CONTAINER, old_status.init_container_statuses, status.init_container_statuses),
         (metrics.CONTAINER, old_status.container_statuses, status.container_statuses),
@@ -1073,7 +1088,7 @@ def _record_terminations(old_status: v1.PodStatus, status: v1.PodStatus) -> None
 
 
 def _log_status(pod: v1.Pod, status: v1.PodStatus, version: int, pod_is_finished: bool) -> None:
-    """A line about every container, for finding out who changed what when."""
+    """Log the states of all containers, for debugging unexpected changes."""
     if not klog.v(5).enabled:
         return
     containers = sorted(
@@ -1107,7 +1122,7 @@ def updated_pod_resize_condition(
     message: str,
     observed_generation: int,
 ) -> v1.PodCondition:
-    """The condition as of now; its transition is that of the old one unless the reason is another."""
+    """Return the condition as of now; keep its transition time unless the reason has changed."""
     now = metav1.now()
     same = old_condition is not None and old_condition.reason == reason
     return v1.PodCondition(

@@ -1,4 +1,4 @@
-"""Tests of the status manager."""
+"""Test the status manager."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _messages = itertools.count()
 
 
 class Manager(status.Manager):
-    """A status manager over fakes."""
+    """Run a status manager with fake dependencies."""
 
     def __init__(self, *pods: v1.Pod) -> None:
         self.client = FakeClientset()
@@ -55,14 +55,14 @@ class Manager(status.Manager):
         super().__init__(self.client, self.pods, self.safety, self.latency)
 
     def consume_updates(self) -> int:
-        """Sends what waits to be sent; returns how many statuses."""
+        """Send all pending statuses; return their number."""
         updates = 0
         while self._pod_status_channel.try_recv()[2]:
             updates += self.sync_batch(CTX, all=False)
         return updates
 
     def actions(self) -> list[str]:
-        """What is asked of the API server."""
+        """Return the verbs of the requests to the API server."""
         self.consume_updates()
         actions = [action.verb for action in self.client.actions()]
         self.client.clear_actions()
@@ -98,7 +98,7 @@ def ready_status(value: str = TRUE) -> v1.PodStatus:
     return v1.PodStatus(conditions=[v1.PodCondition(type=v1.POD_READY, status=value)])
 
 
-# ---- Keeping statuses ----
+# ---- Storing statuses ----
 
 
 def test_new_status() -> None:
@@ -194,7 +194,7 @@ def test_remove_orphaned_statuses() -> None:
     other.metadata.uid = types.UID("other")
     for pod in (make_pod(), other):
         m.set_pod_status(pod, random_status())
-    # Its pod went while its worker was about to note this.
+    # This pod disappeared just before its worker recorded the condition.
     m.set_pod_resize_pending_condition(types.UID("gone"), v1.POD_REASON_DEFERRED, "", 1)
     m.remove_orphaned_statuses({types.UID("other")})
     assert m.get_pod_status(make_pod().metadata.uid) is None
@@ -229,7 +229,7 @@ def test_notifiers_hear_of_changes() -> None:
     ]
 
 
-# ---- Normal form and comparison ----
+# ---- Normalization and comparison ----
 
 
 def test_status_equality() -> None:
@@ -277,7 +277,7 @@ def test_status_equality() -> None:
 
 
 def test_status_normalization_enforces_max_bytes() -> None:
-    """The pod's containers share the room for messages; a character is not cut in two."""
+    """The pod's containers share the limit on messages, and cutting never splits a character."""
 
     def ended(name: str, message: str) -> v1.ContainerStatus:
         terminated = v1.ContainerStateTerminated(message=message)
@@ -345,7 +345,7 @@ def test_update_last_transition_time(
         assert (times != [NOW]) is expect_update
 
 
-# ---- Probes' results ----
+# ---- Probe results ----
 
 C1, C2 = kubecontainer.ContainerID("test", "1"), kubecontainer.ContainerID("test", "2")
 UNKNOWN_CONTAINER = kubecontainer.ContainerID("test", "foo")
@@ -396,7 +396,7 @@ def test_set_container_readiness() -> None:
 
 
 def test_who_asks_for_a_status_does_not_wait_for_who_sets_one() -> None:
-    """All probes ask, and the sync loop sets."""
+    """Readers of a status do not wait for the lock: all probes read, while the sync loop writes."""
     pod, pod_status = probed_pod()
     m = Manager(pod)
     m.set_pod_status(pod, pod_status)
@@ -408,7 +408,10 @@ def test_who_asks_for_a_status_does_not_wait_for_who_sets_one() -> None:
 
 @pytest.mark.parametrize("setter", ["set_container_readiness", "set_container_startup"])
 def test_result_of_a_probe_leaves_other_containers_as_they_are(setter: str) -> None:
-    """A pod may have thousands of containers, of each of which three probes tell."""
+    """A probe result leaves the statuses of other containers alone.
+
+    A pod may have thousands of containers with three probes each.
+    """
     pod, pod_status = probed_pod()
     m, uid = Manager(pod), pod.metadata.uid
     m.set_pod_status(pod, pod_status)
@@ -476,7 +479,7 @@ def describe(state: v1.ContainerState) -> object:
 
 
 def test_terminate_pod() -> None:
-    """The status that is held counts, and not that of the pod, which may be old."""
+    """The stored status counts, and not the status of the pod object, which may be outdated."""
     m, pod = Manager(), make_pod()
     pod.spec.init_containers = [v1.Container(name=f"init-{i}") for i in (1, 2, 3)]
     pod.spec.containers = [v1.Container(name=f"test-{i}") for i in (1, 2, 3)]
@@ -741,7 +744,7 @@ def test_container_termination_metric() -> None:
     assert (count(0) - before[0], count(1) - before[1]) == (1, 2)
 
 
-# ---- To the API server ----
+# ---- Sending to the API server ----
 
 
 def test_start_without_a_client_does_nothing() -> None:
@@ -834,7 +837,7 @@ def test_status_that_changes_while_others_are_sent(monkeypatch: pytest.MonkeyPat
 
 
 def test_pod_that_the_api_server_does_not_answer_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batch ends, so that later statuses of other pods are sent; the pod's own is tried again."""
+    """The batch ends, so that other pods' later statuses are sent, and the next batch retries this pod."""
     monkeypatch.setattr(status_manager, "SYNC_TIMEOUT", 0.01)
     hangs, other = make_pod(), make_pod()
     other.metadata.uid, other.metadata.name = types.UID("other"), "other"
@@ -896,7 +899,7 @@ def test_static_pod() -> None:
     m.sync_batch(CTX, all=True)
     assert m.actions() == []
 
-    # Another mirror pod in its place, of which the server does not know yet.
+    # Another mirror pod has replaced this one, and the API server does not know it yet.
     m.pods.remove_pod(mirror)
     mirror = v1.deepcopy(mirror)
     mirror.metadata.uid = types.UID("new-mirror-pod")
@@ -908,7 +911,7 @@ def test_static_pod() -> None:
 
 @pytest.mark.parametrize("is_set_first", [True, False], ids=["set first", "told first"])
 def test_static_pod_goes_on_with_the_times_of_its_mirror(is_set_first: bool) -> None:
-    """Whether the mirror comes when its pod has been looked at, or just before the pod manager knows it."""
+    """The times are kept whether the mirror pod arrives after the pod's first status or before it."""
     static, mirror = static_and_mirror_pod()
     old, new = CUT - timedelta(hours=1), CUT - timedelta(minutes=1)
     ready = v1.PodCondition(type=v1.POD_READY, status=TRUE, last_transition_time=old)
@@ -942,7 +945,7 @@ def test_static_pod_inherits_nothing_from_a_mirror_without_status_or_once_it_is_
 
 
 def test_a_request_that_is_never_answered_holds_up_no_status_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As behind a proxy that acknowledges what it gets, while the server for this one request is frozen."""
+    """A frozen request does not delay other statuses, even behind a proxy that still acknowledges packets."""
     monkeypatch.setattr("pkg.client_go.rest.with_retry._AFTER_CUT", 0)
     frozen, other = make_pod(), make_pod()
     other.metadata.uid, other.metadata.name = types.UID("87654321"), "other"
@@ -956,7 +959,7 @@ def test_a_request_that_is_never_answered_holds_up_no_status_for_ever(monkeypatc
         elif patched.is_set():
             end.wait(30)
         else:
-            # Only now that the other pod's requests are answered may the limit be short.
+            # The limit may become short only after the other pod's requests have been answered.
             patched.wait(30)
             monkeypatch.setattr("pkg.client_go.rest.client.ATTEMPT_TIMEOUT", 0.05)
             request.handler.close_connection = True
@@ -1041,7 +1044,7 @@ def test_reconcile_pod_status() -> None:
 
 
 def test_status_with_what_is_no_text_is_sent_once() -> None:
-    """A message may quote a name that is no UTF-8."""
+    """A status with invalid text is sent once; a message may quote a file name that is not UTF-8."""
     pod = make_pod()
     m = Manager(pod)
     m.client.add(pod)
@@ -1062,7 +1065,7 @@ def test_status_with_what_is_no_text_is_sent_once() -> None:
 
 
 def test_status_of_many_containers_that_wait_with_long_messages() -> None:
-    """The API server takes no request of more than 3 MiB; a status that it refuses keeps the pod from being deleted."""
+    """The status is cut below the API server's request limit of 3 MiB; otherwise the pod could not be deleted."""
 
     def refuse_large(action: Action) -> tuple[bool, object]:
         return len(action.patch) > 3 << 20, apierrors.new_bad_request("request entity too large")
@@ -1104,7 +1107,7 @@ def test_delete_pod_finished() -> None:
 
 
 def test_delete_pod_that_cannot_be_decoded() -> None:
-    """Neither what GET nor what PATCH answers can be decoded as a whole."""
+    """The pod is deleted even if neither the answer to GET nor the answer to PATCH can be decoded completely."""
     pod = make_pod()
     m = Manager(pod)
     m.client.add(pod)
@@ -1175,7 +1178,7 @@ def test_the_time_to_send_is_counted_from_the_first_status_not_sent() -> None:
     assert m._pod_statuses[uid].at is not None
 
 
-# ---- Merging with what others wrote ----
+# ---- Merging with the fields of other writers ----
 
 
 def merged(

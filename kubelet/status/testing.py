@@ -1,4 +1,4 @@
-"""Fakes of what the status manager gives and needs.
+"""Define fakes of the status manager and of its dependencies.
 
 Go: pkg/kubelet/status/testing
 """
@@ -13,7 +13,7 @@ from pkg.apimachinery import types
 
 @dataclass
 class FakePodDeletionSafetyProvider:
-    """Says what has_running is set to."""
+    """Return the value of `has_running`."""
 
     has_running: bool = False
 
@@ -23,7 +23,7 @@ class FakePodDeletionSafetyProvider:
 
 @dataclass
 class FakePodStatusProvider:
-    """Answers from a dict by uid."""
+    """Return statuses from a dict by UID."""
 
     statuses: dict[types.UID, v1.PodStatus] = field(default_factory=dict)
 
@@ -33,7 +33,7 @@ class FakePodStatusProvider:
 
 @dataclass
 class FakePodStartupLatencyStateHelper:
-    """Records the uids it is told of."""
+    """Record the UIDs of the pods in all calls."""
 
     updated: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)

@@ -27,24 +27,25 @@ from pkg.apis.core import v1 as k8s_api_v1
 from pkg.util import hash
 
 MAX_CONFIG_LENGTH = 10 * 1024 * 1024
-# The largest number of pods and other objects in one manifest file, or in one answer of a manifest URL.
+# `MAX_OBJECTS` is the largest number of pods and other objects in one manifest file, or in one answer of a manifest
+# URL.
 MAX_OBJECTS = 5000
-# The largest number of values in one pod or other object, after YAML aliases have been expanded. As JSON, this many
-# values take most of the 1.5 MiB that etcd accepts.
+# `MAX_OBJECT_VALUES` is the largest number of values in one pod or other object, after YAML aliases have been expanded.
+# As JSON, this many values take most of the 1.5 MiB that etcd accepts.
 MAX_OBJECT_VALUES = 50_000
-# The largest number of characters in a message about a faulty manifest, and the largest number of unknown fields that
-# the kubelet reports for an object.
+# `MAX_FAULT_LENGTH` is the largest number of characters in a message about a faulty manifest, `MAX_UNKNOWN_FIELDS` the
+# largest number of unknown fields that the kubelet reports for an object.
 MAX_FAULT_LENGTH = 4096
 MAX_UNKNOWN_FIELDS = 100
-# The largest number of characters in a UID that a manifest sets.
+# `MAX_UID_LENGTH` is the largest number of characters in a UID that a manifest sets.
 MAX_UID_LENGTH = 128
 _UID = re.compile("[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 T = TypeVar("T")
 
-# A function that completes a decoded pod before its validation.
+# A `DefaultFunc` is a function that completes a decoded pod before its validation.
 DefaultFunc = Callable[[v1.Pod], None]
-# The paths of the manifest's fields that the pod type lacks, by the pod's UID.
+# `UnknownFields` maps a pod's UID to the paths of the manifest's fields that the pod type lacks.
 UnknownFields = dict[types.UID, list[str]]
 
 
@@ -309,7 +310,8 @@ def _refuse_bad_uid(uid: str) -> None:
         )
 
 
-# The kinds of references that a pod of a standalone node may have, in the words of podutil.api_object_references.
+# `_STANDALONE_REFERENCES` holds the kinds of references that a pod of a standalone node may have, in the words of
+# podutil.api_object_references.
 _STANDALONE_REFERENCES = frozenset(
     (
         "configmaps",

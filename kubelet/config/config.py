@@ -32,11 +32,11 @@ class PodConfigNotificationMode(enum.IntEnum):
     """Name the ways in which the updates channel describes changes."""
 
     UNKNOWN = 0
-    # The full state as one SET, whenever anything has changed.
+    # The channel gets the full state as one SET whenever anything has changed.
     SNAPSHOT = 1
-    # A SET when pods were added or removed, otherwise UPDATE and DELETE.
+    # The channel gets a SET when pods were added or removed, and otherwise UPDATE and DELETE.
     SNAPSHOT_AND_UPDATES = 2
-    # ADD, UPDATE, DELETE, REMOVE and RECONCILE. The kubelet uses this mode.
+    # The channel gets ADD, UPDATE, DELETE, REMOVE and RECONCILE. The kubelet uses this mode.
     INCREMENTAL = 3
 
 
@@ -64,9 +64,9 @@ class PodConfig:
         self._updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(_UPDATES_CAPACITY)
         self._pods = PodStorage(self._updates, mode, recorder, startup_sli_observer)
         self._mux: Mux[kubetypes.PodUpdate] = Mux(self._pods)
-        self._sources_lock = threading.Lock()  # guards _sources
+        self._sources_lock = threading.Lock()  # This lock guards _sources.
         self._sources: set[str] = set()
-        # The faults in the manifests of each source, for status reports.
+        # `_notes` holds the faults in the manifests of each source, for status reports.
         self._notes = {source: ManifestNotes() for source in (kubetypes.FILE_SOURCE, kubetypes.HTTP_SOURCE)}
 
     def channel(self, ctx: golang.Context, source: str) -> golang.Channel[kubetypes.PodUpdate]:
@@ -133,11 +133,11 @@ class _Changes:
 class _SourcePods:
     """Hold the pods of one source. A merge replaces the whole object; a stored object never changes."""
 
-    pods: dict[types.UID, v1.Pod] = field(default_factory=dict)  # by UID
-    # The last object that the source sent for each pod. A source often sends the same object again because another pod
-    # has changed.
+    pods: dict[types.UID, v1.Pod] = field(default_factory=dict)  # The keys are UIDs.
+    # `merged` holds the last object that the source sent for each pod. A source often sends the same object again
+    # because another pod has changed.
     merged: dict[types.UID, v1.Pod] = field(default_factory=dict)
-    # Whether the source has sent its full state.
+    # `seen` tells whether the source has sent its full state.
     seen: bool = False
 
 
@@ -167,7 +167,7 @@ class PodStorage:
         self._mode = mode
         self._recorder = recorder
         self._startup_sli_observer = startup_sli_observer
-        self._pod_lock = threading.Lock()  # guards _sources
+        self._pod_lock = threading.Lock()  # This lock guards _sources.
         self._sources: dict[str, _SourcePods] = {}
         # A merge holds this lock until it has sent its changes, so that the reader receives all changes in the order of
         # the merges. Only the holder of this lock changes `_sources`.
@@ -417,7 +417,7 @@ def _ignore_duplicate(pod: v1.Pod, source: str, recorder: record.EventRecorder, 
     )
 
 
-# The annotations that the kubelet itself adds to a pod.
+# `_LOCAL_ANNOTATIONS` holds the annotations that the kubelet itself adds to a pod.
 _LOCAL_ANNOTATIONS = (
     kubetypes.CONFIG_SOURCE_ANNOTATION_KEY,
     kubetypes.CONFIG_MIRROR_ANNOTATION_KEY,

@@ -37,7 +37,7 @@ from pkg.golang import httpproxy, net
 
 MAX_REDIRECTS = 10
 _REDIRECTS = (301, 302, 303, 307, 308)
-# The headers that only the host of the configured URL may receive.
+# `_SENSITIVE` holds the headers that only the host of the configured URL may receive.
 _SENSITIVE = ("authorization", "www-authenticate", "cookie", "cookie2", "proxy-authorization", "proxy-authenticate")
 _CHUNK = 64 << 10
 
@@ -207,7 +207,7 @@ class _Adapter(adapters.HTTPAdapter):
     def __init__(self, ctx: golang.Context) -> None:
         super().__init__()
         self._ctx = ctx
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = threading.Lock()  # This lock guards the fields below.
         # These are duplicates of the sockets because TLS detaches the descriptor of the original socket.
         self._sockets: list[socket.socket] = []
         self._is_over = False

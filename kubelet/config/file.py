@@ -43,11 +43,12 @@ _LEFTOVER = (
     "a directory except those whose names begin with a dot"
 )
 _LEFTOVER_NAMES = re.compile(r".*(~|\.bak|\.old|\.orig|\.rej|\.save|\.dpkg-\w+|\.rpm(new|save))|#.*#", re.DOTALL)
-# The largest number of files that the source reads from a directory, in the order of their names.
+# `MAX_MANIFESTS` is the largest number of files that the source reads from a directory, in the order of their names.
 MAX_MANIFESTS = 5000
-# Errors of a disk or a server that may be temporary, so that a later attempt to read the file may succeed.
+# These errors of a disk or a server may be temporary, so a later attempt to read the file may succeed.
 _PASSING = (errno.EIO, errno.ESTALE)
-# The time after the start, in seconds, during which an unreadable file keeps unlisted pods from being stopped.
+# `UNREAD_PATIENCE` is the time after the start, in seconds, during which an unreadable file keeps unlisted pods from
+# being stopped.
 UNREAD_PATIENCE = 300.0
 
 
@@ -67,7 +68,8 @@ class WatchEvent:
 
     file_name: str
     event_type: PodEventType
-    # The device and inode of the directory that had the event. The path may lead to another directory by now.
+    # `directory` is the device and inode of the directory that had the event. The path may lead to another directory by
+    # now.
     directory: tuple[int, int] | None = None
 
 
@@ -79,8 +81,8 @@ class RetryableError(Exception):
     """Signal that the watch has ended for a reason that needs no growing delay before the next attempt."""
 
 
-# The metadata that change with the content of a file: device, inode, size, and the times of the content and of the
-# inode.
+# A signature consists of the metadata that change with the content of a file: device, inode, size, and the times of the
+# content and of the inode.
 _Signature = tuple[int, int, int, int, int]
 
 
@@ -94,9 +96,9 @@ class _Manifest:
     signature: _Signature
     pods: list[v1.Pod]
     objects: list[objects.APIObject]
-    # The documents of the file that cannot be used.
+    # `faults` holds the documents of the file that cannot be used.
     faults: list[str]
-    # The fields that the kubelet ignores because the pod type lacks them.
+    # `unknown_fields` holds the fields that the kubelet ignores because the pod type lacks them.
     unknown_fields: common.UnknownFields
 
 
@@ -126,9 +128,9 @@ def new_source_file(
 class _DirContents:
     """Hold the manifests of a directory."""
 
-    # by path
+    # The keys are paths.
     manifests: dict[str, _Manifest]
-    # False if a file is missing that the next list may be able to read.
+    # `is_complete` is False if a file is missing that the next list may be able to read.
     is_complete: bool
 
 
@@ -152,14 +154,16 @@ class SourceFile:
         self._object_store = object_store
         self._clock = clock or clocklib.RealClock()
         self._began = self._clock.monotonic()
-        # Whether all files have been read at least once. Only then the source knows all pods of the path.
+        # `_is_complete` tells whether all files have been read at least once. Only then the source knows all pods of
+        # the path.
         self._is_complete = False
         self._path = path
         self._node_name = node_name
         self._period = period
         self._updates = updates
         self._recorder = recorder
-        # The manifests by file, so that PodConfig receives both of two pods with one name. It keeps the first.
+        # `_store` holds the manifests by file, so that PodConfig receives both of two pods with one name. It keeps the
+        # first.
         # DIVERGES (fault of Go): if two files hold pods with the same name, the first file counts, and an event names
         # the other.
         # Go: pkg/kubelet/config/file.go, newSourceFile: the Go kubelet stores pods by name, so that the last pod it
@@ -167,11 +171,11 @@ class SourceFile:
         # Why: filterInvalidPods keeps the first pod and reports the second, but it never receives both.
         # Test: file_test.py:test_two_files_with_one_pod_name_are_both_sent
         self._store: dict[str, _Manifest] = {}
-        # The faults of unusable files, so that the source parses such a file again only when it changes. They are
-        # stored as text because a stored exception keeps its frames alive, and more of them each time that it is raised
-        # again.
+        # `_failed` holds the faults of unusable files, so that the source parses such a file again only when it
+        # changes. They are stored as text because a stored exception keeps its frames alive, and more of them each time
+        # that it is raised again.
         self._failed: dict[str, tuple[_Signature, str]] = {}
-        # The current faults by file; the source records an event for each new one.
+        # `_notes` holds the current faults by file; the source records an event for each new one.
         self._notes = manifest_notes or notes.ManifestNotes()
         self._watch_events: golang.Channel[WatchEvent] = golang.Channel(_EVENT_BUFFER_LEN)
         # Only the thread of the watch uses the next two fields. `_watched` is the device and inode of the watched
@@ -537,7 +541,7 @@ class _Seen:
 
     places: dict[tuple[str, str], str] = field(default_factory=dict)
     firsts: list[objects.APIObject] = field(default_factory=list)
-    # The faults of the current file.
+    # `faults` holds the faults of the current file.
     faults: list[str] = field(default_factory=list)
 
     def add_object(self, path: str, obj: objects.APIObject) -> bool:

@@ -177,7 +177,7 @@ def test_replaced_by_rename_is_never_gone(tmp_path: Path, watch: Watch, watch_di
     path.write_bytes(manifest(image="one"))
     watched = watch(tmp_path if watch_dir else path)
     watched.expect("one")
-    watched.expect("one")  # the list after the start of the watch
+    watched.expect("one")  # This is the list after the start of the watch.
     fresh = tmp_path / ".fresh"
     fresh.write_bytes(manifest(image="two"))
     fresh.rename(path)
@@ -215,7 +215,7 @@ def test_directory_behind_a_link_that_is_replaced_and_then_removed(tmp_path: Pat
     link.symlink_to(old)
     watched = watch(link)
     watched.expect("one")
-    watched.expect("one")  # the list after the start of the watch
+    watched.expect("one")  # This is the list after the start of the watch.
     fresh = tmp_path / "fresh"
     fresh.symlink_to(new)
     fresh.rename(link)
@@ -257,7 +257,7 @@ def test_file_that_is_removed_and_written_again_at_once_is_removed(tmp_path: Pat
     other.write_bytes(manifest(name="other", image="other"))
     watched = watch(tmp_path)
     watched.expect("other", "one")
-    watched.expect("other", "one")  # the list after the start of the watch
+    watched.expect("other", "one")  # This is the list after the start of the watch.
     # The source is blocked while it sends this change, and handles the next two events only after the new file exists.
     os.utime(other)
     path.unlink()

@@ -31,7 +31,8 @@ from pkg.apis.core.v1.helper import qos
 from pkg.client_go.tools.record import testing as recordtesting
 from pkg.component_helpers.resource import helpers as resource
 
-# The number of examples for each test. They differ from run to run, and hypothesis prints the one that fails.
+# `EXAMPLES` is the number of examples for each test. They differ from run to run, and hypothesis prints the one that
+# fails.
 EXAMPLES = 150
 FUZZ = settings(
     max_examples=EXAMPLES,

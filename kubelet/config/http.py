@@ -17,8 +17,8 @@ from pkg.apimachinery.util import wait
 from pkg.client_go.tools import record
 from pkg.golang import net
 
-TIMEOUT = 10.0  # seconds for a whole request
-# The number of bytes that a message quotes from an answer that could not be parsed.
+TIMEOUT = 10.0  # seconds, for a whole request
+# `_QUOTED` is the number of bytes that a message quotes from an answer that could not be parsed.
 _QUOTED = 200
 
 
@@ -62,7 +62,7 @@ class SourceURL:
         self._updates = updates
         self._recorder = recorder
         self._notes = manifest_notes or notes.ManifestNotes()
-        # The fault in the data that was last decoded, or an empty string.
+        # `_fault` is the fault in the data that was last decoded, or an empty string.
         self._fault = ""
         self._data = b""
         self._failure_logs = 0

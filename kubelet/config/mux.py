@@ -14,7 +14,7 @@ from pkg.apimachinery.util import runtime
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
-# The time, in seconds, after which the mux repeats an update that could not be merged completely.
+# `_RETRY_PERIOD` is the time, in seconds, after which the mux repeats an update that could not be merged completely.
 _RETRY_PERIOD = 10.0
 
 
@@ -39,7 +39,7 @@ class Mux(Generic[T]):
 
     def __init__(self, merger: Merger[T]) -> None:
         self._merger = merger
-        self._source_lock = threading.Lock()  # guards _sources
+        self._source_lock = threading.Lock()  # This lock guards _sources.
         self._sources: dict[str, golang.Channel[T]] = {}
 
     def channel_with_context(self, ctx: golang.Context, source: str) -> golang.Channel[T]:
@@ -63,7 +63,7 @@ class Mux(Generic[T]):
             return dict(self._sources)
 
     def _listen(self, ctx: golang.Context, source: str, listen_channel: golang.Channel[T]) -> None:
-        unmerged: list[T] = []  # the last update, until it has been merged
+        unmerged: list[T] = []  # This is the last update until it has been merged.
         while True:
             selected = golang.select(listen_channel, ctx.done(), timeout=_RETRY_PERIOD if unmerged else None)
             if selected.took(ctx.done()):

@@ -25,9 +25,9 @@ class ManifestNotes:
     """Hold the notes on one source's manifests. Only the source writes them; any thread may read them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the fields below
-        self._notes: dict[str, tuple[ManifestNote, ...]] = {}  # by origin
-        self._unknown_fields: Mapping[types.UID, Sequence[str]] = {}  # by the pod's UID
+        self._lock = threading.Lock()  # This lock guards the fields below.
+        self._notes: dict[str, tuple[ManifestNote, ...]] = {}  # The keys are origins.
+        self._unknown_fields: Mapping[types.UID, Sequence[str]] = {}  # The keys are UIDs of pods.
 
     def replace(self, origin: str, texts: Iterable[str]) -> list[str]:
         """Replace all notes on an origin, which is a file or the URL; return the texts that are new."""

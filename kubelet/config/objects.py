@@ -52,7 +52,7 @@ class Documents:
     pods: list[v1.Pod] = field(default_factory=list)
     objects: list[APIObject] = field(default_factory=list)
     faults: list[ValueError] = field(default_factory=list)
-    # The fields of the pods' documents that the pod type lacks.
+    # `unknown_fields` holds the fields of the pods' documents that the pod type lacks.
     unknown_fields: common.UnknownFields = field(default_factory=dict)
 
 
@@ -76,8 +76,8 @@ def try_decode_documents(data: bytes, default_fn: common.DefaultFunc) -> Documen
         try:
             obj = _decode(builtins, default_fn, documents.unknown_fields)
         except ValueError as err:
-            # The frames of the error hold the documents, which hold the error: garbage collection would have to free
-            # this cycle.
+            # The error must not keep its frames: they hold the documents, which hold the error, and only garbage
+            # collection could free this cycle.
             fault = golang.without_frames(err)
             documents.faults.append(fault if len(found) == 1 else InvalidObjectError(f"document {number}: {err}"))
             continue

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-# A function that reports whether the named sources are all sources, and each has sent its full state.
+# A `SourcesReadyFn` is a function that reports whether the named sources are all sources, and each has sent its full
+# state.
 SourcesReadyFn = Callable[[set[str]], bool]
 
 
@@ -27,7 +28,7 @@ class SourcesImpl:
     """Record the sources that the kubelet has seen. All methods are thread-safe."""
 
     def __init__(self, sources_ready_fn: SourcesReadyFn) -> None:
-        self._lock = threading.Lock()  # guards _sources_seen
+        self._lock = threading.Lock()  # This lock guards _sources_seen.
         self._sources_seen: set[str] = set()
         self._sources_ready_fn = sources_ready_fn
 

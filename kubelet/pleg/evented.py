@@ -35,10 +35,10 @@ from pkg.apimachinery import types
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 
-# The time, in seconds, between two attempts to fall back to the generic PLEG.
+# `_FALL_BACK_RETRY_PERIOD` is the time, in seconds, between two attempts to fall back to the generic PLEG.
 _FALL_BACK_RETRY_PERIOD = 1.0
-# The time, in seconds, between updates of the cache's global time. A pod worker that waits for a newer status of an
-# unchanged pod continues after this time at the latest.
+# `GLOBAL_CACHE_UPDATE_PERIOD` is the time, in seconds, between updates of the cache's global time. A pod worker that
+# waits for a newer status of an unchanged pod continues after this time at the latest.
 GLOBAL_CACHE_UPDATE_PERIOD = 5.0
 
 _EVENT_TYPES = {
@@ -77,7 +77,7 @@ class EventedPLEG:
         self._max_stream_retries = evented_pleg_max_stream_retries
         self._relist_duration = relist_duration
         self._clock = clock
-        # Guards the remaining fields.
+        # This lock guards the remaining fields.
         self._running_lock = threading.Lock()
         self._is_running = False
         self._parent_ctx = golang.background()

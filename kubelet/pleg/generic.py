@@ -51,9 +51,9 @@ from pkg.apimachinery import types
 from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 
-# The capacity of the channel of requests for single pods.
+# `_RELIST_REQUEST_CAPACITY` is the capacity of the channel of requests for single pods.
 _RELIST_REQUEST_CAPACITY = 200
-# The time, in seconds, that a relist waits for the inspection of one pod.
+# `_INSPECT_LIMIT` is the time, in seconds, that a relist waits for the inspection of one pod.
 _INSPECT_LIMIT = 2.0
 _ZERO_TIME = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
@@ -78,7 +78,7 @@ _STATES = {
 
 class _RelistRequest(NamedTuple):
     pod_uid: types.UID
-    # The time of the request. A later relist of all pods, or of this pod, has served the request.
+    # `timestamp` is the time of the request. A later relist of all pods, or of this pod, has served the request.
     timestamp: datetime.datetime
 
 
@@ -218,22 +218,22 @@ class GenericPLEG:
         # lock during calls to the runtime because two concurrent relists would overwrite each other's records.
         self._relist_lock = threading.Lock()
         self.pod_records = PodRecords()
-        # The inspections that have outlasted their relist, by pod.
+        # `_late` holds the inspections that have outlasted their relist, by pod.
         self._late: dict[types.UID, _Inspection] = {}
-        # The pods whose records the last relist failed to update.
+        # `_failed` holds the pods whose records the last relist failed to update.
         self._failed: set[types.UID] = set()
-        # The channel from which the inspecting thread takes its work; None while that thread is busy with a late
-        # inspection, or before it starts.
+        # `_inspections` is the channel from which the inspecting thread takes its work; it is None while that thread is
+        # busy with a late inspection, or before it starts.
         self._inspections: golang.Channel[_Inspection] | None = None
-        # The container states for which the metric has had a value.
+        # `_states_seen` holds the container states for which the metric has had a value.
         self._states_seen: set[str] = set()
 
-        # Guards the next two fields.
+        # This lock guards the next two fields.
         self._reinspect_lock = threading.Lock()
-        # The pods that the next relist must inspect even if they are unchanged: their inspection failed, or a caller
-        # requested it.
+        # `_pods_to_reinspect` holds the pods that the next relist must inspect even if they are unchanged: their
+        # inspection failed, or a caller requested it.
         self._pods_to_reinspect: set[types.UID] = set()
-        # The pods for which no relist waits because their last inspection was late.
+        # `_slow` holds the pods for which no relist waits because their last inspection was late.
         self._slow: set[types.UID] = set()
 
         # Only the relisting thread writes these fields; healthy() reads them. This time and all times in the cache are
@@ -242,7 +242,7 @@ class GenericPLEG:
         self._call: _Call | None = None
         self._last_error: Exception | None = None
 
-        # Guards the remaining fields.
+        # This lock guards the remaining fields.
         self._running_lock = threading.Lock()
         self._cancel: Callable[[], None] = lambda: None
         self._ctx = golang.background()

@@ -36,7 +36,7 @@ EXITED = kubecontainer.CONTAINER_STATE_EXITED
 UNKNOWN = kubecontainer.CONTAINER_STATE_UNKNOWN
 CREATED = kubecontainer.CONTAINER_STATE_CREATED
 
-# The time, in seconds, that a test waits for an event. Only a failing test waits this long.
+# `DEADLINE` is the time, in seconds, that a test waits for an event. Only a failing test waits this long.
 DEADLINE = 30.0
 
 

@@ -74,7 +74,7 @@ class BasicMirrorClient:
         self._apiserver_client = apiserver_client
         self._node_name = node_name
         self._node_getter = node_getter
-        self._lock = threading.Lock()  # guards _deleting
+        self._lock = threading.Lock()  # This lock guards _deleting.
         self._deleting: set[str] = set()  # full names of those that are being deleted in the background
 
     def create_mirror_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:

@@ -1,4 +1,4 @@
-"""Asks containers, again and again, how they are, and tells the sync loop when an answer changes.
+"""Probe containers periodically, and notify the sync loop when a result changes.
 
 Go: pkg/kubelet/prober
 """

@@ -1,4 +1,4 @@
-"""What tests of probes start from."""
+"""Define the fixture that tests of probes share."""
 
 from __future__ import annotations
 

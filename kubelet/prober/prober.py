@@ -1,4 +1,4 @@
-"""Runs one probe of one container.
+"""Run one probe of one container.
 
 Go: pkg/kubelet/prober/prober.go
 """
@@ -21,12 +21,12 @@ from pkg.probe import http as httpprobe
 if TYPE_CHECKING:
     from pkg.client_go.tools import record
 
-# A probe that could not be carried out is tried again at once, this often in all.
+# `MAX_PROBE_RETRIES` is the number of attempts to run a probe. A probe that could not run is retried at once.
 MAX_PROBE_RETRIES = 3
 
 
 class ProbeType(enum.StrEnum):
-    """Which of a container's probes."""
+    """Name the kinds of a container's probes."""
 
     LIVENESS = "Liveness"
     READINESS = "Readiness"
@@ -34,7 +34,7 @@ class ProbeType(enum.StrEnum):
 
 
 class Prober:
-    """Safe from any thread."""
+    """Run probes. All methods are thread-safe."""
 
     def __init__(self, runner: kubecontainer.CommandRunner, recorder: record.EventRecorder) -> None:
         self._runner = runner
@@ -49,9 +49,9 @@ class Prober:
         container: v1.Container,
         container_id: kubecontainer.ContainerID,
     ) -> results.Result:
-        """Run the probe; success or failure, with an event for what is not well.
+        """Run the probe and return success or failure; record an event for a failure, a warning or an error.
 
-        Raises whatever kept it from being carried out.
+        Raise the error that kept the probe from running.
         """
         spec = probe_spec(container, probe_type)
         if spec is None:
@@ -96,10 +96,10 @@ class Prober:
             except golang.Canceled:
                 raise
             except Exception as err:
-                # The last one's fault is the answer; of the others the next may do better.
+                # The error of the last attempt is the result. After any other attempt, the next one may succeed.
                 if attempt == MAX_PROBE_RETRIES:
                     raise
-                klog.v(4).info_s("Probe is tried again", pod=klog.kobj(pod), attempt=attempt, err=err)
+                klog.v(4).info_s("Retrying the probe", pod=klog.kobj(pod), attempt=attempt, err=err)
         raise AssertionError("unreachable")
 
     def _run_probe(
@@ -147,7 +147,7 @@ class Prober:
 
 
 def probe_spec(container: v1.Container, probe_type: ProbeType) -> v1.Probe | None:
-    """The container's probe of that type."""
+    """Return the container's probe of this type, or None."""
     match probe_type:
         case ProbeType.LIVENESS:
             return container.liveness_probe

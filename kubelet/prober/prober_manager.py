@@ -1,4 +1,4 @@
-"""Which containers are probed, and what their probes say about started and ready.
+"""Decide which containers are probed, and derive `started` and `ready` from the results.
 
 Go: pkg/kubelet/prober/prober_manager.go
 """
@@ -29,23 +29,23 @@ from pkg.golang.turn import Turns
 if TYPE_CHECKING:
     from pkg.client_go.tools import record
 
-# Shown at /metrics/probes.
+# The kubelet serves these metrics at /metrics/probes.
 PROBER_RESULTS = metrics.new_counter(
     "prober_probe_total",
-    "Probes by result.",
+    "Number of probes by result.",
     ["probe_type", "result", "container", "pod", "namespace", "pod_uid"],
     level=metrics.BETA,
 )
 PROBER_DURATION = metrics.new_histogram(
     "prober_probe_duration_seconds",
-    "Seconds of a probe that answered.",
+    "Duration in seconds of a probe that did not fail.",
     ["probe_type", "container", "pod", "namespace"],
 )
 _RESULT_LABELS = {results.SUCCESS: "successful", results.FAILURE: "failed", results.UNKNOWN: "unknown"}
 
 
 class StatusProvider(Protocol):
-    """The statuses of pods."""
+    """Define what the prober needs from the status manager."""
 
     def get_pod_status(self, uid: types.UID) -> v1.PodStatus | None: ...
 
@@ -58,21 +58,24 @@ class _ProbeKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeSnapshot:
-    """How one probe of one container is at one moment, for people who look. Go: none"""
+    """Describe the state of one probe of one container at one moment, for inspection only.
+
+    Go: none
+    """
 
     pod_uid: types.UID
     container: str
     probe_type: ProbeType
     spec: v1.Probe
-    # None before the first answer, and how many equal ones came in a row.
+    # `last_result` is None before the first result. `result_run` is the number of equal results in a row.
     last_result: results.Result | None
     result_run: int
-    # Seconds until the container is probed again, if nobody triggers that before.
+    # `due_in` is the time in seconds until the next probe, unless a trigger causes an earlier one.
     due_in: float
 
 
 class Manager:
-    """Starts and stops workers as pods come and go. Every method is safe from any thread."""
+    """Start and stop probe workers as pods come and go. All methods are thread-safe."""
 
     def __init__(
         self,
@@ -87,34 +90,36 @@ class Manager:
         self.status_manager = status_manager
         self.prober = Prober(runner, recorder)
         self.clock = clock or clocklib.RealClock()
-        # Statuses have their times in whole seconds.
+        # `start_time` has no fraction because the times in statuses are whole seconds.
         self.start_time = self.clock.now().replace(microsecond=0)
         self._results = {
             ProbeType.LIVENESS: liveness_manager,
             ProbeType.READINESS: readiness_manager,
             ProbeType.STARTUP: startup_manager,
         }
-        # Not of a pod's sync: that ends with the sync, and probing goes on.
+        # The context of a pod's sync would end with the sync, but probing continues.
         ctx, self._cancel = golang.with_cancel(golang.background())
         self.scheduler = Scheduler(ctx, self.clock)
-        # Hundreds of threads may run probes, and how much of the interpreter a probe takes is for its pod to choose,
-        # and for the container that answers: ten redirects, each with a head of 64 KiB, take 30 ms. A probe lets others
-        # have their turn wherever it waits: for a server, the runtime or the reader of its results.
-        # DIVERGES (platform): a few probes work at a time, those first that have had least.
-        # Go: pkg/kubelet/prober/worker.go, (*worker).doProbe: each probe works when it likes.
-        # Why: Python runs one thread at a time, and all else in the process would come after every probe's turn.
+        # Hundreds of threads may run probes. A pod's author, and the container that answers, determine how much of the
+        # interpreter's time a probe takes: ten redirects with a head of 64 KiB each take 30 ms. A probe gives up its
+        # turn wherever it waits: for a server, for the runtime, or for the reader of its results.
+        # DIVERGES (platform): only a few probes work at a time; those that have used the least time come first.
+        # Go: pkg/kubelet/prober/worker.go, (*worker).doProbe: any number of probes work at the same time.
+        # Why: Python runs one thread at a time, and all other threads of the process would have to wait for every
+        # probe.
         # Test: worker_test.py:test_few_probes_work_at_a_time
         self.turns = Turns(by_use=True)
-        self._lock = threading.Lock()  # guards the two fields below
+        self._lock = threading.Lock()  # This lock guards the two fields below.
         self._workers: dict[_ProbeKey, Worker] = {}
-        # By pods' uids: the containers that were there before the kubelet, by their ids, as they were last told.
+        # `_inherited` holds the last reported statuses of the containers that are older than this kubelet, by the pod's
+        # UID and the container's ID.
         self._inherited: dict[str, dict[str, v1.ContainerStatus]] = {}
 
     def results_manager(self, probe_type: ProbeType) -> results.Manager:
         return self._results[probe_type]
 
     def add_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Probe the pod's containers, those that are not probed already, until remove_pod."""
+        """Start probing those containers of the pod that are not probed yet. The probing lasts until remove_pod."""
         self._note_inherited(pod)
         index = StatusIndex(pod)
         for container in _probed_containers(pod):
@@ -129,15 +134,15 @@ class Manager:
                     try:
                         self.scheduler.add(worker)
                     except BaseException:
-                        # Else the pod's next sync would take it for a worker that runs.
+                        # Without this, the pod's next sync would assume that the worker runs.
                         del self._workers[key]
                         raise
         self.scheduler.tend()
 
     def stop_liveness_and_startup(self, pod: v1.Pod) -> None:
-        """Stop what could have a container of the terminating pod restarted; readiness is still probed.
+        """Stop the probes that could restart a container of the terminating pod; readiness probes continue.
 
-        Sidecars outlive the pod's containers, and so do all their probes.
+        Sidecars outlive the pod's other containers, so all their probes continue.
         """
         self._stop(_keys(pod.metadata.uid, pod.spec.containers, (ProbeType.LIVENESS, ProbeType.STARTUP)))
 
@@ -148,7 +153,7 @@ class Manager:
         self._stop(_keys(pod.metadata.uid, _probed_containers(pod), ProbeType))
 
     def cleanup_pods(self, desired_pods: Collection[types.UID]) -> None:
-        """Stop all probes of pods whose uid is not desired."""
+        """Stop all probes of pods whose UID is not in desired_pods."""
         with self._lock:
             unwanted = [key for key in self._workers if key.pod_uid not in desired_pods]
             self._inherited = {uid: known for uid, known in self._inherited.items() if uid in desired_pods}
@@ -156,7 +161,9 @@ class Manager:
         self.scheduler.tend()
 
     def stop_all(self) -> None:
-        """Stop every probe for good, those that wait for a reader of their results too; for the end of the kubelet."""
+        """Stop all probes permanently, including those that wait for a reader of their results, at the end of the
+        kubelet.
+        """
         self._cancel()
         self.scheduler.end_all()
 
@@ -167,7 +174,7 @@ class Manager:
             worker.stop()
 
     def remove_worker(self, worker: Worker) -> None:
-        """Called by a worker that has ended."""
+        """Remove a worker that has ended. The scheduler's thread calls this through the worker."""
         key = _ProbeKey(worker.pod.metadata.uid, worker.container.name, worker.probe_type)
         with self._lock:
             if self._workers.get(key) is not worker:
@@ -178,12 +185,12 @@ class Manager:
         PROBER_DURATION.remove(*_duration_labels(worker))
 
     def workers(self) -> list[Worker]:
-        """The workers there are now; only to be looked at."""
+        """Return the current workers, for inspection only."""
         with self._lock:
             return list(self._workers.values())
 
     def snapshot(self) -> list[ProbeSnapshot]:
-        """How each probe is now. Go: none"""
+        """Return the current state of each probe. Go: none"""
         now = self.clock.monotonic()
         return [_snapshot(worker, now) for worker in self.workers()]
 
@@ -192,17 +199,17 @@ class Manager:
             return len(self._workers)
 
     def observe(self, worker: Worker, result: results.Result, duration: float) -> None:
-        """Count a result in the metrics, and how many seconds it took unless it is a failure."""
+        """Count a result in the metrics, and unless it is a failure also record its duration in seconds."""
         PROBER_RESULTS.labels(*_result_labels(worker, result)).inc()
         if result != results.FAILURE:
             PROBER_DURATION.labels(*_duration_labels(worker)).observe(duration)
 
     def observe_lateness(self, worker: Worker, seconds: float) -> None:
-        """Note by how much a probe began later than it was due."""
+        """Record how many seconds after its due time a probe began."""
         kubeletmetrics.PROBER_LATENESS.labels(worker.probe_type).observe(seconds)
 
     def update_pod_status(self, ctx: golang.Context, pod: v1.Pod, pod_status: v1.PodStatus) -> None:
-        """Set `started` and `ready` of the container statuses in pod_status, which must be the caller's own."""
+        """Set `started` and `ready` of the container statuses in pod_status, which must belong to the caller."""
         self._note_inherited(pod)
         containers = {container.name: container for container in pod.spec.containers}
         init_containers = {container.name: container for container in pod.spec.init_containers}
@@ -238,7 +245,7 @@ class Manager:
         result = self._results[ProbeType.STARTUP].get(container_id)
         if result is not None:
             return result == results.SUCCESS
-        # It had started before the kubelet was restarted; or nothing probes its start-up.
+        # Either the container had started before the kubelet restarted, or it has no startup probe.
         known = self._inherited_status(pod, status)
         if status.started or (known is not None and known.started):
             return True
@@ -262,12 +269,14 @@ class Manager:
         return worker is None and not is_old
 
     def probe_unready(self, pod: v1.Pod, pod_status: v1.PodStatus) -> None:
-        """Have those probed now that could be ready and are not; the status manager must have the status by now.
+        """Trigger the readiness probes of started containers that are not ready.
 
-        DIVERGES (fault of Go): a container that may be ready is probed as soon as its status is known to the workers.
-        Go: pkg/kubelet/prober/prober_manager.go, (*manager).UpdatePodStatus: has it probed while its status is made.
-        Why: a worker that is quicker finds no running container in the old status, and the pod gets ready a period
-        later.
+        The caller must have stored the new status in the status manager.
+
+        DIVERGES (fault of Go): a container that may be ready is probed as soon as the workers can see its new status.
+        Go: pkg/kubelet/prober/prober_manager.go, (*manager).UpdatePodStatus: the Go kubelet triggers the probe while it
+        generates the status.
+        Why: a faster worker finds no running container in the old status, and the pod becomes ready one period later.
         Test: prober_manager_test.py:test_container_that_is_not_ready_is_probed_at_once
         """
         for status in (*pod_status.container_statuses, *pod_status.init_container_statuses):
@@ -275,20 +284,21 @@ class Manager:
                 continue
             result = self._results[ProbeType.READINESS].get(kubecontainer.parse_container_id(status.container_id))
             if result is None and self.started_before_the_kubelet(pod.metadata.uid, status):
-                # Its probe waits for its turn, so that not all of them begin at once.
+                # The probe waits for its normal time, so that not all probes begin at once after a restart of the
+                # kubelet.
                 continue
             worker = self._worker(pod, status.name, ProbeType.READINESS)
             if worker is not None:
                 worker.trigger()
 
     def started_before_the_kubelet(self, pod_uid: types.UID, status: v1.ContainerStatus) -> bool:
-        """Whether the running container was there, and may have been ready, before the kubelet (re)started.
+        """Report whether the running container is older than this kubelet, and thus may have been ready before.
 
-        DIVERGES (fault of Go): a container that started before the kubelet, however shortly, stays as ready as it was
-        until it is probed.
-        Go: pkg/kubelet/prober/prober_manager.go, kubeletRestartGracePeriod: only if it started more than 10 seconds
-        before the kubelet; else it counts as not ready.
-        Why: a container that was ready would lose its traffic because the kubelet was restarted.
+        DIVERGES (fault of Go): a container that started at any time before the kubelet keeps its readiness until it is
+        probed.
+        Go: pkg/kubelet/prober/prober_manager.go, kubeletRestartGracePeriod: the Go kubelet keeps it only if the
+        container started more than 10 seconds before the kubelet; other containers become not ready.
+        Why: a ready container would lose its traffic because the kubelet restarted.
         Test: prober_manager_test.py:test_restart_of_the_kubelet_leaves_containers_ready,
         worker_test.py:test_restart_of_the_kubelet_flips_no_result
         """
@@ -302,13 +312,13 @@ class Manager:
         return running is not None and running.started_at is not None and running.started_at < self.start_time
 
     def inherit(self, pod_uid: types.UID, status: v1.PodStatus) -> dict[str, v1.ContainerStatus]:
-        """Take what the kubelet before this one told of a static pod; its mirror has the status, the pod has none.
+        """Record the last reported status of a static pod, which comes from its mirror pod.
 
-        Returns those containers, by their ids, that were taken now.
+        Return the containers that this call has recorded, by their IDs. The static pod itself has no status.
 
-        DIVERGES (fault of Go): after a restart of the kubelet, containers of static pods stay as ready as they were.
-        Go: pkg/kubelet/prober/prober_manager.go, (*manager).setReadyStateOnKubeletRestart: looks at the conditions in
-        the pod's status, which a manifest does not have, and so takes the containers for not ready.
+        DIVERGES (fault of Go): containers of static pods keep their readiness when the kubelet restarts.
+        Go: pkg/kubelet/prober/prober_manager.go, (*manager).setReadyStateOnKubeletRestart: the Go kubelet reads the
+        conditions in the pod's status. A manifest has none, so the containers become not ready.
         Why: static pods, such as those of the control plane, would lose their traffic at each restart.
         Test: prober_manager_test.py:test_restart_of_the_kubelet_leaves_static_pods_as_their_mirrors_tell
         """
@@ -325,18 +335,19 @@ class Manager:
             return self._inherited.get(pod.metadata.uid, {}).get(status.container_id)
 
     def _note_inherited(self, pod: v1.Pod) -> None:
-        """The first status that is seen of a pod was reported by the kubelet before this one."""
+        """Record the first status that the pod arrives with: an earlier run of the kubelet has reported it."""
         with self._lock:
             if pod.metadata.uid not in self._inherited:
                 self._inherited[pod.metadata.uid] = _known_containers(pod.status)
 
     def _was_ready(self, pod: v1.Pod, status: v1.ContainerStatus) -> bool:
-        """Whether the kubelet before this one had the container ready.
+        """Report whether the container was ready in the status that an earlier run of the kubelet has reported.
 
-        DIVERGES (fault of Go): after a restart of the kubelet, each container of a pod stays as ready as it was itself.
-        Go: pkg/kubelet/prober/prober_manager.go, (*manager).setReadyStateOnKubeletRestart: as ready as the pod was.
-        Why: one container that was not ready would make all of the pod not ready, and a container that was started
-        after the pod's last status would count as ready.
+        DIVERGES (fault of Go): after a restart of the kubelet, each container of a pod keeps its own readiness.
+        Go: pkg/kubelet/prober/prober_manager.go, (*manager).setReadyStateOnKubeletRestart: each container gets the
+        readiness of the pod.
+        Why: one container that was not ready would make all containers of the pod not ready, and a container that
+        started after the pod's last status would count as ready.
         Test: prober_manager_test.py:test_restart_of_the_kubelet_leaves_each_container_as_it_was,
         prober_manager_test.py:test_container_that_the_kubelet_before_started_last_is_not_ready_for_another_that_was
         """
@@ -345,13 +356,13 @@ class Manager:
 
 
 def _probed_containers(pod: v1.Pod) -> Iterator[v1.Container]:
-    """Regular containers and sidecars; plain init containers are not probed."""
+    """Yield the regular containers and the sidecars. Ordinary init containers have no probes."""
     yield from pod.spec.containers
     yield from (c for c in pod.spec.init_containers if podutil.is_restartable_init_container(c))
 
 
 def _known_containers(status: v1.PodStatus) -> dict[str, v1.ContainerStatus]:
-    """The containers by their ids."""
+    """Return the container statuses by container ID."""
     statuses = [*status.container_statuses, *status.init_container_statuses]
     return {each.container_id: each for each in statuses if each.container_id}
 

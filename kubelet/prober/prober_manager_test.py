@@ -1,4 +1,4 @@
-"""Tests of the probe manager."""
+"""Test the probe manager."""
 
 from __future__ import annotations
 
@@ -166,13 +166,13 @@ def series(pod_uid: str) -> list[str]:
     ]
 
 
-# ---- Manifests that mean harm, each tried in a process of its own ----
+# ---- Malicious manifests, each tried in a process of its own ----
 
 ALL_PROBES = (LIVENESS, READINESS, STARTUP)
 
 
 def crowd(world: ProbeWorld, pods: int, containers: int) -> list[v1.Pod]:
-    """Pods that run, of so many containers with three probes each, which are due every second."""
+    """Return running pods whose containers have three probes each, all with a period of one second."""
     made = []
     for number in range(pods):
         uid = f"uid-{number}"
@@ -197,7 +197,7 @@ def forget_updates(world: ProbeWorld) -> None:
 
 
 def probe_a_crowd() -> None:
-    """One manifest of 1,700 containers, whose 5,100 probes run five times."""
+    """Run the 5,100 probes of one manifest with 1,700 containers five times."""
     world = ProbeWorld()
     forget_updates(world)
     (each,) = crowd(world, 1, 1700)
@@ -205,7 +205,7 @@ def probe_a_crowd() -> None:
     assert world.manager.worker_count() == 5100
     for number in range(1, 6):
         world.clock.step(1)
-        # Startup probes are not carried out: all containers have started.
+        # Startup probes do not run because all containers have started.
         wait_until_equal("probes", lambda: world.runner.runs, number * 3400)
         assert threading.active_count() < 2 * scheduler.MAX_PROBES_PER_POD
     world.manager.remove_pod(each)
@@ -222,7 +222,7 @@ def test_probe_that_hangs_ends_with_its_pod_and_the_next_of_that_uid_is_probed(w
 
     world.runner.run_in_container = hang  # type: ignore[method-assign]
     [probed] = crowd(world, 1, 1)
-    # The startup probe is not carried out: the container has started.
+    # The startup probe does not run because the container has started.
     for count in (2, 4):
         world.manager.add_pod(CTX, probed)
         world.clock.step(10)
@@ -237,7 +237,7 @@ def test_manifest_of_5100_probes_stays_under_48_mib() -> None:
 
 
 def run_out_of_threads() -> None:
-    """Pods whose probes hang, in a process that the kernel lets have twelve threads."""
+    """Run pods whose probes hang in a process that may have only twelve threads."""
     os.setuid(54321)
     resource.setrlimit(resource.RLIMIT_NPROC, (12, 12))
     log = io.StringIO()
@@ -257,7 +257,7 @@ def run_out_of_threads() -> None:
     for each in pods:
         world.manager.add_pod(CTX, each)
     world.clock.step(1)
-    wait_for("the lack of threads is logged", lambda: "Probes wait for a thread; it is tried again" in log.getvalue())
+    wait_for("the lack of threads is logged", lambda: "Probes wait for a thread; retrying" in log.getvalue())
     assert "the limit is TasksMax of the unit, pids.max of the cgroup" in log.getvalue()
     go_on.set()
     wait_for("all pods are probed", lambda: len(probed) == len(pods))
@@ -285,7 +285,7 @@ def know(world: ProbeWorld, probe_type: ProbeType, name: str, result: results.Re
 
 
 def test_update_pod_status(world: ProbeWorld) -> None:
-    """Workers are added and stand still: the fake clock does not move, and no status lets them probe."""
+    """No worker probes: the fake clock stands still, and there is no status that would let a worker probe."""
     spec = pod(
         POD_UID,
         container("unprobed", LIVENESS),
@@ -366,7 +366,7 @@ def test_update_pod_status_with_init_containers(
         (300, False, True, results.SUCCESS, True),
         (300, True, False, None, True),
         (300, False, False, None, True),
-        # However young; what began after the kubelet was not probed by another one.
+        # The age does not matter, but a container that started after the kubelet has no earlier probe result.
         (5, True, True, None, True),
         (-1, True, True, None, False),
     ],
@@ -401,7 +401,7 @@ def test_restart_of_the_kubelet_leaves_containers_ready(
 @pytest.mark.parametrize("added", [True, False])
 @pytest.mark.parametrize("ready", [True, False])
 def test_restart_of_the_kubelet_leaves_each_container_as_it_was(world: ProbeWorld, added: bool, ready: bool) -> None:
-    """However young it is, and whatever the other containers of the pod are; also before its probing begins."""
+    """A container keeps its own readiness regardless of its age and of the pod's other containers, probed or not."""
     spec = pod(POD_UID, container("c", READINESS))
     found = status("c", v1.ContainerState(running=v1.ContainerStateRunning(started_at=world.clock.now())))
     found.ready = ready
@@ -421,7 +421,7 @@ def test_restart_of_the_kubelet_leaves_each_container_as_it_was(world: ProbeWorl
 def test_container_that_the_kubelet_before_started_last_is_not_ready_for_another_that_was(
     world: ProbeWorld, age: float
 ) -> None:
-    """It was started in the place of one that was ready, and nobody heard of it before that kubelet ended."""
+    """The container replaced a ready one, and the earlier kubelet ended before it reported this."""
     spec = pod(POD_UID, container("c", READINESS))
     since = world.clock.now() - datetime.timedelta(seconds=age)
     found = status("c", v1.ContainerState(running=v1.ContainerStateRunning(started_at=since)))
@@ -456,7 +456,7 @@ def test_container_that_broke_while_there_was_no_kubelet_is_unready_after_as_man
 
 @pytest.mark.parametrize("age", [300, -1])
 def test_restart_of_the_kubelet_leaves_static_pods_as_their_mirrors_tell(world: ProbeWorld, age: float) -> None:
-    """Of containers that were there before it; only the mirror has a status, and it comes later than the pod."""
+    """Containers of a static pod keep the readiness in the mirror pod's status, which arrives later than the pod."""
     spec = pod(POD_UID, container("c", READINESS, STARTUP))
     world.manager.add_pod(CTX, spec)
     since = world.clock.now() - datetime.timedelta(seconds=age)
@@ -499,7 +499,7 @@ def test_container_that_is_not_ready_is_probed_at_once(world: ProbeWorld) -> Non
 
 
 def test_after_a_restart_of_the_kubelet_probes_wait_for_their_turn(world: ProbeWorld) -> None:
-    """All pods are looked at when it starts, and all of them would be probed at once."""
+    """Probes wait for their normal time after a restart, because the kubelet syncs all pods when it starts."""
     spec = new_pod()
     set_probe(spec.spec.containers[0], READINESS, period_seconds=1000)
     running = world.running(age=60)

@@ -1,4 +1,4 @@
-"""Tests of single probes: what is asked, what the answer means, what is told in events."""
+"""Test single probes: their requests, the meaning of the answers, and the events."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_port_that_is_not_there_is_told_of(world: World, handler: dict[str, Any]
 
 @contextmanager
 def mute_server() -> Iterator[int]:
-    """A port where connections are accepted, and that is all."""
+    """Run a server that accepts connections and never answers; yield its port."""
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
         yield listener.getsockname()[1]
 
@@ -198,7 +198,7 @@ def test_what_cannot_succeed_is_told_of_and_leaves_nothing_open(
         told = world.events()
         assert len(told) == 1
         assert told[0].startswith(f"Warning Unhealthy Liveness probe failed: {message.replace('PORT', str(port))}")
-    if "grpc" not in handler(1):  # it takes its time for closing, which is tested beside it, and may do so here
+    if "grpc" not in handler(1):  # A gRPC channel closes slowly, which is allowed here and has a test of its own.
         wait_for("no open file is left", lambda: open_files() <= before)
 
 

@@ -1,11 +1,11 @@
-"""Runs the probe workers of all pods on a bounded number of threads.
+"""Run the probe workers of all pods on a limited number of threads.
 
-This file has no Go counterpart. In Go each worker has a goroutine; here workers share threads. A worker runs when its
-time has come, or when somebody triggers it, and never twice at the same time.
+This file has no Go counterpart. In Go each worker has a goroutine; here workers share threads. A worker runs when it is
+due or triggered, and never twice at the same time.
 
 DIVERGES (platform): probes beyond MAX_PROBES_PER_POD of a pod, or MAX_THREADS of a node, wait for others to end.
-Go: pkg/kubelet/prober/worker.go, (*worker).run: has no bound.
-Why: each probe that runs needs a thread, and a manifest with thousands of probes would take all that there may be.
+Go: pkg/kubelet/prober/worker.go, (*worker).run: the number of running probes has no limit.
+Why: each running probe needs a thread, and a manifest with thousands of probes would use up all threads.
 Test: scheduler_test.py:test_pod_whose_probes_hang_holds_up_no_other,
 scheduler_test.py:test_pods_whose_probes_hang_take_no_more_threads_than_there_are
 """
@@ -25,76 +25,79 @@ from pkg.apimachinery import clock as clocklib
 from pkg.apimachinery import types
 from pkg.apimachinery.util import runtime
 
-# Probes of one pod that run at the same time: the others wait for one to end, and for the pod's sake alone.
+# `MAX_PROBES_PER_POD` is the number of probes of one pod that may run at the same time. This pod's other probes wait
+# for one of them to end.
 MAX_PROBES_PER_POD = 8
-# Threads that run probes. A pod of which no probe runs gets a thread even beyond this, so that pods whose probes hang
-# hold up no other pod.
+# `MAX_THREADS` is the number of threads that run probes. A pod without a running probe gets a thread even beyond this
+# number, so that hanging probes of some pods do not delay those of other pods.
 MAX_THREADS = 256
-# Seconds after which a thread without work ends.
+# `_IDLE_TIMEOUT` is the time, in seconds, after which an idle thread ends.
 _IDLE_TIMEOUT = 10.0
-# Seconds between two new threads. Probes that are due at once are mostly done sooner by the threads that there are.
+# `_GROWTH_PERIOD` is the time, in seconds, between the starts of two threads. The existing threads usually finish the
+# probes that are due at once sooner than that.
 _GROWTH_PERIOD = 0.005
-# Seconds after which it is tried again to start a thread, and at most how often it is told that probes wait.
+# `_RETRY_PERIOD` is the time, in seconds, until the scheduler tries again to start a thread. `_TELL_PERIOD` is the
+# shortest time between two log messages about waiting probes.
 _RETRY_PERIOD = 1.0
 _TELL_PERIOD = 60.0
-# Seconds that a probe may wait for a thread before it is told.
+# `_TELL_DELAY` is the time, in seconds, that a probe may wait for a thread before the scheduler logs this.
 _TELL_DELAY = 1.0
-# Entries of the heap that do not count any more, beside as many as there are tasks, before they are removed.
+# The heap may hold this many outdated entries, beyond the number of tasks, before the scheduler removes them.
 _STALE_ENTRIES = 100
 
 
 class Worker(Protocol):
-    """What is run. Its methods are called by one thread at a time."""
+    """Define what the scheduler runs. One thread at a time calls the methods of a worker."""
 
     @property
     def pod_uid(self) -> types.UID: ...
 
     @property
     def due(self) -> float:
-        """When the worker is to run next, on the clock's monotonic time."""
+        """Return the time of the next run, on the monotonic clock."""
         ...
 
     def run_once(self, ctx: golang.Context, triggered: bool) -> bool:
-        """Run, as it is due or as somebody has triggered it. Returns whether it is to run again."""
+        """Run because the worker is due or triggered; report whether it must run again."""
         ...
 
     def end(self) -> None:
-        """The worker will not run any more."""
+        """Clean up after the last run."""
         ...
 
 
 class _State(enum.Enum):
-    """What a worker waits for."""
+    """Name what a worker waits for."""
 
-    # Its time.
+    # The worker waits until it is due.
     WAITING = enum.auto()
-    # A thread.
+    # The worker waits for a thread.
     QUEUED = enum.auto()
-    # Its own end.
+    # A thread runs the worker.
     RUNNING = enum.auto()
     ENDED = enum.auto()
 
 
 @dataclass(slots=True, eq=False)
 class _Task:
-    """A worker, and where it stands."""
+    """Hold a worker and its state in the scheduler."""
 
     worker: Worker
     state: _State = _State.WAITING
-    # Of the entry of the heap that counts, while the task waits for its time.
+    # `ticket` is the ticket of the valid entry in the heap, while the task waits for its time.
     ticket: int = 0
     triggered: bool = False
-    # Whether the run that is under way was triggered.
+    # `runs_triggered` tells whether a trigger caused the current run.
     runs_triggered: bool = False
-    # Somebody has stopped the worker while it runs.
+    # `stopped` tells whether the worker was stopped during its run.
     stopped: bool = False
-    # Cancels the run; None between two runs.
+    # `cancel` is the function that cancels the current run; it is None between two runs.
     cancel: Callable[[], None] | None = None
 
 
 @dataclass(slots=True, eq=False)
 class _Pod:
-    """The tasks of one pod that wait for a thread, in their order, and the number of those that run."""
+    """Hold the tasks of one pod that wait for a thread, in order, and the number of its running tasks."""
 
     uid: types.UID
     queue: deque[_Task] = field(default_factory=deque)
@@ -102,31 +105,32 @@ class _Pod:
 
 
 class Scheduler:
-    """Every method is safe from any thread, and none waits for a worker."""
+    """Run the workers. All methods are thread-safe, and none waits for a worker."""
 
     def __init__(self, ctx: golang.Context, clock: clocklib.Clock) -> None:
-        """Workers run until ctx is cancelled; whoever cancels it calls end_all then."""
+        """Run workers until ctx is cancelled. Whoever cancels ctx must call end_all afterwards."""
         self._ctx = ctx
         self._clock = clock
-        self._changed: golang.Channel[None] = golang.Channel(1)  # The first of _waiting is another one.
-        self._lock = golang.Mutex()  # guards the fields below
+        self._changed: golang.Channel[None] = golang.Channel(1)  # signals a new first entry of _waiting
+        self._lock = golang.Mutex()  # This lock guards the fields below.
         self._tasks: dict[Worker, _Task] = {}
-        # A heap of the tasks that wait for their time: when, and a ticket. Tasks that wait no more are left in it.
+        # `_waiting` is a heap of the tasks that wait for their time. An entry has the time, a ticket and the task.
+        # Outdated entries stay in the heap for a while.
         self._waiting: list[tuple[float, int, _Task]] = []
         self._tickets = itertools.count()
-        # By uid: the pods of which a task waits for a thread, or runs.
+        # `_pods` holds the pods with a waiting or running task, by UID.
         self._pods: dict[types.UID, _Pod] = {}
-        # The pods of which a task may run now, in the order of their turns.
+        # `_turns` holds the pods with a task that may run now, in the order of their turns.
         self._turns: dict[_Pod, None] = {}
-        # Where threads without work wait for it; who came last is first.
+        # `_idle` holds the channels of the idle threads. The last idle thread gets the next task.
         self._idle: list[golang.Channel[_Task]] = []
         self._threads = 0
         self._timekeeper_runs = False
-        # For the timekeeper: when it last told that probes wait, and when it last looked.
+        # The timekeeper last logged that probes wait at the time `_told`, and last checked this at the time `_looked`.
         self._told = self._looked = float("-inf")
 
     def add(self, worker: Worker) -> None:
-        """Run the worker from its due time on, until it ends or is stopped. The caller calls `tend` after it."""
+        """Run the worker from its due time on, until it ends or is stopped. The caller must call `tend` afterwards."""
         with self._lock:
             task = self._tasks[worker] = _Task(worker)
             try:
@@ -137,7 +141,9 @@ class Scheduler:
                 raise
 
     def tend(self) -> None:
-        """Start the first thread. To be called now and again: there may have been none for this process before."""
+        """Start the timekeeper thread if it does not run. Call this regularly because an earlier attempt may have
+        failed.
+        """
         with self._lock:
             if self._timekeeper_runs or not self._tasks:
                 return
@@ -148,10 +154,10 @@ class Scheduler:
             with self._lock:
                 self._timekeeper_runs = False
                 waiting = len(self._tasks)
-            klog.error_s(err, "Cannot begin to probe; it is tried again with the next housekeeping", probes=waiting)
+            klog.error_s(err, "Cannot start probing; the next housekeeping tries again", probes=waiting)
 
     def trigger(self, worker: Worker) -> None:
-        """Run the worker now, or again when it runs, and not only when it is due."""
+        """Run the worker now, or once more if it is running, instead of waiting for its due time."""
         with self._lock:
             task = self._tasks.get(worker)
             if task is None:
@@ -162,11 +168,12 @@ class Scheduler:
                 self._changed.try_send(None)
 
     def stop(self, worker: Worker) -> None:
-        """Do not run the worker any more; one that runs is cancelled.
+        """Stop the worker permanently, and cancel its current run.
 
-        DIVERGES (safer): a probe that runs ends with its pod.
-        Go: pkg/kubelet/prober/worker.go, (*worker).stop: it goes on until its timeout, which a pod may set to years.
-        Why: until then no new pod with the same uid would be probed, and a thread would be lost to other probes.
+        DIVERGES (safer): a running probe ends with its pod.
+        Go: pkg/kubelet/prober/worker.go, (*worker).stop: the probe continues until its timeout, which a pod may set to
+        years.
+        Why: until then no new pod with the same UID would be probed, and other probes would lack the thread.
         Test: prober_manager_test.py:test_probe_that_hangs_ends_with_its_pod_and_the_next_of_that_uid_is_probed
         """
         with self._lock:
@@ -182,16 +189,16 @@ class Scheduler:
             cancel()
 
     def end_all(self) -> None:
-        """Stop all workers; ctx is cancelled."""
+        """Stop all workers. The caller has cancelled ctx."""
         with self._lock:
             workers = list(self._tasks)
         for worker in workers:
             self.stop(worker)
 
-    # The timekeeper.
+    # ---- The timekeeper ----
 
     def _keep_time(self) -> None:
-        """Queue tasks when they are due, as long as there are any."""
+        """Queue tasks when they are due, until there are no tasks left."""
         timer = self._clock.new_timer_channel(0, None)
         try:
             while True:
@@ -205,7 +212,7 @@ class Scheduler:
             timer.stop()
 
     def _set_timer(self, timer: golang.TimerChannel) -> bool:
-        """Queue what is due, and set the timer for what comes next. False when there is nothing left to do."""
+        """Queue the due tasks, and set the timer for the next one; return False if there is nothing left to do."""
         with self._lock:
             if not self._tasks or self._ctx.err() is not None:
                 self._timekeeper_runs = False
@@ -217,7 +224,7 @@ class Scheduler:
                 timer.stop()
         return True
 
-    # Where tasks stand.
+    # ---- The states of tasks ----
 
     def _queue_due_locked(self) -> None:
         now = self._clock.monotonic()
@@ -227,7 +234,7 @@ class Scheduler:
                 self._queue_locked(task)
 
     def _wait_locked(self, task: _Task) -> None:
-        """Have the task wait for its time."""
+        """Let the task wait for its time."""
         task.state, task.ticket = _State.WAITING, next(self._tickets)
         heapq.heappush(self._waiting, (task.worker.due, task.ticket, task))
         if len(self._waiting) > 2 * len(self._tasks) + _STALE_ENTRIES:
@@ -237,7 +244,7 @@ class Scheduler:
             self._changed.try_send(None)
 
     def _queue_locked(self, task: _Task) -> None:
-        """Have the task wait for a thread."""
+        """Let the task wait for a thread."""
         task.state = _State.QUEUED
         uid = task.worker.pod_uid
         pod = self._pods.get(uid)
@@ -247,7 +254,7 @@ class Scheduler:
         self._give_turn_locked(pod)
 
     def _give_turn_locked(self, pod: _Pod) -> None:
-        """Let the pod take part in the turns if another of its tasks may run; forget it when it has none."""
+        """Add the pod to the turns if another of its tasks may run; forget the pod if it has no tasks."""
         while pod.queue and pod.queue[0].state is _State.ENDED:
             pod.queue.popleft()
         if pod.queue and pod.running < MAX_PROBES_PER_POD:
@@ -258,7 +265,7 @@ class Scheduler:
             self._pods.pop(pod.uid, None)
 
     def _take_locked(self, thread_is_free: bool) -> _Task | None:
-        """The next task to run; None when there is none, or no thread for it."""
+        """Return the next task to run, or None if there is no task or no thread for it."""
         room = thread_is_free or self._threads < MAX_THREADS
         pod = next((pod for pod in self._turns if room or not pod.running), None)
         if pod is None:
@@ -267,19 +274,19 @@ class Scheduler:
         task.state = _State.RUNNING
         task.runs_triggered, task.triggered = task.triggered, False
         pod.running += 1
-        # The next turn is another pod's.
+        # The next turn belongs to another pod.
         del self._turns[pod]
         self._give_turn_locked(pod)
         return task
 
     def _leave_locked(self, task: _Task) -> None:
-        """The task does not run any more."""
+        """Record that the task no longer runs."""
         pod = self._pods[task.worker.pod_uid]
         pod.running -= 1
         self._give_turn_locked(pod)
 
     def _end_locked(self, task: _Task) -> list[golang.Channel[_Task]]:
-        """The task will not run any more. Returns where those threads wait that are not needed any longer."""
+        """End the task permanently; return the channels of the threads that are no longer needed."""
         task.state = _State.ENDED
         del self._tasks[task.worker]
         pod = self._pods.get(task.worker.pod_uid)
@@ -299,12 +306,12 @@ class Scheduler:
         with runtime.contain("Probe worker failed to end", podUID=task.worker.pod_uid):
             task.worker.end()
 
-    # The threads.
+    # ---- The threads ----
 
     def _dispatch(self) -> float | None:
-        """Give tasks to threads without work, and to a new one.
+        """Give tasks to idle threads and to one new thread.
 
-        Returns after how many seconds to look again, None for not before something happens.
+        Return the seconds until the next check, or None if only an event requires one.
         """
         with self._lock:
             while self._idle and (task := self._take_locked(thread_is_free=True)) is not None:
@@ -325,7 +332,7 @@ class Scheduler:
         return _RETRY_PERIOD if more else None
 
     def _put_back(self, task: _Task) -> None:
-        """There is no thread for the task: have it wait for one, before others of its pod."""
+        """Queue the task again, before others of its pod, because no thread could start for it."""
         with self._lock:
             self._threads -= 1
             task.state = _State.QUEUED
@@ -339,7 +346,7 @@ class Scheduler:
             self._tell_ended(task, idle)
 
     def _tell_waiting(self, err: Exception | None) -> None:
-        """Log that probes wait for threads, if they do, now and again; err is why there is no thread."""
+        """Log that probes wait for threads, but only once per _TELL_PERIOD; `err` tells why no thread could start."""
         now = self._clock.monotonic()
         if now < self._told + _TELL_PERIOD or (err is None and now < self._looked + _RETRY_PERIOD):
             return
@@ -359,30 +366,30 @@ class Scheduler:
                 "runningOfPod": longest.running,
             }
         if err is not None:
-            klog.error_s(err, "Probes wait for a thread; it is tried again", **state)
+            klog.error_s(err, "Probes wait for a thread; retrying", **state)
         else:
             klog.info_s("Probes wait for others to end", **state, limitOfPod=MAX_PROBES_PER_POD, limit=MAX_THREADS)
 
     def _run(self, first: _Task) -> None:
-        """A thread: run tasks while there are any."""
+        """Run tasks on this thread as long as there are any."""
         task: _Task | None = first
         mine: golang.Channel[_Task] = golang.Channel(1)
         while task is not None:
             task = self._next(task, self._run_task(task), mine)
 
     def _run_task(self, task: _Task) -> bool:
-        """Whether the worker is to run again."""
+        """Run the task; report whether its worker must run again."""
         cancel = None
         try:
             ctx, cancel = golang.with_cancel(self._ctx)
-            # This needs no lock: `stop` sets `stopped` before it reads `cancel`, so one of the two threads always sees
-            # what the other one has set.
+            # This needs no lock. `stop` sets `stopped` before it reads `cancel`, so at least one of the two threads
+            # sees what the other one has set.
             task.cancel = cancel
             if task.stopped:
                 return False
             return task.worker.run_once(ctx, task.runs_triggered)
         except Exception as err:
-            # The thread serves all pods, and the worker may do better the next time.
+            # The thread serves all pods, and the worker may succeed the next time.
             klog.error_s(err, "Probe worker failed", podUID=task.worker.pod_uid, stacktrace=klog.stacktrace(err))
             return True
         finally:
@@ -391,7 +398,7 @@ class Scheduler:
                 cancel()
 
     def _next(self, done: _Task, goes_on: bool, mine: golang.Channel[_Task]) -> _Task | None:
-        """Put the task that has run where it belongs. Returns the thread's next one, None when it is to end."""
+        """Put the finished task into its next state; return this thread's next task, or None if the thread must end."""
         ended = None
         with self._lock:
             self._leave_locked(done)
@@ -401,8 +408,8 @@ class Scheduler:
                 self._queue_locked(done)
             else:
                 self._wait_locked(done)
-            # A thread that is busy anyway is quicker than one that has to be woken. The lock is held until here:
-            # the timekeeper would start another thread for the turn that has just come free.
+            # A busy thread takes over a task faster than an idle one, which must wake up. The lock is held until here
+            # because otherwise the timekeeper would start another thread for the turn that has just become free.
             self._queue_due_locked()
             surplus = self._threads > MAX_THREADS
             task = self._take_locked(thread_is_free=not surplus)
@@ -423,10 +430,10 @@ class Scheduler:
                 self._idle.remove(mine)
                 self._threads -= 1
                 return None
-        # A task was given at the last moment, or the thread was told to end.
+        # The thread received a task at the last moment, or was told to end.
         return mine.recv()[0]
 
 
 def _counts(ticket: int, task: _Task) -> bool:
-    """Whether the heap's entry with this ticket says when the task is to run."""
+    """Report whether the entry of the heap with this ticket is the valid one."""
     return task.state is _State.WAITING and task.ticket == ticket

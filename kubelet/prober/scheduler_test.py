@@ -1,4 +1,4 @@
-"""Tests of sharing threads between probe workers."""
+"""Test how probe workers share threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pkg.golang.testing import out_of_threads
 
 
 class Probe:
-    """A worker that runs every ten seconds; one that hangs runs until it is let go."""
+    """Run every ten seconds; a probe that hangs runs until it is released."""
 
     def __init__(self, world: World, pod_uid: str, due: float = 0.0, hangs: bool = False) -> None:
         self._world = world
@@ -65,7 +65,7 @@ class World:
         self.clock = FakeClock()
         self.ctx, self.cancel = golang.with_cancel(golang.background())
         self.scheduler = Scheduler(self.ctx, self.clock)
-        self.lock = threading.Lock()  # guards the fields below
+        self.lock = threading.Lock()  # This lock guards the fields below.
         self.order: list[Probe] = []
         self.running = 0
         self.most_running = 0
@@ -97,7 +97,7 @@ def world() -> Iterator[World]:
 
 
 class EagerTimekeeper:
-    """The scheduler's lock; after each release tasks are given to threads, as if the timekeeper had waited for it."""
+    """Wrap the scheduler's lock, and dispatch tasks after each release, as a waiting timekeeper would."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -171,7 +171,7 @@ def test_pods_whose_probes_hang_take_no_more_threads_than_there_are(world: World
     wait_for("all late probes ran", lambda: all(probe.runs for probe in late))
     with world.scheduler._lock:
         assert world.scheduler._take_locked(thread_is_free=False) is None, "no other probe gets one"
-    # Beyond the threads that all share there is one for each pod that had none.
+    # Beyond the shared threads, there is one thread for each pod that had none.
     assert world.most_running <= MAX_THREADS + pods + len(late)
     assert world.threads() <= MAX_THREADS + pods + len(late)
 
@@ -266,7 +266,7 @@ def test_worker_that_raises_runs_again(world: World, err: Exception, log: io.Str
 def test_first_thread_that_cannot_be_started_is_tried_again_with_housekeeping(world: World, log: io.StringIO) -> None:
     with out_of_threads("prober-"):
         probe = world.add("pod")
-    assert "Cannot begin to probe" in log.getvalue()
+    assert "Cannot start probing" in log.getvalue()
     assert "can't start new thread" in log.getvalue()
     world.scheduler.tend()
     wait_for("the probe ran", lambda: probe.runs == [False])

@@ -1,4 +1,4 @@
-"""A pod, its status and a probe manager whose probes answer as told.
+"""Define a pod, its status and a probe manager with a fake runner.
 
 Go: pkg/kubelet/prober/common_test.go
 """
@@ -28,7 +28,7 @@ CONTAINER_ID = kubecontainer.ContainerID("test", "cOnTaInEr_Id")
 
 
 class FakeRunner(containertesting.FakeContainerCommandRunner):
-    """Runs probes' commands: they succeed, fail, or cannot be carried out. Counts them."""
+    """Count the runs of probe commands, and let them succeed, fail or raise."""
 
     runs = 0
 
@@ -47,7 +47,7 @@ class FakeRunner(containertesting.FakeContainerCommandRunner):
 
 
 class ProbeWorld:
-    """A probe manager on a fake clock, with room for statuses of pods and with a runner."""
+    """Run a probe manager with a fake clock, fake pod statuses and a fake runner."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -65,13 +65,13 @@ class ProbeWorld:
         )
 
     def worker(self, probe_type: ProbeType, **spec: int) -> Worker:
-        """A worker on the test pod's container; spec are fields of its probe."""
+        """Return a worker for the test pod's container; `spec` sets fields of its probe."""
         pod = new_pod()
         set_probe(pod.spec.containers[0], probe_type, **spec)
         return Worker(self.manager, probe_type, pod, pod.spec.containers[0], StatusIndex(pod))
 
     def sidecar_worker(self, probe_type: ProbeType, **spec: int) -> Worker:
-        """A worker on a sidecar of the test container's name."""
+        """Return a worker for a sidecar with the name of the test container."""
         sidecar = v1.Container(name=CONTAINER_NAME, restart_policy=v1.CONTAINER_RESTART_POLICY_ALWAYS)
         set_probe(sidecar, probe_type, **spec)
         pod = new_pod()
@@ -85,14 +85,14 @@ class ProbeWorld:
         return self.manager.results_manager(probe_type).get(kubecontainer.parse_container_id(container_id))
 
     def running(self, started: bool | None = True, age: float = 0.0) -> v1.PodStatus:
-        """A status with the container running since age seconds ago."""
+        """Return a status in which the container has been running for `age` seconds."""
         since = self.clock.now() - datetime.timedelta(seconds=age)
         state = v1.ContainerState(running=v1.ContainerStateRunning(started_at=since))
         return status_with(state, started=started)
 
 
 def status_with(state: v1.ContainerState, **fields: Any) -> v1.PodStatus:
-    """The status of a running pod with one container in this state."""
+    """Return the status of a running pod with one container in this state."""
     container = v1.ContainerStatus(name=CONTAINER_NAME, container_id=str(CONTAINER_ID), state=state, **fields)
     return v1.PodStatus(phase=v1.POD_RUNNING, container_statuses=[container])
 
@@ -106,7 +106,7 @@ def waiting() -> v1.PodStatus:
 
 
 def new_pod() -> v1.Pod:
-    """A pod that is not restarted, with one container."""
+    """Return a pod with restart policy Never and one container."""
     return v1.Pod(
         metadata=metav1.ObjectMeta(name="testPod", namespace="ns", uid=POD_UID),
         spec=v1.PodSpec(containers=[v1.Container(name=CONTAINER_NAME)], restart_policy=v1.RESTART_POLICY_NEVER),
@@ -114,7 +114,7 @@ def new_pod() -> v1.Pod:
 
 
 def set_probe(container: v1.Container, probe_type: ProbeType, **spec: int) -> None:
-    """Give the container a probe by command, each second unless spec says otherwise."""
+    """Give the container an exec probe, with a period of one second unless `spec` sets another."""
     fields: dict[str, Any] = {
         "timeout_seconds": 1,
         "period_seconds": 1,

@@ -1,9 +1,9 @@
-"""Probes one container with one probe until the container is done.
+"""Run one probe of one container until the container ends permanently.
 
 Go: pkg/kubelet/prober/worker.go
 
-In Go each worker has a goroutine that waits for its ticker, for a trigger or for its end. Here a Scheduler waits for
-them all, and runs on its threads what the loop of that goroutine does.
+In Go each worker has a goroutine that waits for its ticker, a trigger or its end. Here one Scheduler waits for all
+workers, and its threads run what is the body of that goroutine's loop in Go.
 """
 
 from __future__ import annotations
@@ -32,18 +32,21 @@ _INITIAL_VALUES = {
 
 
 class WorkerState(NamedTuple):
-    """The last result, None before the first, and how many equal ones came in a row; when the next tick is due."""
+    """Hold the state of a worker.
+
+    `last_result` is None before the first probe. `result_run` is the number of equal results in a row.
+    """
 
     last_result: results.Result | None
     result_run: int
     spec: v1.Probe
-    # By the manager's monotonic clock.
+    # `due` is the time of the next probe, on the manager's monotonic clock.
     due: float
     on_hold: bool
 
 
 class Worker:
-    """The state belongs to the thread that runs the worker, one at a time; stop and trigger are for all threads."""
+    """Probe one container. One thread at a time runs the worker; stop and trigger are thread-safe."""
 
     def __init__(
         self, manager: Manager, probe_type: ProbeType, pod: v1.Pod, container: v1.Container, index: StatusIndex
@@ -58,20 +61,22 @@ class Worker:
         self._manager = manager
         self._results = manager.results_manager(probe_type)
         self._turn = Turn(manager.turns)
-        # The container that was probed last; None before the first.
+        # `_container_id` is the ID of the container at the last probe; it is None before the first probe.
         self._container_id: kubecontainer.ContainerID | None = None
         self._last_result: results.Result | None = None
-        # Length of the run of equal results that the last one ends.
+        # `_result_run` is the number of equal results in a row up to the last one.
         self._result_run = 0
-        # A failed liveness probe waits for the restart, a startup probe that has answered for the next container.
+        # A worker on hold waits for a new container. A liveness worker pauses after a failure, because a command in a
+        # container that is being stopped can damage its state (kubernetes issue 21751). A startup worker pauses after
+        # its result, to save needless probes (issue 117153).
         self._on_hold = False
-        # A period that is not positive passes no validation; with one the worker would run without a pause.
+        # Validation accepts only positive periods. With any other period the worker would run without a pause.
         self._period = float(max(spec.period_seconds or 10, 1))
-        # When the next tick comes, on the clock's monotonic time.
-        # DIVERGES (platform): at which moment of its period a probe begins is a hash of its pod and container.
-        # Go: pkg/kubelet/prober/worker.go, (*worker).run: only for one period after the kubelet's start it begins at
-        # a random moment; later it begins at once, before there is a container, and again a period after that.
-        # Why: probes of many pods that come at the same time would have to share one interpreter lock.
+        # `_due` is the time of the next probe, on the monotonic clock.
+        # DIVERGES (platform): a hash of the pod and the container determines when within its period a probe begins.
+        # Go: pkg/kubelet/prober/worker.go, (*worker).run: during one period after the kubelet's start a probe begins at
+        # a random time. Later it begins at once, before the container exists, and again one period after that.
+        # Why: simultaneous probes of many pods would have to share one interpreter lock.
         # Test: worker_test.py:test_probes_are_spread_over_the_period
         self._due = manager.clock.monotonic() + self._share_of_period() * self._period
 
@@ -84,29 +89,29 @@ class Worker:
         return self._due
 
     def stop(self) -> None:
-        """End the probing, also a probe that runs; does not wait for its end."""
+        """Stop probing, and cancel a running probe. The method does not wait for the probe to end."""
         self._manager.scheduler.stop(self)
 
     def trigger(self) -> None:
-        """Have the container probed now and not at the next tick."""
+        """Probe the container now instead of at its next due time."""
         self._manager.scheduler.trigger(self)
 
     @property
     def state(self) -> WorkerState:
-        """Where it stands, for those who only look."""
+        """Return the worker's state, for inspection only."""
         return WorkerState(self._last_result, self._result_run, self._spec, self._due, self._on_hold)
 
     def run_once(self, ctx: golang.Context, triggered: bool) -> bool:
-        """Probe, as it is time or as somebody has triggered it. Whether to go on.
+        """Probe because the probe is due or triggered; report whether the worker must run again.
 
-        Go: (*worker).run, one turn of its loop
+        Go: (*worker).run; one iteration of its loop
         """
         with self._turn:
             self._begin(triggered)
             return self.do_probe(with_turn(ctx, self._turn))
 
     def _begin(self, triggered: bool) -> None:
-        """Tell how late this round is, and when the next one is due."""
+        """Record how late this probe is, and set the time of the next one."""
         now = self._manager.clock.monotonic()
         if triggered:
             self._due = now + self._period
@@ -120,30 +125,30 @@ class Worker:
         else:
             late = max(0.0, now - self._due)
             self._manager.observe_lateness(self, late)
-            # Ticks that were missed are not made up for.
+            # The worker skips missed periods.
             self._due += self._period * (1 + late // self._period)
 
     def end(self) -> None:
-        """Forget the container's result, and the worker, as Go's does at its end. Go: (*worker).run"""
+        """Forget the container's result and remove the worker from its manager. Go: (*worker).run"""
         if self._container_id is not None:
             self._results.remove(self._container_id)
         self._manager.remove_worker(self)
 
     def _share_of_period(self) -> float:
-        """Which part of the period has passed when this probe's turn comes; the same after a restart of the kubelet."""
+        """Return the part of the period after which this probe is due; a restart of the kubelet does not change it."""
         who = f"{self.pod.metadata.uid}/{self.container.name}/{self.probe_type}"
         return zlib.crc32(who.encode()) / 2**32
 
     def do_probe(self, ctx: golang.Context) -> bool:
-        """One round. Whether there is to be another."""
+        """Probe the container once; report whether the worker must run again."""
         try:
             return self._do_probe(ctx)
         except golang.Canceled:
-            # Somebody else's context may have been cancelled.
+            # Another context than this worker's may have been cancelled.
             return ctx.err() is None
         except Exception as err:
-            # As in Go a fault of one round does not end the probing.
-            klog.error_s(err, "Probe round failed", pod=klog.kobj(self.pod), probeType=self.probe_type)
+            # The fault of one probe does not end the worker, as in Go.
+            klog.error_s(err, "Probe worker failed to probe", pod=klog.kobj(self.pod), probeType=self.probe_type)
             return True
 
     def _do_probe(self, ctx: golang.Context) -> bool:
@@ -178,14 +183,14 @@ class Worker:
         except golang.Canceled:
             raise
         except Exception:
-            # The prober has told of it. What could not be carried out says nothing of the container.
+            # The prober has already reported the error. A probe that could not run says nothing about the container.
             return True
         self._manager.observe(self, result, self._manager.clock.monotonic() - began)
         self._take(ctx, container_id, result)
         return True
 
     def _follow_container(self, ctx: golang.Context, status: v1.ContainerStatus) -> kubecontainer.ContainerID:
-        """Begin anew when the container is another than last time."""
+        """Reset the worker if the container has been replaced since the last probe."""
         container_id = kubecontainer.parse_container_id(status.container_id)
         if container_id == self._container_id:
             return container_id
@@ -194,9 +199,9 @@ class Worker:
         self._container_id = container_id
         self._on_hold = False
         if self.probe_type is ProbeType.STARTUP and status.started and self._is_sidecar():
-            # Regular containers are only seen as initialized once sidecars have a result.
+            # The pod counts as initialized only once each sidecar has a result (kubernetes issue 136910).
             self._results.set(container_id, results.SUCCESS, self.pod, ctx)
-        # What was known of it before a restart of the kubelet stands until a probe says otherwise.
+        # A result from before a restart of the kubelet stays valid until a probe contradicts it.
         if not self._manager.started_before_the_kubelet(self.pod.metadata.uid, status):
             self._results.set(container_id, _INITIAL_VALUES[self.probe_type], self.pod, ctx)
         return container_id
@@ -212,7 +217,7 @@ class Worker:
         status: v1.ContainerStatus,
         container_id: kubecontainer.ContainerID,
     ) -> bool:
-        """Note that it does not run. Whether it will again."""
+        """Record that the container does not run; report whether it may run again."""
         klog.v(3).info_s("Non-running container probed", pod=klog.kobj(self.pod), containerName=self.container.name)
         self._results.set(container_id, results.FAILURE, self.pod, ctx)
         ended = status.state.terminated
@@ -222,22 +227,22 @@ class Worker:
         return restarts_all and self._index.all_containers_restart(pod_status)
 
     def _is_due(self, status: v1.ContainerStatus) -> bool:
-        """Whether the container has run long enough, and this probe's time (before or after its start-up) is now."""
+        """Report whether the container has run long enough, and is in the phase (start-up or later) of this probe."""
         running = status.state.running
         if running is not None and running.started_at is not None:
-            # time of day: the runtime says when the container started.
+            # time of day: the runtime reports the container's start as a time of day.
             age = self._manager.clock.since(running.started_at)
-            # DIVERGES (fault of Go): a container whose start lies in the future, as after the clock has been set back,
-            # is probed.
-            # Go: pkg/kubelet/prober/worker.go, (*worker).doProbe: it is not probed before that moment.
-            # Why: a container that hangs would not be restarted for as long as the clock was set back.
+            # DIVERGES (fault of Go): a container whose start time lies in the future, as after somebody has set back
+            # the clock, is probed.
+            # Go: pkg/kubelet/prober/worker.go, (*worker).doProbe: the container is not probed before its start time.
+            # Why: while the start time lies in the future, a container that hangs would not be restarted.
             # Test: worker_test.py:test_initial_delay_when_the_clock_is_set_back
             if 0 <= age < self._spec.initial_delay_seconds:
                 return False
         return bool(status.started) != (self.probe_type is ProbeType.STARTUP)
 
     def _take(self, ctx: golang.Context, container_id: kubecontainer.ContainerID, result: results.Result) -> None:
-        """Count the result, and announce it once it came often enough in a row."""
+        """Count the result, and publish it once enough equal results have come in a row."""
         self._result_run = self._result_run + 1 if result == self._last_result else 1
         self._last_result = result
         failed = result == results.FAILURE

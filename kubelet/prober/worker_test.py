@@ -1,4 +1,4 @@
-"""Tests of probe workers, most of them round by round on the test's own thread."""
+"""Test probe workers, most of them step by step on the test's own thread."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ all_types = pytest.mark.parametrize("probe_type", list(ProbeType))
 
 
 def expect(world: ProbeWorld, worker: Worker, result: results.Result | None, hint: str = "") -> None:
-    """One more round, after which the worker goes on and this is its container's result."""
+    """Probe once more; check that the worker continues and that its container has this result."""
     assert worker.do_probe(CTX), hint
     assert world.result(worker.probe_type) == result, hint
 
@@ -140,7 +140,7 @@ def test_container_that_another_one_restarts_is_probed_again(world: ProbeWorld, 
 
 
 def test_work_for_a_pods_workers_grows_with_its_containers_and_not_with_their_square(world: ProbeWorld) -> None:
-    """All have ended, and each worker asks whether the whole pod is to be restarted."""
+    """Each worker of a pod whose containers have all ended checks whether the whole pod must restart."""
 
     def lines(count: int) -> int:
         pod, status = new_pod(), terminated(1)
@@ -163,7 +163,7 @@ def test_work_for_a_pods_workers_grows_with_its_containers_and_not_with_their_sq
                 while updates.try_recv()[2]:
                     pass
 
-        run()  # What is done once for all is done now.
+        run()  # This first run does the work that happens only once.
         world.statuses.statuses[types.UID(str(count))] = v1.deepcopy(status)
         return lines_run(run)
 
@@ -400,11 +400,11 @@ def test_cancelled_probe_ends_the_probing(world: ProbeWorld) -> None:
     assert not worker.do_probe(ctx)
 
 
-# ---- Run by the scheduler ----
+# ---- Workers that the scheduler runs ----
 
 
 class Running:
-    """A worker of the manager, run by its scheduler, and the means to wait for its probes."""
+    """Run a worker on the manager's scheduler, and wait for its probes."""
 
     def __init__(self, world: ProbeWorld, **spec: int) -> None:
         self.world = world
@@ -418,7 +418,7 @@ class Running:
         wait_for("only the next turn is waited for", lambda: world.clock.waiters() == 1)
 
     def step_to_first(self) -> None:
-        """Move the clock to the worker's turn."""
+        """Move the clock to the worker's due time."""
         self.world.clock.step(self.worker._due + 0.001)
 
     def next_result(self) -> results.Result:
@@ -428,7 +428,7 @@ class Running:
         return update.result
 
     def wait_for_round(self, runs: int) -> None:
-        """Wait until the probe has run this often, and its worker waits for the next tick."""
+        """Wait until the probe has run this many times."""
         wait_for(f"{runs} probes", lambda: self.world.runner.runs >= runs)
 
 
@@ -476,7 +476,7 @@ def test_trigger_does_not_wait_for_the_first_turn(world: ProbeWorld) -> None:
 
 @pytest.mark.parametrize("uptime", [0.0, 3600.0])
 def test_probes_are_spread_over_the_period(world: ProbeWorld, uptime: float) -> None:
-    """Those of pods that the kubelet finds at its start, and of pods that come at once later."""
+    """Probes are spread both for pods that exist when the kubelet starts and for pods that arrive together later."""
     world.clock.step(uptime)
     workers = []
     for n in range(20):
@@ -572,7 +572,7 @@ def test_worker_that_waits_for_its_turn_can_be_stopped(world: ProbeWorld) -> Non
 
 
 def test_few_probes_work_at_a_time(world: ProbeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of threads may run probes, and what each needs of the interpreter is for its pod to choose."""
+    """Only a few probes use the interpreter at a time, although hundreds of threads may run probes."""
     turns, work, go_on = world.manager.turns, list[str](), threading.Event()
 
     def expand(command: list[str], envs: list[v1.EnvVar]) -> list[str]:

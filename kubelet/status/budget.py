@@ -15,8 +15,8 @@ from typing import NamedTuple
 from kubelet import types as kubetypes
 from pkg.api.core import v1
 
-# The number of bytes that the texts of one status may have together. In JSON one byte can become six. The API server
-# accepts requests of up to 3 MiB, and etcd objects of up to 1.5 MiB.
+# `MAX_STATUS_TEXT_LENGTH` is the number of bytes that the texts of one status may have together. In JSON one byte can
+# become six. The API server accepts requests of up to 3 MiB, and etcd objects of up to 1.5 MiB.
 MAX_STATUS_TEXT_LENGTH = 256 << 10
 
 

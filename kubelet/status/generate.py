@@ -12,7 +12,7 @@ from pkg import features
 from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 
-# The reasons of the conditions.
+# These are the reasons of the conditions.
 UNKNOWN_CONTAINER_STATUSES = "UnknownContainerStatuses"
 POD_COMPLETED = "PodCompleted"
 POD_FAILED = "PodFailed"

@@ -40,17 +40,17 @@ from pkg.util import pod as statusutil
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
-# The time, in seconds, between two comparisons of all statuses with those of the API server.
+# `SYNC_PERIOD` is the time, in seconds, between two comparisons of all statuses with those of the API server.
 SYNC_PERIOD = 10.0
 
-# The number of statuses that the manager sends at the same time.
+# `MAX_PARALLEL_SYNCS` is the number of statuses that the manager sends at the same time.
 MAX_PARALLEL_SYNCS = 8
 
-# The time, in seconds, that sending one pod's status may take: reading and patching the pod, and deleting it if it has
-# terminated.
+# `SYNC_TIMEOUT` is the time, in seconds, that sending one pod's status may take: reading and patching the pod, and
+# deleting it if it has terminated.
 SYNC_TIMEOUT = 30.0
 
-# The conditions whose transition times this module sets.
+# `_TIMED_CONDITIONS` holds the conditions whose transition times this module sets.
 _TIMED_CONDITIONS = (
     v1.CONTAINERS_READY,
     v1.POD_READY,
@@ -70,9 +70,9 @@ class VersionedPodStatus:
     version: int
     pod_name: str
     pod_namespace: str
-    # The time of the first status that has not been sent yet; None if all have been sent.
+    # `at` is the time of the first status that has not been sent yet; it is None if all have been sent.
     at: datetime | None
-    # True if the status was set at the end of the pod's sync_terminated_pod or later.
+    # `pod_is_finished` is True if the status was set at the end of the pod's sync_terminated_pod or later.
     pod_is_finished: bool
     status: v1.PodStatus
 
@@ -174,17 +174,19 @@ class Manager:
         self.pod_manager = pod_manager
         self._pod_deletion_safety = pod_deletion_safety
         self._pod_startup_latency_helper = pod_startup_latency_helper
-        # Guards the four fields below. `_notifiers` and single entries of `_pod_statuses` may be read without the lock.
+        # This lock guards the four fields below. `_notifiers` and single entries of `_pod_statuses` may be read without
+        # the lock.
         self._pod_statuses_lock = threading.Lock()
         self._pod_statuses: dict[types.UID, VersionedPodStatus] = {}
-        # The statuses of static pods that the mirror pods had before this kubelet started.
+        # `_inherited` holds the statuses of static pods that the mirror pods had before this kubelet started.
         self._inherited: dict[types.UID, v1.PodStatus] = {}
         self._pod_resize_conditions: dict[types.UID, PodResizeConditions] = {}
         self._notifiers: tuple[PodUpdateNotifier, ...] = ()
         # A message on this channel means that there is a status to send.
         self._pod_status_channel: golang.Channel[None] = golang.Channel(1)
-        # The versions that the API server has, by the UID under which it knows the pod. One thread processes all
-        # batches; the threads that send one batch in parallel each use the entry of a different pod.
+        # `api_status_versions` holds the versions that the API server has, by the UID under which it knows the pod. One
+        # thread processes all batches; the threads that send one batch in parallel each use the entry of a different
+        # pod.
         self.api_status_versions: dict[kubetypes.MirrorPodUID, int] = {}
 
     def start(self, ctx: golang.Context) -> None:

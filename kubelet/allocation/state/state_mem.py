@@ -19,7 +19,7 @@ class StateMemory:
     """A map. See State."""
 
     def __init__(self, resources: PodResourceInfoMap | None = None) -> None:
-        self._lock = threading.Lock()  # guards the map; what is in it is never changed
+        self._lock = threading.Lock()  # This lock guards the map; what is in it is never changed.
         self._pod_resources: PodResourceInfoMap = dict(resources or {})
         klog.v(2).info_s("Initialized new in-memory state store for pod resource information tracking")
 

@@ -1,4 +1,4 @@
-"""The latest result of every probe, by container, and a channel that tells when one changes.
+"""Hold the latest result of every probe by container, and report changes on a channel.
 
 Go: pkg/kubelet/prober/results
 """

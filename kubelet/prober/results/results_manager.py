@@ -1,4 +1,4 @@
-"""Cache of probe results and the channel that announces their changes.
+"""Cache probe results, and report their changes on a channel.
 
 Go: pkg/kubelet/prober/results/results_manager.go
 """
@@ -15,12 +15,16 @@ from pkg.api.core import v1
 from pkg.apimachinery import types
 from pkg.golang.turn import let_others
 
-# Room for changes that the sync loop has not picked up yet. A probe worker that finds it full waits.
+# `_UPDATES_BUFFER` is the number of changes that may wait for the sync loop. A probe worker waits while the channel is
+# full.
 _UPDATES_BUFFER = 20
 
 
 class Result(enum.IntEnum):
-    """Outcome of a probe. Python gives every member of an IntEnum a truth value: compare, do not test."""
+    """Represent the outcome of a probe.
+
+    Python gives every member of an IntEnum a truth value, so compare results instead of testing their truth.
+    """
 
     UNKNOWN = -1
     SUCCESS = 0
@@ -30,12 +34,12 @@ class Result(enum.IntEnum):
         return "UNKNOWN" if self is Result.UNKNOWN else self.name.capitalize()
 
     def to_prometheus_type(self) -> float:
-        """The value under which the metrics show this result."""
+        """Return the value that represents this result in the metrics."""
         return float(self.value)
 
 
 class Update(NamedTuple):
-    """One changed result."""
+    """Describe a changed result."""
 
     container_id: kubecontainer.ContainerID
     result: Result
@@ -43,26 +47,26 @@ class Update(NamedTuple):
 
 
 class Manager:
-    """Keeps the last result of one kind of probe for each container. Thread-safe."""
+    """Keep the last result of one kind of probe for each container. All methods are thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _cache
+        self._lock = threading.Lock()  # This lock guards _cache.
         self._cache: dict[kubecontainer.ContainerID, Result] = {}
         self._updates: golang.Channel[Update] = golang.Channel(_UPDATES_BUFFER)
 
     def get(self, container_id: kubecontainer.ContainerID) -> Result | None:
-        """The cached result, or None if the container has none."""
+        """Return the cached result, or None if the container has none."""
         with self._lock:
             return self._cache.get(container_id)
 
     def newest(self, update: Update) -> Result:
-        """What the container's probe has come to, which may be more than the update knows; that, if it is forgotten.
+        """Return the newest result of the container, or the update's result if the container was forgotten.
 
-        DIVERGES (fault of Go): a status follows the newest result of a probe, also when the loop still has an older one
-        to take.
-        Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoopIteration: it follows the result that was sent.
-        Why: a pod's worker reads the newest result; if the first "not ready" is taken after that, a pod that has become
-        ready is unready for a moment, and its Services take it out.
+        DIVERGES (fault of Go): a status follows the newest result of a probe, even while the loop has an older one to
+        handle.
+        Go: pkg/kubelet/kubelet.go, (*Kubelet).syncLoopIteration: the status follows the result in the update.
+        Why: a pod worker reads the newest result. If the sync loop handles an older "not ready" after that, a pod that
+        is ready becomes unready for a moment, and its Services stop sending traffic to it.
         Test: kubelet/kubelet_test.py:test_result_of_a_probe_that_comes_late_does_not_undo_a_newer_one
         """
         newest = self.get(update.container_id)
@@ -75,12 +79,12 @@ class Manager:
         pod: v1.Pod,
         ctx: golang.Context | None = None,
     ) -> None:
-        """Stores a result and, if it differs from the one before, sends an Update.
+        """Store a result and, if it differs from the previous one, send an Update.
 
-        Blocks while the updates channel is full; `ctx` ends such a wait. The pod only lends its uid to the
-        update.
+        This blocks while the updates channel is full, until `ctx` ends. The update gets the pod's UID; the pod is not
+        used otherwise.
         """
-        # The send must not happen under the lock: the receiver may itself ask for a result.
+        # The send must happen without the lock because the receiver may itself request a result.
         if self._set_internal(container_id, result):
             with let_others(ctx):
                 self._updates.send(Update(container_id, result, pod.metadata.uid), ctx)
@@ -93,10 +97,10 @@ class Manager:
             return True
 
     def remove(self, container_id: kubecontainer.ContainerID) -> None:
-        """Forgets the container. Sends no update."""
+        """Forget the container without sending an update."""
         with self._lock:
             self._cache.pop(container_id, None)
 
     def updates(self) -> golang.Channel[Update]:
-        """The channel of changes. There is one, so it has one reader."""
+        """Return the only channel of updates, which must have a single reader."""
         return self._updates

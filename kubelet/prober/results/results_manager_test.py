@@ -1,4 +1,4 @@
-"""Tests of the probe results cache."""
+"""Test the cache of probe results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Turns pod specs into calls to a container runtime, and what the runtime holds into pod statuses.
+"""Convert pod specs to calls of a container runtime, and the runtime's state to pod statuses.
 
-Reading order: kuberuntime_manager.py (what a pod needs, and doing it), kuberuntime_container.py and
-kuberuntime_sandbox.py (how), kuberuntime_gc.py (what is left over), kuberuntime_build.py (what all this is made of).
+A good reading order is: kuberuntime_manager.py decides what a pod needs and does it; kuberuntime_container.py and
+kuberuntime_sandbox.py carry out the single steps; kuberuntime_gc.py removes leftovers; and kuberuntime_build.py puts
+all parts together.
 
 Go: pkg/kubelet/kuberuntime
 """

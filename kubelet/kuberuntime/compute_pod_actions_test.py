@@ -1,4 +1,4 @@
-"""What is to be done for a pod, by its spec and status.
+"""Test which actions compute_pod_actions derives from a pod's spec and status.
 
 Go: pkg/kubelet/kuberuntime/kuberuntime_manager_test.go (TestComputePodActions, and the like)
 """
@@ -27,7 +27,7 @@ _UNKNOWN = kubecontainer.CONTAINER_STATE_UNKNOWN
 
 @dataclass
 class _World:
-    """A pod, its status, and the probe results, for a case to change."""
+    """Hold a pod, its status and its probe results, which a test case changes."""
 
     fake: testing.TestRuntime
     pod: v1.Pod
@@ -74,7 +74,10 @@ class _World:
 
 @dataclass
 class _Case:
-    """The expected actions name containers to kill by their status's index. Go's description is the id."""
+    """Describe a change and the expected actions.
+
+    The expected actions name containers to kill by the index of their status. The test ID is Go's description.
+    """
 
     change: Callable[[_World], object] = lambda world: None
     kill_pod: bool = False
@@ -108,7 +111,7 @@ def _status(
 
 
 def _base(fake: testing.TestRuntime) -> _World:
-    """Go: makeBasePodAndStatus"""
+    """Return a pod with three running containers. Go: makeBasePodAndStatus"""
     containers = [v1.Container(name=f"foo{i}", image="busybox") for i in (1, 2, 3)]
     pod = v1.Pod(
         metadata=metav1.ObjectMeta(uid=types.UID("12345678"), name="foo", namespace="foo-ns"),
@@ -132,7 +135,7 @@ def _base(fake: testing.TestRuntime) -> _World:
 
 
 def _with_init(fake: testing.TestRuntime) -> _World:
-    """Go: makeBasePodAndStatusWithInitContainers"""
+    """Return a pod with three exited init containers. Go: makeBasePodAndStatusWithInitContainers"""
     world = _base(fake)
     inits = [v1.Container(name=f"init{i}", image="bar-image") for i in (1, 2, 3)]
     world.pod.spec.init_containers = inits
@@ -141,7 +144,7 @@ def _with_init(fake: testing.TestRuntime) -> _World:
 
 
 def _with_sidecars(fake: testing.TestRuntime) -> _World:
-    """Go: makeBasePodAndStatusWithRestartableInitContainers"""
+    """Return a pod with three running sidecars. Go: makeBasePodAndStatusWithRestartableInitContainers"""
     world = _base(fake)
     inits = [v1.Container(name=f"sidecar{i}", image="bar-image", restart_policy="Always") for i in (1, 2, 3)]
     for container in inits[1:]:
@@ -156,7 +159,7 @@ def _with_sidecars(fake: testing.TestRuntime) -> _World:
 
 
 def _with_ephemeral(fake: testing.TestRuntime) -> _World:
-    """Go: makeBasePodAndStatusWithInitAndEphemeralContainers"""
+    """Return a pod with an ephemeral container. Go: makeBasePodAndStatusWithInitAndEphemeralContainers"""
     world = _base(fake)
     init = v1.Container(name="init1", image="bar-image")
     debug = v1.EphemeralContainer(name="debug", image="busybox")
@@ -508,7 +511,7 @@ def _exits_again(world: _World) -> None:
 
 
 def _nothing(world: _World) -> None:
-    """There is no rule: the pod was marked before."""
+    """Leave the pod without a restart rule, because the pod was marked for the restart earlier."""
 
 
 @pytest.mark.parametrize(
@@ -538,7 +541,7 @@ def test_restart_of_all_containers(
     change: Callable[[_World], None],
     expected: str,
 ) -> None:
-    """Those that are killed first have a "!". The trigger comes last."""
+    """Containers are removed in this order, the trigger last; a "!" marks those that are killed first."""
     world = base(fake)
     change(world)
     actions = fake.manager.compute_pod_actions(world.pod, world.status, True)
@@ -556,7 +559,7 @@ def test_restart_of_all_containers(
 def test_after_the_restart_of_all_containers(
     fake: testing.TestRuntime, base: Callable[[testing.TestRuntime], _World], init: list[int], start: list[int]
 ) -> None:
-    """Nothing is left of them: they start as in a new sandbox."""
+    """Containers without a status start as in a new sandbox."""
     _verify(base(fake), _Case(lambda w: w.status.container_statuses.clear(), init=init, start=start))
 
 

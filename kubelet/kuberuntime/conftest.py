@@ -1,4 +1,4 @@
-"""What tests of the runtime manager start from."""
+"""Define the fixture that tests of the runtime manager share."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from kubelet.kuberuntime import testing
 
 @pytest.fixture
 def fake(tmp_path: Path) -> testing.TestRuntime:
-    """A runtime manager with a fake runtime."""
+    """Return a runtime manager with a fake runtime."""
     return testing.create_test_runtime_manager(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Image specs of the kubelet and of the runtime, one to the other.
+"""Convert image specs between the types of the kubelet and the runtime.
 
 Go: pkg/kubelet/kuberuntime/convert.go
 """
@@ -12,7 +12,7 @@ from pkg import features
 
 
 def to_kube_container_image_spec(image: runtimeapi.Image) -> kubecontainer.ImageSpec:
-    """The spec to ask for a listed image by; annotations are sorted by name."""
+    """Return the spec that identifies a listed image, with its annotations sorted by name."""
     annotations = [
         kubecontainer.Annotation(name, image.spec.annotations[name]) for name in sorted(image.spec.annotations)
     ]
@@ -23,7 +23,7 @@ def to_kube_container_image_spec(image: runtimeapi.Image) -> kubecontainer.Image
 
 
 def to_runtime_api_image_spec(image_spec: kubecontainer.ImageSpec) -> runtimeapi.ImageSpec:
-    """The spec as the runtime takes it."""
+    """Convert the spec to the runtime's type."""
     spec = runtimeapi.ImageSpec(image=image_spec.image, annotations={a.name: a.value for a in image_spec.annotations})
     if features.feature_gate.enabled(features.RUNTIME_CLASS_IN_IMAGE_CRI_API):
         spec.runtime_handler = image_spec.runtime_handler

@@ -1,4 +1,4 @@
-"""Sandbox and container configurations beside those that the Go kubelet of release 1.36 was recorded to send."""
+"""Test that sandbox and container configurations equal those recorded from the Go kubelet of release 1.36."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pkg.securitycontext import util as securitycontext
 _GOLDEN = Path(__file__).parents[2] / "test" / "data" / "golden" / "v1.36.2"
 _SCENARIOS = ("01-plain", "02-everything", "03-ends", "04-host", "05-static")
 _TERMINATION_LOG = "/dev/termination-log"
-# Of the recording's machine.
+# The recording was made on a machine with this much memory.
 _MEMORY_CAPACITY = 30 << 30
 
 
@@ -36,17 +36,17 @@ def _message(kind: type[Any], data: dict[str, Any]) -> Any:
 
 @dataclass
 class _Recording:
-    """One pod of one scenario."""
+    """Hold one pod of one scenario."""
 
     pod: v1.Pod
     sandbox: runtimeapi.PodSandboxConfig
-    # First instances only: what is told of a restart is not in the configuration alone.
+    # `containers` holds only first instances, because the data of a restart is not in the configuration alone.
     containers: dict[str, runtimeapi.ContainerConfig] = field(default_factory=dict)
 
 
 @dataclass
 class _RecordedHelper(containertest.FakeRuntimeHelper):
-    """Answers for the kubelet with what the Go kubelet's answers must have been."""
+    """Give the same answers to the runtime manager as the Go kubelet must have given."""
 
     recording: _Recording | None = None
 
@@ -105,7 +105,7 @@ def _read(scenario: str) -> Iterator[_Recording]:
             sandbox = _message(runtimeapi.PodSandboxConfig, call["request"]["config"])
             pod = pods[sandbox.metadata.namespace, sandbox.metadata.name]
             pod = v1.deepcopy(pod)
-            # What the kubelet itself adds; a static pod's mirror has another uid than the pod.
+            # The kubelet itself adds these fields, and the mirror pod of a static pod has another UID than the pod.
             pod.metadata.annotations = dict(sandbox.annotations)
             pod.metadata.uid = sandbox.metadata.uid
             pod.metadata.deletion_grace_period_seconds = None
@@ -128,7 +128,7 @@ def _recordings() -> list[Any]:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recording's machine: cgroup v1 with swap accounting, two sizes of huge pages."""
+    """Imitate the machine of the recording: cgroup v1 with swap accounting, and two huge page sizes."""
     monkeypatch.setattr(kuberuntime_container_linux, "huge_page_sizes", lambda: ["2MB", "1GB"])
     monkeypatch.setattr(cm, "is_cgroup2_unified_mode", lambda: False)
     monkeypatch.setattr(securitycontext, "_default_masked_paths", lambda: securitycontext._MASKED_PATHS)

@@ -1,4 +1,4 @@
-"""Conversions between the runtime's types and the kubelet's, sort orders, and paths of logs.
+"""Convert between the types of the runtime and the kubelet, sort objects of the runtime, and build log paths.
 
 Go: pkg/kubelet/kuberuntime/helpers.go
 """
@@ -35,32 +35,32 @@ _NANOSECONDS = 1_000_000_000
 def sort_containers_by_created_then_id(
     containers: Iterable[runtimeapi.Container],
 ) -> list[runtimeapi.Container]:
-    """Newest first; the id decides between equals, so that the order is stable."""
+    """Sort containers, newest first; equal times are sorted by ID to keep the order stable."""
     return sorted(containers, key=lambda c: (-c.created_at, c.id))
 
 
 def sort_pod_sandboxes_by_created_then_id(
     sandboxes: Iterable[runtimeapi.PodSandbox],
 ) -> list[runtimeapi.PodSandbox]:
-    """Newest first: by attempt, then by creation, then by id."""
+    """Sort sandboxes, newest first: by attempt, then by creation time, then by ID."""
     return sorted(sandboxes, key=lambda s: (-s.metadata.attempt, -s.created_at, s.id))
 
 
 def sort_container_statuses_by_created(
     statuses: Iterable[kubecontainer.Status],
 ) -> list[kubecontainer.Status]:
-    """Of each name the newest first."""
+    """Sort statuses so that the newest run of each name comes first."""
     return sorted(statuses, key=kubecontainer.creation_order, reverse=True)
 
 
 def time_from_nanoseconds(nanoseconds: int) -> datetime:
-    """A point in time as the runtime counts it."""
+    """Convert the runtime's nanoseconds since the epoch."""
     seconds, rest = divmod(nanoseconds, _NANOSECONDS)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest // 1000)
 
 
 def status_message(err: BaseException) -> str:
-    """The runtime's own text, without gRPC's preamble. Go: status.FromError"""
+    """Return the runtime's own message without gRPC's prefix. Go: status.FromError"""
     return err.message if isinstance(err, crierror.RemoteError) else str(err)
 
 
@@ -72,7 +72,7 @@ _STATES = {
 
 
 def to_kube_container_state(state: runtimeapi.ContainerState.ValueType) -> kubecontainer.State:
-    """What is not known is UNKNOWN."""
+    """Convert the runtime's state; an unknown value becomes UNKNOWN."""
     return _STATES.get(state, kubecontainer.CONTAINER_STATE_UNKNOWN)
 
 
@@ -84,7 +84,7 @@ _PROTOCOLS = {
 
 
 def to_runtime_protocol(protocol: str) -> runtimeapi.Protocol.ValueType:
-    """What is not known is taken for TCP."""
+    """Convert the protocol; an unknown value becomes TCP."""
     if protocol not in _PROTOCOLS:
         klog.info_s("Unknown protocol, defaulting to TCP", protocol=protocol)
     return _PROTOCOLS.get(protocol, runtimeapi.TCP)
@@ -92,21 +92,21 @@ def to_runtime_protocol(protocol: str) -> runtimeapi.Protocol.ValueType:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HelperMethods:
-    """Conversions that need the runtime's name or settings."""
+    """Convert what depends on the runtime's name or on settings."""
 
-    # Which the ids of containers begin with.
+    # Container IDs begin with this name.
     runtime_name: str
     image_service: internalapi.ImageManagerService
     seccomp_profile_root: str
 
     def to_kube_container(self, c: runtimeapi.Container) -> kubecontainer.Container:
-        """Raises ValueError for a container without id or image."""
+        """Convert a container. Raise ValueError if it has no ID or image."""
         if not c.id or not c.HasField("image"):
             raise ValueError("unable to convert a nil pointer to a runtime container")
         return kubecontainer.Container(
             id=kubecontainer.ContainerID(self.runtime_name, c.id),
             name=c.metadata.name,
-            # Runtimes before 1.30 have no image id.
+            # Runtimes before 1.30 report no image ID.
             image_id=c.image_id or c.image_ref,
             image_ref=c.image_ref,
             image_runtime_handler=c.image.runtime_handler,
@@ -118,7 +118,7 @@ class HelperMethods:
         )
 
     def sandbox_to_kube_container(self, s: runtimeapi.PodSandbox) -> kubecontainer.Container:
-        """A sandbox dressed as a container, as the PLEG takes it. Raises ValueError for one without id."""
+        """Convert a sandbox to a container, as the PLEG requires. Raise ValueError if the sandbox has no ID."""
         if not s.id:
             raise ValueError("unable to convert a nil pointer to a runtime container")
         return kubecontainer.Container(
@@ -129,9 +129,9 @@ class HelperMethods:
         )
 
     def get_image_user(self, ctx: golang.Context, image: str) -> tuple[int | None, str]:
-        """(uid, user name) that the image's commands run as, only one of them set.
+        """Return the UID or the user name that the image's commands run as; only one of them is set.
 
-        Root when it says nothing.
+        The result is root if the image names no user.
         """
         response = self.image_service.image_status(ctx, runtimeapi.ImageSpec(image=image), False)
         if response.HasField("image"):
@@ -147,7 +147,7 @@ class HelperMethods:
         container_sec_context: v1.SecurityContext | None,
         fallback_to_runtime_default: bool,
     ) -> runtimeapi.SecurityProfile:
-        """The container's profile, else the pod's, else the node's default. Raises ValueError."""
+        """Return the container's profile, else the pod's, else the node's default. Raise ValueError."""
         profile = container_sec_context.seccomp_profile if container_sec_context is not None else None
         if profile is None and pod_sec_context is not None:
             profile = pod_sec_context.seccomp_profile
@@ -155,7 +155,7 @@ class HelperMethods:
 
 
 def is_init_container_failed(status: kubecontainer.Status) -> bool:
-    """Out of memory, a code other than 0, or nobody knows."""
+    """Report whether the container ran out of memory, exited with another code than 0, or is in an unknown state."""
     return (
         status.reason == "OOMKilled"
         or (status.state is kubecontainer.CONTAINER_STATE_EXITED and status.exit_code != 0)
@@ -164,14 +164,14 @@ def is_init_container_failed(status: kubecontainer.Status) -> bool:
 
 
 def get_backoff_key(pod: v1.Pod, container: v1.Container) -> str:
-    """What a crash back-off is kept under: a changed image or resources begin a new one."""
+    """Return the key of a container's crash backoff. A new image or new resources start a new backoff."""
     return "/".join(
         (
             pod.metadata.name,
             pod.metadata.namespace,
             pod.metadata.uid,
             container.name,
-            # The rest of a longer name does not matter, for there is no such image.
+            # The rest of a longer name does not matter because no such image can exist.
             container.image[: parsers.MAX_IMAGE_NAME_LENGTH],
             codec.encode_json(container.resources).decode(),
         )
@@ -182,29 +182,29 @@ _LOG_PATH_DELIMITER = "_"
 
 
 def build_container_logs_path(container_name: str, restart_count: int) -> str:
-    """A container's log file, relative to its pod's log directory."""
+    """Return the path of a container's log file below its pod's log directory."""
     return os.path.join(container_name, f"{restart_count}.log")
 
 
 def build_container_logs_directory(
     pod_logs_dir: str, pod_namespace: str, pod_name: str, pod_uid: types.UID, container_name: str
 ) -> str:
-    """A container's log directory."""
+    """Return the path of a container's log directory."""
     return os.path.join(build_pod_logs_directory(pod_logs_dir, pod_namespace, pod_name, pod_uid), container_name)
 
 
 def build_pod_logs_directory(pod_logs_dir: str, pod_namespace: str, pod_name: str, pod_uid: types.UID) -> str:
-    """A pod's log directory: NAMESPACE_NAME_UID."""
+    """Return the path of a pod's log directory, which ends with NAMESPACE_NAME_UID."""
     return os.path.join(pod_logs_dir, _LOG_PATH_DELIMITER.join((pod_namespace, pod_name, pod_uid)))
 
 
 def parse_pod_uid_from_logs_directory(name: str) -> types.UID:
-    """The uid in NAMESPACE_NAME_UID, or the name itself if it is a bare uid."""
+    """Return the UID in NAMESPACE_NAME_UID, or the name itself if it is only a UID."""
     return types.UID(name.rsplit(_LOG_PATH_DELIMITER, 1)[-1])
 
 
 def to_kube_runtime_status(response: runtimeapi.StatusResponse) -> kubecontainer.RuntimeStatus:
-    """Conditions, handlers and features of the runtime."""
+    """Convert the conditions, handlers and features of the runtime."""
     conditions = [
         kubecontainer.RuntimeCondition(type=c.type, status=c.status, reason=c.reason, message=c.message)
         for c in response.status.conditions
@@ -228,7 +228,7 @@ def to_kube_runtime_status(response: runtimeapi.StatusResponse) -> kubecontainer
 def field_seccomp_profile(
     profile: v1.SeccompProfile | None, profile_root_path: str, fallback_to_runtime_default: bool
 ) -> runtimeapi.SecurityProfile:
-    """The profile as the runtime takes it. Raises ValueError for a Localhost profile without a file."""
+    """Convert the profile. Raise ValueError if a Localhost profile names no file."""
     kinds = runtimeapi.SecurityProfile
     if profile is None:
         default = kinds.RuntimeDefault if fallback_to_runtime_default else kinds.Unconfined
@@ -245,7 +245,7 @@ def field_seccomp_profile(
 
 
 def get_app_armor_profile(pod: v1.Pod, container: v1.Container) -> tuple[runtimeapi.SecurityProfile | None, str]:
-    """(profile, the same as older runtimes take it). Raises ValueError."""
+    """Return the profile, and its name in the form for older runtimes. Raise ValueError."""
     profile = apparmor.get_profile(pod, container)
     if profile is None:
         return None, ""
@@ -267,7 +267,7 @@ def get_app_armor_profile(pod: v1.Pod, container: v1.Container) -> tuple[runtime
 
 
 def merge_resource_config(source: cm.ResourceConfig, update: cm.ResourceConfig) -> cm.ResourceConfig:
-    """A copy of the source with what the update sets."""
+    """Return a copy of `source` with the values that `update` sets."""
     names = ("memory", "cpu_shares", "cpu_quota", "cpu_period", "pids_limit")
     changes = {name: value for name in names if (value := getattr(update, name)) is not None}
     pages = {**source.huge_page_limit, **update.huge_page_limit}
@@ -277,7 +277,7 @@ def merge_resource_config(source: cm.ResourceConfig, update: cm.ResourceConfig) 
 def convert_resource_config_to_linux_container_resources(
     config: cm.ResourceConfig,
 ) -> runtimeapi.LinuxContainerResources:
-    """The same in the runtime's terms."""
+    """Convert the configuration to the runtime's type."""
     return runtimeapi.LinuxContainerResources(
         cpu_period=config.cpu_period or 0,
         cpu_quota=config.cpu_quota or 0,
@@ -287,24 +287,24 @@ def convert_resource_config_to_linux_container_resources(
 
 
 def get_container_config_stop_signal(container: v1.Container) -> runtimeapi.Signal.ValueType | None:
-    """The signal that the container's spec asks to be stopped with, None when it leaves that to the image."""
+    """Return the container's stop signal, or None if the image determines it."""
     if not features.feature_gate.enabled(features.CONTAINER_STOP_SIGNALS):
         return None
     if container.lifecycle is None or container.lifecycle.stop_signal is None:
         return None
-    # SIGRTMIN+1 is SIGRTMINPLUS1 in the runtime's spelling; what is unknown means the default.
+    # The runtime spells SIGRTMIN+1 as SIGRTMINPLUS1. An unknown name means the default signal.
     name = container.lifecycle.stop_signal.replace("+", "PLUS").replace("-", "MINUS")
     known = name in runtimeapi.Signal.DESCRIPTOR.values_by_name
     return runtimeapi.Signal.Value(name) if known else runtimeapi.RUNTIME_DEFAULT
 
 
 def runtime_signal_to_string(signal: runtimeapi.Signal.ValueType) -> str:
-    """The signal in the API's spelling; the number of one that only a newer runtime knows."""
+    """Return the signal in the API's spelling, or the number of a signal that this kubelet does not know."""
     values = runtimeapi.Signal.DESCRIPTOR.values_by_number
     name = values[signal].name if signal in values else str(signal)
     return re.sub(r"^(SIGRTM\w\w)(PLUS|MINUS)", lambda m: m[1] + ("+" if m[2] == "PLUS" else "-"), name)
 
 
 def sandbox_ids(sandboxes: Sequence[runtimeapi.PodSandbox]) -> list[str]:
-    """Ids, newest sandbox first."""
+    """Return the IDs of the sandboxes, newest first."""
     return [s.id for s in sort_pod_sandboxes_by_created_then_id(sandboxes)]

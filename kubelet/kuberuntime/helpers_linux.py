@@ -1,4 +1,4 @@
-"""Resources of a pod's cgroup in the runtime's terms.
+"""Convert the resources of a pod's cgroup for the runtime.
 
 Go: pkg/kubelet/kuberuntime/helpers_linux.go
 """
@@ -12,7 +12,7 @@ from pkg.api.core import v1
 
 
 def subtract_overhead_from_resource_config(config: cm.ResourceConfig, pod: v1.Pod) -> cm.ResourceConfig:
-    """What is left for the containers when the runtime has had what it needs for itself."""
+    """Return the resources that are left for the containers after the runtime's own overhead."""
     result = dataclasses.replace(config)
     if (cpu := pod.spec.overhead.get(v1.RESOURCE_CPU)) is not None:
         milli = cpu.milli_value()

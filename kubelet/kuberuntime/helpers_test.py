@@ -1,4 +1,6 @@
-"""Go: pkg/kubelet/kuberuntime/helpers_test.go, convert_test.go, kuberuntime_image_test.go,
+"""Test the helpers of the runtime manager.
+
+Go: pkg/kubelet/kuberuntime/helpers_test.go, convert_test.go, kuberuntime_image_test.go,
 pkg/kubelet/kuberuntime/util/util_test.go
 """
 
@@ -81,7 +83,7 @@ def test_backoff_key_changes_with_what_may_mend_the_crash() -> None:
 
 
 def test_no_long_name_of_an_image_is_kept_with_its_back_off() -> None:
-    """A pod may name one of a megabyte after the other; none of them can be started."""
+    """A backoff key stays short, although a pod may name images with names of a megabyte, which cannot start."""
     pod, limit = v1.Pod(), parsers.MAX_IMAGE_NAME_LENGTH
     assert len(get_backoff_key(pod, v1.Container(name="c", image="i" * 1_000_000))) < limit + 100
 

@@ -1,4 +1,4 @@
-"""Runtime and image service that count their calls.
+"""Measure the calls to the runtime service and the image service.
 
 Go: pkg/kubelet/kuberuntime/instrumented_services.go
 """
@@ -19,33 +19,36 @@ from pkg.apimachinery import types
 
 
 class RuntimeObserver(Protocol):
-    """Is told what the container runtime is asked to do, by any thread. Go: none."""
+    """Define the receiver of reports on calls to the runtime. Any thread may call it.
+
+    Go: none
+    """
 
     def recorded(
         self, operation: str, owner: tuple[str, str] = ("", ""), subject: str = ""
     ) -> AbstractContextManager[None]:
-        """A call takes as long as the block, which raises if the call fails.
+        """Record a call that lasts as long as the block, and fails if the block raises.
 
-        `subject` is what the call is about, such as an id or an image; `owner` the uid of the pod and the container's
-        name that the call is for, both empty where only the id in `subject` can tell.
+        `subject` is the object of the call, such as an ID or an image. `owner` holds the UID of the pod and the name of
+        the container; both are empty if only the ID in `subject` identifies them.
         """
         ...
 
     def own(self, runtime_id: str, uid: types.UID, container: str = "") -> None:
-        """The sandbox or container of this id is the pod's."""
+        """Record that the sandbox or container with this ID belongs to the pod."""
         ...
 
     def disown(self, runtime_id: str) -> None:
-        """The sandbox or container has been removed."""
+        """Record that the sandbox or container was removed."""
         ...
 
     def killing(self, uid: types.UID, container: str, reason: str) -> None:
-        """The runtime manager is about to kill a container, for one of its REASON_s."""
+        """Record that the runtime manager is about to kill a container. `reason` is one of its REASON_ constants."""
         ...
 
 
 class NullRuntimeObserver:
-    """Is told in vain."""
+    """Ignore all reports."""
 
     def recorded(
         self, operation: str, owner: tuple[str, str] = ("", ""), subject: str = ""
@@ -60,16 +63,17 @@ class NullRuntimeObserver:
 
 
 class _Recorder:
-    """Counts the calls of a service in the metrics, and tells an observer of them."""
+    """Count the calls of a service in the metrics, and report them to an observer."""
 
     def __init__(self, observer: RuntimeObserver | None) -> None:
         self._observer = observer if observer is not None else NullRuntimeObserver()
 
     @contextmanager
     def _recorded(self, operation: str, subject: str = "", owner: tuple[str, str] = ("", "")) -> Iterator[None]:
-        """Counts an operation, its duration, and whether it raised.
+        """Record an operation, its duration, and whether it raised.
 
-        `subject`: what it is about; `owner`: the uid of the pod and the container's name, where the id does not tell.
+        `subject` is the object of the call. `owner` holds the UID of the pod and the name of the container, unless the
+        ID in `subject` identifies them.
         """
         start = monotonic()
         try:
@@ -85,7 +89,7 @@ class _Recorder:
 
 @contextmanager
 def _recorded_sandbox(runtime_handler: str) -> Iterator[None]:
-    """What is counted of new sandboxes besides, by runtime handler."""
+    """Record the additional metrics of new sandboxes, which are kept by runtime handler."""
     start = monotonic()
     try:
         yield
@@ -97,7 +101,7 @@ def _recorded_sandbox(runtime_handler: str) -> Iterator[None]:
 
 
 class InstrumentedRuntimeService(_Recorder):
-    """An `apis.RuntimeService` that passes every call on and records it."""
+    """Forward every call to an `apis.RuntimeService` and record it."""
 
     def __init__(self, service: internalapi.RuntimeService, observer: RuntimeObserver | None = None) -> None:
         super().__init__(observer)
@@ -268,11 +272,12 @@ class InstrumentedRuntimeService(_Recorder):
 
 
 class InstrumentedImageManagerService(_Recorder):
-    """An `apis.ImageManagerService` that passes every call on and records it.
+    """Forward every call to an `apis.ImageManagerService` and record it.
 
     DIVERGES (fault of Go): a failed image_fs_info raises its error.
-    Go: pkg/kubelet/kuberuntime/instrumented_services.go, instrumentedImageManagerService.ImageFsInfo: returns no error.
-    Why: the caller takes a runtime that failed for one that has no file system for images.
+    Go: pkg/kubelet/kuberuntime/instrumented_services.go, instrumentedImageManagerService.ImageFsInfo: the method
+    returns no error.
+    Why: the caller would conclude from a failed call that the runtime has no file system for images.
     Test: instrumented_services_test.py:test_failed_image_fs_info_is_an_error
     """
 

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/kuberuntime/instrumented_services_test.go"""
+"""Test the measurement of calls to the runtime.
+
+Go: pkg/kubelet/kuberuntime/instrumented_services_test.go
+"""
 
 from __future__ import annotations
 

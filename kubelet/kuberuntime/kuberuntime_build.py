@@ -1,4 +1,4 @@
-"""Makes a runtime manager: all its parts, in the order in which they need each other.
+"""Build a runtime manager and all its parts, in the order of their dependencies.
 
 Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go (NewKubeGenericRuntimeManager)
 """
@@ -47,13 +47,13 @@ from pkg.client_go.util import flowcontrol
 from pkg.component_base import tracing
 from pkg.component_base.logs import logreduction
 
-# The file below the kubelet's root directory that says which resources are in force.
+# This file, below the kubelet's root directory, holds the actuated resources.
 ACTUATED_PODS_STATE_FILE = "actuated_pods_state"
 
 _INSTRUMENTATION_SCOPE = "k8s.io/kubernetes/pkg/kubelet/kuberuntime"
-# How often the same error of one pod is logged, in seconds.
+# `_IDENTICAL_ERROR_DELAY` is the time, in seconds, in which the same error of one pod is logged only once.
 _IDENTICAL_ERROR_DELAY = 60.0
-# How long the runtime's version is kept, in seconds.
+# `_VERSION_CACHE_TTL` is the time, in seconds, for which the runtime's version is cached.
 _VERSION_CACHE_TTL = 60.0
 
 NewHandlerRunner = Callable[
@@ -64,7 +64,7 @@ NewHandlerRunner = Callable[
 
 @dataclass(kw_only=True, slots=True)
 class RuntimeManagerOptions:
-    """The parameters of Go's NewKubeGenericRuntimeManager, under their names."""
+    """Hold the parameters of Go's NewKubeGenericRuntimeManager under the same names."""
 
     recorder: record.EventRecorder
     liveness_manager: proberesults.Manager
@@ -84,21 +84,22 @@ class RuntimeManagerOptions:
     image_pull_burst: int
     image_pulls_credential_verification_policy: str
     preloaded_images_credential_verification_whitelist: list[str]
-    # What the node's credential providers have for a pod; None without providers.
+    # `external_credentials` finds a pod's credentials with the node's credential providers; it is None without
+    # providers.
     external_credentials: kubeimages.ExternalCredentials | None
-    # None means True: the kernel kills single processes. False has it kill whole containers.
+    # False makes the kernel kill all processes of a container together. True and None make it kill single processes.
     single_process_oom_kill: bool | None
     cpu_cfs_quota: bool
-    # Seconds.
+    # The unit is seconds.
     cpu_cfs_quota_period: float
     runtime_service: internalapi.RuntimeService
     image_service: internalapi.ImageManagerService
     container_manager: cm.ContainerManager
     log_manager: container_log_manager.ContainerLogManager
-    # None without an API server: there are no RuntimeClasses then.
+    # This is None without an API server, because there are no RuntimeClasses then.
     runtime_class_manager: runtimeclass.Manager | None
     seccomp_default: bool
-    # Whether who reads a container's log gets what was rotated away, too.
+    # `read_rotated_logs` tells whether readers of a container's log also get the rotated files.
     read_rotated_logs: bool
     memory_swap_behavior: str
     get_node_allocatable: Callable[[], Mapping[str, resource.Quantity]]
@@ -106,13 +107,13 @@ class RuntimeManagerOptions:
     memory_reservation_policy: str
     pod_pulling_time_recorder: kubeimages.ImagePodPullingTimeRecorder
     pod_init_container_time_recorder: PodInitContainerTimeRecorder | None = None
-    # Whether the kernel can limit swap; looked up at the first use.
+    # This function reports whether the kernel can limit swap. It checks this at its first call.
     get_swap_controller_available: Callable[[], bool] = field(
         default_factory=lambda: cache(check_swap_controller_availability)
     )
-    # Makes what runs the hooks of containers.
+    # This factory makes the object that runs the hooks of containers.
     new_handler_runner: NewHandlerRunner = lifecycle.HandlerRunner
-    # Who is told what the runtime is asked to do; None for nobody.
+    # The observer receives a report on each call to the runtime; None means that there is no observer.
     runtime_observer: RuntimeObserver | None = None
     clock: clock.Clock = field(default_factory=clock.RealClock)
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER
@@ -121,10 +122,10 @@ class RuntimeManagerOptions:
 def new_kube_generic_runtime_manager(
     ctx: golang.Context, options: RuntimeManagerOptions
 ) -> tuple[KubeGenericRuntimeManager, list[kubeimages.PostImageGCHook]]:
-    """A runtime manager with all its parts, and what image garbage collection is to call when it has ended.
+    """Build a runtime manager; return it with the hooks that must run after each image garbage collection.
 
-    Asks the runtime for its version. ctx is for what the manager asks later by itself, too. Raises
-    crierror.RemoteError, ErrVersionNotSupported, ValueError, OSError.
+    The function requests the runtime's version. The manager uses ctx for later requests of its own. Raise
+    crierror.RemoteError, ErrVersionNotSupported, ValueError or OSError.
     """
     observer = options.runtime_observer if options.runtime_observer is not None else NullRuntimeObserver()
     runtime_service = InstrumentedRuntimeService(options.runtime_service, observer)
@@ -134,7 +135,7 @@ def new_kube_generic_runtime_manager(
     runtime_name = _connect(ctx, runtime_service).runtime_name
     images = ImageMethods(image_service=image_service)
     pull_manager, image_gc_hooks = _new_image_pull_manager(ctx, options, images)
-    # The runner of hooks and garbage collection ask the manager later.
+    # The hook runner and the garbage collector need the manager before it exists, but use it only later.
     stand_in = golang.StandIn(KubeGenericRuntimeManager)
     manager = stand_in.cast()
     runtime = KubeGenericRuntimeManager(
@@ -183,7 +184,7 @@ def new_kube_generic_runtime_manager(
 
 
 def _connect(ctx: golang.Context, runtime_service: internalapi.RuntimeService) -> runtimeapi.VersionResponse:
-    """What the runtime is. Raises ErrVersionNotSupported, and what get_typed_version raises."""
+    """Return the runtime's name and versions. Raise ErrVersionNotSupported and the errors of get_typed_version."""
     version = get_typed_version(ctx, runtime_service)
     if version.version != KUBE_RUNTIME_API_VERSION:
         klog.error_s(
@@ -205,7 +206,7 @@ def _connect(ctx: golang.Context, runtime_service: internalapi.RuntimeService) -
 def _new_image_pull_manager(
     ctx: golang.Context, options: RuntimeManagerOptions, images: kubecontainer.ImageService
 ) -> tuple[pullmanager.ImagePullManager, list[kubeimages.PostImageGCHook]]:
-    """The manager, and what it wants called after image garbage collection."""
+    """Return the image pull manager, and its hooks for the end of image garbage collection."""
     if not features.feature_gate.enabled(features.KUBELET_ENSURE_SECRET_PULLED_IMAGES):
         return pullmanager.NoopImagePullManager(), []
     manager = pullmanager.PullManager(

@@ -1,4 +1,4 @@
-"""Tests of how a runtime manager is made."""
+"""Test how a runtime manager is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers: starting, stopping, removing and reading them.
+"""Start, stop, remove and inspect containers.
 
 Go: pkg/kubelet/kuberuntime/kuberuntime_container.go
 """
@@ -49,12 +49,13 @@ if TYPE_CHECKING:
     from kubelet.logs import container_log_manager
     from pkg.client_go.tools import record
 
-# A shorter time between SIGTERM and SIGKILL is not given to any container, in seconds.
+# `MINIMUM_GRACE_PERIOD_IN_SECONDS` is the shortest time between SIGTERM and SIGKILL that a container gets.
 MINIMUM_GRACE_PERIOD_IN_SECONDS = 2
-# How many containers of a pod are killed at the same time, each on a thread.
+# `MAX_PARALLEL_KILLS` is the number of a pod's containers that the kubelet kills at the same time, each on a thread of
+# its own.
 MAX_PARALLEL_KILLS = 256
 
-# Why a container is killed. Go: containerKillReason
+# These are the reasons for killing a container. Go: containerKillReason
 REASON_STARTUP_PROBE = "StartupProbe"
 REASON_LIVENESS_PROBE = "LivenessProbe"
 REASON_FAILED_POST_START_HOOK = "FailedPostStartHook"
@@ -63,37 +64,40 @@ REASON_UNKNOWN = "Unknown"
 
 
 class ErrCreateContainerConfig(kubecontainer.ReasonError):
-    """The spec gave no container configuration."""
+    """Signal that no container configuration could be generated from the spec."""
 
     reason = "CreateContainerConfigError"
 
 
 class ErrPreCreateHook(kubecontainer.ReasonError):
-    """A resource manager refused the container."""
+    """Signal that a resource manager rejected the container before its creation."""
 
     reason = "PreCreateHookError"
 
 
 class ErrCreateContainer(kubecontainer.ReasonError):
-    """The runtime did not create the container."""
+    """Signal that the runtime failed to create the container."""
 
     reason = "CreateContainerError"
 
 
 class ErrPreStartHook(kubecontainer.ReasonError):
-    """A resource manager refused the created container."""
+    """Signal that a resource manager rejected the created container before its start."""
 
     reason = "PreStartHookError"
 
 
 class ErrPostStartHook(kubecontainer.ReasonError):
-    """The container's postStart hook failed, and the container was killed for it."""
+    """Signal that the container's postStart hook failed; the kubelet has killed the container for this."""
 
     reason = "PostStartHookError"
 
 
 class StartContainerError(Exception):
-    """A container was not started: `reason` is what its waiting state shows, `message` says more."""
+    """Signal that a container did not start.
+
+    `reason` is what its waiting state shows, and `message` gives details.
+    """
 
     def __init__(self, reason: Exception, message: str) -> None:
         super().__init__(f"{reason}: {message}")
@@ -103,13 +107,16 @@ class StartContainerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StartSpec:
-    """A container to start; ephemeral_container is set for those, container always. Go: startSpec"""
+    """Describe a container to start; only ephemeral containers set ephemeral_container. Go: startSpec"""
 
     container: v1.Container
     ephemeral_container: v1.EphemeralContainer | None = None
 
     def get_target_id(self, pod_status: kubecontainer.PodStatus) -> kubecontainer.ContainerID | None:
-        """The container whose processes this one is to see. Raises LookupError when that is not there."""
+        """Return the ID of the container whose processes this one must see, or None.
+
+        Raise LookupError if that container does not exist.
+        """
         if self.ephemeral_container is None or not self.ephemeral_container.target_container_name:
             return None
         name = self.ephemeral_container.target_container_name
@@ -120,26 +127,26 @@ class StartSpec:
 
 
 def container_start_spec(container: v1.Container) -> StartSpec:
-    """For a regular or init container."""
+    """Return the start spec of a regular or init container."""
     return StartSpec(container)
 
 
 def ephemeral_container_start_spec(ephemeral: v1.EphemeralContainer) -> StartSpec:
-    """For an ephemeral container: its common part is a container like any other."""
+    """Return the start spec of an ephemeral container, whose common fields form an ordinary container."""
     common = {name: getattr(ephemeral, name) for name in v1.Container.__struct_fields__}
     return StartSpec(v1.Container(**common), ephemeral)
 
 
 @dataclass(frozen=True, slots=True)
 class StartContext:
-    """What all containers started in one sync of a pod share."""
+    """Hold what all containers that start in one sync of a pod share."""
 
     pod: v1.Pod
     pod_status: kubecontainer.PodStatus
     pod_sandbox_id: str
     pod_sandbox_config: runtimeapi.PodSandboxConfig
     pull_secrets: Sequence[v1.Secret]
-    # The first is the primary one; none with host networking before the node knows its address.
+    # The first IP is the primary one. With host networking the list is empty until the node knows its address.
     pod_ips: Sequence[str]
 
     @property
@@ -147,12 +154,12 @@ class StartContext:
         return self.pod_ips[0] if self.pod_ips else ""
 
 
-# A number of more digits is of no container's start: somebody else has made that file.
+# A file name with more digits cannot stem from a container's restarts, so another program has created it.
 _RESTART_COUNT_LOG_FILE = re.compile(r"([0-9]{1,9})\.log(\..*)?", re.DOTALL)
 
 
 def calc_restart_count_by_log_dir(path: str) -> int:
-    """One more than the highest N of the N.log files in the directory, 0 without any. Raises OSError."""
+    """Return one more than the highest N of all N.log files in the directory, or 0 without any. Raise OSError."""
     try:
         entries = list(os.scandir(path))
     except FileNotFoundError:
@@ -162,7 +169,10 @@ def calc_restart_count_by_log_dir(path: str) -> int:
 
 
 class PodStateProvider(Protocol):
-    """Answers by pod workers about what of a pod may go. Go: kuberuntime_manager.go, podStateProvider"""
+    """Define how pod workers tell which parts of a pod may be removed.
+
+    Go: kuberuntime_manager.go, podStateProvider
+    """
 
     def is_pod_termination_requested(self, uid: types.UID) -> bool: ...
 
@@ -172,7 +182,10 @@ class PodStateProvider(Protocol):
 
 
 def set_actuated_container_resources(actuated_state: state.State, pod: v1.Pod, container: v1.Container) -> None:
-    """Notes that the container has these resources, its pod's limits where it has none itself. Raises OSError."""
+    """Record that these resources were applied to the container. Raise OSError.
+
+    A limit that the container lacks is taken from the pod.
+    """
     resources = container.resources
     if features.feature_gate.enabled(features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING):
         limits = kubeutil.get_limits(kubeutil.ResourceOpts(pod.spec.resources, resources))
@@ -182,18 +195,18 @@ def set_actuated_container_resources(actuated_state: state.State, pod: v1.Pod, c
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ContainerMethods(ContainerLinuxMethods, LogMethods):
-    """Everything done to single containers."""
+    """Do everything that concerns single containers."""
 
     os_interface: kubecontainer.OSInterface
     recorder: record.EventRecorder
-    # Is told of what is to be killed.
+    # `observer` receives a report on each container that the kubelet is about to kill.
     observer: RuntimeObserver
     pod_state_provider: PodStateProvider
     image_puller: kubeimages.ImageManager
-    # Runs the hooks of containers.
+    # `runner` runs the hooks of containers.
     runner: kubecontainer.HandlerRunner
     internal_lifecycle: cm.InternalContainerLifecycle
-    # What is in force by all we know, over restarts too.
+    # `actuated_state` holds the actuated resources, and survives restarts of the kubelet.
     actuated_state: state.State
     log_manager: container_log_manager.ContainerLogManager
     pod_logs_directory: str
@@ -207,18 +220,25 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         reason: str,
         message: str,
     ) -> None:
-        """Container ids are taken out of the text: with them no two events could be counted as one.
+        """Record an event about a container.
 
-        What cannot be told is logged: the caller goes on with the container, its hooks and its end.
+        Container IDs in the message are replaced by names, because the IDs would keep similar events from being counted
+        together. If the event cannot be recorded, the method logs this, so that the caller can go on with the
+        container.
         """
         if container_id:
             message = message.replace(container_id, container.name)
-        with contain("Failed to tell of a container", pod=klog.kobj(pod), containerName=container.name, reason=reason):
+        with contain(
+            "Failed to record an event about a container",
+            pod=klog.kobj(pod),
+            containerName=container.name,
+            reason=reason,
+        ):
             ref = kubecontainer.generate_container_ref(pod, container)
             self.recorder.event(ref, event_type, reason, message)
 
     def get_pod_runtime_handler(self, pod: v1.Pod) -> str:
-        """The handler to name in image calls. Raises what the look-up raises."""
+        """Return the runtime handler for image calls. Raise the errors of the look-up."""
         if not features.feature_gate.enabled(features.RUNTIME_CLASS_IN_IMAGE_CRI_API):
             return ""
         if not pod.spec.runtime_class_name or self.runtime_class_manager is None:
@@ -232,9 +252,9 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         spec: StartSpec,
         image_volumes: kubecontainer.ImageVolumes,
     ) -> None:
-        """Pulls the image, creates the container, starts it and runs its postStart hook.
+        """Pull the image, create the container, start it and run its postStart hook.
 
-        Raises StartContainerError.
+        Raise StartContainerError.
         """
         pod, container = start.pod, spec.container
         image_ref = self._ensure_image(ctx, start, container)
@@ -281,7 +301,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
                 self.get_pod_runtime_handler(pod),
                 container.image_pull_policy,
             )
-        except Exception as err:  # Whatever prevents the image is why this container waits.
+        except Exception as err:  # Whatever prevents the pull becomes the reason why this container waits.
             self._record_failed(pod, container, "", f"Error: {helpers.status_message(err)}")
             message = err.message if isinstance(err, kubeimages.ImageError) else str(err)
             raise StartContainerError(err, message) from err
@@ -290,8 +310,8 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         status = start.pod_status.find_container_status_by_name(container.name)
         if status is not None:
             return status.restart_count + 1
-        # A runtime that forgot its containers over a reboot would begin with 0.log again and write into the old one:
-        # count on from the logs that are there.
+        # A runtime that has lost its containers in a reboot would start again with 0.log, and write into the old log.
+        # The restart count therefore continues from the existing logs.
         log_dir = self._logs_directory(start.pod, container)
         try:
             return calc_restart_count_by_log_dir(log_dir)
@@ -327,7 +347,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
                 target,
                 image_volumes,
             )
-        except Exception as err:  # A missing config map, a bad volume, a user that may not be: the container waits.
+        except Exception as err:  # A missing config map, a bad volume or a forbidden user keeps the container waiting.
             message = helpers.status_message(err)
             self._record_failed(start.pod, spec.container, "", f"Error: {message}")
             reason = ErrCreateContainerConfig()
@@ -343,14 +363,14 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
     ) -> str:
         pod = start.pod
         try:
-            # The container is made with these.
+            # The runtime creates the container with these resources.
             set_actuated_container_resources(self.actuated_state, pod, container)
         except OSError as err:
             self._record_failed(pod, container, "", f"Error: {err}")
             raise StartContainerError(ErrCreateContainerConfig(), str(err)) from err
         try:
             self.internal_lifecycle.pre_create_container(pod, container, config)
-        except Exception as err:  # Resource managers refuse with errors of their own.
+        except Exception as err:  # Resource managers raise errors of their own.
             message = helpers.status_message(err)
             self._record_failed(pod, container, "", f"Internal PreCreateContainer hook failed: {message}")
             raise StartContainerError(ErrPreCreateHook(), message) from err
@@ -364,7 +384,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
             raise StartContainerError(ErrCreateContainer(), message) from err
         try:
             self.internal_lifecycle.pre_start_container(pod, container, container_id)
-        except Exception as err:  # As above.
+        except Exception as err:  # Resource managers raise errors of their own.
             message = helpers.status_message(err)
             self._record_failed(
                 pod,
@@ -390,7 +410,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         try:
             self.os_interface.stat(container_log)
         except FileNotFoundError:
-            # Runtimes may log elsewhere: garbage collection would only remove the dangling link again.
+            # Some runtimes log elsewhere. Garbage collection would only remove the dangling link again.
             return
         except OSError:
             pass
@@ -418,7 +438,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         try:
             with activity.doing(ctx, Activity.RUNS_POST_START_HOOK):
                 self.runner.run(hook_ctx, kube_container_id, pod, container, handler)
-        except Exception as err:  # A hook fails in as many ways as there are commands and servers.
+        except Exception as err:  # A hook can fail in as many ways as there are commands and servers.
             self._post_start_hook_failed(ctx, hook_ctx, pod, container, kube_container_id, err)
             raise StartContainerError(ErrPostStartHook(), str(getattr(err, "message", err))) from err
 
@@ -431,16 +451,16 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         container_id: kubecontainer.ContainerID,
         err: Exception,
     ) -> None:
-        """Kill the container, unless its pod is to end anyway."""
+        """Kill the container, unless its pod is terminating anyway."""
         who = _who(pod, container, container_id)
         klog.error_s(err, "Failed to execute PostStartHook", **who)
         if hook_ctx.err() is not None:
             if self.pod_state_provider.is_pod_termination_requested(pod.metadata.uid):
-                fault = "PostStartHook failed: not completed when the pod was to end"
+                fault = "PostStartHook failed: not completed before the termination of the pod"
                 self._record_failed(pod, container, container_id.id, fault, events.FAILED_POST_START_HOOK)
-            # Whoever ends the pod stops the container too, with its preStop hook.
+            # Whatever terminates the pod also stops the container and runs its preStop hook.
             return
-        # The hook's output may hold secrets: it is not for events.
+        # The event omits the output of the hook because it may contain secrets.
         self._record_failed(pod, container, container_id.id, "PostStartHook failed", events.FAILED_POST_START_HOOK)
         try:
             self.kill_container(
@@ -453,7 +473,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
                 None,
                 None,
             )
-        except Exception as kill_err:  # The next sync finds it running, and its hook not run.
+        except Exception as kill_err:  # The next sync finds the container running although its hook has failed.
             klog.error_s(kill_err, "Failed to kill container", **who)
 
     def generate_container_config(
@@ -468,9 +488,9 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         ns_target: kubecontainer.ContainerID | None,
         image_volumes: kubecontainer.ImageVolumes,
     ) -> tuple[runtimeapi.ContainerConfig, Callable[[], None] | None]:
-        """(the container as its spec wants it, what to call when it was created).
+        """Return the container configuration, and a function to call after the container's creation, or None.
 
-        Raises what its parts raise.
+        Raise any error of the functions that generate its parts.
         """
         opts, cleanup_action = self.runtime_helper.generate_run_container_options(
             ctx, pod, container, pod_ip, pod_ips, image_volumes
@@ -551,21 +571,23 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         return mounts
 
     def _make_termination_log(self, path: str) -> bool:
-        """The file that the container writes its last words to, open to whatever user it runs as."""
+        """Create the file for the container's termination message, writable for any user; report whether this
+        succeeded.
+        """
         try:
             self.os_interface.create(path).close()
         except OSError as err:
             klog.error_s(err, "Error on creating termination-log file", path=path)
             return False
         try:
-            # The mode given at creation would be cut by the umask.
+            # The umask would restrict a mode that is set on creation.
             self.os_interface.chmod(path, 0o666)
         except OSError as err:
             klog.error_s(err, "Unable to set termination-log file permissions", path=path)
         return True
 
     def read_last_string_from_container_logs(self, ctx: golang.Context, path: str) -> str:
-        """The end of a log, cut to what a termination message may hold."""
+        """Return the end of a log, cut to the length of a termination message."""
         end = _LastBytes(kubecontainer.MAX_CONTAINER_TERMINATION_MESSAGE_LOG_LENGTH)
         opts = logs.LogOptions(tail_lines=kubecontainer.MAX_CONTAINER_TERMINATION_MESSAGE_LOG_LINES)
         try:
@@ -577,7 +599,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
     def convert_to_kube_container_status(
         self, ctx: golang.Context, pod_uid: types.UID, status: runtimeapi.ContainerStatus
     ) -> kubecontainer.Status:
-        """The runtime's status with the container's termination message added."""
+        """Convert the runtime's status, and add the container's termination message."""
         result = self.to_kube_container_status(pod_uid, status)
         if status.state != runtimeapi.CONTAINER_EXITED:
             return result
@@ -585,7 +607,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         fallback_to_logs = (
             annotated.termination_message_policy == v1.TERMINATION_MESSAGE_FALLBACK_TO_LOGS_ON_ERROR
             and result.exit_code != 0
-            # What was never started has no logs.
+            # A container that never started has no logs.
             and result.reason != "ContainerCannotRun"
         )
         told = get_termination_message(status, annotated.termination_message_path, fallback_to_logs)
@@ -596,14 +618,14 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         return result
 
     def to_kube_container_status(self, pod_uid: types.UID, status: runtimeapi.ContainerStatus) -> kubecontainer.Status:
-        """The runtime's status in the kubelet's terms."""
+        """Convert the runtime's status to the kubelet's type."""
         annotated = labels.get_container_info_from_annotations(status.annotations)
         name = labels.get_container_info_from_labels(status.labels).container_name
         result = kubecontainer.Status(
             id=kubecontainer.ContainerID(self.runtime_name, status.id),
             name=name,
             image=status.image.image,
-            # Runtimes before 1.30 have no image id.
+            # Runtimes before 1.30 report no image ID.
             image_id=status.image_id or status.image_ref,
             image_ref=status.image_ref,
             image_runtime_handler=status.image.runtime_handler,
@@ -616,7 +638,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         )
         if status.HasField("user"):
             result.user = to_kube_container_user(status.user)
-        # RUNTIME_DEFAULT comes from runtimes that do not tell.
+        # RUNTIME_DEFAULT comes from runtimes that do not report the stop signal.
         told = status.stop_signal != runtimeapi.RUNTIME_DEFAULT
         if told and features.feature_gate.enabled(features.CONTAINER_STOP_SIGNALS):
             result.stop_signal = helpers.runtime_signal_to_string(status.stop_signal)
@@ -632,7 +654,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
     def _status_resources(
         self, pod_uid: types.UID, container_name: str, status: runtimeapi.ContainerStatus
     ) -> kubecontainer.ContainerResources | None:
-        """What the runtime says it enforces; what it does not say, as the container was made or changed last."""
+        """Return the resources that the runtime reports; values that it omits come from the actuated resources."""
         reported = to_kube_container_resources(status.resources)
         if reported is not None and reported.memory_request is not None:
             return reported
@@ -653,15 +675,15 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         return reported
 
     def get_containers(self, ctx: golang.Context, opts: ListOptions) -> Sequence[runtimeapi.Container]:
-        """Go: getContainers"""
+        """List the containers that match the options. Go: getContainers"""
         return self.runtime_service.list_containers(ctx, opts.container_filter())
 
     def get_pod_container_statuses(
         self, ctx: golang.Context, pod: kubecontainer.Pod, active_pod_sandbox_id: str
     ) -> tuple[list[kubecontainer.Status], list[kubecontainer.Status]]:
-        """(all of the pod, those of its active sandbox), newest first.
+        """Return the statuses of all containers of the pod, and of those in its active sandbox, newest first.
 
-        A container that is gone is left out.
+        Containers that no longer exist are omitted.
         """
         statuses: list[kubecontainer.Status] = []
         active: list[kubecontainer.Status] = []
@@ -691,9 +713,9 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         handler: v1.LifecycleHandler,
         grace_period: int,
     ) -> int:
-        """Runs the hook and waits for it at most grace_period seconds; returns how long it did, rounded down.
+        """Run the hook, wait for it at most grace_period seconds, and return the time waited, rounded down.
 
-        A hook that takes longer goes on until ctx is cancelled or its container is gone.
+        A hook that takes longer keeps running until ctx is cancelled.
         """
         who = _who(pod, container, container_id)
         klog.v(3).info_s("Running preStop hook", **who)
@@ -706,7 +728,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
             try:
                 golang.go(self._run_pre_stop_hook, ctx, *args, name=f"prestop-{container_id.id[:12]}")
             except golang.ThreadError as err:
-                klog.error_s(err, "Running preStop hook on the thread that kills the container", **who)
+                klog.error_s(err, "Running the preStop hook on the thread that kills the container", **who)
                 bounded, cancel = golang.with_timeout(ctx, grace_period)
                 self._run_pre_stop_hook(bounded, *args)
                 cancel()
@@ -716,10 +738,10 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
             elif selected.took(timer.channel):
                 expired.set()
                 klog.v(2).info_s("PreStop hook not completed in grace period", **who, gracePeriod=grace_period)
-                # DIVERGES (safer): a preStop hook that outlasts the grace period gets an event that says so.
+                # DIVERGES (safer): the kubelet records an event if a preStop hook outlasts the grace period.
                 # Go: pkg/kubelet/kuberuntime/kuberuntime_container.go,
-                # (*kubeGenericRuntimeManager).executePreStopHook: only logs it.
-                # Why: whoever asks why a pod took all of its grace period finds the hook named.
+                # (*kubeGenericRuntimeManager).executePreStopHook: the Go kubelet only logs this.
+                # Why: a user who asks why a pod needed all of its grace period then finds the hook named.
                 # Test: kuberuntime_container_test.py:TestPreStop.test_is_waited_for_no_longer_than_the_grace_period
                 fault = f"PreStopHook failed: not completed in grace period of {grace_period}s"
                 self._record_failed(pod, container, container_id.id, fault, events.FAILED_PRE_STOP_HOOK)
@@ -739,11 +761,12 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
     ) -> None:
         try:
             self.runner.run(ctx, container_id, pod, container, handler)
-        except Exception as err:  # A hook fails in as many ways as there are commands; the container stops anyway.
+        # A hook can fail in as many ways as there are commands, and the container stops anyway.
+        except Exception as err:
             if ctx.err() is not None or expired.is_set():
                 return
             klog.error_s(err, "PreStop hook failed", **_who(pod, container, container_id))
-            # The hook's output may hold secrets: it is not for events.
+            # The event omits the output of the hook because it may contain secrets.
             self._record_failed(pod, container, container_id.id, "PreStopHook failed", events.FAILED_PRE_STOP_HOOK)
         finally:
             done.close()
@@ -751,9 +774,9 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
     def restore_specs_from_container_labels(
         self, ctx: golang.Context, container_id: kubecontainer.ContainerID
     ) -> tuple[v1.Pod, v1.Container]:
-        """As much of the specs as killing needs, for a container whose pod is gone, or cannot be read in full.
+        """Rebuild the parts of the specs that a kill needs, for a pod that is gone or only partially decoded.
 
-        Raises crierror.RemoteError.
+        Raise crierror.RemoteError.
         """
         status = self.runtime_service.container_status(ctx, container_id.id, False).status
         labeled = labels.get_container_info_from_labels(status.labels)
@@ -790,10 +813,10 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         grace_period_override: int | None,
         ordering: TerminationOrdering | None,
     ) -> None:
-        """Runs the preStop hook and stops the container; blocks until it is gone.
+        """Run the preStop hook and stop the container; block until it has stopped.
 
-        grace_period_override, in seconds, replaces what the pod says. Raises crierror.RemoteError, and LookupError
-        for a container that the pod does not have.
+        grace_period_override, in seconds, replaces the pod's grace period. Raise crierror.RemoteError, or LookupError
+        if the pod has no such container.
         """
         if pod is None or isinstance(pod, v1.PartialPod):
             pod, container = self.restore_specs_from_container_labels(ctx, container_id)
@@ -819,9 +842,10 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         if grace_period_override is not None:
             grace_period = grace_period_override
             klog.v(3).info_s("Killing container with a grace period override", **who, gracePeriod=grace_period)
-        # DIVERGES (fault of Go): a preStop hook that outlasts the grace period ends when its container is gone.
-        # Go: pkg/kubelet/kuberuntime/kuberuntime_container.go, (*kubeGenericRuntimeManager).killContainer: it runs on.
-        # Why: hooks without end, such as HTTP requests that are never answered, would become more with each pod.
+        # DIVERGES (fault of Go): a preStop hook that outlasts the grace period ends when its container has stopped.
+        # Go: pkg/kubelet/kuberuntime/kuberuntime_container.go, (*kubeGenericRuntimeManager).killContainer: the hook
+        # keeps running.
+        # Why: hooks that never end, such as unanswered HTTP requests, would accumulate with each pod.
         # Test: kuberuntime_container_test.py:TestPreStop.test_is_waited_for_no_longer_than_the_grace_period
         hook_ctx, end_hook = golang.with_cancel(ctx)
         try:
@@ -837,11 +861,11 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
     def _stop_container(
         self, ctx: golang.Context, container_id: kubecontainer.ContainerID, grace_period: int, who: Mapping[str, object]
     ) -> None:
-        """Returns as well when there is no such container any more. Raises crierror.RemoteError."""
+        """Stop the container; return normally if it no longer exists. Raise crierror.RemoteError."""
         try:
             self.runtime_service.stop_container(ctx, container_id.id, grace_period)
         except golang.Canceled:
-            raise  # Whoever cancelled knows.
+            raise  # The caller has cancelled the call, so there is nothing to log.
         except crierror.RemoteError as err:
             if not crierror.is_not_found(err):
                 klog.error_s(err, "Container termination failed with gracePeriod", **who, gracePeriod=grace_period)
@@ -856,9 +880,9 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         grace_period: int,
         ordering: TerminationOrdering | None,
     ) -> int:
-        """What is left of it after the preStop hook and the wait for the container's turn.
+        """Return the grace period that is left after the preStop hook and the wait for the container's turn.
 
-        Never less than 2 s.
+        The result is never less than 2 seconds.
         """
         pre_stop = container.lifecycle.pre_stop if container.lifecycle is not None else None
         if pre_stop is not None and grace_period > 0:
@@ -874,12 +898,12 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         running_pod: kubecontainer.Pod,
         grace_period_override: int | None,
     ) -> list[kubecontainer.SyncResult]:
-        """Kills all containers at the same time, sidecars after those that they serve.
+        """Kill all containers in parallel, but sidecars after the containers that they serve.
 
-        DIVERGES (safer): at most MAX_PARALLEL_KILLS are killed at a time; others follow as these end, sidecars last.
+        DIVERGES (safer): the kubelet kills at most MAX_PARALLEL_KILLS containers at a time, sidecars last.
         Go: pkg/kubelet/kuberuntime/kuberuntime_container.go, (*kubeGenericRuntimeManager).killContainersWithSyncResult:
-        has no bound.
-        Why: a pod with thousands of containers would take up the threads of the machine.
+        the Go kubelet has no limit.
+        Why: a pod with thousands of containers would use up the threads of the machine.
         Test: kuberuntime_container_test.py:TestKillContainers.test_of_a_pod_with_many_does_not_take_all_threads
         """
         ordering = None
@@ -893,7 +917,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
             container, result = to_kill[index]
             self._kill_one(ctx, pod, running_pod, container, grace_period_override, ordering, result)
 
-        # Once ctx is cancelled each says so in its result, hence the other context.
+        # Once ctx is cancelled, each kill reports this in its result. Therefore parallelize_until gets another context.
         with activity.doing(ctx, Activity.STOPS_CONTAINERS):
             workqueue.parallelize_until(
                 golang.background(), MAX_PARALLEL_KILLS, len(to_kill), kill, name=f"kill-{running_pod.id}"
@@ -914,7 +938,8 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
             self.kill_container(
                 ctx, pod, container.id, container.name, "", REASON_UNKNOWN, grace_period_override, ordering
             )
-        except Exception as err:  # Any failure is this container's result; the others are killed all the same.
+        # Any failure becomes this container's result, and the other containers are killed anyway.
+        except Exception as err:
             result.fail(kubecontainer.ErrKillContainer(), str(err))
             if isinstance(err, golang.Canceled):
                 return
@@ -930,24 +955,25 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
     def prune_init_containers_before_start(
         self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
     ) -> None:
-        """Of each init container only the last run is kept."""
+        """Keep only the last run of each init container."""
         ended = (kubecontainer.CONTAINER_STATE_EXITED, kubecontainer.CONTAINER_STATE_UNKNOWN)
         for container in pod.spec.init_containers:
             runs = [s for s in pod_status.get_container_statuses_by_name(container.name) if s.state in ended]
             self._remove_containers(ctx, pod, "init container", runs[1:])
 
     def purge_init_containers(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
-        """Removes all runs of all init containers, which must have been stopped."""
+        """Remove all runs of all init containers, which must have been stopped."""
         for container in pod.spec.init_containers:
             runs = pod_status.get_container_statuses_by_name(container.name)
             self._remove_containers(ctx, pod, "init container", runs)
 
     def purge_unstarted_containers(self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> None:
-        """Removes the regular containers that were created and no more, whose sandbox is gone.
+        """Remove regular containers that were created but never started, and whose sandbox is gone.
 
-        DIVERGES (fault of Go): a container that was created and never started is removed when its sandbox is lost.
-        Go: pkg/kubelet/kuberuntime/kuberuntime_container.go, HasAnyRegularContainerCreated: takes the container for a
-        sign that the pod is initialized, also in the next sandbox.
+        DIVERGES (fault of Go): the kubelet removes a container that was created but never started when its sandbox is
+        lost.
+        Go: pkg/kubelet/kuberuntime/kuberuntime_container.go, HasAnyRegularContainerCreated: the Go kubelet takes the
+        container as proof that the pod is initialized, even in the next sandbox.
         Why: regular containers would start while the init containers run.
         Test: kuberuntime_manager_test.py:test_sandbox_that_is_lost_before_a_container_starts_is_made_anew
         """
@@ -963,7 +989,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
             klog.v(4).info_s(f"Removing {what}", containerName=status.name, containerID=status.id.id)
             try:
                 self.remove_container(ctx, status.id.id, False)
-            except Exception as err:  # Garbage collection comes back to what could not be removed.
+            except Exception as err:  # Garbage collection retries what could not be removed.
                 klog.error_s(
                     err,
                     f"Failed to remove pod {what}; Skipping pod",
@@ -980,9 +1006,9 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         stdout: kubecontainer.BinaryWriter | None,
         stderr: kubecontainer.BinaryWriter | None,
     ) -> None:
-        """Copies a container's log; see read_logs.
+        """Copy a container's log, as read_logs does.
 
-        Raises LookupError when the runtime does not answer for it.
+        Raise LookupError if the runtime returns no status for the container.
         """
         try:
             response = self.runtime_service.container_status(ctx, container_id.id, False)
@@ -1001,7 +1027,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         stderr: bool,
         tty: bool,
     ) -> str:
-        """The URL at which the runtime serves the exec."""
+        """Return the URL at which the runtime serves the exec."""
         request = runtimeapi.ExecRequest(
             container_id=id.id, cmd=cmd, tty=tty, stdin=stdin, stdout=stdout, stderr=stderr
         )
@@ -1016,21 +1042,21 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         stderr: bool,
         tty: bool,
     ) -> str:
-        """The URL at which the runtime serves the attach."""
+        """Return the URL at which the runtime serves the attach."""
         request = runtimeapi.AttachRequest(container_id=id.id, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty)
         return self.runtime_service.attach(ctx, request).url
 
     def run_in_container(
         self, ctx: golang.Context, id: kubecontainer.ContainerID, cmd: Sequence[str], timeout: float
     ) -> bytes:
-        """stdout and stderr, one after the other. Raises what runtime_service.exec_sync raises."""
+        """Run a command; return its stdout followed by its stderr. Raise the errors of runtime_service.exec_sync."""
         stdout, stderr = self.runtime_service.exec_sync(ctx, id.id, cmd, timeout)
         return stdout + stderr
 
     def remove_container(self, ctx: golang.Context, container_id: str, keep_logs: bool) -> None:
-        """Removes an ended container, its logs first, so that a failure leaves something to come back to.
+        """Remove an exited container, but its logs first, so that a failure leaves the container for another attempt.
 
-        Raises OSError and crierror.RemoteError.
+        Raise OSError or crierror.RemoteError.
         """
         klog.v(4).info_s("Removing container", containerID=str(container_id))
         self.internal_lifecycle.post_stop_container(container_id)
@@ -1053,7 +1079,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
             ) from err
 
     def delete_container(self, ctx: golang.Context, container_id: kubecontainer.ContainerID) -> None:
-        """Removes an ended container with its logs."""
+        """Remove an exited container with its logs."""
         self.remove_container(ctx, container_id.id, False)
 
 
@@ -1069,9 +1095,9 @@ def _who(pod: v1.Pod, container: v1.Container, container_id: kubecontainer.Conta
 def _in_order_of_termination(
     pod: v1.Pod | None, containers: list[tuple[kubecontainer.Container, kubecontainer.SyncResult]]
 ) -> list[tuple[kubecontainer.Container, kubecontainer.SyncResult]]:
-    """Sidecars after the containers that they serve, the last one of the spec first."""
+    """Sort sidecars after the containers that they serve, the last one in the spec first."""
     places = {} if pod is None else {init.name: i for i, init in enumerate(pod.spec.init_containers, 1)}
-    # False sorts before True, so that what has no place among the init containers goes first.
+    # False sorts before True, so containers that are not init containers come first.
     return sorted(containers, key=lambda each: (each[0].name in places, -places.get(each[0].name, 0)))
 
 
@@ -1104,7 +1130,7 @@ def _to_kube_mount(mount: runtimeapi.Mount) -> kubecontainer.Mount:
 
 
 class _LastBytes:
-    """Keeps no more than the end of what is written to it. Go: k8s.io/utils/buffer/ring_fixed.go (TypedRingFixed)"""
+    """Keep only the end of the written data. Go: k8s.io/utils/buffer/ring_fixed.go (TypedRingFixed)"""
 
     def __init__(self, limit: int) -> None:
         self.data = b""
@@ -1116,17 +1142,17 @@ class _LastBytes:
 
 
 def make_uid() -> str:
-    """Eight random hexadecimal digits, one more file name for each instance of a container."""
+    """Return eight random hexadecimal digits, which make the file names of a container's instances unique."""
     return f"{random.getrandbits(32):08x}"
 
 
 @dataclass(frozen=True, slots=True)
 class TerminationMessage:
-    """What a container has to say at its end."""
+    """Hold the termination message of a container."""
 
-    # What it wrote to its file.
+    # `text` is what the container wrote to its termination message file.
     text: str = ""
-    # Whether its log is to be read instead.
+    # `is_in_log` tells whether the caller must use the end of the log instead.
     is_in_log: bool = False
 
 
@@ -1149,7 +1175,7 @@ def get_termination_message(
 
 
 def has_any_regular_container_created(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:
-    """Whether a regular container was created, which means that all init containers are done."""
+    """Report whether a regular container was created, which proves that all init containers have finished."""
     for container in pod.spec.containers:
         status = pod_status.find_container_status_by_name(container.name)
         if status is not None and status.state is not kubecontainer.CONTAINER_STATE_UNKNOWN:
@@ -1160,7 +1186,7 @@ def has_any_regular_container_created(pod: v1.Pod, pod_status: kubecontainer.Pod
 def set_termination_grace_period(
     pod: v1.Pod, container: v1.Container, container_id: kubecontainer.ContainerID, reason: str
 ) -> int:
-    """Seconds: the deletion's, else that of the probe that failed, else the pod's."""
+    """Return the grace period in seconds: that of the deletion, else of the failed probe, else of the pod."""
     if pod.metadata.deletion_grace_period_seconds is not None:
         return pod.metadata.deletion_grace_period_seconds
     pod_grace_period = pod.spec.termination_grace_period_seconds

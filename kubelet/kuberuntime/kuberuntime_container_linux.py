@@ -1,4 +1,4 @@
-"""Cgroup settings of a container: CPU, memory, huge pages, swap, OOM.
+"""Compute the cgroup settings of a container: CPU, memory, huge pages, swap and OOM.
 
 Go: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go
 """
@@ -42,20 +42,20 @@ _HUGE_PAGES_DIR = "/sys/kernel/mm/hugepages"
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ContainerLinuxMethods(SecurityContextMethods):
-    """What the runtime writes into a container's cgroup."""
+    """Compute what the runtime writes into a container's cgroup."""
 
     container_manager: cm.ContainerManager
     machine_info: cadvisorapi.MachineInfo
     get_node_allocatable: Callable[[], Mapping[str, resource.Quantity]]
     cpu_cfs_quota: bool
-    # Seconds.
+    # The unit is seconds.
     cpu_cfs_quota_period: float
     memory_throttling_factor: float
     memory_reservation_policy: str
     memory_swap_behavior: str
-    # Whether the kernel can limit swap.
+    # This function reports whether the kernel can limit swap.
     get_swap_controller_available: Callable[[], bool]
-    # None means True: the kernel kills single processes. False has it kill whole containers.
+    # False makes the kernel kill all processes of a container together. True and None make it kill single processes.
     single_process_oom_kill: bool | None
 
     def apply_platform_specific_container_config(
@@ -67,7 +67,9 @@ class ContainerLinuxMethods(SecurityContextMethods):
         username: str,
         ns_target: kubecontainer.ContainerID | None,
     ) -> None:
-        """Fills in config.linux. Raises ValueError for settings that the runtime cannot take."""
+        """Set config.linux and the ID mappings of the mounts. Raise ValueError for settings that the runtime does not
+        support.
+        """
         linux = self.generate_linux_container_config(container, pod, uid, username, ns_target, _enforce_memory_qos())
         config.linux.CopyFrom(linux)
         userns = linux.security_context.namespace_options.userns_options
@@ -84,7 +86,10 @@ class ContainerLinuxMethods(SecurityContextMethods):
         ns_target: kubecontainer.ContainerID | None,
         enforce_memory_qos: bool,
     ) -> runtimeapi.LinuxContainerConfig:
-        """ns_target is the container whose processes an ephemeral container is to see."""
+        """Return the Linux part of the configuration.
+
+        ns_target is the container whose processes an ephemeral container must see, or None.
+        """
         sc = self.determine_effective_security_context(pod, container, uid, username)
         if ns_target is not None and sc.namespace_options.pid == runtimeapi.CONTAINER:
             sc.namespace_options.pid = runtimeapi.TARGET
@@ -95,7 +100,7 @@ class ContainerLinuxMethods(SecurityContextMethods):
     def generate_linux_container_resources(
         self, pod: v1.Pod, container: v1.Container, enforce_memory_qos: bool
     ) -> runtimeapi.LinuxContainerResources:
-        """Everything of the container's cgroup."""
+        """Return all settings of the container's cgroup."""
         lcr = self.calculate_linux_resources(
             container.resources.requests.get(v1.RESOURCE_CPU),
             _limit(pod, container, v1.RESOURCE_CPU),
@@ -118,7 +123,7 @@ class ContainerLinuxMethods(SecurityContextMethods):
         return lcr
 
     def _memory_qos(self, pod: v1.Pod, container: v1.Container) -> dict[str, str]:
-        """memory.min, memory.low and memory.high in bytes, as the MemoryQoS feature wants them."""
+        """Return memory.min, memory.low and memory.high in bytes, according to the MemoryQoS feature."""
         request = container.resources.requests.get(v1.RESOURCE_MEMORY, ZERO).value()
         limit = container.resources.limits.get(v1.RESOURCE_MEMORY, ZERO).value()
         if request and self.memory_reservation_policy == _TIERED_RESERVATION:
@@ -142,7 +147,7 @@ class ContainerLinuxMethods(SecurityContextMethods):
         if not self.get_swap_controller_available():
             return
         if not cm.is_cgroup2_unified_mode():
-            # The limit is of memory and swap together: the same as memory's alone means no swap.
+            # This limit covers memory and swap together, so the memory limit itself means "no swap".
             lcr.memory_swap_limit_in_bytes = lcr.memory_limit_in_bytes
             return
         swap = 0
@@ -161,7 +166,10 @@ class ContainerLinuxMethods(SecurityContextMethods):
             return 0
 
     def get_container_swap_behavior(self, pod: v1.Pod, container: v1.Container) -> kubetypes.SwapBehavior:
-        """LIMITED_SWAP only for containers of burstable pods that request less memory than their limit."""
+        """Return LIMITED_SWAP or NO_SWAP.
+
+        Only containers of burstable pods that request less memory than their limit get LIMITED_SWAP.
+        """
         if self.memory_swap_behavior != kubetypes.LIMITED_SWAP:
             return kubetypes.NO_SWAP
         if not features.feature_gate.enabled(features.NODE_SWAP) or not self.get_swap_controller_available():
@@ -170,13 +178,13 @@ class ContainerLinuxMethods(SecurityContextMethods):
             return kubetypes.NO_SWAP
         request = container.resources.requests.get(v1.RESOURCE_MEMORY, ZERO)
         limit = container.resources.limits.get(v1.RESOURCE_MEMORY, ZERO)
-        # Equal covers the container that speaks of no memory at all.
+        # Both are zero, and thus equal, if the container sets no memory at all.
         if kubeapiqos.get_pod_qos(pod) != v1.POD_QOS_BURSTABLE or request.cmp(limit) == 0:
             return kubetypes.NO_SWAP
         return kubetypes.LIMITED_SWAP
 
     def generate_container_resources(self, pod: v1.Pod, container: v1.Container) -> runtimeapi.ContainerResources:
-        """Go: generateContainerResources"""
+        """Return the container's resources for the runtime. Go: generateContainerResources"""
         return runtimeapi.ContainerResources(
             linux=self.generate_linux_container_resources(pod, container, _enforce_memory_qos())
         )
@@ -184,7 +192,7 @@ class ContainerLinuxMethods(SecurityContextMethods):
     def generate_update_pod_sandbox_resources_request(
         self, sandbox_id: str, pod: v1.Pod, pod_resources: cm.ResourceConfig
     ) -> runtimeapi.UpdatePodSandboxResourcesRequest:
-        """What the runtime is told of the pod's cgroup: the containers' part of it, and its own."""
+        """Return the request that announces a change of the pod's cgroup: the containers' share and the overhead."""
         for_containers = helpers_linux.subtract_overhead_from_resource_config(pod_resources, pod)
         return runtimeapi.UpdatePodSandboxResourcesRequest(
             pod_sandbox_id=sandbox_id,
@@ -193,7 +201,7 @@ class ContainerLinuxMethods(SecurityContextMethods):
         )
 
     def convert_overhead_to_linux_resources(self, pod: v1.Pod) -> runtimeapi.LinuxContainerResources:
-        """What the runtime itself needs for the pod: requests and limits at once."""
+        """Convert the pod's overhead, which serves as both request and limit."""
         if not pod.spec.overhead:
             return runtimeapi.LinuxContainerResources()
         cpu = pod.spec.overhead.get(v1.RESOURCE_CPU, ZERO)
@@ -207,7 +215,7 @@ class ContainerLinuxMethods(SecurityContextMethods):
         memory_limit: resource.Quantity,
         disable_cpu_quota: bool = False,
     ) -> runtimeapi.LinuxContainerResources:
-        """CPU shares, quota and memory limit; a CPU request that is not given is taken from the limit."""
+        """Return the CPU shares, the CPU quota and the memory limit; a CPU request of None defaults to the limit."""
         cpu = cpu_request if cpu_request is not None else cpu_limit
         resources = runtimeapi.LinuxContainerResources(
             cpu_shares=cm.milli_cpu_to_shares(cpu.milli_value()),
@@ -221,13 +229,13 @@ class ContainerLinuxMethods(SecurityContextMethods):
             resources.cpu_quota = -1 if disable_cpu_quota else quota
             resources.cpu_period = period
         if self.single_process_oom_kill is False and cm.is_cgroup2_unified_mode():
-            # Out of memory, all processes of the container are killed together.
+            # When memory runs out, the kernel kills all processes of the container together.
             resources.unified["memory.oom.group"] = "1"
         return resources
 
 
 def unlimits_exclusive_cpus() -> bool:
-    """Whether cores of one's own are had without a quota, which could only slow their owner down."""
+    """Report whether containers with exclusive CPUs have no CPU quota, which could only slow them down."""
     return features.feature_gate.enabled(features.DISABLE_CPU_QUOTA_WITH_EXCLUSIVE_CPUS)
 
 
@@ -236,7 +244,7 @@ def _enforce_memory_qos() -> bool:
 
 
 def _limit(pod: v1.Pod, container: v1.Container, name: str) -> resource.Quantity:
-    """The container's limit, or the pod's if only that is set. Go: getCPULimit, getMemoryLimit"""
+    """Return the container's limit, or the pod's if only the pod sets one. Go: getCPULimit, getMemoryLimit"""
     limit = container.resources.limits.get(name, ZERO)
     if limit.is_zero() and _pod_level_resources_set(pod) and pod.spec.resources is not None:
         return pod.spec.resources.limits.get(name, ZERO)
@@ -252,7 +260,7 @@ def _pod_level_resources_set(pod: v1.Pod) -> bool:
 def get_hugepage_limits_from_resources(
     pod: v1.Pod, container_resources: v1.ResourceRequirements
 ) -> list[runtimeapi.HugepageLimit]:
-    """A limit for each page size of this machine; 0 unless the container, or else the pod, sets one."""
+    """Return a limit for each page size of the node; it is 0 unless the container or the pod sets one."""
     required: dict[str, int] = {}
     if _pod_level_resources_set(pod) and pod.spec.resources is not None:
         required |= _hugepage_limits(pod.spec.resources.limits)
@@ -274,7 +282,7 @@ def _hugepage_limits(limits: Mapping[str, resource.Quantity]) -> dict[str, int]:
 
 
 def huge_page_sizes() -> list[str]:
-    """The page sizes of this machine ("2MB", "1GB") in the order in which the kernel lists them."""
+    """Return the page sizes of the node, such as "2MB" and "1GB", in the kernel's order."""
     try:
         names = os.listdir(_HUGE_PAGES_DIR)
     except FileNotFoundError:
@@ -286,7 +294,7 @@ def huge_page_sizes() -> list[str]:
 def to_kube_container_resources(
     status_resources: runtimeapi.ContainerResources,
 ) -> kubecontainer.ContainerResources | None:
-    """What the runtime says it enforces, None when it says nothing of use."""
+    """Return the resources that the runtime reports, or None if it reports nothing useful."""
     linux = status_resources.linux
     result = kubecontainer.ContainerResources()
     if linux.cpu_period > 0:
@@ -302,11 +310,11 @@ def to_kube_container_resources(
 
 
 def check_swap_controller_availability() -> bool:
-    """Whether the kernel can limit the swap of a cgroup."""
+    """Report whether the kernel can limit the swap of a cgroup."""
     path = "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes"
     try:
         if cm.is_cgroup2_unified_mode():
-            # The root cgroup has no such file: look at this process's own.
+            # The root cgroup has no such file, so the function checks the cgroup of this process.
             own = procfs.read("/proc/self/cgroup").split("\n", 1)[0].split(":", 2)[2]
             path = os.path.join("/sys/fs/cgroup", own.lstrip("/"), _CGROUP2_MAX_SWAP_FILENAME)
         os.stat(path)
@@ -321,9 +329,9 @@ def check_swap_controller_availability() -> bool:
 def calc_swap_for_burstable_pods(
     container_memory_request: int, node_total_memory: int, total_pods_swap_available: int
 ) -> int:
-    """The share of the node's swap that the container's request has of its memory, in bytes.
+    """Return the container's share of the node's swap, in bytes: the share that its request has of the node's memory.
 
-    Raises ValueError.
+    Raise ValueError if the request exceeds the node's memory, or if that is 0.
     """
     if node_total_memory <= 0:
         raise ValueError("total node memory is 0")
@@ -335,7 +343,7 @@ def calc_swap_for_burstable_pods(
 
 
 def to_kube_container_user(status_user: runtimeapi.ContainerUser) -> kubecontainer.ContainerUser:
-    """Whom the container's first process runs as."""
+    """Convert the user of the container's first process."""
     linux = None
     if status_user.HasField("linux"):
         linux = kubecontainer.LinuxContainerUser(

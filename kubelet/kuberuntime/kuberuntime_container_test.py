@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/kuberuntime/kuberuntime_container_test.go, kuberuntime_container_linux_test.go"""
+"""Test how containers are started, stopped and inspected.
+
+Go: pkg/kubelet/kuberuntime/kuberuntime_container_test.go, kuberuntime_container_linux_test.go
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ def _pod(*containers: v1.Container) -> v1.Pod:
 
 
 def _resources(**amounts: str) -> v1.ResourceRequirements:
-    """requests_cpu="100m", limits_memory="1Gi" and so on; two underscores stand for a dash."""
+    """Return requirements from arguments such as requests_cpu="100m"; two underscores stand for a hyphen."""
     result = v1.ResourceRequirements()
     for key, text in amounts.items():
         kind, name = key.split("_", 1)
@@ -151,7 +154,7 @@ def test_deletion_grace_period_comes_first() -> None:
 
 
 class TestPreStop:
-    """The hook before a container is stopped."""
+    """Test the hook that runs before a container is stopped."""
 
     def _pod(self) -> v1.Pod:
         handler = v1.LifecycleHandler(exec=v1.ExecAction(command=["true"]))
@@ -268,7 +271,7 @@ def test_container_status(fake: testing.TestRuntime) -> None:
 
 
 class TestTerminationMessage:
-    """What a container's last words are taken from."""
+    """Test the sources of termination messages."""
 
     def _convert(self, fake: testing.TestRuntime, tmp_path: Path, policy: str, **fields: Any) -> str:
         status = runtimeapi.ContainerStatus(
@@ -392,7 +395,9 @@ def test_termination_message_is_the_end_of_a_file(tmp_path: Path) -> None:
 
 
 def test_memory_for_termination_messages_stays_bounded(tmp_path: Path) -> None:
-    """Endless files and one of 10 GiB; read without end, the first would never be done."""
+    """Memory stays bounded for endless files and one of 10 GiB; an unbounded read of an endless file would never
+    finish.
+    """
     with (tmp_path / "large").open("wb") as file:
         file.truncate(10 << 30)
     program = (
@@ -454,7 +459,7 @@ def test_logs_of_an_unknown_container(fake: testing.TestRuntime) -> None:
 
 
 def _cgroups(**overrides: Any) -> SandboxLinuxMethods:
-    """What is written into the cgroups of containers and sandboxes, by itself."""
+    """Return an object that only computes the cgroup settings of containers and sandboxes."""
     values: dict[str, Any] = {
         "runtime_name": "fakeRuntime",
         "image_service": critesting.FakeImageService(),
@@ -712,7 +717,7 @@ def test_status_message_is_without_preamble() -> None:
 
 
 class ExclusiveCPUs(cm.ContainerManagerStub):
-    """Has given the container "pinned" cores of its own."""
+    """Report that the container "pinned" has exclusive CPUs."""
 
     def container_has_exclusive_cpus(self, pod: v1.Pod, container: v1.Container) -> bool:
         return container.name == "pinned"
@@ -737,10 +742,10 @@ def test_who_has_cores_of_its_own_has_no_quota(gate: bool, pinned: int) -> None:
 
 
 class TestKillContainers:
-    """All containers of a pod."""
+    """Test the kill of all containers of a pod."""
 
     def _kill(self, fake: testing.TestRuntime, mains: list[str], sidecars: list[str]) -> list[kubecontainer.SyncResult]:
-        """The runtime names the containers in another order than the spec."""
+        """Kill the containers; the runtime lists them in another order than the spec."""
         pod = _pod(*(v1.Container(name=name) for name in mains))
         always = v1.CONTAINER_RESTART_POLICY_ALWAYS
         pod.spec.init_containers = [v1.Container(name=name, restart_policy=always) for name in sidecars]

@@ -1,4 +1,4 @@
-"""Removes what dead pods left in the runtime: containers, sandboxes, log directories and links.
+"""Remove what dead pods left in the runtime: containers, sandboxes, log directories and links.
 
 Go: pkg/kubelet/kuberuntime/kuberuntime_gc.go
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ContainerGCInfo:
-    """A dead container; unknown means that it may be alive and is to be stopped first."""
+    """Describe a dead container. If `unknown` is True, the container may still run and must be stopped first."""
 
     id: str
     name: str
@@ -43,7 +43,7 @@ class ContainerGCInfo:
 
 @dataclass(frozen=True, slots=True)
 class SandboxGCInfo:
-    """A sandbox; active ones are ready, or have containers left in them."""
+    """Describe a sandbox. It is active while it is ready or has containers."""
 
     id: str
     attempt: int
@@ -52,7 +52,7 @@ class SandboxGCInfo:
 
 
 class EvictUnit(NamedTuple):
-    """Containers are counted by pod and name."""
+    """Identify a pod's container by name; the limits count the runs of each unit."""
 
     uid: types.UID
     name: str
@@ -68,19 +68,19 @@ def _num_containers(units: ContainersByEvictUnit) -> int:
 
 
 def _newest_first(infos: Iterable[_Info]) -> list[_Info]:
-    """Containers of one name, or sandboxes of one pod.
+    """Sort the runs of one container, or the sandboxes of one pod, newest first.
 
-    DIVERGES (fault of Go): they are sorted by attempt first, then by creation time.
-    Go: pkg/kubelet/kuberuntime/kuberuntime_gc.go, byCreated.Less: compares the creation time alone.
-    Why: after the clock was set back the last one looks oldest and is removed, and with it how it ended and how often
-    the container was restarted.
+    DIVERGES (fault of Go): containers and sandboxes are sorted by attempt first, and then by creation time.
+    Go: pkg/kubelet/kuberuntime/kuberuntime_gc.go, byCreated.Less: the Go kubelet compares only the creation times.
+    Why: after somebody has set back the clock, the last container looks oldest and is removed, and with it its exit
+    status and restart count.
     Test: kuberuntime_gc_test.py:test_container_gc, kuberuntime_gc_test.py:test_sandbox_gc
     """
     return sorted(infos, key=lambda info: (info.attempt, info.create_time), reverse=True)
 
 
 class GCManager(Protocol):
-    """What garbage collection has the runtime manager do."""
+    """Define what garbage collection needs from the runtime manager."""
 
     def get_containers(self, ctx: golang.Context, opts: ListOptions) -> Sequence[runtimeapi.Container]: ...
 
@@ -103,7 +103,10 @@ class GCManager(Protocol):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ContainerGC:
-    """Go: containerGC. Safe from any thread: what two want to remove at once is logged by the later one."""
+    """Remove dead containers, sandboxes and logs. Go: containerGC
+
+    All methods are thread-safe: if two threads try to remove the same object, the later one logs an error.
+    """
 
     runtime_service: internalapi.RuntimeService
     manager: GCManager
@@ -121,9 +124,9 @@ class ContainerGC:
         all_sources_ready: bool,
         evict_non_deleted_pods: bool,
     ) -> None:
-        """Containers by the policy, then sandboxes without containers, then logs.
+        """Remove containers according to the policy, then sandboxes without containers, and then logs.
 
-        Raises an ExceptionGroup.
+        Raise an ExceptionGroup.
         """
         with self.tracer.start(ctx, "Containers/GarbageCollect") as span:
             self._garbage_collect(span.ctx, gc_policy, all_sources_ready, evict_non_deleted_pods)
@@ -144,7 +147,7 @@ class ContainerGC:
         for step in steps:
             try:
                 step()
-            except Exception as err:  # One step's failure must not keep the others from freeing what they can.
+            except Exception as err:  # The failure of one step must not keep the others from running.
                 errors.append(err)
         if errors:
             raise ExceptionGroup("garbage collection failed", errors)
@@ -166,14 +169,17 @@ class ContainerGC:
     def _remove_oldest_n(
         self, ctx: golang.Context, newest_first: Sequence[ContainerGCInfo], to_remove: int
     ) -> list[ContainerGCInfo]:
-        """Returns those kept. What could not be removed counts as removed: nothing else goes instead."""
+        """Remove the oldest containers, and return those that were kept.
+
+        A container whose removal fails counts as removed, so that no other container is removed in its place.
+        """
         num_to_keep = len(newest_first) - to_remove
         for info in reversed(newest_first[num_to_keep:]):
             if info.unknown and not self._stop(ctx, info):
                 continue
             try:
                 self.manager.remove_container(ctx, info.id, False)
-            except Exception as err:  # The next round tries again.
+            except Exception as err:  # The next garbage collection tries again.
                 klog.error_s(err, "Failed to remove container", containerID=info.id)
         return list(newest_first[:num_to_keep])
 
@@ -182,7 +188,7 @@ class ContainerGC:
         message = "Container is in unknown state, try killing it before removal"
         try:
             self.manager.kill_container(ctx, None, container_id, info.name, message, REASON_UNKNOWN, None, None)
-        except Exception as err:  # The next round tries again.
+        except Exception as err:  # The next garbage collection tries again.
             klog.error_s(err, "Failed to stop container", containerID=info.id)
             return False
         return True
@@ -199,20 +205,21 @@ class ContainerGC:
         klog.v(4).info_s("Removing sandbox", sandboxID=sandbox_id)
         client = self.runtime_service
         try:
-            # It should have been stopped long ago; make sure.
+            # The sandbox should have been stopped long ago; this makes sure.
             client.stop_pod_sandbox(ctx, sandbox_id)
-        except Exception as err:  # Whatever is wrong with one sandbox, the others go. The next round tries again.
+        # A fault of one sandbox must not keep others from being removed. The next garbage collection tries again.
+        except Exception as err:
             klog.error_s(err, "Failed to stop sandbox before removing", sandboxID=sandbox_id)
             return
         try:
             client.remove_pod_sandbox(ctx, sandbox_id)
-        except Exception as err:  # As above.
+        except Exception as err:  # The next garbage collection tries again.
             klog.error_s(err, "Failed to remove sandbox", sandboxID=sandbox_id)
 
     def _evictable_containers(self, ctx: golang.Context, min_age: float) -> ContainersByEvictUnit:
-        """Those that do not run and were created more than min_age seconds ago."""
+        """Return the containers that do not run and were created more than min_age seconds ago."""
         units: ContainersByEvictUnit = {}
-        # time of day: the runtime says when it created a container.
+        # time of day: the runtime reports the creation of a container as a time of day.
         newest = self.clock.now() - timedelta(seconds=min_age)
         for container in self.manager.get_containers(ctx, ListOptions()):
             if container.state == runtimeapi.CONTAINER_RUNNING:
@@ -246,7 +253,7 @@ class ContainerGC:
             self._enforce_max_containers(ctx, units, gc_policy.max_containers)
 
     def _enforce_max_containers(self, ctx: golang.Context, units: ContainersByEvictUnit, max_containers: int) -> None:
-        """The same number for each unit, at least one; then the oldest of all."""
+        """Give each unit the same share, at least one container; then remove the oldest containers of all units."""
         per_unit = max(max_containers // len(units), 1)
         self._enforce_max_containers_per_evict_unit(ctx, units, per_unit)
         left = [info for unit in units.values() for info in unit]
@@ -255,8 +262,9 @@ class ContainerGC:
             self._remove_oldest_n(ctx, left, len(left) - max_containers)
 
     def _evict_sandboxes(self, ctx: golang.Context, evict_non_deleted_pods: bool) -> None:
-        """Those that are not ready and empty, and whose pod is gone or has a newer one."""
-        # Containers first: a container made meanwhile then has its sandbox in the second list as ready.
+        """Remove sandboxes that are empty and not ready, and whose pod is gone or has a newer sandbox."""
+        # The containers are listed first. If a container is created between the two lists, the second list shows its
+        # sandbox as ready.
         containers = self.manager.get_containers(ctx, ListOptions())
         sandboxes = self.manager.get_sandboxes(ctx, ListOptions())
         with_containers = {container.pod_sandbox_id for container in containers}
@@ -271,12 +279,12 @@ class ContainerGC:
             self._remove_oldest_n_sandboxes(ctx, infos, len(infos) - (0 if remove_all else 1))
 
     def _evict_pod_logs_directories(self, ctx: golang.Context, all_sources_ready: bool) -> None:
-        """Directories of pods that are gone, and links whose container is."""
+        """Remove the log directories of pods that are gone, and the links of containers that are gone."""
         if all_sources_ready:
             self._remove_pod_logs_directories()
         pattern = os.path.join(legacy.LEGACY_CONTAINER_LOGS_DIR, f"*.{legacy.LEGACY_LOG_SUFFIX}")
         for link in self.os_interface.glob(pattern):
-            with contain("Failed to look at container log symlink", ctx, path=link):
+            with contain("Failed to check a container log symlink", ctx, path=link):
                 if self._is_dead_log_symlink(ctx, link):
                     self._remove_log_symlink(link)
 
@@ -294,7 +302,7 @@ class ContainerGC:
             klog.v(4).info_s("Removing pod logs", podUID=uid)
             try:
                 os_interface.remove_all(os.path.join(directory, entry.name))
-            except Exception as err:  # As above.
+            except Exception as err:  # The next garbage collection tries again.
                 klog.error_s(err, "Failed to remove pod logs directory", path=entry.name)
 
     def _is_dead_log_symlink(self, ctx: golang.Context, link: str) -> bool:
@@ -314,13 +322,14 @@ class ContainerGC:
             status = self.runtime_service.container_status(ctx, container_id, False).status
         except crierror.RemoteError as err:
             klog.info_s("Error getting ContainerStatus for containerID", containerID=container_id, err=err)
-            # DIVERGES (safer): a link to a missing log stays while the runtime cannot say that the container is gone.
-            # Go: pkg/kubelet/kuberuntime/kuberuntime_gc.go, (*containerGC).evictPodLogsDirectories: removes the link.
-            # Why: the log of a living container is missing for a moment as it is rotated, for longer if the runtime
-            # hangs, and nothing makes the link again.
+            # DIVERGES (safer): a link to a missing log stays unless the runtime says that the container is gone.
+            # Go: pkg/kubelet/kuberuntime/kuberuntime_gc.go, (*containerGC).evictPodLogsDirectories: the Go kubelet
+            # removes the link.
+            # Why: the log of a running container is missing for a moment during its rotation, and for longer if the
+            # runtime hangs; nothing creates the link again.
             # Test: kuberuntime_gc_test.py:test_dangling_log_link_stays_when_the_runtime_does_not_answer
             return crierror.is_not_found(err)
-        # During a log rotation the link of a living container dangles for a moment.
+        # During a log rotation the link of a running container dangles for a moment.
         if status.state != runtimeapi.CONTAINER_EXITED:
             klog.v(5).info_s("Container is still running, not removing symlink", containerID=container_id, path=link)
             return False

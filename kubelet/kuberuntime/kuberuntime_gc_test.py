@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/kuberuntime/kuberuntime_gc_test.go"""
+"""Test garbage collection in the runtime.
+
+Go: pkg/kubelet/kuberuntime/kuberuntime_gc_test.go
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class _Sandbox:
     attempt: int = 0
     state: Any = _NOTREADY
     terminating: bool = False
-    # Nanoseconds since 1970; None for as many as there were attempts before.
+    # `created` is in nanoseconds since 1970; None stands for the attempt number.
     created: int | None = None
 
 
@@ -55,7 +58,7 @@ class _Container:
     pod: str
     name: str = "bar"
     attempt: int = 0
-    # Seconds since 1970; a negative one is that long before now.
+    # `created` is in seconds since 1970; a negative value counts back from now.
     created: float = 0
     state: Any = _EXITED
     sandbox_attempt: int = 0
@@ -157,7 +160,7 @@ class _ContainerCase:
 
 
 def _runs(pod: str, count: int, name: str = "bar", began: float = 0) -> list[_Container]:
-    """Newest first."""
+    """Return the runs of a container, newest first."""
     return [_Container(pod, name, attempt, created=began + attempt) for attempt in reversed(range(count))]
 
 
@@ -227,7 +230,7 @@ def test_container_gc(fake: testing.TestRuntime, case: _ContainerCase) -> None:
 def test_container_that_is_about_to_start_counts_as_dead(
     fake: testing.TestRuntime, monkeypatch: pytest.MonkeyPatch, max_per_pod_container: int, kept: bool
 ) -> None:
-    """As with Go: the limit has to be 2 for what ended last to outlive a collection during the restart."""
+    """The last exited run survives a collection during a restart only if the limit is 2, as in Go."""
     pod = v1.Pod(
         metadata=metav1.ObjectMeta(uid=types.UID("foo"), name="foo", namespace="ns"),
         spec=v1.PodSpec(containers=[v1.Container(name="bar", image="busybox")], restart_policy="Always"),
@@ -324,7 +327,7 @@ def test_dangling_log_links_of_dead_containers_go(
     [
         crierror.RemoteError(grpc.StatusCode.UNAVAILABLE, "is away"),
         crierror.RemoteError(grpc.StatusCode.DEADLINE_EXCEEDED, "hangs"),
-        # Of a link whose name was cut to what a file system takes, the id is only the beginning of the container's.
+        # If the file system cut the name of a link, the ID in it is only the beginning of the container's ID.
         crierror.InvalidResponseError("status.Id is 'aaaa', and not the 'aaa' that was asked for"),
     ],
     ids=str,

@@ -1,4 +1,4 @@
-"""Images in the runtime.
+"""Pull, list and remove images in the runtime.
 
 Go: pkg/kubelet/kuberuntime/kuberuntime_image.go
 """
@@ -24,7 +24,7 @@ _MAX_INT64 = 2**63 - 1
 
 
 class PullErrors(ExceptionGroup[Exception]):
-    """Why each of several credentials failed. Its text is what Go's aggregate of errors shows."""
+    """Signal that a pull failed with each of several credentials. The text equals that of Go's aggregate of errors."""
 
     def __new__(cls, errors: Sequence[Exception]) -> PullErrors:
         return super().__new__(cls, "", errors)
@@ -39,7 +39,10 @@ class PullErrors(ExceptionGroup[Exception]):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ImageMethods:
-    """Go: pkg/kubelet/container/runtime.go, ImageService. All methods raise crierror.RemoteError."""
+    """Implement the image service of the kubelet. All methods raise crierror.RemoteError.
+
+    Go: pkg/kubelet/container/runtime.go, ImageService
+    """
 
     image_service: internalapi.ImageManagerService
 
@@ -50,7 +53,10 @@ class ImageMethods:
         credentials: Sequence[credentialprovider.TrackedAuthConfig],
         pod_sandbox_config: runtimeapi.PodSandboxConfig | None,
     ) -> tuple[str, credentialprovider.TrackedAuthConfig | None]:
-        """(reference, the credentials that worked). Raises PullErrors when none of several did."""
+        """Pull an image; return its reference and the credentials that worked.
+
+        Raise PullErrors if none of several credentials worked.
+        """
         spec = convert.to_runtime_api_image_spec(image)
         if not credentials:
             klog.v(3).info_s("Pulling image without credentials", image=image.image)
@@ -69,11 +75,11 @@ class ImageMethods:
             raise PullErrors(errors)
 
     def get_image_ref(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> str:
-        """The id of an image that is there, "" of one that is not."""
+        """Return the ID of the image, or "" if the node does not have it."""
         return self._image_status(ctx, image).id
 
     def get_image_size(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> int:
-        """Bytes; 0 of an image that is not there."""
+        """Return the size of the image in bytes, or 0 if the node does not have it."""
         return self._image_status(ctx, image).size
 
     def _image_status(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> runtimeapi.Image:
@@ -85,7 +91,7 @@ class ImageMethods:
             raise
 
     def list_images(self, ctx: golang.Context) -> list[kubecontainer.Image]:
-        """All images of the machine."""
+        """Return all images of the node."""
         return [self._to_kube_image(image) for image in self._list(ctx)]
 
     def _list(self, ctx: golang.Context) -> Sequence[runtimeapi.Image]:
@@ -101,10 +107,11 @@ class ImageMethods:
             klog.v(2).info_s("WARNING: RuntimeHandler is empty", ImageID=image.id)
         return kubecontainer.Image(
             id=image.id,
-            # DIVERGES (safer): an image size that does not fit into the API's 64 bits counts as the largest that does.
-            # Go: pkg/kubelet/kuberuntime/kuberuntime_image.go, (*kubeGenericRuntimeManager).ListImages: it becomes
-            # negative.
-            # Why: the node's status would show a negative size, and the removal of the image would count as space lost.
+            # DIVERGES (safer): an image size that does not fit into the API's 64 bits is reported as the largest value
+            # that does.
+            # Go: pkg/kubelet/kuberuntime/kuberuntime_image.go, (*kubeGenericRuntimeManager).ListImages: the size
+            # becomes negative.
+            # Why: the node's status would show a negative size, and removing the image would count as a loss of space.
             # Test: helpers_test.py:test_size_of_an_image_is_one_that_the_api_server_takes
             size=min(image.size, _MAX_INT64),
             repo_tags=list(image.repo_tags),
@@ -114,7 +121,7 @@ class ImageMethods:
         )
 
     def remove_image(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> None:
-        """Removes the image with all its names."""
+        """Remove the image with all its names."""
         try:
             self.image_service.remove_image(ctx, runtimeapi.ImageSpec(image=image.image))
         except crierror.RemoteError as err:
@@ -122,11 +129,11 @@ class ImageMethods:
             raise
 
     def image_stats(self, ctx: golang.Context) -> kubecontainer.ImageStats:
-        """The sum of all images; layers that they share are counted more than once."""
+        """Return the sum of the sizes of all images; shared layers are counted more than once."""
         return kubecontainer.ImageStats(total_storage_bytes=sum(image.size for image in self._list(ctx)))
 
     def image_fs_info(self, ctx: golang.Context) -> runtimeapi.ImageFsInfoResponse:
-        """The file systems of images and containers."""
+        """Return the usage of the file systems for images and containers."""
         try:
             return self.image_service.image_fs_info(ctx)
         except crierror.RemoteError as err:

@@ -1,4 +1,4 @@
-"""Reads container logs by the options of the API.
+"""Read container logs with the options of the API.
 
 Go: pkg/kubelet/kuberuntime/kuberuntime_logs.go
 """
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from kubelet.cri import apis as internalapi
     from pkg.apimachinery import clock as clockpkg
 
-# Before so many seconds there was no container; and much more is more than a datetime can bear.
+# No container is older than this many seconds, and a much larger value would overflow a datetime.
 _ALL_TIME = timedelta(days=365 * 100).total_seconds()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogMethods:
-    """Log files of containers."""
+    """Read the log files of containers."""
 
     runtime_service: internalapi.RuntimeService
-    # Whether who reads a container's log gets what was rotated away, too.
+    # `read_rotated_logs` tells whether readers of a container's log also get the rotated files.
     read_rotated_logs: bool
     clock: clockpkg.Clock
 
@@ -40,7 +40,7 @@ class LogMethods:
         stdout: kubecontainer.BinaryWriter | None,
         stderr: kubecontainer.BinaryWriter | None,
     ) -> None:
-        """See logs.read_logs, which it raises from too; container_id may be "" without follow."""
+        """Copy a log as logs.read_logs does, and raise its errors. Without `follow`, container_id may be ""."""
         since = None
         if api_opts.since_seconds is not None and api_opts.since_seconds < _ALL_TIME:
             # time of day: the lines of a log carry it.

@@ -1,4 +1,7 @@
-"""Go: k8s.io/cri-client/pkg/logs/logs_test.go"""
+"""Test the reading of logs with the options of the API.
+
+Go: k8s.io/cri-client/pkg/logs/logs_test.go
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,10 @@ _NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
         ({"limit_bytes": 6}, "one tw"),
         ({"since_seconds": 20}, "two three "),
         ({"since_time": _NOW - timedelta(seconds=10)}, "three "),
-        # The later of the two counts.
+        # The later of the two times counts.
         ({"since_seconds": 10, "since_time": _NOW - timedelta(seconds=20)}, "three "),
         ({"since_seconds": 20, "since_time": _NOW - timedelta(seconds=10)}, "three "),
-        # Absurd, and yet valid.
+        # These values are absurd but valid.
         ({"tail_lines": 2**63 - 1, "limit_bytes": 2**63 - 1, "since_seconds": 2**63 - 1}, "one two three "),
         ({"since_time": datetime(1, 1, 1, tzinfo=UTC)}, "one two three "),
         ({"since_time": datetime(9999, 12, 31, tzinfo=UTC)}, ""),

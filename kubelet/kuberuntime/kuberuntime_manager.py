@@ -1,4 +1,4 @@
-"""Brings a pod's containers to what its spec says: decides what to do, and does it.
+"""Compute which actions bring a pod's containers to the state in its spec, and carry them out.
 
 Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go
 """
@@ -53,41 +53,44 @@ if TYPE_CHECKING:
     from kubelet.util import cache as objectcache
     from pkg.component_base.logs import logreduction
 
-# The version of the CRI that is asked for.
+# This is the version of the CRI that the kubelet requests.
 KUBE_RUNTIME_API_VERSION = "0.1.0"
 
 
 class ErrVersionNotSupported(Exception):
-    """The runtime speaks another version of the interface."""
+    """Signal that the runtime uses another version of the CRI."""
 
     def __init__(self) -> None:
         super().__init__("runtime api version is not supported")
 
 
 def get_typed_version(ctx: golang.Context, runtime_service: internalapi.RuntimeService) -> runtimeapi.VersionResponse:
-    """What the runtime is. Raises crierror.RemoteError, and ValueError for an answer that lacks something."""
+    """Return the runtime's name and versions.
+
+    Raise crierror.RemoteError, or ValueError if the answer is incomplete.
+    """
     return runtime_service.version(ctx, KUBE_RUNTIME_API_VERSION)
 
 
 def container_changed(container: v1.Container, status: kubecontainer.Status) -> bool:
-    """Whether the spec differs from what the container was made of, in a way that needs a new one."""
+    """Report whether the spec differs so much from the container's creation that a new container is needed."""
     return status.hash != kubecontainer.hash_container(container)
 
 
 def should_restart_on_failure(pod: v1.Pod) -> bool:
-    """By the pod's policy alone."""
+    """Report whether the pod's policy alone allows a restart after a failure."""
     return pod.spec.restart_policy != v1.RESTART_POLICY_NEVER
 
 
 def container_succeeded(container: v1.Container, pod_status: kubecontainer.PodStatus) -> bool:
-    """Whether its last run ended with code 0."""
+    """Report whether the last run of the container ended with exit code 0."""
     status = pod_status.find_container_status_by_name(container.name)
     return status is not None and status.state is kubecontainer.CONTAINER_STATE_EXITED and status.exit_code == 0
 
 
 @dataclass(frozen=True, slots=True)
 class _ImageVolumePull:
-    """Either the image of an image volume, or why it could not be had."""
+    """Hold the image of an image volume, or the error that prevented the pull."""
 
     spec: runtimeapi.ImageSpec | None = None
     err: Exception | None = None
@@ -95,7 +98,7 @@ class _ImageVolumePull:
 
 
 class PodInitContainerTimeRecorder(Protocol):
-    """Told when init containers run, so that start-up latency can leave that out."""
+    """Define the receiver of init containers' run times, which the start-up latency must exclude."""
 
     def record_init_container_started(self, pod_uid: types.UID, started_at: datetime) -> None: ...
 
@@ -104,36 +107,42 @@ class PodInitContainerTimeRecorder(Protocol):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods, ImageMethods):
-    """The kubelet's side of any CRI runtime, made by kuberuntime_build.
+    """Implement the kubelet's side of any CRI runtime. kuberuntime_build makes the object.
 
-    Its fields are set once and read by any thread. Thread-safe; a pod is synced by one thread at a time.
+    The fields are set once, and any thread may read them. All methods are thread-safe, but only one thread at a time
+    may sync a given pod.
     """
 
     liveness_manager: proberesults.Manager
     startup_manager: proberesults.Manager
     pod_init_container_time_recorder: PodInitContainerTimeRecorder | None
-    # The runtime's answer to get_typed_version.
+    # `version_cache` holds the result of get_typed_version.
     version_cache: objectcache.ObjectCache[runtimeapi.VersionResponse]
     log_reduction: logreduction.LogReduction
     container_gc: ContainerGC
 
     def type(self) -> str:
-        """The runtime's name."""
+        """Return the runtime's name."""
         return self.runtime_name
 
     def version(self, ctx: golang.Context) -> kubecontainer.Version:
-        """The runtime's own version. Raises ValueError for one without numbers, and crierror.RemoteError."""
+        """Return the version of the runtime.
+
+        Raise ValueError for a version without numbers, and crierror.RemoteError.
+        """
         return utilversion.parse(get_typed_version(ctx, self.runtime_service).runtime_version)
 
     def api_version(self) -> kubecontainer.Version:
-        """The version of the interface that it speaks, at most a minute old. Raises as version does."""
+        """Return the version of the CRI that the runtime uses; it is at most a minute old. Raise the errors of
+        `version`.
+        """
         machine_id = self.machine_info.machine_id
         return utilversion.parse(self.version_cache.get(machine_id).runtime_api_version)
 
     def status(self, ctx: golang.Context) -> kubecontainer.RuntimeStatus:
-        """Whether runtime and network are ready.
+        """Report whether the runtime and the network are ready.
 
-        Raises crierror.RemoteError, ValueError for an empty answer.
+        Raise crierror.RemoteError, or ValueError if the answer is empty.
         """
         response = self.runtime_service.status(ctx, False)
         if not response.HasField("status"):
@@ -141,17 +150,21 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         return helpers.to_kube_runtime_status(response)
 
     def get_pod(self, ctx: golang.Context, pod_uid: types.UID) -> kubecontainer.Pod:
-        """Sandboxes and containers of one pod. Raises kubecontainer.ErrPodNotFound, crierror.RemoteError."""
+        """Return one pod. Raise kubecontainer.ErrPodNotFound or crierror.RemoteError."""
         pod = self._get_pods(ctx, ListOptions(pod_uid=pod_uid)).get(pod_uid)
         if pod is None:
             raise kubecontainer.ErrPodNotFound
         return pod
 
     def get_pods(self, ctx: golang.Context, all: bool) -> list[kubecontainer.Pod]:
-        """All pods, newest first; with `all` also what does not run any more. Raises crierror.RemoteError."""
+        """Return all pods, newest first; with `all`, include sandboxes and containers that no longer run.
+
+        Raise crierror.RemoteError.
+        """
         pods = self._get_pods(ctx, ListOptions(only_running_ready=not all))
         klog.v(4).info_s("Retrieved pods from runtime", all=all)
-        # Two pods of one name can overlap while the older ends: who looks by name is to find the newer.
+        # Two pods with the same name can exist while the older one terminates. A search by name must find the newer
+        # one.
         return sorted(pods.values(), key=lambda pod: pod.created_at, reverse=True)
 
     def _get_pods(self, ctx: golang.Context, opts: ListOptions) -> dict[types.UID, kubecontainer.Pod]:
@@ -193,7 +206,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
     def compute_pod_actions(
         self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, restart_all_containers: bool
     ) -> PodActions:
-        """Compares spec and status and says what is to be done."""
+        """Compare the spec with the status and return the necessary actions."""
         klog.v(5).info_s("Syncing Pod", pod=klog.kobj(pod))
         sandbox = runtimeutil.pod_sandbox_changed(pod, pod_status)
         changes = PodActions(
@@ -209,7 +222,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         if sandbox.create:
             _compute_new_sandbox_actions(pod, pod_status, changes)
             return changes
-        # Ephemeral containers may start before the pod is initialized, and never start again.
+        # Ephemeral containers may start before the pod is initialized, and they never restart.
         changes.ephemeral_containers_to_start = [
             index
             for index, container in enumerate(pod.spec.ephemeral_containers)
@@ -224,7 +237,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
     def _compute_containers_actions(
         self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, changes: PodActions
     ) -> None:
-        """Adds to the changes what the regular containers need."""
+        """Add what the regular containers need to the changes."""
         keep_count = sum(
             self._compute_container_action(pod, pod_status, index, changes) for index in range(len(pod.spec.containers))
         )
@@ -237,7 +250,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
     def _compute_container_action(
         self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, index: int, changes: PodActions
     ) -> bool:
-        """Adds to the changes what a regular container needs; True if it runs and is kept."""
+        """Add what a regular container needs to the changes; report whether the container runs and stays."""
         container = pod.spec.containers[index]
         status = pod_status.find_container_status_by_name(container.name)
         if status is None or status.state is not kubecontainer.CONTAINER_STATE_RUNNING:
@@ -245,12 +258,12 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
             return False
         restart = should_restart_on_failure(pod)
         if container.restart_policy is not None and features.feature_gate.enabled(features.CONTAINER_RESTART_RULES):
-            # Its exit rules say nothing yet: it still runs.
+            # The restart rules apply to exit codes, and this container still runs.
             restart = container.restart_policy != v1.CONTAINER_RESTART_POLICY_NEVER
         reason = ""
         if container_changed(container, status):
             message = f"Container {container.name} definition changed"
-            # Whatever the policy: the spec wants another container.
+            # The policy does not matter because the spec requires a different container.
             restart = True
         elif self.liveness_manager.get(status.id) is proberesults.FAILURE:
             message = f"Container {container.name} failed liveness probe"
@@ -296,10 +309,10 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
             changes.containers_to_kill[status.id] = _unknown_state_kill(container, status, "Container")
 
     def _release_resources(self, pod: v1.Pod, container: v1.Container, status: kubecontainer.Status) -> None:
-        """Its CPUs are free again; a restart gets new ones."""
+        """Release the container's CPUs; a restart allocates new ones."""
         try:
             self.internal_lifecycle.post_stop_container(status.id.id)
-        except Exception as err:  # Resource managers fail with errors of their own; the sync goes on.
+        except Exception as err:  # Resource managers raise errors of their own, and the sync must go on.
             klog.error_s(
                 err,
                 "Internal container post-stop lifecycle hook failed for container in pod with error",
@@ -310,10 +323,11 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
     def _compute_init_container_actions(
         self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, changes: PodActions
     ) -> bool:
-        """Adds the init container whose turn it is and the sidecars to restart; True if the pod is initialized.
+        """Add the next init container and the sidecars to restart to the changes; report whether the pod is
+        initialized.
 
-        Goes backwards: finished init containers may have been removed, and the last one that is there tells how far
-        the pod got.
+        The loop goes backwards because finished init containers may have been removed: the last init container with a
+        status shows how far the pod got.
         """
         if not pod.spec.init_containers:
             return True
@@ -351,7 +365,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         sidecar = podutil.is_restartable_init_container(container)
         match status.state:
             case kubecontainer.State.CREATED:
-                # Created and started in one step: left at created, the start failed.
+                # The kubelet creates and starts a container in one step, so a container in this state failed to start.
                 walk.start(index)
             case kubecontainer.State.RUNNING if sidecar:
                 self._compute_running_sidecar_action(walk, index, container, status)
@@ -398,11 +412,11 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         back_off: flowcontrol.Backoff,
         restart_all_containers: bool,
     ) -> kubecontainer.PodSyncResult:
-        """Brings the running pod to its spec. Errors are in the result; nothing is raised half-way.
+        """Bring the running pod to the state in its spec. The result holds all errors, and the method raises none.
 
-        1. Compute what changed. 2. Kill the sandbox if it must go. 3. Kill and reset containers.
-        4. Make the sandbox. 5. Tell that it is ready. 6. Start ephemeral containers. 7. Resize what runs.
-        8. Start init, 9. regular containers.
+        1. Compute the changes. 2. Kill the sandbox if necessary. 3. Kill and reset containers.
+        4. Create the sandbox. 5. Report that it is ready. 6. Start ephemeral containers. 7. Resize the pod.
+        8. Start init containers. 9. Start regular containers.
         """
         result = kubecontainer.PodSyncResult()
         changes = self.compute_pod_actions(pod, pod_status, restart_all_containers)
@@ -443,7 +457,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         changes: PodActions,
         result: kubecontainer.PodSyncResult,
     ) -> bool:
-        """Steps 2 and 3; False when something could not be stopped, and the sync ends."""
+        """Run steps 2 and 3; report False, which ends the sync, if something could not be stopped."""
         if not changes.kill_pod:
             return self._kill_containers(ctx, pod, changes, result) and self._reset_containers(
                 ctx, pod, changes, result
@@ -496,7 +510,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
     ) -> bool:
         try:
             self.kill_container(ctx, pod, container_id, name, message, reason, grace_period_override, None)
-        except Exception as err:  # Whatever failed is the step's result, and ends this sync.
+        except Exception as err:  # Any failure becomes the result of the step, and ends this sync.
             result.fail(kubecontainer.ErrKillContainer(), str(err))
             klog.error_s(
                 err,
@@ -530,9 +544,9 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
             ):
                 return False
             try:
-                # The logs stay until the pod is gone.
+                # The logs stay until the pod is removed.
                 self.remove_container(ctx, info.container_id.id, True)
-            except Exception as err:  # As in _kill_for_sync.
+            except Exception as err:  # Any failure becomes the result of the step, and ends this sync.
                 remove_result.fail(kubecontainer.ErrRemoveContainer(), str(err))
                 klog.error_s(
                     err,
@@ -552,7 +566,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         pod_ips: Sequence[str],
         result: kubecontainer.PodSyncResult,
     ) -> tuple[str, Sequence[str]] | None:
-        """Steps 4 and 5: (id and IPs of the new sandbox), or None when the sync ends here."""
+        """Run steps 4 and 5; return the ID and the IPs of the new sandbox, or None if the sync ends here."""
         klog.v(4).info_s("Creating PodSandbox for pod", pod=klog.kobj(pod))
         metrics.STARTED_PODS_TOTAL.inc()
         create_result = kubecontainer.SyncResult(kubecontainer.CREATE_POD_SANDBOX, format.pod(pod))
@@ -574,7 +588,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         klog.v(4).info_s("Pod sandbox and network ready, invoking callback", pod=klog.kobj(pod), podIPs=pod_ips)
         try:
             self.runtime_helper.on_pod_sandbox_ready(ctx, pod)
-        except Exception as err:  # Only a condition would be late: the containers matter more.
+        except Exception as err:  # A failure only delays a condition, and the containers are more important.
             klog.error_s(
                 err,
                 "Failed to invoke sandbox ready callback, continuing with pod creation",
@@ -587,16 +601,16 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
             return True
         try:
             self.runtime_helper.prepare_dynamic_resources(ctx, pod)
-        except Exception as err:  # Drivers fail with errors of their own; the next sync tries again.
+        except Exception as err:  # Drivers raise errors of their own, and the next sync tries again.
             message = f"Failed to prepare dynamic resources: {err}"
             self.recorder.event(
                 _pod_reference(pod), v1.EVENT_TYPE_WARNING, events.FAILED_PREPARE_DYNAMIC_RESOURCES, message
             )
             klog.error_s(err, "Failed to prepare dynamic resources", pod=klog.kobj(pod))
-            # DIVERGES (fault of Go): a sync that cannot prepare the pod's resource claims has failed.
-            # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).SyncPod: returns a result
-            # without an error.
-            # Why: a sync that has not failed is repeated only after a minute or more.
+            # DIVERGES (fault of Go): a sync fails if it cannot prepare the pod's resource claims.
+            # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).SyncPod: the Go kubelet
+            # returns a result without an error.
+            # Why: the kubelet repeats a successful sync only after a minute or more.
             # Test: kuberuntime_manager_test.py:test_claims_that_cannot_be_prepared_are_told
             result.fail(err)
             return False
@@ -605,7 +619,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
     def _sandbox_failed(self, pod: v1.Pod, err: SandboxError, create_result: kubecontainer.SyncResult) -> None:
         uid = pod.metadata.uid
         if self.pod_state_provider.is_pod_termination_requested(uid):
-            # Network and volumes of a pod that is being deleted may be gone already: no error.
+            # The network and the volumes of a deleted pod may already be gone, so this is not an error.
             klog.v(4).info_s("Pod was deleted and sandbox failed to be created", pod=klog.kobj(pod), podUID=uid)
             return
         metrics.STARTED_PODS_ERRORS_TOTAL.inc()
@@ -651,13 +665,14 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         try:
             config = self.generate_pod_sandbox_config(ctx, pod, changes.attempt)
             self.get_pod_runtime_handler(pod)
-        except Exception as err:  # DNS, host name, runtime class: no container can be started.
+        except Exception as err:  # Without DNS, a host name or a runtime class, no container can start.
             klog.error_s(err, "GeneratePodSandboxConfig for pod failed", pod=klog.kobj(pod))
             error = ValueError(f'GeneratePodSandboxConfig for pod "{format.pod(pod)}" failed: {err}')
             error.__cause__ = err
-            # DIVERGES (safer): the pod gets an event when its sandbox configuration cannot be generated.
-            # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).SyncPod: only logs it.
-            # Why: nothing at the API server would say why no container starts in a sandbox that is there.
+            # DIVERGES (safer): the kubelet records an event if it cannot generate the sandbox configuration of a pod.
+            # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).SyncPod: the Go kubelet
+            # only logs the error.
+            # Why: otherwise the API server shows no reason why no container starts in an existing sandbox.
             # Test: kuberuntime_manager_test.py:test_sandbox_that_is_there_and_cannot_be_configured_is_told
             self.recorder.event(_pod_reference(pod), v1.EVENT_TYPE_WARNING, events.FAILED_SYNC, str(error))
             result.fail(error)
@@ -665,7 +680,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         return StartContext(pod, pod_status, pod_sandbox_id, config, pull_secrets, pod_ips)
 
     def _get_image_volumes(self, ctx: golang.Context, start: StartContext) -> dict[str, _ImageVolumePull]:
-        """Pulls the images that are mounted as volumes, by volume name."""
+        """Pull the images of the pod's image volumes; return the results by volume name."""
         pod = start.pod
         pulls: dict[str, _ImageVolumePull] = {}
         for volume in pod.spec.volumes:
@@ -683,10 +698,10 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
                     handler,
                     volume.image.pull_policy,
                 )
-            except Exception as err:  # Told by the containers that mount it, when they fail to start.
+            except Exception as err:  # The containers that mount the volume report the error when they fail to start.
                 klog.error_s(err, "Failed to ensure image", pod=klog.kobj(pod))
                 message = err.message if isinstance(err, kubeimages.ImageError) else str(err)
-                # Without the frames, of which this one has the pulls.
+                # A frame of the error refers to `pulls`, so keeping the frames would create a reference cycle.
                 pulls[volume.name] = _ImageVolumePull(err=golang.without_frames(err), message=message)
                 continue
             klog.v(4).info_s("Pulled image", ref=ref, pod=klog.kobj(pod))
@@ -707,7 +722,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         pod_status: kubecontainer.PodStatus,
         back_off: flowcontrol.Backoff,
     ) -> StartContainerError | None:
-        """The error to report if the restart is not due yet; else the back-off grows, and None."""
+        """Return the error to report during a backoff; otherwise increase the backoff and return None."""
         exited = (
             status
             for status in pod_status.container_statuses
@@ -744,11 +759,11 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         running_pod: kubecontainer.Pod,
         grace_period_override: int | None,
     ) -> None:
-        """Kills all containers and sandboxes. pod may be None after a restart.
+        """Kill all containers and sandboxes. `pod` may be None after a restart of the kubelet.
 
-        Raises kubecontainer.SyncErrors.
+        Raise kubecontainer.SyncErrors.
 
-        grace_period_override, in seconds, is for hard kills alone: it can cost the user's data.
+        Only hard kills may set grace_period_override, in seconds, because a shorter time may lose the user's data.
         """
         self.kill_pod_with_sync_result(ctx, pod, running_pod, grace_period_override).raise_if_failed()
 
@@ -759,7 +774,9 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         running_pod: kubecontainer.Pod,
         grace_period_override: int | None,
     ) -> kubecontainer.PodSyncResult:
-        """The same, with the errors in the result. Sandboxes are removed later, by garbage collection."""
+        """Kill the pod as `kill_pod` does, but put the errors into the result. Garbage collection removes the sandboxes
+        later.
+        """
         result = kubecontainer.PodSyncResult()
         result.add_sync_result(*self.kill_containers_with_sync_result(ctx, pod, running_pod, grace_period_override))
         sandbox_result = kubecontainer.SyncResult(kubecontainer.KILL_POD_SANDBOX, running_pod.id)
@@ -776,7 +793,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         return result
 
     def generate_pod_status(self, event: runtimeapi.ContainerEventResponse) -> kubecontainer.PodStatus:
-        """The pod's status as an event of the runtime carries it."""
+        """Return the pod's status that an event of the runtime carries."""
         sandbox = event.pod_sandbox_status
         meta = sandbox.metadata
         uid = types.UID(meta.uid)
@@ -793,10 +810,9 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         )
 
     def get_pod_status(self, ctx: golang.Context, pod: kubecontainer.Pod) -> kubecontainer.PodStatus:
-        """Status of all sandboxes and containers of the pod that the runtime still has.
+        """Return the status of all sandboxes and containers of the pod that the runtime still has.
 
-        Its time stamp is that of the listing, which is when these ids were known to be all. Raises
-        crierror.RemoteError.
+        Its timestamp is the time of the list, at which these IDs were known to be complete. Raise crierror.RemoteError.
         """
         full_name = format.pod_desc(pod.name, pod.namespace, pod.id)
         result = kubecontainer.PodStatus(id=pod.id, name=pod.name, namespace=pod.namespace, time_stamp=pod.timestamp)
@@ -807,7 +823,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
                 result.ips = self.determine_pod_sandbox_ips(pod.namespace, pod.name, latest.status)
                 active_id = latest.status.id
             if latest is not None and latest.timestamp and features.feature_gate.enabled(features.EVENTED_PLEG):
-                # A runtime that sends events gives the containers along, and the time of both.
+                # A runtime that sends events also returns the containers here, and the time of the whole answer.
                 taken = helpers.time_from_nanoseconds(latest.timestamp)
                 result.time_stamp = clockpkg.to_steady(self.clock, taken)
                 result.container_statuses = [
@@ -827,13 +843,13 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
     def _get_sandbox_statuses(
         self, ctx: golang.Context, pod: kubecontainer.Pod, result: kubecontainer.PodStatus
     ) -> runtimeapi.PodSandboxStatusResponse | None:
-        """Fills in the sandboxes; returns the newest one's answer unless that one is gone."""
+        """Add the sandboxes to the result; return the answer for the newest one, or None if it no longer exists."""
         latest = None
         for index, sandbox in enumerate(pod.sandboxes):
             try:
                 response = self.runtime_service.pod_sandbox_status(ctx, sandbox.id.id, False)
             except crierror.RemoteError as err:
-                # It may have been removed since it was listed.
+                # The sandbox may have been removed since the list.
                 if crierror.is_not_found(err):
                     continue
                 raise
@@ -845,7 +861,7 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
     def get_container_status(
         self, ctx: golang.Context, pod_uid: types.UID, id: kubecontainer.ContainerID
     ) -> kubecontainer.Status:
-        """Status of one container. Raises crierror.RemoteError."""
+        """Return the status of one container. Raise crierror.RemoteError."""
         response = self.runtime_service.container_status(ctx, id.id, False)
         return self.convert_to_kube_container_status(ctx, pod_uid, response.status)
 
@@ -856,40 +872,40 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         all_sources_ready: bool,
         evict_non_deleted_pods: bool,
     ) -> None:
-        """See ContainerGC.garbage_collect."""
+        """Remove dead containers, sandboxes and logs as ContainerGC.garbage_collect does."""
         for uid in self.actuated_state.get_pod_resource_info_map():
             if self.pod_state_provider.should_pod_content_be_removed(uid):
                 self.actuated_state.remove_pod(uid)
         self.container_gc.garbage_collect(ctx, gc_policy, all_sources_ready, evict_non_deleted_pods)
 
     def update_pod_cidr(self, ctx: golang.Context, pod_cidr: str) -> None:
-        """Tells the runtime from where to take the pods' addresses. Raises crierror.RemoteError."""
+        """Send the range of pod addresses to the runtime. Raise crierror.RemoteError."""
         klog.info_s("Updating runtime config through cri with podcidr", CIDR=pod_cidr)
         network = runtimeapi.NetworkConfig(pod_cidr=pod_cidr)
         self.runtime_service.update_runtime_config(ctx, runtimeapi.RuntimeConfig(network_config=network))
 
     def checkpoint_container(self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest) -> None:
-        """Raises crierror.RemoteError."""
+        """Checkpoint a container. Raise crierror.RemoteError."""
         self.runtime_service.checkpoint_container(ctx, options)
 
     def list_metric_descriptors(self, ctx: golang.Context) -> list[runtimeapi.MetricDescriptor]:
-        """Raises crierror.RemoteError."""
+        """Return the descriptors of the runtime's metrics. Raise crierror.RemoteError."""
         return list(self.runtime_service.list_metric_descriptors(ctx))
 
     def list_pod_sandbox_metrics(self, ctx: golang.Context) -> list[runtimeapi.PodSandboxMetrics]:
-        """Raises crierror.RemoteError."""
+        """Return the runtime's metrics of all pods. Raise crierror.RemoteError."""
         return list(self.runtime_service.list_pod_sandbox_metrics(ctx))
 
 
 @dataclass(slots=True)
 class _InitWalk:
-    """How far the backward walk over the init containers got, and what it adds to the changes."""
+    """Hold the progress of the backward loop over the init containers, and the changes that it adds to."""
 
     pod: v1.Pod
     pod_status: kubecontainer.PodStatus
     changes: PodActions
     pod_has_initialized: bool
-    # Whether an init container after the current one has run.
+    # `previously_initialized` tells whether an init container after the current one has run.
     previously_initialized: bool
 
     def start(self, index: int) -> None:
@@ -908,7 +924,7 @@ class _InitWalk:
         self.start(index)
 
     def initialized(self, index: int, container: v1.Container, wants_next: bool) -> None:
-        """The container has done its part: the pod is initialized, or the next one may start."""
+        """Record that the container has finished: the pod is initialized, or the next init container may start."""
         klog.v(4).info_s("Init container has been initialized", pod=klog.kobj(self.pod), container=container.name)
         if index == len(self.pod.spec.init_containers) - 1:
             self.pod_has_initialized = True
@@ -916,7 +932,7 @@ class _InitWalk:
             self.start(index + 1)
 
     def exited(self, index: int, container: v1.Container, status: kubecontainer.Status) -> None:
-        """An ordinary init container has ended."""
+        """Handle an ordinary init container that has exited."""
         if not helpers.is_init_container_failed(status):
             self.initialized(index, container, wants_next=True)
             return
@@ -929,10 +945,10 @@ class _InitWalk:
             self.changes.kill_pod = True
 
     def unknown(self, index: int, container: v1.Container, status: kubecontainer.Status, sidecar: bool) -> None:
-        """Nobody knows what the container does."""
+        """Handle an init container in an unknown state."""
         restart = should_restart_on_failure(self.pod)
         if container.restart_policy is not None and features.feature_gate.enabled(features.CONTAINER_RESTART_RULES):
-            # Its exit rules say nothing: it may not have ended.
+            # The restart rules apply to exit codes, and this container may not have exited.
             restart = container.restart_policy != v1.CONTAINER_RESTART_POLICY_NEVER
         if not sidecar and not restart:
             self.changes.kill_pod = True
@@ -944,7 +960,7 @@ class _InitWalk:
 
 @dataclass(slots=True)
 class _Starter:
-    """Starts the containers of one sync, each with its own result."""
+    """Start the containers of one sync, each with a result of its own."""
 
     manager: KubeGenericRuntimeManager
     ctx: golang.Context
@@ -954,19 +970,20 @@ class _Starter:
     result: kubecontainer.PodSyncResult
 
     def start_all(self, changes: PodActions) -> None:
-        """Steps 6 to 9.
+        """Run steps 6 to 9.
 
-        An init container that does not start ends it; other containers do not mind each other.
+        An init container that fails to start ends the method. Other containers start independently of each other.
         """
         spec = self.context.pod.spec
         for index in changes.ephemeral_containers_to_start:
             ephemeral = spec.ephemeral_containers[index]
             start_spec = ephemeral_container_start_spec(ephemeral)
             self._start("ephemeral container", metrics.EPHEMERAL_CONTAINER, start_spec)
-        # DIVERGES (fault of Go): a pod is resized before its init containers are started.
-        # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).SyncPod: resizes it after.
-        # Why: with cgroups of version 1, the kernel refuses a container more CPU than its pod has: the container's
-        # start fails, that ends the sync, and the pod is never resized.
+        # DIVERGES (fault of Go): the kubelet resizes a pod before it starts the pod's init containers.
+        # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).SyncPod: the Go kubelet
+        # resizes the pod after that.
+        # Why: with cgroup version 1, the kernel does not allow a container more CPU than its pod. The container fails
+        # to start, which ends the sync, and the pod is never resized.
         # Test: kuberuntime_resize_test.py:test_pod_grows_before_its_init_containers_start
         self._resize(changes)
         for index in changes.init_containers_to_start:
@@ -1063,9 +1080,9 @@ class _Starter:
             klog.error_s(RuntimeError(f"{where}: {failure}"), "Unhandled Error", logger="UnhandledError")
 
     def _to_kube_container_image_volumes(self, container: v1.Container) -> kubecontainer.ImageVolumes:
-        """The images of the volumes that the container mounts.
+        """Return the images of the volumes that the container mounts.
 
-        Raises StartContainerError if one is missing.
+        Raise StartContainerError if one of them could not be pulled.
         """
         volumes: kubecontainer.ImageVolumes = {}
         failure: _ImageVolumePull | None = None
@@ -1113,14 +1130,15 @@ def _increment_image_volume_metrics(
 
 
 def _compute_new_sandbox_actions(pod: v1.Pod, pod_status: kubecontainer.PodStatus, changes: PodActions) -> None:
-    """Everything is killed and made anew, unless there is nothing left to run."""
+    """Add the actions for a new sandbox and its containers, unless nothing is left to run."""
     containers = pod.spec.containers
     if not should_restart_on_failure(pod) and changes.attempt != 0 and pod_status.container_statuses:
-        # Without any container the sandbox never came to use, and is tried again.
-        # DIVERGES (fault of Go): a sandbox that is lost before a container in it was started is made anew, too.
-        # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).computePodActions: it is not,
-        # if the pod's containers must not be restarted and one of them was created.
-        # Why: the container was never started, and its pod would stay pending for ever.
+        # If no container was ever created, the sandbox was never used, and the kubelet tries again.
+        # DIVERGES (fault of Go): the kubelet also replaces a sandbox that was lost before a container in it had
+        # started.
+        # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).computePodActions: the Go
+        # kubelet does not replace it if the pod's containers must not restart and one of them was created.
+        # Why: that container never started, and its pod would stay pending forever.
         # Test: kuberuntime_manager_test.py:test_sandbox_that_is_lost_before_a_container_starts_is_made_anew
         if not _has_unstarted_container(pod, pod_status):
             changes.create_sandbox = False
@@ -1146,7 +1164,7 @@ def _compute_new_sandbox_actions(pod: v1.Pod, pod_status: kubecontainer.PodStatu
 
 
 def _has_unstarted_container(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:
-    """Whether a container of the pod was created, and no more."""
+    """Report whether a container of the pod was created but never started."""
     statuses = (
         pod_status.find_container_status_by_name(container.name)
         for container, _ in podutil.container_iter(pod.spec, podutil.INIT_CONTAINERS | podutil.CONTAINERS)
@@ -1155,16 +1173,16 @@ def _has_unstarted_container(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -
 
 
 def _runs_once(pod: v1.Pod, container: v1.Container) -> bool:
-    """Whether a success is final."""
+    """Report whether the container must not restart after a success."""
     if container.restart_policy is not None and features.feature_gate.enabled(features.CONTAINER_RESTART_RULES):
         return container.restart_policy == v1.CONTAINER_RESTART_POLICY_ON_FAILURE
     return pod.spec.restart_policy == v1.RESTART_POLICY_ON_FAILURE
 
 
 def _has_initialized(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:
-    """Whether a regular container is there and has not ended.
+    """Report whether a regular container exists and has not exited.
 
-    One that has ended tells nothing: after a reboot it may be of the sandbox before this one.
+    An exited container proves nothing: after a reboot it may belong to the previous sandbox.
     """
     begun = (kubecontainer.CONTAINER_STATE_CREATED, kubecontainer.CONTAINER_STATE_RUNNING)
     statuses = (pod_status.find_container_status_by_name(c.name) for c in pod.spec.containers)
@@ -1172,13 +1190,16 @@ def _has_initialized(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:
 
 
 def _unknown_state_kill(container: v1.Container, status: kubecontainer.Status, what: str) -> ContainerToKillInfo:
-    """It may well run: killed first, so that there are not two of it."""
+    """Describe the kill of a container in an unknown state, which may still run, so that it never runs twice."""
     message = f'{what} is in "{status.state}" state, try killing it before restart'
     return ContainerToKillInfo(container, container.name, message, REASON_UNKNOWN)
 
 
 def _get_containers_to_reset(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> list[ContainerToRemoveInfo]:
-    """In reverse order of their start, those whose exit triggered the restart last."""
+    """Return the containers to remove, in the order of their removal.
+
+    The order is the reverse of the start order, but the containers that triggered the restart come last.
+    """
     init_sources, init_targets = _split_sources(pod.spec.init_containers, pod_status)
     sources, targets = _split_sources(pod.spec.containers, pod_status)
     return [*targets, *init_targets, *sources, *init_sources]
@@ -1190,7 +1211,7 @@ def _split_sources(
     sources: list[ContainerToRemoveInfo] = []
     targets: list[ContainerToRemoveInfo] = []
     for container in containers:
-        # Every run of it goes, not the last alone.
+        # All runs of the container must be removed, not only the last one.
         for status in pod_status.get_container_statuses_by_name(container.name):
             exited = status.state is kubecontainer.CONTAINER_STATE_EXITED
             rule = None

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/kuberuntime/kuberuntime_manager_test.go; compute_pod_actions_test.py has some of it"""
+"""Test the sync of pods; compute_pod_actions_test.py tests the computation of actions.
+
+Go: pkg/kubelet/kuberuntime/kuberuntime_manager_test.go
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,7 @@ def test_other_api_version_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         ("v1.7.24", "1.7.24"),
         ("2.1.9+unknown", "2.1.9+unknown"),
         ("2.2.0-rc.1", "2.2.0-rc.1"),
-        # Debian's, which is no semantic version.
+        # Debian's version is not a semantic version.
         ("1.6.20~ds1", "1.6.20"),
     ],
 )
@@ -198,14 +201,14 @@ def test_new_sandbox_purges_init_containers(fake: testing.TestRuntime) -> None:
     fake.runtime.stop_pod_sandbox(_CTX, _SANDBOX)
     fake.recorder.drain()
     assert _sync(fake, pod).error() is None
-    # It counts on from the one that was removed.
+    # The restart count continues from the removed container.
     assert list(fake.runtime.containers) == ["foo_new_12345678_1_init1_1"]
     assert fake.recorder.drain()[0] == ("Normal SandboxChanged Pod sandbox changed, it will be killed and re-created.")
 
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
 def test_sandbox_that_is_lost_before_a_container_starts_is_made_anew(fake: testing.TestRuntime, policy: str) -> None:
-    """With a reboot, say. And what is left of the container does not say that its pod is initialized."""
+    """After such a loss, as in a reboot, the remains of the container do not prove that the pod is initialized."""
     pod = _pod(_container("foo1", "busybox"), init=[_container("init1", "busybox")])
     pod.spec.restart_policy = policy
     _sync(fake, pod)
@@ -294,7 +297,7 @@ def test_failed_sandbox_is_told(fake: testing.TestRuntime) -> None:
 
 
 def test_sandbox_that_is_there_and_cannot_be_configured_is_told(fake: testing.TestRuntime) -> None:
-    """No container starts in it then."""
+    """The pod gets an event and a failed sync, because no container starts in its sandbox."""
     pod = _pod(_container("foo1", "busybox"))
     _sync(fake, pod)
     fake.recorder.drain()
@@ -307,7 +310,7 @@ def test_sandbox_that_is_there_and_cannot_be_configured_is_told(fake: testing.Te
 
 
 def test_claims_that_cannot_be_prepared_are_told(fake: testing.TestRuntime) -> None:
-    """Nothing is made for the pod then, and the sync has failed, so that the next one is soon."""
+    """Nothing is created for the pod, and the failed sync makes the next one come soon."""
 
     def refuse(ctx: golang.Context, pod: v1.Pod) -> None:
         raise ValueError("no such driver")
@@ -435,7 +438,7 @@ def test_ephemeral_container_joins_its_target(fake: testing.TestRuntime) -> None
 
 
 def test_post_start_hook_runs_though_the_start_cannot_be_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next sync finds the container running, and no hook of a running container is run."""
+    """The hook must run in this sync, because the next sync finds the container running and runs no hook."""
     handler = v1.LifecycleHandler(exec=v1.ExecAction(command=["true"]))
     pod = _pod(_container("foo1", "busybox", lifecycle=v1.Lifecycle(post_start=handler)))
     runner = testing.FakeCommandRunner()
@@ -469,7 +472,7 @@ def test_post_start_hook_failure_kills_the_container(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", ["configuration", "hook", "image volume", "claims", "kill"])
 def test_failed_sync_leaves_nothing_for_the_garbage_collector(tmp_path: Path, step: str) -> None:
-    """Neither do its errors, as long as the result is kept: environments and commands may be megabytes."""
+    """A kept result and its errors hold no frames, because environments and commands may take megabytes."""
     handler = v1.LifecycleHandler(exec=v1.ExecAction(command=["false"]))
     pod = _pod(_container("foo1", "busybox", lifecycle=v1.Lifecycle(post_start=handler)))
 
@@ -506,7 +509,7 @@ def test_image_that_cannot_be_pulled_leaves_nothing_for_the_garbage_collector(fa
     def sync() -> None:
         texts.append(str(_sync(fake, pod, back_off).error()))
 
-    # The result is no longer kept, by which its errors would be no garbage.
+    # The result is no longer kept, because otherwise its errors would not be garbage.
     assert frames_kept_after(sync) == []
     assert frames_kept_after(sync) == []
     assert "ErrImagePull" in texts[0] and "ImagePullBackOff" in texts[1]
@@ -535,7 +538,7 @@ def test_post_start_hook_is_cut_when_its_pod_is_to_end(tmp_path: Path, pod_ends:
     assert (str(result.error), result.message) == ("PostStartHookError", "cut")
     running = fake.runtime.containers[f"{_SANDBOX}_foo1_0"].status.state == runtimeapi.CONTAINER_RUNNING
     assert running, "whoever ends the pod stops its containers"
-    told = "Warning FailedPostStartHook PostStartHook failed: not completed when the pod was to end"
+    told = "Warning FailedPostStartHook PostStartHook failed: not completed before the termination of the pod"
     assert (told in fake.recorder.drain()) is pod_ends
 
 

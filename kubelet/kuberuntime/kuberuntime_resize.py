@@ -1,4 +1,4 @@
-"""Changes cpu and memory of pods that run.
+"""Resize the CPU and memory of running pods.
 
 Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go (from computePodResizeAction to updatePodContainerResources)
 """
@@ -43,15 +43,15 @@ _RESIZABLE = (v1.RESOURCE_CPU, v1.RESOURCE_MEMORY)
 
 
 class ResizeError(Exception):
-    """A resize cannot be put in force now; its text is for the pod's condition."""
+    """Signal that the kubelet cannot actuate a resize now; the pod's condition shows the message."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ResizeMethods(ContainerLinuxMethods):
-    """Everything about pods whose resources differ from what is in force."""
+    """Resize pods whose allocated resources differ from the actuated ones."""
 
     runtime_service: internalapi.RuntimeService
-    # What is in force by all we know, over restarts too.
+    # `actuated_state` holds the actuated resources, and survives restarts of the kubelet.
     actuated_state: state.State
     clock: clockpkg.Clock
 
@@ -63,9 +63,9 @@ class ResizeMethods(ContainerLinuxMethods):
         status: kubecontainer.Status,
         changes: PodActions,
     ) -> bool:
-        """Adds to the changes what a running container needs for the resources it was given.
+        """Add to the changes what a running container needs for its allocated resources.
 
-        Whether it is kept (True) or restarted for them (False).
+        Report True if the container stays, and False if it must restart.
         """
         if not allocation.is_in_place_pod_vertical_scaling_allowed(pod).allowed:
             return True
@@ -80,7 +80,7 @@ class ResizeMethods(ContainerLinuxMethods):
             changes.containers_to_kill[status.id] = ContainerToKillInfo(
                 container, status.name, f"Container {container.name} resize requires restart"
             )
-            # Of the init containers only sidecars may ask to be restarted.
+            # Among init containers, only sidecars may request a restart.
             starts = changes.init_containers_to_start if init_container else changes.containers_to_start
             starts.append(container_idx)
             changes.update_pod_resources = True
@@ -94,18 +94,19 @@ class ResizeMethods(ContainerLinuxMethods):
         uid = pod.metadata.uid
         actuated = self.actuated_state.get_container_resources(uid, container.name)
         if actuated is None:
-            # None are assumed. At worst the container is told once more what it has, or restarted if it wants that.
+            # The kubelet assumes that no resources were actuated. At worst the container gets the same resources once
+            # more, or restarts if its policy requires this.
             klog.error_s(None, "Missing actuated resource record", pod=klog.kobj(pod), container=container.name)
             actuated = v1.ResourceRequirements()
         return container_resources_from_requirements(self.actuated_state.get_pod_level_resources(uid), actuated)
 
     def compute_restart_resize_action(self, pod: v1.Pod, changes: PodActions) -> None:
-        """Adds to the changes what containers need that start again with other resources than they had."""
-        # DIVERGES (fault of Go): a pod's cgroup is resized for a container that is about to be started, too.
+        """Mark the pod's resources for an update if a container starts with other resources than before."""
+        # DIVERGES (fault of Go): the kubelet also resizes a pod's cgroup for a container that is about to start.
         # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).computePodResizeAction: the
-        # cgroup is resized only for containers that run.
-        # Why: a container that crashes for want of memory, and does not run when it is given more, would find the old
-        # limit in its pod's cgroup and go on crashing.
+        # Go kubelet resizes the cgroup only for running containers.
+        # Why: a container that crashes because it lacks memory, and does not run while it is resized, would find the
+        # old limit in its pod's cgroup and keep crashing.
         # Test: kuberuntime_resize_test.py:test_pod_grows_for_a_container_that_starts_again
         if not allocation.is_in_place_pod_vertical_scaling_allowed(pod).allowed:
             return
@@ -119,12 +120,13 @@ class ResizeMethods(ContainerLinuxMethods):
                 changes.update_pod_resources = True
 
     def compute_pod_level_resources_resize_action(self, pod: v1.Pod) -> bool:
-        """Whether the pod as a whole was given other resources than it has."""
+        """Report whether the allocated pod-level resources differ from the actuated ones."""
         if not _pod_level_scaling():
             return False
         info = self.actuated_state.get_pod_resource_info(pod.metadata.uid)
         if info is None:
-            # None are assumed. At worst the cgroup is written once more.
+            # The kubelet assumes that no resources were actuated. At worst it writes the same values to the cgroup once
+            # more.
             klog.error_s(None, "Missing actuated pod level resource record", pod=klog.kobj(pod))
         current = None if info is None else info.pod_level_resources
         return pod_resources_from_requirements(current) != pod_resources_from_requirements(pod.spec.resources)
@@ -132,7 +134,7 @@ class ResizeMethods(ContainerLinuxMethods):
     def do_pod_resize_action(
         self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus, changes: PodActions
     ) -> kubecontainer.SyncResult:
-        """Changes the cgroups of the pod and its containers. What could not be done is left to later syncs."""
+        """Resize the cgroups of the pod and its containers. Later syncs retry what failed."""
         start = self.clock.monotonic()
         result = kubecontainer.SyncResult(kubecontainer.RESIZE_POD_IN_PLACE, format.pod(pod))
         success = False
@@ -144,7 +146,7 @@ class ResizeMethods(ContainerLinuxMethods):
             try:
                 resize.run()
             finally:
-                # Some of it may be in force whatever happened.
+                # Some of the changes may have been actuated even after an error.
                 self.runtime_helper.request_pod_reinspect(pod.metadata.uid)
             success = True
         except (ResizeError, crierror.RemoteError, OSError, ValueError) as err:
@@ -168,15 +170,15 @@ class ResizeMethods(ContainerLinuxMethods):
                 found[name] = pcm.get_pod_cgroup_config(pod, name)
             except (OSError, ValueError) as err:
                 raise ResizeError(f'unable to get pod cgroup {name} config for pod "{format.pod(pod)}"') from err
-        # DIVERGES (fault of Go): where pods have no cgroups, their containers are resized alone.
-        # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).doPodResizeAction: follows a
-        # nil pointer, and the kubelet crashes.
-        # Why: whoever turned off --cgroups-per-qos may still resize pods.
+        # DIVERGES (fault of Go): on a node without pod cgroups, the kubelet resizes only the containers.
+        # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).doPodResizeAction: the Go
+        # kubelet dereferences a nil pointer and crashes.
+        # Why: a user who has turned off --cgroups-per-qos may still resize pods.
         # Test: kuberuntime_resize_test.py:test_pods_without_cgroups_are_resized_all_the_same
         memory = found[v1.RESOURCE_MEMORY] or cm.ResourceConfig(memory=desired.memory)
         cpu = found[v1.RESOURCE_CPU] or dataclasses.replace(desired, memory=None)
         current = helpers.merge_resource_config(helpers.merge_resource_config(desired, memory), cpu)
-        # A limit that the pod no longer has stays: containers are told so, too.
+        # A limit that the pod no longer has stays in the cgroup, as it does for containers.
         if desired.memory is None:
             desired.memory = memory.memory
         if desired.cpu_quota is None:
@@ -192,10 +194,10 @@ class ResizeMethods(ContainerLinuxMethods):
         desired: cm.ResourceConfig,
         changes: PodActions,
     ) -> None:
-        """Raises ResizeError when the resize would fail half-way."""
-        # DIVERGES (fault of Go): a resize of the pod as a whole, below the memory in use, is refused.
+        """Raise ResizeError if the resize would fail half-way."""
+        # DIVERGES (fault of Go): the kubelet refuses a pod-level resize below the memory in use.
         # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).validatePodResizeAction: the
-        # memory in use is looked at only when a container's memory changes, or a container is restarted.
+        # Go kubelet checks the memory in use only if a container's memory changes or a container restarts.
         # Why: the kernel kills processes of a pod that uses more than its new limit.
         # Test: kuberuntime_resize_test.py:test_memory_of_the_pod_as_a_whole_is_not_taken_away
         if _changes_resource(changes, v1.RESOURCE_MEMORY):
@@ -210,7 +212,9 @@ class ResizeMethods(ContainerLinuxMethods):
         desired: cm.ResourceConfig,
         changes: PodActions,
     ) -> None:
-        """Raises ResizeError when a limit would fall below what is in use, for the kernel would kill then."""
+        """Raise ResizeError if a limit would fall below the memory in use, because the kernel would then kill
+        processes.
+        """
         pod_limit = desired.memory if _is_memory_decreasing(current.memory, desired.memory) else None
         container_limits = {
             info.container.name: info.desired_container_resources.memory_limit
@@ -240,7 +244,8 @@ class ResizeMethods(ContainerLinuxMethods):
             elif used >= limit:
                 # DIVERGES (fault of Go): the message names the memory that the container uses.
                 # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go,
-                # (*kubeGenericRuntimeManager).validateMemoryResizeAction: names what the whole pod uses.
+                # (*kubeGenericRuntimeManager).validateMemoryResizeAction: the message names the memory that the whole
+                # pod uses.
                 # Why: the message compares the number with the container's new limit.
                 # Test: kuberuntime_resize_test.py:test_validate_pod_resize_action
                 faults.append(
@@ -253,7 +258,10 @@ class ResizeMethods(ContainerLinuxMethods):
     def update_pod_container_resources(
         self, ctx: golang.Context, pod: v1.Pod, resource_name: str, containers_to_update: list[ContainerToUpdateInfo]
     ) -> None:
-        """Changes one resource of containers in this order. Raises crierror.RemoteError, OSError at the first fault."""
+        """Change one resource of the containers, in the given order.
+
+        Raise crierror.RemoteError or OSError at the first error.
+        """
         klog.v(5).info_s("Updating container resources", pod=klog.kobj(pod))
         for info in containers_to_update:
             desired, current = info.desired_container_resources, info.current_container_resources
@@ -268,7 +276,7 @@ class ResizeMethods(ContainerLinuxMethods):
             try:
                 self.update_container_resources(ctx, pod, container, info.kube_container_id)
             except (crierror.RemoteError, OSError) as err:
-                # The others come after this one for a reason: leave them.
+                # The order matters, so the remaining containers must not change after an error.
                 klog.error_s(
                     err,
                     "updateContainerResources failed",
@@ -278,14 +286,14 @@ class ResizeMethods(ContainerLinuxMethods):
                     resourceName=resource_name,
                 )
                 raise
-            # The runtime's own word may lag behind.
+            # The runtime's own report may lag behind.
             for name in ("memory_limit", "memory_request", "cpu_limit", "cpu_request"):
                 setattr(current, name, getattr(target, name))
 
     def update_container_resources(
         self, ctx: golang.Context, pod: v1.Pod, container: v1.Container, container_id: kubecontainer.ContainerID
     ) -> None:
-        """Has the runtime change a container's cgroup. Raises crierror.RemoteError, OSError."""
+        """Let the runtime change a container's cgroup. Raise crierror.RemoteError or OSError."""
         resources = self.generate_container_resources(pod, container)
         self.runtime_service.update_container_resources(ctx, container_id.id, resources)
         set_actuated_container_resources(self.actuated_state, pod, container)
@@ -293,15 +301,15 @@ class ResizeMethods(ContainerLinuxMethods):
     def update_pod_sandbox_resources(
         self, ctx: golang.Context, sandbox_id: str, pod: v1.Pod, pod_resources: cm.ResourceConfig
     ) -> None:
-        """Tells the runtime what the pod's cgroup is about to allow. Raises ResizeError if it objects."""
+        """Announce a change of the pod's cgroup to the runtime. Raise ResizeError if the runtime objects."""
         request = self.generate_update_pod_sandbox_resources_request(sandbox_id, pod, pod_resources)
         try:
             self.runtime_service.update_pod_sandbox_resources(ctx, request)
         except crierror.RemoteError as err:
-            # containerd 2.2 says so with a code of its own.
+            # containerd 2.2 uses another code for this.
             unknown = err.code is grpc.StatusCode.UNKNOWN and "not implemented" in err.message
             if err.code is not grpc.StatusCode.UNIMPLEMENTED and not unknown:
-                # The id is called so in Go.
+                # Go spells the name of the ID like this.
                 text = f'updatePodSandboxResources failed for sanboxID "{sandbox_id}": {err}'
                 raise ResizeError(text) from err
             klog.v(3).info_s(
@@ -310,7 +318,7 @@ class ResizeMethods(ContainerLinuxMethods):
             )
 
     def update_actuated_pod_level_resources(self, actuated_pod: v1.Pod) -> None:
-        """Notes that the pod's cgroup was made for the pod as it is. Raises OSError."""
+        """Record that the pod's cgroup was created for the pod's current resources. Raise OSError."""
         resources = actuated_pod.spec.resources
         if resources is None or not (resources.requests or resources.limits):
             return
@@ -318,7 +326,7 @@ class ResizeMethods(ContainerLinuxMethods):
             self.actuated_state.set_pod_level_resources(actuated_pod.metadata.uid, resources)
 
     def is_pod_resize_in_progress(self, allocated_pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> bool:
-        """Whether something that runs was given other cpu or memory than it has."""
+        """Report whether any allocation of the running pod differs from the actuated resources."""
         return self._is_container_resource_resize_in_progress(
             allocated_pod, pod_status
         ) or self._is_pod_level_resources_resize_in_progress(allocated_pod)
@@ -331,13 +339,14 @@ class ResizeMethods(ContainerLinuxMethods):
             if not allocation.is_resizable_container(container, kind):
                 continue
             status = pod_status.find_container_status_by_name(container.name)
-            # DIVERGES (fault of Go): a resize is in progress, too, while an init container that runs awaits its part.
-            # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, isResizableContainer: leaves out init containers that
-            # are no sidecars, though they are resized.
-            # Why: the API server is told that the resize is done before it is.
+            # DIVERGES (fault of Go): a resize is in progress also while a running init container waits for its new
+            # resources.
+            # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, isResizableContainer: the Go kubelet ignores init
+            # containers that are not sidecars, although it resizes them.
+            # Why: the API server would learn that the resize is complete before it is.
             # Test: kuberuntime_resize_test.py:test_resize_of_an_init_container_is_in_progress
             if status is None or status.state is not kubecontainer.CONTAINER_STATE_RUNNING:
-                # It will have the right size when it is started.
+                # The container gets the right size when it starts.
                 continue
             actuated = self.actuated_state.get_container_resources(allocated_pod.metadata.uid, container.name)
             if not cpu_memory_resources_equal(actuated, _with_effective_limits(spec, container)):
@@ -353,10 +362,10 @@ class ResizeMethods(ContainerLinuxMethods):
 
 @dataclass(slots=True)
 class _Resize:
-    """One resize under way.
+    """Run one resize.
 
-    What grows, grows from the pod's cgroup to the containers' and limits before requests; what shrinks, shrinks the
-    other way round. So no container is ever allowed more than its pod.
+    What grows, grows in the pod's cgroup before it grows in those of the containers, and limits grow before requests.
+    What shrinks, shrinks in the opposite order. So no container ever has a higher limit than its pod.
     """
 
     manager: ResizeMethods
@@ -365,14 +374,17 @@ class _Resize:
     changes: PodActions
     pcm: cm.PodContainerManager
     desired: cm.ResourceConfig
-    # What is in force by now.
+    # `current` holds the pod's actuated resources, and changes with each step.
     current: cm.ResourceConfig
-    # What was in force at the beginning.
+    # `memory` and `cpu` hold the pod's actuated resources from before the resize.
     memory: cm.ResourceConfig
     cpu: cm.ResourceConfig
 
     def is_needed(self) -> bool:
-        """Whether anything is left to be done: not if a container waits to be started in a pod of the right size."""
+        """Report whether the resize must do anything.
+
+        It does nothing if a container is about to start in a pod that already has the right size.
+        """
         changes, desired = self.changes, self.desired
         return (
             bool(changes.containers_to_update)
@@ -383,7 +395,9 @@ class _Resize:
         )
 
     def run(self) -> None:
-        """Raises ResizeError, crierror.RemoteError, OSError, and leaves the rest to be done."""
+        """Run all steps. Raise ResizeError, crierror.RemoteError or OSError at the first failed step, and skip the
+        others.
+        """
         if _changes_resource(self.changes, v1.RESOURCE_MEMORY):
             self._resize_containers(v1.RESOURCE_MEMORY, (self.memory.memory, self.desired.memory), (0, 0))
         if _changes_resource(self.changes, v1.RESOURCE_CPU):
@@ -396,7 +410,9 @@ class _Resize:
     def _resize_containers(
         self, name: str, limits: tuple[int | None, int | None], requests: tuple[int | None, int | None]
     ) -> None:
-        """Limits and requests of the pod's cgroup are (in force, wanted)."""
+        """Resize the pod's cgroup and the containers; `limits` and `requests` are pairs (actuated, desired) of the
+        cgroup.
+        """
         limit_growth, request_growth = _growth(*limits), _growth(*requests)
         if limit_growth > 0:
             self._set_pod_cgroup_limit(name)
@@ -420,12 +436,12 @@ class _Resize:
         self._set_pod_cgroup_config(name, config)
 
     def _set_pod_cgroup_request(self, name: str) -> None:
-        # Requests of memory stand in no cgroup.
+        # No cgroup holds a request of memory.
         if name == v1.RESOURCE_CPU:
             self._set_pod_cgroup_config(name, cm.ResourceConfig(cpu_shares=self.desired.cpu_shares))
 
     def _set_pod_cgroup_config(self, name: str, config: cm.ResourceConfig) -> None:
-        """The runtime is told first, for it may object."""
+        """Change the pod's cgroup. The runtime learns of the change first because it may object."""
         merged = helpers.merge_resource_config(self.current, config)
         self._tell_runtime(name, merged)
         try:
@@ -450,7 +466,7 @@ class _Resize:
             ) from err
 
     def _note_pod_level_resources(self, name: str) -> None:
-        """The pod as a whole has what it was given of this resource."""
+        """Record that the pod-level allocation of this resource has been actuated."""
         allocated, uid = self.pod.spec.resources, self.pod.metadata.uid
         if allocated is None:
             return
@@ -464,20 +480,20 @@ class _Resize:
 
 
 def _changes_resource(changes: PodActions, name: str) -> bool:
-    """Whether the resource changes for a container, or may change for the pod."""
+    """Report whether the resource changes for a container, or may change for the pod."""
     updates = changes.containers_to_update.get(name)
     return bool(updates or changes.update_pod_resources or changes.update_pod_level_resources)
 
 
 def _growth(current: int | None, desired: int | None) -> int:
-    """By how much it grows, below zero if it shrinks; what is not known does neither."""
+    """Return the growth, negative if the value shrinks, or 0 if one of the values is unknown."""
     return 0 if current is None or desired is None else desired - current
 
 
 def container_resources_from_requirements(
     pod_requirements: v1.ResourceRequirements | None, requirements: v1.ResourceRequirements
 ) -> ResourceRequirements:
-    """What a container has; its pod's limits where it has none itself."""
+    """Return the resources of a container; limits that it lacks come from the pod."""
     limits = requirements.limits
     if _pod_level_scaling():
         limits = kubeutil.get_limits(kubeutil.ResourceOpts(pod_requirements, requirements))
@@ -485,7 +501,7 @@ def container_resources_from_requirements(
 
 
 def pod_resources_from_requirements(requirements: v1.ResourceRequirements | None) -> ResourceRequirements:
-    """What a pod has as a whole."""
+    """Return the pod-level resources."""
     return ResourceRequirements() if requirements is None else _requirements(requirements.limits, requirements.requests)
 
 
@@ -506,7 +522,10 @@ def _amounts(cpu: int, memory: int) -> dict[str, resource.Quantity]:
 
 
 def _requires_restart(container: v1.Container, desired: ResourceRequirements, current: ResourceRequirements) -> bool:
-    """Whether the container's resize policy wants a restart for what changes. Without a policy it does not."""
+    """Report whether the container's resize policy requires a restart for what changes.
+
+    Without a policy no restart is required.
+    """
     changed = set()
     if (desired.memory_limit, desired.memory_request) != (current.memory_limit, current.memory_request):
         changed.add(v1.RESOURCE_MEMORY)
@@ -519,7 +538,10 @@ def _requires_restart(container: v1.Container, desired: ResourceRequirements, cu
 
 
 def _mark_for_update(changes: PodActions, name: str, update: ContainerToUpdateInfo, figures: tuple[str, str]) -> None:
-    """By the first figure that changes: what shrinks goes before all others, what grows behind them."""
+    """Add the update to the list of the resource, at the beginning if it shrinks and at the end if it grows.
+
+    The first of the figures that changes decides.
+    """
     for figure in figures:
         desired = getattr(update.desired_container_resources, figure)
         current = getattr(update.current_container_resources, figure)
@@ -531,9 +553,10 @@ def _mark_for_update(changes: PodActions, name: str, update: ContainerToUpdateIn
 
 
 def _is_memory_decreasing(current: int | None, desired: int | None) -> bool:
-    # DIVERGES (fault of Go): a limit where the pod's cgroup had none, which is shown as -1, is a decrease.
-    # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).validateMemoryResizeAction: takes
-    # such a limit for an increase, and does not look at the memory in use.
+    # DIVERGES (fault of Go): a new limit is a decrease if the pod's cgroup had no limit, which the cgroup reports as
+    # -1.
+    # Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go, (*kubeGenericRuntimeManager).validateMemoryResizeAction: the
+    # Go kubelet takes the new limit for an increase, and does not check the memory in use.
     # Why: the kernel kills processes of a pod that uses more than its new limit.
     # Test: kuberuntime_resize_test.py:test_memory_of_the_pod_as_a_whole_is_not_taken_away
     before, after = (math.inf if limit is None or limit < 0 else limit for limit in (current, desired))
@@ -545,14 +568,14 @@ def _memory_usage(stats: statsapi.PodStats | statsapi.ContainerStats) -> int | N
 
 
 def _is_limit_decreasing(info: ContainerToUpdateInfo) -> bool:
-    """Whether the container's memory limit falls; a limit where there was none is a fall."""
+    """Report whether the container's memory limit decreases; a new limit counts as a decrease."""
     desired = info.desired_container_resources.memory_limit
     current = info.current_container_resources.memory_limit
     return desired != 0 and (current == 0 or desired < current)
 
 
 def _with_effective_limits(spec: v1.PodSpec, container: v1.Container) -> v1.ResourceRequirements:
-    """The container's resources, its pod's limits where it has none itself."""
+    """Return the container's resources; limits that it lacks come from the pod."""
     resources = container.resources
     if not _pod_level_scaling():
         return resources
@@ -561,7 +584,7 @@ def _with_effective_limits(spec: v1.PodSpec, container: v1.Container) -> v1.Reso
 
 
 def cpu_memory_resources_equal(a: v1.ResourceRequirements | None, b: v1.ResourceRequirements | None) -> bool:
-    """Whether both are the same in cpu and memory; nothing is the same as zero."""
+    """Report whether both have the same CPU and memory; a missing value equals zero."""
     nothing = v1.ResourceRequirements()
     a, b = a or nothing, b or nothing
     return all(

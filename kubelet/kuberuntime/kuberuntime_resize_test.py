@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/kuberuntime/kuberuntime_manager_test.go (tests of resizes)"""
+"""Test the resizes of running pods.
+
+Go: pkg/kubelet/kuberuntime/kuberuntime_manager_test.go
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ _NOT = v1.NOT_REQUIRED
 
 
 class Resizes:
-    """A runtime manager, a pod that runs, and what is in force of its resources."""
+    """Hold a runtime manager, a running pod and its actuated resources."""
 
     def __init__(self, root: Path, container_manager: cm.ContainerManager | None = None) -> None:
-        """With a container manager that has the cgroups, unless another is given."""
+        """Build the runtime manager with a fake container manager, unless another one is given."""
         config = cm.ResourceConfig(memory=-1, cpu_shares=2, cpu_quota=-1, cpu_period=100_000)
         self.cgroups = FakePodContainerManager(config)
         self.fake = testing.create_test_runtime_manager(
@@ -54,7 +57,7 @@ class Resizes:
 
     @property
     def in_force(self) -> cm.ResourceConfig:
-        """In the pod's cgroup."""
+        """Return the resources of the pod's cgroup."""
         assert self.cgroups.config is not None
         return self.cgroups.config
 
@@ -76,7 +79,7 @@ class Resizes:
         return runtimeapi.UpdatePodSandboxResourcesResponse()
 
     def actuate(self, pod: v1.Pod, *actuated: ResourceRequirements | None) -> None:
-        """These are in force in the pod's containers, in their order."""
+        """Set the actuated resources of the pod's containers, in their order."""
         for container, figures in zip((*pod.spec.init_containers, *pod.spec.containers), actuated, strict=False):
             if figures is not None:
                 resources = requirements(figures)
@@ -219,7 +222,7 @@ def test_what_does_not_run_is_not_resized(resizes: Resizes) -> None:
 def test_pod_grows_for_a_container_that_starts_again(
     resizes: Resizes, actuated: ResourceRequirements | None, changes: bool
 ) -> None:
-    """One that crashes for want of memory finds more of it only if the pod's cgroup has it."""
+    """A container that crashes because it lacks memory gets more only if the pod's cgroup grows too."""
     pod = new_pod(new_container("a", figures(200)))
     resizes.actuate(pod, actuated)
     actions = resizes.actions(pod, "a")
@@ -242,12 +245,12 @@ def test_pod_grows_for_an_init_container_that_starts_again(resizes: Resizes) -> 
 
 @pytest.mark.parametrize("unified", [True, False])
 def test_pod_that_has_grown_is_left_alone(resizes: Resizes, unified: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its container waits to be started; to look at the pod again would sync it again, and so on."""
+    """The sync does not reinspect a pod of the right size whose container is starting, which would never end."""
     monkeypatch.setattr(cgroup_manager, "is_cgroup2_unified_mode", lambda: unified)
     pod = new_pod(new_container("a", figures(100, 200, 100, 200)))
     config = cm.resource_config_for_pod(pod, True, 100_000)
     assert config.cpu_shares is not None
-    # In version 2 a weight covers many requests.
+    # In cgroup version 2 one weight stands for many requests.
     shares = (
         cgroup_v2_manager.cpu_weight_to_cpu_shares(cm.cpu_shares_to_weight(config.cpu_shares))
         if unified
@@ -295,7 +298,7 @@ def test_sidecar_is_restarted_for_its_resources(resizes: Resizes) -> None:
 
 
 def test_pod_grows_before_its_init_containers_start(resizes: Resizes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Version 1 of cgroups refuses them more of the CPU than their pod's cgroup has."""
+    """With cgroup version 1, the kernel allows init containers no more CPU than their pod's cgroup has."""
     sidecar = new_container("sidecar", figures(cpu_limit=200), cpu=_RESTART)
     sidecar.restart_policy = v1.CONTAINER_RESTART_POLICY_ALWAYS
     pod = new_pod(new_container("a", figures(cpu_limit=200), cpu=_RESTART), init_containers=[sidecar])
@@ -448,7 +451,7 @@ def test_do_pod_resize_action(
     assert result.error is None
     growing = [line for line in log if line.startswith("pod ")]
     if current.cpu_limit == 0 and desired.cpu_limit and others_limited:
-        # A limit where there was none: −1 counts as less than any limit.
+        # This is a new limit. The value -1 of the missing limit counts as less than any limit.
         assert sorted(log) == sorted(order)
     else:
         assert log == order
@@ -602,7 +605,7 @@ def test_validate_pod_resize_action(
 @pytest.mark.parametrize("before", [300, -1, None], ids=["less", "where there was none", "where nobody knows"])
 @pytest.mark.parametrize("usage", [199, 200])
 def test_memory_of_the_pod_as_a_whole_is_not_taken_away(resizes: Resizes, before: int | None, usage: int) -> None:
-    """Also where its containers keep their own limits."""
+    """The check also applies if the containers keep their own limits."""
     pod = new_pod(new_container("a", figures(memory_limit=150)), new_container("b", figures(memory_limit=150)))
     resizes.fake.helper.pod_stats[_UID] = memory_usage(usage, {"a": 100, "b": 100})
     current, desired = (cm.ResourceConfig(memory=limit) for limit in (before, 200))
@@ -629,7 +632,7 @@ def test_usage_that_nobody_knows(resizes: Resizes) -> None:
     assert result.message == 'unable to read memory usage for pod "foo_ns(12345678)"'
 
 
-# ---- What is in force ----
+# ---- Actuated resources ----
 
 
 @pytest.mark.parametrize(

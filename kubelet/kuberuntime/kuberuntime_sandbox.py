@@ -1,4 +1,4 @@
-"""Sandboxes: their configuration from the pod spec, their creation, and the IPs that they got.
+"""Generate the configuration of sandboxes from pod specs, create sandboxes, and read their IPs.
 
 Go: pkg/kubelet/kuberuntime/kuberuntime_sandbox.go
 """
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """Which sandboxes or containers to list; all fields are optional. Go: kuberuntime_container.go, listOptions"""
+    """Select the sandboxes or containers to list; all fields are optional. Go: kuberuntime_container.go, listOptions"""
 
     pod_uid: types.UID = types.UID("")
     only_running_ready: bool = False
 
     def container_filter(self) -> runtimeapi.ContainerFilter:
-        """Go: containerFilter"""
+        """Return the filter for containers. Go: containerFilter"""
         container_filter = runtimeapi.ContainerFilter(label_selector=self._label_selector())
         if self.only_running_ready:
             container_filter.state.CopyFrom(runtimeapi.ContainerStateValue(state=runtimeapi.CONTAINER_RUNNING))
         return container_filter
 
     def sandbox_filter(self) -> runtimeapi.PodSandboxFilter:
-        """Go: sandboxFilter"""
+        """Return the filter for sandboxes. Go: sandboxFilter"""
         sandbox_filter = runtimeapi.PodSandboxFilter(label_selector=self._label_selector())
         if self.only_running_ready:
             sandbox_filter.state.CopyFrom(runtimeapi.PodSandboxStateValue(state=runtimeapi.SANDBOX_READY))
@@ -54,7 +54,7 @@ class ListOptions:
 
 
 class SandboxError(Exception):
-    """A sandbox could not be made; `message` says of which pod, str() is the cause alone."""
+    """Signal that a sandbox could not be created. `message` names the pod, and str() is the cause alone."""
 
     def __init__(self, message: str, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -63,17 +63,18 @@ class SandboxError(Exception):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SandboxMethods(SandboxLinuxMethods):
-    """Makes and reads sandboxes."""
+    """Create and inspect sandboxes."""
 
     runtime_service: internalapi.RuntimeService
     os_interface: kubecontainer.OSInterface
     pod_logs_directory: str
 
     def create_pod_sandbox(self, ctx: golang.Context, pod: v1.Pod, attempt: int) -> str:
-        """The new sandbox's id. Raises SandboxError."""
+        """Create a sandbox and return its ID. Raise SandboxError."""
         try:
             config = self.generate_pod_sandbox_config(ctx, pod, attempt)
-        except Exception as err:  # DNS, host name, runtime class, security settings: all end this attempt alike.
+        # A fault in DNS, host name, runtime class or security settings ends this attempt in each case.
+        except Exception as err:
             klog.error_s(err, "Failed to generate sandbox config for pod", pod=klog.kobj(pod))
             message = f'Failed to generate sandbox config for pod "{format.pod(pod)}": {err}'
             raise SandboxError(message, err) from err
@@ -86,7 +87,7 @@ class SandboxMethods(SandboxLinuxMethods):
         try:
             runtime_handler = self._lookup_runtime_handler(pod)
             return self.runtime_service.run_pod_sandbox(ctx, config, runtime_handler)
-        except Exception as err:  # The runtime's refusal, or an unknown runtime class.
+        except Exception as err:  # Either the runtime refuses, or the runtime class is unknown.
             klog.error_s(err, "Failed to create sandbox for pod", pod=klog.kobj(pod))
             raise SandboxError(f'Failed to create sandbox for pod "{format.pod(pod)}": {err}', err) from err
 
@@ -101,7 +102,7 @@ class SandboxMethods(SandboxLinuxMethods):
     def generate_pod_sandbox_config(
         self, ctx: golang.Context, pod: v1.Pod, attempt: int
     ) -> runtimeapi.PodSandboxConfig:
-        """The sandbox as the pod spec wants it. Raises what the runtime helper raises, and ValueError."""
+        """Generate the configuration of the pod's sandbox. Raise ValueError and the errors of the runtime helper."""
         meta = pod.metadata
         config = runtimeapi.PodSandboxConfig(
             metadata=runtimeapi.PodSandboxMetadata(
@@ -125,7 +126,7 @@ class SandboxMethods(SandboxLinuxMethods):
     def _generate_pod_sandbox_linux_config(self, pod: v1.Pod) -> runtimeapi.LinuxPodSandboxConfig:
         sc = runtimeapi.LinuxSandboxSecurityContext(
             privileged=kubecontainer.has_privileged_container(pod),
-            # Always the runtime's default profile, so that containers can have tighter ones.
+            # The sandbox always uses the runtime's default profile, so that containers can have stricter ones.
             seccomp=runtimeapi.SecurityProfile(profile_type=runtimeapi.SecurityProfile.RuntimeDefault),
             namespace_options=runtimeutil.namespaces_for_pod(pod, self.runtime_helper, self.runtime_class_manager),
         )
@@ -163,7 +164,10 @@ class SandboxMethods(SandboxLinuxMethods):
     def determine_pod_sandbox_ips(
         self, pod_namespace: str, pod_name: str, pod_sandbox: runtimeapi.PodSandboxStatus
     ) -> list[str]:
-        """The primary IP first; none for host networking, and none at all if one of them makes no sense."""
+        """Return the sandbox's IPs, the primary one first.
+
+        The list is empty with host networking, and if any of the IPs is invalid.
+        """
         pod = klog.kref(pod_namespace, pod_name)
         if not pod_sandbox.HasField("network"):
             klog.info_s("Pod Sandbox status doesn't have network information, cannot report IPs", pod=pod)
@@ -180,19 +184,19 @@ class SandboxMethods(SandboxLinuxMethods):
         return ips
 
     def get_sandboxes(self, ctx: golang.Context, opts: ListOptions) -> Sequence[runtimeapi.PodSandbox]:
-        """Go: kuberuntime_container.go, getSandboxes"""
+        """List the sandboxes that match the options. Go: kuberuntime_container.go, getSandboxes"""
         return self.runtime_service.list_pod_sandbox(ctx, opts.sandbox_filter())
 
     def get_sandbox_id_by_pod_uid(self, ctx: golang.Context, pod_uid: types.UID) -> list[str]:
-        """The pod's sandboxes, newest first."""
+        """Return the IDs of the pod's sandboxes, newest first."""
         return helpers.sandbox_ids(self.get_sandboxes(ctx, ListOptions(pod_uid=pod_uid)))
 
     def get_port_forward(
         self, ctx: golang.Context, pod_name: str, pod_namespace: str, pod_uid: types.UID, ports: Sequence[int]
     ) -> str:
-        """The URL at which the runtime serves the forwarding.
+        """Return the URL at which the runtime serves the port forwarding.
 
-        Raises LookupError when the pod has no sandbox.
+        Raise LookupError if the pod has no sandbox.
         """
         ids = self.get_sandbox_id_by_pod_uid(ctx, pod_uid)
         if not ids:
@@ -219,5 +223,5 @@ def _is_ip(text: str) -> bool:
         ipaddress.ip_address(text)
     except ValueError:
         return False
-    # One with a zone the API server does not take, and with it none of the pod's status.
+    # The API server rejects an IP with a zone, and with it the whole status of the pod.
     return "%" not in text

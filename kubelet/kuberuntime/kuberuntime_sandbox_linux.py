@@ -1,4 +1,4 @@
-"""Resources of a sandbox as a whole, for runtimes that size it beforehand.
+"""Compute the resources of a whole sandbox, for runtimes that must size it in advance.
 
 Go: pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go
 """
@@ -17,10 +17,10 @@ from pkg.component_helpers import resource as resourcehelper
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SandboxLinuxMethods(ContainerLinuxMethods):
-    """Sandbox resources and overhead."""
+    """Compute the resources and the overhead of sandboxes."""
 
     def calculate_sandbox_resources(self, pod: v1.Pod) -> runtimeapi.LinuxContainerResources:
-        """All containers together, without overhead."""
+        """Return the sum of all containers' resources, without the pod's overhead."""
         opts = resourcehelper.PodResourcesOptions(
             exclude_overhead=True,
             skip_pod_level_resources=not features.feature_gate.enabled(features.POD_LEVEL_RESOURCES),
@@ -35,6 +35,6 @@ class SandboxLinuxMethods(ContainerLinuxMethods):
         )
 
     def apply_sandbox_resources(self, pod: v1.Pod, config: runtimeapi.PodSandboxConfig) -> None:
-        """Fills in resources and overhead."""
+        """Set the resources and the overhead in the sandbox configuration."""
         config.linux.resources.CopyFrom(self.calculate_sandbox_resources(pod))
         config.linux.overhead.CopyFrom(self.convert_overhead_to_linux_resources(pod))

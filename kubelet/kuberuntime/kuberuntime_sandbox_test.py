@@ -1,5 +1,6 @@
-"""Go: pkg/kubelet/kuberuntime/kuberuntime_sandbox_test.go, kuberuntime_sandbox_linux_test.go,
+"""Test sandboxes and their security settings.
 
+Go: pkg/kubelet/kuberuntime/kuberuntime_sandbox_test.go, kuberuntime_sandbox_linux_test.go,
 security_context_others_test.go
 """
 
@@ -144,7 +145,7 @@ def test_create_pod_sandbox_without_log_directory(fake: testing.TestRuntime) -> 
 
 @pytest.fixture
 def runtime_classes() -> Iterator[runtimeclass.Manager]:
-    """One class, `sandboxed`."""
+    """Run a manager with one RuntimeClass, `sandboxed`."""
     sandboxed = nodev1.RuntimeClass(metadata=metav1.ObjectMeta(name="sandboxed"), handler="kata")
     manager = runtimeclass.Manager(FakeClientset(sandboxed))
     ctx, cancel = golang.with_cancel(_CTX)

@@ -1,4 +1,4 @@
-"""Ends sidecars after the containers that they serve, and in reverse order of their start.
+"""Stop sidecars after the containers that they serve, and in the reverse order of their start.
 
 Go: pkg/kubelet/kuberuntime/kuberuntime_termination_order.go
 """
@@ -15,15 +15,15 @@ from pkg.apimachinery import clock
 
 
 class TerminationOrdering:
-    """Who waits for whom while a pod's containers are killed at the same time, one thread each."""
+    """Order the termination of a pod's containers, each of which has a thread that kills it."""
 
     def __init__(self, pod: v1.Pod, running_container_names: Iterable[str], clock: clock.Clock) -> None:
         self._clock = clock
-        # Guards _terminated.
+        # This lock guards _terminated.
         self._lock = threading.Lock()
-        # Closed when the container of that name has ended.
+        # The channel of a name is closed when that container has terminated.
         self._terminated: dict[str, golang.Channel[None]] = {}
-        # What a sidecar waits for before it is stopped.
+        # A sidecar waits for these channels before it is stopped.
         self._prereqs: dict[str, list[golang.Channel[None]]] = {}
         running = set(running_container_names)
         main = [self._add(container.name, running) for container in pod.spec.containers]
@@ -43,13 +43,15 @@ class TerminationOrdering:
         return ended
 
     def wait_for_turn(self, ctx: golang.Context, name: str, grace_period: int) -> float:
-        """Waits until the container may be stopped, at most grace_period seconds, or ctx ends.
+        """Wait until the container may be stopped, but at most grace_period seconds or until ctx ends.
 
-        Returns the seconds waited.
+        Return the seconds waited.
 
         DIVERGES (fault of Go): the wait ends when the kill is cancelled.
-        Go: pkg/kubelet/kuberuntime/kuberuntime_termination_order.go, (*terminationOrdering).waitForTurn: it does not.
-        Why: a kill is cancelled when its pod gets a shorter grace period; the old one would have to pass first.
+        Go: pkg/kubelet/kuberuntime/kuberuntime_termination_order.go, (*terminationOrdering).waitForTurn: the wait goes
+        on.
+        Why: a kill is cancelled when its pod gets a shorter grace period, and the kubelet would first wait for the old
+        one.
         Test: kuberuntime_termination_order_test.py:test_wait_ends_when_the_kill_is_cancelled
         """
         if grace_period <= 0:
@@ -65,7 +67,7 @@ class TerminationOrdering:
         return self._clock.monotonic() - start
 
     def container_terminated(self, name: str) -> None:
-        """Told by whoever stopped the container; lets those go on that wait for it."""
+        """Record that the container has stopped, and wake those that wait for it."""
         with self._lock:
             ended = self._terminated.pop(name, None)
             if ended is not None and not ended.try_recv()[2]:

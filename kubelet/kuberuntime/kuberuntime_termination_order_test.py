@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/kuberuntime/kuberuntime_termination_order_test.go"""
+"""Test the termination order of containers.
+
+Go: pkg/kubelet/kuberuntime/kuberuntime_termination_order_test.go
+"""
 
 from __future__ import annotations
 

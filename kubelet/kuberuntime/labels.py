@@ -1,4 +1,4 @@
-"""What the kubelet writes on sandboxes and containers, and reads back after a restart.
+"""Write labels and annotations for sandboxes and containers, and read them again after a restart.
 
 Go: pkg/kubelet/kuberuntime/labels.go
 """
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class LabeledPodSandboxInfo:
-    """labels holds the pod's own labels, without those that the kubelet added."""
+    """Hold what a sandbox's labels say; `labels` holds the pod's own labels without those that the kubelet added."""
 
     labels: dict[str, str]
     pod_name: str
@@ -59,7 +59,7 @@ class LabeledContainerInfo:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedContainerInfo:
-    """Grace periods are in seconds."""
+    """Hold what a container's annotations say. Grace periods are in seconds."""
 
     hash: int = 0
     restart_count: int = 0
@@ -72,7 +72,7 @@ class AnnotatedContainerInfo:
 
 
 def new_pod_labels(pod: v1.Pod) -> dict[str, str]:
-    """The sandbox's labels: the pod's and its name."""
+    """Return the sandbox's labels: those of the pod, and the pod's name, namespace and UID."""
     return {
         **pod.metadata.labels,
         kubetypes.KUBERNETES_POD_NAME_LABEL: pod.metadata.name,
@@ -82,12 +82,12 @@ def new_pod_labels(pod: v1.Pod) -> dict[str, str]:
 
 
 def new_pod_annotations(pod: v1.Pod) -> dict[str, str]:
-    """The sandbox's annotations."""
+    """Return the sandbox's annotations."""
     return pod.metadata.annotations
 
 
 def new_container_labels(container: v1.Container, pod: v1.Pod) -> dict[str, str]:
-    """The container's labels: which container of which pod it is."""
+    """Return the container's labels, which identify the container and its pod."""
     return {
         kubetypes.KUBERNETES_POD_NAME_LABEL: pod.metadata.name,
         kubetypes.KUBERNETES_POD_NAMESPACE_LABEL: pod.metadata.namespace,
@@ -99,7 +99,7 @@ def new_container_labels(container: v1.Container, pod: v1.Pod) -> dict[str, str]
 def new_container_annotations(
     container: v1.Container, pod: v1.Pod, restart_count: int, opts: kubecontainer.RunContainerOptions
 ) -> dict[str, str]:
-    """The container's annotations: all that is needed to stop it when its spec is gone."""
+    """Return the container's annotations, which hold what a stop needs when the spec is gone."""
     annotations = {a.name: a.value for a in opts.annotations}
     annotations[_CONTAINER_HASH_LABEL] = format(kubecontainer.hash_container(container), "x")
     annotations[_CONTAINER_RESTART_COUNT_LABEL] = str(restart_count)
@@ -119,7 +119,7 @@ def new_container_annotations(
 
 
 def get_pod_sandbox_info_from_labels(labels: Mapping[str, str]) -> LabeledPodSandboxInfo:
-    """What new_pod_labels wrote."""
+    """Read the labels that new_pod_labels has written."""
     return LabeledPodSandboxInfo(
         labels={key: value for key, value in labels.items() if key not in _POD_LABELS},
         pod_name=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_NAME_LABEL),
@@ -129,7 +129,7 @@ def get_pod_sandbox_info_from_labels(labels: Mapping[str, str]) -> LabeledPodSan
 
 
 def get_container_info_from_labels(labels: Mapping[str, str]) -> LabeledContainerInfo:
-    """What new_container_labels wrote."""
+    """Read the labels that new_container_labels has written."""
     return LabeledContainerInfo(
         container_name=_get_string_value_from_label(labels, kubetypes.KUBERNETES_CONTAINER_NAME_LABEL),
         pod_name=_get_string_value_from_label(labels, kubetypes.KUBERNETES_POD_NAME_LABEL),
@@ -139,7 +139,10 @@ def get_container_info_from_labels(labels: Mapping[str, str]) -> LabeledContaine
 
 
 def get_container_info_from_annotations(annotations: Mapping[str, str]) -> AnnotatedContainerInfo:
-    """What new_container_annotations wrote; a value that cannot be read is logged and left at its default."""
+    """Read the annotations that new_container_annotations has written.
+
+    An invalid value is logged and replaced by its default.
+    """
     return AnnotatedContainerInfo(
         hash=_parse_label(annotations, _CONTAINER_HASH_LABEL, _parse_hash, 0),
         restart_count=_parse_label(annotations, _CONTAINER_RESTART_COUNT_LABEL, _parse_restart_count, 0),
@@ -167,7 +170,7 @@ def get_container_info_from_annotations(annotations: Mapping[str, str]) -> Annot
 
 
 def get_hash_from_annotations(annotations: Mapping[str, str]) -> int:
-    """The container's hash alone, for lists of many containers."""
+    """Return only the container's hash, which is faster for long lists of containers."""
     return _parse_label(annotations, _CONTAINER_HASH_LABEL, _parse_hash, 0)
 
 
@@ -197,7 +200,7 @@ def _parse_label(labels: Mapping[str, str], label: str, parse: Callable[[str], _
 
 
 def _container_port_fields(port: v1.ContainerPort) -> dict[str, Any]:
-    """In the order of Go's struct, so that both kubelets write the same text."""
+    """Return the fields in the order of Go's struct, so that both kubelets write the same text."""
     return {
         **_present(name=port.name, hostPort=port.host_port),
         "containerPort": port.container_port,
@@ -231,7 +234,7 @@ def _present(**fields: Any) -> dict[str, Any]:
 
 
 def _go_json(value: object) -> str:
-    """JSON as Go writes it: no spaces, and the characters escaped that HTML would mind."""
+    """Encode JSON as Go does: without spaces, and with those characters escaped that are special in HTML."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     for character in "&<>\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/kuberuntime/labels_test.go, legacy_test.go"""
+"""Test labels, annotations and legacy log links.
+
+Go: pkg/kubelet/kuberuntime/labels_test.go, legacy_test.go
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The links in /var/log/containers that log collectors follow.
+"""Build the names of the links in /var/log/containers, which log collectors follow.
 
 Go: pkg/kubelet/kuberuntime/legacy.go
 """
@@ -13,18 +13,18 @@ LEGACY_CONTAINER_LOGS_DIR = "/var/log/containers"
 LEGACY_LOG_SUFFIX = "log"
 
 _EXT4_MAX_FILE_NAME_LEN = 255
-# The runtime finds a container by as few characters of its id.
+# The runtime finds a container even by this many characters of its ID.
 _SHORTEST_CONTAINER_ID = 6
 
 
 def legacy_log_symlink(container_id: str, container_name: str, pod_name: str, pod_namespace: str) -> str:
-    """Path of a container's link."""
+    """Return the path of a container's link."""
     full_name = kubecontainer.build_pod_full_name(pod_name, pod_namespace)
     return log_symlink(LEGACY_CONTAINER_LOGS_DIR, full_name, container_name, container_id)
 
 
 def get_container_id_from_legacy_log_symlink(link: str) -> str:
-    """The container id in a link's name. Raises ValueError when there is none."""
+    """Return the container ID in the name of a link. Raise ValueError if there is none."""
     id_with_suffix = link.rsplit("-", 1)[-1]
     suffix = f".{LEGACY_LOG_SUFFIX}"
     if not id_with_suffix.endswith(suffix):
@@ -36,7 +36,7 @@ def get_container_id_from_legacy_log_symlink(link: str) -> str:
 
 
 def log_symlink(container_logs_dir: str, pod_full_name: str, container_name: str, container_id: str) -> str:
-    """Path of a link, its name cut to what ext4 can hold."""
+    """Return the path of a link, with its name cut to the length limit of ext4."""
     suffix = f".{LEGACY_LOG_SUFFIX}"
     name = f"{pod_full_name}_{container_name}-{container_id}"
     return os.path.join(container_logs_dir, name[: _EXT4_MAX_FILE_NAME_LEN - len(suffix)] + suffix)

@@ -1,4 +1,4 @@
-"""What is to be done for a pod: the outcome of compute_pod_actions.
+"""Describe the result of compute_pod_actions: what the kubelet must do for a pod.
 
 Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go (podActions and what it is made of)
 """
@@ -13,7 +13,7 @@ from pkg.api.core import v1
 
 @dataclass(frozen=True, slots=True)
 class ContainerToKillInfo:
-    """A container to kill: its spec, its name, and why, as an event tells it and in a word."""
+    """Describe a container to kill: its spec, its name, the message for the event, and the reason in one word."""
 
     container: v1.Container
     name: str
@@ -23,7 +23,7 @@ class ContainerToKillInfo:
 
 @dataclass(frozen=True, slots=True)
 class ContainerToRemoveInfo:
-    """A container to remove, killed first if it may run."""
+    """Describe a container to remove; `kill` tells whether it must be killed first."""
 
     container_id: kubecontainer.ContainerID
     container: v1.Container
@@ -32,7 +32,7 @@ class ContainerToRemoveInfo:
 
 @dataclass(slots=True)
 class ResourceRequirements:
-    """Bytes and thousandths of a CPU that a container or a pod has; 0 for none."""
+    """Hold the memory, in bytes, and the CPU, in millicores, of a container or a pod; 0 means that none is set."""
 
     memory_limit: int = 0
     memory_request: int = 0
@@ -42,42 +42,43 @@ class ResourceRequirements:
 
 @dataclass(slots=True)
 class ContainerToUpdateInfo:
-    """A running container whose resources are to change."""
+    """Describe a running container whose resources must change."""
 
     container: v1.Container
     kube_container_id: kubecontainer.ContainerID
     desired_container_resources: ResourceRequirements
-    # What is in force by all we know: shared by the entries of one container, and brought up to date by each.
+    # `current_container_resources` holds the actuated resources. All entries for one container share the object, and
+    # each update changes it.
     current_container_resources: ResourceRequirements
 
 
 @dataclass(slots=True)
 class PodActions:
-    """The outcome of compute_pod_actions. Containers to start are given by their index in the spec. Go: podActions"""
+    """Hold the result of compute_pod_actions. Containers to start are indexes in the spec. Go: podActions"""
 
-    # Stop all containers and the sandbox.
+    # All containers and the sandbox must be stopped.
     kill_pod: bool = False
-    # Make a new sandbox, which means to begin with the init containers again.
+    # A new sandbox must be created, in which the init containers run again.
     create_sandbox: bool = False
-    # The sandbox that is there; containers are started in it unless a new one is made.
+    # This is the existing sandbox, in which containers start unless a new one is created.
     sandbox_id: str = ""
-    # The number of the attempt to make a sandbox.
+    # `attempt` is the number of the attempt to create a sandbox.
     attempt: int = 0
     init_containers_to_start: list[int] = field(default_factory=list)
     containers_to_start: list[int] = field(default_factory=list)
     ephemeral_containers_to_start: list[int] = field(default_factory=list)
     containers_to_kill: dict[kubecontainer.ContainerID, ContainerToKillInfo] = field(default_factory=dict)
-    # Containers whose "cpu" or "memory" changes while they run; those that give up some come first.
+    # The keys are "cpu" and "memory". The containers change while they run; those that shrink come first.
     containers_to_update: dict[str, list[ContainerToUpdateInfo]] = field(default_factory=dict)
-    # A container is restarted for its new resources: the pod's cgroup has to change too.
+    # A container restarts to get new resources, so the pod's cgroup must change too.
     update_pod_resources: bool = False
-    # For the restart of the whole pod in place; what triggered it comes last.
+    # These containers are removed to restart the whole pod in place. Those that triggered the restart come last.
     containers_to_reset: list[ContainerToRemoveInfo] = field(default_factory=list)
-    # The resources of the pod as a whole change.
+    # The pod-level resources change.
     update_pod_level_resources: bool = False
 
     def resizes(self) -> bool:
-        """Whether any resources change."""
+        """Report whether any resources change."""
         return bool(self.containers_to_update or self.update_pod_resources or self.update_pod_level_resources)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Security settings of a container as the runtime takes them.
+"""Convert the security settings of a container for the runtime.
 
 Go: pkg/kubelet/kuberuntime/security_context.go, security_context_others.go
 """
@@ -21,23 +21,26 @@ if TYPE_CHECKING:
     from kubelet import runtimeclass
 
 _MAX_USER_ID = 2**31 - 1
-# Characters of an image's user that an error quotes: an image may name one of megabytes.
+# An error quotes this many characters of an image's user, because the user in an image may be megabytes long.
 MAX_SHOWN_USER_LENGTH = 256
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SecurityContextMethods(HelperMethods):
-    """What a container's processes may do."""
+    """Compute the security settings of containers."""
 
     runtime_helper: kubecontainer.RuntimeHelper
-    # None without an API server: there are no RuntimeClasses then.
+    # This is None without an API server, because there are no RuntimeClasses then.
     runtime_class_manager: runtimeclass.Manager | None
     seccomp_default: bool
 
     def determine_effective_security_context(
         self, pod: v1.Pod, container: v1.Container, uid: int | None, username: str
     ) -> runtimeapi.LinuxContainerSecurityContext:
-        """uid and username are the image's. Raises ValueError for settings that the runtime cannot take."""
+        """Return the container's security settings; `uid` and `username` are those of the image.
+
+        Raise ValueError for settings that the runtime does not support.
+        """
         effective = securitycontext.determine_effective_security_context(pod, container)
         synthesized = convert_to_runtime_security_context(effective)
         synthesized.seccomp.CopyFrom(
@@ -75,14 +78,14 @@ class SecurityContextMethods(HelperMethods):
 def to_runtime_supplemental_groups_policy(
     policy: str,
 ) -> runtimeapi.SupplementalGroupsPolicy.ValueType:
-    """Raises ValueError for a policy that the runtime does not know."""
+    """Convert the policy. Raise ValueError if the runtime does not know it."""
     if policy not in runtimeapi.SupplementalGroupsPolicy.DESCRIPTOR.values_by_name:
         raise ValueError(f"unsupported supplementalGroupsPolicy: {policy}")
     return runtimeapi.SupplementalGroupsPolicy.Value(policy)
 
 
 def verify_run_as_non_root(pod: v1.Pod, container: v1.Container, uid: int | None, username: str) -> None:
-    """Raises ValueError when runAsNonRoot is set and the container would run as root, or might."""
+    """Raise ValueError if runAsNonRoot is set and the container would, or might, run as root."""
     effective = securitycontext.determine_effective_security_context(pod, container)
     if not effective.run_as_non_root:
         return
@@ -110,7 +113,7 @@ def verify_run_as_non_root(pod: v1.Pod, container: v1.Container, uid: int | None
 def convert_to_runtime_security_context(
     security_context: v1.SecurityContext,
 ) -> runtimeapi.LinuxContainerSecurityContext:
-    """The fields that are the container's alone."""
+    """Convert the fields that concern only the container."""
     sc = runtimeapi.LinuxContainerSecurityContext(
         capabilities=_convert_to_runtime_capabilities(security_context.capabilities),
         selinux_options=convert_to_runtime_selinux_option(security_context.se_linux_options),
@@ -125,7 +128,7 @@ def convert_to_runtime_security_context(
 
 
 def convert_to_runtime_selinux_option(opts: v1.SELinuxOptions | None) -> runtimeapi.SELinuxOption | None:
-    """SELinux label, None for none."""
+    """Convert the SELinux label, or return None if there is none."""
     if opts is None:
         return None
     return runtimeapi.SELinuxOption(user=opts.user, role=opts.role, type=opts.type, level=opts.level)

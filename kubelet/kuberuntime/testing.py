@@ -1,4 +1,4 @@
-"""A runtime manager over services whose state a test sets by hand, for table tests.
+"""Build a runtime manager whose services have a state that a test sets, for table tests.
 
 Go: pkg/kubelet/kuberuntime/fake_kuberuntime_manager.go
 """
@@ -30,7 +30,7 @@ _FAKE_NODE_ALLOCATABLE = {"memory": "32Gi", "cpu": "16"}
 
 @dataclass(slots=True)
 class FakePodStateProvider:
-    """Pods by what may be removed of them."""
+    """Tell from two sets of UIDs which parts of a pod may be removed."""
 
     terminated: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
@@ -46,7 +46,7 @@ class FakePodStateProvider:
 
 
 class FakePodPullingTimeRecorder:
-    """Pods for which a pull began and ended."""
+    """Record the pods whose pulls began and ended."""
 
     def __init__(self) -> None:
         self.started: list[str] = []
@@ -60,7 +60,7 @@ class FakePodPullingTimeRecorder:
 
 
 class FakeHTTPDoer:
-    """Keeps the requests, and raises `err` if set."""
+    """Record the requests, and raise `err` if it is set."""
 
     def __init__(self, err: Exception | None = None) -> None:
         self.requests: list[tuple[str, dict[str, str]]] = []
@@ -73,7 +73,7 @@ class FakeHTTPDoer:
 
 
 class FakeCommandRunner:
-    """Keeps the hooks that it is to run, and raises `err` if set."""
+    """Record the hooks to run, and raise `err` if it is set."""
 
     def __init__(self, err: Exception | None = None) -> None:
         self.handlers: list[Any] = []
@@ -88,7 +88,7 @@ class FakeCommandRunner:
 
 @dataclass(slots=True)
 class TestRuntime:
-    """A manager with everything fake around it. Go: kuberuntime_manager_test.go, createTestRuntimeManager"""
+    """Hold a runtime manager and its fake dependencies. Go: kuberuntime_manager_test.go, createTestRuntimeManager"""
 
     __test__ = False
 
@@ -105,12 +105,12 @@ class TestRuntime:
     clock: clockpkg.Clock
 
     def back_off(self) -> flowcontrol.Backoff:
-        """The kubelet's crash back-off: 10 s, doubled up to 5 min."""
+        """Return the kubelet's crash backoff, which grows from 10 seconds to 5 minutes."""
         return flowcontrol.Backoff(10.0, 300.0, clock=self.clock)
 
 
 class FakeRuntimeObserver(NullRuntimeObserver):
-    """Keeps what is killed, and why."""
+    """Record the killed containers and the reasons."""
 
     def __init__(self) -> None:
         self.kills: list[tuple[str, str, str]] = []
@@ -125,9 +125,9 @@ def create_test_runtime_manager(
     runner: kubecontainer.HandlerRunner | None = None,
     **overrides: Any,
 ) -> TestRuntime:
-    """root_directory is for pull records; overrides are fields of RuntimeManagerOptions.
+    """Build a runtime manager; root_directory holds pull records, overrides set fields of RuntimeManagerOptions.
 
-    Without a runner, hooks are run by the runtime and HTTP requests are kept.
+    Without a runner, the runtime runs exec hooks, and the fake HTTP client records requests.
     """
     clock = clock or clockpkg.RealClock()
     runtime = critesting.FakeRuntimeService(clock=clock)
@@ -140,7 +140,7 @@ def create_test_runtime_manager(
     pulling = FakePodPullingTimeRecorder()
     allocatable = {name: resource.must_parse(text) for name, text in _FAKE_NODE_ALLOCATABLE.items()}
     values: dict[str, Any] = {
-        # As the kubelet gives it: what is no reference is dropped.
+        # The kubelet passes the same filter, which drops events without a valid reference.
         "recorder": kubecontainer.filter_event_recorder(recorder),
         "liveness_manager": proberesults.Manager(),
         "startup_manager": proberesults.Manager(),

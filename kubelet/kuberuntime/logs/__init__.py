@@ -1,4 +1,4 @@
-"""Reads the log files that the container runtime writes.
+"""Read the log files that the container runtime writes.
 
 Go: k8s.io/cri-client/pkg/logs, pkg/kubelet/kuberuntime/logs in 1.27
 """

@@ -1,10 +1,11 @@
-"""Wakes those who follow logs when there is something to read, or when the container has ended.
+"""Wake the followers of logs when there is something to read or the container has exited.
 
-This file has no Go counterpart. In Go each follower asks the runtime after its container at each change.
+This file has no Go counterpart. In Go each follower requests the container's status from the runtime at each change.
 
-DIVERGES (safer): all who follow logs share one inotify instance; without one, logs are looked at once a second.
-Go: k8s.io/cri-client/pkg/logs/logs.go, ReadLogs: makes one for each, and fails if there is none to be had.
-Why: on most machines a user may have 128.
+DIVERGES (safer): all followers of logs share one inotify instance; without one, they check their logs once a second.
+Go: k8s.io/cri-client/pkg/logs/logs.go, ReadLogs: the Go kubelet creates an instance for each follower, and fails if it
+gets none.
+Why: on most machines a user may have only 128 instances.
 Test: followers_test.py:test_two_hundred_followers_share_one_inotify_instance,
 followers_test.py:test_log_is_followed_without_inotify
 """
@@ -27,9 +28,9 @@ from kubelet.cri import errors as crierror
 from pkg import golang, klog
 from pkg.util import inotify
 
-# How often a followed log, and its container, are looked at when nothing tells of a change, in seconds.
+# A follower checks its log and its container at least this often, in seconds, even without an event.
 LOG_FORCE_CHECK_PERIOD = 1.0
-# How often all followers together look whether their logs have more.
+# All followers together check their logs at most this often.
 MAX_LOOKS_PER_SECOND = 500
 
 _MASK = inotify_c.Mask(
@@ -42,37 +43,38 @@ _MASK = inotify_c.Mask(
 
 @dataclass(slots=True)
 class _Container:
-    """A container that somebody follows: who does, when one of them last asked after it, and what he heard."""
+    """Hold the followers of a container, the time of their last request for its status, and the answer."""
 
     followers: set[Follower] = field(default_factory=set)
     asked_at: float = float("-inf")
     running: bool = True
 
 
-# Of the runtime its identity: it need not be hashable.
+# The key uses the identity of the runtime service, which need not be hashable.
 _Key = tuple[int, str]
 
 
 class _Shared:
-    """What all followers of this process have in common: one inotify instance with its thread, while there are any."""
+    """Hold what all followers of this process share: one inotify instance with its thread while there are followers."""
 
     def __init__(self) -> None:
-        # Guards the fields below.
+        # This lock guards the fields below.
         self._lock = threading.Lock()
         self._followers = 0
         self._inotify: inotify.Inotify | None = None
         self._containers: dict[_Key, _Container] = {}
 
     def enter(self, key: _Key, directory: str, callback: Follower) -> inotify_c.WatchDescriptor | None:
-        """Returns None if the directory cannot be watched."""
+        """Add a follower; return None if its directory cannot be watched."""
         with self._lock:
             self._followers += 1
             self._containers.setdefault(key, _Container()).followers.add(callback)
             try:
                 return self._watch_locked(directory, callback)
             except OSError as err:
-                # No more watches, or threads. The log is then looked at every second, as it would be anyway.
-                klog.error_s(err, "Failed to watch directory of a log that is followed", path=directory)
+                # There are no more watches or threads. The follower then checks its log every second, as it does
+                # anyway.
+                klog.error_s(err, "Failed to watch the directory of a followed log", path=directory)
                 return None
 
     def _watch_locked(self, directory: str, callback: Follower) -> inotify_c.WatchDescriptor:
@@ -97,11 +99,14 @@ class _Shared:
             last.join()
 
     def pause(self) -> float:
-        """Seconds between two looks of one follower at its log."""
+        """Return the seconds between two checks by one follower."""
         return self._followers / MAX_LOOKS_PER_SECOND
 
     def answer(self, key: _Key, not_before: float) -> bool | None:
-        """Whether the container runs, as far as is known; None for the one who is to ask, as nobody has since then."""
+        """Report whether the container runs, or return None if the caller must request its status.
+
+        The caller must do so if no follower has requested it since `not_before`.
+        """
         with self._lock:
             known = self._containers[key]
             if not known.running or known.asked_at >= not_before:
@@ -110,7 +115,7 @@ class _Shared:
             return None
 
     def note_end(self, key: _Key) -> None:
-        """The container has ended: all who follow it hear of it."""
+        """Record that the container has exited, and wake all its followers."""
         with self._lock:
             known = self._containers[key]
             known.running = False
@@ -123,7 +128,7 @@ _shared = _Shared()
 
 
 class Follower:
-    """One who follows one log: a context manager, for one thread."""
+    """Follow one log. The object is a context manager for one thread."""
 
     def __init__(self, path: str, container_id: str, runtime_service: internalapi.RuntimeService) -> None:
         self._directory, name = os.path.split(path)
@@ -133,8 +138,8 @@ class Follower:
         self._key = (id(runtime_service), container_id)
         self._watch: inotify_c.WatchDescriptor | None = None
         self._changed: golang.Channel[None] = golang.Channel(1)
-        # When the log was last closed by who wrote to it: at the container's end, or at a rotation. Set by inotify's
-        # thread.
+        # The log was last closed by its writer at this time, which is the container's exit or a rotation. inotify's
+        # thread sets the field.
         self._closed_at = float("-inf")
         self._next_look = float("-inf")
 
@@ -148,9 +153,9 @@ class Follower:
         _shared.leave(self._key, self, self._watch)
 
     def wait(self, ctx: golang.Context) -> bool:
-        """Wait for a change, or a second; returns whether the container runs still, so that more may come.
+        """Wait for a change, but at most a second; report whether the container still runs, so that more may follow.
 
-        Raises golang.ContextError and crierror.RemoteError.
+        Raise golang.ContextError or crierror.RemoteError.
         """
         if not self._is_running_lately(ctx):
             return False
@@ -160,16 +165,19 @@ class Follower:
         return True
 
     def _leave_turns(self, ctx: golang.Context) -> None:
-        """Wait until so much time has passed that the other followers may have looked too.
+        """Wait until the other followers have had time for their checks.
 
-        What comes meanwhile is read with the rest.
+        New lines that arrive meanwhile are read together with the next ones.
         """
         if (pause := self._next_look - monotonic()) > 0 and ctx.wait(pause):
             raise ctx.err() or golang.Canceled()
         self._next_look = monotonic() + _shared.pause()
 
     def _is_running_lately(self, ctx: golang.Context) -> bool:
-        """One of a container's followers asks, at most once a second unless the log was closed."""
+        """Report whether the container runs, according to a recent status.
+
+        One of the container's followers requests the status, at most once a second unless the log was closed.
+        """
         running = _shared.answer(self._key, max(monotonic() - LOG_FORCE_CHECK_PERIOD, self._closed_at))
         if running is None:
             running = is_container_running(ctx, self._container_id, self._runtime_service)
@@ -178,10 +186,10 @@ class Follower:
         return running
 
     def wake(self) -> None:
-        """Have `wait` return. From any thread."""
+        """Make `wait` return. Any thread may call this."""
         self._changed.try_send(None)
 
-    # Called by inotify's thread.
+    # inotify's thread calls the methods below.
 
     def on_event(self, event: inotify_c.InotifyEvent) -> None:
         if event.name != self._name:
@@ -198,15 +206,18 @@ class Follower:
 
 
 def is_container_running(ctx: golang.Context, container_id: str, runtime_service: internalapi.RuntimeService) -> bool:
-    """Raises crierror.RemoteError, but not if the runtime is away, which the container need not be."""
+    """Report whether the container runs; assume so while the runtime is unavailable.
+
+    Raise crierror.RemoteError for any other error.
+    """
     try:
         response = runtime_service.container_status(ctx, container_id, False)
     except crierror.RemoteError as err:
         if err.code is grpc.StatusCode.UNAVAILABLE:
             return True
-        # DIVERGES (fault of Go): the log of a container that is removed while it is followed ends without an error.
-        # Go: k8s.io/cri-client/pkg/logs/logs.go, isContainerRunning: returns the runtime's error.
-        # Why: the client would find an error at the end of a log that is complete.
+        # DIVERGES (fault of Go): if a container is removed while its log is followed, the log ends without an error.
+        # Go: k8s.io/cri-client/pkg/logs/logs.go, isContainerRunning: the Go kubelet returns the runtime's error.
+        # Why: the client would find an error at the end of a complete log.
         # Test: followers_test.py:test_container_of_which_the_runtime_does_not_tell
         if err.code is grpc.StatusCode.NOT_FOUND:
             return False

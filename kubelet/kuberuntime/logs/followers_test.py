@@ -32,18 +32,18 @@ def _runtime(ids: list[str]) -> testing.FakeRuntimeService:
 
 
 def _watchers() -> set[threading.Thread]:
-    """The threads that are told of changes."""
+    """Return the threads that receive inotify events."""
     return set(threads_named("log-followers"))
 
 
 @pytest.fixture
 def _no_force_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks again because time has passed."""
+    """Disable the periodic check, so that only events wake a follower."""
     monkeypatch.setattr(followers, "LOG_FORCE_CHECK_PERIOD", 3600.0)
 
 
 class _Reader:
-    """Follows a log in a thread."""
+    """Follow a log in a thread."""
 
     def __init__(self, path: Path, container_id: str, runtime: testing.FakeRuntimeService) -> None:
         self.data = b""
@@ -68,7 +68,7 @@ class _Reader:
 
 
 def test_two_hundred_followers_share_one_inotify_instance(tmp_path: Path) -> None:
-    """More than the 128 instances that a user may have; and all is given back."""
+    """More followers than the 128 instances of a user share one instance, and release everything at the end."""
     ids = [f"c{i}" for i in range(20)]
     for each in ids:
         (tmp_path / each).mkdir()
@@ -85,7 +85,7 @@ def test_two_hundred_followers_share_one_inotify_instance(tmp_path: Path) -> Non
             f.write(_LINE)
     wait_for("all readers have both lines", lambda: all(reader.data == b"text\n" * 2 for reader in readers))
 
-    # Half of them go away, and the containers of the rest end.
+    # Half of the followers leave, and the containers of the others exit.
     for reader in readers[:100]:
         reader.cancel()
     for reader in readers[:100]:
@@ -131,7 +131,7 @@ def test_followers_of_a_container_ask_for_each_other(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_no_force_check")
 def test_followers_leave_each_other_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log that grows all the time would keep everybody who follows it at work all the time."""
+    """A log that grows all the time must not keep all its followers busy all the time."""
     monkeypatch.setattr(followers, "MAX_LOOKS_PER_SECOND", 0.001)
     ctx, cancel = golang.with_timeout(_CTX, 0.5)
     with followers.Follower(str(tmp_path / "0.log"), "c", _runtime(["c"])) as follower:
@@ -223,11 +223,11 @@ def test_one_follower_hears_of_the_end_and_tells_the_others(tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("_no_force_check")
 def test_runtime_that_hangs_keeps_one_follower_and_not_all(tmp_path: Path) -> None:
-    """The others read on, for what the container writes needs no runtime."""
+    """The other followers keep reading, because reading the log does not need the runtime."""
     runtime = _runtime(["c"])
     path = str(tmp_path / "0.log")
     with followers.Follower(path, "c", runtime) as one, followers.Follower(path, "c", runtime) as two:
-        # As long as the first one's question is under way.
+        # The request of the first follower is still in progress.
         assert followers._shared.answer(one._key, 0.0) is None
         two.wake()
         assert two.wait(_CTX)

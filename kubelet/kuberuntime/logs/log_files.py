@@ -1,13 +1,14 @@
-"""A log as one stream of lines, though it was rotated and in part compressed.
+"""Read a log as one stream of lines, although it was rotated and partly compressed.
 
-The kubelet moves the log to `0.log.20060102-150405`, and later compresses that to `0.log.20060102-150405.gz`; the
-runtime goes on in a new `0.log`.
+The kubelet renames the log to `0.log.20060102-150405`, and later compresses it to `0.log.20060102-150405.gz`. The
+runtime continues in a new `0.log`.
 
-This file has no Go counterpart; for what it shows beside the newest file, see read_logs.
+This file has no Go counterpart. read_logs explains why the kubelet reads older files too.
 
-DIVERGES (fault of Go): who follows a log gets all lines, also when it is rotated meanwhile.
-Go: k8s.io/cri-client/pkg/logs/logs.go, ReadLogs: opens the new file at once, and does not read the old one to its end.
-Why: lines that a slow client has yet to get, or that the runtime writes to the old file last, would be lost.
+DIVERGES (fault of Go): a client that follows a log gets all lines, even if the log is rotated meanwhile.
+Go: k8s.io/cri-client/pkg/logs/logs.go, ReadLogs: the Go kubelet opens the new file at once, and does not read the old
+one to its end.
+Why: lines that a slow client has not received yet, or that the runtime writes last to the old file, would be lost.
 Test: log_files_test.py:test_slow_follower_misses_nothing,
 log_files_test.py:test_file_is_followed_until_nobody_writes_to_it
 """
@@ -30,41 +31,44 @@ from pkg import klog
 from pkg.golang.turn import Turn
 from pkg.util import regularfile
 
-# So many bytes are read at once, and the rest of the line. No other thread runs while a block's lines are taken apart.
+# One read returns this many bytes and the rest of the last line. No other thread runs while the lines of a block are
+# parsed.
 _BLOCK_SIZE = 64 * 1024
-# Lines that are left out of a compressed log in one turn.
+# One turn skips this many lines of a compressed log.
 _LINES_AT_ONCE = 1000
-# Runtimes cut a container's lines at some KiB.
+# Runtimes split the lines of containers after some KiB, so a valid log has no longer lines.
 MAX_LINE_LENGTH = 16 << 20
-# How much of an unfinished line a message quotes, in bytes.
+# A message quotes this many bytes of an unfinished line.
 _QUOTED = 1024
 _COMPRESSED = ".gz"
 _BROKEN = (EOFError, zlib.error, gzip.BadGzipFile)
-# Others rotate too, and give names of which the order is not known.
+# Other programs also rotate logs, with names whose order is unknown.
 _ROTATED = re.compile(r"\.\d{8}-\d{6}(\.gz)?")
 
 
 class LogFiles:
-    """Hands out the lines of a log, oldest first, by `tail` and `since` those of fewer files.
+    """Return the lines of a log, oldest first, and skip files according to `tail` and `since`.
 
-    A context manager. At no time more than one file is open. Not for several threads.
+    The object is a context manager for one thread. It never has more than one file open.
     """
 
     def __init__(self, path: str, tail: int | None, since: float, rotated: bool = True) -> None:
-        """tail: lines from the end, None for all; since: what was last written before this Unix time is left out;
-        rotated: whether files are read that were rotated away before.
+        """Open the log.
 
-        Raises OSError, FileNotFoundError if there is no such log.
+        `tail` is the number of lines from the end, or None for all lines. Files that were last written before the Unix
+        time `since` are skipped. `rotated` tells whether to read files that were rotated before.
+
+        Raise OSError, or FileNotFoundError if there is no such log.
         """
         self._path = path
-        # Rotated files, without their ".gz", that were read, are just being read, or are not wanted.
+        # `_seen` holds the names, without ".gz", of the rotated files that are not needed or have been opened.
         self._seen: set[str] = set()
-        # Those to read before the newest.
+        # These files must be read before the newest one.
         self._older: list[str] = []
         self._file: BinaryIO | None = None
-        # Whether that is the newest file, as far as is known.
+        # `_newest` tells whether `_file` is the newest file, as far as is known.
         self._newest = False
-        # Whether nobody writes to it any more.
+        # `_finished` tells whether no program writes to `_file` any longer.
         self._finished = False
         if rotated:
             self._start(tail, since)
@@ -82,7 +86,7 @@ class LogFiles:
     def _start(self, tail: int | None, since: float) -> None:
         rotated = self._rotated()
         if not rotated:
-            # A log that is not there is an error; one that is just being rotated has its older files.
+            # A missing log is an error, but a log that is being rotated has older files.
             os.close(regularfile.open_regular(self._path))
         if tail is not None:
             self._start_at_tail(tail)
@@ -90,7 +94,7 @@ class LogFiles:
             self._seen.update(name for name in rotated if _last_write(name) < since)
 
     def _start_at_tail(self, tail: int) -> None:
-        """Open the file that has the first of the last `tail` lines, at that line."""
+        """Open the file with the first of the last `tail` lines, and go to that line."""
         newest = _open(self._path)
         missing = tail
         if newest is not None:
@@ -109,7 +113,7 @@ class LogFiles:
             self._use(newest, newest=True)
 
     def _open_at_tail(self, name: str, tail: int) -> int:
-        """Open a rotated file at the last `tail` lines; returns how many lines it lacks."""
+        """Open a rotated file at the last `tail` lines; return the number of lines that it lacks."""
         f = _open_rotated(name)
         if f is None:
             return tail
@@ -134,11 +138,12 @@ class LogFiles:
         self._close()
 
     def read(self, follow: bool, ended: bool = False) -> bytes:
-        """Some of the next lines; nothing at the end of what is there.
+        """Return some of the next lines, or nothing at the current end.
 
-        The very last may lack its newline, but not with follow: an unfinished line is read again when it is whole. With
-        follow, and only then, the newest file is left for a newer, and any file only once nobody writes to it any more;
-        ended: nobody does. Raises OSError, and ValueError for a line of more than MAX_LINE_LENGTH bytes.
+        The last line may lack its newline, except with `follow`: an unfinished line is then read again once it is
+        complete. Only with `follow`, the method switches from the newest file to a newer one, and it leaves any file
+        only when no program writes to the file any longer. `ended` says that no program does. Raise OSError, or
+        ValueError for a line of more than MAX_LINE_LENGTH bytes.
         """
         while True:
             if self._file is None and not self._open_next():
@@ -172,17 +177,17 @@ class LogFiles:
         return data
 
     def _log_broken(self, err: Exception) -> None:
-        klog.error_s(err, "Left out the rest of a compressed log that is broken", path=self._path)
+        klog.error_s(err, "Skipping the rest of a corrupt compressed log", path=self._path)
 
     def _has_more(self, ended: bool) -> bool:
-        """Whether it is worth while to read our file again, after its end.
+        """Report whether the current file must be read again after its end was reached.
 
-        If nobody writes to it any more: what was written before that was seen.
+        If no program writes to the file any longer, the next read returns everything that was written before.
         """
         assert self._file is not None
         if self._newest and not self._was_rotated():
             return self._was_cut_short()
-        # The runtime makes the new file before it has written to the old one all that it has at hand.
+        # The runtime creates the new file before it has written all its buffered lines to the old one.
         self._finished = ended or not _is_written_to(self._file)
         return self._finished
 
@@ -192,7 +197,7 @@ class LogFiles:
         try:
             current = os.stat(self._path)
         except FileNotFoundError:
-            # The log was moved, and the runtime has not been told.
+            # The log was renamed, but the runtime does not know this yet.
             return False
         if os.path.samestat(ours, current):
             return False
@@ -201,7 +206,7 @@ class LogFiles:
         return True
 
     def _was_cut_short(self) -> bool:
-        """Whether somebody emptied the log, instead of moving it; then it is read from its new beginning."""
+        """Report whether the log was truncated instead of renamed; if so, read it from its new beginning."""
         assert self._file is not None
         if os.fstat(self._file.fileno()).st_size >= self._file.tell():
             return False
@@ -211,12 +216,12 @@ class LogFiles:
     def _mark_ours_seen(self, ours: os.stat_result) -> None:
         unseen = [name for name in self._rotated() if name not in self._seen]
         same = [name for name in unseen if _same_file(name, ours)]
-        # If it was compressed already it has another inode, and is the oldest of those that came since. An oldest one
-        # that is not compressed is another log, which came after ours was removed.
+        # If our file has been compressed already, it has another inode, and is the oldest of the unseen files. An
+        # oldest file that is not compressed is another log, which was created after ours was removed.
         self._seen.update(same or [name for name in unseen[:1] if not os.path.lexists(name)])
 
     def _open_next(self) -> bool:
-        """Open the oldest file that was not read; False if there is none, or none yet."""
+        """Open the oldest unread file; report False if there is none yet."""
         while True:
             while self._older:
                 name = self._older.pop(0)
@@ -225,7 +230,7 @@ class LogFiles:
                     self._use(f, newest=False)
                     return True
             newest = _open(self._path)
-            # Looked for after the newest was opened, so that no file falls in between.
+            # The list of rotated files must follow the opening of the newest file, so that no file is missed.
             self._older = [name for name in self._rotated(other_than=newest) if name not in self._seen]
             if not self._older:
                 if newest is not None:
@@ -235,7 +240,7 @@ class LogFiles:
                 newest.close()
 
     def _rotated(self, other_than: BinaryIO | None = None) -> list[str]:
-        """Names of rotated files, without ".gz", oldest first."""
+        """Return the names of the rotated files without ".gz", oldest first."""
         names = [
             name.removesuffix(_COMPRESSED)
             for name in container_log_manager.get_all_logs(self._path)[:-1]
@@ -249,7 +254,7 @@ class LogFiles:
     def _use(self, f: BinaryIO, newest: bool) -> None:
         self._close()
         self._file, self._newest = f, newest
-        # What is compressed was finished before.
+        # A compressed file is always finished.
         self._finished = isinstance(f, gzip.GzipFile)
 
     def _close(self) -> None:
@@ -266,22 +271,26 @@ def _open(path: str) -> BinaryIO | None:
 
 
 def _is_written_to(f: BinaryIO) -> bool:
-    """Whether somebody has the file open to write: only then the kernel refuses a lease to read it."""
+    """Report whether a program has the file open for writing.
+
+    Only in this case the kernel refuses a read lease on the file.
+    """
     try:
-        # Who opens it to write within the lease is not to have us killed, which is what the usual signal does.
+        # If a program opens the file for writing during the lease, the kernel sends a signal. The default signal would
+        # kill the kubelet.
         fcntl.fcntl(f, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except BlockingIOError:
         return True
     except OSError:
-        # A file system without leases. Then nobody knows.
+        # A file system without leases gives no information.
         return False
     fcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     return False
 
 
 def _open_rotated(name: str) -> BinaryIO | None:
-    """None if it is gone: rotation removes the oldest."""
+    """Open a rotated file; return None if rotation has removed it."""
     if (plain := _open(name)) is not None:
         return plain
     try:
@@ -295,7 +304,7 @@ def _open_rotated(name: str) -> BinaryIO | None:
 
 
 def _skip_to_tail(f: gzip.GzipFile, tail: int) -> int:
-    """Go to the last `tail` lines; returns how many are lacking."""
+    """Go to the last `tail` lines; return the number of lines that the file lacks."""
     turn = Turn(TURNS)
     count = 0
     while block := f.read(_BLOCK_SIZE):
@@ -310,7 +319,10 @@ def _skip_to_tail(f: gzip.GzipFile, tail: int) -> int:
 
 
 def _last_write(name: str) -> float:
-    """Unix time before which all lines are; for a compressed file it is late, which does no harm."""
+    """Return a Unix time after which the file has no lines.
+
+    For a compressed file this time is too late, which does no harm.
+    """
     for path in (name, name + _COMPRESSED):
         try:
             return os.stat(path).st_mtime

@@ -1,4 +1,4 @@
-"""Logs that were rotated, while and before they are read."""
+"""Test logs that are rotated before or while they are read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _lines(*numbers: int) -> bytes:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Lines 1 to 8, in three files, of which the oldest is compressed."""
+    """Return a log with lines 1 to 8 in three files, the oldest of which is compressed."""
     path = tmp_path / "0.log"
     with gzip.open(f"{path}.20260102-030405.gz", "wb") as f:
         f.write(_lines(1, 2, 3))
@@ -53,7 +53,7 @@ def test_files_written_before_since_are_left_out(log: Path) -> None:
 
 def test_left_overs_and_files_of_others_are_not_read(log: Path) -> None:
     Path(f"{log}.20260102-040506.gz.tmp").write_bytes(b"half")
-    # Both are there when the kubelet died between compressing and removing.
+    # Both files exist if the kubelet died between compression and removal.
     Path(f"{log}.20260102-030405").write_bytes(_lines(1, 2, 3))
     Path(f"{log}.1").write_bytes(b"somebody else's\n")
     assert _read(log) == _lines(*range(1, 9))
@@ -156,7 +156,7 @@ def test_slow_follower_misses_nothing(log: Path, tail: int | None, rotate: Calla
     with LogFiles(str(log), tail, 0.0) as files:
         while files.read(True):
             pass
-        # The runtime writes on to the file after the follower has seen its end.
+        # The runtime appends to the file after the follower has reached its end.
         with log.open("ab") as f:
             f.write(_lines(9))
         rotate(log)
@@ -166,7 +166,7 @@ def test_slow_follower_misses_nothing(log: Path, tail: int | None, rotate: Calla
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_file_is_followed_until_nobody_writes_to_it(log: Path, ended: bool) -> None:
-    """The runtime makes the new one before it is done with the old one."""
+    """The old file is read until the runtime, which has already created the new one, has closed it."""
     with LogFiles(str(log), 1, 0.0) as files, log.open("ab", buffering=0) as old:
         assert files.read(True) == _lines(8)
         _rotate(log, "20260102-050607", 10)
@@ -225,7 +225,7 @@ def test_lines_longer_than_a_block(log: Path) -> None:
 
 
 class _Story:
-    """What a runtime and the rotation do to a log, while somebody follows it or comes later."""
+    """Imitate what a runtime and log rotation do to a log that readers follow or read later."""
 
     def __init__(self, directory: Path) -> None:
         self.log = directory / "0.log"
@@ -246,7 +246,7 @@ class _Story:
         self.log.write_bytes(b"")
 
     def rotate_late(self) -> None:
-        """The runtime still writes to the file that was moved."""
+        """Rotate the log while the runtime still writes to the renamed file."""
         self.compress()
         self.rotations += 1
         moved = Path(f"{self.log}.20260102-{self.rotations:06}")

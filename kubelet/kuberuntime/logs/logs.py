@@ -1,4 +1,4 @@
-"""Reads, filters and follows one container log in the CRI's format, or Docker's.
+"""Read, filter and follow one container log in the format of the CRI or of Docker.
 
 Go: k8s.io/cri-client/pkg/logs/logs.go
 """
@@ -27,10 +27,10 @@ from pkg.golang.turn import Turn
 
 _STREAMS = (b"stdout", b"stderr")
 _TAG_PARTIAL = b"P"
-# How much of a line that makes no sense a message quotes, in bytes.
+# A message quotes this many bytes of an invalid line.
 _QUOTED = 1024
-# Lines of the usual form: whole ones, with the time in UTC. A block of such is taken apart at once, which is several
-# times as fast as line by line.
+# These patterns match complete lines with the time in UTC, the usual form. Parsing a whole block of such lines at once
+# is several times as fast as parsing line by line.
 _USUAL_DATE = rb"(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
 _USUAL_TIME = _USUAL_DATE + rb"(?:T[01]\d|T2[0-3]):[0-5]\d:[0-5]\d\.\d{1,9}"
 _USUAL_TEXTS = re.compile(rb"^" + _USUAL_TIME + rb"Z std(?:out|err) F (.*\n)", re.MULTILINE)
@@ -38,17 +38,17 @@ _USUAL_LINES = re.compile(rb"^(" + _USUAL_TIME + rb")Z (stdout|stderr) F (.*\n)"
 _TIMESTAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 10**9  # nanoseconds
-# Lines that are looked at one by one in one turn: half a millisecond. A block may have 1600, and hundreds of clients
-# one block each.
+# One turn parses this many single lines, which takes half a millisecond. A block may have 1600 lines, and hundreds of
+# clients may have a block each.
 LINES_IN_TURN = 128
 _TIME_LENGTH = len("2006-01-02T15:04:05.000000000")
 
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What to read of a log; None means no limit. since is exclusive of older lines.
+    """Select what to read of a log; None means no limit. Lines older than `since` are omitted.
 
-    rotated: also what was rotated away before.
+    `rotated` includes the files that were rotated before.
     """
 
     tail_lines: int | None = None
@@ -61,7 +61,7 @@ class LogOptions:
 
 @dataclass(frozen=True, slots=True)
 class _LogMessage:
-    """A parsed line: nanoseconds since 1970, the time as printed, the stream, the text with its newline."""
+    """Hold a parsed line: nanoseconds since 1970, the printed time, the stream, and the text with its newline."""
 
     nanoseconds: int
     timestamp: bytes
@@ -73,7 +73,7 @@ _ParseFunc = Callable[[bytes], _LogMessage]
 
 
 def _parse_timestamp(text: bytes) -> tuple[int, bytes]:
-    """(nanoseconds since 1970, the time with all nine digits). Raises ValueError."""
+    """Return the nanoseconds since 1970, and the time with nine decimal places. Raise ValueError."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         raise ValueError(f"unexpected timestamp format: {text!r}")
@@ -86,7 +86,7 @@ def _parse_timestamp(text: bytes) -> tuple[int, bytes]:
 
 
 def parse_cri_log(line: bytes) -> _LogMessage:
-    """A line such as "2026-01-02T03:04:05.678901234Z stdout F text". Raises ValueError."""
+    """Parse a line such as "2026-01-02T03:04:05.678901234Z stdout F text". Raise ValueError."""
     parts = line.split(b" ", 3)
     if len(parts) < 4:
         raise ValueError("timestamp, stream type or log tag is not found")
@@ -94,7 +94,7 @@ def parse_cri_log(line: bytes) -> _LogMessage:
     nanoseconds, printed = _parse_timestamp(timestamp)
     if stream not in _STREAMS:
         raise ValueError(f"unexpected stream type {stream!r}")
-    # What follows a colon is left to later versions of the format.
+    # Later versions of the format may add tags after a colon.
     if tags.split(b":", 1)[0] == _TAG_PARTIAL:
         log = log.removesuffix(b"\n")
     return _LogMessage(nanoseconds, printed, stream, log)
@@ -107,9 +107,9 @@ class _JSONLog(msgspec.Struct):
 
 
 def parse_docker_json_log(line: bytes) -> _LogMessage:
-    """A line such as {"log":"text\\n","stream":"stdout","time":"2026-01-02T03:04:05.67890123Z"}.
+    r"""Parse a line such as {"log":"text\n","stream":"stdout","time":"2026-01-02T03:04:05.67890123Z"}.
 
-    Raises ValueError.
+    Raise ValueError.
     """
     try:
         entry = codec.json_decoder(_JSONLog).decode(line)
@@ -131,11 +131,11 @@ def _get_parse_func(line: bytes) -> _ParseFunc:
 
 
 class _MaximumWriteError(Exception):
-    """All bytes that were asked for have been written."""
+    """Signal that the requested number of bytes has been written."""
 
 
 class _LogWriter:
-    """Writes lines to where their stream goes, as the options say. Go: logWriter"""
+    """Write lines to the output of their stream, according to the options. Go: logWriter"""
 
     def __init__(
         self,
@@ -153,23 +153,24 @@ class _LogWriter:
         self._parse: _ParseFunc | None = None
         self._is_new_line = True
         self._turn = Turn(TURNS)
-        # What is to be written to a stream, in pieces; the same list if both go to the same place.
+        # These lists collect the pieces to write to each stream. Both are the same list if both streams have the same
+        # output.
         out: list[bytes] = []
         err: list[bytes] = out if stderr is stdout else []
         self._outputs = [(stdout, out)] if stderr is stdout else [(stdout, out), (stderr, err)]
-        # Nobody asked for a stream that is None here: its bytes do not count.
+        # A stream whose output is None is not requested, so its bytes do not count.
         self._pieces = {b"stdout": None if stdout is None else out, b"stderr": None if stderr is None else err}
-        # Whether of a usual line nothing but the text matters.
+        # If `_all_alike` is True, only the text of a usual line matters.
         self._all_alike = not opts.timestamp and opts.since is None and stdout is stderr and stdout is not None
         self._since_text = b""
         if opts.since is not None:
-            # Without final zeros, so that it compares as the times do.
+            # The text has no trailing zeros, so that it compares with other times as the moments do.
             self._since_text = opts.since.astimezone(UTC).isoformat(timespec="microseconds")[:26].rstrip("0").encode()
 
     def write(self, data: bytes) -> None:
-        """data is one or more lines. Raises ValueError for no known format, and what a stream raises.
+        """Write `data`, which is one or more lines.
 
-        Raises _MaximumWriteError after the last byte.
+        Raise ValueError if the format is unknown, the errors of the output, and _MaximumWriteError after the last byte.
         """
         if self._parse is None:
             self._parse = _get_parse_func(data[: data.find(b"\n") + 1] or data)
@@ -194,7 +195,10 @@ class _LogWriter:
                 stream.write(data)
 
     def _add_usual_lines(self, data: bytes) -> bool:
-        """The same as _add_line for each; does nothing and returns False if there are others, or too many bytes."""
+        """Add a block of usual lines at once, with the same result as _add_line.
+
+        Report False, and add nothing, if the block has other lines or exceeds the limit on bytes.
+        """
         if self._parse is not parse_cri_log or not self._is_new_line or not data.endswith(b"\n"):
             return False
         if self._all_alike:
@@ -259,14 +263,14 @@ def read_logs(
     stdout: kubecontainer.BinaryWriter | None,
     stderr: kubecontainer.BinaryWriter | None,
 ) -> None:
-    """Copies the log to the two streams; with follow, until the container has ended or ctx is done.
+    """Copy the log to the two streams; with `follow`, continue until the container has exited or ctx is done.
 
-    container_id is needed for follow alone. Raises OSError, ValueError for a log in no known format,
-    golang.ContextError, and what the streams raise.
+    Only `follow` needs container_id. Raise OSError, ValueError if the log has no known format, golang.ContextError, and
+    the errors of the streams.
 
-    DIVERGES (preference: --read-rotated-logs): what was rotated away is read too, as long as it is there.
-    Go: k8s.io/cri-client/pkg/logs/logs.go, ReadLogs: reads the newest file alone.
-    Why: a container that writes much would lose the log of its last minutes with each rotation.
+    DIVERGES (preference: --read-rotated-logs): the kubelet also reads rotated files as long as they exist.
+    Go: k8s.io/cri-client/pkg/logs/logs.go, ReadLogs: the Go kubelet reads only the newest file.
+    Why: readers of a container that writes a lot would lose its last minutes with each rotation.
     Test: logs_test.py:test_what_was_rotated_away_is_read_by_who_wants_it
     """
     path = os.path.realpath(path)
@@ -287,7 +291,7 @@ def read_logs(
 
 
 def _open(path: str, opts: LogOptions) -> LogFiles:
-    """Raises OSError, in words for who asked for the log."""
+    """Open the log. Raise OSError with a message for the client that requested the log."""
     since = opts.since.timestamp() if opts.since is not None else 0.0
     try:
         return LogFiles(path, opts.tail_lines, since, opts.rotated)
@@ -299,7 +303,7 @@ def _open(path: str, opts: LogOptions) -> LogFiles:
 
 
 def _blocks(ctx: golang.Context, files: LogFiles, opts: LogOptions) -> Iterator[bytes]:
-    """What is there. With tail, no more lines than there were at the start."""
+    """Yield the existing lines; with tail_lines, yield no more lines than there were at the start."""
     left = opts.tail_lines
     while left != 0 and (data := files.read(follow=False)):
         if left is not None:
@@ -316,7 +320,7 @@ def _first_lines(data: bytes, n: int) -> bytes:
 
 
 def _followed_blocks(ctx: golang.Context, files: LogFiles, follower: Follower) -> Iterator[bytes]:
-    """What is there and what comes, until the container has ended and all that it wrote was read."""
+    """Yield existing and new lines until the container has exited and all its output has been read."""
     running = True
     while True:
         while data := files.read(follow=True, ended=not running):

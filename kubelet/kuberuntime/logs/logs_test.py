@@ -1,4 +1,7 @@
-"""Go: k8s.io/cri-client/pkg/logs/logs_test.go, tail_test.go"""
+"""Test the reading and following of logs.
+
+Go: k8s.io/cri-client/pkg/logs/logs_test.go, tail_test.go
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def log(tmp_path: Path) -> Path:
 
 
 class _Client:
-    """Notes whether one of the readers has its turn while something is sent to it."""
+    """Record whether a reader holds a turn while it sends to this client."""
 
     def __init__(self) -> None:
         self.were_at_work: list[bool] = []
@@ -71,7 +74,7 @@ def test_a_client_that_does_not_read_holds_up_no_other(log: Path, options: dict[
 
 
 def test_one_log_after_the_other_is_taken_apart(log: Path) -> None:
-    """While another thread does so, a reader waits, whatever it has been asked for."""
+    """A reader waits while another thread parses a block, whatever the client has requested."""
     out = io.BytesIO()
     args = (_CTX, str(log), "", logs.LogOptions(), testing.FakeRuntimeService(), out, out)
     with Turn(turns.TURNS):
@@ -87,7 +90,7 @@ def _wait_for_line(length: int) -> None:
 
 
 def test_who_reads_a_little_goes_before_who_reads_much(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of clients may read all of large logs, and what a container said at its end must not wait for them."""
+    """A reader of a short termination message does not wait for hundreds of clients that read large logs."""
     order: list[str] = []
     monkeypatch.setattr(_LogWriter, "_add", lambda *_: order.append(threading.current_thread().name))
     out = io.BytesIO()
@@ -106,7 +109,7 @@ def test_who_reads_a_little_goes_before_who_reads_much(log: Path, monkeypatch: p
 
 
 def test_a_long_block_leaves_the_turn_to_others(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of clients may come at the same time, each for a block of lines that are looked at one by one."""
+    """A block of single lines passes the turn on, because hundreds of clients may have such a block at once."""
     order: list[str] = []
     monkeypatch.setattr(_LogWriter, "_add_usual_lines", lambda *_: False)
     monkeypatch.setattr(_LogWriter, "_add_line", lambda *_: order.append(threading.current_thread().name))
@@ -174,7 +177,7 @@ _T = b"2026-01-02T03:04:0"
         ({"tail_lines": 10**18}, b"one\nthree\n\rtwo\n"),
     ],
 )
-# With a bad line among them, which is left out, lines are not taken together but one by one.
+# An invalid line, which is omitted, makes the reader parse the block line by line.
 @pytest.mark.parametrize("bad", [b"", b"nonsense\n"])
 def test_both_streams_to_one_place(tmp_path: Path, options: dict[str, Any], expected: bytes, bad: bytes) -> None:
     path = tmp_path / "0.log"
@@ -236,7 +239,7 @@ def test_symbolic_link_is_followed(log: Path, tmp_path: Path) -> None:
 
 
 class _Follower:
-    """Follows a log in a thread; the container runs until stop()."""
+    """Follow a log in a thread; the container runs until `stop`."""
 
     def __init__(self, path: Path, ctx: golang.Context = _CTX, **options: Any) -> None:
         self.runtime = testing.FakeRuntimeService()
@@ -281,7 +284,7 @@ def test_follow_goes_on_in_the_new_file_after_a_rotation(log: Path) -> None:
     follower = _Follower(log, tail_lines=1)
     assert follower.next() == b"three\n"
 
-    # The watch is there once the container was asked after.
+    # The watch exists once the follower has requested the container's status.
     wait_for("the watch", lambda: "ContainerStatus" in follower.runtime.called())
     os.rename(log, f"{log}.20200927-111804")
     log.write_text("2020-09-27T11:18:05Z stdout F five\n")
@@ -393,7 +396,7 @@ _TAGS = st.sampled_from([b"F", b"P", b"F:X", b"P:X"])
 _TEXTS = st.sampled_from([b"", b"text", b" stdout F ", b"\r", b"2026-01-02T03:04:05.1Z stdout F x"])
 _ANY_LINE = st.one_of(
     st.tuples(_STAMPS, _STREAMS, _TAGS, _TEXTS).map(b" ".join),
-    # Most are as they should be, or no block would ever be.
+    # Most lines must be valid, because otherwise no block would ever consist of usual lines.
     st.tuples(
         _STAMPS.filter(lambda stamp: stamp.startswith(b"2026-01-02T03")), st.just(b"stdout"), st.just(b"F"), _TEXTS
     ).map(b" ".join),

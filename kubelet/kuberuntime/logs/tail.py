@@ -1,4 +1,4 @@
-"""Finds where the last lines of a file begin, reading it backwards.
+"""Find the start of the last lines of a file by reading it backwards.
 
 Go: k8s.io/cri-client/pkg/logs/tail.go, pkg/util/tail/tail.go
 """
@@ -16,15 +16,18 @@ _BLOCK_SIZE = 32 * 1024
 
 
 def find_tail_line_start_index(f: BinaryIO, n: int) -> int:
-    """Offset of the last n-th line, 0 for a negative n. An unfinished last line is not counted.
+    """Return the offset of the n-th line from the end, or 0 if n is negative. An unfinished last line does not count.
 
-    Raises OSError.
+    Raise OSError.
     """
     return 0 if n < 0 else find_last_lines(f, n)[0]
 
 
 def find_last_lines(f: BinaryIO, n: int) -> tuple[int, int]:
-    """(offset of the last n-th line, or 0 if there are fewer; how many are missing then). Raises OSError."""
+    """Return the offset of the n-th line from the end, and how many lines the file lacks.
+
+    The offset is 0 if the file has fewer lines. Raise OSError.
+    """
     turn = Turn(TURNS)
     left = right = f.seek(0, os.SEEK_END)
     count = 0
@@ -43,17 +46,18 @@ def find_last_lines(f: BinaryIO, n: int) -> tuple[int, int]:
 
 
 def read_at_most(path: str, limit: int) -> bytes:
-    """The last `limit` bytes of the file or fewer.
+    """Return at most the last `limit` bytes of the file.
 
-    Raises OSError, NotRegularFileError among them.
+    Raise OSError or its subclass NotRegularFileError.
 
-    DIVERGES (safer): only a regular file is opened.
-    Go: pkg/util/tail/tail.go, ReadAtMost: opens whatever there is, and waits until somebody writes to a pipe.
-    Why: a container whose termination message path is a pipe would keep its pod's status waiting for ever.
+    DIVERGES (safer): the kubelet opens only a regular file.
+    Go: pkg/util/tail/tail.go, ReadAtMost: the Go kubelet opens any file, and blocks on a pipe until a program writes to
+    it.
+    Why: a container whose termination message path is a pipe would keep the status of its pod waiting forever.
     Test: kubelet/kuberuntime/kuberuntime_container_test.py:test_termination_message_is_read_from_files_alone
     """
     with os.fdopen(regularfile.open_regular(path), "rb") as f:
         size = os.fstat(f.fileno()).st_size
         f.seek(max(size - limit, 0))
-        # No more than there was: somebody may still write to it.
+        # A program may still write to the file, so the read stops at the size that was measured.
         return f.read(min(size, limit))

@@ -1,14 +1,14 @@
-"""Lets one reader of a log after the other take apart what it has read.
+"""Let the readers of logs take turns when they parse what they have read.
 
-This file has no Go counterpart. Go runs as many goroutines at once as there are processors, and takes each
-off its processor after a while. Python runs one thread at a time: where hundreds of clients have megabytes taken apart,
-each other thread that is ready, that of the sync loop too, has its turn after all of theirs, which takes seconds.
+This file has no Go counterpart. Go runs as many goroutines at once as there are processors, and preempts each of them
+after a while. Python runs one thread at a time. If hundreds of clients have megabytes of log parsed, any other thread,
+even that of the sync loop, would wait several seconds for all of them.
 """
 
 from __future__ import annotations
 
 from pkg.golang.turn import Turns
 
-# Held while one block of a log is taken apart, and never while something is read or sent: that may take any time. Who
-# reads a few lines, as for what a container said at its end, does not wait for all who read megabytes.
+# A reader holds a turn while it parses one block of a log, and never while it reads or sends, which may take any time.
+# A reader of a few lines, such as a termination message, does not wait for the readers of megabytes.
 TURNS = Turns(1, by_use=True)

@@ -1,4 +1,4 @@
-"""Facts about a pod's sandbox that others than the runtime manager ask for too.
+"""Answer questions about a pod's sandbox for the runtime manager and other packages.
 
 Go: pkg/kubelet/kuberuntime/util
 """

@@ -1,4 +1,4 @@
-"""Whether a pod needs a new sandbox, and which namespaces it shares with the node.
+"""Decide whether a pod needs a new sandbox, and which namespaces it shares with the node.
 
 Go: pkg/kubelet/kuberuntime/util/util.go
 """
@@ -17,13 +17,13 @@ from pkg.api.core import v1
 
 @dataclass(frozen=True, slots=True)
 class SandboxChange:
-    """What is to become of a pod's sandbox."""
+    """Describe what must happen to a pod's sandbox."""
 
-    # Whether a new one is needed.
+    # `create` tells whether the pod needs a new sandbox.
     create: bool
-    # The number of the attempt that the new one is, or the present one was.
+    # `attempt` is the attempt number of the new sandbox, or else of the existing one.
     attempt: int = 0
-    # The one that is there, "" if there is none.
+    # `sandbox_id` is the ID of the existing sandbox, or "" if there is none.
     sandbox_id: str = ""
 
 
@@ -50,24 +50,24 @@ def pod_sandbox_changed(pod: v1.Pod, pod_status: kubecontainer.PodStatus) -> San
 
 
 def ipc_namespace_for_pod(pod: v1.Pod) -> runtimeapi.NamespaceMode.ValueType:
-    """NODE with hostIPC, else POD."""
+    """Return NODE with hostIPC, otherwise POD."""
     return runtimeapi.NODE if pod.spec.host_ipc else runtimeapi.POD
 
 
 def network_namespace_for_pod(pod: v1.Pod) -> runtimeapi.NamespaceMode.ValueType:
-    """NODE with hostNetwork, else POD."""
+    """Return NODE with hostNetwork, otherwise POD."""
     return runtimeapi.NODE if pod.spec.host_network else runtimeapi.POD
 
 
 def pid_namespace_for_pod(pod: v1.Pod) -> runtimeapi.NamespaceMode.ValueType:
-    """NODE with hostPID, POD with shareProcessNamespace, else each container its own."""
+    """Return NODE with hostPID, POD with shareProcessNamespace, and otherwise CONTAINER."""
     if pod.spec.host_pid:
         return runtimeapi.NODE
     return runtimeapi.POD if pod.spec.share_process_namespace else runtimeapi.CONTAINER
 
 
 class RuntimeHandlerResolver(Protocol):
-    """Implemented by runtimeclass.Manager."""
+    """Define the look-up of runtime handlers; runtimeclass.Manager implements it."""
 
     def lookup_runtime_handler(self, runtime_class_name: str | None) -> str: ...
 
@@ -77,7 +77,7 @@ def namespaces_for_pod(
     runtime_helper: kubecontainer.RuntimeHelper,
     rc_manager: RuntimeHandlerResolver | None,
 ) -> runtimeapi.NamespaceOption:
-    """Namespace options of the pod. Raises what resolver and helper raise."""
+    """Return the namespace options of the pod. Raise the errors of the resolver and the helper."""
     runtime_handler = ""
     if rc_manager is not None:
         runtime_handler = rc_manager.lookup_runtime_handler(pod.spec.runtime_class_name)

@@ -1,4 +1,4 @@
-"""The container runtime's interface, what it reports, and the caches over it.
+"""Define the interface of the container runtime, the types that it reports, and the caches on top of it.
 
 Go: pkg/kubelet/container
 """

@@ -1,4 +1,4 @@
-"""The statuses of all pods as the runtime last showed them.
+"""Cache the statuses of all pods as the runtime last reported them.
 
 Go: pkg/kubelet/container/cache.go
 """
@@ -17,17 +17,19 @@ from pkg.apimachinery import types
 
 
 class ROCache(Protocol):
-    """Reading the cache. What comes out is shared: never modify it.
+    """Define read access to the cache. The returned objects are shared: callers must not modify them.
 
-    All times are of the steady clock, so that they stay comparable when somebody sets the time of day.
+    All times are on the steady clock, so that they remain comparable when somebody sets the time of day.
     """
 
     def get(self, id: types.UID) -> PodStatus:
-        """The pod's status, empty if the runtime knows nothing of it; raises what inspecting it raised.
+        """Return the pod's status, which is empty if the runtime does not know the pod. Raise the error of its
+        inspection.
 
         DIVERGES (fault of Go): LookupError is raised for a pod that has not been inspected since the kubelet started.
-        Go: pkg/kubelet/container/cache.go, (*cache).Get: returns an empty status, as of a pod without containers.
-        Why: after a restart, a failed pod whose containers still run would count as ended, and lose its volumes.
+        Go: pkg/kubelet/container/cache.go, (*cache).Get: the cache returns an empty status, like that of a pod without
+        containers.
+        Why: after a restart, a failed pod whose containers still run would count as terminated, and lose its volumes.
         Test: cache_test.py:test_pod_that_has_not_been_inspected_yet
         """
         ...
@@ -35,36 +37,37 @@ class ROCache(Protocol):
     def get_newer_than(
         self, id: types.UID, min_time: datetime.datetime | None, ctx: golang.Context | None = None
     ) -> PodStatus:
-        """As get, but wait until the status is newer than min_time.
+        """Return the same as `get`, but first wait until the status is newer than min_time.
 
-        Also raises ctx.err() when ctx is done first. Without ctx this may block for as long as the PLEG does.
+        Also raise ctx.err() if ctx is done first. Without ctx this may block as long as the PLEG does.
         """
         ...
 
 
 class Cache(ROCache, Protocol):
-    """Filling the cache, which is the PLEG's part. Safe from any thread."""
+    """Define write access to the cache, which only the PLEG uses. All methods are thread-safe."""
 
     def set(self, id: types.UID, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime) -> bool:
-        """Store what inspecting the pod gave at `timestamp`; returns False if something newer is stored."""
+        """Store the result of inspecting the pod at `timestamp`; report False if a newer result is stored."""
         ...
 
     def set_observed_time(self, id: types.UID, timestamp: datetime.datetime) -> None:
-        """The pod was looked at and had not changed."""
+        """Record that the pod was listed at this time and had not changed."""
         ...
 
     def delete(self, id: types.UID) -> None:
-        """The runtime knows nothing of the pod any more."""
+        """Remove the pod because the runtime no longer knows it."""
         ...
 
     def is_filled(self) -> bool:
-        """Whether all pods have been looked at since the start, but for those that are held."""
+        """Report whether all pods, except those held back, have been inspected since the start."""
         ...
 
     def update_time(self, timestamp: datetime.datetime, held: Collection[types.UID] | None = None) -> None:
-        """All entries, and the absence of all others, hold as of `timestamp`, except for pods in `held`.
+        """Declare that all entries, and the absence of others, are valid as of `timestamp`, except for pods in `held`.
 
-        None keeps `held` of the last call. Those are the pods whose inspection still goes on; see pleg/generic.py.
+        None keeps the `held` of the last call. These are the pods whose inspection is still in progress; see
+        pleg/generic.py.
         """
         ...
 
@@ -78,7 +81,7 @@ class _Data:
 
     def result(self) -> PodStatus:
         if self.err is not None:
-            # The error is raised again and again: without this, its traceback would grow each time.
+            # The same error is raised many times, and without this its traceback would grow each time.
             raise self.err.with_traceback(None)
         assert self.status is not None, "without an error there is a status"
         return self.status
@@ -86,31 +89,31 @@ class _Data:
 
 @dataclass(slots=True, eq=False)
 class _SubRecord:
-    """Someone waiting for a status newer than `time`."""
+    """Describe a caller that waits for a status newer than `time`."""
 
     time: datetime.datetime
     ch: golang.Channel[_Data]
 
 
-# Earlier than any time that a clock tells.
+# This time is earlier than any time of a clock.
 _ZERO_TIME = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 class CacheImpl:
-    """The cache.
+    """Implement the cache.
 
-    A global timestamp says as of when the whole of it holds, so that the PLEG need not touch the entries of
-    pods that did not change; single entries may be newer. Before the first update_time only those count.
+    A global timestamp declares all entries valid as of a time, so that the PLEG need not update the entries of
+    unchanged pods. Single entries may be newer. Before the first update_time only the times of single entries count.
     """
 
     def __init__(self) -> None:
-        # Guards all fields below.
+        # This lock guards all fields below.
         self._lock = threading.Lock()
         self._pods: dict[types.UID, _Data] = {}
         self._timestamp: datetime.datetime | None = None
-        # The pods that _timestamp does not cover.
+        # These are the pods that _timestamp does not cover.
         self._held: frozenset[types.UID] = frozenset()
-        # Whether it was ever said which those are.
+        # `_filled` tells whether `_held` was ever set.
         self._filled = False
         self._subscribers: dict[types.UID, list[_SubRecord]] = {}
 
@@ -138,7 +141,7 @@ class CacheImpl:
     def set(self, id: types.UID, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime) -> bool:
         with self._lock:
             if features.feature_gate.enabled(features.EVENTED_PLEG):
-                # Two writers then race, each with the time at which it took the status.
+                # Two PLEGs write to the cache concurrently, each with the time at which it took the status.
                 cached = self._pods.get(id)
                 if cached is not None and cached.modified is not None and cached.modified > timestamp:
                     return False
@@ -171,7 +174,7 @@ class CacheImpl:
                 self._notify_locked(id, timestamp)
 
     def __len__(self) -> int:
-        """The number of pods that the runtime knows."""
+        """Return the number of pods that the runtime knows."""
         with self._lock:
             return len(self._pods)
 
@@ -188,7 +191,7 @@ class CacheImpl:
         return data if newest > min_time else None
 
     def _notify_locked(self, id: types.UID, timestamp: datetime.datetime) -> None:
-        """Give the entry to those who wait for nothing newer than timestamp."""
+        """Send the entry to the callers that wait for a status no newer than `timestamp`."""
         records = self._subscribers.get(id)
         if records is None:
             return
@@ -197,7 +200,7 @@ class CacheImpl:
             if timestamp < record.time:
                 remaining.append(record)
                 continue
-            record.ch.send(self._get_locked(id))  # has room for one, and gets only this one
+            record.ch.send(self._get_locked(id))  # The channel has room for one item and gets only this one.
         if remaining:
             self._subscribers[id] = remaining
         else:

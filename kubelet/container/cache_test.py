@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/container/cache_test.go"""
+"""Test the cache of pod statuses.
+
+Go: pkg/kubelet/container/cache_test.go
+"""
 
 from __future__ import annotations
 
@@ -195,7 +198,7 @@ def test_held_pods_are_not_covered_by_the_global_time() -> None:
     cache.update_time(at(1), {types.UID("held")})
     assert newer_than(cache, "held", NOW) is None
     assert newer_than(cache, "other", NOW) is not None
-    cache.update_time(at(2))  # keeps what is held
+    cache.update_time(at(2))  # This call keeps the held pods.
     assert newer_than(cache, "held", NOW) is None
     wait_for_subscribers(cache, 1)
     cache.update_time(at(3), ())

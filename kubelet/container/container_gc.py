@@ -1,4 +1,4 @@
-"""When dead containers are removed.
+"""Decide when dead containers are removed.
 
 Go: pkg/kubelet/container/container_gc.go
 """
@@ -14,37 +14,37 @@ from pkg import golang, klog
 
 @dataclass(frozen=True, slots=True)
 class GCPolicy:
-    """How many dead containers may stay, and how long they do at least."""
+    """Hold how many dead containers may stay, and how long they stay at least."""
 
-    # Seconds; 0 for no limit.
+    # `min_age` is in seconds; 0 means no minimum.
     min_age: float
-    # Dead containers of one container of a pod; less than 0 for no limit.
+    # `max_per_pod_container` limits the dead runs of one container of a pod; a negative value means no limit.
     max_per_pod_container: int
-    # Dead containers in all; less than 0 for no limit.
+    # `max_containers` limits all dead containers together; a negative value means no limit.
     max_containers: int
 
 
 class GC(Protocol):
-    """Removing dead containers."""
+    """Define the removal of dead containers."""
 
     def garbage_collect(self, ctx: golang.Context) -> None: ...
 
     def delete_all_unused_containers(self, ctx: golang.Context) -> None:
-        """Remove those too whose pods have ended but still exist."""
+        """Also remove the containers of terminated pods that still exist."""
         ...
 
 
 class SourcesReadyProvider(Protocol):
-    """Knows whether every pod source has been heard."""
+    """Define a check that every pod source has sent its pods."""
 
     def all_ready(self) -> bool: ...
 
 
 class RealContainerGC:
-    """Garbage collection by a fixed policy."""
+    """Remove dead containers according to a fixed policy."""
 
     def __init__(self, runtime: Runtime, policy: GCPolicy, sources_ready_provider: SourcesReadyProvider) -> None:
-        """Raises ValueError if the policy's age is negative."""
+        """Set up the collection. Raise ValueError if the policy's age is negative."""
         if policy.min_age < 0:
             raise ValueError(f"invalid minimum garbage collection age: {policy.min_age}s")
         self._runtime = runtime

@@ -1,4 +1,4 @@
-"""Decisions about containers that need no runtime: restarting, hashing, expanding, converting.
+"""Decide about containers without asking the runtime: restart, hash, expand and convert them.
 
 Go: pkg/kubelet/container/helpers.go
 """
@@ -36,23 +36,25 @@ if TYPE_CHECKING:
     from kubelet.apis.stats import v1alpha1 as statsapi
     from pkg.client_go.tools import record
 
-# What the kernel takes of one argument or variable of a program, its null byte included: 128 KiB where pages have
-# 4 KiB, as nearly everywhere; and of all together, however large the stack may be.
+# The kernel limits the length of one argument or variable of a program, including its null byte, to 128 KiB if pages
+# have 4 KiB, as on nearly all machines. It also limits the length of all of them together, however large the stack may
+# be.
 MAX_ARGUMENT_LENGTH = 32 * mmap.PAGESIZE
 MAX_ARGUMENTS_LENGTH = 6 * 1024 * 1024
-# Arguments of a probe's command, with the dollars in them. Each takes a microsecond, for each probe anew. A pod has
-# room for 700,000 of them, and ten such pods left others hardly any of the interpreter.
-# DIVERGES (safer): an exec probe with more of them says nothing of its container.
-# Go: pkg/kubelet/container/helpers.go, ExpandContainerCommandOnlyStatic: has no bound.
+# `MAX_PROBE_ARGUMENTS` limits the arguments of a probe's command, plus the dollar signs in them. Each takes a
+# microsecond at every probe. A pod can have 700,000 of them, and ten such pods used up nearly all of the interpreter's
+# time.
+# DIVERGES (safer): an exec probe with more arguments has no result.
+# Go: pkg/kubelet/container/helpers.go, ExpandContainerCommandOnlyStatic: the Go kubelet has no limit.
 # Why: a few pods could keep the interpreter from all other work.
 # Test: helpers_test.py:test_a_probe_has_no_command_without_end
 MAX_PROBE_ARGUMENTS = 1_000
-# What the kernel takes of a path.
+# The kernel accepts paths of up to this length.
 MAX_PATH_LENGTH = 4096
 
 
 class HandlerRunner(Protocol):
-    """Runs lifecycle hooks."""
+    """Define how to run lifecycle hooks."""
 
     def run(
         self,
@@ -62,12 +64,12 @@ class HandlerRunner(Protocol):
         container: v1.Container,
         handler: v1.LifecycleHandler,
     ) -> str:
-        """The hook's output; raises an error that has a `message` for the event if it failed."""
+        """Run a hook and return its output. If the hook fails, raise an error that has a `message` for the event."""
         ...
 
 
 class RuntimeHelper(Protocol):
-    """What the runtime manager asks of the kubelet."""
+    """Define what the runtime manager needs from the kubelet."""
 
     def generate_run_container_options(
         self,
@@ -78,13 +80,13 @@ class RuntimeHelper(Protocol):
         pod_ips: Sequence[str],
         image_volumes: ImageVolumes,
     ) -> tuple[RunContainerOptions, Callable[[], None] | None]:
-        """The options, and what to call once the container has been made or has failed to be."""
+        """Return the options, and a function to call once the container's creation has succeeded or failed."""
         ...
 
     def get_pod_dns(self, ctx: golang.Context, pod: v1.Pod) -> runtimeapi.DNSConfig: ...
 
     def get_pod_cgroup_parent(self, pod: v1.Pod) -> str:
-        """The pod's cgroup in the form that the cgroup driver wants."""
+        """Return the pod's cgroup in the form that the cgroup driver requires."""
         ...
 
     def get_pod_dir(self, pod_uid: types.UID) -> str: ...
@@ -92,13 +94,13 @@ class RuntimeHelper(Protocol):
     def generate_pod_host_name_and_domain(self, pod: v1.Pod) -> tuple[str, str]: ...
 
     def get_extra_supplemental_groups_for_pod(self, pod: v1.Pod) -> list[int]:
-        """Groups that the pod's persistent volumes ask for by annotation."""
+        """Return the groups that the pod's persistent volumes request with an annotation."""
         ...
 
     def get_or_create_user_namespace_mappings(
         self, pod: v1.Pod, runtime_handler: str
     ) -> runtimeapi.UserNamespace | None:
-        """The pod's user namespace; None if the pod does not say whether it wants one."""
+        """Return the pod's user namespace, or None if the pod does not specify hostUsers."""
         ...
 
     def prepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None: ...
@@ -106,28 +108,31 @@ class RuntimeHelper(Protocol):
     def unprepare_dynamic_resources(self, ctx: golang.Context, pod: v1.Pod) -> None: ...
 
     def request_pod_reinspect(self, pod_uid: types.UID) -> None:
-        """Have the pod inspected in the next relist even if it seems unchanged."""
+        """Inspect the pod during the next relist even if it seems unchanged."""
         ...
 
     def request_pod_relist(self, pod_uid: types.UID) -> None:
-        """Have the pod relisted soon, without waiting for the next relist of all."""
+        """Relist this pod soon, without waiting for the next relist of all pods."""
         ...
 
     def on_pod_sandbox_ready(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """The sandbox, its network and the volumes are there."""
+        """Record that the sandbox, its network and the volumes are ready."""
         ...
 
     def pod_cpu_and_memory_stats(self, ctx: golang.Context, pod: v1.Pod, pod_status: PodStatus) -> statsapi.PodStats:
-        """What the pod uses now. Raises crierror.RemoteError, OSError, ValueError, LookupError without a sandbox."""
+        """Return the pod's current usage.
+
+        Raise crierror.RemoteError, OSError, ValueError, or LookupError if the pod has no sandbox.
+        """
         ...
 
 
 def should_container_be_restarted(container: v1.Container, pod: v1.Pod, pod_status: PodStatus) -> bool:
-    """Whether the container is to be started, be it again or for the first time."""
+    """Report whether the container must start, for the first time or again."""
     if pod.metadata.deletion_timestamp is not None:
         return False
     status = pod_status.find_container_status_by_name(container.name)
-    # None also when garbage collection has removed all that is left of it.
+    # There is also no status if garbage collection has removed all runs of the container.
     if status is None:
         return True
     if status.state is State.RUNNING:
@@ -152,7 +157,10 @@ def _log_done(message: str, pod: v1.Pod, container: v1.Container) -> None:
 def should_all_containers_restart(
     pod: v1.Pod, pod_status: PodStatus | None, api_pod_status: v1.PodStatus | None
 ) -> bool:
-    """Whether the whole pod is to be restarted in place: under way, or asked for by a container's exit."""
+    """Report whether the whole pod must restart in place.
+
+    This is the case if the restart is in progress, or if the exit of a container has triggered it.
+    """
     _, condition = podutil.get_pod_condition(api_pod_status, v1.ALL_CONTAINERS_RESTARTING)
     if condition is not None and condition.status == v1.CONDITION_TRUE:
         return True
@@ -167,7 +175,10 @@ def should_all_containers_restart(
 
 
 def _exit_codes(name: str, pod_status: PodStatus | None, api_status: v1.ContainerStatus | None) -> Iterable[int]:
-    """The container's exit codes by the runtime and by the API status; none if the runtime shows no exit."""
+    """Yield the container's exit codes according to the runtime and the API status.
+
+    If the runtime shows that the container has not exited, yield nothing.
+    """
     if pod_status is not None:
         status = pod_status.find_container_status_by_name(name)
         if status is None or status.state is not State.EXITED:
@@ -178,7 +189,7 @@ def _exit_codes(name: str, pod_status: PodStatus | None, api_status: v1.Containe
 
 
 def all_containers_restart_cleaned_up(pod: v1.Pod, pod_status: PodStatus) -> bool:
-    """Whether the runtime has nothing left of the pod's containers."""
+    """Report whether the runtime has removed all of the pod's containers."""
     return all(
         pod_status.find_container_status_by_name(container.name) is None
         for container, _ in podutil.container_iter(pod.spec, podutil.INIT_CONTAINERS | podutil.CONTAINERS)
@@ -186,12 +197,13 @@ def all_containers_restart_cleaned_up(pod: v1.Pod, pod_status: PodStatus) -> boo
 
 
 def hash_container(container: v1.Container) -> int:
-    """A hash of what cannot change while a container runs. It is kept in the runtime and must equal Go's.
+    """Return a hash of the fields that cannot change while a container runs. The runtime stores it, so it must equal
+    Go's.
 
-    Go hashes with FNV-1a (32 bits) the text that a debug printer makes of the JSON bytes of the fields.
+    Go computes the 32-bit FNV-1a hash of the text that a debug printer makes of the JSON bytes of the fields.
     """
     if len(container.image) > parsers.MAX_IMAGE_NAME_LENGTH:
-        # Not kept: there is no such image, and a pod may name one after the other.
+        # The hash is not cached because no such image can exist, and a pod may name one such image after another.
         return _hash_picked.__wrapped__(container.image, container.name)
     return _hash_picked(container.image, container.name)
 
@@ -199,7 +211,7 @@ def hash_container(container: v1.Container) -> int:
 @functools.lru_cache(maxsize=1024)
 def _hash_picked(image: str, name: str) -> int:
     picked = json.dumps({"image": image, "name": name}, separators=(",", ":"), ensure_ascii=False)
-    for char in "<>&\u2028\u2029":  # escaped by Go's JSON encoder, and inside strings only
+    for char in "<>&\u2028\u2029":  # Go's JSON encoder escapes these characters, which occur only inside strings.
         picked = picked.replace(char, f"\\u{ord(char):04x}")
     text = f"([]uint8)[{' '.join(map(str, picked.encode()))}]"
     return hash.fnv32a(text.encode())
@@ -210,9 +222,9 @@ def _env_vars_to_map(envs: Iterable[EnvVar | v1.EnvVar]) -> dict[str, str]:
 
 
 def expand_container_command_only_static(container_command: Sequence[str], envs: Iterable[v1.EnvVar]) -> list[str]:
-    """The command with references to plain values of the spec expanded; others stay as they are.
+    """Expand the references to plain values of the spec in the command; other references stay as they are.
 
-    Raises ValueError for more than MAX_PROBE_ARGUMENTS, and for more than the kernel takes.
+    Raise ValueError if the command has more than MAX_PROBE_ARGUMENTS, or exceeds a limit of the kernel.
     """
     count = len(container_command)
     if count <= MAX_PROBE_ARGUMENTS:
@@ -223,7 +235,7 @@ def expand_container_command_only_static(container_command: Sequence[str], envs:
 
 
 def expand_container_volume_mounts(mount: v1.VolumeMount, envs: Iterable[EnvVar]) -> str:
-    """The mount's sub_path_expr expanded; raises ValueError naming the missing or empty variables."""
+    """Expand the mount's sub_path_expr. Raise ValueError with the names of the missing or empty variables."""
     variables = _env_vars_to_map(envs)
     missing = set()
 
@@ -240,13 +252,13 @@ def expand_container_volume_mounts(mount: v1.VolumeMount, envs: Iterable[EnvVar]
 
 
 def expand_container_command_and_args(container: v1.Container, envs: Iterable[EnvVar]) -> tuple[list[str], list[str]]:
-    """The container's command and arguments with references expanded."""
+    """Expand the references in the container's command and arguments; return both."""
     variables = _env_vars_to_map(envs)
     return _expand_all(container.command, variables), _expand_all(container.args, variables)
 
 
 def _expand_all(texts: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-    """Raises ValueError for more than the kernel takes."""
+    """Expand all texts. Raise ValueError if the result exceeds a limit of the kernel."""
     mapping = expansion.mapping_func_for(variables)
     expanded: list[str] = []
     size = 0
@@ -264,7 +276,7 @@ def _expand_all(texts: Sequence[str], variables: Mapping[str, str]) -> list[str]
 
 
 def filter_event_recorder(recorder: record.EventRecorder) -> record.EventRecorder:
-    """A recorder that drops events about what is no container of a spec, as the sandbox."""
+    """Return a recorder that drops events about objects that are not containers of a spec, such as the sandbox."""
     return _InnerEventRecorder(recorder)
 
 
@@ -302,7 +314,7 @@ def is_host_network_pod(pod: v1.Pod) -> bool:
 
 
 def convert_pod_status_to_running_pod(runtime_name: str, pod_status: PodStatus) -> Pod:
-    """The pod with its running containers and all its sandboxes."""
+    """Return the pod with its running containers and all its sandboxes."""
     containers = [
         Container(
             id=status.id,
@@ -331,7 +343,7 @@ def convert_pod_status_to_running_pod(runtime_name: str, pod_status: PodStatus) 
 
 
 def sandbox_to_container_state(state: runtimeapi.PodSandboxState.ValueType) -> State:
-    """A sandbox's state as a container's, since the PLEG treats sandboxes as containers."""
+    """Convert a sandbox's state to a container's, because the PLEG treats sandboxes as containers."""
     if state == runtimeapi.SANDBOX_READY:
         return State.RUNNING
     if state == runtimeapi.SANDBOX_NOTREADY:
@@ -340,7 +352,7 @@ def sandbox_to_container_state(state: runtimeapi.PodSandboxState.ValueType) -> S
 
 
 def get_container_spec(pod: v1.Pod, container_name: str) -> v1.Container | None:
-    """The container of that name, of whatever type."""
+    """Return the container of any type with this name, or None."""
     containers = podutil.container_iter(pod.spec, podutil.ALL_CONTAINERS)
     return next((container for container, _ in containers if container.name == container_name), None)
 
@@ -353,7 +365,10 @@ def has_privileged_container(pod: v1.Pod) -> bool:
 
 
 def make_port_mappings(container: v1.Container) -> list[PortMapping]:
-    """The container's ports. Of two with one name, or else the same numbers and address, the first counts."""
+    """Return the container's port mappings.
+
+    Of two ports with the same name, or without a name and with the same numbers and address, only the first counts.
+    """
     ports: dict[str, PortMapping] = {}
     for port in container.ports:
         name = port.name or (
@@ -376,7 +391,10 @@ def _family(host_ip: str) -> str:
 
 
 def has_any_regular_container_started(spec: v1.PodSpec, statuses: Iterable[v1.ContainerStatus]) -> bool:
-    """Whether a regular container has run. Not reliable across sandboxes: prefer the function below."""
+    """Report whether a regular container has run.
+
+    The container may belong to an earlier sandbox, so has_any_active_regular_container_started is more reliable.
+    """
     names = {container.name for container in spec.containers}
     return any(
         status.state.running is not None or status.state.terminated is not None
@@ -386,7 +404,9 @@ def has_any_regular_container_started(spec: v1.PodSpec, statuses: Iterable[v1.Co
 
 
 def has_any_active_regular_container_started(spec: v1.PodSpec, pod_status: PodStatus | None) -> bool:
-    """Whether a regular container was started in the present sandbox; then all init containers are done."""
+    """Report whether a regular container started in the current sandbox, which proves that all init containers are
+    done.
+    """
     if pod_status is None:
         return False
     names = {container.name for container in spec.containers}

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/container/helpers_test.go, container_hash_test.go"""
+"""Test decisions about containers.
+
+Go: pkg/kubelet/container/helpers_test.go, container_hash_test.go
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ EXITED = kubecontainer.CONTAINER_STATE_EXITED
 @pytest.mark.parametrize(
     ("name", "image", "expected"),
     [
-        # Of Go's own test.
+        # This value is from Go's own test.
         ("test_container", "foo/image:v1", 0x8E45CBD0),
-        # What the Go kubelet 1.36.2 wrote into its containers' annotations.
+        # The Go kubelet 1.36.2 wrote these values into its containers' annotations.
         ("c", BUSYBOX, 0xA6DD0DED),
         ("a", BUSYBOX, 0x5F3F5E83),
         ("b", BUSYBOX, 0x7EC1C1A2),
@@ -44,10 +47,10 @@ def test_hash_container(name: str, image: str, expected: int) -> None:
 
 
 def test_no_long_name_of_an_image_is_kept_with_its_hash() -> None:
-    """Pods may have one after the other, of a megabyte each."""
+    """The cache of hashes does not keep long image names, because pods may name many of a megabyte each."""
 
     class Name(str):
-        """A name that can be seen to be gone."""
+        """Represent a name whose end a weak reference can observe."""
 
     image = Name("i" * (parsers.MAX_IMAGE_NAME_LENGTH + 1))
     seen = weakref.ref(image)
@@ -123,7 +126,7 @@ def runtime_status() -> kubecontainer.PodStatus:
             kubecontainer.Status(name="failed", state=EXITED, exit_code=1),
             kubecontainer.Status(name="created", state=kubecontainer.CONTAINER_STATE_CREATED),
             kubecontainer.Status(name="unknown", state=kubecontainer.CONTAINER_STATE_UNKNOWN),
-            # What came before does not count.
+            # Earlier runs do not count.
             kubecontainer.Status(name="running", state=EXITED, exit_code=2),
         ]
     )
@@ -167,7 +170,7 @@ def restart_all_on(code: int) -> v1.ContainerRestartRule:
         (42, None, None, True),
         (1, None, None, False),
         (1, 42, None, True),
-        (None, 42, None, False),  # the runtime shows no exit
+        (None, 42, None, False),  # The runtime shows no exit.
         (None, None, "True", True),
         (None, None, "False", False),
     ],

@@ -1,4 +1,4 @@
-"""The calls to the operating system that tests replace.
+"""Define the calls to the operating system that tests replace.
 
 Go: pkg/kubelet/container/os.go
 """
@@ -15,10 +15,10 @@ from pkg.util import filesystem, regularfile, removeall
 
 
 class OSInterface(Protocol):
-    """System calls. All raise OSError, and FileNotFoundError where a path must exist and does not."""
+    """Define the system calls. All raise OSError, or FileNotFoundError if a required path does not exist."""
 
     def mkdir_all(self, path: str, perm: int) -> None:
-        """Make path and the folders above it; fine if it is there."""
+        """Create the directory and its parents. An existing directory is not an error."""
         ...
 
     def symlink(self, oldname: str, newname: str) -> None: ...
@@ -26,15 +26,18 @@ class OSInterface(Protocol):
     def stat(self, path: str) -> os.stat_result: ...
 
     def remove(self, path: str) -> None:
-        """Remove a file or an empty folder."""
+        """Remove a file or an empty directory."""
         ...
 
     def remove_all(self, path: str) -> None:
-        """Remove path and all under it, but nothing while something is mounted there; fine if it is not there."""
+        """Remove the path and everything below it, or nothing while something is mounted there.
+
+        A missing path is not an error.
+        """
         ...
 
     def create(self, path: str) -> IO[bytes]:
-        """Make or empty a file and open it for reading and writing."""
+        """Create or truncate a file, and open it for reading and writing."""
         ...
 
     def chmod(self, path: str, perm: int) -> None: ...
@@ -46,28 +49,28 @@ class OSInterface(Protocol):
         ...
 
     def pipe(self) -> tuple[IO[bytes], IO[bytes]]:
-        """The reading and the writing end."""
+        """Return the reading end and the writing end."""
         ...
 
     def read_dir(self, dirname: str) -> list[os.DirEntry[str]]:
-        """The entries by name."""
+        """Return the entries, sorted by name."""
         ...
 
     def glob(self, pattern: str) -> list[str]: ...
 
     def open(self, name: str) -> IO[bytes]:
-        """Open a regular file for reading; anything else is an error."""
+        """Open a regular file for reading; any other kind of file is an error."""
         ...
 
     def open_file(self, name: str, flag: int, perm: int) -> IO[bytes]:
-        """Open with flags as os.open has them."""
+        """Open a file with the flags of os.open."""
         ...
 
     def rename(self, oldpath: str, newpath: str) -> None: ...
 
 
 class RealOS:
-    """The operating system."""
+    """Call the operating system."""
 
     def __init__(self) -> None:
         self._mounter = mount_utils.Mounter()
@@ -89,8 +92,9 @@ class RealOS:
 
     def remove_all(self, path: str) -> None:
         # DIVERGES (safer): a directory with a mount point below it is not removed.
-        # Go: pkg/kubelet/container/os.go, RealOS.RemoveAll: removes the files of the mounted file system too.
-        # Why: a privileged container can mount a file system below the log directory of a pod that has ended.
+        # Go: pkg/kubelet/container/os.go, RealOS.RemoveAll: the Go kubelet also removes the files of the mounted file
+        # system.
+        # Why: a privileged container can mount a file system below the log directory of a terminated pod.
         # Test: runtime_test.py:test_a_folder_is_not_removed_while_something_is_mounted_in_it
         removeall.remove_all_one_filesystem(self._mounter, path)
 

@@ -1,4 +1,4 @@
-"""References to a container inside its pod, which events are recorded about.
+"""Build references to containers in pods, for events.
 
 Go: pkg/kubelet/container/ref.go
 """
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from pkg.api.core import v1
 
-# Begins the field path of containers that no spec names, as the sandbox's.
+# The field path of a container that is not in the spec, such as the sandbox, begins with this prefix.
 IMPLICIT_CONTAINER_PREFIX = "implicitly required container "
 
 
 def generate_container_ref(pod: v1.Pod, container: v1.Container) -> v1.ObjectReference:
-    """The reference to a container of the pod, by its place in the spec where it has one."""
+    """Return the reference to a container of the pod, with its field path in the spec if it has one."""
     path = _field_path(pod, container)
     if path is None:
         path = IMPLICIT_CONTAINER_PREFIX + container.name
@@ -30,7 +30,7 @@ def generate_container_ref(pod: v1.Pod, container: v1.Container) -> v1.ObjectRef
 
 
 def _field_path(pod: v1.Pod, container: v1.Container) -> str | None:
-    """Where in the pod's spec the container stands, or None."""
+    """Return the field path of the container in the pod's spec, or None."""
     lists: tuple[tuple[str, Sequence[v1.Container | v1.EphemeralContainer]], ...] = (
         ("containers", pod.spec.containers),
         ("initContainers", pod.spec.init_containers),

@@ -1,4 +1,4 @@
-"""The container runtime as the rest of the kubelet sees it, and the pods and containers it reports.
+"""Define the container runtime as the rest of the kubelet sees it, and the pods and containers that it reports.
 
 Go: pkg/kubelet/container/runtime.go
 """
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 
 class Version(Protocol):
-    """A version of the runtime."""
+    """Define a version of the runtime."""
 
     def compare(self, other: str) -> int:
-        """-1, 0 or 1 as this version is less than, equal to or greater than `other`; raises ValueError."""
+        """Return -1, 0 or 1 if this version is less than, equal to or greater than `other`. Raise ValueError."""
         ...
 
     def __str__(self) -> str: ...
 
 
 class BinaryWriter(Protocol):
-    """Where logs and output go."""
+    """Define the destination of logs and output."""
 
     def write(self, data: bytes, /) -> int: ...
 
 
 class BinaryReader(Protocol):
-    """Where input comes from."""
+    """Define the source of input."""
 
     def read(self, size: int = -1, /) -> bytes: ...
 
@@ -56,30 +56,30 @@ class Annotation(NamedTuple):
 
 @dataclass(slots=True)
 class ImageSpec:
-    """An image as it is asked for."""
+    """Describe an image that the kubelet requests."""
 
     image: str = ""
-    # The runtime handler that the image is for; empty for the default one.
+    # `runtime_handler` is the runtime handler that the image is for; it is empty for the default handler.
     runtime_handler: str = ""
     annotations: list[Annotation] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class ImageStats:
-    """All images together."""
+    """Hold the usage of all images together."""
 
     total_storage_bytes: int = 0
 
 
 class ErrPodNotFound(Exception):
-    """The runtime has no sandbox of the pod."""
+    """Signal that the runtime has no sandbox of the pod."""
 
     def __init__(self) -> None:
         super().__init__("pod sandboxes not found")
 
 
 class ImageService(Protocol):
-    """Images in the runtime."""
+    """Define the operations on images in the runtime."""
 
     def pull_image(
         self,
@@ -88,11 +88,13 @@ class ImageService(Protocol):
         credentials: Sequence[credentialprovider.TrackedAuthConfig],
         pod_sandbox_config: runtimeapi.PodSandboxConfig | None,
     ) -> tuple[str, credentialprovider.TrackedAuthConfig | None]:
-        """Pull, trying the credentials in turn; returns the image's reference and what worked, if any."""
+        """Pull an image with each of the credentials in turn; return its reference and the credentials that worked, if
+        any.
+        """
         ...
 
     def get_image_ref(self, ctx: golang.Context, image: ImageSpec) -> str:
-        """The digest or id of an image in local storage; "" if it is not there."""
+        """Return the digest or ID of an image in local storage, or "" if it is not there."""
         ...
 
     def list_images(self, ctx: golang.Context) -> list[Image]: ...
@@ -102,35 +104,35 @@ class ImageService(Protocol):
     def image_stats(self, ctx: golang.Context) -> ImageStats: ...
 
     def image_fs_info(self, ctx: golang.Context) -> runtimeapi.ImageFsInfoResponse:
-        """The file systems that hold images and containers."""
+        """Return the usage of the file systems that hold images and containers."""
         ...
 
     def get_image_size(self, ctx: golang.Context, image: ImageSpec) -> int:
-        """Bytes."""
+        """Return the size of the image in bytes."""
         ...
 
 
 class Runtime(ImageService, Protocol):
-    """A container runtime. All methods are safe from any thread and raise what the runtime answers."""
+    """Define a container runtime. All methods are thread-safe and raise the errors of the runtime."""
 
     def type(self) -> str:
-        """The runtime's name, which container ids begin with."""
+        """Return the runtime's name, with which container IDs begin."""
         ...
 
     def version(self, ctx: golang.Context) -> Version: ...
 
     def api_version(self) -> Version:
-        """The cached version of its API."""
+        """Return the cached version of the runtime's API."""
         ...
 
     def status(self, ctx: golang.Context) -> RuntimeStatus: ...
 
     def get_pods(self, ctx: golang.Context, all: bool) -> list[Pod]:
-        """Containers and sandboxes by pod; with `all` those that have stopped too."""
+        """Return the containers and sandboxes by pod; `all` includes those that have stopped."""
         ...
 
     def get_pod(self, ctx: golang.Context, pod_uid: types.UID) -> Pod:
-        """The pod's sandboxes and containers as they are now; raises ErrPodNotFound if it has no sandbox."""
+        """Return the pod's current sandboxes and containers. Raise ErrPodNotFound if it has no sandbox."""
         ...
 
     def garbage_collect(
@@ -138,8 +140,8 @@ class Runtime(ImageService, Protocol):
     ) -> None:
         """Remove dead containers.
 
-        Unless all sources are ready the list of pods is not complete, and containers of unknown pods stay.
-        evict_non_deleted_pods also removes those of pods that have ended but still exist in the API.
+        Unless all sources are ready, the list of pods is incomplete, so containers of unknown pods stay.
+        evict_non_deleted_pods also removes the containers of terminated pods that still exist in the API.
         """
         ...
 
@@ -152,17 +154,17 @@ class Runtime(ImageService, Protocol):
         back_off: flowcontrol.Backoff,
         restart_all_containers: bool,
     ) -> PodSyncResult:
-        """Bring the pod's containers to what the spec says; errors are in the result, never raised."""
+        """Bring the pod's containers to the state in its spec. The result holds all errors; the method raises none."""
         ...
 
     def kill_pod(
         self, ctx: golang.Context, pod: v1.Pod | None, running_pod: Pod, grace_period_override: int | None
     ) -> None:
-        """Stop all containers of running_pod and its sandboxes. The override, in seconds, may be 0."""
+        """Stop all containers of running_pod and its sandboxes. The override is in seconds and may be 0."""
         ...
 
     def get_pod_status(self, ctx: golang.Context, pod: Pod) -> PodStatus:
-        """The detailed status of the sandboxes and containers that `pod` lists."""
+        """Return the detailed status of the sandboxes and containers that `pod` lists."""
         ...
 
     def get_container_logs(
@@ -170,15 +172,15 @@ class Runtime(ImageService, Protocol):
         ctx: golang.Context,
         pod: v1.Pod,
         container_id: ContainerID,
-        log_options: Any,  # with the fields of v1.PodLogOptions
+        log_options: Any,  # This has the fields of v1.PodLogOptions.
         stdout: BinaryWriter | None,
         stderr: BinaryWriter | None,
     ) -> None:
-        """Copy the container's log as the options say; with follow, until it ends or ctx is done."""
+        """Copy the container's log according to the options; with follow, continue until it ends or ctx is done."""
         ...
 
     def delete_container(self, ctx: golang.Context, container_id: ContainerID) -> None:
-        """Remove a container; raises if it is running."""
+        """Remove a container. Raise an error if it is running."""
         ...
 
     def update_pod_cidr(self, ctx: golang.Context, pod_cidr: str) -> None: ...
@@ -186,7 +188,7 @@ class Runtime(ImageService, Protocol):
     def checkpoint_container(self, ctx: golang.Context, options: runtimeapi.CheckpointContainerRequest) -> None: ...
 
     def generate_pod_status(self, event: runtimeapi.ContainerEventResponse) -> PodStatus:
-        """The pod status that an event of the runtime carries."""
+        """Return the pod status that an event of the runtime carries."""
         ...
 
     def list_metric_descriptors(self, ctx: golang.Context) -> list[runtimeapi.MetricDescriptor]: ...
@@ -203,7 +205,7 @@ class Runtime(ImageService, Protocol):
 
 
 class StreamingRuntime(Protocol):
-    """A runtime that serves exec, attach and port-forward itself; each method returns the URL to go to."""
+    """Define a runtime that serves exec, attach and port-forward itself; each method returns the URL of the stream."""
 
     def get_exec(
         self,
@@ -226,7 +228,7 @@ class StreamingRuntime(Protocol):
 
 
 class Attacher(Protocol):
-    """Attaching to a running container."""
+    """Define how to attach to a running container."""
 
     def attach_container(
         self,
@@ -236,20 +238,22 @@ class Attacher(Protocol):
         stdout: BinaryWriter | None,
         stderr: BinaryWriter | None,
         tty: bool,
-        resize: golang.Channel[tuple[int, int]] | None,  # width and height
+        resize: golang.Channel[tuple[int, int]] | None,  # The items are pairs of width and height.
     ) -> None: ...
 
 
 class CommandRunner(Protocol):
-    """Running commands in containers."""
+    """Define how to run commands in containers."""
 
     def run_in_container(self, ctx: golang.Context, id: ContainerID, cmd: Sequence[str], timeout: float) -> bytes:
-        """The command's output; raises an error with the exit code and the output if that is not 0."""
+        """Run a command and return its output. If its exit code is not 0, raise an error with the exit code and the
+        output.
+        """
         ...
 
 
 class ContainerID(NamedTuple):
-    """A container in a runtime: the runtime's name and the id it gave."""
+    """Identify a container by the runtime's name and the ID in that runtime."""
 
     type: str = ""
     id: str = ""
@@ -269,7 +273,7 @@ def build_container_id(type: str, id: str) -> ContainerID:
 
 
 def parse_container_id(container_id: str) -> ContainerID:
-    """Parse "type://id"; anything else is logged and gives the empty id."""
+    """Parse "type://id". If the text has another form, log this and return the empty ID."""
     parts = container_id.strip('"').split("://")
     if len(parts) != 2:
         klog.error_s(ValueError(f'invalid container ID: "{container_id}"'), "Parsing containerID failed")
@@ -278,7 +282,7 @@ def parse_container_id(container_id: str) -> ContainerID:
 
 
 class State(enum.StrEnum):
-    """What a container is doing."""
+    """Name the states of a container."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -286,53 +290,53 @@ class State(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-CONTAINER_STATE_CREATED = State.CREATED  # not started yet
+CONTAINER_STATE_CREATED = State.CREATED  # The container has not started yet.
 CONTAINER_STATE_RUNNING = State.RUNNING
 CONTAINER_STATE_EXITED = State.EXITED
-CONTAINER_STATE_UNKNOWN = State.UNKNOWN  # anything else, restarting or paused say
+CONTAINER_STATE_UNKNOWN = State.UNKNOWN  # The container is in another state, such as restarting or paused.
 
-# The reason given when nobody can tell what became of a container.
+# This is the reason if the kubelet cannot find out what happened to a container.
 CONTAINER_REASON_STATUS_UNKNOWN = "ContainerStatusUnknown"
 
 
 @dataclass(slots=True)
 class Container:
-    """What listing the runtime tells of a container."""
+    """Describe a container as the runtime lists it."""
 
     id: ContainerID = _NO_ID
     name: str = ""
-    # The image with its tag.
+    # `image` is the image with its tag.
     image: str = ""
     image_id: str = ""
-    # The image by its digest.
+    # `image_ref` is the image with its digest.
     image_ref: str = ""
-    # The handler with which the image was pulled; may be empty.
+    # `image_runtime_handler` is the handler with which the image was pulled; it may be empty.
     image_runtime_handler: str = ""
-    # The hash of the container's spec, see hash_container; 0 for containers that are not the kubelet's.
+    # `hash` is the hash of the container's spec, see hash_container; it is 0 for containers that are not the kubelet's.
     hash: int = 0
     state: State = State.UNKNOWN
     pod_sandbox_id: str = ""
-    # Nanoseconds since 1970.
+    # `created_at` is in nanoseconds since 1970.
     created_at: int = 0
 
 
 @dataclass(slots=True)
 class Pod:
-    """The sandboxes and containers of one pod, as listed by the runtime."""
+    """Describe the sandboxes and containers of one pod as the runtime lists them."""
 
     id: types.UID = types.UID("")
     name: str = ""
     namespace: str = ""
-    # Nanoseconds since 1970.
+    # `created_at` is in nanoseconds since 1970.
     created_at: int = 0
     containers: list[Container] = field(default_factory=list)
-    # The sandboxes, dressed as containers; newest first.
+    # The sandboxes have the type of containers here, and the newest one comes first.
     sandboxes: list[Container] = field(default_factory=list)
-    # When this was read from the runtime, by the steady clock.
+    # `timestamp` is the time, on the steady clock, at which this was read from the runtime.
     timestamp: datetime.datetime | None = None
 
     def find_container_by_name(self, container_name: str) -> Container | None:
-        """The first container of that name."""
+        """Return the first container with this name, or None."""
         return next((c for c in self.containers if c.name == container_name), None)
 
     def find_container_by_id(self, id: ContainerID) -> Container | None:
@@ -342,7 +346,7 @@ class Pod:
         return next((c for c in self.sandboxes if c.id == id), None)
 
     def to_api_pod(self) -> v1.Pod:
-        """An API pod with the little that is known here: uid, names and images."""
+        """Return an API pod with the few fields that are known here: UID, names and images."""
         return v1.Pod(
             metadata=metav1.ObjectMeta(uid=self.id, name=self.name, namespace=self.namespace),
             spec=v1.PodSpec(containers=[v1.Container(name=c.name, image=c.image) for c in self.containers]),
@@ -354,7 +358,7 @@ class Pod:
 
 @dataclass(slots=True)
 class PodPair:
-    """A pod as the API and as the runtime knows it; either may be missing."""
+    """Hold a pod as the API and as the runtime know it; either may be missing."""
 
     api_pod: v1.Pod | None = None
     running_pod: Pod | None = None
@@ -362,7 +366,7 @@ class PodPair:
 
 @dataclass(slots=True)
 class ContainerResources:
-    """What the runtime says it enforces; None where it does not say."""
+    """Hold the resources that the runtime reports; None stands for what it does not report."""
 
     cpu_request: Quantity | None = None
     cpu_limit: Quantity | None = None
@@ -372,7 +376,7 @@ class ContainerResources:
 
 @dataclass(slots=True)
 class LinuxContainerUser:
-    """Whom the container's first process runs as."""
+    """Identify the user of the container's first process."""
 
     uid: int = 0
     gid: int = 0
@@ -386,25 +390,25 @@ class ContainerUser:
 
 @dataclass(slots=True)
 class Mount:
-    """A mount of a container."""
+    """Describe a mount of a container."""
 
-    # The volume's name in the pod spec.
+    # `name` is the volume's name in the pod spec.
     name: str = ""
     container_path: str = ""
     host_path: str = ""
     read_only: bool = False
-    # Only with read_only.
+    # `recursive_read_only` requires `read_only`.
     recursive_read_only: bool = False
     se_linux_relabel: bool = False
     propagation: runtimeapi.MountPropagation.ValueType = runtimeapi.PROPAGATION_PRIVATE
-    # For a volume that is an image, which image, and which path of it.
+    # For an image volume, these fields hold the image, and the path in it.
     image: runtimeapi.ImageSpec | None = None
     image_sub_path: str = ""
 
 
 @dataclass(slots=True)
 class Status:
-    """What inspecting a container tells. The times are None where the runtime has none."""
+    """Describe a container in detail. Times that the runtime does not report are None."""
 
     id: ContainerID = _NO_ID
     name: str = ""
@@ -419,7 +423,7 @@ class Status:
     image_runtime_handler: str = ""
     hash: int = 0
     restart_count: int = 0
-    # Why the container is in this state, in a word, and what it wrote before it ended.
+    # `reason` explains the state in one word; `message` is the container's termination message.
     reason: str = ""
     message: str = ""
     resources: ContainerResources | None = None
@@ -430,32 +434,32 @@ class Status:
 
 @dataclass(slots=True)
 class PodStatus:
-    """What inspecting a pod's sandboxes and containers tells."""
+    """Describe the sandboxes and containers of a pod in detail."""
 
     id: types.UID = types.UID("")
     name: str = ""
     namespace: str = ""
     ips: list[str] = field(default_factory=list)
     container_statuses: list[Status] = field(default_factory=list)
-    # Those of the newest sandbox, if it is ready.
+    # `active_container_statuses` holds the containers of the newest sandbox if it is ready.
     active_container_statuses: list[Status] = field(default_factory=list)
-    # Newest first.
+    # The newest sandbox comes first.
     sandbox_statuses: list[runtimeapi.PodSandboxStatus] = field(default_factory=list)
-    # When the statuses were taken, by the steady clock.
+    # `time_stamp` is the time, on the steady clock, at which the statuses were taken.
     time_stamp: datetime.datetime | None = None
-    # container_statuses by name, with the list and the length that they were made for. A pod may have thousands of
-    # containers, each of which is looked up several times in a sync.
+    # `_runs` holds container_statuses by name, with the list and the length from which it was built. A pod may have
+    # thousands of containers, and a sync looks up each of them several times.
     _runs: tuple[list[Status], int, dict[str, list[Status]]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
 
     def find_container_status_by_name(self, container_name: str) -> Status | None:
-        """The first status of that name, which is the newest container's."""
+        """Return the first status with this name, which is that of the newest container, or None."""
         runs = self.get_container_statuses_by_name(container_name)
         return runs[0] if runs else None
 
     def get_container_statuses_by_name(self, container_name: str) -> Sequence[Status]:
-        """All statuses of that name, in the order of container_statuses."""
+        """Return all statuses with this name, in the order of container_statuses."""
         statuses, runs = self.container_statuses, self._runs
         if runs is None or runs[0] is not statuses or runs[1] != len(statuses):
             by_name: dict[str, list[Status]] = {}
@@ -470,15 +474,15 @@ class PodStatus:
 
 @dataclass(slots=True)
 class Image:
-    """An image in local storage."""
+    """Describe an image in local storage."""
 
     id: str = ""
     repo_tags: list[str] = field(default_factory=list)
     repo_digests: list[str] = field(default_factory=list)
-    # Bytes.
+    # `size` is in bytes.
     size: int = 0
     spec: ImageSpec = field(default_factory=ImageSpec)
-    # Not to be garbage collected.
+    # Garbage collection must not remove a pinned image.
     pinned: bool = False
 
 
@@ -487,13 +491,13 @@ class EnvVar(NamedTuple):
     value: str
 
 
-# Image specs by volume name.
+# `ImageVolumes` maps volume names to image specs.
 ImageVolumes = dict[str, runtimeapi.ImageSpec]
 
 
 @dataclass(slots=True)
 class PortMapping:
-    """A port of a container and of the host."""
+    """Map a port of a container to a port of the host."""
 
     protocol: str = ""
     container_port: int = 0
@@ -503,7 +507,7 @@ class PortMapping:
 
 @dataclass(slots=True)
 class DeviceInfo:
-    """A device of the host in a container; permissions as cgroups write them ("mrw")."""
+    """Describe a device of the host in a container; `permissions` has the form that cgroups use, such as "mrw"."""
 
     path_on_host: str = ""
     path_in_container: str = ""
@@ -512,44 +516,44 @@ class DeviceInfo:
 
 @dataclass(slots=True)
 class CDIDevice:
-    """A device by its fully qualified name in the container device interface."""
+    """Identify a device by its fully qualified name in the container device interface."""
 
     name: str = ""
 
 
 @dataclass(slots=True)
 class RunContainerOptions:
-    """What the kubelet adds to a container's spec to run it."""
+    """Hold what the kubelet adds to a container's spec to run it."""
 
     envs: list[EnvVar] = field(default_factory=list)
     mounts: list[Mount] = field(default_factory=list)
     devices: list[DeviceInfo] = field(default_factory=list)
     cdi_devices: list[CDIDevice] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
-    # Where the file for the termination message is made; empty if the container wants none.
+    # The file for the termination message is created in this directory; it is empty if the container needs none.
     pod_container_dir: str = ""
-    # Whether the root file system is read-only.
+    # `read_only` tells whether the root file system is read-only.
     read_only: bool = False
 
 
 @dataclass(slots=True)
 class VolumeInfo:
-    """A volume of a pod, mounted on the host."""
+    """Describe a volume of a pod that is mounted on the host."""
 
     mounter: volume.Mounter | None = None
     block_volume_mapper: volume.BlockVolumeMapper | None = None
     se_linux_labeled: bool = False
     read_only: bool = False
-    # The persistent volume's name where there is one, else the volume's own.
+    # `inner_volume_spec_name` is the name of the persistent volume if there is one, otherwise that of the volume.
     inner_volume_spec_name: str = ""
 
 
-# Volumes by the name they have in the pod spec.
+# `VolumeMap` maps the names in the pod spec to volumes.
 VolumeMap = dict[str, VolumeInfo]
 
 
 class RuntimeConditionType(enum.StrEnum):
-    """Conditions that every runtime must report."""
+    """Name the conditions that every runtime must report."""
 
     RUNTIME_READY = "RuntimeReady"
     NETWORK_READY = "NetworkReady"
@@ -572,7 +576,7 @@ class RuntimeCondition:
 
 @dataclass(slots=True)
 class RuntimeHandler:
-    """A way to run containers, which a RuntimeClass may choose."""
+    """Describe a way to run containers, which a RuntimeClass may select."""
 
     name: str = ""
     supports_recursive_read_only_mounts: bool = False
@@ -588,7 +592,7 @@ class RuntimeHandler:
 
 @dataclass(slots=True)
 class RuntimeFeatures:
-    """What the runtime can do whatever the handler."""
+    """Describe the features of the runtime that do not depend on the handler."""
 
     supplemental_groups_policy: bool = False
     user_namespaces_host_network: bool = False
@@ -602,7 +606,7 @@ class RuntimeFeatures:
 
 @dataclass(slots=True)
 class RuntimeStatus:
-    """How the runtime is."""
+    """Describe the condition of the runtime."""
 
     conditions: list[RuntimeCondition] = field(default_factory=list)
     handlers: list[RuntimeHandler] = field(default_factory=list)
@@ -623,7 +627,7 @@ def _bool(value: bool) -> str:
 
 
 class Pods(list[Pod]):
-    """Pods of the runtime, with ways to find one. Finding none gives an empty pod."""
+    """Hold pods of the runtime, and find one of them. An empty pod means that none was found."""
 
     def find_pod_by_id(self, pod_uid: types.UID) -> Pod:
         return next((pod for pod in self if pod.id == pod_uid), None) or Pod()
@@ -633,14 +637,14 @@ class Pods(list[Pod]):
         return next(found, None) or Pod()
 
     def find_pod(self, pod_full_name: str, pod_uid: types.UID) -> Pod:
-        """By full name if that is given, else by uid."""
+        """Find a pod by its full name if this is given, otherwise by its UID."""
         if pod_full_name:
             return self.find_pod_by_full_name(pod_full_name)
         return self.find_pod_by_id(pod_uid)
 
 
 def get_pod_full_name(pod: v1.Pod) -> str:
-    """name_namespace, which no two pods of a node share; neither may contain an underscore."""
+    """Return name_namespace, which is unique on a node because neither part may contain an underscore."""
     return build_pod_full_name(pod.metadata.name, pod.metadata.namespace)
 
 
@@ -649,7 +653,7 @@ def build_pod_full_name(name: str, namespace: str) -> str:
 
 
 def parse_pod_full_name(pod_full_name: str) -> tuple[str, str]:
-    """Name and namespace; raises ValueError."""
+    """Return the name and the namespace. Raise ValueError if the text has another form."""
     parts = pod_full_name.split("_")
     if len(parts) != 2 or not all(parts):
         raise ValueError(f'failed to parse the pod full name "{pod_full_name}"')
@@ -660,26 +664,27 @@ _NEVER = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 def creation_order(status: Status) -> tuple[int, datetime.datetime]:
-    """Sorts the containers of one name, the oldest first.
+    """Return the sort key that puts the oldest container of each name first.
 
-    DIVERGES (fault of Go): containers are sorted by restart count first, then by creation time.
-    Go: pkg/kubelet/container/runtime.go, SortContainerStatusesByCreationTime.Less: compares the creation time alone.
-    Why: after the clock was set back, an ended container looks newer than the running one that replaced it, and the
-    kubelet starts a third.
+    DIVERGES (fault of Go): containers are sorted by restart count first, and then by creation time.
+    Go: pkg/kubelet/container/runtime.go, SortContainerStatusesByCreationTime.Less: the Go kubelet compares only the
+    creation times.
+    Why: after somebody has set back the clock, an exited container looks newer than the running one that replaced it,
+    and the kubelet starts a third.
     Test: runtime_test.py:test_restarted_containers_are_newer_also_when_the_clock_was_set_back
     """
     return status.restart_count, status.created_at or _NEVER
 
 
 def sort_container_statuses_by_creation_time(statuses: Iterable[Status]) -> list[Status]:
-    """The statuses, of each name the oldest container first."""
+    """Return the statuses sorted so that the oldest container of each name comes first."""
     return sorted(statuses, key=creation_order)
 
 
-# The most bytes of termination messages that all containers of a pod may have together.
+# The termination messages of all containers of a pod may have this many bytes together.
 MAX_POD_TERMINATION_MESSAGE_LOG_LENGTH = 1024 * 12
-# The most bytes of a container's termination message file that are read.
+# The kubelet reads at most this many bytes of a container's termination message file.
 MAX_CONTAINER_TERMINATION_MESSAGE_LENGTH = 1024 * 4
-# The most bytes and lines of a container's log that serve as its termination message.
+# At most this many bytes and lines of a container's log serve as its termination message.
 MAX_CONTAINER_TERMINATION_MESSAGE_LOG_LENGTH = 1024 * 2
 MAX_CONTAINER_TERMINATION_MESSAGE_LOG_LINES = 80

@@ -1,4 +1,4 @@
-"""The running pods, listed no more often than needed.
+"""Cache the list of running pods.
 
 Go: pkg/kubelet/container/runtime_cache.go
 """
@@ -16,7 +16,7 @@ from pkg.apimachinery import clock as clockpkg
 
 
 class RuntimeCache(Protocol):
-    """The running pods as of some moment. Safe from any thread; never modify what comes out."""
+    """Define a cache of the running pods. All methods are thread-safe; callers must not modify the returned objects."""
 
     def get_pods(self, ctx: golang.Context) -> list[Pod]: ...
 
@@ -24,34 +24,34 @@ class RuntimeCache(Protocol):
 
 
 class PodsGetter(Protocol):
-    """The part of a runtime that lists pods."""
+    """Define the part of a runtime that lists pods."""
 
     def get_pods(self, ctx: golang.Context, all: bool) -> list[Pod]: ...
 
 
 class RuntimeCacheImpl:
-    """The running pods, listed again when the last list is older than `cache_period` seconds."""
+    """Cache the running pods, and list them again if the last list is older than `cache_period` seconds."""
 
     def __init__(self, getter: PodsGetter, cache_period: float, clock: clockpkg.Clock | None = None) -> None:
         self._getter = getter
         self._cache_period = cache_period
         self._clock = clock or clockpkg.RealClock()
-        # Guards _cache_time and _pods. It is held while listing, on purpose: whoever else wants the pods then
-        # waits for that list instead of asking the runtime too.
+        # This lock guards _cache_time and _pods. A thread holds the lock while it lists the pods, so that other threads
+        # wait for this list instead of calling the runtime too.
         self._lock = threading.Lock()
-        # Taken just before listing, so that the pods are at least as new.
+        # The time is taken just before the list, so that the pods are at least this new.
         self._cache_time: datetime.datetime | None = None
         self._pods: list[Pod] = []
 
     def get_pods(self, ctx: golang.Context) -> list[Pod]:
-        """The pods, at most cache_period old; raises what listing raises."""
+        """Return the pods, which are at most cache_period seconds old. Raise the errors of the runtime."""
         with self._lock:
             if self._age_locked() > self._cache_period:
                 self._update_cache_locked(ctx)
             return self._pods
 
     def force_update_if_older(self, ctx: golang.Context, min_expected_cache_time: datetime.datetime) -> list[Pod]:
-        """The pods, as new as that time of the steady clock; raises what listing raises."""
+        """Return the pods, listed at or after this time of the steady clock. Raise the errors of the runtime."""
         with self._lock:
             if self._cache_time is None or self._cache_time < min_expected_cache_time:
                 self._update_cache_locked(ctx)

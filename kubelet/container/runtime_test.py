@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/container/runtime_test.go, runtime_cache_test.go, container_gc.go, os.go"""
+"""Test the types of the runtime, its cache, garbage collection and system calls.
+
+Go: pkg/kubelet/container/runtime_test.go, runtime_cache_test.go, container_gc.go, os.go
+"""
 
 from __future__ import annotations
 
@@ -161,7 +164,7 @@ def test_real_os(tmp_path: Path) -> None:
     with real.open(f"{folder}/link") as file:
         assert file.read() == b"xy"
     real.rename(f"{folder}/file", f"{folder}/other")
-    real.remove(f"{folder}/link")  # dangling by now
+    real.remove(f"{folder}/link")  # The link dangles by now.
     with pytest.raises(OSError, match="not empty"):
         real.remove(folder)
     real.remove_all(folder)
@@ -176,7 +179,7 @@ def test_real_os(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
 def test_a_folder_is_not_removed_while_something_is_mounted_in_it(tmp_path: Path) -> None:
-    """A container with the node's logs and bidirectional propagation has mounted a server's directory there."""
+    """A directory that a container has mounted below the node's logs with bidirectional propagation is not removed."""
     mounter = mount_utils.Mounter()
     for name in ("logs/pod", "server"):
         (tmp_path / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What became of each step of syncing or killing a pod.
+"""Describe the result of each step of syncing or killing a pod.
 
 Go: pkg/kubelet/container/sync_result.go
 """
@@ -14,7 +14,10 @@ from pkg import golang
 
 
 class BackoffError(Exception):
-    """An error after which nothing should be tried before `backoff_time`. Its text is the wrapped error's."""
+    """Signal an error after which the next attempt must wait until `backoff_time`.
+
+    The text is that of the wrapped error.
+    """
 
     def __init__(self, err: Exception, backoff_time: datetime.datetime) -> None:
         super().__init__(str(err))
@@ -24,7 +27,7 @@ class BackoffError(Exception):
 
 
 def min_backoff_expiration(err: BaseException | None) -> datetime.datetime | None:
-    """The earliest back-off time of the BackoffErrors in err, its causes and its parts, if any."""
+    """Return the earliest backoff time of all BackoffErrors in `err`, its causes and its parts, or None."""
     if err is None:
         return None
     if isinstance(err, BackoffError):
@@ -35,7 +38,7 @@ def min_backoff_expiration(err: BaseException | None) -> datetime.datetime | Non
 
 
 class ReasonError(Exception):
-    """An error whose text is the one-word reason of a container's status; the message goes beside it."""
+    """Signal an error whose text is the one-word reason in a container's status; the message is stored elsewhere."""
 
     reason = ""
 
@@ -44,61 +47,61 @@ class ReasonError(Exception):
 
 
 class ErrCrashLoopBackOff(ReasonError):
-    """The container ended, and its restart is not due yet."""
+    """Signal that the container has exited and is still in backoff."""
 
     reason = "CrashLoopBackOff"
 
 
 class ErrContainerNotFound(ReasonError):
-    """The pod has no container of that name that the kubelet manages."""
+    """Signal that the kubelet manages no container with this name in the pod."""
 
     reason = "no matching container"
 
 
 class ErrRunContainer(ReasonError):
-    """The runtime did not start a container."""
+    """Signal that the runtime failed to start a container."""
 
     reason = "RunContainerError"
 
 
 class ErrKillContainer(ReasonError):
-    """The runtime did not stop a container."""
+    """Signal that the runtime failed to stop a container."""
 
     reason = "KillContainerError"
 
 
 class ErrCreatePodSandbox(ReasonError):
-    """The runtime did not make a sandbox."""
+    """Signal that the runtime failed to create a sandbox."""
 
     reason = "CreatePodSandboxError"
 
 
 class ErrConfigPodSandbox(ReasonError):
-    """The pod's spec gave no sandbox configuration."""
+    """Signal that no sandbox configuration could be generated from the pod's spec."""
 
     reason = "ConfigPodSandboxError"
 
 
 class ErrKillPodSandbox(ReasonError):
-    """The runtime did not stop the sandbox."""
+    """Signal that the runtime failed to stop the sandbox."""
 
     reason = "KillPodSandboxError"
 
 
 class ErrResizePodInPlace(ReasonError):
-    """The runtime did not change the resources of a running pod."""
+    """Signal that the runtime failed to change the resources of a running pod."""
 
     reason = "ResizePodInPlaceError"
 
 
 class ErrRemoveContainer(ReasonError):
-    """The runtime did not remove a container."""
+    """Signal that the runtime failed to remove a container."""
 
     reason = "RemoveContainerError"
 
 
 class SyncAction(enum.StrEnum):
-    """The steps."""
+    """Name the steps of a sync."""
 
     START_CONTAINER = "StartContainer"
     KILL_CONTAINER = "KillContainer"
@@ -122,22 +125,24 @@ REMOVE_CONTAINER = SyncAction.REMOVE_CONTAINER
 
 @dataclass(slots=True)
 class SyncResult:
-    """One step on one target (a container's name, for sandboxes the pod's), and why it failed if it did."""
+    """Hold the result of one step on one target, which is the name of a container or, for sandboxes, of the pod."""
 
     action: SyncAction
     target: object
-    # The brief reason.
+    # `error` gives the reason in one word.
     error: Exception | None = None
-    # The long one.
+    # `message` gives the details.
     message: str = ""
 
     def fail(self, err: Exception, msg: str) -> None:
-        """The step failed. Of the error no frames are kept: the result is in a variable of who has called."""
+        """Record that the step failed. The error is stored without its frames, because a caller's variable holds the
+        result.
+        """
         self.error, self.message = golang.without_frames(err), msg
 
 
 class SyncActionError(Exception):
-    """A step that failed. Its cause is the brief reason."""
+    """Signal that a step failed. The cause is the reason in one word."""
 
     def __init__(self, result: SyncResult) -> None:
         step = f'failed to "{result.action}" for "{result.target}"'
@@ -147,7 +152,7 @@ class SyncActionError(Exception):
 
 
 def failed_actions(err: BaseException | None) -> frozenset[SyncAction]:
-    """The steps whose SyncActionErrors are in err, its causes and its parts. Go: none"""
+    """Return the steps of all SyncActionErrors in `err`, its causes and its parts. Go: none"""
     if err is None:
         return frozenset()
     if isinstance(err, SyncActionError):
@@ -157,7 +162,7 @@ def failed_actions(err: BaseException | None) -> frozenset[SyncAction]:
 
 
 class SyncPodError(Exception):
-    """The sync failed as a whole. Its cause is why."""
+    """Signal that the sync failed as a whole. The cause tells why."""
 
     def __init__(self, err: Exception) -> None:
         super().__init__(f"failed to SyncPod: {err}")
@@ -165,7 +170,7 @@ class SyncPodError(Exception):
 
 
 class SyncErrors(ExceptionGroup[Exception]):
-    """The errors of a sync. Its text is what Go's aggregate of errors shows."""
+    """Group the errors of a sync. The text equals that of Go's aggregate of errors."""
 
     def __new__(cls, excs: list[Exception]) -> SyncErrors:
         return super().__new__(cls, "", excs)
@@ -180,35 +185,39 @@ class SyncErrors(ExceptionGroup[Exception]):
 
 @dataclass(slots=True)
 class PodSyncResult:
-    """All steps of a sync_pod or kill_pod."""
+    """Hold the results of all steps of a sync_pod or kill_pod."""
 
     sync_results: list[SyncResult] = field(default_factory=list)
-    # What went wrong outside the steps.
+    # `sync_error` is an error outside the steps.
     sync_error: Exception | None = None
 
     def add_sync_result(self, *results: SyncResult) -> None:
         self.sync_results.extend(results)
 
     def add_pod_sync_result(self, result: PodSyncResult) -> None:
-        """Take over another's steps and its error."""
+        """Add the steps of another result, and take over its error."""
         self.add_sync_result(*result.sync_results)
         self.sync_error = result.sync_error
 
     def fail(self, err: Exception) -> None:
-        """The sync failed as a whole. The frames of the error, which have all that the sync had, are not kept."""
+        """Record that the sync failed as a whole.
+
+        The error is stored without its frames, which hold all data of the sync.
+        """
         self.sync_error = golang.without_frames(err)
 
     def raise_if_failed(self) -> None:
-        """Raises all errors as one, SyncErrors, unless nothing failed."""
+        """Raise all errors as one SyncErrors, unless nothing failed."""
         if (errors := self.error()) is not None:
             try:
                 raise errors
             finally:
-                # The errors have this frame: together they would stay, with all who called, until garbage is collected.
+                # The errors refer to this frame. Without the deletion, the cycle would keep them and the callers'
+                # frames alive until garbage collection.
                 del errors
 
     def error(self) -> SyncErrors | None:
-        """All errors as one, or None if nothing failed."""
+        """Return all errors as one, or None if nothing failed."""
         errors: list[Exception] = []
         if self.sync_error is not None:
             errors.append(SyncPodError(self.sync_error))

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/container/sync_result_test.go"""
+"""Test the results of syncs.
+
+Go: pkg/kubelet/container/sync_result_test.go
+"""
 
 from __future__ import annotations
 

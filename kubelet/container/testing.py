@@ -1,4 +1,4 @@
-"""Fakes of the container package, for tests.
+"""Define fakes of the container package.
 
 Go: pkg/kubelet/container/testing
 """
@@ -31,7 +31,7 @@ FAKE_HOST = "localhost:12345"
 
 @dataclass(slots=True)
 class FakePod:
-    """A pod of the fake runtime."""
+    """Hold a pod of the fake runtime."""
 
     pod: kubecontainer.Pod
     netns_path: str = ""
@@ -50,7 +50,7 @@ class FakeVersion:
 
 @dataclass
 class FakeRuntime:
-    """A runtime that keeps the names of what is called, answers from its fields, and raises `err` if set."""
+    """Record the names of the called functions, answer from the fields, and raise `err` if it is set."""
 
     called_functions: list[str] = field(default_factory=list)
     pod_list: list[FakePod] = field(default_factory=list)
@@ -72,7 +72,7 @@ class FakeRuntime:
     err: Exception | None = None
     inspect_err: Exception | None = None
     status_err: Exception | None = None
-    # While set, pull_image waits for unblock_image_pulls or send_image_pull_error.
+    # While this is True, pull_image waits for unblock_image_pulls or send_image_pull_error.
     block_image_pulls: bool = False
     swap_behavior: dict[str, kubetypes.SwapBehavior] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -214,12 +214,12 @@ class FakeRuntime:
         return image.image, credentials[0] if credentials else None
 
     def unblock_image_pulls(self, count: int) -> None:
-        """Let up to `count` blocked pulls go on."""
+        """Let up to `count` blocked pulls continue."""
         for _ in range(count):
             self._image_pull_tokens.try_send(None)
 
     def send_image_pull_error(self, err: Exception) -> None:
-        """Let one blocked pull fail."""
+        """Make one blocked pull fail."""
         self._image_pull_tokens.try_send(err)
 
     def get_image_ref(self, ctx: golang.Context, image: kubecontainer.ImageSpec) -> str:
@@ -290,7 +290,7 @@ class FakeRuntime:
 
 
 class FakeStreamingRuntime(FakeRuntime):
-    """A fake runtime that serves streams at a made-up address."""
+    """Fake a runtime that serves streams at a made-up address."""
 
     def get_exec(
         self,
@@ -326,7 +326,7 @@ class FakeStreamingRuntime(FakeRuntime):
 
 @dataclass
 class FakeContainerCommandRunner:
-    """Answers each command with the same output or error, and keeps the last one."""
+    """Answer each command with the same output or error, and keep the last command."""
 
     stdout: bytes = b""
     err: Exception | None = None
@@ -343,7 +343,7 @@ class FakeContainerCommandRunner:
 
 
 class FakeRuntimeCache:
-    """A runtime cache that asks the runtime each time."""
+    """Fake a runtime cache that calls the runtime each time."""
 
     def __init__(self, getter: kubecontainer.PodsGetter) -> None:
         self._getter = getter
@@ -358,7 +358,7 @@ class FakeRuntimeCache:
 
 
 class FakeCache:
-    """A pod cache that asks the runtime each time."""
+    """Fake a pod cache that calls the runtime each time."""
 
     def __init__(self, runtime: kubecontainer.Runtime) -> None:
         self._runtime = runtime
@@ -367,7 +367,7 @@ class FakeCache:
         ctx = golang.background()
         try:
             pod = self._runtime.get_pod(ctx, id)
-        except Exception:  # whatever it is, the status call will tell
+        except Exception:  # The status call below reports the same error.
             pod = kubecontainer.Pod(id=id)
         return self._runtime.get_pod_status(ctx, pod)
 
@@ -400,7 +400,7 @@ class FakeCache:
 
 @dataclass
 class FakeRuntimeHelper:
-    """A kubelet that gives a runtime manager what the fields say, and raises `err` if set."""
+    """Fake the kubelet's answers to a runtime manager from the fields, and raise `err` if it is set."""
 
     dns_servers: list[str] = field(default_factory=list)
     dns_searches: list[str] = field(default_factory=list)
@@ -410,7 +410,7 @@ class FakeRuntimeHelper:
     pod_container_dir: str = ""
     runtime_handlers: dict[str, kubecontainer.RuntimeHandler] = field(default_factory=dict)
     err: Exception | None = None
-    # By the pod's uid.
+    # The keys are UIDs of pods.
     pod_stats: dict[str, statsapi.PodStats] = field(default_factory=dict)
     relisted: list[str] = field(default_factory=list)
     reinspected: list[str] = field(default_factory=list)
@@ -486,7 +486,7 @@ class FakeRuntimeHelper:
 
 @dataclass
 class FakeOS:
-    """An operating system that does nothing but keep a list; set a function to have its call do something."""
+    """Fake an operating system that records calls; a call has an effect only if its function is set."""
 
     stat_fn: Callable[[str], os.stat_result] | None = None
     read_dir_fn: Callable[[str], list[os.DirEntry[str]]] | None = None
@@ -539,7 +539,7 @@ class FakeOS:
         return self.read_dir_fn(dirname) if self.read_dir_fn is not None else []
 
     def glob(self, pattern: str) -> list[str]:
-        """The files that were created and that glob_fn(pattern, path) takes."""
+        """Return the created files for which glob_fn(pattern, path) is true."""
         matches = self.glob_fn
         return [path for path in self.files if matches(pattern, path)] if matches is not None else []
 
@@ -555,7 +555,7 @@ class FakeOS:
 
 @dataclass
 class FakeOneStatusCache:
-    """Answers every pod with the same status."""
+    """Return the same status for every pod."""
 
     status: kubecontainer.PodStatus = field(default_factory=kubecontainer.PodStatus)
     err: Exception | None = None

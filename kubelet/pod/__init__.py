@@ -1,4 +1,4 @@
-"""The pods that this node is to run, and the mirror pods that stand for static ones in the API server.
+"""Hold the pods of this node, and the mirror pods that represent static pods in the API server.
 
 Go: pkg/kubelet/pod
 """

@@ -1,4 +1,4 @@
-"""Creating and deleting mirror pods in the API server.
+"""Create and delete mirror pods in the API server.
 
 Go: pkg/kubelet/pod/mirror_client.go
 """
@@ -22,70 +22,74 @@ if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
 
-# Seconds that the API server has for each of its answers.
-# DIVERGES (safer): a request that takes longer is given up, and made again with the static pod's next sync.
-# Go: pkg/kubelet/pod/mirror_client.go, (*basicMirrorClient).CreateMirrorPod: has no time limit of its own.
+# `TIMEOUT` is the time, in seconds, that the API server has for each answer.
+# DIVERGES (safer): the kubelet gives up a request that takes longer, and repeats it at the static pod's next sync.
+# Go: pkg/kubelet/pod/mirror_client.go, (*basicMirrorClient).CreateMirrorPod: the Go kubelet has no time limit of its
+# own.
 # Why: the containers of a static pod would not start while the API server does not answer.
 # Test: pod_manager_test.py:test_mirror_client_gives_up_on_an_api_server_that_does_not_answer
 TIMEOUT = 5.0
 
 
 class NodeUIDError(Exception):
-    """The uid of this node, the owner of its mirror pods, is not known."""
+    """Signal that the UID of this node, which owns the mirror pods, is unknown."""
 
 
 class MirrorClient(Protocol):
-    """Writes mirror pods."""
+    """Define the operations on mirror pods in the API server."""
 
     def create_mirror_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Create the mirror pod of a static pod; fine if the same one is there."""
+        """Create the mirror pod of a static pod. An equal existing mirror pod is not an error."""
         ...
 
     def delete_mirror_pod(self, ctx: golang.Context, pod_full_name: str, uid: types.UID | None) -> bool:
-        """Delete the mirror pod, with a uid only if it has that one; returns whether it was deleted.
+        """Delete the mirror pod, if `uid` is None or matches; report whether it was deleted.
 
-        Raises ValueError for a bad name; what the API server answers is logged.
+        Raise ValueError for an invalid name. Errors of the API server are only logged.
         """
         ...
 
     def delete_in_background(self, ctx: golang.Context, uids_by_full_name: Mapping[str, types.UID]) -> None:
-        """Delete mirror pods, for who cannot wait for the API server; what comes of it is logged.
+        """Delete mirror pods for a caller that cannot wait for the API server; log the errors.
 
-        None that has another uid: by the time its turn comes, somebody else may have the name.
+        A mirror pod with another UID stays, because a new pod may have taken the name by the time of the deletion.
         """
         ...
 
 
 class NodeGetter(Protocol):
-    """The part of a node lister that a kubelet needs."""
+    """Define the part of a node lister that the kubelet needs."""
 
     def get(self, name: str) -> v1.Node:
-        """Shared, not to be changed. Raises apierrors.StatusError, not found."""
+        """Return the node, which is shared and must not be modified. Raise apierrors.StatusError if it is not found."""
         ...
 
 
 class BasicMirrorClient:
-    """Writes mirror pods through an API client; without one, as in standalone mode, it does nothing."""
+    """Create and delete mirror pods with an API client; without one, as in standalone mode, do nothing."""
 
     def __init__(
         self, apiserver_client: kubernetes.Interface | None, node_name: str, node_getter: NodeGetter | None
     ) -> None:
-        """With an API client there is a node_getter."""
+        """Set up the client. An API client requires a node_getter."""
         self._apiserver_client = apiserver_client
         self._node_name = node_name
         self._node_getter = node_getter
         self._lock = threading.Lock()  # This lock guards _deleting.
-        self._deleting: set[str] = set()  # full names of those that are being deleted in the background
+        self._deleting: set[str] = set()  # These are full names of pods that are being deleted in the background.
 
     def create_mirror_pod(self, ctx: golang.Context, pod: v1.Pod) -> None:
-        """Raises NodeUIDError if the node has no uid yet, what the API server answers, or that it does not in time."""
+        """Create the mirror pod.
+
+        Raise NodeUIDError if the node has no UID yet, the errors of the API server, and a timeout.
+        """
         client = self._apiserver_client
         if client is None:
             return
         mirror = v1.deepcopy(pod)
         hash = get_pod_hash(pod)
         mirror.metadata.annotations[kubetypes.CONFIG_MIRROR_ANNOTATION_KEY] = hash
-        # The API server wants mirror pods to be owned by their node.
+        # The API server requires that the node owns its mirror pods.
         owner = metav1.OwnerReference(
             api_version="v1", kind="Node", name=self._node_name, uid=self._get_node_uid(), controller=True
         )
@@ -118,7 +122,7 @@ class BasicMirrorClient:
         ctx, cancel = golang.with_timeout(ctx, TIMEOUT)
         try:
             self._apiserver_client.core_v1.pods(namespace).delete(ctx, name, options)
-        except Exception as err:  # the next sync tries again
+        except Exception as err:  # The next sync tries again.
             if not (apierrors.is_not_found(err) or apierrors.is_conflict(err)):
                 klog.error_s(err, "Failed deleting a mirror pod", pod=ref)
             return False
@@ -137,12 +141,12 @@ class BasicMirrorClient:
         try:
             golang.go(self._delete_and_forget, ctx, new, name="mirror-pod-deletion")
         except golang.ThreadError:
-            # Housekeeping finds them again.
+            # The next housekeeping finds these mirror pods again.
             self._forget(*new)
             raise
 
     def _delete_and_forget(self, ctx: golang.Context, uids_by_full_name: Mapping[str, types.UID]) -> None:
-        """One after the other: as many threads as there may be mirror pods the machine may not have."""
+        """Delete the mirror pods one after another, because there may not be enough threads for all of them."""
         for full_name, uid in uids_by_full_name.items():
             try:
                 with contain("Failed deleting a mirror pod", golang.background(), podFullName=full_name):
@@ -159,7 +163,7 @@ class BasicMirrorClient:
         try:
             node = self._node_getter.get(self._node_name)
         except Exception as err:
-            # Whatever it is: without its owner's uid the API server would not take the mirror pod.
+            # Whatever the error is, the API server would reject the mirror pod without the UID of its owner.
             raise NodeUIDError(f"failed to get node UID: {err}") from err
         if not node.metadata.uid:
             raise NodeUIDError(f"failed to get node UID: UID unset for node {self._node_name}")
@@ -167,10 +171,10 @@ class BasicMirrorClient:
 
 
 def get_hash_from_mirror_pod(pod: v1.Pod) -> str | None:
-    """The hash that the mirrored static pod had; None if it is no mirror pod."""
+    """Return the hash of the static pod that the mirror pod represents, or None if the pod is not a mirror pod."""
     return pod.metadata.annotations.get(kubetypes.CONFIG_MIRROR_ANNOTATION_KEY)
 
 
 def get_pod_hash(pod: v1.Pod) -> str:
-    """A static pod's hash, which its source wrote into an annotation."""
+    """Return a static pod's hash, which its source has written into an annotation."""
     return pod.metadata.annotations.get(kubetypes.CONFIG_HASH_ANNOTATION_KEY, "")

@@ -1,4 +1,4 @@
-"""Tests of deleting mirror pods in the background."""
+"""Test the deletion of mirror pods in the background."""
 
 from __future__ import annotations
 

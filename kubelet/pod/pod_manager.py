@@ -1,7 +1,7 @@
-"""The pods that the sources want on this node, with static pods tied to their mirror pods.
+"""Hold the pods that the sources assign to this node, and connect static pods with their mirror pods.
 
-A static pod comes from a file or URL, so the API server does not know it. A mirror pod of the same name and
-namespace, but another uid, stands there for it and shows its status.
+A static pod comes from a file or a URL, so the API server does not know it. A mirror pod with the same name and
+namespace, but another UID, represents it in the API server and shows its status.
 
 Go: pkg/kubelet/pod/pod_manager.go
 """
@@ -23,27 +23,27 @@ from pkg.apimachinery import types
 
 @dataclass(frozen=True, slots=True)
 class PodAndMirrorPod:
-    """A pod and its mirror pod, found by one of the two."""
+    """Hold a pod and its mirror pod; either one was used to find the other."""
 
     pod: v1.Pod | None
     mirror_pod: v1.Pod | None
-    # Whether the mirror pod was asked about.
+    # `was_mirror` tells whether the search began with the mirror pod.
     was_mirror: bool
 
 
 class Manager(Protocol):
-    """Knows the pods of this node. Safe from any thread; pods that come out are shared: never modify them."""
+    """Define access to this node's pods. All methods are thread-safe; callers must not modify the returned pods."""
 
     def get_pod_by_full_name(self, pod_full_name: str) -> v1.Pod | None:
-        """The pod, never a mirror pod, of that full name."""
+        """Return the pod with this full name, but never a mirror pod."""
         ...
 
     def get_pod_by_name(self, namespace: str, name: str) -> v1.Pod | None:
-        """The pod, never a mirror pod, of that name."""
+        """Return the pod with this name, but never a mirror pod."""
         ...
 
     def get_pod_by_uid(self, uid: types.UID) -> v1.Pod | None:
-        """The pod, never a mirror pod, of that uid."""
+        """Return the pod with this UID, but never a mirror pod."""
         ...
 
     def get_pod_by_mirror_pod(self, mirror_pod: v1.Pod) -> v1.Pod | None: ...
@@ -53,19 +53,19 @@ class Manager(Protocol):
     def get_pod_and_mirror_pod(self, a_pod: v1.Pod) -> PodAndMirrorPod: ...
 
     def get_pods(self) -> list[v1.Pod]:
-        """All pods but mirror pods."""
+        """Return all pods except mirror pods."""
         ...
 
     def get_pods_and_mirror_pods(self) -> tuple[list[v1.Pod], list[v1.Pod], list[str]]:
-        """All pods, all mirror pods, and the full names of mirror pods whose static pod is gone."""
+        """Return all pods, all mirror pods, and the full names of mirror pods whose static pod no longer exists."""
         ...
 
     def get_static_pod_to_mirror_pod_map(self) -> list[tuple[v1.Pod, v1.Pod | None]]:
-        """Each static pod with its mirror pod, if it has one."""
+        """Return each static pod with its mirror pod, or None if it has none."""
         ...
 
     def set_pods(self, pods: Iterable[v1.Pod]) -> None:
-        """Replace all pods; for tests."""
+        """Replace all pods, for tests."""
         ...
 
     def add_pod(self, pod: v1.Pod) -> None: ...
@@ -75,7 +75,7 @@ class Manager(Protocol):
     def remove_pod(self, pod: v1.Pod) -> None: ...
 
     def translate_pod_uid(self, uid: types.UID) -> kubetypes.ResolvedPodUID:
-        """The static pod's uid for a mirror pod's, any other uid as it is."""
+        """Return the static pod's UID for the UID of a mirror pod, and any other UID unchanged."""
         ...
 
     def get_uid_translations(
@@ -84,15 +84,17 @@ class Manager(Protocol):
         dict[kubetypes.ResolvedPodUID, kubetypes.MirrorPodUID],
         dict[kubetypes.MirrorPodUID, kubetypes.ResolvedPodUID],
     ]:
-        """From static pods' uids to mirror pods' ("" where there is none), and the other way."""
+        """Return the map from static pods' UIDs to mirror pods' UIDs, with "" for a missing mirror pod, and the reverse
+        map.
+        """
         ...
 
 
 class BasicManager:
-    """The pods, in memory."""
+    """Hold the pods in memory."""
 
     def __init__(self) -> None:
-        # Guards all dicts.
+        # This lock guards all dicts.
         self._lock = threading.Lock()
         self._pod_by_uid: dict[kubetypes.ResolvedPodUID, v1.Pod] = {}
         self._mirror_pod_by_uid: dict[kubetypes.MirrorPodUID, v1.Pod] = {}
@@ -118,7 +120,7 @@ class BasicManager:
             self._update_pod_locked(pod)
 
     def _update_pod_locked(self, pod: v1.Pod) -> None:
-        """Replace one pod in all indices. Mirror pods and static pods find each other by full name."""
+        """Replace one pod in all indexes. Mirror pods and static pods find each other by their full names."""
         full_name = kubecontainer.get_pod_full_name(pod)
         if kubetypes.is_mirror_pod(pod):
             self._mirror_pod_by_uid[kubetypes.MirrorPodUID(pod.metadata.uid)] = pod
@@ -152,11 +154,12 @@ class BasicManager:
                 self._forget_full_name_locked(full_name)
 
     def _forget_full_name_locked(self, full_name: str) -> None:
-        """The name goes to another pod that has it, if there is one.
+        """Forget the pod's full name, or assign it to another pod that has the same name.
 
         DIVERGES (fault of Go): a static pod keeps its name when a pod of the API server with the same name is removed.
-        Go: pkg/kubelet/pod/pod_manager.go, (*basicManager).RemovePod: the name is forgotten, whoever else has it.
-        Why: the static pod's mirror pod would count as orphaned, and be deleted and created again for ever.
+        Go: pkg/kubelet/pod/pod_manager.go, (*basicManager).RemovePod: the Go kubelet forgets the name even if another
+        pod has it.
+        Why: the static pod's mirror pod would count as an orphan, and would be deleted and created again forever.
         Test: pod_manager_test.py:test_removed_pod_leaves_its_name_to_the_static_pod_that_has_it
         """
         for pod in self._pod_by_uid.values():
@@ -175,7 +178,7 @@ class BasicManager:
             return list(self._pod_by_uid.values()), list(self._mirror_pod_by_uid.values()), list(orphaned)
 
     def get_static_pod_to_mirror_pod_map(self) -> list[tuple[v1.Pod, v1.Pod | None]]:
-        """Pairs, where Go has a map: our pods are no keys."""
+        """Return pairs. Go returns a map, but our pods cannot be keys."""
         with self._lock:
             return [
                 (pod, self._mirror_pod_by_full_name.get(kubecontainer.get_pod_full_name(pod)))
@@ -230,14 +233,14 @@ class BasicManager:
 
 
 def _update_metrics(old_pod: v1.Pod | None, new_pod: v1.Pod | None) -> None:
-    """Count ephemeral containers; None stands for no pod."""
+    """Update the count of ephemeral containers; None means that there is no pod."""
     old, new = (len(pod.spec.ephemeral_containers) if pod is not None else 0 for pod in (old_pod, new_pod))
     if old != new:
         metrics.MANAGED_EPHEMERAL_CONTAINERS.inc(new - old)
 
 
 def is_mirror_pod_of(mirror_pod: v1.Pod, pod: v1.Pod) -> bool:
-    """Whether the mirror pod stands for this very version of the static pod."""
+    """Report whether the mirror pod represents exactly this version of the static pod."""
     if kubecontainer.get_pod_full_name(pod) != kubecontainer.get_pod_full_name(mirror_pod):
         return False
     hash = get_hash_from_mirror_pod(mirror_pod)

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/pod/pod_manager_test.go, mirror_client_test.go"""
+"""Test the pod manager and the mirror client.
+
+Go: pkg/kubelet/pod/pod_manager_test.go, mirror_client_test.go
+"""
 
 from __future__ import annotations
 
@@ -194,7 +197,7 @@ def test_deletion_in_the_background_waits_for_nobody_and_is_asked_for_once() -> 
 
 
 def test_mirror_client_gives_up_on_an_api_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over a real connection, which is taken and then left alone."""
+    """The mirror client gives up on a real connection to a server that accepts it and never answers."""
     monkeypatch.setattr(kubepod.mirror_client, "TIMEOUT", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         host = f"http://127.0.0.1:{silent.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Fakes of the pod package, for tests.
+"""Define fakes of the pod package.
 
 Go: pkg/kubelet/pod/testing
 """
@@ -18,7 +18,7 @@ from pkg.apimachinery import types
 
 
 class FakeMirrorClient:
-    """Keeps the full names of the mirror pods, and counts calls."""
+    """Hold the full names of the mirror pods, and count the calls."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,7 +55,7 @@ class FakeMirrorClient:
             return sorted(self._mirror_pods)
 
     def get_counts(self, pod_full_name: str) -> tuple[int, int]:
-        """How often it was created and deleted."""
+        """Return how often the mirror pod was created and deleted."""
         with self._lock:
             return self._create_counts[pod_full_name], self._delete_counts[pod_full_name]
 

@@ -140,7 +140,7 @@ def _preempting(victims: list[v1.Pod], make_room: Callable[[], object]) -> PodAd
         make_room()
         return victims
 
-    return PodAdmitResult(False, "RoomIsToBeMade", "waits for the end of preempted pods: ns/v", True, end)
+    return PodAdmitResult(False, "RoomIsToBeMade", "waiting for preempted pods to terminate: ns/v", True, end)
 
 
 def test_nobody_waits_for_the_victims_of_preemption_but_the_pod_that_they_make_room_for(world: _World) -> None:

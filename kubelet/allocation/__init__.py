@@ -1,6 +1,6 @@
-"""Which resources of the node each pod has been given, and whether it may have more or less.
+"""Allocate the resources of the node to pods, and decide on their resizes.
 
-Pods are admitted here, and their resizes; what they were given is kept over restarts.
+This package admits pods and their resizes, and keeps the allocated resources over restarts.
 
 Go: pkg/kubelet/allocation
 """

@@ -1,4 +1,4 @@
-"""Admits pods and resizes, and keeps what each pod was given.
+"""Admit pods and resizes, and keep the allocated resources of each pod.
 
 Go: pkg/kubelet/allocation/allocation_manager.go
 """
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     from kubelet import config, status
     from pkg.client_go.tools import record
 
-# The file below the kubelet's root directory that says what each pod was given.
+# This file, below the kubelet's root directory, holds the allocated resources of each pod.
 ALLOCATED_PODS_STATE_FILE = "allocated_pods_state"
 
-# Seconds until resizes that wait are tried again: before all sources have spoken, and after.
+# The manager retries pending resizes after these times, in seconds: the first while some sources have not sent their
+# pods, and the second afterwards.
 INITIAL_RETRY_DELAY = 30.0
 RETRY_DELAY = 180.0
 
-# Why resizes that wait are tried again, as the metric counts it.
+# These are the triggers of retries of pending resizes, as labels of the metric.
 TRIGGER_REASON_POD_RESIZED = "pod_resized"
 TRIGGER_REASON_POD_UPDATED = "pod_updated"
 TRIGGER_REASON_PODS_ADDED = "pods_added"
@@ -51,16 +52,16 @@ _LATEST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True)
 class AllocatedPod:
-    """A pod with the resources that it was given in place of those that it wants."""
+    """Hold a pod with its allocated resources in place of the resources that it requests."""
 
-    # The pod itself if it requests what was allocated to it, else a copy.
+    # This is the original pod if it requests its allocated resources, otherwise a copy.
     pod: v1.Pod
-    # Whether the pod wants something else than it was given.
+    # `differs` tells whether the pod requests other resources than those allocated.
     differs: bool
 
 
 class _Retry(enum.Enum):
-    """What another try to resize a pod has come to."""
+    """Name the results of retrying a pending resize."""
 
     GIVEN = enum.auto()
     WAITS = enum.auto()
@@ -68,7 +69,7 @@ class _Retry(enum.Enum):
 
 
 class Manager:
-    """Gives resources to pods. Thread-safe; one pod is admitted or resized at a time."""
+    """Allocate resources to pods. All methods are thread-safe, and one pod is admitted or resized at a time."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Manager:
         recorder: record.EventRecorder,
         clock: clocklib.Clock | None = None,
     ) -> None:
-        """Reads what an earlier kubelet gave. Raises OSError."""
+        """Read the allocation that an earlier run of the kubelet has stored. Raise OSError."""
         self._allocated = _new_state(checkpoint_directory)
         self._admit_handlers: list[lifecycle.PodAdmitHandler] = []
         self._status_manager = status_manager
@@ -91,19 +92,21 @@ class Manager:
         self._sources_ready = sources_ready
         self._recorder = recorder
         self._clock = clock or clocklib.RealClock()
-        # Set once by run.
+        # `run` sets the ticker once.
         self._ticker: golang.Ticker | None = None
-        # Held while a pod or a resize is admitted, so that nothing is given twice; guards the fields below.
+        # A thread holds this lock while it admits a pod or a resize, so that no resource is allocated twice. The lock
+        # also guards the fields below.
         self._allocation_lock = threading.Lock()
         self._pods_with_pending_resizes: list[types.UID] = []
-        # What ends pods, for each critical one that lacks resources for its resize; and those that were ended so.
+        # `_rooms_to_make` holds, for each critical pod that lacks resources for its resize, the function that preempts
+        # other pods. `_preempted` holds the preempted pods.
         self._rooms_to_make: list[Callable[[], list[v1.Pod]]] = []
         self._preempted: set[types.UID] = set()
-        # A message says that there is room to be made.
+        # A message on this channel means that pods must be preempted.
         self._room_is_wanted: golang.Channel[None] = golang.Channel(1)
 
     def run(self, ctx: golang.Context) -> None:
-        """Start the thread that tries again the resizes that wait; it ends with ctx."""
+        """Start the thread that retries pending resizes until ctx is done."""
         self._ticker = self._clock.new_ticker(INITIAL_RETRY_DELAY)
         golang.go(self._retry_periodically, ctx, self._ticker, name="allocation-manager")
 
@@ -115,16 +118,18 @@ class Manager:
                     for pod in self._retry_pending_resizes(_TRIGGER_REASON_PERIODIC):
                         klog.info_s("Successfully retried resize after timeout", pod=klog.kobj(pod))
         except golang.Canceled:
-            # It waited for pods that are preempted, as the kubelet was stopped.
+            # The thread was waiting for preempted pods when the kubelet stopped.
             if ctx.err() is None:
                 raise
         finally:
             ticker.stop()
 
     def _make_room(self) -> None:
-        """End the pods that are in the way of the first resize; without the lock, for it takes their grace periods.
+        """Preempt the pods that are in the way of the first resize, without the lock because this takes their grace
+        periods.
 
-        Meanwhile the other resizes may be withdrawn, or have room: the retry that follows says who is in the way then.
+        Meanwhile the other resizes may be withdrawn or get room, so the next retry computes again which pods are in
+        their way.
         """
         with self._allocation_lock:
             if not self._rooms_to_make:
@@ -139,11 +144,11 @@ class Manager:
             self._ticker.reset(delay)
 
     def retry_pending_resizes(self, trigger: str) -> None:
-        """Try again all resizes that wait; `trigger` says what gave hope."""
+        """Retry all pending resizes; `trigger` names the event that makes a retry promising."""
         self._retry_pending_resizes(trigger)
 
     def _retry_pending_resizes(self, trigger: str) -> list[v1.Pod]:
-        """The pods whose resizes need not wait any longer."""
+        """Retry all pending resizes; return the pods whose resizes no longer wait."""
         with self._allocation_lock:
             if not self._sources_ready.all_ready():
                 klog.v(4).info_s("Skipping evaluation of pending resizes; sources are not ready")
@@ -171,7 +176,10 @@ class Manager:
             return successful
 
     def _retry_resize_locked(self, pod: v1.Pod, trigger: str) -> _Retry:
-        """Give the pod what it wants, if that can be. Has it synced if it has something new, or other conditions."""
+        """Allocate the requested resources if possible.
+
+        Trigger a sync of the pod if its allocation or its resize conditions have changed.
+        """
         uid = pod.metadata.uid
         conditions = self._status_manager.get_pod_resize_conditions(uid)
         was_deferred = self._status_manager.is_pod_resize_deferred(uid)
@@ -179,7 +187,7 @@ class Manager:
         try:
             allocated = self._handle_pod_resources_resize(pod)
         except OSError as err:
-            # The checkpoint could not be written; the resize waits until it can.
+            # The checkpoint could not be written, so the resize waits.
             klog.error_s(err, "Failed to handle pod resources resize", pod=klog.kobj(pod))
         else:
             if self._status_manager.is_pod_resize_deferred(uid):
@@ -198,14 +206,14 @@ class Manager:
         return outcome
 
     def push_pending_resize(self, uid: types.UID) -> None:
-        """Note that the pod wants to be resized; retry_pending_resizes looks at it."""
+        """Record that the pod requests a resize; the next retry handles it."""
         with self._allocation_lock:
             if uid not in self._pods_with_pending_resizes:
                 self._pods_with_pending_resizes.append(uid)
                 self._sort_pending_resizes_locked()
 
     def _sort_pending_resizes_locked(self) -> None:
-        """First those that want no more than they have, then by priority, by QoS class, by how long they wait."""
+        """Sort resizes that need no more resources first, then by priority, by QoS class and by waiting time."""
         pending: list[v1.Pod] = []
         for uid in self._pods_with_pending_resizes:
             pod = self._get_pod_by_uid(uid)
@@ -240,24 +248,27 @@ class Manager:
         return any(new.get(r, _ZERO).cmp(old.get(r, _ZERO)) > 0 for r in (v1.RESOURCE_MEMORY, v1.RESOURCE_CPU))
 
     def has_pending_resizes(self) -> bool:
-        """Whether a pod wants to be resized and is not yet."""
+        """Report whether a pod waits for a resize."""
         with self._allocation_lock:
             return bool(self._pods_with_pending_resizes)
 
-    # ---- What pods have ----
+    # ---- Allocated resources ----
 
     def get_container_resource_allocation(
         self, pod_uid: types.UID, container_name: str
     ) -> v1.ResourceRequirements | None:
-        """What the container was given; None for one that is not known. Shared: never change it."""
+        """Return the container's allocated resources, or None. They are shared: callers must not modify them."""
         return self._allocated.get_container_resources(pod_uid, container_name)
 
     def get_pod_level_resource_allocation(self, pod_uid: types.UID) -> v1.ResourceRequirements | None:
-        """What the pod as a whole was given; None if nothing, and for one that is not known. Shared."""
+        """Return the allocated pod-level resources, or None. They are shared: callers must not modify them."""
         return self._allocated.get_pod_level_resources(pod_uid)
 
     def update_pod_from_allocation(self, pod: v1.Pod) -> AllocatedPod:
-        """The pod with what it was given. Of a pod that cannot be read in full it is not known what it wants."""
+        """Return the pod with its allocated resources.
+
+        For a partially decoded pod, it is unknown which resources the pod requests.
+        """
         allocated = self._allocated.get_pod_resource_info(pod.metadata.uid)
         if allocated is None:
             return AllocatedPod(pod, differs=False)
@@ -266,45 +277,45 @@ class Manager:
         return update_pod_from_allocation(pod, allocated)
 
     def is_allocated(self, uid: types.UID) -> bool:
-        """Whether the pod was given something, be it by an earlier kubelet."""
+        """Report whether resources are allocated to the pod, even if an earlier run of the kubelet allocated them."""
         return self._allocated.get_pod_resource_info(uid) is not None
 
     def set_allocated_resources(self, pod: v1.Pod) -> None:
-        """Note that the pod was given what it wants. Raises OSError."""
+        """Record the resources that the pod requests as its allocation. Raise OSError."""
         self._allocated.set_pod_resource_info(pod.metadata.uid, allocation_from_pod(pod))
 
     # ---- Admission ----
 
     def add_pod_admit_handlers(self, handlers: Iterable[lifecycle.PodAdmitHandler]) -> None:
-        """Who may refuse a pod or a resize, in the order in which they are asked."""
+        """Add handlers that may reject a pod or a resize, in the order in which the manager asks them."""
         self._admit_handlers.extend(handlers)
 
     def add_pod(self, active_pods: list[v1.Pod], pod: v1.Pod) -> lifecycle.PodAdmitResult:
-        """Whether the pod may run beside the active ones; if so, it has been given what it wants."""
+        """Decide whether the pod may run beside the active ones; if so, allocate the resources that it requests."""
         with self._allocation_lock:
             resizable = features.feature_gate.enabled(features.IN_PLACE_POD_VERTICAL_SCALING)
             if resizable:
-                # After a restart of the kubelet, what the pod was given counts, and not what it wants now.
+                # After a restart of the kubelet, the existing allocation counts, and not what the pod requests now.
                 pod = self.update_pod_from_allocation(pod).pod
             result = self._can_admit_pod(self._get_allocated_pods(active_pods), pod, lifecycle.ADD_OPERATION)
             if result.admit and resizable:
                 try:
                     self.set_allocated_resources(pod)
                 except OSError as err:
-                    # It is known as long as this process lives, and runs; refusing it would help nobody.
+                    # The allocation stays in memory while this process lives. A rejection of the pod would help nobody.
                     klog.error_s(err, "SetPodAllocation failed", pod=klog.kobj(pod))
             return result
 
     def remove_pod(self, uid: types.UID) -> None:
-        """Forget what the pod was given."""
+        """Forget the pod's allocated resources."""
         self._allocated.remove_pod(uid)
 
     def remove_orphaned_pods(self, remaining_pods: Collection[types.UID]) -> None:
-        """Forget all pods but these."""
+        """Forget all pods except these."""
         self._allocated.remove_orphaned_pods(remaining_pods)
 
     def _handle_pod_resources_resize(self, pod: v1.Pod) -> bool:
-        """Give the pod what it wants if that can be; True if it has something new. Raises OSError."""
+        """Allocate the requested resources if possible; report whether the allocation has changed. Raise OSError."""
         uid, generation = pod.metadata.uid, pod.metadata.generation
         allocated = self.update_pod_from_allocation(pod)
         if not allocated.differs:
@@ -318,17 +329,17 @@ class Manager:
             try:
                 self.set_allocated_resources(pod)
             except OSError:
-                # DIVERGES (fault of Go): a resize that could not be written down is taken back.
-                # Go: pkg/kubelet/allocation/allocation_manager.go, (*manager).handlePodResourcesResize: it stays in
-                # memory.
-                # Why: containers would be resized while the pod's status does not say so, and the next kubelet would
-                # know nothing of it.
+                # DIVERGES (fault of Go): a resize whose checkpoint could not be written is reverted.
+                # Go: pkg/kubelet/allocation/allocation_manager.go, (*manager).handlePodResourcesResize: the resize
+                # stays in memory.
+                # Why: containers would be resized although the pod's status does not show this, and the next run of the
+                # kubelet would not know of the resize.
                 # Test: allocation_manager_test.py:test_what_could_not_be_written_is_not_given
                 with contextlib.suppress(OSError):
                     self.set_allocated_resources(allocated.pod)
                 raise
             self._status_manager.clear_pod_resize_pending_condition(uid)
-            # Whatever went wrong with an earlier resize is over.
+            # The error of an earlier resize no longer applies.
             self._status_manager.clear_pod_resize_in_progress_condition(uid)
             self._status_manager.set_pod_resize_in_progress_condition(uid, "", "", generation)
             message = events.pod_resize_started_msg(pod, generation)
@@ -348,7 +359,7 @@ class Manager:
     def _can_admit_pod(
         self, allocated_pods: list[v1.Pod], pod: v1.Pod, operation: lifecycle.Operation
     ) -> lifecycle.PodAdmitResult:
-        """Ask every admit handler whether pod may run beside the others; the first refusal counts."""
+        """Ask every admit handler whether the pod may run beside the others, and return the first rejection."""
         others = [other for other in allocated_pods if other.metadata.uid != pod.metadata.uid]
         attributes = lifecycle.PodAdmitAttributes(pod=pod, other_pods=others, operation=operation)
         for handler in self._admit_handlers:
@@ -380,7 +391,7 @@ def _new_state(checkpoint_directory: str) -> state.State:
 
 
 def update_pod_from_allocation(pod: v1.Pod, allocated: state.PodResourceInfo) -> AllocatedPod:
-    """As the method of the same name, for what is given here."""
+    """Return the pod with the given allocation, like the method of the same name."""
     pod_level = features.feature_gate.enabled(features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING)
     update_pod = pod_level and not codec.semantic_equal(pod.spec.resources, allocated.pod_level_resources)
     changed = {
@@ -401,7 +412,10 @@ def update_pod_from_allocation(pod: v1.Pod, allocated: state.PodResourceInfo) ->
 
 
 def _with_missing_containers(pod: v1.PartialPod, allocated: state.PodResourceInfo) -> v1.PartialPod:
-    """The pod with containers that have what it was given, as far as it has them no more: it may still use that."""
+    """Return the pod with additional containers for those allocations whose containers it no longer has.
+
+    These containers may still use the resources.
+    """
     known = {container.name for container in (*pod.spec.containers, *pod.spec.init_containers)}
     known.update(s.name for s in pod.status.init_container_statuses if s.state.terminated is not None)
     missing = allocated.container_resources.keys() - known
@@ -414,7 +428,7 @@ def _with_missing_containers(pod: v1.PartialPod, allocated: state.PodResourceInf
 
 
 def allocation_from_pod(pod: v1.Pod) -> state.PodResourceInfo:
-    """What the pod wants, to be kept as what it was given."""
+    """Return the resources that the pod requests, in the form of an allocation."""
     pod_level = None
     if features.feature_gate.enabled(features.IN_PLACE_POD_LEVEL_RESOURCES_VERTICAL_SCALING):
         pod_level = pod.spec.resources
@@ -424,7 +438,7 @@ def allocation_from_pod(pod: v1.Pod) -> state.PodResourceInfo:
 
 
 def is_resizable_container(container: v1.Container, container_type: podutil.ContainerType) -> bool:
-    """Whether the container's resources may change while it runs."""
+    """Report whether the container's resources may change while it runs."""
     match container_type:
         case podutil.ContainerType.INIT_CONTAINERS:
             gate = features.IN_PLACE_POD_VERTICAL_SCALING_INIT_CONTAINERS

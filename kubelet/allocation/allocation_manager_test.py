@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/allocation/allocation_manager_test.go"""
+"""Test the allocation manager.
+
+Go: pkg/kubelet/allocation/allocation_manager_test.go
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def container(requests: Amounts, limits: Amounts | None = None, name: str = "c1"
 
 
 class PodManager:
-    """The pods of the environment, for a status manager; none is a mirror."""
+    """Provide the environment's pods to a status manager; none of them is a mirror pod."""
 
     def __init__(self, pods: dict[str, v1.Pod]) -> None:
         self.pods = pods
@@ -66,7 +69,7 @@ class PodManager:
 
 
 class SwappingRuntime(containertest.FakeRuntime):
-    """Gives swap to the containers named in `swapping`."""
+    """Fake a runtime in which the containers named in `swapping` use swap."""
 
     swapping: tuple[str, ...] = ()
 
@@ -75,7 +78,7 @@ class SwappingRuntime(containertest.FakeRuntime):
 
 
 class StaticPolicies(cm.ContainerManagerStub):
-    """A container manager with these policies."""
+    """Fake a container manager with these policies."""
 
     cpu, memory = "none", "None"
 
@@ -84,7 +87,7 @@ class StaticPolicies(cm.ContainerManagerStub):
 
 
 class Environment:
-    """A manager on a node with 5 cpus and 5 GiB, and what it is told and tells. Go: makeAllocationManager"""
+    """Run a manager on a node with 5 CPUs and 5 GiB, and record what it does. Go: makeAllocationManager"""
 
     def __init__(self, *pods: v1.Pod, directory: str = "") -> None:
         self.pods: dict[str, v1.Pod] = {pod.metadata.uid: pod for pod in pods}
@@ -119,7 +122,7 @@ class Environment:
             self.manager.set_allocated_resources(pod)
 
     def resize(self, pod: v1.Pod, **changes: Any) -> v1.Pod:
-        """A new generation of the pod, whose first container wants these requests and limits."""
+        """Create a new generation of the pod whose first container has these requests and limits."""
         new = v1.deepcopy(pod)
         new.metadata.generation += 1
         containers = new.spec.containers or new.spec.init_containers
@@ -137,7 +140,7 @@ class Environment:
         self.manager.retry_pending_resizes("test")
 
     def conditions(self, pod: v1.Pod) -> list[tuple[str, str, int]]:
-        """Type, reason and generation."""
+        """Return the type, reason and generation of each resize condition."""
         found = self.status.get_pod_resize_conditions(pod.metadata.uid)
         return [(c.type, c.reason, c.observed_generation) for c in found]
 
@@ -178,7 +181,7 @@ def test_update_pod_from_allocation(tmp_path: Path) -> None:
 
 
 def test_pod_that_cannot_be_read_in_full_has_what_it_was_given() -> None:
-    """It goes on using that, and nobody knows whether it wants anything else."""
+    """A partially decoded pod keeps its allocation, because it still uses it and its new requests are unknown."""
     init = container(amounts("4"), name="init")
     sidecar = container(amounts("1"), name="sidecar", restart_policy="Always")
     pod = new_pod("p", container(amounts("1")), container(amounts("2"), name="c2"), init_containers=[init, sidecar])
@@ -337,7 +340,7 @@ def test_resize_of_a_pod_as_a_whole_without_the_gate() -> None:
     with set_feature_gate_during_test(features.feature_gate, gate, False):
         environment = Environment(pod)
         environment.retry(environment.resize(pod, pod_requests=amounts("1600m")))
-        # What a pod has as a whole is not kept then, so that it does not seem to change.
+        # Pod-level resources are not stored in this case, so they never seem to change.
         assert environment.conditions(pod) == []
         environment.retry(environment.resize(pod, requests=amounts("1100m")))
         assert environment.conditions(pod) == [IN_PROGRESS]
@@ -413,7 +416,7 @@ def test_sort_pending_resizes() -> None:
             environment.manager.push_pending_resize(uid)
             environment.manager.push_pending_resize(uid)
         found = environment.manager._pods_with_pending_resizes
-        # Those that want no more than they have come first, in any order.
+        # The resizes that need no more resources come first, in any order.
         assert (sorted(found[:2]), found[2:]) == (expected[:2], expected[2:])
 
 
@@ -482,7 +485,7 @@ def test_what_waits_is_tried_again_from_time_to_time() -> None:
 
 
 def test_thread_that_waits_for_the_end_of_another_pod_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A critical pod that grows can preempt others, and the kubelet can be stopped while these end."""
+    """The kubelet can stop while its thread waits for pods that a growing critical pod preempts."""
     environment = Environment()
     ctx, cancel = golang.with_cancel(golang.background())
 
@@ -517,7 +520,7 @@ def test_full_disk_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_could_not_be_written_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the pod would have it in force without a word, and would have less again after a restart."""
+    """Otherwise the pod would silently use the new resources, and lose them again after a restart."""
     pod = new_pod("p", container(amounts("1")))
     environment = Environment(pod, directory=str(tmp_path))
     resized = environment.resize(pod, requests=amounts("2"))
@@ -551,7 +554,7 @@ def test_add_pod(tmp_path: Path) -> None:
     assert (refused.admit, refused.reason) == (False, "OutOfcpu")
     assert environment.manager.get_container_resource_allocation(types.UID("uid-big"), "c1") is None
 
-    # The pod wants more than there is when the next kubelet begins: it has what it had.
+    # When the next kubelet starts, the pod requests more than the node has, but keeps its old allocation.
     again = Environment(directory=str(tmp_path))
     wants = v1.deepcopy(pod)
     wants.spec.containers[0].resources.requests = amounts("9")
@@ -620,14 +623,14 @@ def test_periodic_retry_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch
 
 
 def test_nobody_waits_for_pods_that_are_in_the_way_of_a_resize() -> None:
-    """They are ended by the manager's own thread, without its lock, and count no more once their time is over."""
+    """The manager's own thread preempts the pods without the lock, and afterwards the pods no longer count."""
     pod, victim = new_pod("p", container(amounts("1"))), new_pod("victim", container(amounts("4")))
     environment = Environment(pod, victim)
     manager = environment.manager
     ended: golang.Channel[str] = golang.Channel(10)
 
     def end() -> list[v1.Pod]:
-        manager.has_pending_resizes()  # would wait for ever if the lock were held
+        manager.has_pending_resizes()  # This call would block forever if the lock were held.
         ended.send(threading.current_thread().name)
         return [victim]
 
@@ -652,7 +655,7 @@ def test_nobody_waits_for_pods_that_are_in_the_way_of_a_resize() -> None:
 
 
 def test_nobody_is_ended_for_a_resize_that_was_withdrawn_meanwhile() -> None:
-    """The pods in the way of one resize have their grace period, in which another one need not be wanted any more."""
+    """Pods are not preempted for a resize that was withdrawn during the grace period of another resize's victims."""
     first, second = new_pod("first", container(amounts("1"))), new_pod("second", container(amounts("1")))
     victims = {name: new_pod(f"victim-of-{name}", container(amounts("1"))) for name in ("first", "second")}
     environment = Environment(first, second, *victims.values())

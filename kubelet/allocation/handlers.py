@@ -1,4 +1,4 @@
-"""Refuses the resizes that this node can never grant.
+"""Reject the resizes that this node can never allocate.
 
 Go: pkg/kubelet/allocation/handlers.go
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kubelet import cm
     from kubelet.allocation.allocation_manager import Manager
 
-# The policies under which containers have whole CPUs and memory nodes for themselves.
+# With these policies, containers get exclusive CPUs and memory nodes.
 # Go: cpumanager.PolicyStatic, memorymanager.PolicyTypeStatic
 _CPU_MANAGER_POLICY_STATIC = "static"
 _MEMORY_MANAGER_POLICY_STATIC = "Static"
@@ -36,7 +36,7 @@ _ZERO = resource.new_quantity(0)
 
 
 class PodResizesAdmitHandler:
-    """Asked when a pod is resized; has no say in whether a new pod may run."""
+    """Decide on resizes of pods; the handler admits every new pod."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class PodResizesAdmitHandler:
         return lifecycle.PodAdmitResult(admit=True)
 
     def _admit_guaranteed(self, pod: v1.Pod) -> lifecycle.PodAdmitResult:
-        """What is a container's alone cannot grow or shrink."""
+        """Admit the resize of a guaranteed pod, unless exclusive CPUs or memory would have to change."""
         config = self._container_manager.get_node_config()
         gate = features.feature_gate
         if (
@@ -94,7 +94,7 @@ class PodResizesAdmitHandler:
         for container, kind in podutil.container_iter(pod.spec, podutil.INIT_CONTAINERS | podutil.CONTAINERS):
             if not is_resizable_container(container, kind):
                 continue
-            # Requests are limits in such a pod.
+            # Requests equal limits in such a pod.
             wanted = container.resources.requests.get(resource_name, _ZERO)
             allocated = self._allocation_manager.get_container_resource_allocation(pod.metadata.uid, container.name)
             given = allocated.requests.get(resource_name, _ZERO) if allocated is not None else _ZERO
@@ -106,7 +106,7 @@ class PodResizesAdmitHandler:
 def disallow_resize_for_swappable_containers(
     runtime: kubecontainer.Runtime, desired_pod: v1.Pod, allocated_pod: v1.Pod
 ) -> bool:
-    """Whether a container would need another swap limit, which cannot change while it runs."""
+    """Report whether a container would need another swap limit, which cannot change while the container runs."""
     spec = allocated_pod.spec
     allocated = {container.name: container for container in (*spec.containers, *spec.init_containers)}
     for desired in (*desired_pod.spec.containers, *desired_pod.spec.init_containers):

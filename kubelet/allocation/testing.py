@@ -1,4 +1,4 @@
-"""What pods were given, as far as the pod workers ask."""
+"""Define a fake of what the pod workers need from the allocation manager."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pkg.apimachinery import types
 
 
 class FakeAllocationManager:
-    """Every pod was given what it wants, but for those by uid in `given`."""
+    """Return each pod with the resources that it requests, except for the pods in `given`, which are keyed by UID."""
 
     def __init__(self) -> None:
         self.given: dict[types.UID, v1.Pod] = {}

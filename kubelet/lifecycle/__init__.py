@@ -1,4 +1,4 @@
-"""Who is asked about a pod's coming and going: admission, sync and eviction handlers, and container hooks.
+"""Define and implement handlers that decide on a pod's admission, sync and eviction, and run container hooks.
 
 Go: pkg/kubelet/lifecycle
 """

@@ -1,4 +1,4 @@
-"""Features of pods that this node may have turned off.
+"""Check pods for features that may be off on this node.
 
 Go: pkg/kubelet/lifecycle/features_linux.go
 """
@@ -10,12 +10,12 @@ from pkg import features
 from pkg.api.core import v1
 from pkg.component_helpers import resource as resourcehelper
 
-# The pod has resources as a whole, and the gate for these is off.
+# The pod has pod-level resources, but their feature gate is off.
 POD_LEVEL_RESOURCES_NOT_ADMITTED_REASON = "PodLevelResourcesNotSupported"
 
 
 def is_pod_level_resources_supported(pod: v1.Pod) -> PodAdmitResult:
-    """Turns away a pod whose pod-level resources would be disregarded."""
+    """Reject a pod whose pod-level resources would be ignored."""
     if resourcehelper.is_pod_level_resources_set(pod) and not features.feature_gate.enabled(
         features.POD_LEVEL_RESOURCES
     ):

@@ -1,4 +1,4 @@
-"""Runs the hooks of containers, postStart and preStop, and has smaller handlers of admission.
+"""Run the postStart and preStop hooks of containers, and implement some small admission handlers.
 
 Go: pkg/kubelet/lifecycle/handlers.go
 """
@@ -28,18 +28,19 @@ from pkg.probe.httpclient import HTTPRequestError, HTTPResponseError
 from pkg.security import apparmor
 from pkg.util import exec as utilexec
 
-# DIVERGES (safer): of a failed hook's command or path, its output and its error, so many bytes of each are shown.
-# Go: pkg/kubelet/lifecycle/handlers.go, (*handlerRunner).Run: has no bound.
-# Why: the text becomes part of the pod's status, which the API server refuses if it has megabytes.
+# DIVERGES (safer): a message about a failed hook shows at most this many bytes of each of its command or path, its
+# output and its error.
+# Go: pkg/kubelet/lifecycle/handlers.go, (*handlerRunner).Run: the message has no limit.
+# Why: the text becomes part of the pod's status, which the API server rejects if it has megabytes.
 # Test: handlers_test.py:test_of_what_the_hook_is_the_beginning_is_shown
 MAX_RESP_BODY_LENGTH = 10 << 10
-# A pod may have 256 of its containers killed at the same time, each with a hook whose server redirects again and again.
-# As for probes, a few are worked for at a time, and let others have their turn while they wait for the server.
+# The kubelet may kill 256 containers of a pod at the same time, each with a hook whose server redirects again and
+# again. As with probes, only a few hooks work at a time, and each gives up its turn while it waits for the server.
 _TURNS = Turns(by_use=True)
-# Seconds until a hook is tried again that had no socket.
+# `_SOCKET_RETRY_PERIOD` is the time, in seconds, after which a hook that got no socket is tried again.
 _SOCKET_RETRY_PERIOD = 1.0
 
-# The pod wants a profile that this node cannot give it.
+# The pod requests a profile that this node cannot enforce.
 APP_ARMOR_NOT_ADMITTED_REASON = "AppArmor"
 # The pod needs a feature that this node does not declare.
 POD_FEATURE_UNSUPPORTED = "PodFeatureUnsupported"
@@ -49,24 +50,24 @@ _HOOK_CONTEXT = object()
 
 
 def without_cancel_but_for_hooks(ctx: golang.Context) -> golang.Context:
-    """A context that is never done, under which hook_context is ctx itself.
+    """Return a context that is never done, but from which hook_context returns `ctx` itself.
 
-    DIVERGES (safer): a postStart hook that still runs is cancelled when its pod is to end.
-    Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: runs it in a context that nothing cancels.
-    Why: a hook without end keeps its pod from ending for ever.
+    DIVERGES (safer): a running postStart hook is cancelled when its pod must terminate.
+    Go: pkg/kubelet/kubelet.go, (*Kubelet).SyncPod: the Go kubelet runs the hook in a context that nothing cancels.
+    Why: a hook that never ends would keep its pod from terminating.
     Test: kubelet/kuberuntime/kuberuntime_manager_test.py:test_post_start_hook_is_cut_when_its_pod_is_to_end
     """
     return golang.with_value(golang.without_cancel(ctx), _HOOK_CONTEXT, ctx)
 
 
 def hook_context(ctx: golang.Context) -> golang.Context:
-    """What a hook is to end with: the sync of its pod, which is cancelled when the pod is to end."""
+    """Return the context of the pod's sync, which is cancelled when the pod must terminate, and with it the hook."""
     found: golang.Context | None = ctx.value(_HOOK_CONTEXT)
     return ctx if found is None else found
 
 
 class HookError(Exception):
-    """A hook failed; `message` is what the container's waiting state shows."""
+    """Signal that a hook failed; the container's waiting state shows `message`."""
 
     def __init__(self, cause: Exception | str, message: str) -> None:
         super().__init__(str(cause))
@@ -74,25 +75,28 @@ class HookError(Exception):
 
 
 class HTTPDoer(Protocol):
-    """Makes the requests of httpGet hooks."""
+    """Define how to make the requests of httpGet hooks."""
 
     def do(self, ctx: golang.Context, url: str, headers: httpclient.Headers) -> None:
-        """A GET whose answer does not matter; it ends when ctx is cancelled.
+        """Send a GET request and ignore the answer; the request ends when ctx is cancelled.
 
-        Raises HTTPRequestError when there is no answer, and HTTPResponseError.
+        Raise HTTPRequestError if there is no answer, or HTTPResponseError.
         """
         ...
 
 
 class HTTPClient:
-    """Go: pkg/kubelet/kubelet.go, NewMainKubelet. Certificates are not checked: pods make their own. Thread-safe."""
+    """Make requests without checking certificates, because pods create their own. The object is thread-safe.
+
+    Go: pkg/kubelet/kubelet.go, NewMainKubelet
+    """
 
     def do(self, ctx: golang.Context, url: str, headers: httpclient.Headers) -> None:
-        """See HTTPDoer. Redirects are followed on the same host.
+        """Send a GET request as HTTPDoer describes, and follow redirects to the same host.
 
-        DIVERGES (safer): a hook for which the kubelet has no file descriptor left waits until there is one.
+        DIVERGES (safer): if the kubelet has no file descriptor left for a hook, the hook waits for one.
         Go: pkg/kubelet/lifecycle/handlers.go, (*handlerRunner).runHTTPHandler: the hook fails.
-        Why: a container is ended when its postStart hook fails, and here the fault is not the container's.
+        Why: the kubelet kills a container whose postStart hook fails, but this failure is not the container's fault.
         Test: handlers_test.py:test_client_waits_while_no_socket_is_left
         """
         turn = Turn(_TURNS)
@@ -109,14 +113,14 @@ class HTTPClient:
 
 
 def _beginning(output: bytes | str) -> str:
-    """As much as is shown of what a command wrote, or of what a hook is."""
+    """Return the beginning of a command's output, or of a hook's description, that a message shows."""
     if isinstance(output, str):
         output = output.encode(errors="replace")
     return output[:MAX_RESP_BODY_LENGTH].decode(errors="replace")
 
 
 class PodStatusProvider(Protocol):
-    """Go: podStatusProvider"""
+    """Define what the hook runner needs to find a pod's address. Go: podStatusProvider"""
 
     def get_pod(self, ctx: golang.Context, pod_uid: types.UID) -> kubecontainer.Pod: ...
 
@@ -124,7 +128,7 @@ class PodStatusProvider(Protocol):
 
 
 class HandlerRunner:
-    """Go: handlerRunner. Thread-safe."""
+    """Run hooks. All methods are thread-safe. Go: handlerRunner"""
 
     def __init__(
         self,
@@ -146,7 +150,7 @@ class HandlerRunner:
         container: v1.Container,
         handler: v1.LifecycleHandler,
     ) -> str:
-        """Blocks until the hook has ended; returns "". Raises HookError."""
+        """Run the hook, block until it has ended, and return "". Raise HookError."""
         where = f'for Container "{container.name}" in Pod "{format.pod(pod)}" failed - error:'
         log = {"containerName": container.name, "pod": klog.kobj(pod)}
         if handler.exec is not None:
@@ -154,16 +158,17 @@ class HandlerRunner:
         elif handler.http_get is not None:
             try:
                 self._run_http_handler(net.with_owner(ctx, pod.metadata.uid), pod, container, handler.http_get)
-            except Exception as err:  # The runtime, the network or the server: all mean that the hook failed.
+            except Exception as err:  # Any error of the runtime, the network or the server means that the hook failed.
                 path, fault = _beginning(handler.http_get.path), _beginning(str(err))
                 klog.v(1).info_s("HTTP lifecycle hook for Container in Pod failed", path=path, **log, err=fault)
                 raise HookError(fault, f"HTTP lifecycle hook ({path}) {where} {fault}") from err
         elif handler.sleep is not None:
             self._run_sleep_handler(ctx, handler.sleep.seconds, where, log)
         else:
-            # DIVERGES (platform): a handler that says nothing known is shown as JSON.
-            # Go: pkg/kubelet/lifecycle/handlers.go, (*handlerRunner).Run: it is shown as Go prints its own structures.
-            # Why: Python has no such form; the API's own form says the same.
+            # DIVERGES (platform): the message about a handler of an unknown kind shows the handler as JSON.
+            # Go: pkg/kubelet/lifecycle/handlers.go, (*handlerRunner).Run: the message shows the handler in Go's
+            # notation for structures.
+            # Why: Python has no such notation, and the API's own notation carries the same information.
             # Test: handlers_test.py:test_invalid_handler
             error = ValueError(f"invalid handler: {codec.encode_json(handler).decode()}")
             klog.error_s(error, "Cannot run handler")
@@ -180,7 +185,7 @@ class HandlerRunner:
     ) -> None:
         try:
             self._command_runner.run_in_container(ctx, container_id, action.command, 0)
-        except Exception as err:  # The runtime's refusal, or the command's exit code.
+        except Exception as err:  # Either the runtime refuses, or the command exits with another code than 0.
             output = err.output if isinstance(err, utilexec.CodeExitError) else b""
             fault, text = _beginning(str(err)), _beginning(output)
             klog.v(1).info_s(
@@ -221,29 +226,29 @@ class HandlerRunner:
             try:
                 self._http_doer.do(ctx, "http" + url.removeprefix("https"), plain)
             except HTTPRequestError:
-                # What is wrong is what the pod asked for.
+                # The error to report is that of the request that the pod specifies.
                 raise err from None
             metrics.LIFECYCLE_HANDLER_HTTP_FALLBACKS.inc()
             message = f"request to HTTPS lifecycle hook {netloc} got HTTP response, retry with HTTP succeeded"
-            # DIVERGES (fault of Go): the event LifecycleHTTPFallback is about the container, and is sent.
+            # DIVERGES (fault of Go): the event LifecycleHTTPFallback is about the container, and is recorded.
             # Go: pkg/kubelet/lifecycle/handlers.go, (*handlerRunner).runHTTPHandler: the event is about the pod, and
             # the runtime manager's recorder drops events that are not about a container.
-            # Why: nobody hears that a hook which asks for HTTPS was run without it.
+            # Why: nobody would learn that a hook which specifies HTTPS was run over HTTP.
             # Test: handlers_test.py:test_https_falls_back_to_http_without_credentials
             ref = kubecontainer.generate_container_ref(pod, container)
             self._event_recorder.event(ref, v1.EVENT_TYPE_WARNING, "LifecycleHTTPFallback", message)
 
     def _pod_ip(self, ctx: golang.Context, pod: v1.Pod) -> str:
-        """Raises LookupError."""
+        """Return the pod's primary IP. Raise LookupError."""
         try:
             runtime_pod = self._container_manager.get_pod(ctx, pod.metadata.uid)
         except Exception as err:
-            # Whatever the runtime says: without the pod's address the hook cannot run.
+            # Whatever the error is, the hook cannot run without the pod's address.
             raise LookupError(f"unable to get pod, event handlers may be invalid: {err}") from err
         try:
             status = self._container_manager.get_pod_status(ctx, runtime_pod)
         except Exception as err:
-            # As above.
+            # Whatever the error is, the hook cannot run without the pod's address.
             raise LookupError(f"unable to get pod status, event handlers may be invalid: {err}") from err
         if not status.ips:
             raise LookupError(f"failed to find networking container: {status}")
@@ -251,13 +256,13 @@ class HandlerRunner:
 
 
 class AppArmorAdmitHandler:
-    """A lifecycle.PodAdmitHandler: turns away pods whose AppArmor profiles could not be enforced."""
+    """Reject pods whose AppArmor profiles cannot be enforced, as a lifecycle.PodAdmitHandler."""
 
     def __init__(self, validator: apparmor.Validator) -> None:
         self._validator = validator
 
     def admit(self, attrs: PodAdmitAttributes) -> PodAdmitResult:
-        """A pod that runs already, or has ended, is not asked again."""
+        """Admit a pod that is running or has terminated without checking it again."""
         if attrs.pod.status.phase != v1.POD_PENDING:
             return PodAdmitResult(admit=True)
         try:
@@ -268,22 +273,23 @@ class AppArmorAdmitHandler:
 
 
 class PodFeaturesAdmitHandler:
-    """A lifecycle.PodAdmitHandler: turns away pods that use what is turned off here."""
+    """Reject pods that use features which are off on this node, as a lifecycle.PodAdmitHandler."""
 
     def admit(self, attrs: PodAdmitAttributes) -> PodAdmitResult:
         return is_pod_level_resources_supported(attrs.pod)
 
 
 class DeclaredFeaturesAdmitHandler:
-    """A lifecycle.PodAdmitHandler: turns away pods that need features which this node does not declare."""
+    """Reject pods that need features which this node does not declare, as a lifecycle.PodAdmitHandler."""
 
     def __init__(self, framework: ndf.Framework, declared: Callable[[], Iterable[str]], version: Version) -> None:
-        """declared() is what the node declares at the time.
+        """Set up the handler; declared() returns the features that the node declares at that moment.
 
-        DIVERGES (safer): a pod is judged by the features that the runtime has when the pod comes.
-        Go: pkg/kubelet/lifecycle/handlers.go, NewDeclaredFeaturesAdmitHandler: gets those of the kubelet's start.
-        Why: when the runtime does not answer as the kubelet starts, pods that need its features would be refused until
-        the kubelet is restarted.
+        DIVERGES (safer): the kubelet checks a pod against the features that the runtime has when the pod arrives.
+        Go: pkg/kubelet/lifecycle/handlers.go, NewDeclaredFeaturesAdmitHandler: the Go kubelet uses the features from
+        its start.
+        Why: if the runtime does not answer while the kubelet starts, the kubelet would reject pods that need the
+        runtime's features until its next restart.
         Test: handlers_test.py:test_feature_that_is_declared_later_counts
         """
         self._framework = framework

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/lifecycle/handlers_test.go"""
+"""Test hooks and small admission handlers.
+
+Go: pkg/kubelet/lifecycle/handlers_test.go
+"""
 
 from __future__ import annotations
 
@@ -107,7 +110,7 @@ def test_exec_failure_shows_no_more_than_10_kib() -> None:
 
 
 def test_exec_failure_with_endless_complaints() -> None:
-    """What the command writes to stderr stands in the error, too, and the error in the log."""
+    """A long error is cut in the message and in the log; it includes what the command writes to stderr."""
     err = utilexec.CodeExitError(ValueError(f"exited with 1: {'x' * 1_000_000}"), 1, b"")
     with pytest.raises(HookError) as caught:
         _World(err).run(exec=v1.ExecAction(command=["yes"]))
@@ -297,7 +300,7 @@ def test_client_does_not_mind_the_status(server: str, status: int) -> None:
 
 
 def test_client_waits_while_no_socket_is_left(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The container would be ended for the hook's failure."""
+    """A lack of sockets does not make the hook fail, which would kill the container."""
     err = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     monkeypatch.setattr("pkg.golang.net.dial_parallel", failing_once(net.dial_parallel, err))
     monkeypatch.setattr("kubelet.lifecycle.handlers._SOCKET_RETRY_PERIOD", 0.01)
@@ -375,7 +378,7 @@ def test_client_ends_with_its_context(scheme: str) -> None:
 def test_client_ends_with_its_context_while_it_connects() -> None:
     ctx, cancel = golang.with_cancel(_CTX)
     with contextlib.ExitStack() as stack:
-        # A server that accepts nobody, whose queue is full.
+        # This server accepts no connection, and its queue is full.
         full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         address = full.getsockname()
         for _ in range(3):
@@ -398,7 +401,7 @@ def test_client_ends_with_its_context_while_it_connects() -> None:
 
 
 def wait_for_connecting(port: int) -> None:
-    """Wait until four sockets are connected to the port, or trying to."""
+    """Wait until four sockets are connected to the port or trying to connect."""
     wanted = f"0100007F:{port:04X}"
 
     def sockets() -> int:
@@ -448,7 +451,7 @@ def test_pod_features_admit_handler(enabled: bool, monkeypatch: pytest.MonkeyPat
 
 
 def needs(name: str, max_version: str | None = None) -> ndf.Feature:
-    """A feature that pods of its name need."""
+    """Return a feature that pods need if they have a label with its name."""
     return ndf.Feature(
         name,
         lambda cfg: True,
@@ -487,7 +490,9 @@ def test_feature_that_is_declared_later_counts() -> None:
 
 
 def test_few_hooks_are_worked_for_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """256 containers of a pod may be killed at the same time, each with a hook whose server redirects without end."""
+    """Only a few hooks work at a time, although 256 containers of a pod may be killed together, each with endless
+    redirects.
+    """
     free = list[int]()
 
     def get(ctx: golang.Context, url: str, headers: httpclient.Headers) -> None:

@@ -1,4 +1,4 @@
-"""What the kubelet asks its parts about a pod: may it come in, does it need a sync, must it go.
+"""Define how the kubelet asks its components whether to admit, sync or evict a pod.
 
 Go: pkg/kubelet/lifecycle/interfaces.go
 """
@@ -14,7 +14,7 @@ from pkg.api.core import v1
 
 
 class Operation(enum.StrEnum):
-    """What is about to happen to a pod that is up for admission."""
+    """Name what is about to happen to a pod that needs admission."""
 
     ADD = "add"
     RESIZE = "resize"
@@ -24,51 +24,54 @@ ADD_OPERATION = Operation.ADD
 RESIZE_OPERATION = Operation.RESIZE
 
 
-# What handlers raise, and turn nobody away for: that there is no memory, stack or thread left says nothing of the pod,
-# which is asked about again. Libraries have no class of their own for the last of these.
+# Handlers may raise these errors, which reject no pod: a lack of memory, stack or threads says nothing about the pod,
+# and the kubelet asks again later. Libraries signal a lack of threads with RuntimeError.
 ACCIDENTS = (MemoryError, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True)
 class PodAdmitAttributes:
-    """The question put to the admit handlers. The pods in it are shared and must not be changed."""
+    """Hold the question for the admit handlers. The pods are shared and must not be modified."""
 
     pod: v1.Pod
-    # The pods bound to this kubelet, without the one above.
+    # `other_pods` holds the pods bound to this kubelet, except `pod`.
     other_pods: list[v1.Pod] = field(default_factory=list)
     operation: Operation = ADD_OPERATION
 
 
 @dataclass(frozen=True, slots=True)
 class PodAdmitResult:
-    """An admit handler's answer. The reason is one CamelCase word; an admitted pod has neither text."""
+    """Hold an admit handler's answer.
+
+    `reason` is one word in CamelCase. An admitted pod has neither a reason nor a message.
+    """
 
     admit: bool
     reason: str = ""
     message: str = ""
-    # Not now, but perhaps soon: the pod is asked about again. Go knows yes and no.
+    # `wait` means that the pod is not admitted now but may be soon, so the kubelet asks again. Go has no such answer.
     wait: bool = False
-    # With wait: ends other pods, so that this one fits, and returns those that then count no more. It takes up to their
-    # grace periods, so that nobody may call it who holds a lock, or whom others wait for.
-    # Go ends them where it admits the pod; see preemption.py.
+    # If `wait` is True, this function kills other pods to make room for this one, and returns those that no longer
+    # count. It may block for their grace periods, so nobody may call it who holds a lock or for whom others wait. Go
+    # kills the pods during admission; see preemption.py.
     make_room: Callable[[], list[v1.Pod]] | None = None
 
 
 class PodAdmitHandler(Protocol):
-    """Has a say in whether a pod may run on this node."""
+    """Define a handler that decides whether a pod may run on this node."""
 
     def admit(self, attrs: PodAdmitAttributes) -> PodAdmitResult: ...
 
 
 class PodSyncLoopHandler(Protocol):
-    """Asked about every pod in each turn of the sync loop; must answer at once."""
+    """Define a handler that the sync loop asks about every pod in each iteration; it must answer at once."""
 
     def should_sync(self, pod: v1.Pod) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ShouldEvictResponse:
-    """Whether a pod must go, and the reason and message its status then shows."""
+    """Hold whether a pod must be evicted, with the reason and the message for its status."""
 
     evict: bool
     reason: str = ""
@@ -76,9 +79,10 @@ class ShouldEvictResponse:
 
 
 class PodSyncHandler(Protocol):
-    """Asked in every sync of a pod whether it must be evicted; must answer at once.
+    """Define a handler that every sync of a pod asks whether to evict the pod; it must answer at once.
 
-    A pod that must is killed, and its status shows as failed with what the answer says.
+    The kubelet kills a pod that must be evicted, and its status becomes Failed with the reason and message of the
+    answer.
     """
 
     def should_evict(self, pod: v1.Pod) -> ShouldEvictResponse: ...

@@ -1,4 +1,4 @@
-"""Admission by what the node is and has: resources, ports, name, labels, taints, operating system.
+"""Admit pods by the properties of the node: resources, ports, name, labels, taints and operating system.
 
 Go: pkg/kubelet/lifecycle/predicate.go
 """
@@ -18,40 +18,40 @@ from pkg.component_helpers.scheduling import corev1
 from pkg.scheduler import admission_check, framework
 from pkg.scheduler.framework.plugins import nodeaffinity, tainttoleration
 
-# Reasons for turning a pod away, as they show in its status.
-# The pod's label kubernetes.io/os is not that of the node.
+# These are the reasons for rejecting a pod, as its status shows them.
+# The pod's label kubernetes.io/os differs from that of the node.
 POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch"
 # The pod's spec names another operating system.
 POD_OS_NOT_SUPPORTED = "PodOSNotSupported"
-# The kubelet does not know its own node.
+# The kubelet does not know its own node object.
 INVALID_NODE_INFO = "InvalidNodeInfo"
-# The runtime cannot keep to the pod's groups alone.
+# The runtime cannot restrict a container to the pod's own groups.
 SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported"
-# Something went wrong while deciding.
+# An unexpected error occurred during admission.
 UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
-# A filter's reason is of a kind that is not known here.
+# A filter returned a reason of an unknown kind.
 UNEXPECTED_PREDICATE_FAILURE_TYPE = "UnexpectedPredicateFailureType"
-# What is missing follows this prefix.
+# The name of the missing resource follows this prefix.
 INSUFFICIENT_RESOURCE_PREFIX = "OutOf"
 
 _LABEL_OS_STABLE = "kubernetes.io/os"
-# The only operating system this runs on.
+# This kubelet runs only on Linux.
 _OS = "linux"
 
 GetNodeAnyWayFunc = Callable[[golang.Context, bool], v1.Node]
-# Adds what device plugins hold to the node's resources; raises if that fails.
+# The function adds the resources of device plugins to those of the node, and raises if this fails.
 PluginResourceUpdateFunc = Callable[[framework.NodeInfo, PodAdmitAttributes], None]
 
 
 class PredicateFailureReason(Protocol):
-    """Why a pod does not fit. Its str() is the message for users."""
+    """Define a reason why a pod does not fit. Its str() is the message for users."""
 
     def get_reason(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class InsufficientResourceError:
-    """There is not enough of a resource. A value like its Go namesake, and not raised."""
+    """Describe a lack of a resource. As in Go, this is a value that is never raised."""
 
     resource_name: str
     requested: int
@@ -68,13 +68,13 @@ class InsufficientResourceError:
         return f"Insufficient {self.resource_name}"
 
     def get_insufficient_amount(self) -> int:
-        """How much would have to be freed."""
+        """Return the amount that would have to be freed."""
         return self.requested - (self.capacity - self.used)
 
 
 @dataclass(frozen=True, slots=True)
 class PredicateFailureError:
-    """A filter turns the pod away."""
+    """Describe the rejection of a pod by a filter."""
 
     predicate_name: str
     predicate_desc: str
@@ -88,10 +88,10 @@ class PredicateFailureError:
 
 @dataclass(frozen=True, slots=True)
 class RoomIsToBeMade:
-    """The pod fits once others have ended. Go has no such reason: there they have ended by then."""
+    """Tell that the pod fits once other pods have ended. Go has no such reason because it waits for their end."""
 
     message: str
-    # As PodAdmitResult.make_room.
+    # See PodAdmitResult.make_room.
     make_room: Callable[[], list[v1.Pod]]
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class RoomIsToBeMade:
 
 
 class AdmissionFailureHandler(Protocol):
-    """Can find a way to make room for a pod that does not fit, as preemption does for critical ones."""
+    """Define how to make room for a pod that does not fit, as preemption does for critical pods."""
 
     def handle_admission_failure(
         self,
@@ -111,12 +111,14 @@ class AdmissionFailureHandler(Protocol):
         failure_reasons: list[PredicateFailureReason],
         other_pods: list[v1.Pod],
     ) -> list[PredicateFailureReason]:
-        """The reasons that are left; none if the pod fits all the same. The other pods are those that count."""
+        """Return the remaining reasons, or none if the pod fits after all. other_pods are the pods whose resources
+        count.
+        """
         ...
 
 
 class AdmissionFailureHandlerStub:
-    """Makes no room. Go: pkg/kubelet/lifecycle/admission_failure_handler_stub.go."""
+    """Make no room. Go: pkg/kubelet/lifecycle/admission_failure_handler_stub.go."""
 
     def handle_admission_failure(
         self,
@@ -129,7 +131,7 @@ class AdmissionFailureHandlerStub:
 
 
 class PredicateAdmitHandler:
-    """A lifecycle.PodAdmitHandler."""
+    """Admit pods by the properties of the node, as a lifecycle.PodAdmitHandler."""
 
     def __init__(
         self,
@@ -137,23 +139,25 @@ class PredicateAdmitHandler:
         admission_failure_handler: AdmissionFailureHandler,
         plugin_resource_update_func: PluginResourceUpdateFunc,
     ) -> None:
-        """get_node_any_way_func(ctx, use_cache) is this node as far as it is known; raises if not at all."""
+        """Set up the handler; get_node_any_way_func(ctx, use_cache) returns this node, or raises if the node is
+        unknown.
+        """
         self._get_node_any_way_func = get_node_any_way_func
         self._admission_failure_handler = admission_failure_handler
         self._plugin_resource_update_func = plugin_resource_update_func
 
     def admit(self, attrs: PodAdmitAttributes) -> PodAdmitResult:
-        """Turns the pod away for the first reason there is."""
+        """Admit the pod, or reject it for the first reason found."""
         ctx = golang.background()
         try:
             node = self._get_node_any_way_func(ctx, True)
         except ACCIDENTS:
             raise
         except Exception as err:
-            # The pod is the one to suffer; the next one may find the node known.
+            # The kubelet rejects this pod; it may know the node when the next pod arrives.
             klog.error_s(err, "Cannot get Node info")
             return _rejected(INVALID_NODE_INFO, "Kubelet cannot get node info.")
-        # What no eviction can mend comes first.
+        # Reasons that no preemption can remove come first.
         rejected = _reject_by_node_properties(attrs.pod, node)
         if rejected is not None:
             return rejected
@@ -164,7 +168,7 @@ class PredicateAdmitHandler:
         except ACCIDENTS:
             raise
         except Exception as err:
-            # As above.
+            # The kubelet rejects this pod; the update may succeed for the next one.
             message = f"Update plugin resources failed due to {err}, which is unexpected."
             klog.info_s("Failed to admit pod", pod=klog.kobj(attrs.pod), message=message)
             return _rejected(UNEXPECTED_ADMISSION_ERROR, message)
@@ -180,10 +184,10 @@ class PredicateAdmitHandler:
         try:
             reasons = self._admission_failure_handler.handle_admission_failure(ctx, pod, reasons, attrs.other_pods)
         except (golang.ContextError, *ACCIDENTS):
-            # The kubelet is being stopped, or cannot find out: nothing is decided.
+            # The kubelet is stopping, or lacks memory, stack or threads, so it decides nothing.
             raise
         except Exception as err:
-            # There is no room, and trying to make some failed: the pod does not fit.
+            # There is no room, and the attempt to make room failed, so the pod does not fit.
             klog.info_s(
                 "Failed to admit pod, unexpected error while attempting to recover from admission failure",
                 pod=klog.kobj(pod),
@@ -193,23 +197,23 @@ class PredicateAdmitHandler:
                 UNEXPECTED_ADMISSION_ERROR,
                 f"Unexpected error while attempting to recover from admission failure: {err}",
             )
-        # Users are told of one reason only.
+        # Users see only one reason.
         return _result_for(pod, reasons[0]) if reasons else PodAdmitResult(admit=True)
 
     def general_filter(
         self, ctx: golang.Context, pod: v1.Pod, node_info: framework.NodeInfo
     ) -> list[PredicateFailureReason]:
-        """All reasons why the pod does not fit."""
+        """Return all reasons why the pod does not fit."""
         reasons = _general_filter(pod, node_info)
         if not reasons or any(reason.get_reason() != nodeaffinity.ERR_REASON_POD for reason in reasons):
             return reasons
-        # Only the labels are wrong: perhaps those we know are old.
+        # Only the labels do not match, and the cached labels may be outdated.
         try:
             node_info.set_node(self._get_node_any_way_func(ctx, False))
         except ACCIDENTS:
             raise
         except Exception as err:
-            # Then the old labels are all there is to go by.
+            # Without an answer the kubelet must use the cached labels.
             klog.error_s(err, "Failed to synchronously fetch node info")
             return reasons
         return _general_filter(pod, node_info)
@@ -251,20 +255,20 @@ def _result_for(pod: v1.Pod, failure: PredicateFailureReason) -> PodAdmitResult:
 
 
 def reject_pod_admission_based_on_os_selector(pod: v1.Pod, node: v1.Node) -> bool:
-    """Whether the pod's label names another operating system than the node runs, whatever the node's label says.
+    """Report whether the pod's label names an operating system that the node does not run.
 
-    Go first writes the right label into the node object that it was given.
+    The node's own label does not matter. Go writes the right label into the given node object first.
     """
     return pod.metadata.labels.get(_LABEL_OS_STABLE, _OS) != _OS
 
 
 def reject_pod_admission_based_on_os_field(pod: v1.Pod) -> bool:
-    """Whether the pod's spec names another operating system."""
+    """Report whether the pod's spec names another operating system."""
     return pod.spec.os is not None and pod.spec.os.name != _OS
 
 
 def reject_pod_admission_based_on_supplemental_groups_policy(pod: v1.Pod, node: v1.Node) -> bool:
-    """Whether the pod wants no groups but its own, and the node cannot do that."""
+    """Report whether the pod requires the strict groups policy, and the node does not support it."""
     context = pod.spec.security_context
     if context is None or context.supplemental_groups_policy != v1.SUPPLEMENTAL_GROUPS_POLICY_STRICT:
         return False
@@ -272,10 +276,10 @@ def reject_pod_admission_based_on_supplemental_groups_policy(pod: v1.Pod, node: 
 
 
 def remove_missing_extended_resources(pod: v1.Pod, node_info: framework.NodeInfo) -> v1.Pod:
-    """A copy of the pod without requests for extended resources that the node does not know.
+    """Return a copy of the pod without requests for extended resources that the node does not know.
 
-    Those can belong to the cluster and not to a node, or come from resource claims. So a static pod that
-    asks for a device this node lacks is let in, though it should not be.
+    Such resources may belong to the cluster instead of a node, or come from resource claims. Therefore the kubelet
+    admits a static pod that requests a device which the node lacks, although it should not.
     """
     pod = v1.deepcopy(pod)
     for container in [*pod.spec.containers, *pod.spec.init_containers]:
@@ -315,7 +319,7 @@ def _general_filter(pod: v1.Pod, node_info: framework.NodeInfo) -> list[Predicat
 
 
 def _has_untolerated_taint(taints: Iterable[v1.Taint], tolerations: Iterable[v1.Toleration]) -> bool:
-    """Only NoExecute is the kubelet's business; the others are the scheduler's."""
+    """Report whether a NoExecute taint is untolerated. The scheduler handles all other effects."""
     comparison = features.feature_gate.enabled(features.TAINT_TOLERATION_COMPARISON_OPERATORS)
     untolerated = corev1.find_matching_untolerated_taint(
         taints, tolerations, lambda taint: taint.effect == v1.TAINT_EFFECT_NO_EXECUTE, comparison

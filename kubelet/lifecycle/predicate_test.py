@@ -1,4 +1,4 @@
-"""Tests of admission by what the node is and has."""
+"""Test admission by the properties of the node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Resources = dict[str, resource.Quantity]
 
 
 def quantities(**amounts: int) -> Resources:
-    """cpu in thousandths; a double underscore stands for a dash."""
+    """Return quantities; cpu is in millicores, and two underscores in a name stand for a hyphen."""
     return {
         name.replace("__", "-"): (
             resource.new_milli_quantity(amount) if name == "cpu" else resource.new_quantity(amount)
@@ -85,7 +85,7 @@ def tolerating_pod(*keys: str) -> v1.Pod:
 
 
 def affinity_pod(node_name: str = "") -> v1.Pod:
-    """A static pod for nodes with a label foo."""
+    """Return a static pod for nodes with the label foo."""
     term = v1.NodeSelectorTerm(
         match_expressions=[v1.NodeSelectorRequirement(key="foo", operator=v1.NODE_SELECTOR_OP_EXISTS)]
     )
@@ -114,7 +114,7 @@ class Case:
     pod: v1.Pod
     node: v1.Node = field(default_factory=make_node)
     others: tuple[v1.Pod, ...] = ()
-    # What the node is when it is asked for anew.
+    # `fresh_node` is the node that a request without the cache returns.
     fresh_node: v1.Node | None = None
     reasons: list[object] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Makes room for critical pods by ending others.
+"""Make room for critical pods by preempting other pods.
 
 Go: pkg/kubelet/preemption
 """

@@ -1,4 +1,4 @@
-"""Finds the pods whose end costs least and frees what a critical pod lacks, and ends them.
+"""Find the pods whose preemption costs least and frees what a critical pod lacks, and kill them.
 
 Go: pkg/kubelet/preemption/preemption.go
 """
@@ -17,10 +17,11 @@ from pkg.api.v1 import resource
 from pkg.apis.core.v1.helper import qos as v1qos
 from pkg.client_go.tools import record
 
-# Seconds that a critical pod waits for one that ends in its own grace period, which may be years.
-# DIVERGES (safer): a preempted pod that takes more than an hour to end counts as gone.
-# Go: pkg/kubelet/pod_workers.go, killPodNow: has no bound but one and a half of the pod's grace periods.
-# Why: any user could hold up critical pods with a grace period of years.
+# `LONGEST_WAIT_FOR_VICTIM` is the time, in seconds, that a critical pod waits for a preempted pod, whose own grace
+# period may be years.
+# DIVERGES (safer): a preempted pod that takes more than an hour to stop counts as gone.
+# Go: pkg/kubelet/pod_workers.go, killPodNow: the only limit is one and a half times the pod's grace period.
+# Why: any user could delay critical pods with a grace period of years.
 # Test: kubelet/pod_workers_test.py:test_kill_pod_now_waits_not_for_ever_for_a_pod_that_has_chosen_how_long,
 # kubelet/kubelet_build_test.py:test_pods_that_choose_their_grace_period_are_not_waited_for_without_end
 LONGEST_WAIT_FOR_VICTIM = 3600.0
@@ -29,19 +30,20 @@ _CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod
 
 
 class PreemptionError(Exception):
-    """No pods that may be ended would make enough room."""
+    """Signal that preempting all allowed pods would not make enough room."""
 
 
 class CriticalPodAdmissionHandler:
-    """A lifecycle.AdmissionFailureHandler.
+    """Preempt pods for a critical pod that lacks only resources. The class implements
+    lifecycle.AdmissionFailureHandler.
 
-    If resources are all that a critical pod lacks, pods that may be preempted are to be ended: no guaranteed one that
-    can be spared, then no burstable one, and of each kind few rather than small ones.
+    It preempts guaranteed pods only if necessary, then burstable pods only if necessary, and in each class as few pods
+    as possible.
 
-    DIVERGES (fault of Go): the critical pod alone waits for the pods that are ended for it.
+    DIVERGES (fault of Go): only the critical pod waits for the pods that are preempted for it.
     Go: pkg/kubelet/preemption/preemption.go, (*CriticalPodAdmissionHandler).evictPodsToFreeRequests: the sync loop
-    waits, with the lock of admissions held.
-    Why: for as long as their grace periods last, no pod of the node would be started, changed or ended.
+    waits, and holds the lock of admissions.
+    Why: during the grace periods of these pods, no pod of the node would be started, changed or stopped.
     Test: preemption_test.py:test_handle_admission_failure,
     kubelet/kubelet_admission_test.py:test_nobody_waits_for_the_victims_of_preemption_but_the_pod_that_they_make_room_for
     """
@@ -57,13 +59,13 @@ class CriticalPodAdmissionHandler:
         failure_reasons: list[lifecycle.PredicateFailureReason],
         other_pods: list[v1.Pod],
     ) -> list[lifecycle.PredicateFailureReason]:
-        """The reasons that are left: that pods in the way have to end first, if they can. Raises PreemptionError."""
+        """Return the remaining reasons, or that pods must end first. Raise PreemptionError."""
         if not kubetypes.is_critical_pod(admit_pod):
             return failure_reasons
         lacking = [r for r in failure_reasons if isinstance(r, lifecycle.InsufficientResourceError)]
         other_reasons = [r for r in failure_reasons if not isinstance(r, lifecycle.InsufficientResourceError)]
         if other_reasons:
-            # A lack of resources is no reason against a critical pod.
+            # A lack of resources is no reason to reject a critical pod.
             return other_reasons
         requirements = [AdmissionRequirement(r.resource_name, r.get_insufficient_amount()) for r in lacking]
         insufficient = AdmissionRequirementList(requirements)
@@ -73,20 +75,23 @@ class CriticalPodAdmissionHandler:
             raise PreemptionError(f"preemption: error finding a set of pods to preempt: {err}") from err
         if not pods_to_preempt:
             return []
-        message = f"waits for the end of preempted pods: {', '.join(map(klog.kobj, pods_to_preempt))}"
+        message = f"waiting for preempted pods to terminate: {', '.join(map(klog.kobj, pods_to_preempt))}"
         evict = functools.partial(self._evict_pods_to_free_requests, admit_pod, pods_to_preempt, insufficient)
         return [lifecycle.RoomIsToBeMade(message, evict)]
 
     def _evict_pods_to_free_requests(
         self, admit_pod: v1.Pod, pods_to_preempt: list[v1.Pod], insufficient: AdmissionRequirementList
     ) -> list[v1.Pod]:
-        """Returns when the pods have ended, or have not in time: as in Go, those count no more either."""
+        """Preempt the pods, and return them when they have ended or their time is over.
+
+        As in Go, a pod that has not ended in time no longer counts either.
+        """
         for pod in pods_to_preempt:
             self._preempt(pod, admit_pod, insufficient)
         return pods_to_preempt
 
     def _preempt(self, pod: v1.Pod, admit_pod: v1.Pod, insufficient: AdmissionRequirementList) -> None:
-        """End one pod. If that fails, its worker goes on trying."""
+        """Preempt one pod. If the kill fails, the pod worker keeps trying."""
         self._recorder.event(pod, v1.EVENT_TYPE_WARNING, events.PREEMPT_CONTAINER, _MESSAGE)
         klog.v(2).info_s(
             "Preempting pod to free up resources",
@@ -100,7 +105,7 @@ class CriticalPodAdmissionHandler:
         except golang.ContextError:
             raise
         except Exception as err:
-            # The others have to go all the same.
+            # The other pods must be preempted anyway.
             klog.error_s(err, "Failed to evict pod", pod=klog.kobj(pod))
             return
         metrics.PREEMPTIONS.labels(insufficient[0].resource_name if insufficient else "").inc()
@@ -124,12 +129,12 @@ def _set_preempted(pod: v1.Pod, status: v1.PodStatus) -> None:
 
 
 def get_pods_to_preempt(pod: v1.Pod, pods: list[v1.Pod], requirements: AdmissionRequirementList) -> list[v1.Pod]:
-    """The pods to end so that their requests cover the requirements. Raises PreemptionError if none do."""
+    """Return the pods whose preemption covers the requirements. Raise PreemptionError if there are none."""
     best_effort, burstable, guaranteed = _sort_pods_by_qos(pod, pods)
     unmet = requirements.subtract(*best_effort, *burstable, *guaranteed)
     if unmet:
         raise PreemptionError(f"no set of running pods found to reclaim resources: {unmet}")
-    # Of each class, those that must go even if all of the lower classes went.
+    # The result has those pods of each class that must be preempted even if all pods of the lower classes are.
     guaranteed_to_evict = _get_pods_to_preempt_by_distance(guaranteed, requirements.subtract(*best_effort, *burstable))
     burstable_to_evict = _get_pods_to_preempt_by_distance(
         burstable, requirements.subtract(*best_effort, *guaranteed_to_evict)
@@ -141,7 +146,9 @@ def get_pods_to_preempt(pod: v1.Pod, pods: list[v1.Pod], requirements: Admission
 
 
 def _get_pods_to_preempt_by_distance(pods: list[v1.Pod], requirements: AdmissionRequirementList) -> list[v1.Pod]:
-    """Takes the pod that covers most of what is left, until nothing is left; of equal ones the smallest."""
+    """Choose the pod that covers most of the remaining requirements until none remain; of equal pods choose the
+    smallest.
+    """
     left = list(pods)
     to_evict = []
     while requirements:
@@ -156,7 +163,7 @@ def _get_pods_to_preempt_by_distance(pods: list[v1.Pod], requirements: Admission
         chosen = left[best]
         requirements = requirements.subtract(chosen)
         to_evict.append(chosen)
-        # As Go does it: which of two equal pods goes depends on the order.
+        # Go removes the pod in the same way. The order decides which of two equal pods is preempted.
         left[best] = left[-1]
         left.pop()
     return to_evict
@@ -164,17 +171,17 @@ def _get_pods_to_preempt_by_distance(pods: list[v1.Pod], requirements: Admission
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRequirement:
-    """How much of a resource is to be freed; CPU in thousandths."""
+    """Describe the amount of a resource to free; CPU is in millicores."""
 
     resource_name: str
     quantity: int
 
 
 class AdmissionRequirementList(list[AdmissionRequirement]):
-    """All that is to be freed. Its str() is for people."""
+    """Hold all amounts to free. The str() is for messages."""
 
     def distance(self, pod: v1.Pod) -> float:
-        """How far the pod's requests are from covering it: 0 if they do, at most 1 for each resource."""
+        """Return how far the pod's requests are from the requirements: 0 if they cover all, at most 1 per resource."""
         total = 0.0
         for requirement in self:
             remaining = requirement.quantity - resource.get_resource_request(pod, requirement.resource_name)
@@ -183,7 +190,7 @@ class AdmissionRequirementList(list[AdmissionRequirement]):
         return total
 
     def subtract(self, *pods: v1.Pod) -> AdmissionRequirementList:
-        """What would still have to be freed if these pods had gone."""
+        """Return what would still have to be freed without these pods."""
         remaining = AdmissionRequirementList()
         for requirement in self:
             name = requirement.resource_name
@@ -197,7 +204,7 @@ class AdmissionRequirementList(list[AdmissionRequirement]):
 
 
 def _sort_pods_by_qos(preemptor: v1.Pod, pods: list[v1.Pod]) -> tuple[list[v1.Pod], list[v1.Pod], list[v1.Pod]]:
-    """The best-effort, burstable and guaranteed ones of those that the preemptor may preempt."""
+    """Return the best-effort, burstable and guaranteed pods that the preemptor may preempt."""
     classes: dict[str, list[v1.Pod]] = {
         v1.POD_QOS_BEST_EFFORT: [],
         v1.POD_QOS_BURSTABLE: [],
@@ -211,7 +218,7 @@ def _sort_pods_by_qos(preemptor: v1.Pod, pods: list[v1.Pod]) -> tuple[list[v1.Po
 
 
 def smaller_resource_request(pod1: v1.Pod, pod2: v1.Pod) -> bool:
-    """Whether pod1 requests less memory, or as much memory and not more CPU."""
+    """Report whether pod1 requests less memory, or the same memory and no more CPU."""
     for name in (v1.RESOURCE_MEMORY, v1.RESOURCE_CPU):
         request1, request2 = (resource.get_resource_request(pod, name) for pod in (pod1, pod2))
         if request1 != request2:

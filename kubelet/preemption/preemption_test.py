@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/preemption/preemption_test.go"""
+"""Test preemption.
+
+Go: pkg/kubelet/preemption/preemption_test.go
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def pods_of(*names: str) -> list[v1.Pod]:
 
 
 def requirements(cpu: int = 0, memory: int = 0, pods: int = 0) -> AdmissionRequirementList:
-    """cpu in thousandths, memory in MiB."""
+    """Return requirements; cpu is in millicores, and memory in MiB."""
     amounts = {"cpu": cpu, "memory": memory * MIB, "pods": pods}
     return AdmissionRequirementList(AdmissionRequirement(name, amount) for name, amount in amounts.items() if amount)
 
@@ -90,7 +93,7 @@ class _Killer:
 def handle(
     killer: _Killer, pods: list[v1.Pod], admit: str, reasons: list[lifecycle.PredicateFailureReason]
 ) -> tuple[list[lifecycle.PredicateFailureReason], list[str]]:
-    """The reasons left, and the events."""
+    """Return the remaining reasons and the events."""
     recorder = FakeRecorder(20)
     handler = CriticalPodAdmissionHandler(killer.kill, recorder)
     left = handler.handle_admission_failure(golang.background(), PODS[admit], reasons, pods)

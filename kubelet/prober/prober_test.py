@@ -131,10 +131,10 @@ def test_command_that_takes_too_long_is_a_failure(world: World) -> None:
 
 def test_probe_that_cannot_be_carried_out_is_tried_three_times(world: World) -> None:
     world.runner.break_down()
-    with pytest.raises(RuntimeError, match="runtime is away"):
+    with pytest.raises(RuntimeError, match="runtime is down"):
         world.probe(command("true"))
     assert world.runner.runs == 3
-    assert world.events() == ["Warning Unhealthy Liveness probe errored and resulted in unknown state: runtime is away"]
+    assert world.events() == ["Warning Unhealthy Liveness probe errored and resulted in unknown state: runtime is down"]
 
 
 def test_cancelled_probe_is_not_tried_again(world: World) -> None:

@@ -43,7 +43,7 @@ class FakeRunner(containertesting.FakeContainerCommandRunner):
         self.err = utilexec.CodeExitError(ValueError("exited with 1"), 1)
 
     def break_down(self) -> None:
-        self.err = RuntimeError("runtime is away")
+        self.err = RuntimeError("runtime is down")
 
 
 class ProbeWorld:

@@ -599,7 +599,7 @@ def test_probe_whose_command_runs_lets_others_have_their_turn(world: ProbeWorld)
     class Runner(FakeRunner):
         def run_in_container(self, *args: Any, **kwargs: Any) -> bytes:
             free.append(world.manager.turns._free)
-            raise RuntimeError("runtime is away")
+            raise RuntimeError("runtime is down")
 
     world.manager.prober = Prober(Runner(), world.recorder)
     world.set_status(world.running())

@@ -1,4 +1,4 @@
-"""The resources of pods and their containers, kept in memory and in a checkpoint.
+"""Keep the resources of pods and their containers in memory and in a checkpoint.
 
 Go: pkg/kubelet/allocation/state
 """

@@ -1,4 +1,4 @@
-"""The form in which resources of pods stand on disk: byte for byte Go's, so that a node can be handed over.
+"""Encode the resources of pods as Go does, byte for byte, so that another kubelet can take over the node.
 
 Go: pkg/kubelet/allocation/state/checkpoint.go
 """
@@ -18,16 +18,16 @@ from pkg.apimachinery.runtime import codec
 
 @dataclass(frozen=True, slots=True)
 class PodResourceCheckpointInfo:
-    """The content of a checkpoint."""
+    """Hold the content of a checkpoint."""
 
     entries: PodResourceInfoMap = field(default_factory=dict)
 
 
 class Checkpoint:
-    """The content as text, and the checksum of the text."""
+    """Hold the content as text, and the checksum of the text."""
 
     def __init__(self, data: str | None = None) -> None:
-        """Without data it is empty, to be filled in by unmarshal_checkpoint."""
+        """Create a checkpoint. Without data it is empty until unmarshal_checkpoint fills it."""
         self.data = data or ""
         self.checksum = 0 if data is None else checksum.new(data)
 
@@ -40,7 +40,7 @@ class Checkpoint:
             raise ValueError("checkpoint is not a JSON object")
         data, sum_ = document.get("data", ""), document.get("checksum", 0)
         if not isinstance(data, str) or not isinstance(sum_, int):
-            raise ValueError("checkpoint has no data text or no checksum number")
+            raise ValueError("checkpoint must have a text in data and a number in checksum")
         self.data, self.checksum = data, sum_
 
     def verify_checksum(self) -> None:
@@ -48,7 +48,7 @@ class Checkpoint:
 
     @codec.reading("checkpoint data")
     def get_pod_resource_checkpoint_info(self) -> PodResourceCheckpointInfo:
-        """What the text says. Raises ValueError."""
+        """Decode the text. Raise ValueError if it is invalid."""
         document = json.loads(self.data)
         if not isinstance(document, dict):
             raise ValueError("checkpoint data is not a JSON object")
@@ -59,9 +59,9 @@ class Checkpoint:
 
 
 class Serializer:
-    """Writes the content as Go does: maps in the order of their keys, structs in that of their fields.
+    """Encode the content as Go does: maps are sorted by key, and structs have the order of their fields.
 
-    Of many pods one changes at a time, so the texts of the others are remembered. Not thread-safe.
+    Usually only one of many pods changes, so the serializer caches the texts of all pods. It is not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ def _object(value: Any, what: str) -> dict[str, Any]:
 
 
 def _go_json(document: object) -> str:
-    """JSON as Go's encoder writes it, which escapes what could end a script in a web page."""
+    """Encode JSON as Go does, which escapes characters that are special in HTML."""
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")

@@ -1,4 +1,4 @@
-"""What is kept of a pod's resources, and who keeps it.
+"""Define the stored resources of pods, and the interface of their store.
 
 Go: pkg/kubelet/allocation/state/state.go
 """
@@ -15,18 +15,21 @@ from pkg.apimachinery import types
 
 @dataclass(frozen=True, slots=True)
 class PodResourceInfo:
-    """The resources of a pod's containers, by name, and of the pod as a whole. Shared: never changed in place."""
+    """Hold the resources of a pod's containers, by name, and the pod-level resources.
+
+    The object is shared and must not be modified in place.
+    """
 
     container_resources: dict[str, v1.ResourceRequirements] = field(default_factory=dict)
     pod_level_resources: v1.ResourceRequirements | None = None
 
 
-# By the pod's uid.
+# The keys are UIDs of pods.
 PodResourceInfoMap = dict[types.UID, PodResourceInfo]
 
 
 class Reader(Protocol):
-    """What is kept. All that is handed out is shared and must not be changed; None where nothing is kept."""
+    """Define read access to the store. Returned objects are shared and must not be modified; None means no entry."""
 
     def get_container_resources(self, pod_uid: types.UID, container_name: str) -> v1.ResourceRequirements | None: ...
 
@@ -35,12 +38,15 @@ class Reader(Protocol):
     def get_pod_resource_info(self, pod_uid: types.UID) -> PodResourceInfo | None: ...
 
     def get_pod_level_resources(self, pod_uid: types.UID) -> v1.ResourceRequirements | None:
-        """None also for a pod that is known to have no resources of its own."""
+        """Return the pod-level resources, or None if the pod has none or is unknown."""
         ...
 
 
 class State(Reader, Protocol):
-    """Keeps resources. Thread-safe; all that is handed in is shared from then on. Setters raise OSError."""
+    """Define a store of resources. All methods are thread-safe; setters raise OSError.
+
+    The store shares the objects that it gets, so the caller must not modify them afterwards.
+    """
 
     def set_container_resources(
         self, pod_uid: types.UID, container_name: str, resources: v1.ResourceRequirements
@@ -53,5 +59,5 @@ class State(Reader, Protocol):
     def remove_pod(self, pod_uid: types.UID) -> None: ...
 
     def remove_orphaned_pods(self, remaining_pods: Collection[types.UID]) -> None:
-        """Forget all pods but these."""
+        """Forget all pods except these."""
         ...

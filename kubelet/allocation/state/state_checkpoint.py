@@ -1,4 +1,4 @@
-"""Resources of pods that are found again after a restart.
+"""Keep the resources of pods over restarts.
 
 Go: pkg/kubelet/allocation/state/state_checkpoint.go
 """
@@ -19,36 +19,36 @@ from pkg.apimachinery import types
 
 
 class StateCheckpoint:
-    """Memory that writes itself to a file with every change. See State."""
+    """Store resources in memory, and write a file at every change, as State describes."""
 
     def __init__(self, state_dir: str, checkpoint_name: str) -> None:
-        """Reads what an earlier kubelet left, and sets a file aside that cannot be trusted. Raises OSError."""
+        """Read the file of an earlier run, or set aside a file that is damaged. Raise OSError."""
         self._checkpoint_manager = CheckpointManager(state_dir)
         self._checkpoint_name = checkpoint_name
-        self._lock = threading.Lock()  # one writes at a time; guards the fields below
+        self._lock = threading.Lock()  # This lock lets one thread write at a time, and guards the fields below.
         self._serializer = checkpoints.Serializer()
         try:
             resources, self._last_data = restore_state(self._checkpoint_manager, checkpoint_name)
         except ValueError as err:
-            # Pods have what they want, unless the node has not so much, and containers are told once more what they
-            # have.
-            # DIVERGES (safer): a damaged checkpoint is set aside, and the kubelet starts without what it says.
-            # Go: pkg/kubelet/allocation/state/state_checkpoint.go, NewStateCheckpoint: the kubelet does not start until
-            # somebody has drained the node and deleted the file.
-            # Why: one bad file would take the whole node away.
+            # Without the file, pods get the resources that they request unless the node lacks them, and the kubelet
+            # actuates the resources of containers once more.
+            # DIVERGES (safer): the kubelet sets a damaged checkpoint aside and starts without it.
+            # Go: pkg/kubelet/allocation/state/state_checkpoint.go, NewStateCheckpoint: the Go kubelet does not start
+            # until somebody has drained the node and deleted the file.
+            # Why: one damaged file would make the whole node unavailable.
             # Test: state_checkpoint_test.py:test_broken_file_is_set_aside
             self._checkpoint_manager.set_aside(checkpoint_name, err)
             resources, self._last_data = {}, ""
         self._cache: State = StateMemory(resources)
 
     def _store_state(self) -> None:
-        """Writes the file, unless it holds all that is known. Raises OSError.
+        """Write the file, unless it already holds the current state. Raise OSError.
 
-        Comes after the change, so that of many who wait here the first writes for all.
+        The caller makes its change first, so that the first of several waiting threads writes the changes of all.
         """
         with self._lock:
             info = checkpoints.PodResourceCheckpointInfo(self._cache.get_pod_resource_info_map())
-            # Go compares checksums; the text itself costs less.
+            # Go compares checksums, but comparing the texts is cheaper.
             data = self._serializer.serialize(info)
             if data == self._last_data:
                 return
@@ -86,16 +86,16 @@ class StateCheckpoint:
         self._store_state()
 
     def remove_pod(self, pod_uid: types.UID) -> None:
-        # Not written: a pod too many in the file does no harm, and the next change takes it out.
+        # The file is not written: an extra pod in it does no harm, and the next change removes the pod.
         self._cache.remove_pod(pod_uid)
 
     def remove_orphaned_pods(self, remaining_pods: Collection[types.UID]) -> None:
-        # Not written, for the same reason.
+        # The file is not written: extra pods in it do no harm, and the next change removes them.
         self._cache.remove_orphaned_pods(remaining_pods)
 
 
 def restore_state(checkpoint_manager: CheckpointManager, checkpoint_name: str) -> tuple[PodResourceInfoMap, str]:
-    """What the file holds, and its text; nothing if there is no file. Raises OSError, ValueError."""
+    """Return the contents of the file and its text, or nothing if there is no file. Raise OSError or ValueError."""
     checkpoint = checkpoints.Checkpoint()
     try:
         checkpoint_manager.get_checkpoint(checkpoint_name, checkpoint)
@@ -110,7 +110,7 @@ def restore_state(checkpoint_manager: CheckpointManager, checkpoint_name: str) -
 
 
 class NoopStateCheckpoint:
-    """Keeps nothing. See State."""
+    """Store nothing, but implement State."""
 
     def get_container_resources(self, pod_uid: types.UID, container_name: str) -> v1.ResourceRequirements | None:
         return None
@@ -127,16 +127,16 @@ class NoopStateCheckpoint:
     def set_container_resources(
         self, pod_uid: types.UID, container_name: str, resources: v1.ResourceRequirements
     ) -> None:
-        """Nothing is kept."""
+        """Ignore the call."""
 
     def set_pod_resource_info(self, pod_uid: types.UID, resource_info: PodResourceInfo) -> None:
-        """Nothing is kept."""
+        """Ignore the call."""
 
     def set_pod_level_resources(self, pod_uid: types.UID, resources: v1.ResourceRequirements | None) -> None:
-        """Nothing is kept."""
+        """Ignore the call."""
 
     def remove_pod(self, pod_uid: types.UID) -> None:
-        """Nothing is kept."""
+        """Ignore the call."""
 
     def remove_orphaned_pods(self, remaining_pods: Collection[types.UID]) -> None:
-        """Nothing is kept."""
+        """Ignore the call."""

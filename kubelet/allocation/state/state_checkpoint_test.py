@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/allocation/state/state_checkpoint_test.go"""
+"""Test the checkpoint of pods' resources.
+
+Go: pkg/kubelet/allocation/state/state_checkpoint_test.go
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ POD_A = types.UID("a")
 POD_1 = types.UID("pod1")
 
 _NAME = "allocated_pods_state"
-# As a Go kubelet writes it.
+# A Go kubelet writes the file like this.
 _GO = (
     r'{"data":"{\"entries\":{\"pod1\":{\"ContainerResources\":{\"container1\":{\"requests\":'
     r'{\"cpu\":\"1Ki\",\"memory\":\"1Ki\"}}}}}}","checksum":1178570812}'
@@ -32,11 +35,11 @@ _GO = (
 
 
 def _file(data: str) -> str:
-    """A checkpoint whose checksum is right, whatever its data."""
+    """Return a checkpoint whose checksum is right for any data."""
     return json.dumps({"data": data, "checksum": checksum.new(data)})
 
 
-# What Go kubelets of 1.36 had given to pods and put in force, files as they are.
+# These are original files of Go kubelets of 1.36 with the allocated and actuated resources of pods.
 _GO_FILES = sorted(Path(__file__).with_name("testdata").glob("*.json"))
 
 
@@ -114,7 +117,7 @@ def test_writes_what_go_writes(tmp_path: Path) -> None:
         ("{", "Expecting property name"),
         ("", "Expecting value"),
         ("[]", "checkpoint is not a JSON object"),
-        ('{"data":1,"checksum":1}', "checkpoint has no data text or no checksum number"),
+        ('{"data":1,"checksum":1}', "checkpoint must have a text in data and a number in checksum"),
         (_file("[]"), "checkpoint data is not a JSON object"),
         (_file("[" * 100_000), "checkpoint data is nested too deeply"),
         (_file('{"entries":[]}'), "entries of the checkpoint are not a JSON object"),
@@ -124,7 +127,7 @@ def test_writes_what_go_writes(tmp_path: Path) -> None:
     ],
 )
 def test_broken_file_is_set_aside(tmp_path: Path, text: str, fault: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Pods go on with what they want, and the kubelet starts."""
+    """After a damaged file was set aside, pods get what they request, and the kubelet starts."""
     path = tmp_path / _NAME
     path.write_text(text)
     checkpoint = state.StateCheckpoint(str(tmp_path), _NAME)
@@ -149,7 +152,7 @@ def test_file_for_which_memory_is_short_stays(tmp_path: Path, monkeypatch: pytes
 
 
 def test_text_of_pods_that_stay_the_same_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node may have hundreds of them."""
+    """The text of an unchanged pod is built only once, because a node may have hundreds of pods."""
     made: list[state.PodResourceInfo] = []
     info_to = checkpoint_module._info_to
 
@@ -170,7 +173,7 @@ def test_text_of_pods_that_stay_the_same_is_made_once(tmp_path: Path, monkeypatc
 
 
 def test_changes_at_the_same_time_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for the file to be written finds that the next one in line wrote for all."""
+    """A thread that waits for the file finds that the next one in line has already written its change."""
     checkpoint = state.StateCheckpoint(str(tmp_path), _NAME)
     begun, goes_on = threading.Event(), threading.Event()
     create, writes = CheckpointManager.create_checkpoint, []

@@ -1,4 +1,4 @@
-"""Resources of pods in memory alone.
+"""Keep the resources of pods only in memory.
 
 Go: pkg/kubelet/allocation/state/state_mem.go
 """
@@ -16,10 +16,10 @@ from pkg.apimachinery import types
 
 
 class StateMemory:
-    """A map. See State."""
+    """Store resources in a map, as State describes."""
 
     def __init__(self, resources: PodResourceInfoMap | None = None) -> None:
-        self._lock = threading.Lock()  # This lock guards the map; what is in it is never changed.
+        self._lock = threading.Lock()  # This lock guards the map; the values are never modified.
         self._pod_resources: PodResourceInfoMap = dict(resources or {})
         klog.v(2).info_s("Initialized new in-memory state store for pod resource information tracking")
 

@@ -761,8 +761,8 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
     ) -> None:
         try:
             self.runner.run(ctx, container_id, pod, container, handler)
-        # A hook can fail in as many ways as there are commands, and the container stops anyway.
         except Exception as err:
+            # A hook can fail in as many ways as there are commands, and the container stops anyway.
             if ctx.err() is not None or expired.is_set():
                 return
             klog.error_s(err, "PreStop hook failed", **_who(pod, container, container_id))
@@ -938,8 +938,8 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
             self.kill_container(
                 ctx, pod, container.id, container.name, "", REASON_UNKNOWN, grace_period_override, ordering
             )
-        # Any failure becomes this container's result, and the other containers are killed anyway.
         except Exception as err:
+            # Any failure becomes this container's result, and the other containers are killed anyway.
             result.fail(kubecontainer.ErrKillContainer(), str(err))
             if isinstance(err, golang.Canceled):
                 return

@@ -207,8 +207,8 @@ class ContainerGC:
         try:
             # The sandbox should have been stopped long ago; this makes sure.
             client.stop_pod_sandbox(ctx, sandbox_id)
-        # A fault of one sandbox must not keep others from being removed. The next garbage collection tries again.
         except Exception as err:
+            # A fault of one sandbox must not keep others from being removed. The next garbage collection tries again.
             klog.error_s(err, "Failed to stop sandbox before removing", sandboxID=sandbox_id)
             return
         try:

@@ -73,8 +73,8 @@ class SandboxMethods(SandboxLinuxMethods):
         """Create a sandbox and return its ID. Raise SandboxError."""
         try:
             config = self.generate_pod_sandbox_config(ctx, pod, attempt)
-        # A fault in DNS, host name, runtime class or security settings ends this attempt in each case.
         except Exception as err:
+            # A fault in DNS, host name, runtime class or security settings ends this attempt in each case.
             klog.error_s(err, "Failed to generate sandbox config for pod", pod=klog.kobj(pod))
             message = f'Failed to generate sandbox config for pod "{format.pod(pod)}": {err}'
             raise SandboxError(message, err) from err

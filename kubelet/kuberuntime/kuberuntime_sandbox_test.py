@@ -1,7 +1,8 @@
 """Test sandboxes and their security settings.
 
-Go: pkg/kubelet/kuberuntime/kuberuntime_sandbox_test.go, kuberuntime_sandbox_linux_test.go,
-security_context_others_test.go
+Go: pkg/kubelet/kuberuntime/kuberuntime_sandbox_test.go, kuberuntime_sandbox_linux_test.go
+
+The tests of security settings correspond to those in security_context_others_test.go.
 """
 
 from __future__ import annotations

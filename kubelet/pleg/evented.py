@@ -242,8 +242,8 @@ class EventedPLEG:
         """Adjust the metrics by the difference between this status and the cached one."""
         try:
             cached = self._cache.get(pod_status.id)
-        # The cache returns the error of an earlier inspection, which does not tell which containers were counted.
         except Exception as err:
+            # The cache returns the error of an earlier inspection, which does not tell which containers were counted.
             klog.error_s(err, "Evented PLEG: Get cache", podID=pod_status.id)
             return
         known = bool(cached.sandbox_statuses)

@@ -173,10 +173,12 @@ def test_update_pod_from_allocation(tmp_path: Path) -> None:
     wanted.spec.init_containers[1].resources.requests = amounts("4")
     before = v1.deepcopy(wanted)
     assert environment.manager.update_pod_from_allocation(wanted) == AllocatedPod(pod, differs=True)
-    assert wanted == before, "the pod itself stays as it is"
+    assert wanted == before, "the original pod is not modified"
 
     again = Environment(directory=str(tmp_path))
-    assert again.manager.update_pod_from_allocation(wanted) == AllocatedPod(pod, differs=True), "also after a restart"
+    assert again.manager.update_pod_from_allocation(wanted) == AllocatedPod(pod, differs=True), (
+        "the allocation survives a restart"
+    )
     assert (tmp_path / "allocated_pods_state").exists()
 
 
@@ -301,7 +303,7 @@ def test_deferred_resize_leaves_the_one_in_progress() -> None:
     assert environment.conditions(pod) == [("PodResizePending", "Deferred", 3), ("PodResizeInProgress", "Error", 2)]
     third = environment.resize(second, requests=amounts("3"))
     environment.retry(third)
-    assert environment.conditions(pod) == [("PodResizeInProgress", "", 4)], "a new one begins without the error"
+    assert environment.conditions(pod) == [("PodResizeInProgress", "", 4)], "a new resize starts without the old error"
 
 
 def test_reverted_resize_waits_no_more() -> None:
@@ -370,7 +372,7 @@ def test_resizes_of_guaranteed_pods(
         (event,) = environment.recorder.drain()
         assert event.startswith("Warning ResizeInfeasible Pod resize Infeasible: {")
         assert "Resize is infeasible for Guaranteed Pods alongside" in event
-    assert not environment.manager.has_pending_resizes(), "what can never be is not tried again"
+    assert not environment.manager.has_pending_resizes(), "an infeasible resize is not retried"
 
 
 @pytest.mark.parametrize(
@@ -515,7 +517,7 @@ def test_full_disk_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     environment.retry(environment.resize(pod, requests=amounts("1", "1Gi")))
     assert environment.conditions(pod) == [INFEASIBLE]
     environment.retry(environment.resize(pod, requests=amounts("2")))
-    assert environment.manager.has_pending_resizes(), "it was not possible before, but is now"
+    assert environment.manager.has_pending_resizes(), "the new resize is feasible"
     assert environment.manager.add_pod([], new_pod("new", container(amounts("1")))).admit
 
 

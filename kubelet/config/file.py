@@ -283,7 +283,7 @@ class SourceFile:
     def _keep_unread(self, manifests: dict[str, _Manifest], path: str, err: OSError, message: str) -> bool:
         """Report a file that cannot be read, and keep its last known contents.
 
-        Return True if these contents are known, or if the next list will not be able to read the file either.
+        Return True if these contents are known, or if the error looks permanent.
 
         DIVERGES (safer): the pods of a manifest file that cannot be read keep running.
         Go: pkg/kubelet/config/file.go, (*sourceFile).extractFromDir: the Go kubelet ignores the file, and stops its

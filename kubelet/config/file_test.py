@@ -329,7 +329,7 @@ def test_what_is_kept_of_a_faulty_file_does_not_grow(tmp_path: Path) -> None:
         with pytest.raises(file.ManifestError, match="couldn't parse as pod") as caught:
             source.list_config(golang.background())
         depths.append(len(caught.traceback))
-    assert depths[1] == depths[3], "the frames of each listing were kept"
+    assert depths[1] == depths[3], "each list keeps its frames alive"
 
 
 @pytest.mark.parametrize("fault", [RecursionError, MemoryError, OverflowError, RuntimeError, UnicodeError, KeyError])
@@ -518,7 +518,7 @@ def test_editors_leftover_counts_and_is_warned_about(
         assert [(text.startswith(f"{tmp_path / name}: "), "editor's leftover" in text) for text in texts] == [
             (True,) * 2
         ]
-    assert not source.recorder.events.try_recv()[2], "it is no fault"
+    assert not source.recorder.events.try_recv()[2], "such a name is not a fault"
     assert capfd.readouterr().err.count("whose name looks like an editor's leftover") == 1
 
 
@@ -822,7 +822,7 @@ class TestObjects:
         (tmp_path / ".other.yaml").write_bytes(manifest("p2", "two"))
         (tmp_path / ".other.yaml").rename(tmp_path / "other.yaml")
         watched.expect("test/image", "two")
-        assert watched.recorder.events.try_recv()[2] is False, "told again"
+        assert watched.recorder.events.try_recv()[2] is False, "the fault is reported again"
 
     def test_nothing_of_use_is_one_event_with_all_faults(self, tmp_path: Path, watch: Watch) -> None:
         (tmp_path / "all.yaml").write_bytes(b"{kind: Job, apiVersion: batch/v1}\n---\n" + config_map("x", "{y: 1}"))

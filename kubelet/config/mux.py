@@ -24,7 +24,7 @@ class Merger(Protocol[T_contra]):
     def merge(self, ctx: golang.Context, source: str, update: T_contra) -> bool:
         """Merge one update; report whether all of it was merged.
 
-        The mux calls this method on the thread of the source, so several calls may run concurrently. If the method
+        The mux calls this method on the threads of the sources, so the method must be thread-safe. If the method
         returns False or raises, the mux later calls it again with the same update, unless the source has sent another
         one.
         """

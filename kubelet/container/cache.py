@@ -83,7 +83,7 @@ class _Data:
         if self.err is not None:
             # The same error is raised many times, and without this its traceback would grow each time.
             raise self.err.with_traceback(None)
-        assert self.status is not None, "without an error there is a status"
+        assert self.status is not None, "an entry without an error must have a status"
         return self.status
 
 
@@ -135,7 +135,7 @@ class CacheImpl:
         found = golang.select(record.ch, ctx.done()).took(record.ch)
         if found is None:
             self._unsubscribe(id, record)
-            raise ctx.err() or AssertionError("a done context has an error")
+            raise ctx.err() or AssertionError("a context that is done must have an error")
         return found.value.result()
 
     def set(self, id: types.UID, status: PodStatus | None, err: Exception | None, timestamp: datetime.datetime) -> bool:

@@ -1,6 +1,6 @@
 """Test which actions compute_pod_actions derives from a pod's spec and status.
 
-Go: pkg/kubelet/kuberuntime/kuberuntime_manager_test.go (TestComputePodActions, and the like)
+Go: pkg/kubelet/kuberuntime/kuberuntime_manager_test.go (TestComputePodActions and similar tests)
 """
 
 from __future__ import annotations

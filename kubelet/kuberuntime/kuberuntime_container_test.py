@@ -195,7 +195,7 @@ class TestPreStop:
 
         fake = testing.create_test_runtime_manager(str(tmp_path), clock, Runner())
         assert self._kill(fake) == 2
-        assert stopped_before_end.recv(timeout=30) == (True, True), "the hook goes on until its container is gone"
+        assert stopped_before_end.recv(timeout=30) == (True, True), "the hook runs until its container has stopped"
         assert fake.recorder.drain() == [
             "Normal Killing Stopping container foo",
             "Warning FailedPreStopHook PreStopHook failed: not completed in grace period of 30s",

@@ -354,7 +354,7 @@ def test_crashes_back_off(fake: testing.TestRuntime, clock: testingclock.FakeClo
     _sync(fake, pod, back_off)
     fake.runtime.exit_container(f"{_SANDBOX}_foo1_0", 1)
     clock.step(1)
-    assert _sync(fake, pod, back_off).error() is None, "the first restart is at once"
+    assert _sync(fake, pod, back_off).error() is None, "the first restart has no backoff"
     clock.step(1)
     fake.runtime.exit_container(f"{_SANDBOX}_foo1_1", 1)
     fake.recorder.drain()
@@ -537,7 +537,7 @@ def test_post_start_hook_is_cut_when_its_pod_is_to_end(tmp_path: Path, pod_ends:
 
     assert (str(result.error), result.message) == ("PostStartHookError", "cut")
     running = fake.runtime.containers[f"{_SANDBOX}_foo1_0"].status.state == runtimeapi.CONTAINER_RUNNING
-    assert running, "whoever ends the pod stops its containers"
+    assert running, "the termination of the pod stops its containers"
     told = "Warning FailedPostStartHook PostStartHook failed: not completed before the termination of the pod"
     assert (told in fake.recorder.drain()) is pod_ends
 
@@ -713,4 +713,4 @@ def test_a_kill_that_is_cancelled_keeps_no_sidecar_waiting(
     result = fake.manager.kill_pod_with_sync_result(ctx, pod, fake.manager.get_pod(_CTX, _UID), None)
     failed = [str(each.target) for each in result.sync_results if each.error is not None]
     assert sorted(failed) == [_UID, "main", "sidecar"]
-    assert capsys.readouterr().err == "", "whoever cancelled need not be told"
+    assert capsys.readouterr().err == "", "a cancelled call is not logged"

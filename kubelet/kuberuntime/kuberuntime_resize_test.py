@@ -203,7 +203,9 @@ def test_what_shrinks_comes_before_what_grows(resizes: Resizes) -> None:
     assert [info.container.name for info in actions.containers_to_update["memory"]] == ["d", "b", "a", "c"]
     assert [info.container.name for info in actions.containers_to_update["cpu"]] == ["d"]
     memory, cpu = actions.containers_to_update["memory"][0], actions.containers_to_update["cpu"][0]
-    assert memory.current_container_resources is cpu.current_container_resources, "one change is seen by the other"
+    assert memory.current_container_resources is cpu.current_container_resources, (
+        "each update sees the changes of the other"
+    )
 
 
 def test_what_does_not_run_is_not_resized(resizes: Resizes) -> None:
@@ -455,7 +457,7 @@ def test_do_pod_resize_action(
         assert sorted(log) == sorted(order)
     else:
         assert log == order
-    assert len(resizes.calls) == len(growing), "the runtime is told of every change of the pod's cgroup"
+    assert len(resizes.calls) == len(growing), "the runtime is notified of every change of the pod's cgroup"
     assert resizes.fake.helper.reinspected == [_UID]
     found = resizes.manager.actuated_state.get_container_resources(_UID, "a")
     assert cpu_memory_resources_equal(found, requirements(desired))
@@ -501,7 +503,7 @@ def test_kernel_refuses_the_pod(resizes: Resizes) -> None:
     result = do_resize(resizes, figures(100, 0, 100), figures(200, 0, 200))
     assert result.message == "cgroup update failed"
     sandbox = [call for call in resizes.calls if call[0] == "sandbox-id"]
-    assert [call[1] for call in sandbox] == [307, 204], "the runtime is told that it was not done"
+    assert [call[1] for call in sandbox] == [307, 204], "the runtime is notified of the rollback"
 
 
 def test_cgroup_that_cannot_be_read(resizes: Resizes) -> None:
@@ -683,7 +685,7 @@ def test_what_is_in_force_is_known_as_long_as_the_pod(resizes: Resizes) -> None:
     policy = kubecontainer.GCPolicy(0, -1, -1)
     provider.terminated.add(_UID)
     resizes.manager.garbage_collect(_CTX, policy, True, False)
-    assert resizes.manager.actuated_state.get_pod_resource_info_map(), "its status still shows it"
+    assert resizes.manager.actuated_state.get_pod_resource_info_map(), "the pod's status still shows its resources"
     provider.removed.add(_UID)
     resizes.manager.garbage_collect(_CTX, policy, True, False)
     assert not resizes.manager.actuated_state.get_pod_resource_info_map()

@@ -1,6 +1,6 @@
 """Describe the result of compute_pod_actions: what the kubelet must do for a pod.
 
-Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go (podActions and what it is made of)
+Go: pkg/kubelet/kuberuntime/kuberuntime_manager.go (podActions and related types)
 """
 
 from __future__ import annotations

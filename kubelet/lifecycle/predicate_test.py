@@ -328,7 +328,7 @@ def test_remove_missing_extended_resources(
     node_info.set_node(make_node(of(allocatable)))
     given = pod(requests)
     assert predicate.remove_missing_extended_resources(given, node_info) == pod(expected)
-    assert given == pod(requests), "the pod that was given is not changed"
+    assert given == pod(requests), "the argument is not modified"
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -600,7 +600,7 @@ def test_one_relist_of_a_pod_serves_all_requests_that_were_made_before(
     h.clock.step(1)
     h.pleg.request_relist(types.UID("pod"))
     h.pleg._worker_loop_iteration(ctx, timer)
-    assert get_pod.call_count == 2, "something may have happened since"
+    assert get_pod.call_count == 2, "the pod may have changed since the first relist"
     h.pleg.stop()
 
 
@@ -687,7 +687,7 @@ def test_pod_whose_record_cannot_be_updated_stalls_only_itself(
     assert h.relist() == [("a", "ContainerStarted", "c-a"), ("z", "ContainerStarted", "c-z")]
     assert h.observer.failed[-1] is False
     idle = h.cache.get_newer_than(types.UID("none"), before)
-    assert idle.id == "none", "all others are as new as this relist"
+    assert idle.id == "none", "all other pods are up to date"
     assert h.relist() == [("bad", "ContainerStarted", "c-bad")]
 
 

@@ -30,7 +30,7 @@ def test_mirror_that_cannot_be_deleted_holds_up_no_other(monkeypatch: pytest.Mon
             client.delete_in_background(
                 CTX, dict.fromkeys(["a_ns", "bad_ns", "z_ns", "no full name"], types.UID("uid"))
             )
-        assert len(group.alive()) <= 1, "the machine may not have a thread for each"
+        assert len(group.alive()) <= 1, "there may not be enough threads for all pods"
         assert group.join(30) == []
     assert _deleted(api) == ["a", "a", "bad", "z", "z"]
 

@@ -156,11 +156,11 @@ def test_create_mirror_pod_before_the_node_exists() -> None:
 def test_delete_mirror_pod() -> None:
     client = FakeClientset(make_pod("uid", "p", {}))
     mirror_client = kubepod.BasicMirrorClient(client, "node", Nodes("u"))
-    assert not mirror_client.delete_mirror_pod(CTX, "p_default", types.UID("other-uid")), "it is not that pod"
+    assert not mirror_client.delete_mirror_pod(CTX, "p_default", types.UID("other-uid")), "the pod has another UID"
     assert mirror_client.delete_mirror_pod(CTX, "p_default", types.UID("uid"))
     options = client.actions("delete", "pods")[-1].options
     assert (options.grace_period_seconds, options.preconditions.uid) == (0, "uid")
-    assert not mirror_client.delete_mirror_pod(CTX, "p_default", None), "it is gone"
+    assert not mirror_client.delete_mirror_pod(CTX, "p_default", None), "the pod no longer exists"
     client.prepend_reactor("delete", "pods", lambda action: (True, RuntimeError("no connection")))
     assert not mirror_client.delete_mirror_pod(CTX, "p_default", None)
     with pytest.raises(ValueError, match="failed to parse the pod full name"):

@@ -99,7 +99,7 @@ def handle(
     left = handler.handle_admission_failure(golang.background(), PODS[admit], reasons, pods)
     match left:
         case [lifecycle.RoomIsToBeMade() as room]:
-            assert (killer.killed, recorder.drain()) == ([], []), "not yet: whoever asks may hold a lock"
+            assert (killer.killed, recorder.drain()) == ([], []), "no pod is killed before make_room is called"
             assert {pod.metadata.name for pod in room.make_room()} <= {pod.metadata.name for pod in pods}
             left = []
     return left, recorder.drain()

@@ -78,7 +78,7 @@ def test_add_and_remove_pods(world: ProbeWorld) -> None:
     world.manager.remove_pod(plain)
     assert probes(world) == expected
     world.manager.remove_pod(probed)
-    wait_for("nothing is probed any more", lambda: probes(world) == set())
+    wait_for("all probes have stopped", lambda: probes(world) == set())
     world.manager.remove_pod(probed)
 
 
@@ -90,7 +90,7 @@ def test_of_init_containers_only_sidecars_are_probed(world: ProbeWorld, restart_
     expected = {("u", "init", probe_type) for probe_type in ProbeType} if restart_policy else set()
     assert probes(world) == expected
     world.manager.remove_pod(probed)
-    wait_for("nothing is probed any more", lambda: probes(world) == set())
+    wait_for("all probes have stopped", lambda: probes(world) == set())
 
 
 def test_probes_cease_when_the_step_that_began_them_does_not(world: ProbeWorld) -> None:

@@ -118,7 +118,7 @@ def test_command_that_fails(world: World) -> None:
     world.runner.err = utilexec.CodeExitError(ValueError("exited"), 2, b"out err")
     assert world.probe(command("false")) == results.FAILURE
     assert world.events() == ["Warning Unhealthy Liveness probe failed: out err"]
-    assert world.runner.runs == 1, "an answer is not asked for again"
+    assert world.runner.runs == 1, "a failed probe is not retried"
 
 
 def test_command_that_takes_too_long_is_a_failure(world: World) -> None:

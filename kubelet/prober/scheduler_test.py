@@ -120,7 +120,7 @@ def test_pod_has_no_more_threads_than_probes_that_run_at_once(world: World, monk
     probes = [world.add("pod") for _ in range(10 * MAX_PROBES_PER_POD)]
     for turn in range(1, 4):
         wait_until_equal("rounds of all probes", lambda: {len(probe.runs) for probe in probes}, {turn})
-        wait_for("only the next turn is waited for", lambda: world.clock.waiters() == 1)
+        wait_for("the timekeeper waits for the next due time", lambda: world.clock.waiters() == 1)
         world.clock.step(10)
     assert world.threads() <= MAX_PROBES_PER_POD
 
@@ -131,7 +131,7 @@ def test_worker_runs_when_it_is_due(world: World) -> None:
     assert probe.runs == []
     world.clock.step(1)
     wait_for("the probe ran", lambda: probe.runs == [False])
-    wait_for("only the next turn is waited for", lambda: world.clock.waiters() == 1)
+    wait_for("the timekeeper waits for the next due time", lambda: world.clock.waiters() == 1)
     world.clock.step(10)
     wait_for("the probe ran twice", lambda: probe.runs == [False, False])
 
@@ -199,10 +199,10 @@ def test_trigger_runs_a_worker_at_once_and_moves_its_turn(world: World) -> None:
     world.scheduler.trigger(probe)
     wait_for("the probe ran for its trigger", lambda: probe.runs == [True])
     world.clock.step(9)
-    assert probe.runs == [True], "its turn at 8 is over"
-    wait_for("only the next turn is waited for", lambda: world.clock.waiters() == 1)
+    assert probe.runs == [True], "the due time at 8 no longer counts"
+    wait_for("the timekeeper waits for the next due time", lambda: world.clock.waiters() == 1)
     world.clock.step(1)
-    wait_for("the probe ran in its turn after its trigger", lambda: probe.runs == [True, False])
+    wait_for("the probe ran when it was due after its trigger", lambda: probe.runs == [True, False])
 
 
 def test_trigger_of_a_worker_that_runs_has_it_run_again(world: World) -> None:
@@ -256,7 +256,7 @@ def test_worker_that_raises_runs_again(world: World, err: Exception, log: io.Str
     world.scheduler.add(probe)
     world.scheduler.tend()
     wait_for(
-        "the probe ran and its next turn is waited for", lambda: probe.runs == [False] and world.clock.waiters() == 1
+        "the probe ran and waits until it is due again", lambda: probe.runs == [False] and world.clock.waiters() == 1
     )
     world.clock.step(10)
     wait_for("the probe ran twice", lambda: probe.runs == [False, False])
@@ -277,12 +277,12 @@ def test_thread_that_cannot_be_started_is_tried_again(
 ) -> None:
     monkeypatch.setattr(scheduler, "_RETRY_PERIOD", 0.01)
     waiting = world.add("pod", due=5.0)
-    wait_for("only the next turn is waited for", lambda: world.clock.waiters() == 1)
+    wait_for("the timekeeper waits for the next due time", lambda: world.clock.waiters() == 1)
     with out_of_threads("prober-"):
         world.clock.step(5)
         wait_for("the lack of threads is logged", lambda: "Probes wait for a thread" in log.getvalue())
         assert waiting.runs == []
-    wait_for("the probe that waited for a thread ran", lambda: waiting.runs == [False])
+    wait_for("the waiting probe ran", lambda: waiting.runs == [False])
 
 
 def test_threads_that_there_are_serve_all_when_no_other_can_be_started(world: World, log: io.StringIO) -> None:

@@ -394,7 +394,7 @@ def test_cancelled_probe_ends_the_probing(world: ProbeWorld) -> None:
     worker = world.worker(LIVENESS)
     world.set_status(world.running())
     world.runner.err = golang.Canceled()
-    assert worker.do_probe(CTX), "somebody else has cancelled a call"
+    assert worker.do_probe(CTX), "another context was cancelled"
     ctx, cancel = golang.with_cancel(CTX)
     cancel()
     assert not worker.do_probe(ctx)
@@ -415,7 +415,7 @@ class Running:
         worker = world.manager._worker(self.pod, CONTAINER_NAME, READINESS)
         assert worker is not None
         self.worker = worker
-        wait_for("only the next turn is waited for", lambda: world.clock.waiters() == 1)
+        wait_for("the timekeeper waits for the next due time", lambda: world.clock.waiters() == 1)
 
     def step_to_first(self) -> None:
         """Move the clock to the worker's due time."""
@@ -447,7 +447,7 @@ def test_worker_probes_at_each_period_and_cleans_up(world: ProbeWorld) -> None:
         world.manager.remove_pod(running.pod)
     wait_until_equal("probe workers", lambda: world.manager.worker_count(), 0)
     assert world.result(READINESS) is None
-    wait_for("no turn is waited for", lambda: world.clock.waiters() == 0)
+    wait_for("the timekeeper has ended", lambda: world.clock.waiters() == 0)
 
 
 def test_trigger_probes_at_once_and_begins_the_period_anew(world: ProbeWorld) -> None:
@@ -457,7 +457,7 @@ def test_trigger_probes_at_once_and_begins_the_period_anew(world: ProbeWorld) ->
     world.clock.step(6)
     running.worker.trigger()
     running.wait_for_round(2)
-    wait_for("the period begins anew", lambda: running.worker._due == pytest.approx(world.clock.monotonic() + 10))
+    wait_for("the period restarts", lambda: running.worker._due == pytest.approx(world.clock.monotonic() + 10))
     world.clock.step(9)
     assert world.runner.runs == 2
     world.clock.step(1)
@@ -488,7 +488,7 @@ def test_probes_are_spread_over_the_period(world: ProbeWorld, uptime: float) -> 
         world.statuses.statuses[pod.metadata.uid] = status
         world.manager.add_pod(CTX, pod)
         workers.append(world.manager._worker(pod, CONTAINER_NAME, LIVENESS))
-    wait_for("only the next turn is waited for", lambda: world.clock.waiters() == 1)
+    wait_for("the timekeeper waits for the next due time", lambda: world.clock.waiters() == 1)
     for expected in (range(5, 16), range(20, 21), range(25, 36), range(40, 41)):
         world.clock.step(50)
         due = sum(worker is not None and worker._share_of_period() <= 0.5 for worker in workers)

@@ -36,7 +36,7 @@ def test_only_the_longest_texts_are_cut_all_to_the_same_length() -> None:
     messages = [message_of(found) for found in status.container_statuses]
     assert messages[3] == "short"
     lengths = [len(message.encode()) for message in messages[:3]]
-    assert max(lengths) - min(lengths) <= 1, "no more than the half of a character"
+    assert max(lengths) - min(lengths) <= 1, "at most part of a character is lost"
     assert all(text.startswith(message) for text, message in zip(long, messages[:3], strict=True))
     assert status.reason == "Evicted"
     assert {found.state.waiting.reason for found in status.container_statuses if found.state.waiting} == {

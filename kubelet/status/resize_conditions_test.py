@@ -52,7 +52,7 @@ def test_pod_resize_conditions(m: status.Manager) -> None:
     assert m.set_pod_resize_in_progress_condition(UID, "", "", 2) == 2
     in_progress = (IN_PROGRESS, "", "", 2)
     assert m.clear_pod_resize_in_progress_condition(UID, 1) is None
-    assert shown(m) == [in_progress], "that of an earlier generation is done, and not this"
+    assert shown(m) == [in_progress], "only a resize of an earlier generation is complete"
 
     assert m.set_pod_resize_pending_condition(UID, "some-reason", "some-message", 1)
     assert shown(m) == [(PENDING, "Deferred", "some-message", 1), in_progress]

@@ -255,7 +255,7 @@ def test_status_equality() -> None:
     theirs = "www.example.com/feature"
     old.conditions.append(v1.PodCondition(type=theirs, status=FALSE))
     new.conditions.append(v1.PodCondition(type=theirs, status=TRUE))
-    assert equal(old, new), "a condition of someone else"
+    assert equal(old, new), "the condition belongs to another writer"
 
     old.resource_claim_statuses = [v1.PodResourceClaimStatus(name="my-claim", resource_claim_name="claim")]
     old.extended_resource_claim_status = v1.PodExtendedResourceClaimStatus(resource_claim_name="claim")
@@ -264,7 +264,7 @@ def test_status_equality() -> None:
             resource_claim_name="my-claim", resources={v1.RESOURCE_MEMORY: resource.must_parse("100Mi")}
         )
     ]
-    assert equal(old, new), "claims of someone else"
+    assert equal(old, new), "the claims belong to another writer"
 
     for change in (
         lambda s: s.conditions.append(v1.PodCondition(type=v1.POD_READY, status=TRUE)),
@@ -387,7 +387,7 @@ def test_set_container_readiness() -> None:
         m.set_container_readiness(uid, container_id, ready)
         assert m.consume_updates() == updates
         assert readiness() == expected
-    assert not any(c.ready for c in initial.container_statuses), "what was handed out does not change"
+    assert not any(c.ready for c in initial.container_statuses), "returned statuses do not change"
     conditions = {c.type: c.status for c in m.expect(pod).conditions}
     assert conditions == {v1.POD_READY: FALSE, v1.CONTAINERS_READY: FALSE}
 
@@ -421,7 +421,7 @@ def test_result_of_a_probe_leaves_other_containers_as_they_are(setter: str) -> N
     after = m.expect(pod)
     assert after.container_statuses[0] != before.container_statuses[0]
     assert after.container_statuses[1] is before.container_statuses[1]
-    assert before == kept, "what was handed out does not change"
+    assert before == kept, "returned statuses do not change"
 
 
 def test_set_container_startup() -> None:
@@ -705,7 +705,7 @@ def test_check_container_state_transition(policy: str, exit_code: int, revived: 
 
     m = Manager()
     m.set_pod_status(pod, old)
-    assert m.set_pod_status(pod, new) is allowed, "and the status manager goes by it"
+    assert m.set_pod_status(pod, new) is allowed, "the status manager applies the check"
 
 
 def test_check_container_state_transition_with_a_containers_own_policy() -> None:
@@ -857,7 +857,7 @@ def test_pod_that_the_api_server_does_not_answer_about(monkeypatch: pytest.Monke
     m.consume_updates()
     m.set_pod_status(other, v1.PodStatus(message="second"))
     m.consume_updates()
-    assert ended and all(ended), "nothing has ended the call"
+    assert ended and all(ended), "the time limit must end the call"
     assert m.client.core_v1.pods("new").get(CTX, "other").status.message == "second"
     stuck.clear()
     m.sync_batch(CTX, all=True)
@@ -889,7 +889,7 @@ def test_static_pod() -> None:
     m.set_pod_status(static, random_status())
     held = m.expect(static)
     m.sync_batch(CTX, all=True)
-    assert m.actions() == [], "there is no mirror pod to put it on"
+    assert m.actions() == [], "there is no mirror pod to update"
 
     m.pods.add_pod(mirror)
     assert m.get_pod_status(mirror.metadata.uid) == held
@@ -928,7 +928,7 @@ def test_static_pod_goes_on_with_the_times_of_its_mirror(is_set_first: bool) -> 
     status = m.expect(static)
     times = {condition.type: condition.last_transition_time or old for condition in status.conditions}
     assert (status.start_time, times[v1.POD_READY]) == (old, old)
-    assert times[v1.POD_INITIALIZED] > old, "it has become so since"
+    assert times[v1.POD_INITIALIZED] > old, "the condition has changed since then"
 
 
 def test_static_pod_inherits_nothing_from_a_mirror_without_status_or_once_it_is_forgotten() -> None:
@@ -1039,7 +1039,7 @@ def test_reconcile_pod_status() -> None:
     pod.status = changed
     m.client.add(pod)
     m.sync_batch(CTX, all=True)
-    assert m.actions() == ["get", "patch"], "ours is the truth"
+    assert m.actions() == ["get", "patch"], "the kubelet's status takes precedence"
     assert not m.needs_reconcile(types.UID("unknown"), held)
 
 
@@ -1321,7 +1321,7 @@ def test_merge_pod_status(has_running: bool, old: Change, new: Change, expected:
     new(new_status)
     given = v1.deepcopy(old_status), v1.deepcopy(new_status)
     got = status_manager.merge_pod_status(v1.Pod(status=old_status), old_status, new_status, has_running)
-    assert (old_status, new_status) == given, "neither is changed"
+    assert (old_status, new_status) == given, "neither argument is modified"
     for condition in got.conditions:
         condition.last_transition_time = None
     for s in (got, expected):

@@ -69,7 +69,7 @@ def test_store_state(tmp_path: Path, amount: str) -> None:
     path.unlink()
     for same in (first, second):
         same.set_pod_resource_info(POD_1, info)
-        assert not path.exists(), "nothing changed, nothing is written"
+        assert not path.exists(), "an unchanged state is not written"
     first.set_pod_resource_info(types.UID("other"), state.PodResourceInfo({"container1": requirements("1")}))
     assert path.exists()
 
@@ -164,7 +164,7 @@ def test_text_of_pods_that_stay_the_same_is_made_once(tmp_path: Path, monkeypatc
     checkpoint = state.StateCheckpoint(str(tmp_path), _NAME)
     for uid in ("b", "a", "c"):
         checkpoint.set_container_resources(types.UID(uid), "x", requirements("1"))
-    assert len(made) == 3, "once for each pod"
+    assert len(made) == 3, "each pod's text is built once"
     checkpoint.set_container_resources(types.UID("b"), "y", requirements("2"))
     assert len(made) == 4
     again = state.StateCheckpoint(str(tmp_path), _NAME)
@@ -223,7 +223,7 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert checkpoint.get_container_resources(POD_A, "c") == requirements("1")
     monkeypatch.undo()
     checkpoint.set_container_resources(POD_A, "c", requirements("1"))
-    assert (tmp_path / _NAME).exists(), "what could not be written is written the next time"
+    assert (tmp_path / _NAME).exists(), "the next change writes the state again"
 
 
 def test_noop() -> None:

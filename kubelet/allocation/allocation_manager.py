@@ -125,8 +125,9 @@ class Manager:
             ticker.stop()
 
     def _make_room(self) -> None:
-        """Preempt the pods that are in the way of the first resize, without the lock because this takes their grace
-        periods.
+        """Preempt the pods that are in the way of the first resize.
+
+        This needs their grace periods, so the thread does not hold the lock meanwhile.
 
         Meanwhile the other resizes may be withdrawn or get room, so the next retry computes again which pods are in
         their way.

@@ -87,7 +87,10 @@ class StaticPolicies(cm.ContainerManagerStub):
 
 
 class Environment:
-    """Run a manager on a node with 5 CPUs and 5 GiB, and record what it does. Go: makeAllocationManager"""
+    """Run a manager on a node with 5 CPUs and 5 GiB, and record what it does.
+
+    Go: makeAllocationManager
+    """
 
     def __init__(self, *pods: v1.Pod, directory: str = "") -> None:
         self.pods: dict[str, v1.Pod] = {pod.metadata.uid: pod for pod in pods}
@@ -522,7 +525,7 @@ def test_full_disk_grants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_could_not_be_written_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the pod would silently use the new resources, and lose them again after a restart."""
+    """A resize that could not be stored is not allocated: the pod would lose its resources after a restart."""
     pod = new_pod("p", container(amounts("1")))
     environment = Environment(pod, directory=str(tmp_path))
     resized = environment.resize(pod, requests=amounts("2"))

@@ -48,7 +48,10 @@ def new_source_apiserver(
 def _run_source(
     ctx: golang.Context, lister_watcher: cache.ListWatch[v1.Pod], updates: golang.Channel[kubetypes.PodUpdate]
 ) -> None:
-    """Send all pods of the source each time one of them changes, until ctx ends. Go: newSourceApiserverFromLW"""
+    """Send all pods of the source each time one of them changes, until ctx ends.
+
+    Go: newSourceApiserverFromLW
+    """
     from pkg.client_go.tools import cache
 
     def send(pods: list[v1.Pod]) -> None:

@@ -289,9 +289,7 @@ class PodStorage:
         changes: _Changes,
         now: datetime.datetime,
     ) -> _PodChange | None:
-        """Return the change that `ref` makes to the existing pod, or None. The method modifies no argument except
-        `ref`.
-        """
+        """Return the change that `ref` makes to the existing pod, or None. Modify no argument except `ref`."""
         # The annotation must be set before any comparison.
         ref.metadata.annotations[kubetypes.CONFIG_SOURCE_ANNOTATION_KEY] = source
         if not kubetypes.is_static_pod(ref):

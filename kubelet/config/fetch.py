@@ -266,8 +266,9 @@ class _Adapter(adapters.HTTPAdapter):
             self._sockets.clear()
 
     def hang_up_when_done(self) -> None:
-        """Wait until the context is done, then shut down all current and future connections. This runs on its own
-        thread.
+        """Wait until the context is done, then shut down all current and future connections.
+
+        This runs on a thread of its own.
         """
         self._ctx.done().recv()
         with self._lock:

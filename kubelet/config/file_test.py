@@ -225,9 +225,7 @@ def test_directory_behind_a_link_that_is_replaced_and_then_removed(tmp_path: Pat
 
 
 def test_removal_counts_for_the_directory_in_which_it_was_seen(tmp_path: Path) -> None:
-    """A removal in the old directory does not count, even if the path leads elsewhere when the source handles the
-    event.
-    """
+    """A removal in the old directory does not count, even if the path leads elsewhere by now."""
     old, new, link = tmp_path / "old", tmp_path / "new", tmp_path / "manifests"
     for directory in (old, new):
         directory.mkdir()
@@ -651,9 +649,7 @@ def _sent(updates: golang.Channel[kubetypes.PodUpdate]) -> tuple[kubetypes.PodOp
 def test_pods_are_not_all_there_while_a_file_was_never_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """The source sends an ADD while files are unread, because pods in them may have been running since before a
-    restart.
-    """
+    """The source sends an ADD while files are unread, because the pods in them may be running."""
     for name in ("bad", "good"):
         (tmp_path / f"{name}.yaml").write_bytes(manifest(name, name))
     updates: golang.Channel[kubetypes.PodUpdate] = golang.Channel(9)

@@ -47,8 +47,9 @@ class ManifestNotes:
                 self.replace(origin, ())
 
     def replace_unknown_fields(self, fields: Mapping[types.UID, Sequence[str]]) -> None:
-        """Replace the unknown fields of all manifests, by the UID of the pod. The caller must not change the map
-        afterwards.
+        """Replace the unknown fields of all manifests, by the UID of the pod.
+
+        The caller must not change the map afterwards.
         """
         with self._lock:
             self._unknown_fields = fields

@@ -23,8 +23,9 @@ class ROCache(Protocol):
     """
 
     def get(self, id: types.UID) -> PodStatus:
-        """Return the pod's status, which is empty if the runtime does not know the pod. Raise the error of its
-        inspection.
+        """Return the pod's status, which is empty if the runtime does not know the pod.
+
+        Raise the error of the pod's inspection.
 
         DIVERGES (fault of Go): LookupError is raised for a pod that has not been inspected since the kubelet started.
         Go: pkg/kubelet/container/cache.go, (*cache).Get: the cache returns an empty status, like that of a pod without
@@ -64,7 +65,7 @@ class Cache(ROCache, Protocol):
         ...
 
     def update_time(self, timestamp: datetime.datetime, held: Collection[types.UID] | None = None) -> None:
-        """Declare that all entries, and the absence of others, are valid as of `timestamp`, except for pods in `held`.
+        """Declare that all entries, and the absence of others, are valid as of `timestamp`, except those in `held`.
 
         None keeps the `held` of the last call. These are the pods whose inspection is still in progress; see
         pleg/generic.py.

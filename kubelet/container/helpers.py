@@ -197,8 +197,9 @@ def all_containers_restart_cleaned_up(pod: v1.Pod, pod_status: PodStatus) -> boo
 
 
 def hash_container(container: v1.Container) -> int:
-    """Return a hash of the fields that cannot change while a container runs. The runtime stores it, so it must equal
-    Go's.
+    """Return a hash of the fields that cannot change while a container runs.
+
+    The runtime stores the hash, so it must equal Go's.
 
     Go computes the 32-bit FNV-1a hash of the text that a debug printer makes of the JSON bytes of the fields.
     """
@@ -404,8 +405,9 @@ def has_any_regular_container_started(spec: v1.PodSpec, statuses: Iterable[v1.Co
 
 
 def has_any_active_regular_container_started(spec: v1.PodSpec, pod_status: PodStatus | None) -> bool:
-    """Report whether a regular container started in the current sandbox, which proves that all init containers are
-    done.
+    """Report whether a regular container started in the current sandbox.
+
+    This proves that all init containers have finished.
     """
     if pod_status is None:
         return False

@@ -88,8 +88,9 @@ class ImageService(Protocol):
         credentials: Sequence[credentialprovider.TrackedAuthConfig],
         pod_sandbox_config: runtimeapi.PodSandboxConfig | None,
     ) -> tuple[str, credentialprovider.TrackedAuthConfig | None]:
-        """Pull an image with each of the credentials in turn; return its reference and the credentials that worked, if
-        any.
+        """Pull an image with each of the credentials in turn.
+
+        Return the image's reference and the credentials that worked, if any.
         """
         ...
 
@@ -246,8 +247,9 @@ class CommandRunner(Protocol):
     """Define how to run commands in containers."""
 
     def run_in_container(self, ctx: golang.Context, id: ContainerID, cmd: Sequence[str], timeout: float) -> bytes:
-        """Run a command and return its output. If its exit code is not 0, raise an error with the exit code and the
-        output.
+        """Run a command and return its output.
+
+        If the exit code is not 0, raise an error with the exit code and the output.
         """
         ...
 

@@ -135,8 +135,9 @@ class SyncResult:
     message: str = ""
 
     def fail(self, err: Exception, msg: str) -> None:
-        """Record that the step failed. The error is stored without its frames, because a caller's variable holds the
-        result.
+        """Record that the step failed.
+
+        The error is stored without its frames, because a variable of a caller holds the result.
         """
         self.error, self.message = golang.without_frames(err), msg
 
@@ -152,7 +153,10 @@ class SyncActionError(Exception):
 
 
 def failed_actions(err: BaseException | None) -> frozenset[SyncAction]:
-    """Return the steps of all SyncActionErrors in `err`, its causes and its parts. Go: none"""
+    """Return the steps of all SyncActionErrors in `err`, its causes and its parts.
+
+    Go: none
+    """
     if err is None:
         return frozenset()
     if isinstance(err, SyncActionError):

@@ -111,7 +111,10 @@ def _status(
 
 
 def _base(fake: testing.TestRuntime) -> _World:
-    """Return a pod with three running containers. Go: makeBasePodAndStatus"""
+    """Return a pod with three running containers.
+
+    Go: makeBasePodAndStatus
+    """
     containers = [v1.Container(name=f"foo{i}", image="busybox") for i in (1, 2, 3)]
     pod = v1.Pod(
         metadata=metav1.ObjectMeta(uid=types.UID("12345678"), name="foo", namespace="foo-ns"),
@@ -135,7 +138,10 @@ def _base(fake: testing.TestRuntime) -> _World:
 
 
 def _with_init(fake: testing.TestRuntime) -> _World:
-    """Return a pod with three exited init containers. Go: makeBasePodAndStatusWithInitContainers"""
+    """Return a pod with three exited init containers.
+
+    Go: makeBasePodAndStatusWithInitContainers
+    """
     world = _base(fake)
     inits = [v1.Container(name=f"init{i}", image="bar-image") for i in (1, 2, 3)]
     world.pod.spec.init_containers = inits
@@ -144,7 +150,10 @@ def _with_init(fake: testing.TestRuntime) -> _World:
 
 
 def _with_sidecars(fake: testing.TestRuntime) -> _World:
-    """Return a pod with three running sidecars. Go: makeBasePodAndStatusWithRestartableInitContainers"""
+    """Return a pod with three running sidecars.
+
+    Go: makeBasePodAndStatusWithRestartableInitContainers
+    """
     world = _base(fake)
     inits = [v1.Container(name=f"sidecar{i}", image="bar-image", restart_policy="Always") for i in (1, 2, 3)]
     for container in inits[1:]:
@@ -159,7 +168,10 @@ def _with_sidecars(fake: testing.TestRuntime) -> _World:
 
 
 def _with_ephemeral(fake: testing.TestRuntime) -> _World:
-    """Return a pod with an ephemeral container. Go: makeBasePodAndStatusWithInitAndEphemeralContainers"""
+    """Return a pod with an ephemeral container.
+
+    Go: makeBasePodAndStatusWithInitAndEphemeralContainers
+    """
     world = _base(fake)
     init = v1.Container(name="init1", image="bar-image")
     debug = v1.EphemeralContainer(name="debug", image="busybox")

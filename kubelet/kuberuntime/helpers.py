@@ -60,7 +60,10 @@ def time_from_nanoseconds(nanoseconds: int) -> datetime:
 
 
 def status_message(err: BaseException) -> str:
-    """Return the runtime's own message without gRPC's prefix. Go: status.FromError"""
+    """Return the runtime's own message without gRPC's prefix.
+
+    Go: status.FromError
+    """
     return err.message if isinstance(err, crierror.RemoteError) else str(err)
 
 

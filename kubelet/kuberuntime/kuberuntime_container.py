@@ -107,7 +107,10 @@ class StartContainerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StartSpec:
-    """Describe a container to start; only ephemeral containers set ephemeral_container. Go: startSpec"""
+    """Describe a container to start; only ephemeral containers set ephemeral_container.
+
+    Go: startSpec
+    """
 
     container: v1.Container
     ephemeral_container: v1.EphemeralContainer | None = None
@@ -571,8 +574,9 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         return mounts
 
     def _make_termination_log(self, path: str) -> bool:
-        """Create the file for the container's termination message, writable for any user; report whether this
-        succeeded.
+        """Create the file for the container's termination message; report whether this succeeded.
+
+        Every user may write to the file.
         """
         try:
             self.os_interface.create(path).close()
@@ -675,7 +679,10 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         return reported
 
     def get_containers(self, ctx: golang.Context, opts: ListOptions) -> Sequence[runtimeapi.Container]:
-        """List the containers that match the options. Go: getContainers"""
+        """List the containers that match the options.
+
+        Go: getContainers
+        """
         return self.runtime_service.list_containers(ctx, opts.container_filter())
 
     def get_pod_container_statuses(
@@ -1054,7 +1061,7 @@ class ContainerMethods(ContainerLinuxMethods, LogMethods):
         return stdout + stderr
 
     def remove_container(self, ctx: golang.Context, container_id: str, keep_logs: bool) -> None:
-        """Remove an exited container, but its logs first, so that a failure leaves the container for another attempt.
+        """Remove an exited container, but first its logs, so that a failure leaves the container for a retry.
 
         Raise OSError or crierror.RemoteError.
         """
@@ -1130,7 +1137,10 @@ def _to_kube_mount(mount: runtimeapi.Mount) -> kubecontainer.Mount:
 
 
 class _LastBytes:
-    """Keep only the end of the written data. Go: k8s.io/utils/buffer/ring_fixed.go (TypedRingFixed)"""
+    """Keep only the end of the written data.
+
+    Go: k8s.io/utils/buffer/ring_fixed.go (TypedRingFixed)
+    """
 
     def __init__(self, limit: int) -> None:
         self.data = b""

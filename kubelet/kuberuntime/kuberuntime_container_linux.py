@@ -67,8 +67,9 @@ class ContainerLinuxMethods(SecurityContextMethods):
         username: str,
         ns_target: kubecontainer.ContainerID | None,
     ) -> None:
-        """Set config.linux and the ID mappings of the mounts. Raise ValueError for settings that the runtime does not
-        support.
+        """Set config.linux and the ID mappings of the mounts.
+
+        Raise ValueError for settings that the runtime does not support.
         """
         linux = self.generate_linux_container_config(container, pod, uid, username, ns_target, _enforce_memory_qos())
         config.linux.CopyFrom(linux)
@@ -184,7 +185,10 @@ class ContainerLinuxMethods(SecurityContextMethods):
         return kubetypes.LIMITED_SWAP
 
     def generate_container_resources(self, pod: v1.Pod, container: v1.Container) -> runtimeapi.ContainerResources:
-        """Return the container's resources for the runtime. Go: generateContainerResources"""
+        """Return the container's resources for the runtime.
+
+        Go: generateContainerResources
+        """
         return runtimeapi.ContainerResources(
             linux=self.generate_linux_container_resources(pod, container, _enforce_memory_qos())
         )
@@ -244,7 +248,10 @@ def _enforce_memory_qos() -> bool:
 
 
 def _limit(pod: v1.Pod, container: v1.Container, name: str) -> resource.Quantity:
-    """Return the container's limit, or the pod's if only the pod sets one. Go: getCPULimit, getMemoryLimit"""
+    """Return the container's limit, or the pod's if only the pod sets one.
+
+    Go: getCPULimit, getMemoryLimit
+    """
     limit = container.resources.limits.get(name, ZERO)
     if limit.is_zero() and _pod_level_resources_set(pod) and pod.spec.resources is not None:
         return pod.spec.resources.limits.get(name, ZERO)
@@ -329,7 +336,9 @@ def check_swap_controller_availability() -> bool:
 def calc_swap_for_burstable_pods(
     container_memory_request: int, node_total_memory: int, total_pods_swap_available: int
 ) -> int:
-    """Return the container's share of the node's swap, in bytes: the share that its request has of the node's memory.
+    """Return the container's share of the node's swap, in bytes.
+
+    The share of the swap equals the share that the container's request has of the node's memory.
 
     Raise ValueError if the request exceeds the node's memory, or if that is 0.
     """

@@ -395,9 +395,7 @@ def test_termination_message_is_the_end_of_a_file(tmp_path: Path) -> None:
 
 
 def test_memory_for_termination_messages_stays_bounded(tmp_path: Path) -> None:
-    """Memory stays bounded for endless files and one of 10 GiB; an unbounded read of an endless file would never
-    finish.
-    """
+    """Memory stays bounded for endless files, whose unbounded read would never finish, and for one of 10 GiB."""
     with (tmp_path / "large").open("wb") as file:
         file.truncate(10 << 30)
     program = (

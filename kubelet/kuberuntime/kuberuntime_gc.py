@@ -103,9 +103,11 @@ class GCManager(Protocol):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ContainerGC:
-    """Remove dead containers, sandboxes and logs. Go: containerGC
+    """Remove dead containers, sandboxes and logs.
 
     All methods are thread-safe: if two threads try to remove the same object, the later one logs an error.
+
+    Go: containerGC
     """
 
     runtime_service: internalapi.RuntimeService

@@ -133,8 +133,9 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         return utilversion.parse(get_typed_version(ctx, self.runtime_service).runtime_version)
 
     def api_version(self) -> kubecontainer.Version:
-        """Return the version of the CRI that the runtime uses; it is at most a minute old. Raise the errors of
-        `version`.
+        """Return the version of the CRI that the runtime uses, which is at most a minute old.
+
+        Raise the errors of `version`.
         """
         machine_id = self.machine_info.machine_id
         return utilversion.parse(self.version_cache.get(machine_id).runtime_api_version)
@@ -323,8 +324,9 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
     def _compute_init_container_actions(
         self, pod: v1.Pod, pod_status: kubecontainer.PodStatus, changes: PodActions
     ) -> bool:
-        """Add the next init container and the sidecars to restart to the changes; report whether the pod is
-        initialized.
+        """Add the next init container and the sidecars to restart to the changes.
+
+        Report whether the pod is initialized.
 
         The loop goes backwards because finished init containers may have been removed: the last init container with a
         status shows how far the pod got.
@@ -774,8 +776,9 @@ class KubeGenericRuntimeManager(ResizeMethods, ContainerMethods, SandboxMethods,
         running_pod: kubecontainer.Pod,
         grace_period_override: int | None,
     ) -> kubecontainer.PodSyncResult:
-        """Kill the pod as `kill_pod` does, but put the errors into the result. Garbage collection removes the sandboxes
-        later.
+        """Kill the pod as `kill_pod` does, but put the errors into the result.
+
+        Garbage collection removes the sandboxes later.
         """
         result = kubecontainer.PodSyncResult()
         result.add_sync_result(*self.kill_containers_with_sync_result(ctx, pod, running_pod, grace_period_override))

@@ -212,8 +212,9 @@ class ResizeMethods(ContainerLinuxMethods):
         desired: cm.ResourceConfig,
         changes: PodActions,
     ) -> None:
-        """Raise ResizeError if a limit would fall below the memory in use, because the kernel would then kill
-        processes.
+        """Raise ResizeError if a limit would fall below the memory in use.
+
+        The kernel would kill processes in this case.
         """
         pod_limit = desired.memory if _is_memory_decreasing(current.memory, desired.memory) else None
         container_limits = {
@@ -395,8 +396,9 @@ class _Resize:
         )
 
     def run(self) -> None:
-        """Run all steps. Raise ResizeError, crierror.RemoteError or OSError at the first failed step, and skip the
-        others.
+        """Run all steps, but skip the rest after the first failure.
+
+        Raise ResizeError, crierror.RemoteError or OSError.
         """
         if _changes_resource(self.changes, v1.RESOURCE_MEMORY):
             self._resize_containers(v1.RESOURCE_MEMORY, (self.memory.memory, self.desired.memory), (0, 0))
@@ -410,8 +412,9 @@ class _Resize:
     def _resize_containers(
         self, name: str, limits: tuple[int | None, int | None], requests: tuple[int | None, int | None]
     ) -> None:
-        """Resize the pod's cgroup and the containers; `limits` and `requests` are pairs (actuated, desired) of the
-        cgroup.
+        """Resize the pod's cgroup and the containers.
+
+        `limits` and `requests` are pairs of the cgroup's actuated and desired values.
         """
         limit_growth, request_growth = _growth(*limits), _growth(*requests)
         if limit_growth > 0:

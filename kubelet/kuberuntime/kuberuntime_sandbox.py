@@ -30,20 +30,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """Select the sandboxes or containers to list; all fields are optional. Go: kuberuntime_container.go, listOptions"""
+    """Select the sandboxes or containers to list; all fields are optional.
+
+    Go: kuberuntime_container.go, listOptions
+    """
 
     pod_uid: types.UID = types.UID("")
     only_running_ready: bool = False
 
     def container_filter(self) -> runtimeapi.ContainerFilter:
-        """Return the filter for containers. Go: containerFilter"""
+        """Return the filter for containers.
+
+        Go: containerFilter
+        """
         container_filter = runtimeapi.ContainerFilter(label_selector=self._label_selector())
         if self.only_running_ready:
             container_filter.state.CopyFrom(runtimeapi.ContainerStateValue(state=runtimeapi.CONTAINER_RUNNING))
         return container_filter
 
     def sandbox_filter(self) -> runtimeapi.PodSandboxFilter:
-        """Return the filter for sandboxes. Go: sandboxFilter"""
+        """Return the filter for sandboxes.
+
+        Go: sandboxFilter
+        """
         sandbox_filter = runtimeapi.PodSandboxFilter(label_selector=self._label_selector())
         if self.only_running_ready:
             sandbox_filter.state.CopyFrom(runtimeapi.PodSandboxStateValue(state=runtimeapi.SANDBOX_READY))
@@ -184,7 +193,10 @@ class SandboxMethods(SandboxLinuxMethods):
         return ips
 
     def get_sandboxes(self, ctx: golang.Context, opts: ListOptions) -> Sequence[runtimeapi.PodSandbox]:
-        """List the sandboxes that match the options. Go: kuberuntime_container.go, getSandboxes"""
+        """List the sandboxes that match the options.
+
+        Go: kuberuntime_container.go, getSandboxes
+        """
         return self.runtime_service.list_pod_sandbox(ctx, opts.sandbox_filter())
 
     def get_sandbox_id_by_pod_uid(self, ctx: golang.Context, pod_uid: types.UID) -> list[str]:

@@ -54,7 +54,10 @@ class ContainerToUpdateInfo:
 
 @dataclass(slots=True)
 class PodActions:
-    """Hold the result of compute_pod_actions. Containers to start are indexes in the spec. Go: podActions"""
+    """Hold the result of compute_pod_actions. Containers to start are indexes in the spec.
+
+    Go: podActions
+    """
 
     # All containers and the sandbox must be stopped.
     kill_pod: bool = False

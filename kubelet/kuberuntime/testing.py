@@ -88,7 +88,10 @@ class FakeCommandRunner:
 
 @dataclass(slots=True)
 class TestRuntime:
-    """Hold a runtime manager and its fake dependencies. Go: kuberuntime_manager_test.go, createTestRuntimeManager"""
+    """Hold a runtime manager and its fake dependencies.
+
+    Go: kuberuntime_manager_test.go, createTestRuntimeManager
+    """
 
     __test__ = False
 

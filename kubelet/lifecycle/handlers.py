@@ -120,7 +120,10 @@ def _beginning(output: bytes | str) -> str:
 
 
 class PodStatusProvider(Protocol):
-    """Define what the hook runner needs to find a pod's address. Go: podStatusProvider"""
+    """Define what the hook runner needs to find a pod's address.
+
+    Go: podStatusProvider
+    """
 
     def get_pod(self, ctx: golang.Context, pod_uid: types.UID) -> kubecontainer.Pod: ...
 
@@ -128,7 +131,10 @@ class PodStatusProvider(Protocol):
 
 
 class HandlerRunner:
-    """Run hooks. All methods are thread-safe. Go: handlerRunner"""
+    """Run hooks. All methods are thread-safe.
+
+    Go: handlerRunner
+    """
 
     def __init__(
         self,

@@ -490,9 +490,7 @@ def test_feature_that_is_declared_later_counts() -> None:
 
 
 def test_few_hooks_are_worked_for_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a few hooks work at a time, although 256 containers of a pod may be killed together, each with endless
-    redirects.
-    """
+    """Only a few hooks work at a time, although 256 containers of a pod may be killed together."""
     free = list[int]()
 
     def get(ctx: golang.Context, url: str, headers: httpclient.Headers) -> None:

@@ -111,14 +111,18 @@ class AdmissionFailureHandler(Protocol):
         failure_reasons: list[PredicateFailureReason],
         other_pods: list[v1.Pod],
     ) -> list[PredicateFailureReason]:
-        """Return the remaining reasons, or none if the pod fits after all. other_pods are the pods whose resources
-        count.
+        """Return the remaining reasons, or none if the pod fits after all.
+
+        other_pods are the pods whose resources count.
         """
         ...
 
 
 class AdmissionFailureHandlerStub:
-    """Make no room. Go: pkg/kubelet/lifecycle/admission_failure_handler_stub.go."""
+    """Make no room.
+
+    Go: pkg/kubelet/lifecycle/admission_failure_handler_stub.go.
+    """
 
     def handle_admission_failure(
         self,
@@ -139,8 +143,9 @@ class PredicateAdmitHandler:
         admission_failure_handler: AdmissionFailureHandler,
         plugin_resource_update_func: PluginResourceUpdateFunc,
     ) -> None:
-        """Set up the handler; get_node_any_way_func(ctx, use_cache) returns this node, or raises if the node is
-        unknown.
+        """Set up the handler.
+
+        get_node_any_way_func(ctx, use_cache) returns this node, or raises if the node is unknown.
         """
         self._get_node_any_way_func = get_node_any_way_func
         self._admission_failure_handler = admission_failure_handler

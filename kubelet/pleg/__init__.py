@@ -1,4 +1,4 @@
-"""Run the pod lifecycle event generator (PLEG), which observes containers and sends events to the kubelet's main loop.
+"""Run the pod lifecycle event generator (PLEG), which sends events about containers to the main loop.
 
 Go: pkg/kubelet/pleg
 """

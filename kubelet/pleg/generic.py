@@ -658,7 +658,7 @@ def generate_events(
 
 
 def get_pod_ips(cache: kubecontainer.Cache, pid: types.UID, status: kubecontainer.PodStatus) -> list[str]:
-    """Return the addresses of the status; if a pod without a ready sandbox has lost them, return the cached addresses.
+    """Return the addresses of the status, or the cached ones if a pod without a ready sandbox has lost them.
 
     The API shows the addresses of a pod even after the pod has ended.
     """

@@ -84,8 +84,9 @@ class Manager(Protocol):
         dict[kubetypes.ResolvedPodUID, kubetypes.MirrorPodUID],
         dict[kubetypes.MirrorPodUID, kubetypes.ResolvedPodUID],
     ]:
-        """Return the map from static pods' UIDs to mirror pods' UIDs, with "" for a missing mirror pod, and the reverse
-        map.
+        """Return the map from static pods' UIDs to mirror pods' UIDs, and the reverse map.
+
+        In the first map, "" stands for a missing mirror pod.
         """
         ...
 

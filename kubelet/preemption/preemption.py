@@ -34,8 +34,7 @@ class PreemptionError(Exception):
 
 
 class CriticalPodAdmissionHandler:
-    """Preempt pods for a critical pod that lacks only resources. The class implements
-    lifecycle.AdmissionFailureHandler.
+    """Preempt pods for a critical pod that lacks only resources, as a lifecycle.AdmissionFailureHandler.
 
     It preempts guaranteed pods only if necessary, then burstable pods only if necessary, and in each class as few pods
     as possible.
@@ -146,8 +145,9 @@ def get_pods_to_preempt(pod: v1.Pod, pods: list[v1.Pod], requirements: Admission
 
 
 def _get_pods_to_preempt_by_distance(pods: list[v1.Pod], requirements: AdmissionRequirementList) -> list[v1.Pod]:
-    """Choose the pod that covers most of the remaining requirements until none remain; of equal pods choose the
-    smallest.
+    """Choose the pod that covers most of the remaining requirements until none remain.
+
+    Of equal pods, choose the smallest.
     """
     left = list(pods)
     to_evict = []

@@ -161,8 +161,9 @@ class Manager:
         self.scheduler.tend()
 
     def stop_all(self) -> None:
-        """Stop all probes permanently, including those that wait for a reader of their results, at the end of the
-        kubelet.
+        """Stop all probes permanently, including those that wait for a reader of their results.
+
+        The kubelet calls this when it ends.
         """
         self._cancel()
         self.scheduler.end_all()
@@ -190,7 +191,10 @@ class Manager:
             return list(self._workers.values())
 
     def snapshot(self) -> list[ProbeSnapshot]:
-        """Return the current state of each probe. Go: none"""
+        """Return the current state of each probe.
+
+        Go: none
+        """
         now = self.clock.monotonic()
         return [_snapshot(worker, now) for worker in self.workers()]
 

@@ -421,7 +421,7 @@ def test_restart_of_the_kubelet_leaves_each_container_as_it_was(world: ProbeWorl
 def test_container_that_the_kubelet_before_started_last_is_not_ready_for_another_that_was(
     world: ProbeWorld, age: float
 ) -> None:
-    """The container replaced a ready one, and the earlier kubelet ended before it reported this."""
+    """A container that replaced a ready one just before the earlier kubelet ended is not ready."""
     spec = pod(POD_UID, container("c", READINESS))
     since = world.clock.now() - datetime.timedelta(seconds=age)
     found = status("c", v1.ContainerState(running=v1.ContainerStateRunning(started_at=since)))

@@ -111,7 +111,7 @@ class Scheduler:
         """Run workers until ctx is cancelled. Whoever cancels ctx must call end_all afterwards."""
         self._ctx = ctx
         self._clock = clock
-        self._changed: golang.Channel[None] = golang.Channel(1)  # signals a new first entry of _waiting
+        self._changed: golang.Channel[None] = golang.Channel(1)  # A message means that _waiting has a new first entry.
         self._lock = golang.Mutex()  # This lock guards the fields below.
         self._tasks: dict[Worker, _Task] = {}
         # `_waiting` is a heap of the tasks that wait for their time. An entry has the time, a ticket and the task.
@@ -141,8 +141,9 @@ class Scheduler:
                 raise
 
     def tend(self) -> None:
-        """Start the timekeeper thread if it does not run. Call this regularly because an earlier attempt may have
-        failed.
+        """Start the timekeeper thread if it does not run.
+
+        Call this regularly because an earlier attempt may have failed.
         """
         with self._lock:
             if self._timekeeper_runs or not self._tasks:

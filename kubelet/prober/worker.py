@@ -129,7 +129,10 @@ class Worker:
             self._due += self._period * (1 + late // self._period)
 
     def end(self) -> None:
-        """Forget the container's result and remove the worker from its manager. Go: (*worker).run"""
+        """Forget the container's result and remove the worker from its manager.
+
+        Go: (*worker).run
+        """
         if self._container_id is not None:
             self._results.remove(self._container_id)
         self._manager.remove_worker(self)

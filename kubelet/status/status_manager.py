@@ -458,7 +458,9 @@ class Manager:
     def _update_status_internal_locked(
         self, pod: v1.Pod, status: v1.PodStatus, force_update: bool, pod_is_finished: bool
     ) -> _Notification | None:
-        """Store the status if it differs from the stored one; return None if it does not. This may change the argument.
+        """Store the status if it differs from the stored one; return None if it does not.
+
+        The method may modify the argument.
 
         Refuse and log a status in which a container leaves the terminated state against the restart policy, except for
         a partially decoded pod.

@@ -135,7 +135,10 @@ class _MaximumWriteError(Exception):
 
 
 class _LogWriter:
-    """Write lines to the output of their stream, according to the options. Go: logWriter"""
+    """Write lines to the output of their stream, according to the options.
+
+    Go: logWriter
+    """
 
     def __init__(
         self,

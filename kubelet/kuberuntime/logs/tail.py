@@ -16,7 +16,9 @@ _BLOCK_SIZE = 32 * 1024
 
 
 def find_tail_line_start_index(f: BinaryIO, n: int) -> int:
-    """Return the offset of the n-th line from the end, or 0 if n is negative. An unfinished last line does not count.
+    """Return the offset of the n-th line from the end, or 0 if n is negative.
+
+    An unfinished last line does not count.
 
     Raise OSError.
     """

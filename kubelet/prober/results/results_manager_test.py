@@ -32,12 +32,12 @@ def test_cache_operations() -> None:
 def test_updates() -> None:
     m = results.Manager()
     for container_id, result, expect_update in [
-        (FOO, results.SUCCESS, True),  # new
-        (BAR, results.FAILURE, True),  # new
-        (FOO, results.SUCCESS, False),  # unchanged
-        (BAR, results.FAILURE, False),  # unchanged
-        (FOO, results.FAILURE, True),  # changed
-        (BAR, results.SUCCESS, True),  # changed
+        (FOO, results.SUCCESS, True),  # This result is new.
+        (BAR, results.FAILURE, True),  # This result is new.
+        (FOO, results.SUCCESS, False),  # This result is unchanged.
+        (BAR, results.FAILURE, False),  # This result is unchanged.
+        (FOO, results.FAILURE, True),  # This result has changed.
+        (BAR, results.SUCCESS, True),  # This result has changed.
     ]:
         m.set(container_id, result, POD)
         update, _, ready = m.updates().try_recv()

@@ -421,7 +421,7 @@ class SourceFile:
         op = kubetypes.SET if self._is_complete else kubetypes.ADD
         self._updates.send(kubetypes.PodUpdate(pods, op, kubetypes.FILE_SOURCE), ctx)
 
-    # The methods below are in file_linux.go.
+    # In Go, the methods below are in file_linux.go.
 
     def start_watch(self, ctx: golang.Context) -> None:
         """Start the thread that watches the path, and renews the watch when it fails or the path disappears."""

@@ -30,7 +30,7 @@ class GC(Protocol):
     def garbage_collect(self, ctx: golang.Context) -> None: ...
 
     def delete_all_unused_containers(self, ctx: golang.Context) -> None:
-        """Also remove the containers of terminated pods that still exist."""
+        """Remove dead containers, and the containers of terminated pods that still exist."""
         ...
 
 

@@ -96,7 +96,7 @@ class RuntimeManagerOptions:
     image_service: internalapi.ImageManagerService
     container_manager: cm.ContainerManager
     log_manager: container_log_manager.ContainerLogManager
-    # This is None without an API server, because there are no RuntimeClasses then.
+    # `runtime_class_manager` is None without an API server, because there are no RuntimeClasses then.
     runtime_class_manager: runtimeclass.Manager | None
     seccomp_default: bool
     # `read_rotated_logs` tells whether readers of a container's log also get the rotated files.

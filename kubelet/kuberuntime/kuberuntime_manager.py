@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kubelet.util import cache as objectcache
     from pkg.component_base.logs import logreduction
 
-# This is the version of the CRI that the kubelet requests.
+# `KUBE_RUNTIME_API_VERSION` is the version of the CRI that the kubelet requests.
 KUBE_RUNTIME_API_VERSION = "0.1.0"
 
 

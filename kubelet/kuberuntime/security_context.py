@@ -30,7 +30,7 @@ class SecurityContextMethods(HelperMethods):
     """Compute the security settings of containers."""
 
     runtime_helper: kubecontainer.RuntimeHelper
-    # This is None without an API server, because there are no RuntimeClasses then.
+    # `runtime_class_manager` is None without an API server, because there are no RuntimeClasses then.
     runtime_class_manager: runtimeclass.Manager | None
     seccomp_default: bool
 

@@ -52,8 +52,8 @@ class PodAdmitResult:
     # `wait` means that the pod is not admitted now but may be soon, so the kubelet asks again. Go has no such answer.
     wait: bool = False
     # If `wait` is True, this function kills other pods to make room for this one, and returns those that no longer
-    # count. It may block for their grace periods, so nobody may call it who holds a lock or for whom others wait. Go
-    # kills the pods during admission; see preemption.py.
+    # count. The function may block for their grace periods, so the caller must hold no lock, and no other pod may wait
+    # for the caller. Go kills the pods during admission; see preemption.py.
     make_room: Callable[[], list[v1.Pod]] | None = None
 
 

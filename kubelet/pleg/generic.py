@@ -139,7 +139,7 @@ class _Call(NamedTuple):
 
     method: str
     subject: str
-    since: datetime.datetime  # steady clock
+    since: datetime.datetime  # This time is on the steady clock.
 
     def __str__(self) -> str:
         since = self.since.isoformat(timespec="seconds")

@@ -134,7 +134,7 @@ class Manager:
                     try:
                         self.scheduler.add(worker)
                     except BaseException:
-                        # Without this, the pod's next sync would assume that the worker runs.
+                        # If the entry stayed, the pod's next sync would assume that the worker runs.
                         del self._workers[key]
                         raise
         self.scheduler.tend()

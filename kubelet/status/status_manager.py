@@ -1023,7 +1023,8 @@ def merge_pod_status(
 
     While containers may still be running, the result has neither a terminal phase nor its DisruptionTarget condition.
     Other components take a terminal phase to mean that the pod has released its resources. A pod never leaves a
-    terminal phase, and a pod in a terminal phase is not ready. The function changes neither of the statuses.
+    terminal phase, and a pod in a terminal phase is not ready (kubernetes issue 108594). The function changes neither
+    of the statuses.
     """
     old, new = old_pod_status, v1.deepcopy(new_pod_status)
     conditions = [c for c in old.conditions if not kubetypes.pod_condition_by_kubelet(c.type)]

@@ -1,8 +1,8 @@
-"""The programs: `kubelet`, the node agent, and `kubemark`, the same agent over a runtime that runs nothing.
+"""Provide the programs: `kubelet`, the node agent, and `kubemark`, the same agent on a fake container runtime.
 
-In a checkout this package hides the standard library's `cmd`, which `pdb` builds on, and with it pytest. So
-it also offers what that module offers, taken from its file. An installed wheel has it as `kubelet_cmd`, which
-hides nothing: modules below import each other relatively.
+In a checkout this package hides the standard library's module `cmd`, which `pdb` and therefore pytest need. So this
+package also exports that module's names, loaded from its file. In an installed wheel this package is called
+`kubelet_cmd` and hides nothing. That is why the modules below use relative imports.
 """
 
 import importlib.util

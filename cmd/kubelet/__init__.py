@@ -1,1 +1,1 @@
-"""The kubelet's executable. Go: cmd/kubelet"""
+"""Provide the kubelet's executable. Go: cmd/kubelet"""

@@ -1,4 +1,4 @@
-"""`python -m cmd.kubelet`
+"""Run `python -m cmd.kubelet`.
 
 Go: cmd/kubelet/kubelet.go
 """
@@ -10,7 +10,7 @@ from .app.server import exit_process, new_kubelet_command
 
 
 def main() -> NoReturn:
-    """Run the command with the process's arguments and end the process with its exit code."""
+    """Run the command with the process's arguments, and exit with the command's exit code."""
     exit_process(new_kubelet_command().execute(sys.argv[1:]))
 
 

@@ -1,1 +1,1 @@
-"""The hollow node: the real kubelet over a container runtime that runs nothing."""
+"""Provide the hollow node: the real kubelet on a container runtime that runs nothing."""

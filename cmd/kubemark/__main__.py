@@ -1,4 +1,4 @@
-"""`python -m cmd.kubemark`
+"""Run `python -m cmd.kubemark`.
 
 Go: cmd/kubemark/hollow-node.go
 """
@@ -11,7 +11,7 @@ from .app.hollow_node import new_hollow_node_command
 
 
 def main() -> NoReturn:
-    """Run the command with the process's arguments and end the process with its exit code."""
+    """Run the command with the process's arguments, and exit with the command's exit code."""
     exit_process(new_hollow_node_command().execute(sys.argv[1:]))
 
 

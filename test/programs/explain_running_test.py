@@ -20,10 +20,10 @@ EXPLANATION = {
     "cause": "CrashLoop",
     "sentence": "Its container app ended with exit code 1.",
     "until": NOW + 12,
-    "until_what": "starts again",
+    "until_what": "next start",
     "advice": "look at its log",
     "evidence": [
-        {"source": "last end", "text": "app: exit\ncode 1", "at": NOW - 5, "count": 0},
+        {"source": "last exit", "text": "app: exit\ncode 1", "at": NOW - 5, "count": 0},
         {"source": "event BackOff", "text": "Back-off", "at": NOW - 90, "count": 3},
         {"source": "condition", "text": "no time", "at": None, "count": 0},
     ],
@@ -71,7 +71,7 @@ NODE = {
     "version": "v1.36.2",
     "standalone": True,
     "began": NOW - 3600,
-    "sentence": "The node is not well: no disk.",
+    "sentence": "The node is unhealthy: no disk.",
     "problems": [{"what": "runtime", "text": "no disk", "serious": True}],
 }
 ANSWER: dict[str, Any] = {
@@ -95,7 +95,7 @@ def candidate(number: int, spared: bool = False) -> dict[str, Any]:
 
 EVICTIONS: dict[str, Any] = {
     "now": NOW,
-    "sentence": "The node is short of memory (memory.available): ns/pod-1 would go now.",
+    "sentence": "The node is short of memory (memory.available): ns/pod-1 would be evicted now.",
     "conditions": [
         {"type": "MemoryPressure", "not_before": NOW + 60},
         {"type": "PIDPressure", "not_before": NOW - 60},
@@ -169,15 +169,15 @@ def test_pod(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "ns/shop: stuck"
-    assert lines[1].startswith("  Its container app ended with exit code 1. Starts again in 12 s (")
+    assert lines[1].startswith("  Its container app ended with exit code 1. Next start in 12 s (")
     assert lines[2] == "  What to do: look at its log"
     for text in (
-        "    last end       app: exit code 1  (5 s ago)",
+        "    last exit      app: exit code 1  (5 s ago)",
         "    event BackOff  Back-off  (3 times, last 1 min 30 s ago)",
         "    condition      no time",
         "    app  init, waiting (CrashLoopBackOff), 1 restart",
         "  Worker: waits to try again, next step in 12 s; phase sync, 4 steps, the last 2 failed",
-        "    and 1 later; -o json has them all",
+        "    and 1 later; -o json shows all",
     ):
         assert text in lines
     bars = {text.split()[0]: text for text in lines if "|" in text}
@@ -192,7 +192,7 @@ def test_what_a_container_has_written_controls_no_terminal(
 ) -> None:
     said = "\x1b]52;c;Zm9v\x07\x9b2J"
     monkeypatch.setitem(EXPLANATION, "sentence", f"It ended: {said}")
-    monkeypatch.setitem(EXPLANATION, "evidence", [{"source": "last end", "text": said, "at": None, "count": 0}])
+    monkeypatch.setitem(EXPLANATION, "evidence", [{"source": "last exit", "text": said, "at": None, "count": 0}])
 
     for arguments in (("pod", "ns/shop"), ("node",)):
         _, out, _ = run(*arguments, f"--root-dir={root}")
@@ -208,13 +208,13 @@ def test_node(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
     assert code == 0
     assert out.splitlines()[:6] == [
         "node: v1.36.2, standalone, up 1 h",
-        "  The node is not well: no disk.",
+        "  The node is unhealthy: no disk.",
         "    runtime: no disk",
         "  PLEG: last relist 1 s ago, takes 4 ms (p99 20 ms)",
         "  Call under way: pull_image for ns/shop for 3 s",
         "",
     ]
-    assert "    ns/shop  stuck      Its container app ended with exit code 1. Starts again in 12 s" in out
+    assert "    ns/shop  stuck      Its container app ended with exit code 1. Next start in 12 s" in out
 
 
 def test_evictions(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
@@ -222,24 +222,24 @@ def test_evictions(run: Callable[..., tuple[int, str, str]], root: Path) -> None
 
     assert code == 0
     assert out.splitlines() == [
-        "The node is short of memory (memory.available): ns/pod-1 would go now.",
-        "  MemoryPressure: stays for 1 min at least",
-        "  PIDPressure: goes with the next look at the node that finds no pressure",
-        "  ns/dns: It takes too much. It is critical, and stays.",
+        "The node is short of memory (memory.available): ns/pod-1 would be evicted now.",
+        "  MemoryPressure: stays for at least 1 min",
+        "  PIDPressure: ends with the next measurement that finds no pressure",
+        "  ns/dns: It takes too much. The pod is critical and is not evicted.",
         "",
         "  memory.available: 50Mi of 2Gi (2%) left",
         "    less than 100Mi at any time, until 150Mi are left: yes",
         "    less than 1Gi for 1 min 30 s: yes, in 30 s",
-        "    1. ns/pod-0  priority 0; critical, stays",
+        "    1. ns/pod-0  priority 0; critical, not evicted",
         "    2. ns/pod-1  priority 1",
         "    3. ns/pod-2  priority 2",
         "    4. ns/pod-3  priority 3",
         "    5. ns/pod-4  priority 4",
-        "    and 3 more; -o json has them all",
+        "    and 3 more; -o json shows all",
         "",
         "  nodefs.available: cannot be measured",
-        "    less than a share that is unknown at any time: no",
-        "    before pods: dead containers, unused images",
+        "    less than an unknown share at any time: no",
+        "    removed before pods: dead containers, unused images",
     ]
 
 
@@ -261,7 +261,7 @@ def test_json(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
 def test_what_cannot_be_explained(run: Callable[..., tuple[int, str, str]], arguments: tuple[str, ...]) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (1, "")
-    assert "explain what? `explain pod NAMESPACE/NAME`, `explain node`, or `explain evictions`" in err
+    assert "explain needs an argument: `explain pod NAMESPACE/NAME`, `explain node`, or `explain evictions`" in err
 
 
 def test_pod_that_is_not_there(run: Callable[..., tuple[int, str, str]], root: Path) -> None:
@@ -272,4 +272,4 @@ def test_pod_that_is_not_there(run: Callable[..., tuple[int, str, str]], root: P
 def test_no_kubelet(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     code, _, err = run("node", f"--root-dir={tmp_path}")
     assert code == 1
-    assert f"no kubelet runs with the root directory {tmp_path}: nobody listens on {tmp_path}/debug.sock" in err
+    assert f"no kubelet runs with the root directory {tmp_path}: no process listens on {tmp_path}/debug.sock" in err

@@ -93,7 +93,7 @@ def test_manifests_that_cannot_be_looked_at_are_not_taken_for_none(root: Path, o
     (root / "manifests").symlink_to("manifests")
     code, _, err = orphans_of("--remove")
     assert code == 1
-    assert f"nothing can be called an orphan: cannot tell the pods of {root}/manifests" in err
+    assert f"cannot determine the orphans: cannot tell the pods of {root}/manifests" in err
     assert pods(root) == ["data", "leftover", "running", "wanted"]
 
 
@@ -132,7 +132,7 @@ def test_manifest_that_cannot_be_read_may_be_that_of_a_pod(root: Path, orphans_o
     (root / "manifests" / "bad.yaml").write_text("kind: Pod\n  bad: [")
     code, out, err = orphans_of("--remove")
     assert (code, out) == (1, "")
-    assert "Error: nothing can be called an orphan: cannot tell the pods of" in err and "bad.yaml" in err
+    assert "Error: cannot determine the orphans: cannot tell the pods of" in err and "bad.yaml" in err
     assert len(pods(root)) == 4
 
 

@@ -1,4 +1,4 @@
-"""Making a kubelet process out of a command line.
+"""Make a kubelet process from a command line.
 
 Go: cmd/kubelet/app
 """

@@ -1,4 +1,4 @@
-"""Puts together who may ask the kubelet's server for what, as the configuration says.
+"""Build the authentication and authorization of the kubelet's server from the configuration.
 
 Go: cmd/kubelet/app/auth.go
 """
@@ -19,14 +19,17 @@ from pkg.apiserver.server import dynamiccertificates
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
-# Starts what follows the files; it ends with the context.
+# A Run function starts the thread that watches the certificate files. The thread ends with the context.
 Run = Callable[[golang.Context], None]
 
 
 def build_auth(
     node_name: str, client: kubernetes.Interface | None, config: kubeletconfig.KubeletConfiguration
 ) -> tuple[auth.KubeletAuth, Run]:
-    """Raises OSError or ValueError, naming the file or the field, for a configuration that cannot be followed."""
+    """Return the server's authentication and authorization, and the function that starts their file watcher.
+
+    Raise OSError or ValueError, with the name of the file or the field, if the configuration cannot be used.
+    """
     request_authenticator, run, client_ca_provider = build_authn(
         client.authentication_v1 if client is not None else None, config.authentication
     )
@@ -79,5 +82,8 @@ def build_authz(
 
 
 def default_auth_webhook_retry_backoff() -> wait.Backoff:
-    """Go: k8s.io/apiserver/pkg/server/options/authentication.go (DefaultAuthWebhookRetryBackoff)"""
+    """Return the backoff between attempts to call a webhook.
+
+    Go: k8s.io/apiserver/pkg/server/options/authentication.go (DefaultAuthWebhookRetryBackoff)
+    """
     return wait.Backoff(duration=0.5, factor=1.5, jitter=0.2, steps=5)

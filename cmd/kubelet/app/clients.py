@@ -1,4 +1,4 @@
-"""The kubelet's way to the API server: credentials, their renewal, and the clients that share them.
+"""Connect to the API server: load and renew the credentials, and create the clients that share them.
 
 Go: cmd/kubelet/app/server.go (buildKubeletClientConfig, InitializeTLS, makeEventRecorder and what they call)
 """
@@ -27,24 +27,25 @@ if TYPE_CHECKING:
 
 COMPONENT_KUBELET = "kubelet"
 
-# The verbosity from which on events are logged too.
+# Events are also logged from this verbosity on.
 _EVENT_LOG_LEVEL = 3
 
-# Seconds for which a kubelet goes on without a valid client certificate before it ends, so that whoever starts it
-# again can give it new credentials.
+# A kubelet without a valid client certificate exits after this time, in seconds. Without a certificate it cannot
+# request a new one, and whatever restarts it can provide new credentials.
 _EXIT_AFTER = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Clients of one API server. Heartbeats are never held back by the limits of the others."""
+    """Hold the clients of one API server. The rate limits of the other clients never delay heartbeats."""
 
     kube_client: kubernetes.Interface
     event_client: kubernetes.Interface
     heartbeat_client: kubernetes.Interface
-    # Called after repeated failures of heartbeats: closes all connections, for they may be dead.
+    # This function closes all connections, because they may be dead. It is called after repeated heartbeat failures.
     on_heartbeat_failure: Callable[[], None]
-    # Warns while the client certificate can still be renewed, once it has a recorder; None if it is not renewed.
+    # This object warns, once it has a recorder, while an expiring client certificate can still be renewed. None means
+    # that the kubelet does not renew its certificate.
     expiry_warning: kubeletcertificate.ExpiryWarning | None
 
 
@@ -54,9 +55,9 @@ def build_clients(
     node_name: str,
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER,
 ) -> Clients:
-    """Clients that renew their credentials until ctx ends.
+    """Return clients that renew their credentials until ctx ends.
 
-    Raises ValueError or OSError, naming the file and the field, when the credentials cannot be used.
+    Raise ValueError or OSError, with the name of the file and the field, if the credentials cannot be used.
     """
     from pkg.client_go import kubernetes, rest
     from pkg.component_base.metrics.prometheus import restclient
@@ -66,7 +67,7 @@ def build_clients(
     config, on_heartbeat_failure, expiry_warning = build_kubelet_client_config(ctx, server, node_name)
     config.tracer_provider = tracer_provider
     event_config = rest.copy_config(config)
-    # 0 is no limit for events, and the client's default elsewhere.
+    # For events a QPS of 0 means no limit, but for the client it means the default, so 0 becomes -1.
     event_config.qps, event_config.burst = float(kc.event_record_qps or -1), kc.event_burst
     heartbeat_config = rest.copy_config(config)
     heartbeat_config.qps = -1.0
@@ -80,11 +81,11 @@ def build_clients(
 def build_kubelet_client_config(
     ctx: golang.Context, server: options.KubeletServer, node_name: str
 ) -> tuple[rest.Config, Callable[[], None], kubeletcertificate.ExpiryWarning | None]:
-    """How to reach the API server, with a certificate that is renewed if the configuration says so, and what to call
-    after repeated failures of heartbeats.
+    """Return the client configuration, the function to call after repeated heartbeat failures, and the expiry warning.
 
-    With a bootstrap kubeconfig and no valid kubeconfig a certificate is asked for: in the background if
-    certificates are renewed, else here, which may wait for the approval. Raises as build_clients.
+    If the configuration says so, the client certificate is renewed. With a bootstrap kubeconfig and no valid
+    kubeconfig, the kubelet requests a certificate: in the background if it renews certificates, otherwise in this call,
+    which then waits until the request is approved. Raise the same errors as build_clients.
     """
     from kubelet import certificate as kubeletcertificate
     from kubelet.certificate import bootstrap
@@ -127,9 +128,9 @@ def _bootstrap_in_foreground(ctx: golang.Context, flags: options.KubeletFlags, n
 def _rotating_config(
     ctx: golang.Context, client_config: rest.Config, manager: certificate.Manager
 ) -> tuple[rest.Config, Callable[[], None]]:
-    """The configuration with the manager's certificate in place of its own, and what closes its connections.
+    """Return the configuration with the manager's certificate, and the function that closes its connections.
 
-    Starts the manager, until ctx ends.
+    This function starts the manager, which runs until ctx ends.
     """
     from kubelet import certificate as kubeletcertificate
     from pkg.client_go import rest
@@ -156,11 +157,12 @@ def _client_certificate_manager(
 
     @functools.cache
     def own_client() -> kubernetes.Interface:
-        # Only when the first certificate is there: a client reads its files when it is made.
+        # The client is created only when the first certificate exists, because a client reads its files when it is
+        # created.
         return kubernetes.new_for_config(client_config)
 
     def clientset(current: certificate.Certificate | None) -> kubernetes.Interface:
-        # Who has no valid certificate asks with the bootstrap credentials.
+        # Without a valid certificate the manager requests one with the bootstrap credentials.
         return bootstrap_client if current is None else own_client()
 
     tls = client_config.tls_client_config
@@ -177,16 +179,18 @@ def _client_certificate_manager(
 
 
 def _override_client_config(kc: kubeletconfig.KubeletConfiguration, config: rest.Config) -> None:
-    """Limits are the kubelet's own, whatever the kubeconfig says."""
+    """Apply the rate limits of the kubelet's configuration, which override those of the kubeconfig."""
     config.qps, config.burst = float(kc.kube_api_qps), kc.kube_api_burst
 
 
 def initialize_tls(
     flags: options.KubeletFlags, kc: kubeletconfig.KubeletConfiguration, host_name: str
 ) -> kubeletserver.TLSOptions:
-    """Have a certificate to serve with: that of the configuration, one to come from the API server, or our own.
+    """Return the TLS options of the server, with a certificate from the configuration, the API server, or a self-signed
+    one.
 
-    Writes the files' names into kc. Raises OSError or ValueError, naming the file, when they cannot be used.
+    Write the names of the files into kc. Raise OSError or ValueError, with the name of the file, if a file cannot be
+    used.
     """
     from kubelet import server as kubeletserver
 
@@ -217,9 +221,9 @@ def _use_self_signed_certificate(
     try:
         certutil.write_cert(kc.tls_cert_file, cert_pem)
     except OSError:
-        # DIVERGES (fault of Go): when the self-signed certificate cannot be written, its key is removed again.
-        # Go: cmd/kubelet/app/server.go, InitializeTLS: leaves the one of the two files that could be written.
-        # Why: one file without the other, as after a full disk, keeps every later kubelet from starting.
+        # DIVERGES (fault of Go): when the self-signed certificate cannot be written, the kubelet removes its key.
+        # Go: cmd/kubelet/app/server.go, InitializeTLS: the Go kubelet leaves the file that it could write.
+        # Why: a single file of the pair, for example after a full disk, prevents every later kubelet from starting.
         # Test: test/programs/clients_test.py:test_full_disk_leaves_no_half_of_a_certificate_of_its_own
         Path(kc.tls_private_key_file).unlink()
         raise
@@ -227,7 +231,7 @@ def _use_self_signed_certificate(
 
 
 def new_event_recorder(ctx: golang.Context, event_client: kubernetes.Interface, node_name: str) -> record.EventRecorder:
-    """Events go to the log, and to the API server until ctx ends."""
+    """Return a recorder that logs events, and sends them to the API server until ctx ends."""
     from pkg.client_go.tools import record
 
     broadcaster = record.new_broadcaster(ctx=ctx)

@@ -1,9 +1,9 @@
-"""From the command line to the configuration in force, and where each value of it came from.
+"""Load the effective configuration from the command line, and record the source of each value.
 
-Order, weakest first: defaults, the --config file, the --config-dir drop-ins, flags.
+From the lowest precedence to the highest: defaults, the --config file, the --config-dir drop-ins, flags.
 
 Go: cmd/kubelet/app/server.go (NewKubeletCommand, mergeKubeletConfigurations, loadConfigFile,
-kubeletConfigFlagPrecedence); the record of sources has no counterpart there
+kubeletConfigFlagPrecedence); the Go kubelet does not record the sources
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _DROPIN_SUFFIX = ".conf"
 
 
 class Sources:
-    """Which file or flag each field's value came from, by the field's wire path."""
+    """Record by wire path which file or flag set each field."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, str] = dict.fromkeys(options.LEGACY_DEFAULTS, LEGACY_DEFAULT)
 
     def of(self, path: str) -> str:
-        """The source of a field, or of the nearest field above it that was set as a whole."""
+        """Return the source of a field, or of the nearest enclosing field that was set as a whole."""
         while path:
             if path in self._by_path:
                 return self._by_path[path]
@@ -48,21 +48,21 @@ class Sources:
         return DEFAULT
 
     def was_set(self, path: str) -> bool:
-        """Whether a file or a flag set the field."""
+        """Report whether a file or a flag set the field."""
         return self.of(path) not in (DEFAULT, LEGACY_DEFAULT)
 
     def clear(self) -> None:
-        """Everything comes from the defaults."""
+        """Reset the source of every field to the defaults."""
         self._by_path.clear()
 
     def record(self, path: str, source: str) -> None:
-        """The field, with all that is in it, was set by this source."""
+        """Record that this source set the field and everything in it."""
         for known in [known for known in self._by_path if known.startswith(f"{path}.")]:
             del self._by_path[known]
         self._by_path[path] = source
 
     def record_document(self, document: scheme.Document, source: str, prefix: str = "") -> None:
-        """Every field of the document was set by this source; a null gave a field back to the defaults."""
+        """Record that this source set every field of the document. A null resets a field to its default."""
         for name, value in document.items():
             path = f"{prefix}{name}"
             if isinstance(value, dict):
@@ -72,7 +72,7 @@ class Sources:
 
 
 def gate_source(loaded: Loaded, name: str) -> str:
-    """Which file or flag a feature gate's value came from; if it was set with all of its stage, these are named."""
+    """Return the file or flag that set a feature gate. If it set all gates of that stage, add the stage."""
     source = loaded.sources.of(f"{FEATURE_GATES}.{name}")
     groups = {PreRelease.ALPHA: ALL_ALPHA, PreRelease.BETA: ALL_BETA}
     group = groups.get(features.feature_gate.get_all()[name].pre_release)
@@ -82,7 +82,7 @@ def gate_source(loaded: Loaded, name: str) -> str:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Everything in a document that is no map, and empty maps, with their paths."""
+    """Yield, with its path, every value in a document that is not a map, and every empty map."""
     if isinstance(value, dict) and value:
         for name, item in value.items():
             yield from leaves(item, f"{path}.{name}" if path else name)
@@ -92,7 +92,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 @dataclass(slots=True)
 class Loaded:
-    """What a command line amounts to. `arguments` are those that are not flags."""
+    """Hold the result of loading a command line. `arguments` are the words that are not flags."""
 
     flag_set: cliflag.FlagSet
     arguments: list[str]
@@ -102,11 +102,11 @@ class Loaded:
     sources: Sources = field(default_factory=Sources)
     skipped_dropin_files: list[str] = field(default_factory=list)
     passed_over: list[tuple[str, str]] = field(default_factory=list)
-    """Fields that are not known, or there twice: what is wrong, and the source that has it."""
+    """Each entry holds the fault, an unknown or duplicate field, and the source that contains it."""
 
 
 def parse_flags(args: list[str], output: TextIO | None = None) -> Loaded:
-    """Read the command line alone. Deprecated flags are named on `output`. Raises FlagError."""
+    """Parse the command line alone. Write warnings about deprecated flags to `output`. Raise FlagError."""
     loaded = Loaded(
         cliflag.FlagSet(output or sys.stderr),
         [],
@@ -123,9 +123,9 @@ def parse_flags(args: list[str], output: TextIO | None = None) -> Loaded:
 
 
 def load(loaded: Loaded, args: list[str]) -> None:
-    """Apply the files named by the flags, then the flags again, and set the feature gates.
+    """Apply the files that the flags name, then the flags again, and set the feature gates.
 
-    Raises ValueError, FeatureGateError or OSError; the message names the file.
+    Raise ValueError, FeatureGateError or OSError, with the name of the file in the message.
     """
     flags = loaded.kubelet_flags
     features.feature_gate.set_from_map(loaded.kubelet_configuration.feature_gates)
@@ -155,12 +155,13 @@ def _load_base(loaded: Loaded, name: str) -> kubeletconfig.KubeletConfiguration:
 
 
 def load_config_file(name: str) -> codec.Decoded:
-    """The defaulted configuration of a file, and the fields that the file itself sets."""
+    """Return the configuration of a file with defaults, and the fields that the file itself sets."""
     decoded = configfiles.FsLoader(str(Path(name).absolute())).load()
     kc = decoded.configuration
-    from kubelet import eviction  # most of the kubelet, which is not needed for --help
+    from kubelet import eviction  # This import loads most of the kubelet, which --help does not need.
 
-    # What makes sense as a hard threshold depends on the system, so the versioned defaults do not have it.
+    # The defaults of the versioned API contain no hard thresholds, because sensible ones depend on the operating
+    # system.
     if decoded.document.get("evictionHard") is None:
         kc.eviction_hard = dict(eviction.DEFAULT_EVICTION_HARD)
     elif kc.merge_default_eviction_settings:
@@ -173,12 +174,12 @@ def merge_kubelet_configurations(
 ) -> kubeletconfig.KubeletConfiguration:
     """Patch the configuration with each drop-in, in lexical order, and apply the defaults again.
 
-    A drop-in is a JSON merge patch: maps are merged, lists replaced, null gives a field back to its default.
+    A drop-in is a JSON merge patch: maps are merged, lists are replaced, and null resets a field to its default.
 
     DIVERGES (fault of Go): an empty list that the configuration file sets stays empty when there are drop-ins.
-    Go: cmd/kubelet/app/server.go, mergeKubeletConfigurations: loses it when the file goes through JSON, and puts the
-    default in its place.
-    Why: a drop-in that does not name the field would change its value.
+    Go: cmd/kubelet/app/server.go, mergeKubeletConfigurations: the Go kubelet loses the empty list in the conversion to
+    JSON and applies the default.
+    Why: a drop-in that does not mention the field would change its value.
     Test: test/programs/configuration_test.py:test_merging
     """
     document = scheme.to_versioned(kc)
@@ -204,7 +205,7 @@ def merge_kubelet_configurations(
 
 
 def _walk(directory: str) -> list[Path]:
-    """The files below, in the order in which a walk that sorts each directory meets them."""
+    """Return the files below the directory, in the order of a walk that sorts each directory."""
     files = [
         os.path.join(parent.path(), entry.name)
         for parent, entry in filetree.walk(directory, one_filesystem=False)
@@ -221,7 +222,10 @@ def _load_dropin_config_file_into_json(path: Path) -> scheme.LenientDocument:
 
 
 def _merge_patch(document: scheme.Document, patch: scheme.Document) -> None:
-    """Go: gopkg.in/evanphx/json-patch.v4/merge.go, MergePatch"""
+    """Apply a JSON merge patch to the document in place.
+
+    Go: gopkg.in/evanphx/json-patch.v4/merge.go, MergePatch
+    """
     for name, value in patch.items():
         if value is None:
             document.pop(name, None)
@@ -234,7 +238,7 @@ def _merge_patch(document: scheme.Document, patch: scheme.Document) -> None:
 
 
 def _effective(document: scheme.Document, kc: kubeletconfig.KubeletConfiguration) -> scheme.Document:
-    """The document, with null for the zero values that a default took the place of."""
+    """Return the document, with null in place of each zero value that a default replaced."""
 
     def visit(value: Any, in_force: Any) -> Any:
         if isinstance(value, dict) and isinstance(in_force, dict):
@@ -247,15 +251,15 @@ def _effective(document: scheme.Document, kc: kubeletconfig.KubeletConfiguration
 
 
 def kubelet_config_flag_precedence(kc: kubeletconfig.KubeletConfiguration, args: list[str]) -> None:
-    """Let the flags override what the files say, by parsing the arguments once more, on top of it."""
+    """Let the flags override the files: parse the arguments again, on top of the merged configuration."""
     fs = cliflag.FlagSet()
-    # These were read the first time; here they only keep the command line readable.
+    # The first parse has stored these flags. They are registered again only so that the arguments can be parsed.
     options.KubeletFlags().add_flags(fs)
     options.add_global_flags(fs, options.GlobalFlags())
     options.add_kubelet_config_flags(fs, kc)
     original = kc.feature_gates
     fs.parse(args)
-    # --feature-gates replaces the map; gates that only the files set stay as they were.
+    # --feature-gates replaces the whole map, so the gates that only the files set are merged in again.
     kc.feature_gates = {**original, **kc.feature_gates}
 
 

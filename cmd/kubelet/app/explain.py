@@ -1,8 +1,9 @@
-"""`kubelet config explain`: every value in force and where it came from.
+"""Run `kubelet config explain`: show every effective value and its source.
 
-DIVERGES (preference: kubelet config explain): a command shows the configuration in force.
-Go: cmd/kubelet/app/server.go, NewKubeletCommand: has no such command.
-Why: files, drop-ins, flags and defaults add up to one configuration, which Go shows only in its log or when it runs.
+DIVERGES (preference: kubelet config explain): the command shows the effective configuration.
+Go: cmd/kubelet/app/server.go, NewKubeletCommand: the Go kubelet has no such command.
+Why: files, drop-ins, flags and defaults form one configuration, which the Go kubelet shows only in its log or while it
+runs.
 Test: test/programs/kubelet_test.py:test_explain
 """
 
@@ -21,12 +22,12 @@ from .configuration import DEFAULT, FEATURE_GATES, Loaded, gate_source, leaves
 TABLE, JSON = "table", "json"
 
 _MASKED = "<masked>"
-_PASSED_OVER = "(passed over)"
+_PASSED_OVER = "(ignored)"
 _NO_EFFECT = "(no effect)"
 
 
 class Row(NamedTuple):
-    """One line of the answer. Flags start with --, feature gates with `featureGates.`."""
+    """Describe one row of the output. Flags begin with "--", feature gates with "featureGates."."""
 
     field: str
     value: Any
@@ -34,12 +35,12 @@ class Row(NamedTuple):
 
 
 def explain(loaded: Loaded) -> list[Row]:
-    """What was set in vain, fields of the configuration, flags that are not fields, and all feature gates."""
+    """Return rows for the ignored settings, the configuration fields, the other flags, and all feature gates."""
     return [*_passed_over(loaded), *_no_effect(loaded), *_fields(loaded), *_flags(loaded), *_gates(loaded)]
 
 
 def render(rows: list[Row], output: str) -> str:
-    """The rows as a table or as JSON."""
+    """Return the rows as a table or as JSON."""
     if output == JSON:
         return json.dumps([row._asdict() for row in rows], indent=2) + "\n"
     cells = [("FIELD", "VALUE", "SOURCE"), *((row.field, _text(row.value), row.source) for row in rows)]
@@ -62,7 +63,7 @@ def _no_effect(loaded: Loaded) -> Iterator[Row]:
 def _fields(loaded: Loaded) -> Iterator[Row]:
     document = scheme.to_versioned(loaded.kubelet_configuration)
     del document[FEATURE_GATES]
-    # May hold credentials.
+    # The headers may contain credentials.
     document["staticPodURLHeader"] = dict.fromkeys(document["staticPodURLHeader"], _MASKED)
     for path, value in leaves(document):
         yield Row(path, value, loaded.sources.of(path))

@@ -1,11 +1,12 @@
-"""`kubelet explain pod NAMESPACE/NAME`, `kubelet explain node` and `kubelet explain evictions`: asks the kubelet that
-runs on this machine.
+"""Run `kubelet explain pod NAMESPACE/NAME`, `kubelet explain node` and `kubelet explain evictions`.
 
-Not to be mixed up with `kubelet config explain` (explain.py), which reads the configuration and needs no kubelet.
+These commands ask the kubelet that runs on this machine. `kubelet config explain` (explain.py) is different: it reads
+the configuration and needs no running kubelet.
 
-DIVERGES (preference: kubelet explain): a command tells how the node and its pods are, and what would be evicted.
-Go: cmd/kubelet/app/server.go, NewKubeletCommand: has no such command.
-Why: an administrator on the node can find out, without the log, why a pod does not run.
+DIVERGES (preference: kubelet explain): the command shows the state of the node and its pods, and which pods would be
+evicted.
+Go: cmd/kubelet/app/server.go, NewKubeletCommand: the Go kubelet has no such command.
+Why: an administrator on the node can find out why a pod does not run without reading the log.
 Test: test/programs/explain_running_test.py:test_pod, test/programs/explain_running_test.py:test_node,
 test/programs/explain_running_test.py:test_evictions
 """
@@ -29,22 +30,22 @@ from . import explain
 POD, NODE, EVICTIONS = "pod", "node", "evictions"
 
 _TIMEOUT = 30.0
-# How many pods are named of those that may be evicted.
+# The output names at most this many pods of a ranking.
 _RANKED = 5
-# Characters that the whole of a timeline is drawn in.
+# A timeline is this many characters wide.
 _WIDTH = 48
-# States in which nothing is to be done about a pod.
+# A pod in one of these states needs no attention.
 _FINE = frozenset({"ready", "succeeded", "starting", "stopping", "gone"})
 
 
 class NoKubeletError(OSError):
-    """There is no kubelet to ask."""
+    """Signal that no kubelet could be asked."""
 
 
 def ask(root_directory: str, what: str, pod: str = "") -> dict[str, Any]:
-    """What the kubelet with this root directory says of a pod, of itself, or of evictions.
+    """Return what the kubelet with this root directory says about a pod, the node or evictions.
 
-    Raises NoKubeletError when none answers, ValueError when it knows no such pod.
+    Raise NoKubeletError if no kubelet responds, and ValueError if the kubelet knows no such pod.
     """
     path = os.path.join(root_directory, kubeletconfig.DEBUG_SOCKET_NAME)
     connection = _UnixConnection(path)
@@ -54,17 +55,17 @@ def ask(root_directory: str, what: str, pod: str = "") -> dict[str, Any]:
         body = answer.read()
     except (FileNotFoundError, ConnectionRefusedError) as err:
         raise NoKubeletError(
-            f"no kubelet runs with the root directory {root_directory}: nobody listens on {path}; "
-            "--root-dir names another"
+            f"no kubelet runs with the root directory {root_directory}: no process listens on {path}; "
+            "use --root-dir for another root directory"
         ) from err
     except PermissionError as err:
-        raise NoKubeletError(f"the kubelet's socket {path} is for root alone") from err
+        raise NoKubeletError(f"the kubelet's socket {path} is accessible only to root") from err
     except (OSError, http.client.HTTPException) as err:
-        raise NoKubeletError(f"the kubelet on {path} does not answer: {err or type(err).__name__}") from err
+        raise NoKubeletError(f"the kubelet on {path} does not respond: {err or type(err).__name__}") from err
     finally:
         connection.close()
     if answer.status != 200:
-        raise ValueError(body.decode(errors="replace").strip() or f"the kubelet answers {answer.status}")
+        raise ValueError(body.decode(errors="replace").strip() or f"the kubelet returned status {answer.status}")
     found: dict[str, Any] = json.loads(body)
     return found
 
@@ -87,7 +88,10 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def render(found: dict[str, Any], what: str, output: str) -> str:
-    """The answer as text for a terminal, or as JSON. Containers and registries have written some of it."""
+    """Return the answer as text for a terminal, or as JSON.
+
+    Containers and registries wrote some of the text, so control characters are made printable.
+    """
     if output == explain.JSON:
         return json.dumps(found, indent=2) + "\n"
     lines = {POD: _pods, NODE: _node, EVICTIONS: _evictions}[what](found)
@@ -162,7 +166,7 @@ def _worker(worker: dict[str, Any], now: float) -> str:
 
 
 def _timeline(lines: list[dict[str, Any]], now: float) -> Iterator[str]:
-    """The pod's stages, drawn to scale: from when it was seen until it was ready, or until now."""
+    """Yield the pod's stages drawn to scale, from its first appearance until it was ready, or until now."""
     if not lines:
         return
     first = lines[0]["began"]
@@ -181,7 +185,7 @@ def _timeline(lines: list[dict[str, Any]], now: float) -> Iterator[str]:
         detail = f"  {detail[:80]}{'…' * (len(detail) > 80)}" if detail else ""
         yield f"    {line['stage']:<12} |{_bar(line['began'] - first, end - first, last - first)}| {what}{detail}"
     if len(lines) > len(shown):
-        yield f"    and {len(lines) - len(shown)} later; -o json has them all"
+        yield f"    and {len(lines) - len(shown)} later; -o json shows all"
 
 
 def _bar(began: float, ended: float, whole: float) -> str:
@@ -234,7 +238,7 @@ def _evictions(found: dict[str, Any]) -> Iterator[str]:
     for condition in found["conditions"]:
         yield f"  {condition['type']}: {_stays(condition['not_before'], now)}"
     for limit in found["broken_limits"]:
-        spared = " It is critical, and stays." if limit["spared"] else ""
+        spared = " The pod is critical and is not evicted." if limit["spared"] else ""
         yield f"  {limit['pod']}: {limit['message']}{spared}"
     for signal in found["signals"]:
         yield ""
@@ -242,14 +246,14 @@ def _evictions(found: dict[str, Any]) -> Iterator[str]:
         for threshold in signal["thresholds"]:
             yield f"    {_threshold(threshold, now)}"
         if signal["reclaims"]:
-            yield f"    before pods: {', '.join(signal['reclaims'])}"
+            yield f"    removed before pods: {', '.join(signal['reclaims'])}"
         yield from _ranking(signal["ranking"])
 
 
 def _stays(until: float | None, now: float) -> str:
     if until is None or until <= now:
-        return "goes with the next look at the node that finds no pressure"
-    return f"stays for {_span(until - now)} at least"
+        return "ends with the next measurement that finds no pressure"
+    return f"stays for at least {_span(until - now)}"
 
 
 def _left(signal: dict[str, Any]) -> str:
@@ -258,7 +262,7 @@ def _left(signal: dict[str, Any]) -> str:
 
 def _threshold(threshold: dict[str, Any], now: float) -> str:
     grace = threshold["grace_period"]
-    text = f"less than {threshold['less_than'] or 'a share that is unknown'}"
+    text = f"less than {threshold['less_than'] or 'an unknown share'}"
     text += f" for {_span(grace)}" if grace else " at any time"
     if not threshold["met"]:
         return f"{text}: no"
@@ -269,14 +273,14 @@ def _threshold(threshold: dict[str, Any], now: float) -> str:
 
 
 def _ranking(ranking: list[dict[str, Any]]) -> Iterator[str]:
-    """The first that would go; the others are in the JSON."""
+    """Yield the first pods of the ranking. The JSON output contains all of them."""
     shown = ranking[:_RANKED]
     width = max((len(each["pod"]) for each in shown), default=0)
     for place, each in enumerate(shown, 1):
-        spared = "; critical, stays" if each["spared"] else ""
+        spared = "; critical, not evicted" if each["spared"] else ""
         yield f"    {place}. {each['pod']:<{width}}  {each['why']}{spared}"
     if len(ranking) > len(shown):
-        yield f"    and {len(ranking) - len(shown)} more; -o json has them all"
+        yield f"    and {len(ranking) - len(shown)} more; -o json shows all"
 
 
 def _clock(at: float) -> str:

@@ -1,4 +1,4 @@
-"""Noticing that another process wants the lock file.
+"""Watch the lock file for access by another process.
 
 Go: cmd/kubelet/app/server_linux.go
 """
@@ -15,8 +15,8 @@ _IN_DELETE_SELF = 0x400
 
 
 def watch_for_lockfile_contention(path: str, done: golang.Channel[None]) -> None:
-    """Close `done` as soon as somebody opens or removes the file. Raises OSError if it cannot be watched."""
-    # watchdog's observers do not report the opening of a single file.
+    """Close `done` as soon as another process opens or removes the file. Raise OSError if it cannot be watched."""
+    # This code uses inotify directly because the observers of the package watchdog do not report when a file is opened.
     libc = ctypes.CDLL(None, use_errno=True)
     fd = libc.inotify_init1(os.O_CLOEXEC)
     if fd < 0 or libc.inotify_add_watch(fd, os.fsencode(path), _IN_OPEN | _IN_DELETE_SELF) < 0:

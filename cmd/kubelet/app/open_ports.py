@@ -1,4 +1,4 @@
-"""Ports at which everybody may ask for everything.
+"""Warn about ports that give everybody full access.
 
 Go has no counterpart.
 """
@@ -12,11 +12,11 @@ from pkg import klog
 
 
 def warn_of_open_ports(kc: kubeletconfig.KubeletConfiguration) -> None:
-    """Log one line, which names the settings, if anybody may run commands or look at pods from another machine.
+    """Log a warning that names the settings, if anybody on another machine may run commands or read pods.
 
-    DIVERGES (safer): the log warns at the start if anybody may run commands or see pods from another machine.
-    Go: cmd/kubelet/app/server.go, NewKubeletCommand: says nothing.
-    Why: without a configuration file the old defaults hold, which let anybody run commands in all containers.
+    DIVERGES (safer): the kubelet logs a warning at start if anybody on another machine may run commands or read pods.
+    Go: cmd/kubelet/app/server.go, NewKubeletCommand: the Go kubelet logs no warning.
+    Why: without a configuration file the legacy defaults apply, which let anybody run commands in all containers.
     Test: test/programs/kubelet_test.py:test_who_starts_a_kubelet_that_is_open_to_everybody_is_told
     """
     if settings := settings_of_open_ports(kc):
@@ -27,7 +27,7 @@ def warn_of_open_ports(kc: kubeletconfig.KubeletConfiguration) -> None:
 
 
 def settings_of_open_ports(kc: kubeletconfig.KubeletConfiguration) -> list[str]:
-    """The settings that open ports to everybody on other machines; [] if there are none."""
+    """Return the settings that open ports to everybody on other machines, or an empty list."""
     if _is_loopback(kc.address):
         return []
     settings = []
@@ -43,5 +43,5 @@ def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
-        # Validation says what is wrong with it.
+        # Validation reports a malformed address.
         return False

@@ -1,12 +1,13 @@
-"""`kubelet orphans`: directories of pods that are gone, why they are still there, and their removal.
+"""Run `kubelet orphans`: list the directories of pods that no longer exist, explain them, and remove them.
 
-It asks those whom the kubelet itself asks for its pods, and the container runtime, so it says the same whether a
-kubelet is running or not. Nor does it call a pod an orphan that is in the kubelet's allocated_pods_state: somebody may
-call the command with other flags than the kubelet's, and then it asks other sources of pods.
+The command asks the sources from which the kubelet itself gets its pods, and the container runtime, so its result does
+not depend on whether a kubelet is running. A pod in the kubelet's allocated_pods_state is no orphan either: the command
+may run with other flags than the kubelet, and then it asks other sources of pods.
 
-DIVERGES (preference: kubelet orphans): a command lists the directories of pods that are gone, and removes them.
-Go: cmd/kubelet/app/server.go, NewKubeletCommand: has no such command.
-Why: somebody has to remove by hand what the kubelet leaves, and must not remove the data of a mounted volume.
+DIVERGES (preference: kubelet orphans): the command lists the directories of pods that no longer exist, and removes
+them.
+Go: cmd/kubelet/app/server.go, NewKubeletCommand: the Go kubelet has no such command.
+Why: an administrator has to remove by hand what the kubelet leaves, and must not remove the data of a mounted volume.
 Test: test/programs/orphans_test.py:test_directories_of_nobody_are_listed_and_explained,
 test/programs/orphans_test.py:test_asked_to_it_removes_them
 """
@@ -38,27 +39,27 @@ if TYPE_CHECKING:
     from kubelet.config import objects
     from pkg.client_go import rest
 
-# Seconds for which an answer of the runtime or of the API server is waited for.
+# The command waits this time, in seconds, for the runtime or the API server.
 _TIMEOUT = 10.0
 
 
 class UnknownPodsError(Exception):
-    """Somebody who may have pods could not be asked, so that no directory is surely an orphan's."""
+    """Signal that a source of pods could not be asked, so that no directory is certain to be an orphan."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What was found of one orphan, and what became of it."""
+    """Record what was found about one orphan, and whether it was removed."""
 
     orphan: orphans.Orphan
     removed: bool = False
-    # Why it was not removed although it was to be.
+    # The reason why a requested removal was not done.
     refused: str = ""
 
 
 @dataclass(slots=True)
 class _Faults:
-    """Takes what a source of pods has to complain of. A recorder that records nothing else."""
+    """Collect the complaints of a source of pods. A recorder that records nothing else."""
 
     messages: list[str] = field(default_factory=list)
 
@@ -75,16 +76,17 @@ class _Faults:
 
 
 class _NoObjects:
-    """Has a manifest folder read as on a node without API server."""
+    """Make the file source read a manifest directory as on a node without API server."""
 
     def replace(self, objects: Any) -> None:
-        """What is no pod does not matter here."""
+        """Ignore the objects, because only pods matter here."""
 
 
 def find(server: options.KubeletServer) -> list[orphans.Orphan]:
-    """The orphans below the root directory. Raises UnknownPodsError and OSError."""
+    """Return the orphans below the root directory. Raise UnknownPodsError and OSError."""
     pods_dir = os.path.join(server.kubelet_flags.root_directory, kubeletconfig.DEFAULT_KUBELET_PODS_DIR_NAME)
-    # Before the pods: one that is new to the node must not have its directory seen and itself not.
+    # The directories are read before the pods are listed. In the other order, a pod that starts in between would have a
+    # directory but would be missing from the list.
     with os.scandir(pods_dir) as entries:
         found = sorted(types.UID(entry.name) for entry in entries if entry.is_dir(follow_symlinks=False))
     known = known_pods(server)
@@ -92,12 +94,12 @@ def find(server: options.KubeletServer) -> list[orphans.Orphan]:
 
 
 def known_pods(server: options.KubeletServer) -> set[str]:
-    """UIDs of the pods that somebody wants or that are running. Raises UnknownPodsError."""
+    """Return the UIDs of the pods that are in a source or have a sandbox. Raise UnknownPodsError."""
     return {*_pods_of_kubelet(server), *_pods_of_runtime(server), *_pods_of_sources(server)}
 
 
 def remove(found: list[orphans.Orphan], mounter: mount_utils.Interface) -> list[Result]:
-    """Remove those that nothing is mounted below; one that stays does not keep others from going."""
+    """Remove the orphans below which nothing is mounted. One that stays does not prevent the removal of others."""
     results: list[Result] = []
     for orphan in found:
         result = Result(orphan)
@@ -111,7 +113,10 @@ def remove(found: list[orphans.Orphan], mounter: mount_utils.Interface) -> list[
 
 
 def render(results: list[Result], output: str) -> str:
-    """The orphans as text for a terminal, or as JSON. Pods have chosen the names of files."""
+    """Return the orphans as text for a terminal, or as JSON.
+
+    Pods chose the names of the files, so control characters are made printable.
+    """
     if output == explain.JSON:
         documents = [
             {**asdict(each.orphan), "kind": str(each.orphan.kind), "removed": each.removed, "refused": each.refused}
@@ -131,10 +136,10 @@ def _lines(result: Result) -> Iterator[str]:
 
 
 def _pods_of_kubelet(server: options.KubeletServer) -> Iterator[str]:
-    """The pods in allocated_pods_state, whatever source they are from.
+    """Yield the UIDs of the pods in allocated_pods_state, whatever their source.
 
-    The kubelet writes a pod into that file before it makes the pod's directory, and takes the pod out some time after
-    the pod has gone. There is no such file when the gate InPlacePodVerticalScaling is off.
+    The kubelet writes a pod into that file before it creates the pod's directory, and removes the pod from it some time
+    after the pod has terminated. The file does not exist when the gate InPlacePodVerticalScaling is off.
     """
     root = server.kubelet_flags.root_directory
     with _unknown(f"the pods in {os.path.join(root, allocation.ALLOCATED_PODS_STATE_FILE)}"):
@@ -143,7 +148,7 @@ def _pods_of_kubelet(server: options.KubeletServer) -> Iterator[str]:
 
 
 def _pods_of_runtime(server: options.KubeletServer) -> set[str]:
-    """Those that have a sandbox, running or not."""
+    """Return the UIDs of the pods that have a sandbox, running or not."""
     from kubelet.cri import remote
 
     endpoint = server.kubelet_configuration.container_runtime_endpoint
@@ -151,7 +156,7 @@ def _pods_of_runtime(server: options.KubeletServer) -> set[str]:
     try:
         service = remote.RemoteRuntimeService(ctx, endpoint, _TIMEOUT)
         sandboxes = service.list_pod_sandbox(ctx, None)
-    except Exception as err:  # gRPC's errors and ours: whatever it is, nobody knows what runs
+    except Exception as err:  # With any error of gRPC or of this client, the running pods are unknown.
         raise UnknownPodsError(f"cannot ask the container runtime at {endpoint} for its pods: {err}") from err
     finally:
         cancel()
@@ -183,7 +188,10 @@ def _pods_of_path(path: str, node_name: str, standalone: bool) -> list[v1.Pod]:
 
 
 def _is_there(path: str) -> bool:
-    """Raises OSError for a path that cannot be looked at, where os.path.exists says that nothing is there."""
+    """Report whether the path exists.
+
+    Raise OSError if that cannot be determined. os.path.exists would return False in that case.
+    """
     try:
         os.stat(path)
     except FileNotFoundError:
@@ -216,7 +224,10 @@ def _pods_of_api_server(server: options.KubeletServer, node_name: str) -> list[v
 
 
 def _client_config(server: options.KubeletServer) -> rest.Config:
-    """The kubeconfig, but with the certificate that a kubelet has renewed: its own may have expired since."""
+    """Return the kubeconfig's configuration, with the client certificate that the kubelet has renewed, if there is one.
+
+    The certificate of the kubeconfig itself may have expired.
+    """
     from pkg.client_go import rest
     from pkg.client_go.tools import clientcmd
 
@@ -233,7 +244,7 @@ def _client_config(server: options.KubeletServer) -> rest.Config:
 def _unknown(what: str) -> Iterator[None]:
     try:
         yield
-    except Exception as err:  # whatever it is, there may be pods that nobody told of
+    except Exception as err:  # After any error there may be pods that this source did not report.
         raise UnknownPodsError(f"cannot tell {what}: {err}") from err
 
 

@@ -1,4 +1,4 @@
-"""The volume plugins that this kubelet has.
+"""List the volume plugins of this kubelet.
 
 Go: cmd/kubelet/app/plugins.go
 """
@@ -10,7 +10,7 @@ from pkg.volume import configmap, csi, downwardapi, emptydir, hostpath, image, i
 
 
 def probe_volume_plugins() -> list[volume.VolumePlugin]:
-    """One instance of each plugin."""
+    """Return one instance of each volume plugin."""
     return [
         *emptydir.probe_volume_plugins(),
         *hostpath.probe_volume_plugins(),

@@ -1,4 +1,4 @@
-"""The kubelet's command: read the configuration, build what the kubelet needs, run it until a signal comes.
+"""Run the kubelet's command: read the configuration, build the dependencies, and run until a signal arrives.
 
 Go: cmd/kubelet/app/server.go
 """
@@ -30,7 +30,7 @@ from .configuration import Loaded
 from .lockfile import watch_for_lockfile_contention
 from .signals import ShutdownSignal
 
-# What only a running kubelet needs is imported where it is used: --help, --version and `config explain`
+# Modules that only a running kubelet needs are imported where they are used: --help, --version and `config explain`
 # must not wait for gRPC, and a kubelet without API server must not load its client.
 if TYPE_CHECKING:
     from cri_api.v1 import api_pb2 as runtimeapi
@@ -49,55 +49,57 @@ if TYPE_CHECKING:
 
 ROOT_LOCK_FILE = "kubelet.lock"
 
-# Seconds between the end's announcement and the end, for threads that have something to finish.
+# After the context is canceled, the threads get this time, in seconds, to finish their work.
 _SHUTDOWN_GRACE = 1.5
-# Seconds that the collector has at the end to take the last spans.
+# At the end, the trace collector gets this time, in seconds, to receive the last spans.
 _SPANS_SENT_WITHIN = 0.5
 
-# Seconds until the next try when the port of /healthz is taken.
+# When the port of /healthz is in use, the kubelet tries again after this time, in seconds.
 _HEALTHZ_RETRY = 5.0
 
-# How often a runtime is asked for its configuration, and seconds between two tries: it may still be starting.
+# The kubelet asks the runtime for its configuration this many times, with this pause in seconds, because the runtime
+# may still be starting.
 _RUNTIME_CONFIG_TRIES = 3
 _RUNTIME_CONFIG_PAUSE = 2.0
 
-# The Kubernetes version from which on a runtime must tell its cgroup driver.
+# From this Kubernetes version on, a runtime must report its cgroup driver.
 _RUNTIME_CONFIG_REQUIRED_IN = "1.37.0"
 
 _LONG = """\
-The kubelet is the agent of a Kubernetes node. It takes pods from files, from a URL and from the API
-server, and keeps their containers running, on a container runtime that speaks CRI.
+The kubelet is the agent of a Kubernetes node. It reads pods from files, a URL and the API
+server, and keeps their containers running with a container runtime that implements CRI.
 
-Without --kubeconfig it is on its own and runs the pods of --pod-manifest-path and --manifest-url.
+Without --kubeconfig it runs in standalone mode, with the pods of --pod-manifest-path and --manifest-url.
 """
 
 _USAGE = """Usage:
   kubelet [flags]
-  kubelet config explain [-o table|json] [flags]   show every value in force and where it came from
+  kubelet config explain [-o table|json] [flags]   show every effective value and its source
   kubelet explain pod NAMESPACE/NAME [-o table|json] [flags]
-                                                   ask the running kubelet why a pod is as it is, with evidence
-  kubelet explain node [-o table|json] [flags]     ask it how the node is and how each pod is
+                                                   ask the running kubelet to explain a pod's state, with evidence
+  kubelet explain node [-o table|json] [flags]     ask it for the state of the node and of each pod
   kubelet explain evictions [-o table|json] [flags]
-                                                   ask it who would be evicted now, and why
+                                                   ask it which pods would be evicted now, and why
   kubelet orphans [--remove] [-o table|json] [flags]
-                                                   list directories of pods that are gone and what is in them, and
-                                                   remove them, but none that something is mounted below
+                                                   list the directories of pods that no longer exist; with
+                                                   --remove, remove those below which nothing is mounted
 
 Flags:
 """
 
 
 class KubeletCommand:
-    """What `kubelet` does on the command line. `execute` returns the exit code.
+    """Run the command `kubelet`. `execute` returns the exit code.
 
-    `make_dependencies`: what the kubelet is built on; the node itself, unless kubemark says otherwise.
+    `make_dependencies` returns the kubelet's dependencies. By default the kubelet works on the node itself; kubemark
+    passes fakes.
     """
 
     def __init__(self, make_dependencies: MakeDependencies | None = None) -> None:
         self._make_dependencies = make_dependencies or unsecured_dependencies
 
     def execute(self, args: list[str]) -> int:
-        """Run the command. All errors that a user can cause end here, as one message each."""
+        """Run the command. Each error that a user can cause is reported as one message."""
         try:
             if args[:2] == ["config", "explain"]:
                 return _explain(args[2:])
@@ -136,7 +138,7 @@ class KubeletCommand:
 
 
 def new_kubelet_command() -> KubeletCommand:
-    """The command; `__main__` executes it with the process's arguments."""
+    """Return the command, which `__main__` executes with the process's arguments."""
     return KubeletCommand()
 
 
@@ -162,7 +164,7 @@ def _explain(args: list[str]) -> int:
 
 
 def _explain_running(args: list[str]) -> int:
-    """0 when the kubelet has answered, whatever it said."""
+    """Return 0 if the kubelet has responded, whatever its answer says."""
     from . import explain_running
 
     output, rest = _take_output_flag(args)
@@ -175,7 +177,9 @@ def _explain_running(args: list[str]) -> int:
         case [(explain_running.NODE | explain_running.EVICTIONS) as what]:
             pod = ""
         case _:
-            raise ValueError("explain what? `explain pod NAMESPACE/NAME`, `explain node`, or `explain evictions`")
+            raise ValueError(
+                "explain needs an argument: `explain pod NAMESPACE/NAME`, `explain node`, or `explain evictions`"
+            )
     configuration.load(loaded, rest)
     found = explain_running.ask(loaded.kubelet_flags.root_directory, what, pod)
     sys.stdout.write(explain_running.render(found, what, output))
@@ -184,7 +188,7 @@ def _explain_running(args: list[str]) -> int:
 
 
 def _orphans(args: list[str]) -> int:
-    """0 when there are no orphans, or none any more; 1 when there are, or it could not be told."""
+    """Return 0 if no orphans are left, and 1 if there are any or if that cannot be determined."""
     from pkg import mount_utils
 
     from . import orphans
@@ -201,7 +205,7 @@ def _orphans(args: list[str]) -> int:
     try:
         found = orphans.find(server)
     except orphans.UnknownPodsError as err:
-        raise ValueError(f"nothing can be called an orphan: {err}") from err
+        raise ValueError(f"cannot determine the orphans: {err}") from err
     if len(wanted) < len(rest):
         results = orphans.remove(found, mount_utils.Mounter())
     else:
@@ -212,7 +216,7 @@ def _orphans(args: list[str]) -> int:
 
 
 def _take_output_flag(args: list[str]) -> tuple[str, list[str]]:
-    """The value of -o, which belongs to the subcommand alone, and the other arguments."""
+    """Return the value of -o, which belongs to the subcommand alone, and the other arguments."""
     output, rest = explain.TABLE, []
     remaining = iter(args)
     for arg in remaining:
@@ -227,7 +231,7 @@ def _take_output_flag(args: list[str]) -> tuple[str, list[str]]:
 
 
 def _prints_help_or_version(loaded: Loaded) -> bool:
-    """Whether one of the two was asked for; nothing else is done then."""
+    """Report whether help or the version was requested and printed. Nothing else is done in that case."""
     if loaded.global_flags.help:
         print(f"{_LONG}\n{_USAGE}{loaded.flag_set.usages()}", end="")
         return True
@@ -246,9 +250,12 @@ def _print_version(how: str) -> None:
 
 
 def _init_logs(loaded: Loaded) -> None:
-    """Go: k8s.io/component-base/logs/api/v1/options.go, ValidateAndApplyAsField"""
+    """Configure the logging.
+
+    Go: k8s.io/component-base/logs/api/v1/options.go, ValidateAndApplyAsField
+    """
     log = loaded.kubelet_configuration.logging
-    # A wrong format is a fault that validation reports, together with all others.
+    # Validation later reports a wrong format together with all other faults.
     if log.format in ("text", "json"):
         klog.set_format(log.format)
     klog.set_verbosity(log.verbosity)
@@ -259,7 +266,7 @@ def _init_logs(loaded: Loaded) -> None:
 def _init_metrics(loaded: Loaded) -> None:
     features.feature_gate.add_metrics()
     if loaded.kubelet_configuration.show_hidden_metrics_for_version:
-        from pkg.component_base import metrics  # needed by few
+        from pkg.component_base import metrics  # This import is late because few configurations need it.
 
         metrics.set_show_hidden()
 
@@ -277,7 +284,7 @@ def _log_configuration(loaded: Loaded) -> None:
     for name in loaded.skipped_dropin_files:
         klog.v(4).info_s("Skipped file in drop-in directory (does not have .conf extension)", file=name)
     for fault, source in loaded.passed_over:
-        klog.warning_s("Passed over a part of the configuration", source=source, fault=fault)
+        klog.warning_s("Ignored a part of the configuration", source=source, fault=fault)
     for flag in loaded.flag_set:
         klog.v(1).info_s(f"FLAG: --{flag.name}={_shown(flag)}")
     if klog.v(5).enabled:
@@ -290,7 +297,7 @@ def _shown(flag: cliflag.Flag) -> str:
 
 
 def _run_until_signalled(server: options.KubeletServer, make_dependencies: MakeDependencies) -> int:
-    """Run the kubelet in a thread of its own; the main thread is there for signals. Returns the exit code."""
+    """Run the kubelet in its own thread, while the main thread waits for signals. Return the exit code."""
     golang.install_crash_handler()
     debug.give_back_large_blocks()
     debug.take_short_turns()
@@ -303,12 +310,12 @@ def _run_until_signalled(server: options.KubeletServer, make_dependencies: MakeD
         try:
             run(ctx, server, make_dependencies)
         except golang.Canceled:
-            # The signal came before everything was started.
+            # The signal arrived before everything was started.
             pass
         except (ValueError, OSError) as err:
-            # A fault of the node or of its configuration: the message says it all.
+            # The node or its configuration is at fault, and the message says enough without a stack trace.
             failures.append(err)
-        except Exception as err:  # the only place that can tell the user why there is no kubelet
+        except Exception as err:  # This is the only place that can tell the user why the kubelet failed.
             klog.error_s(err, "Kubelet failed", stacktrace=klog.stacktrace(err))
             failures.append(err)
         finally:
@@ -324,21 +331,22 @@ def _run_until_signalled(server: options.KubeletServer, make_dependencies: MakeD
 
 
 def exit_process(code: int) -> NoReturn:
-    """End without waiting for threads that are in the middle of a call; nothing they do outlives them."""
+    """End the process without waiting for threads that are in the middle of a call."""
     try:
         klog.flush()
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        # Also when nobody takes what is left, as on a full disk: the interpreter's own end waits for threads.
+        # This also happens when the flush fails, for example on a full disk. The interpreter's own exit would wait for
+        # threads.
         os._exit(code)
 
 
 def lock_root_directory(root: str) -> None:
-    """Make sure that the directory can be used, and by this kubelet alone. Raises ValueError or OSError.
+    """Make sure that the root directory is usable and that no other kubelet uses it. Raise ValueError or OSError.
 
     DIVERGES (safer): a kubelet does not start while another one uses its root directory.
-    Go: cmd/kubelet/app/server.go, run: looks only at the file that --lock-file names, if it does.
+    Go: cmd/kubelet/app/server.go, run: the Go kubelet checks only the file that --lock-file names, if it is set.
     Why: two kubelets with one directory would undo each other's work on every pod.
     Test: test/programs/kubelet_test.py:test_a_second_kubelet_names_the_first
     """
@@ -356,7 +364,7 @@ def lock_root_directory(root: str) -> None:
 
 
 def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: MakeDependencies) -> None:
-    """Start the kubelet and return when the context ends. Raises what keeps it from starting."""
+    """Start the kubelet, and return when the context ends. Raise the error that prevents the start."""
     flags = server.kubelet_flags
     info = version.get()
     klog.info_s("Kubelet version", kubeletVersion=str(info), python=info.python_version, release=info.version)
@@ -387,7 +395,10 @@ def run(ctx: golang.Context, server: options.KubeletServer, make_dependencies: M
 
 
 def start_health_checker(ctx: golang.Context) -> watchdog.HealthChecker:
-    """Have systemd told before anything that takes time. Raises ValueError for settings of a watchdog that are none."""
+    """Start the systemd watchdog before anything that takes time.
+
+    Raise ValueError if the watchdog's settings in the environment are invalid.
+    """
     from kubelet import watchdog
 
     try:
@@ -399,7 +410,7 @@ def start_health_checker(ctx: golang.Context) -> watchdog.HealthChecker:
 
 
 def new_tracer_provider(server: options.KubeletServer) -> tracing.TracerProvider:
-    """Makes spans of what the kubelet does, if the configuration says where to send them."""
+    """Return a provider that records spans, if the configuration names a collector for them."""
     config = server.kubelet_configuration.tracing
     if config is None:
         return tracing.NOOP_TRACER_PROVIDER
@@ -414,10 +425,10 @@ def connect_to_api_server(
     server: options.KubeletServer,
     tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER,
 ) -> Callable[[kubelet_dependencies.Dependencies], None]:
-    """Make the clients, and settle who may ask the server for what, before anything is waited for.
+    """Create the API clients and the server's authentication before anything else is started or waited for.
 
-    Faults of the credentials and of the configuration are to be told at once. Returns what gives all of it to the
-    kubelet's dependencies.
+    This order reports faults of the credentials and the configuration at once. Return a function that adds the results
+    to the kubelet's dependencies.
     """
     from pkg.component_helpers.node import util as nodeutil
 
@@ -434,9 +445,10 @@ def connect_to_api_server(
         klog.info_s("Standalone mode, no API client")
     tls_options = clients.initialize_tls(flags, kc, name) if kc.enable_server or api_clients is not None else None
     server_auth = None
-    # DIVERGES (fault of Go): a kubelet without a server starts, however the clients of its server are to be judged.
-    # Go: cmd/kubelet/app/server.go, run: does not start if a webhook is to be asked and there is no API server.
-    # Why: nobody would ever be asked who he is.
+    # DIVERGES (fault of Go): a kubelet without a server starts with any authentication and authorization settings.
+    # Go: cmd/kubelet/app/server.go, run: the Go kubelet does not start if it would need a webhook but has no API
+    # server.
+    # Why: without a server no client is ever authenticated.
     # Test: test/programs/server_test.py:test_without_a_server_nobody_has_to_be_asked_who_he_is
     if kc.enable_server:
         from . import auth
@@ -461,7 +473,10 @@ def connect_to_api_server(
 
 
 def check_swap(server: options.KubeletServer, swaps: str = "/proc/swaps") -> None:
-    """Go: run, pkg/kubelet/cm/container_manager_linux.go, NewContainerManager"""
+    """Check that the node's swap fits the configuration. Raise ValueError if it does not.
+
+    Go: run, pkg/kubelet/cm/container_manager_linux.go, NewContainerManager
+    """
     from kubelet import util
     from kubelet.types import constants
     from kubelet.util import swap
@@ -481,7 +496,10 @@ def check_swap(server: options.KubeletServer, swaps: str = "/proc/swaps") -> Non
 
 
 def _acquire_lock_file(flags: options.KubeletFlags) -> golang.Channel[None]:
-    """Take --lock-file. The channel is closed when somebody else wants it and the flags say to yield."""
+    """Acquire the lock of --lock-file.
+
+    Return a channel that is closed when another process opens the file and the flags say that the kubelet exits then.
+    """
     done: golang.Channel[None] = golang.Channel()
     if flags.exit_on_lock_contention and not flags.lock_file_path:
         raise ValueError("cannot exit on lock file contention: no lock file specified")
@@ -500,7 +518,7 @@ def _acquire_lock_file(flags: options.KubeletFlags) -> golang.Channel[None]:
 def unsecured_dependencies(
     ctx: golang.Context, server: options.KubeletServer, tracer_provider: tracing.TracerProvider
 ) -> kubelet_dependencies.Dependencies:
-    """What the kubelet needs from outside, without authentication of its server."""
+    """Return the kubelet's dependencies on the node, without the authentication of its server."""
     from kubelet import cadvisor, kubelet_dependencies
     from kubelet import container as kubecontainer
     from kubelet.cri import remote
@@ -512,7 +530,7 @@ def unsecured_dependencies(
     from . import plugins
 
     kc = server.kubelet_configuration
-    # Before the runtime is asked: a fault of the configuration is to be told first.
+    # This comes before the calls to the runtime, so that faults of the configuration are reported first.
     node_config = _node_config(server)
     timeout = kc.runtime_request_timeout
     runtime_service = remote.RemoteRuntimeService(ctx, kc.container_runtime_endpoint, timeout, tracer_provider)
@@ -543,12 +561,13 @@ def unsecured_dependencies(
 
 
 def _new_oom_watcher(recorder: record.EventRecorder) -> oomwatcher.Watcher | None:
-    """None where the kernel's log may not be read.
+    """Return a watcher for OOM kills, or None if the kubelet may not read the kernel's log.
 
-    DIVERGES (safer): the kubelet also starts where it may not read the kernel's log, and logs that there will be no
-    SystemOOM events.
-    Go: pkg/kubelet/kubelet.go, NewMainKubelet: does not start, unless in a user namespace and with the gate for it.
-    Why: those events are for people to read, and the kubelet does all its work without them.
+    DIVERGES (safer): a kubelet that may not read the kernel's log starts, and logs that there will be no SystemOOM
+    events.
+    Go: pkg/kubelet/kubelet.go, NewMainKubelet: the Go kubelet does not start, except in a user namespace with the gate
+    for it.
+    Why: those events only inform people, and the kubelet does all its work without them.
     Test: test/programs/server_test.py:test_kernel_log_that_may_not_be_read
     """
     from kubelet import oom
@@ -556,14 +575,17 @@ def _new_oom_watcher(recorder: record.EventRecorder) -> oomwatcher.Watcher | Non
     try:
         return oom.OomWatcher(recorder)
     except OSError as err:
-        klog.error_s(err, "Failed to create an oomWatcher, there will be no events about the machine's want of memory")
+        klog.error_s(err, "Failed to create an oomWatcher, there will be no SystemOOM events")
         return None
 
 
 def new_container_manager(
     server: options.KubeletServer, kube_deps: kubelet_dependencies.Dependencies
 ) -> cm.ContainerManager:
-    """Raises ValueError for a configuration that the node cannot have, OSError where its cgroups cannot be used."""
+    """Return the container manager.
+
+    Raise ValueError if the configuration does not fit the node, and OSError if the cgroups cannot be used.
+    """
     from kubelet import cm
 
     config = dataclasses.replace(_node_config(server), cgroup_driver=server.kubelet_configuration.cgroup_driver)
@@ -576,7 +598,7 @@ def new_container_manager(
 
 
 def get_reserved_cpus(machine_info: cadvisorapi.MachineInfo, cpus: str) -> cpuset.CPUSet:
-    """Raises ValueError for a list that cannot be read, or has processors that the machine has not."""
+    """Return the reserved CPUs. Raise ValueError if the list is malformed or names CPUs that do not exist."""
     from kubelet.cm.cpumanager import topology
     from pkg.utils import cpuset
 
@@ -594,7 +616,7 @@ def get_reserved_cpus(machine_info: cadvisorapi.MachineInfo, cpus: str) -> cpuse
 
 
 def _reserve_system_cpus(config: cm.NodeConfig, cpus: cpuset.CPUSet) -> None:
-    """Their number takes the place of what else is said of processors."""
+    """Let the number of reserved CPUs replace the CPU quantities in kubeReserved and systemReserved."""
     about = {"kubeReserved": config.kube_reserved, "systemReserved": config.system_reserved}
     klog.info_s(
         "Option --reserved-cpus is specified, it will overwrite the cpu setting in KubeReserved and SystemReserved",
@@ -607,7 +629,7 @@ def _reserve_system_cpus(config: cm.NodeConfig, cpus: cpuset.CPUSet) -> None:
 
 
 def _cgroup_roots(config: cm.NodeConfig) -> list[str]:
-    """Whose figures there are, besides those of the machine and of containers."""
+    """Return the cgroups for which cAdvisor collects statistics, in addition to the machine and the containers."""
     from kubelet.cm import helpers
 
     roots = (
@@ -620,7 +642,7 @@ def _cgroup_roots(config: cm.NodeConfig) -> list[str]:
 
 
 def _kubelet_cgroup(kubelet_cgroups: str) -> str:
-    """The cgroup of this process, which the configuration may name; "" when nobody knows."""
+    """Return the cgroup of this process, which the configuration may name, or "" if it is unknown."""
     from kubelet.cm import helpers
 
     try:
@@ -631,15 +653,16 @@ def _kubelet_cgroup(kubelet_cgroups: str) -> str:
 
 
 class _Service(Protocol):
-    """A client of the container runtime."""
+    """Define what the validation needs from a client of the container runtime."""
 
     def validate_service_connection(self, ctx: golang.Context) -> None: ...
 
 
 def validate_runtime(ctx: golang.Context, *services: _Service) -> None:
-    """Ask the container runtime which versions of CRI it speaks.
+    """Ask the container runtime which versions of CRI it supports.
 
-    Raises ConnectionError if nobody answers, or what answers does not speak CRI v1; Canceled if the context ends first.
+    Raise ConnectionError if no runtime responds or if it does not support CRI v1, and Canceled if the context ends
+    first.
     """
     for service in services:
         try:
@@ -653,10 +676,10 @@ def validate_runtime(ctx: golang.Context, *services: _Service) -> None:
 def get_cgroup_driver_from_cri(
     ctx: golang.Context, server: options.KubeletServer, runtime_service: internalapi.RuntimeService
 ) -> None:
-    """Take over the cgroup driver that the runtime uses, if it tells.
+    """Use the cgroup driver that the runtime reports, if it reports one.
 
-    With another driver pods would be looked for in cgroups where they are not, and be ended for that. Raises
-    ConnectionError if the runtime does not answer, Canceled if the context ends first.
+    With a different driver than the runtime's, the kubelet would look for pods in the wrong cgroups and would kill
+    them. Raise ConnectionError if the runtime does not respond, and Canceled if the context ends first.
     """
     import grpc
     from cri_api.v1 import api_pb2 as runtimeapi
@@ -685,7 +708,10 @@ def get_cgroup_driver_from_cri(
 def _runtime_config(
     ctx: golang.Context, runtime_service: internalapi.RuntimeService
 ) -> runtimeapi.RuntimeConfigResponse:
-    """What the runtime answers, which may have to be asked again while it starts. Raises RemoteError, and Canceled."""
+    """Return the runtime's configuration. Try several times, because the runtime may still be starting.
+
+    Raise RemoteError and Canceled.
+    """
     import grpc
 
     from kubelet.cri.errors import RemoteError
@@ -758,7 +784,7 @@ _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 
 
 def parse_resource_list(values: Mapping[str, str], flag: str) -> dict[str, resource.Quantity]:
-    """Quantities by resource name. Raises ValueError that names the flag."""
+    """Return the quantities by resource name. Raise ValueError with the name of the flag."""
     result = {}
     for name, text in values.items():
         prefix = f"{flag} value failed to parse:"
@@ -775,7 +801,7 @@ def parse_resource_list(values: Mapping[str, str], flag: str) -> dict[str, resou
 
 
 def _apply_process_limits(server: options.KubeletServer) -> None:
-    """Survive when memory runs out, and be allowed many files. Neither is worth not starting for."""
+    """Set the OOM score and the limit of open files. A failure of either does not prevent the start."""
     from pkg.util import oom
 
     kc = server.kubelet_configuration
@@ -786,7 +812,7 @@ def _apply_process_limits(server: options.KubeletServer) -> None:
     try:
         rlimit.setrlimit(rlimit.RLIMIT_NOFILE, (kc.max_open_files, kc.max_open_files))
     except (OSError, ValueError) as err:
-        # Without the right to raise the hard limit, it is still the most there is.
+        # Without the right to raise the hard limit, the hard limit is the highest possible value.
         _, hard = rlimit.getrlimit(rlimit.RLIMIT_NOFILE)
         rlimit.setrlimit(rlimit.RLIMIT_NOFILE, (hard, hard))
         klog.warning_s("Failed to set rlimit on max file handles", err=str(err), limit=hard)
@@ -795,7 +821,7 @@ def _apply_process_limits(server: options.KubeletServer) -> None:
 def run_kubelet(
     ctx: golang.Context, server: options.KubeletServer, kube_deps: kubelet_dependencies.Dependencies
 ) -> None:
-    """Make the kubelet and start its threads. Returns when they run."""
+    """Create the kubelet and start its threads. Return when they are running."""
     from pkg import credentialprovider
 
     klog.v(2).info_s("Using root directory", path=server.kubelet_flags.root_directory)
@@ -814,9 +840,9 @@ def create_and_init_kubelet(
     kube_deps: kubelet_dependencies.Dependencies,
     new_builder: Callable[..., kubelet_build.PartsBuilder] | None = None,
 ) -> kubelet_module.Kubelet:
-    """Make the kubelet and announce it. Raises ValueError for a name or addresses that no node can have.
+    """Create the kubelet and record its start event. Raise ValueError if the node's name or addresses are invalid.
 
-    A hollow node has parts of its own, made by `new_builder`, which is called as PartsBuilder is.
+    A hollow node passes `new_builder`, which is called like PartsBuilder and makes fake parts.
     """
     from kubelet import kubelet_build, liveview
     from pkg.component_helpers.node import util as nodeutil
@@ -866,9 +892,9 @@ def start_kubelet(
     server: options.KubeletServer,
     kube_deps: kubelet_dependencies.Dependencies,
 ) -> None:
-    """Start the kubelet's loop and its servers, each in a thread of its own."""
+    """Start the kubelet's loop and its servers, each in its own thread."""
     kc = server.kubelet_configuration
-    # The ports first: a kubelet that cannot have them should not start pods.
+    # The ports come first, because a kubelet that cannot listen must not start pods.
     if kc.enable_server:
         kubelet.listen_and_serve(
             ctx,
@@ -887,7 +913,7 @@ def start_kubelet(
 
 
 def _start_healthz_server(ctx: golang.Context, server: options.KubeletServer) -> None:
-    """Serve /healthz for this machine, in a thread that ends with ctx."""
+    """Serve /healthz on its own port, in a thread that ends with ctx."""
     kc = server.kubelet_configuration
     if kc.healthz_port == 0:
         return
@@ -902,7 +928,7 @@ def _start_healthz_server(ctx: golang.Context, server: options.KubeletServer) ->
         try:
             healthz_server.listen(kc.healthz_bind_address, kc.healthz_port)
         except OSError as err:
-            # As in Go the kubelet runs nevertheless: without health endpoint it still does its work.
+            # As in Go, the kubelet continues without the health endpoint, because it can still do its work.
             klog.error_s(err, "Failed to start healthz server", healthzPort=kc.healthz_port)
             return
         healthz_server.serve(ctx)

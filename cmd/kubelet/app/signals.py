@@ -1,4 +1,4 @@
-"""Waiting for the signals that end the process.
+"""Wait for the signals that end the process.
 
 Go: k8s.io/apiserver/pkg/server/signal.go
 """
@@ -15,11 +15,12 @@ SHUTDOWN_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class ShutdownSignal:
-    """Turns the first SIGTERM or SIGINT into the end of `wait`; a second one ends the process at once.
+    """Let `wait` return on the first SIGTERM or SIGINT, and end the process at once on the second.
 
-    A handler runs between two byte codes of the main thread, which may hold any lock. It therefore only
-    notes the signal, and the main thread does nothing but wait on a pipe. Make this object there. The interpreter
-    writes to the pipe by itself, for the kernel may interrupt any thread, and the main one would wait on.
+    A signal handler runs between two byte codes of the main thread, which may hold any lock. Therefore the handler only
+    records the signal, and the main thread does nothing but wait on a pipe. The main thread must create this object.
+    The interpreter itself writes to the pipe, because the kernel may deliver the signal to any thread while the main
+    thread waits.
     """
 
     def __init__(self) -> None:
@@ -28,16 +29,16 @@ class ShutdownSignal:
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in SHUTDOWN_SIGNALS:
             signal.signal(number, self._handle)
-        # As Go does: all stacks on SIGQUIT, then the end.
+        # As in Go, SIGQUIT prints the stacks of all threads and ends the process.
         faulthandler.register(signal.SIGQUIT, all_threads=True, chain=True)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until a signal or `wake`; False after `timeout` seconds."""
+        """Wait for a signal or `wake`. Return False after `timeout` seconds."""
         ready, _, _ = select.select([self._reader], [], [], timeout)
         return bool(ready)
 
     def wake(self) -> None:
-        """End `wait`, from any thread."""
+        """End `wait`. Any thread may call this."""
         os.write(self._writer, b"\0")
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Shows the configuration in force on the page /configz.
+"""Show the effective configuration on the page /configz.
 
 Go: cmd/kubelet/app/server.go (initConfigz, setConfigz)
 """
@@ -14,7 +14,7 @@ from pkg.component_base import configz
 
 _CONFIGZ_NAME = "kubeletconfig"
 
-# Numbers and switches that are not shown while they are 0 or off, as the API has no pointers for them.
+# The page omits these numbers and switches while they are 0 or off, because the API has no pointers for them.
 _OMITTED = frozenset(
     (
         "enableContentionProfiling",
@@ -35,16 +35,16 @@ def init_configz(kc: kubeletconfig.KubeletConfiguration) -> None:
     try:
         set_configz(configz.new(_CONFIGZ_NAME), kc)
     except ValueError as err:
-        # Only a page is missing then, which another kubelet in this process has.
+        # Another kubelet in this process already has the page, and this kubelet works without it.
         klog.error_s(err, "Failed to register kubelet configuration with configz")
 
 
 def set_configz(config: configz.Config, kc: kubeletconfig.KubeletConfiguration) -> None:
-    """Show the configuration that is in force.
+    """Publish the effective configuration.
 
     DIVERGES (fault of Go): the page /configz masks the headers of the manifest URL.
-    Go: cmd/kubelet/app/server.go, setConfigz: shows them, although the log has them masked.
-    Why: they may hold credentials, and more people may see the page than the configuration file.
+    Go: cmd/kubelet/app/server.go, setConfigz: the Go kubelet shows them, although its log masks them.
+    Why: the headers may contain credentials, and more people may see the page than the configuration file.
     Test: test/programs/zpages_test.py:test_credentials_are_hidden
     """
     document = _as_published(scheme.to_versioned(kc))
@@ -58,7 +58,7 @@ def delete_configz() -> None:
 
 
 def _as_published(document: scheme.Document) -> dict[str, Any]:
-    """Without what says nothing."""
+    """Return the document without its empty values."""
     published: dict[str, Any] = {}
     for name, value in document.items():
         if isinstance(value, dict) and value:

@@ -1,1 +1,1 @@
-"""The command behind `kubemark`."""
+"""Provide the command `kubemark`."""

@@ -1,6 +1,6 @@
-"""A kubelet as it is, over a runtime, mounts and cgroups that are not: a node that costs next to nothing.
+"""Run a real kubelet with a fake runtime, fake mounts and fake cgroups: a node that costs almost nothing.
 
-It serves to look at the kubelet where no container can run, and to have many nodes on one machine.
+The hollow node shows how the kubelet works where no container can run, and allows many nodes on one machine.
 
 Go: cmd/kubemark/app/hollow_node.go, pkg/kubemark/hollow_kubelet.go
 """
@@ -19,23 +19,23 @@ from pkg.component_base import tracing
 from ...kubelet.app import options, server
 from .hollow_options import HollowOptions, new_parser
 
-# Imported late: --help must not wait for gRPC.
+# These imports are late because --help must not wait for gRPC.
 if TYPE_CHECKING:
     from kubelet import kubelet_dependencies
     from kubelet.cri import apis as internalapi
     from kubelet.cri.remote import fake
 
-# Seconds that the kubelet's threads have at the end before their directory is removed under them.
+# At the end, the kubelet's threads get this time, in seconds, before their directory is removed.
 _THREADS_END_WITHIN = 30.0
 
 _NOTICE = "HOLLOW NODE: the container runtime is a fake that keeps pods in memory. NO CONTAINER RUNS."
 
 
 class HollowNodeCommand:
-    """What `kubemark` does on the command line: a few flags of its own, all others are the kubelet's."""
+    """Run the command `kubemark`. It has a few flags of its own, and passes all others to the kubelet."""
 
     def execute(self, args: list[str]) -> int:
-        """Run the command; returns the exit code."""
+        """Run the command, and return its exit code."""
         hollow = HollowOptions()
         parser = new_parser()
         kubelet_args = parser.parse_known_args(args, namespace=hollow)[1]
@@ -43,7 +43,7 @@ class HollowNodeCommand:
             parser.print_help()
             return 0
         if any(arg.split("=")[0] in ("--config-dir", "-config-dir") for arg in kubelet_args):
-            print("Error: --config-dir: the hollow node needs it for itself, use --config", file=sys.stderr)
+            print("Error: --config-dir: the hollow node uses this flag itself; use --config instead", file=sys.stderr)
             return 1
         print(_NOTICE, file=sys.stderr, flush=True)
         try:
@@ -51,7 +51,7 @@ class HollowNodeCommand:
                 try:
                     return self._run(hollow, Path(directory), kubelet_args)
                 finally:
-                    # A thread that still writes would make the directory anew while it is being removed.
+                    # A thread that still writes would create the directory again during the removal.
                     for thread in threads.join(_THREADS_END_WITHIN):
                         klog.warning_s("Thread still runs, it may leave files behind", thread=thread.name)
         except OSError as err:
@@ -76,24 +76,24 @@ class HollowNodeCommand:
             # the first node's certificate there, and would authenticate to the API server with it.
             f"--cert-dir={root}/pki",
             f"--hostname-override={hollow.name}",
-            *kubelet_args,  # the user's --cert-dir comes later and wins
+            *kubelet_args,  # A --cert-dir of the user comes later and wins.
             f"--config-dir={write_dropin(directory, endpoint)}",
         ]
         return server.KubeletCommand(hollow_dependencies).execute(flags)
 
 
 def new_hollow_node_command() -> HollowNodeCommand:
-    """The command; `__main__` executes it with the process's arguments."""
+    """Return the command, which `__main__` executes with the process's arguments."""
     return HollowNodeCommand()
 
 
 def new_runtime(hollow: HollowOptions) -> fake.FakeRuntime:
-    """The fake runtime with the faults that the flags ask for."""
+    """Return the fake runtime with the faults that the flags ask for."""
     from kubelet.cri.remote import fake
 
     runtime = fake.FakeRuntime()
     runtime.events_enabled = not hollow.no_events
-    # `kubectl logs` is to say that no container runs.
+    # With these logs, `kubectl logs` tells the user that no container runs.
     runtime.write_logs = True
     runtime.images.pull_delay = hollow.pull_delay
     for method, seconds in hollow.latency:
@@ -102,7 +102,7 @@ def new_runtime(hollow: HollowOptions) -> fake.FakeRuntime:
 
 
 def write_dropin(directory: Path, endpoint: str) -> Path:
-    """The configuration of a node that is not real, as a drop-in; returns its directory."""
+    """Write the configuration of a hollow node as a drop-in, and return the drop-in's directory."""
     dropins = directory / "kubelet.conf.d"
     dropins.mkdir()
     settings = {
@@ -116,13 +116,13 @@ def write_dropin(directory: Path, endpoint: str) -> Path:
 
 
 def hollow_settings(directory: Path) -> dict[str, object]:
-    """What of the configuration is different on a node that is not real.
+    """Return the configuration fields that differ on a hollow node.
 
     Go: GetHollowKubeletConfig
     """
     return {
         "podLogsDir": f"{directory}/pod-logs",
-        # A log has one line: less than nothing means that none are rotated.
+        # A negative size disables log rotation, which is not needed because each log has one line.
         "containerLogMaxSize": "-1",
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
@@ -134,7 +134,7 @@ def hollow_settings(directory: Path) -> dict[str, object]:
 def hollow_dependencies(
     ctx: golang.Context, kubelet_server: options.KubeletServer, tracer_provider: tracing.TracerProvider
 ) -> kubelet_dependencies.Dependencies:
-    """What a hollow kubelet is built on, when its runtime answers at the configured endpoint."""
+    """Return the dependencies of a hollow kubelet whose runtime listens at the configured endpoint."""
     from kubelet.cri import remote
 
     kc = kubelet_server.kubelet_configuration
@@ -150,7 +150,7 @@ def hollow_dependencies(
 def new_hollow_dependencies(
     runtime_service: internalapi.RuntimeService, image_service: internalapi.ImageManagerService
 ) -> kubelet_dependencies.Dependencies:
-    """A kubelet on these makes its directories, and changes nothing else of the machine.
+    """Return dependencies with which a kubelet creates its directories but changes nothing else on the machine.
 
     Go: NewHollowKubelet
     """

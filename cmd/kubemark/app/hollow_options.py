@@ -1,4 +1,4 @@
-"""The hollow node's own flags, and the kubelet's flags that the hollow node has to know itself."""
+"""Define the hollow node's own flags, and the kubelet flags that the hollow node must read itself."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class HollowOptions:
-    """Durations are seconds."""
+    """Hold the options of the hollow node. Durations are in seconds."""
 
     name: str = field(default_factory=lambda: os.uname().nodename)
-    # Empty: a temporary directory.
+    # Empty means a temporary directory.
     root_dir: str = ""
-    # A fake runtime in a process of its own; empty: in this one.
+    # The endpoint of a fake runtime in another process. Empty means a fake runtime in this process.
     container_runtime_endpoint: str = ""
     latency: list[tuple[str, float]] = field(default_factory=list)
     pull_delay: float = 0.0
@@ -23,20 +23,22 @@ class HollowOptions:
 
 
 def new_parser() -> argparse.ArgumentParser:
-    """Parses into a HollowOptions, and leaves what it does not know."""
+    """Return a parser that fills a HollowOptions and leaves unknown arguments."""
     parser = argparse.ArgumentParser(
         prog="kubemark",
         description="A kubelet on a fake container runtime. NO CONTAINER RUNS. The node keeps its "
         "files and certificates in a temporary directory, or in the directory of --root-dir.",
-        epilog="All flags of the kubelet are flags of this too, --config, --kubeconfig and --v among them: see "
-        "kubelet --help. Without --config it listens on the kubelet's usual ports.",
+        epilog="All flags of the kubelet, such as --config, --kubeconfig and --v, also work here: see "
+        "kubelet --help. Without --config the node listens on the kubelet's default ports.",
         allow_abbrev=False,
         add_help=False,
         argument_default=argparse.SUPPRESS,
     )
-    parser.add_argument("-h", "--help", action="store_true", help="show this")
+    parser.add_argument("-h", "--help", action="store_true", help="show this help")
     parser.add_argument("--name", help="name of the node; the host's name by default")
-    parser.add_argument("--root-dir", metavar="DIRECTORY", help="keep the node's files there, also after it has ended")
+    parser.add_argument(
+        "--root-dir", metavar="DIRECTORY", help="directory of the node's files, which stay after the node has ended"
+    )
     parser.add_argument(
         "--container-runtime-endpoint",
         metavar="unix://SOCKET",
@@ -44,15 +46,15 @@ def new_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--latency", action="append", type=_latency, metavar="METHOD=SECONDS",
-        help="let calls of a method take so much longer; * is every method",
+        help="delay the calls of a method by this time; * means every method",
     )  # fmt: skip
     parser.add_argument("--pull-delay", type=float, metavar="SECONDS", help="how long an image pull takes")
-    parser.add_argument("--no-events", action="store_true", help="let the runtime have no event stream")
+    parser.add_argument("--no-events", action="store_true", help="disable the runtime's event stream")
     return parser
 
 
 def _latency(text: str) -> tuple[str, float]:
-    # Imported late: --help must not wait for gRPC.
+    # This import is late because --help must not wait for gRPC.
     from kubelet.cri.remote.fake import faults
 
     return faults.latency_flag(text)

@@ -1,4 +1,4 @@
-"""The kubelet's command-line options.
+"""Define the kubelet's command-line options.
 
 Go: cmd/kubelet/app/options
 """

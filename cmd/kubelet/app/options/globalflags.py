@@ -1,4 +1,4 @@
-"""Flags that come from libraries in Go and are kept for the command lines that hold them.
+"""Define the flags that Go's libraries add, so that existing command lines still work.
 
 Go: cmd/kubelet/app/options/globalflags.go, globalflags_linux.go
 """
@@ -12,7 +12,7 @@ from pkg.component_base.cli import flag as cliflag
 
 _CADVISOR = "it belongs to cAdvisor, which this kubelet does not contain"
 
-# Flag, default, is it deprecated. None of them has an effect here.
+# Each entry holds the flag, its default, and whether the flag is deprecated. None of these flags has an effect.
 _CADVISOR_FLAGS = (
     ("housekeeping-interval", "10s", False),
     ("max-housekeeping-interval", "15s", False),
@@ -40,17 +40,17 @@ _BOOLEAN = ("enable-load-reader", "log-cadvisor-usage", "storage-driver-secure")
 
 @dataclass(slots=True)
 class GlobalFlags:
-    """Values of the flags that are about the process and not about the kubelet."""
+    """Hold the values of the flags that concern the process and not the kubelet."""
 
-    # "", "true" or "raw".
+    # The version is "", "true" or "raw".
     version: str = ""
     help: bool = False
-    # Values of flags without effect, by name.
+    # The values of the flags without effect, by name.
     ignored: dict[str, str] = field(default_factory=dict)
 
 
 class _Ignored:
-    """A value that is taken and kept for nobody."""
+    """Store the value of a flag that has no effect."""
 
     def __init__(self, values: dict[str, str], name: str, default: str) -> None:
         self.type = "" if name in _BOOLEAN else "string"
@@ -65,12 +65,12 @@ class _Ignored:
 
 
 def add_global_flags(fs: cliflag.FlagSet, flags: GlobalFlags) -> None:
-    """Add --version, --help and the flags that are accepted without effect."""
+    """Add --version, --help and the flags that have no effect."""
     for name, default, deprecated in _CADVISOR_FLAGS:
-        usage = "Accepted without effect."
+        usage = "This flag is accepted but has no effect."
         fs.add(name, _Ignored(flags.ignored, name, default), usage, deprecated=_CADVISOR if deprecated else "")
     version = cliflag.Scalar(cliflag.Ref(flags, "version"), "version[=true]", _parse_version, no_opt_default="true")
-    fs.add("version", version, "Print the version and quit; --version=raw prints all that is known about it.")
+    fs.add("version", version, "Print the version and quit; --version=raw prints all details.")
     fs.add("help", cliflag.bool_value(cliflag.Ref(flags, "help")), "Print this help and quit.", shorthand="h")
 
 

@@ -1,4 +1,4 @@
-"""The kubelet's flags: those that are about one node only, and those that set a configuration field.
+"""Define the kubelet's flags: those that concern one node only, and those that set a configuration field.
 
 Go: cmd/kubelet/app/options/options.go
 """
@@ -27,11 +27,11 @@ DEFAULT_ROOT_DIR = "/var/lib/kubelet"
 
 @dataclass(slots=True)
 class KubeletFlags:
-    """Settings that must not be shared between nodes, or cannot change while a node lives."""
+    """Hold the settings that nodes must not share, or that cannot change during a node's lifetime."""
 
     kube_config: str = ""
     bootstrap_kubeconfig: str = ""
-    # Used instead of the host's name.
+    # This name replaces the host's name.
     hostname_override: str = ""
     node_ip: str = ""
     container_runtime_options: ContainerRuntimeOptions = field(default_factory=ContainerRuntimeOptions)
@@ -41,16 +41,16 @@ class KubeletFlags:
     kubelet_config_file: str = ""
     kubelet_dropin_config_directory: str = ""
     experimental_mounter_path: str = ""
-    # Hard eviction thresholds are then not subtracted from what pods may use.
+    # If set, hard eviction thresholds are not subtracted from the resources that pods may use.
     experimental_node_allocatable_ignore_eviction_threshold: bool = False
     node_labels: dict[str, str] = field(default_factory=dict)
     lock_file_path: str = ""
-    # Needs lock_file_path: exit as soon as another process opens that file.
+    # This flag needs lock_file_path: the kubelet exits as soon as another process opens that file.
     exit_on_lock_contention: bool = False
-    # Seconds.
+    # The age is in seconds.
     minimum_gc_age: float = 0.0
     max_per_pod_container_count: int = 1
-    # Negative: no limit.
+    # A negative number means no limit.
     max_container_count: int = -1
     seccomp_default: bool = False
     device_plugin_directory: str = deviceplugin.DEVICE_PLUGIN_PATH
@@ -66,16 +66,16 @@ class KubeletFlags:
 
 @dataclass(slots=True)
 class KubeletServer:
-    """All that is needed to start a kubelet."""
+    """Hold everything that is needed to start a kubelet."""
 
     kubelet_flags: KubeletFlags
     kubelet_configuration: kubeletconfig.KubeletConfiguration
-    # For the page /flagz; None if there was no command line.
+    # The page /flagz shows these flags. None means that there was no command line.
     flagz: flagz.Reader | None = None
 
 
 def validate_kubelet_flags(flags: KubeletFlags) -> None:
-    """Check the node's labels. Raises ValueError."""
+    """Check the labels of the node. Raise ValueError."""
     unknown = sorted(
         key for key in flags.node_labels if _is_kubernetes_label(key) and not kubeletapis.is_kubelet_label(key)
     )
@@ -113,7 +113,7 @@ def _is_kubernetes_label(key: str) -> bool:
 
 
 def new_kubelet_configuration() -> kubeletconfig.KubeletConfiguration:
-    """The configuration of a kubelet that is started without any."""
+    """Return the configuration of a kubelet that is started without a configuration file."""
     document: scheme.Document = {}
     v1beta1.set_defaults_kubelet_configuration(document)
     kc = scheme.to_internal(document)
@@ -122,9 +122,9 @@ def new_kubelet_configuration() -> kubeletconfig.KubeletConfiguration:
 
 
 def apply_legacy_defaults(kc: kubeletconfig.KubeletConfiguration) -> None:
-    """Open up the kubelet's server as it was before there were configuration files.
+    """Open the kubelet's server to everybody, as it was before configuration files existed.
 
-    These defaults hold only without --config.
+    These defaults apply only without --config.
     """
     kc.authentication.anonymous.enabled = True
     kc.authentication.webhook.enabled = False
@@ -141,13 +141,13 @@ LEGACY_DEFAULTS = (
 
 
 def validate_kubelet_server(server: KubeletServer) -> None:
-    """Check configuration and flags. Raises ValueError or ConfigurationError."""
+    """Check the configuration and the flags. Raise ValueError or ConfigurationError."""
     validation.validate_kubelet_configuration(server.kubelet_configuration, features.feature_gate)
     validate_kubelet_flags(server.kubelet_flags)
 
 
 def add_kubelet_config_flags(fs: cliflag.FlagSet, kc: kubeletconfig.KubeletConfiguration) -> None:
-    """Add the flags that set fields of the configuration. Most are deprecated: the file is for that."""
+    """Add the flags that set configuration fields. Most are deprecated in favor of the configuration file."""
     for name, path, make_value, usage in CONFIG_FLAGS:
         deprecated = ""
         if name not in _NOT_DEPRECATED:
@@ -230,7 +230,7 @@ _STRINGS, _MAP = cliflag.string_slice_value, cliflag.map_value
 
 _USE_EVICTION = "use --eviction-hard or --eviction-soft instead"
 
-# Flag, field of KubeletFlags, kind, help, why it is deprecated.
+# Each entry holds the flag, the field of KubeletFlags, the kind of value, the help text and the reason for deprecation.
 _KUBELET_FLAGS: tuple[tuple[str, str, _MakeValue, str, str], ...] = (
     (
         "runtime-cgroups",
@@ -273,39 +273,39 @@ _KUBELET_FLAGS: tuple[tuple[str, str, _MakeValue, str, str], ...] = (
         "kubeconfig",
         "kube_config",
         _STRING,
-        "File that says how to reach the API server. Without it the kubelet is on its own (standalone mode).",
+        "File with the API server's address and the credentials. Without it the kubelet runs in standalone mode.",
         "",
     ),
     (
         "bootstrap-kubeconfig",
         "bootstrap_kubeconfig",
         _STRING,
-        "If the file named by --kubeconfig does not exist, use this one to ask the API server for a client "
-        "certificate, kept in --cert-dir, and write the file.",
+        "File to use if the file of --kubeconfig does not exist. With it the kubelet requests a client certificate "
+        "from the API server, stores it in --cert-dir, and writes the file of --kubeconfig.",
         "",
     ),
-    ("hostname-override", "hostname_override", _STRING, "The node's name, instead of the host's.", ""),
+    ("hostname-override", "hostname_override", _STRING, "Name of the node. Unset: the host's name.", ""),
     (
         "node-ip",
         "node_ip",
         _STRING,
-        "Address of the node, or an IPv4 and an IPv6 one with a comma. Unset: the host's default "
+        "IP address of the node, or an IPv4 and an IPv6 address separated by a comma. Unset: the host's default "
         "IPv4 address, "
-        "else its IPv6 one; '::' prefers IPv6.",
+        "or its IPv6 address if it has no IPv4 address; '::' prefers IPv6.",
         "",
     ),
     (
         "cert-dir",
         "cert_directory",
         _STRING,
-        "Directory of certificates. Ignored for the server's if --tls-cert-file and --tls-private-key-file are set.",
+        "Directory of certificates. Not used for the server if --tls-cert-file and --tls-private-key-file are set.",
         "",
     ),
     (
         "cloud-provider",
         "cloud_provider",
         _STRING,
-        "'external' if a cloud provider's own controller initialises the node; else empty.",
+        "'external' if the controller of a cloud provider initializes the node; otherwise empty.",
         "",
     ),
     ("root-dir", "root_directory", _STRING, "Directory in which the kubelet keeps its files.", ""),
@@ -313,7 +313,7 @@ _KUBELET_FLAGS: tuple[tuple[str, str, _MakeValue, str, str], ...] = (
         "seccomp-default",
         "seccomp_default",
         _BOOL,
-        "Use the profile RuntimeDefault for containers that name none.",
+        "Use the seccomp profile RuntimeDefault for containers that specify none.",
         "",
     ),
     (
@@ -338,39 +338,40 @@ _KUBELET_FLAGS: tuple[tuple[str, str, _MakeValue, str, str], ...] = (
         "",
     ),
     (
-        # DIVERGES (preference: --await-device-plugins): a pod waits for its device plugin, for five minutes at most.
-        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).devicesToAllocate: the pod fails.
-        # Why: after a restart of the node the plugins, which may be pods themselves, come later than other pods.
+        # DIVERGES (preference: --await-device-plugins): a pod waits up to five minutes for its device plugin.
+        # Go: pkg/kubelet/cm/devicemanager/manager.go, (*ManagerImpl).devicesToAllocate: in the Go kubelet the pod
+        # fails.
+        # Why: after a restart of the node the plugins, which may be pods themselves, start later than other pods.
         # Test: kubelet/cm/devicemanager/manager_test.py:test_plugins_are_awaited_only_if_that_is_wanted
         "await-device-plugins",
         "await_device_plugins",
         _BOOL,
-        "Let a pod whose device plugin has gone, or is not back yet after a restart, wait for the plugin, for five "
-        "minutes at most. Otherwise the pod fails, as with the Go kubelet, which does not have this flag.",
+        "Let a pod wait up to five minutes for a device plugin that has stopped or has not yet registered after a "
+        "restart. Otherwise the pod fails, as with the Go kubelet, which does not have this flag.",
         "",
     ),
     (
-        # Two kubelets on a machine would remove each other's sockets.
+        # With one common directory, two kubelets on a machine would remove each other's sockets.
         "device-plugin-directory",
         "device_plugin_directory",
         _STRING,
-        "Directory for the sockets of device plugins and the kubelet's own, and for what containers were given. The Go "
-        "kubelet does not have this flag, and uses the default whatever its root directory.",
+        "Directory for the sockets of the device plugins and the kubelet, and for the checkpoint of devices. The Go "
+        "kubelet does not have this flag, and always uses the default.",
         "",
     ),
     (
         "pull-critical-images-first",
         "pull_critical_images_first",
         _BOOL,
-        "Pull images of critical pods before others that wait for their turn. Otherwise they are pulled in the order "
-        "of asking, as with the Go kubelet, which does not have this flag.",
+        "Pull the images of critical pods before other images in the queue. Otherwise images are pulled in the order "
+        "of the requests, as with the Go kubelet, which does not have this flag.",
         "",
     ),
     (
         "read-rotated-logs",
         "read_rotated_logs",
         _BOOL,
-        "Let who reads a container's log have what was rotated away, too. Otherwise the log is the newest file alone, "
+        "Include rotated log files when a client reads a container's log. Otherwise the log is only the newest file, "
         "as with the Go kubelet, which does not have this flag.",
         "",
     ),
@@ -378,28 +379,28 @@ _KUBELET_FLAGS: tuple[tuple[str, str, _MakeValue, str, str], ...] = (
         "minimum-container-ttl-duration",
         "minimum_gc_age",
         _DURATION,
-        "Age that a dead container must have before it is removed.",
+        "Minimum age of a dead container before it is removed.",
         _USE_EVICTION,
     ),
     (
         "maximum-dead-containers-per-container",
         "max_per_pod_container_count",
         _INT32,
-        "Dead instances to keep of each container.",
+        "Number of dead instances to keep of each container.",
         _USE_EVICTION,
     ),
     (
         "maximum-dead-containers",
         "max_container_count",
         _INT32,
-        "Dead containers to keep on the node; negative for any number.",
+        "Number of dead containers to keep on the node; negative for no limit.",
         _USE_EVICTION,
     ),
     (
         "experimental-mounter-path",
         "experimental_mounter_path",
         _STRING,
-        "Program to mount with, instead of mount.",
+        "Program to use instead of mount.",
         "use CSI instead",
     ),
     (
@@ -413,17 +414,17 @@ _KUBELET_FLAGS: tuple[tuple[str, str, _MakeValue, str, str], ...] = (
 
 _NOT_DEPRECATED = frozenset({"v", "vmodule", "log-flush-frequency", "provider-id", "fail-cgroupv1"})
 
-# Flag, field of KubeletConfiguration, kind, help.
+# Each entry holds the flag, the field of KubeletConfiguration, the kind of value and the help text.
 CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
     ("enable-server", "enable_server", _BOOL, "Serve the kubelet's API."),
     ("fail-swap-on", "fail_swap_on", _BOOL, "Refuse to start if swap is on."),
     ("pod-manifest-path", "static_pod_path", _STRING, "Directory of static pod files, or one such file."),
-    ("sync-frequency", "sync_frequency", _DURATION, "Longest time between two looks at a pod."),
+    ("sync-frequency", "sync_frequency", _DURATION, "Longest time between two syncs of a pod."),
     (
         "file-check-frequency",
         "file_check_frequency",
         _DURATION,
-        "Time between two looks at static pod files.",
+        "Time between two checks of the static pod files.",
     ),
     (
         "http-check-frequency",
@@ -431,7 +432,7 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         _DURATION,
         "Time between two requests to --manifest-url.",
     ),
-    ("manifest-url", "static_pod_url", _STRING, "URL of further pods to run."),
+    ("manifest-url", "static_pod_url", _STRING, "URL of a manifest with more static pods."),
     (
         "manifest-url-header",
         "static_pod_url_header",
@@ -470,26 +471,26 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "authentication-token-webhook-cache-ttl",
         "authentication.webhook.cache_ttl",
         _DURATION,
-        "How long the API server's answer about a token is kept.",
+        "How long the kubelet caches the API server's answer about a token.",
     ),
     (
         "client-ca-file",
         "authentication.x509.client_ca_file",
         _STRING,
-        "Authorities whose client certificates are accepted.",
+        "File of the authorities whose client certificates are accepted.",
     ),
     ("authorization-mode", "authorization.mode", _STRING, "AlwaysAllow, or Webhook: the API server decides."),
     (
         "authorization-webhook-cache-authorized-ttl",
         "authorization.webhook.cache_authorized_ttl",
         _DURATION,
-        "How long a yes of the API server is kept.",
+        "How long the kubelet caches that the API server allowed a request.",
     ),
     (
         "authorization-webhook-cache-unauthorized-ttl",
         "authorization.webhook.cache_unauthorized_ttl",
         _DURATION,
-        "How long a no of the API server is kept.",
+        "How long the kubelet caches that the API server denied a request.",
     ),
     ("tls-cert-file", "tls_cert_file", _STRING, "Certificate to serve with, with intermediates after it."),
     ("tls-private-key-file", "tls_private_key_file", _STRING, "Key that belongs to --tls-cert-file."),
@@ -508,9 +509,9 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
     ),
     ("rotate-certificates", "rotate_certificates", _BOOL, "Renew the client certificate before it expires."),
     ("registry-qps", "registry_pull_qps", _INT32, "Image pulls per second; 0 for no limit."),
-    ("registry-burst", "registry_burst", _INT32, "Image pulls that may come at once, with --registry-qps."),
+    ("registry-burst", "registry_burst", _INT32, "Image pulls allowed in a burst, with --registry-qps."),
     ("event-qps", "event_record_qps", _INT32, "Events per second; 0 for no limit."),
-    ("event-burst", "event_burst", _INT32, "Events that may come at once, with --event-qps."),
+    ("event-burst", "event_burst", _INT32, "Events allowed in a burst, with --event-qps."),
     (
         "enable-debugging-handlers",
         "enable_debugging_handlers",
@@ -528,19 +529,19 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "streaming-connection-idle-timeout",
         "streaming_connection_idle_timeout",
         _DURATION,
-        "How long a stream may be idle before it is closed; 0 for ever.",
+        "How long a stream may be idle before it is closed; 0 for no limit.",
     ),
     (
         "node-status-update-frequency",
         "node_status_update_frequency",
         _DURATION,
-        "Time between two looks at the node's status.",
+        "Time between two computations of the node's status.",
     ),
     (
         "minimum-image-ttl-duration",
         "image_minimum_gc_age",
         _DURATION,
-        "Age that an unused image must have before it is removed.",
+        "Minimum age of an unused image before it is removed.",
     ),
     (
         "image-gc-high-threshold",
@@ -564,20 +565,19 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "feature-gates",
         "feature_gates",
         cliflag.map_bool_value,
-        "Feature gates: Name=true,... Those that can be switched:\n"
-        + "\n".join(features.feature_gate.known_features()),
+        "Feature gates: Name=true,... Those that can be set:\n" + "\n".join(features.feature_gate.known_features()),
     ),
     ("kubelet-cgroups", "kubelet_cgroups", _STRING, "Absolute name of the cgroup in which the kubelet runs."),
     (
         "system-cgroups",
         "system_cgroups",
         _STRING,
-        "Absolute name of the cgroup for processes that are in none.",
+        "Absolute name of the cgroup for processes that are in no other cgroup.",
     ),
     ("provider-id", "provider_id", _STRING, "The cloud provider's name for this machine."),
-    ("cgroups-per-qos", "cgroups_per_qos", _BOOL, "Make a cgroup for each QoS class and each pod."),
-    ("cgroup-driver", "cgroup_driver", _STRING, "Who writes cgroups: cgroupfs or systemd."),
-    ("cgroup-root", "cgroup_root", _STRING, "Cgroup above those of the pods."),
+    ("cgroups-per-qos", "cgroups_per_qos", _BOOL, "Create a cgroup for each QoS class and each pod."),
+    ("cgroup-driver", "cgroup_driver", _STRING, "Cgroup driver: cgroupfs or systemd."),
+    ("cgroup-root", "cgroup_root", _STRING, "Parent of the pods' cgroups."),
     ("cpu-manager-policy", "cpu_manager_policy", _STRING, "CPU manager: none or static."),
     (
         "cpu-manager-policy-options",
@@ -602,14 +602,14 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "runtime-request-timeout",
         "runtime_request_timeout",
         _DURATION,
-        "Time that the container runtime has to answer, except for pull, logs, exec and attach.",
+        "Timeout of calls to the container runtime, except pull, logs, exec and attach.",
     ),
-    ("hairpin-mode", "hairpin_mode", _STRING, "promiscuous-bridge, hairpin-veth or none."),
-    ("max-pods", "max_pods", _INT32, "Pods that may run on this node."),
+    ("hairpin-mode", "hairpin_mode", _STRING, "Hairpin mode: promiscuous-bridge, hairpin-veth or none."),
+    ("max-pods", "max_pods", _INT32, "Maximum number of pods on this node."),
     ("pod-cidr", "pod_cidr", _STRING, "Addresses for pods, in standalone mode."),
-    ("pod-max-pids", "pod_pids_limit", _INT64, "Processes that a pod may have; -1 for the node's limit."),
+    ("pod-max-pids", "pod_pids_limit", _INT64, "Maximum number of processes in a pod; -1 for the node's limit."),
     ("resolv-conf", "resolver_config", _STRING, "The resolv.conf that pods inherit; empty for none."),
-    ("runonce", "run_once", _BOOL, "Refused: this mode no longer exists."),
+    ("runonce", "run_once", _BOOL, "Rejected: this mode no longer exists."),
     ("cpu-cfs-quota", "cpu_cfs_quota", _BOOL, "Enforce CPU limits."),
     ("cpu-cfs-quota-period", "cpu_cfs_quota_period", _DURATION, "Period over which CPU limits are enforced."),
     (
@@ -622,7 +622,7 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "make-iptables-util-chains",
         "make_iptables_util_chains",
         _BOOL,
-        "Make the iptables chains that kube-proxy relies on.",
+        "Create the iptables chains that kube-proxy relies on.",
     ),
     (
         "container-log-max-size",
@@ -640,7 +640,7 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "allowed-unsafe-sysctls",
         "allowed_unsafe_sysctls",
         _STRINGS,
-        "Unsafe sysctls that pods may set; a * at the end matches any rest.",
+        "Unsafe sysctls that pods may set; a trailing * matches any suffix.",
     ),
     (
         "node-status-max-images",
@@ -652,24 +652,24 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "kernel-memcg-notification",
         "kernel_memcg_notification",
         _BOOL,
-        "Let the kernel tell when a memory eviction threshold is crossed.",
+        "Let the kernel report when a memory eviction threshold is crossed.",
     ),
     (
         "local-storage-capacity-isolation",
         "local_storage_capacity_isolation",
         _BOOL,
-        "Heed requests and limits of ephemeral storage.",
+        "Enforce requests and limits of ephemeral storage.",
     ),
-    ("max-open-files", "max_open_files", _INT64, "Files that the kubelet may have open."),
+    ("max-open-files", "max_open_files", _INT64, "Maximum number of files that the kubelet may have open."),
     ("kube-api-content-type", "content_type", _STRING, "Content type of requests to the API server."),
     ("kube-api-qps", "kube_api_qps", _INT32, "Requests to the API server per second."),
-    ("kube-api-burst", "kube_api_burst", _INT32, "Requests to the API server that may come at once."),
+    ("kube-api-burst", "kube_api_burst", _INT32, "Requests to the API server allowed in a burst."),
     ("serialize-image-pulls", "serialize_image_pulls", _BOOL, "Pull one image at a time."),
     (
         "eviction-hard",
         "eviction_hard",
         _langle_map_value,
-        "Thresholds at which pods are evicted at once: memory.available<1Gi,...",
+        "Thresholds at which pods are evicted immediately: memory.available<1Gi,...",
     ),
     (
         "eviction-soft",
@@ -699,17 +699,17 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "eviction-minimum-reclaim",
         "eviction_minimum_reclaim",
         _MAP,
-        "How much to win back at least, once evicting: imagefs.available=2Gi,...",
+        "Minimum amount to reclaim in an eviction: imagefs.available=2Gi,...",
     ),
-    ("pods-per-core", "pods_per_core", _INT32, "Pods that may run per core; 0 for no limit."),
+    ("pods-per-core", "pods_per_core", _INT32, "Maximum number of pods per core; 0 for no limit."),
     (
         "protect-kernel-defaults",
         "protect_kernel_defaults",
         _BOOL,
-        "Refuse to start if kernel settings differ from what the kubelet wants, instead of changing them.",
+        "Refuse to start if kernel settings differ from the kubelet's requirements, instead of changing them.",
     ),
-    ("reserved-cpus", "reserved_system_cpus", _STRING, "CPUs that pods do not get: 0-3,8"),
-    ("topology-manager-scope", "topology_manager_scope", _STRING, "container or pod."),
+    ("reserved-cpus", "reserved_system_cpus", _STRING, "CPUs reserved for the system: 0-3,8"),
+    ("topology-manager-scope", "topology_manager_scope", _STRING, "Scope of the topology manager: container or pod."),
     (
         "topology-manager-policy-options",
         "topology_manager_policy_options",
@@ -720,13 +720,13 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "system-reserved",
         "system_reserved",
         _MAP,
-        "Resources for the system: cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000",
+        "Resources reserved for the system: cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000",
     ),
     (
         "kube-reserved",
         "kube_reserved",
         _MAP,
-        "Resources for the kubelet and its like: cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000",
+        "Resources reserved for Kubernetes daemons: cpu=200m,memory=500Mi,ephemeral-storage=1Gi,pid=1000",
     ),
     (
         "enforce-node-allocatable",
@@ -739,23 +739,23 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "system-reserved-cgroup",
         "system_reserved_cgroup",
         _STRING,
-        "Absolute name of the cgroup that holds the system to --system-reserved.",
+        "Absolute name of the cgroup in which --system-reserved is enforced.",
     ),
     (
         "kube-reserved-cgroup",
         "kube_reserved_cgroup",
         _STRING,
-        "Absolute name of the cgroup that holds the kubelet and its like to --kube-reserved.",
+        "Absolute name of the cgroup in which --kube-reserved is enforced.",
     ),
     ("logging-format", "logging.format", _STRING, "Format of the log: text or json."),
     (
         "log-flush-frequency",
         "logging.flush_frequency",
         _DURATION,
-        "Longest time before log lines are written.",
+        "Longest time before buffered log lines are written.",
     ),
-    ("v", "logging.verbosity", cliflag.level_value, "How much to log."),
-    ("vmodule", "logging.vmodule", _vmodule_value, "How much to log for files that match: pattern=N,..."),
+    ("v", "logging.verbosity", cliflag.level_value, "Log verbosity."),
+    ("vmodule", "logging.vmodule", _vmodule_value, "Log verbosity for files that match:  pattern=N,..."),
     (
         "log-text-split-stream",
         "logging.options.text.split_stream",
@@ -766,7 +766,7 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "log-text-info-buffer-size",
         "logging.options.text.info_buffer_size",
         _quantity_value,
-        "Buffer for what is not an error, in text format with split streams.",
+        "Size of the buffer for lines that are not errors, in text format with split streams.",
     ),
     (
         "log-json-split-stream",
@@ -778,14 +778,14 @@ CONFIG_FLAGS: tuple[tuple[str, str, _MakeValue, str], ...] = (
         "log-json-info-buffer-size",
         "logging.options.json.info_buffer_size",
         _quantity_value,
-        "Buffer for what is not an error, in JSON format with split streams.",
+        "Size of the buffer for lines that are not errors, in JSON format with split streams.",
     ),
     ("memory-manager-policy", "memory_manager_policy", _STRING, "Memory manager: None or Static."),
     (
         "reserved-memory",
         "reserved_memory",
         _reserved_memory_value,
-        "Memory that pods do not get: node:type=quantity,...;... for example 0:memory=1Gi,hugepages-1M=2Gi",
+        "Memory reserved for the system: node:type=quantity,...;... for example 0:memory=1Gi,hugepages-1M=2Gi",
     ),
     ("register-node", "register_node", _BOOL, "Register the node with the API server."),
     (

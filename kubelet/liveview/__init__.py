@@ -1,17 +1,17 @@
-"""The live view: what the running machine does, drawn as the documentation draws it, and why a pod does not run.
+"""Show what the running kubelet does, and explain why a pod does not run.
 
 Go: none
 
-- history: what is noted all the time, at next to no cost
-- collector: a snapshot of everything, made when somebody looks
-- activity: what a pod worker is at, in words
-- explanation: the one sentence about a pod or the node, with its evidence
-- evictions: who would be evicted now
-- handlers, page.html: the page, its data and its stream
+- history: record events all the time, at very low cost
+- collector: make a snapshot of the whole kubelet when somebody asks for one
+- activity: describe in words what a pod worker is doing
+- explanation: explain a pod or the node in one sentence, with evidence
+- evictions: list the pods that would be evicted now
+- handlers, page.html: serve the page, its data and its stream
 
-The kubelet knows nothing of all this: it tells observers, and answers questions. Whoever starts it has `observe` take
-notes before it is made, and `show` serve them with it. A kubelet that nobody looks at has loaded the first of these
-alone.
+The kubelet does not depend on this package: it calls observers and answers queries. The command that starts the kubelet
+calls `observe` before it creates the kubelet, so that the history sees everything, and `show` afterwards. Until the
+first request to one of the paths, only the history module is loaded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PATHS = (
 
 
 def observe(kube_deps: Dependencies) -> History:
-    """Have the kubelet that will be made of these tell the history that is returned what it does."""
+    """Return a history that records what the kubelet made from `kube_deps` will do."""
     from kubelet.kubelet import LoopCase
     from kubelet.liveview.history import History
     from pkg.client_go.tools.record import recorder
@@ -49,13 +49,13 @@ def observe(kube_deps: Dependencies) -> History:
 
 
 def show(history: History, kubelet: Kubelet, kube_deps: Dependencies) -> None:
-    """Add the live view of this kubelet to its debug pages. Called before the kubelet runs."""
+    """Add the live view of this kubelet to its debug pages. The caller must call this before it runs the kubelet."""
     kubelet.status_manager.add_pod_update_notifier(history.pods)
     kube_deps.debug_pages.append(lambda mux: install(mux, kubelet, history))
 
 
 def install(mux: http.ServeMux, kubelet: Kubelet, history: History) -> None:
-    """Serve the live view; what it takes is loaded by the first request for it."""
+    """Register the handlers of the live view. Their modules are loaded by the first request."""
 
     @cache
     def routes() -> dict[str, http.Handler]:

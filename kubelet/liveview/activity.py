@@ -1,4 +1,4 @@
-"""What a pod worker is at, in words, with the function that does it.
+"""Describe in words what a pod worker is doing, and name the function that does it.
 
 Go: none
 """
@@ -14,7 +14,7 @@ from kubelet.pod_workers import PodWorkerSnapshot
 
 
 class Step(NamedTuple):
-    """What a worker does, and where: the function in this file."""
+    """Describe what a worker does, and name the file and the function that do it."""
 
     text: str
     file: str
@@ -27,20 +27,22 @@ STEPS = {
         "waits for a change or its next sync", "kubelet/pod_workers.py", "_wait_for_update"
     ),
     Activity.WAITS_FOR_STATUS: Step(
-        "waits for the PLEG to see what its last step did", "kubelet/pod_workers.py", "PodWorkers._wait_for_status"
+        "waits for the PLEG to observe the result of its last step",
+        "kubelet/pod_workers.py",
+        "PodWorkers._wait_for_status",
     ),
     Activity.SYNCS: Step("is being synced", "kubelet/kubelet.py", "Kubelet.sync_pod"),
     Activity.TERMINATES: Step("is being stopped", "kubelet/kubelet.py", "Kubelet.sync_terminating_pod"),
     Activity.CLEANS_UP: Step("is being cleaned up", "kubelet/kubelet.py", "Kubelet.sync_terminated_pod"),
-    Activity.MAKES_CGROUP: Step("makes its cgroup", "kubelet/kubelet.py", "Kubelet._sync_pod"),
+    Activity.MAKES_CGROUP: Step("creates its cgroup", "kubelet/kubelet.py", "Kubelet._sync_pod"),
     Activity.RECONCILES_MIRROR_POD: Step(
-        "sees to its mirror pod in the API server", "kubelet/kubelet.py", "Kubelet._sync_pod"
+        "reconciles its mirror pod in the API server", "kubelet/kubelet.py", "Kubelet._sync_pod"
     ),
-    Activity.MAKES_DIRECTORIES: Step("makes its directories", "kubelet/kubelet.py", "Kubelet._sync_pod"),
+    Activity.MAKES_DIRECTORIES: Step("creates its directories", "kubelet/kubelet.py", "Kubelet._sync_pod"),
     Activity.WAITS_FOR_VOLUMES: Step("waits for its volumes", "kubelet/kubelet.py", "Kubelet._wait_for_volumes"),
     Activity.READS_PULL_SECRETS: Step("reads its pull secrets", "kubelet/kubelet.py", "Kubelet._sync_pod"),
     Activity.ENSURES_IMAGE: Step(
-        "sees that an image is there", "kubelet/images/image_manager.py", "ImageManager.ensure_image_exists"
+        "checks whether an image is present", "kubelet/images/image_manager.py", "ImageManager.ensure_image_exists"
     ),
     Activity.WAITS_FOR_PULL: Step(
         "waits for its turn to pull an image", "kubelet/images/puller.py", "ParallelImagePuller.pull_image"
@@ -51,7 +53,7 @@ STEPS = {
         "ContainerMethods._run_post_start_hook",
     ),
     Activity.STOPS_CONTAINERS: Step(
-        "waits for its containers to end",
+        "waits for its containers to stop",
         "kubelet/kuberuntime/kuberuntime_container.py",
         "ContainerMethods.kill_containers_with_sync_result",
     ),
@@ -59,29 +61,31 @@ STEPS = {
         "waits until volumes are unmounted", "kubelet/kubelet.py", "Kubelet._sync_terminated_pod"
     ),
     Activity.WAITS_FOR_VOLUME_PATHS: Step(
-        "waits until nothing of it is mounted any more", "kubelet/kubelet.py", "Kubelet._sync_terminated_pod"
+        "waits until none of its volume paths is mounted", "kubelet/kubelet.py", "Kubelet._sync_terminated_pod"
     ),
 }
 
 _SERVICES = "kubelet/kuberuntime/instrumented_services.py"
-# The calls of the runtime that a worker waits for itself.
+# These are the runtime calls that a worker itself waits for.
 CALLS = {
     "pull_image": Step("pulls an image", _SERVICES, "InstrumentedImageManagerService.pull_image"),
-    "run_podsandbox": Step("has the runtime make its sandbox", _SERVICES, "InstrumentedRuntimeService.run_pod_sandbox"),
+    "run_podsandbox": Step(
+        "waits for the runtime to create its sandbox", _SERVICES, "InstrumentedRuntimeService.run_pod_sandbox"
+    ),
     "create_container": Step(
-        "has the runtime create a container", _SERVICES, "InstrumentedRuntimeService.create_container"
+        "waits for the runtime to create a container", _SERVICES, "InstrumentedRuntimeService.create_container"
     ),
     "start_container": Step(
-        "has the runtime start a container", _SERVICES, "InstrumentedRuntimeService.start_container"
+        "waits for the runtime to start a container", _SERVICES, "InstrumentedRuntimeService.start_container"
     ),
     "stop_podsandbox": Step(
-        "has the runtime stop its sandbox", _SERVICES, "InstrumentedRuntimeService.stop_pod_sandbox"
+        "waits for the runtime to stop its sandbox", _SERVICES, "InstrumentedRuntimeService.stop_pod_sandbox"
     ),
 }
 
 
 def of_worker(worker: PodWorkerSnapshot | None, calls: Iterable[Call]) -> Step | None:
-    """What the worker does, for whose pod these calls of the runtime are under way; None if there is no worker."""
+    """Return what the worker does, or None if there is no worker. `calls` are the pod's runtime calls under way."""
     if worker is None or worker.activity is None:
         return None
     if worker.step_began is not None:

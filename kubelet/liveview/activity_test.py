@@ -1,4 +1,4 @@
-"""Tests of what is said of workers."""
+"""Test how the activities of workers are described."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_call_says_more_than_the_activity() -> None:
 
 
 def test_call_of_somebody_else() -> None:
-    """The garbage collector stops sandboxes, too."""
+    """A sandbox that the garbage collector stops does not count as the worker's activity."""
     worker = PodWorkerSnapshot(activity=Activity.WAITS_FOR_UPDATE)
     step = activity.of_worker(worker, [Call("stop_podsandbox", NOW.timestamp())])
     assert step == activity.STEPS[Activity.WAITS_FOR_UPDATE]

@@ -1,9 +1,10 @@
-"""A snapshot of the running kubelet, made when somebody asks for it.
+"""Make a snapshot of the running kubelet when somebody asks for one.
 
 Go: none
 
-It only reads, holds no lock for longer than a copy takes, and asks neither the runtime nor the API server: it answers
-when these do not. All times in it are seconds since the epoch, durations seconds.
+The collector only reads. It holds no lock for longer than a copy takes, and it calls neither the runtime nor the API
+server, so it works when they do not respond. All times in a snapshot are seconds since the epoch, and durations are in
+seconds.
 """
 
 from __future__ import annotations
@@ -36,23 +37,24 @@ from pkg.util import regularfile
 if TYPE_CHECKING:
     from kubelet.kubelet import Kubelet
 
-# A JSON object.
+# An Object is a JSON object.
 Object = dict[str, Any]
 
-# Rates are of this time back from now.
+# Rates are averages over this time, in seconds.
 _RATE_WINDOW = 60.0
-# How long a pod that is gone is still shown.
+# A pod that is gone stays visible for this time, in seconds.
 _SHOW_GONE = 60.0
-# One snapshot serves everybody who asks within this time.
+# A snapshot is shared by all requests that arrive within this time, in seconds.
 _REUSE = 0.25
-# A call or a step of the loop that takes longer is told of; some calls are meant to.
+# A call or a loop iteration that takes longer than this, in seconds, is reported as a problem. Some calls are expected
+# to take long and are exempt.
 _LONG_CALL = 20.0
 _LONG_STEP = 5.0
 _MEANT_TO_LAST = frozenset({"pull_image", "get_container_events", "stop_container", "exec_sync"})
-# So many notes on manifests are told, under this name.
+# A snapshot reports at most this many manifest problems, under this name.
 _SHOWN_MANIFESTS = 20
 _MANIFEST = "manifest"
-# How much of the end of a log is looked at for its last line.
+# The last line of a log is searched in this many bytes at its end.
 _LOG_TAIL = 4096
 
 _CASES = {
@@ -69,17 +71,20 @@ _CASES = {
 
 
 class Collector:
-    """Looks at one kubelet, and at what was noted of it. Thread-safe."""
+    """Make snapshots of one kubelet from its state and its history.
+
+    This class is thread-safe.
+    """
 
     def __init__(self, kubelet: Kubelet, noted: history.History) -> None:
         self._kubelet = kubelet
         self._history = noted
-        self._lock = threading.Lock()  # guards the two fields below, and makes snapshots one at a time
+        self._lock = threading.Lock()  # The lock guards the two fields below, and makes snapshots one at a time.
         self._last: Object | None = None
         self._made_at = 0.0
 
     def snapshot(self) -> Object:
-        """Everything. Not to be changed: others may have the same one."""
+        """Return everything. The caller must not change the result, because other callers may share it."""
         with self._lock:
             now = time.monotonic()
             if self._last is None or now - self._made_at > _REUSE:
@@ -105,9 +110,9 @@ class Collector:
         }
 
     def explain_pod(self, namespace: str, name: str) -> Object | None:
-        """The pods of that name, newest last, as in a snapshot; None if there never was one.
+        """Return the pods of that name, newest last, as in a snapshot, or None if there never was one.
 
-        A static pod may be asked for by the name in its manifest.
+        A static pod is also found by the name in its manifest.
         """
         look = _Look(self._kubelet, self._history)
         static = common.generate_pod_name(name, self._kubelet.node_name)
@@ -124,18 +129,18 @@ class Collector:
         return {"now": look.at, "node": look.node([]), "pods": found}
 
     def manifests(self) -> Object:
-        """What is wrong with manifests now. Costs next to nothing, for those who ask again and again."""
+        """Return what is wrong with the manifests now. This call is cheap, so clients may poll it."""
         notes = self._kubelet.pod_config.manifest_notes()[:_SHOWN_MANIFESTS]
         return {"manifests": [{"origin": note.origin, "text": history.shortened(note.text)} for note in notes]}
 
     def explain_node(self) -> Object:
-        """How the node is, and in short how each pod is."""
+        """Return the state of the node and, in short form, of each pod."""
         snapshot = self.snapshot()
         return {key: snapshot[key] for key in ("now", "node", "pods", "pleg", "calls", "workers")}
 
 
 class _Look:
-    """One look at the kubelet: what all pods have in common is found out once."""
+    """Hold the data that all pods of one snapshot share, so that it is read once."""
 
     def __init__(self, kubelet: Kubelet, noted: history.History) -> None:
         self.kubelet = kubelet
@@ -154,24 +159,26 @@ class _Look:
     # ---- Pods ----
 
     def pods_of(self, namespace: str, name: str) -> list[Object]:
-        """The pods of that name, for JSON."""
+        """Return the pods of that name as JSON objects."""
         found = [
             self.pod(facts, uid)
             for uid, facts in self.all_pods(show_gone=float("inf"))
             if (facts.namespace, facts.name) == (namespace, name)
         ]
         if not found and (pod := self.kubelet.pod_config.find(namespace, name)) is not None:
-            # The loop, which may be pausing, has not been told of it yet.
+            # The sync loop, which may be paused, has not received this pod yet.
             found = [self.pod(self.facts(pod.metadata.uid, pod), pod.metadata.uid)]
         return found
 
     def all_pods(self, show_gone: float = _SHOW_GONE) -> Iterator[tuple[types.UID, PodFacts]]:
-        """The facts of the pods that are wanted, that still have a worker, and that were here not long ago."""
+        """Yield the facts of the desired pods, of pods that still have a worker, and of pods that were removed
+        recently.
+        """
         seen = set()
         for pod in self.kubelet.pod_manager.get_pods():
             seen.add(pod.metadata.uid)
             yield pod.metadata.uid, self.facts(pod.metadata.uid, pod)
-        # Those that have a worker may be in no source any more.
+        # A pod that has a worker may no longer be in any source.
         for uid, worker in self.pod_workers.items():
             if uid not in seen:
                 seen.add(uid)
@@ -184,7 +191,7 @@ class _Look:
                 yield uid, self.facts(uid, None, namespace, name)
 
     def facts(self, uid: types.UID, pod: v1.Pod | None, namespace: str = "", name: str = "") -> PodFacts:
-        """What is known of a pod; namespace and name are only for one that nothing wants."""
+        """Return what is known of a pod. Namespace and name are needed only for a pod that is in no source."""
         kubelet = self.kubelet
         if pod is not None:
             namespace, name = pod.metadata.namespace, pod.metadata.name
@@ -217,7 +224,7 @@ class _Look:
         return facts
 
     def _add_reasons(self, facts: PodFacts, uid: types.UID, pod: v1.Pod) -> None:
-        """Why containers could not be started, and when that is tried again."""
+        """Add to the facts why containers could not be started, and when the kubelet tries again."""
         statuses = {s.name: s for s in (*facts.status.init_container_statuses, *facts.status.container_statuses)}
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             item = self.kubelet.reason_cache.get(uid, container.name)
@@ -237,7 +244,7 @@ class _Look:
                     facts.last_log_lines[container.name] = line
 
     def _last_log(self, pod: v1.Pod, status: v1.ContainerStatus) -> tuple[str, str]:
-        """The log of the container's last instance that wrote a line, and the last of these lines."""
+        """Return the log of the container's last instance that wrote a line, and the last of its lines."""
         meta = pod.metadata
         folder = kuberuntime.build_container_logs_directory(
             self.kubelet.pod_logs_directory, meta.namespace, meta.name, meta.uid, status.name
@@ -249,7 +256,7 @@ class _Look:
         return paths[0], ""
 
     def pod(self, facts: PodFacts, uid: types.UID) -> Object:
-        """One pod, for JSON."""
+        """Return one pod as a JSON object."""
         pod = facts.pod
         found = explain_pod(facts)
         annotations = {} if pod is None else pod.metadata.annotations
@@ -271,7 +278,7 @@ class _Look:
         }
 
     def _timeline(self, uid: types.UID, facts: PodFacts) -> list[Object]:
-        """The pod's story so far, with what it is going through now; lines under way have no end."""
+        """Return the pod's history as lines, including what is under way. A line under way has no end."""
         lines, _ = self.history.pods.get(uid)
         told = [_line(line) for line in sorted(lines, key=lambda line: line.began)]
         stages = history.STAGES
@@ -306,7 +313,7 @@ class _Look:
         return found
 
     def workers(self) -> Object:
-        """How many pods are in which phase, and how many steps are under way."""
+        """Return how many pods are in each phase, and how many sync steps are under way."""
         phases = {"sync": 0, "terminating": 0, "terminated": 0, "finished": 0}
         workers = self.pod_workers.values()
         for worker in workers:
@@ -356,7 +363,7 @@ class _Look:
         }
 
     def sources(self) -> list[Object]:
-        """The sources of pods, how often each spoke, and how many pods it has."""
+        """Return the sources of pods, how many updates each has sent, and how many pods it has."""
         counts: dict[str, int] = {}
         for pod in self.kubelet.pod_manager.get_pods():
             name = pod.metadata.annotations.get(kubetypes.CONFIG_SOURCE_ANNOTATION_KEY, "")
@@ -367,7 +374,7 @@ class _Look:
         ]
 
     def channels(self) -> list[Object]:
-        """Other channels worth watching."""
+        """Return the depth of other channels that are worth watching."""
         found = [{"name": "statuses to send", **_channel(self.kubelet.status_manager.updates())}]
         if isinstance(self.kubelet.pleg, GenericPLEG):
             found.insert(0, {"name": "relist requests", **_channel(self.kubelet.pleg.relist_requests())})
@@ -380,7 +387,7 @@ class _Look:
         try:
             self.kubelet.pleg.healthy()
             problem = ""
-        except Exception as err:  # whatever it is, it is what there is to tell
+        except Exception as err:  # Every error is reported to the client as the PLEG's problem.
             problem = str(err)
         durations = sorted(relist.seconds for relist in relists)
         return {
@@ -445,21 +452,21 @@ class _Look:
         }
 
     def _problems(self) -> Iterator[Object]:
-        """What is wrong with the node, worst first."""
+        """Yield what is wrong with the node, worst first."""
         kubelet, loop = self.kubelet, self.history.loop
         if self.runtime_problem:
-            yield _problem("runtime", f"no pod is worked on: {self.runtime_problem}", serious=True)
+            yield _problem("runtime", f"the kubelet syncs no pods: {self.runtime_problem}", serious=True)
         at_work = loop.at_work
         if at_work is not None and self.at - at_work[1] > _LONG_STEP:
             what = _CASES[LoopCase(at_work[0])]
-            text = f"the sync loop has worked on one event ({what}) for {spoken(self.at - at_work[1])}"
+            text = f"the sync loop has been handling one event ({what}) for {spoken(self.at - at_work[1])}"
             yield _problem("sync loop", text, serious=True)
         if self.network_problem:
-            yield _problem("network", f"pods with a network of their own cannot start: {self.network_problem}")
+            yield _problem("network", f"pods without host network cannot start: {self.network_problem}")
         if not kubelet.sources_ready.all_ready():
             silent = [name for name, channel in kubelet.pod_config.sources().items() if not channel.passed]
             who = f": nothing from {', '.join(silent)}" if silent else ""
-            yield _problem("sources", f"not all sources of pods have been heard yet{who}, so no pod is removed")
+            yield _problem("sources", f"not all pod sources have reported yet{who}, so no pod is removed")
         if kubelet.kube_client is not None and not kubelet.registration_completed:
             yield _problem("API server", "the node is not registered with the API server yet")
         for call in self.in_flight:
@@ -477,7 +484,7 @@ class _Look:
         for note in notes[:_SHOWN_MANIFESTS]:
             yield _problem(_MANIFEST, history.shortened(note.text))
         if len(notes) > _SHOWN_MANIFESTS:
-            yield _problem(_MANIFEST, f"and {len(notes) - _SHOWN_MANIFESTS} more, which the log names")
+            yield _problem(_MANIFEST, f"and {len(notes) - _SHOWN_MANIFESTS} more, which the log lists")
 
 
 def _problem(what: str, text: str, serious: bool = False) -> Object:
@@ -488,13 +495,16 @@ _TROUBLED = (State.STUCK, State.NOT_READY, State.REFUSED, State.FAILED, State.UN
 
 
 def _node_sentence(problems: list[Object], states: Mapping[str, int]) -> str:
-    """How the node and its pods are. The node is well although a manifest cannot be used, but that is told."""
+    """Return one sentence about the node and its pods.
+
+    A manifest that cannot be used does not make the node unhealthy, but the sentence mentions it.
+    """
     own = [problem for problem in problems if problem["what"] != _MANIFEST]
     if own:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        return f"The node is not well: {own[0]['text']}{more}."
-    but = "; something is wrong with its manifests" if problems else ""
-    return f"The node is well{_pods_sentence(states)}{but}."
+        return f"The node is unhealthy: {own[0]['text']}{more}."
+    but = "; at least one manifest has a problem" if problems else ""
+    return f"The node is healthy{_pods_sentence(states)}{but}."
 
 
 def _pods_sentence(states: Mapping[str, int]) -> str:
@@ -504,15 +514,15 @@ def _pods_sentence(states: Mapping[str, int]) -> str:
         case 0, _:
             return ", and has no pods"
         case 1, 0:
-            return ", and its pod is as it should be"
+            return ", and its pod has no problem"
         case 1, _:
-            return "; its pod is not as it should be"
+            return "; its pod has a problem"
         case _, 0:
-            return f", and all {total} pods are as they should be"
+            return f", and all {total} pods are without problems"
         case _, 1:
-            return f"; 1 of {total} pods is not as it should be"
+            return f"; 1 of {total} pods has a problem"
         case _:
-            return f"; {troubled} of {total} pods are not as they should be"
+            return f"; {troubled} of {total} pods have a problem"
 
 
 def _explanation(found: Explanation) -> Object:
@@ -553,11 +563,11 @@ def _worker(facts: PodFacts) -> Object | None:
 
 
 def _waits_for(worker: PodWorkerSnapshot, step: activity.Step | None) -> tuple[str, datetime | None]:
-    """What the worker waits for, and until when at the latest."""
+    """Return what the worker waits for, and the latest time at which it continues."""
     if worker.finished:
-        return "is done; its thread has ended", None
+        return "has finished; its thread has ended", None
     if worker.waits_to_start:
-        return "waits until the pod of the same name has ended", worker.next_step
+        return "waits until the pod with the same name has terminated", worker.next_step
     if step is None:
         return "is about to start", None
     if worker.activity is Activity.WAITS_FOR_UPDATE:
@@ -566,7 +576,7 @@ def _waits_for(worker: PodWorkerSnapshot, step: activity.Step | None) -> tuple[s
 
 
 def _containers(facts: PodFacts) -> Iterator[Object]:
-    """The containers of the spec, init containers first, and how each is."""
+    """Yield the containers of the spec with the state of each, init containers first."""
     spec = facts.pod.spec if facts.pod is not None else v1.PodSpec()
     statuses = {s.name: s for s in (*facts.status.init_container_statuses, *facts.status.container_statuses)}
     kinds = [(c, "sidecar" if c.restart_policy == "Always" else "init") for c in spec.init_containers]
@@ -649,7 +659,7 @@ def _ended_badly(status: v1.ContainerStatus) -> bool:
 
 
 def _last_line(path: str) -> str:
-    """The last line in a log as CRI has it, without its time and stream."""
+    """Return the last line of a log in the CRI format, without its time and stream."""
     try:
         with os.fdopen(regularfile.open_regular(path), "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -662,13 +672,13 @@ def _last_line(path: str) -> str:
 
 
 def _with_tag(image: str) -> str:
-    """The name under which the image manager knows it."""
+    """Return the image's name with a tag, the form in which the image manager knows it."""
     last = image.rpartition("/")[2]
     return image if ":" in last or "@" in image else f"{image}:latest"
 
 
 def _window(tape: Iterable[history.Taken], now: float) -> float:
-    """How far back the tape tells everything, up to the window of rates; at least a second."""
+    """Return how many seconds the tape covers without gaps, between one second and the window of rates."""
     first = next(iter(tape), None)
     return _RATE_WINDOW if first is None else min(_RATE_WINDOW, max(1.0, now - first.at))
 

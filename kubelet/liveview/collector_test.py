@@ -1,4 +1,4 @@
-"""Tests of snapshots of a kubelet on fakes, and of the handlers that serve them."""
+"""Test snapshots of a kubelet on fakes, and the handlers that serve them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_source_that_has_not_been_heard(test_kubelet: ObservedKubelet, spoke: bo
     if spoke:
         channel.send(kubetypes.PodUpdate([], kubetypes.SET, "api"))
     (problem,) = (each for each in snapshot(test_kubelet)["node"]["problems"] if each["what"] == "sources")
-    assert problem["text"] == f"not all sources of pods have been heard yet{who}, so no pod is removed"
+    assert problem["text"] == f"not all pod sources have reported yet{who}, so no pod is removed"
 
 
 def test_node_without_pods(test_kubelet: ObservedKubelet) -> None:
@@ -92,7 +92,7 @@ def test_manifests_that_cannot_be_used(test_kubelet: ObservedKubelet, mux: http.
 
     node = snapshot(test_kubelet)["node"]
 
-    assert (node["state"], node["sentence"].split("; ")[-1]) == ("warning", "something is wrong with its manifests.")
+    assert (node["state"], node["sentence"].split("; ")[-1]) == ("warning", "at least one manifest has a problem.")
     assert node["problems"][-1] == {
         "what": "manifest", "text": "/m/a.yaml: spec.containers: Required value", "serious": False
     }  # fmt: skip
@@ -106,7 +106,7 @@ def test_manifests_that_cannot_be_used(test_kubelet: ObservedKubelet, mux: http.
     noted.replace("/m/\udcff.yaml", [])
     noted.replace("/m/a.yaml", [f"fault {number}" for number in range(25)])
     texts = [each["text"] for each in snapshot(test_kubelet)["node"]["problems"] if each["what"] == "manifest"]
-    assert (len(texts), texts[-1]) == (21, "and 5 more, which the log names")
+    assert (len(texts), texts[-1]) == (21, "and 5 more, which the log lists")
 
 
 def test_node_with_a_problem_of_its_own_beside_a_manifest(test_kubelet: ObservedKubelet) -> None:
@@ -114,7 +114,9 @@ def test_node_with_a_problem_of_its_own_beside_a_manifest(test_kubelet: Observed
     noted.replace("/m/a.yaml", ["/m/a.yaml: no"])
     test_kubelet.kubelet.runtime_state.set_runtime_state(RuntimeError("container runtime not ready: no disk"))
     sentence = snapshot(test_kubelet)["node"]["sentence"]
-    assert sentence.startswith("The node is not well: no pod is worked on:") and sentence.endswith("(and 1 more).")
+    assert sentence.startswith("The node is unhealthy: the kubelet syncs no pods:") and sentence.endswith(
+        "(and 1 more)."
+    )
 
 
 def test_runtime_that_is_down(test_kubelet: ObservedKubelet) -> None:
@@ -140,7 +142,7 @@ def test_pod_that_is_refused(test_kubelet: ObservedKubelet) -> None:
 
     found = only_pod(test_kubelet)
 
-    assert found["explanation"]["sentence"] == "This node has refused it for good: too much (OutOfcpu)."
+    assert found["explanation"]["sentence"] == "This node has rejected it permanently: too much (OutOfcpu)."
     assert [line["stage"] for line in found["timeline"]][:2] == ["seen", "refused"]
 
 
@@ -174,7 +176,7 @@ def test_worker_is_shown(test_kubelet: ObservedKubelet) -> None:
     assert found["worker"]["failures"] == 1
     assert found["worker"]["error"] == "no disk"
     assert found["worker"]["waits_for"] == "waits to try again"
-    assert found["explanation"]["sentence"] == "Its last step failed: no disk."
+    assert found["explanation"]["sentence"] == "Its last sync failed: no disk."
     assert found["explanation"]["until"] == pytest.approx(next_step.timestamp())
 
 
@@ -209,7 +211,7 @@ def test_static_pods_of_one_name(test_kubelet: ObservedKubelet) -> None:
     found = {pod["uid"]: pod["explanation"] for pod in snapshot(test_kubelet)["pods"]}
 
     assert found["2"]["cause"] == "WaitsForSameName"
-    assert "uid 1" in found["2"]["sentence"]
+    assert "UID 1" in found["2"]["sentence"]
     assert found["1"]["cause"] != "WaitsForSameName"
 
 
@@ -290,7 +292,7 @@ def test_loop_that_is_stuck(test_kubelet: ObservedKubelet, monkeypatch: pytest.M
     found = snapshot(test_kubelet)["node"]
 
     assert found["state"] == "down"
-    assert "worked on one event (pleg)" in found["sentence"]
+    assert "handling one event (pleg)" in found["sentence"]
 
 
 def test_call_that_does_not_return(test_kubelet: ObservedKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,14 +362,14 @@ def test_unknown_fields_of_the_manifest_are_evidence(test_kubelet: ObservedKubel
     evidence = only_pod(test_kubelet)["explanation"]["evidence"]
 
     assert [each["text"] for each in evidence if each["source"] == "manifest"] == [
-        "spec.containers[0].comand: a pod has no such field, so it is ignored"
+        "spec.containers[0].comand: a pod has no such field, so the kubelet ignores it"
     ]
 
 
 def test_pod_that_the_loop_has_not_taken(mux: http.ServeMux, test_kubelet: ObservedKubelet) -> None:
     pod = new_pod("a")
     source = test_kubelet.kubelet.pod_config.channel(test_kubelet.ctx, kubetypes.APISERVER_SOURCE)
-    for _ in range(2):  # the second is received when the first has been merged
+    for _ in range(2):  # The second update is received after the first has been merged.
         source.send(kubetypes.PodUpdate([pod], kubetypes.SET, kubetypes.APISERVER_SOURCE))
 
     answer = httptesting.record(mux, "GET", f"/debug/syncloop/explain?pod={pod.metadata.namespace}/a")
@@ -397,7 +399,7 @@ def test_evictions(mux: http.ServeMux, test_kubelet: ObservedKubelet, monkeypatc
 
 @pytest.mark.parametrize("method", ["POST", "HEAD"])
 def test_only_reading(mux: http.ServeMux, method: str) -> None:
-    """HEAD neither: whoever asks for the head of the stream would wait for its end."""
+    """The paths accept neither POST nor HEAD: a HEAD request for the stream would never end."""
     for path in liveview.PATHS:
         assert httptesting.record(mux, method, path).status == 405
 
@@ -432,13 +434,13 @@ def test_interval_that_is_no_number(mux: http.ServeMux) -> None:
 @pytest.mark.parametrize(
     ("states", "sentence"),
     [
-        ({}, "The node is well, and has no pods."),
-        ({"gone": 1}, "The node is well, and has no pods."),
-        ({"ready": 1}, "The node is well, and its pod is as it should be."),
-        ({"stuck": 1}, "The node is well; its pod is not as it should be."),
-        ({"ready": 2, "starting": 1}, "The node is well, and all 3 pods are as they should be."),
-        ({"ready": 3, "failed": 1}, "The node is well; 1 of 4 pods is not as it should be."),
-        ({"ready": 2, "stuck": 1, "refused": 1}, "The node is well; 2 of 4 pods are not as they should be."),
+        ({}, "The node is healthy, and has no pods."),
+        ({"gone": 1}, "The node is healthy, and has no pods."),
+        ({"ready": 1}, "The node is healthy, and its pod has no problem."),
+        ({"stuck": 1}, "The node is healthy; its pod has a problem."),
+        ({"ready": 2, "starting": 1}, "The node is healthy, and all 3 pods are without problems."),
+        ({"ready": 3, "failed": 1}, "The node is healthy; 1 of 4 pods has a problem."),
+        ({"ready": 2, "stuck": 1, "refused": 1}, "The node is healthy; 2 of 4 pods have a problem."),
     ],
 )
 def test_sentence_on_the_node(states: dict[str, int], sentence: str) -> None:

@@ -1,9 +1,10 @@
-"""Who would be evicted now, and why.
+"""Explain which pods would be evicted now, and why.
 
 Go: none
 
-The eviction manager gives the facts (its `preview`); here they become sentences. Times are seconds since the epoch.
-Quantities are written as in the API, but for those in `left`, `less_than`, `until` and `why`, which are for people.
+The eviction manager's `preview` returns the facts, and this module turns them into sentences. Times are seconds since
+the epoch. Quantities have the API's format, except in `left`, `less_than`, `until` and `why`, which are meant for
+people.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from kubelet import eviction
 from pkg.api.core import v1
 from pkg.apimachinery.api.resource import Format, Quantity
 
-# A JSON object.
+# An Object is a JSON object.
 Object = dict[str, Any]
 
-FINE = "Nothing is short on this node, and nobody would be evicted."
-NO_THRESHOLDS = "No thresholds are set on this node: whatever is short, nobody is evicted."
+FINE = "No resource is short on this node, and no pod would be evicted."
+NO_THRESHOLDS = "This node has no eviction thresholds, so a shortage of resources evicts no pod."
 
 
 def explain(preview: eviction.Preview, now: datetime) -> Object:
-    """All of it, for programs, with a sentence for people."""
+    """Return the whole preview as an object for programs, with a sentence for people."""
     return {
         "now": now.timestamp(),
         "sentence": _sentence(preview, now),
@@ -42,17 +43,21 @@ def _name(pod: v1.Pod) -> str:
 
 
 def _sentence(preview: eviction.Preview, now: datetime) -> str:
-    """What is done next. Limits of pods come before what the node is short of, as the manager deals with them."""
+    """Return a sentence about the next eviction.
+
+    Pods over their own disk limits come before pods that the node evicts because a resource is short: the eviction
+    manager works in this order.
+    """
     going = [each for each in preview.broken_limits if not each.spared]
     if going:
-        whose = "its limit" if len(going) == 1 else "their limits"
-        return f"{_names([_name(each.pod) for each in going])} would go now, for {whose} of the node's disk."
+        whose = "its disk limit" if len(going) == 1 else "their disk limits"
+        return f"{_names([_name(each.pod) for each in going])} would be evicted now for exceeding {whose}."
     acting = next((each for each in preview.signals if _state(each, now) == "met"), None)
     if acting is not None:
         return f"The node is short of {_short_of(acting)}: {_what_is_done(acting)}."
     waiting = next((each for each in preview.signals if _state(each, now) == "in grace"), None)
     if waiting is not None:
-        return f"The node is short of {_short_of(waiting)}, but nothing is done about it yet."
+        return f"The node is short of {_short_of(waiting)}, but the grace period of the threshold has not passed yet."
     return FINE if preview.signals else NO_THRESHOLDS
 
 
@@ -63,14 +68,14 @@ def _short_of(signal: eviction.SignalPreview) -> str:
 def _what_is_done(signal: eviction.SignalPreview) -> str:
     victim = signal.victim
     if not signal.ranking:
-        who = "no pod runs that could go"
+        who = "no pod is running that could be evicted"
     elif victim is None:
-        who = "no pod goes, for all that run are critical"
+        who = "no pod would be evicted, because all running pods are critical"
     else:
-        who = f"{_name(victim.pod)} would go now"
+        who = f"{_name(victim.pod)} would be evicted now"
     if not signal.reclaims:
         return who
-    return f"{' and '.join(signal.reclaims)} are removed, and unless that is enough, {who}"
+    return f"{' and '.join(signal.reclaims)} are removed first, and if that is not enough, {who}"
 
 
 def _names(names: Sequence[str]) -> str:
@@ -85,7 +90,10 @@ def _conditions(preview: eviction.Preview) -> Iterator[Object]:
 
 
 def _state(signal: eviction.SignalPreview, now: datetime) -> str:
-    """One word: unknown, fine, "in grace" when less is left than a soft threshold asks for, met."""
+    """Return the signal's state: "unknown", "fine", "in grace" or "met".
+
+    "In grace" means that less is left than a soft threshold demands, but its grace period has not passed.
+    """
     if signal.observation is None:
         return "unknown"
     met = [each for each in signal.thresholds if each.met]
@@ -95,7 +103,10 @@ def _state(signal: eviction.SignalPreview, now: datetime) -> str:
 
 
 def _acts_at(state: eviction.ThresholdState, now: datetime) -> float:
-    """When something is done about a threshold that is met, if it stays so. What was not seen yet begins now."""
+    """Return when the manager acts on a threshold that is met, if it stays met.
+
+    The grace period of a threshold that the manager has not yet observed begins now.
+    """
     return (state.since or now).timestamp() + state.threshold.grace_period
 
 
@@ -143,7 +154,7 @@ def _ranked(ranked: eviction.RankedPod) -> Object:
 
 
 def readable(quantity: Quantity) -> str:
-    """A quantity for people: bytes in the largest unit of which there is one, with three digits at the most."""
+    """Return a quantity for people: bytes in the largest suitable unit, with at most three digits."""
     if quantity.format is not Format.BINARY_SI:
         return str(quantity)
     value = float(quantity.value())

@@ -1,4 +1,4 @@
-"""What is said of who would be evicted, on facts alone."""
+"""Test which pods are said to be evicted next, on facts alone."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def signal(
 def explained(*signals: eviction.SignalPreview, limits: tuple[eviction.BrokenLimit, ...] = ()) -> dict[str, Any]:
     observed = {"MemoryPressure": NOW - timedelta(seconds=10), "DiskPressure": NOW - timedelta(days=1)}
     preview = eviction.Preview(observed, ["MemoryPressure"], 300.0, list(signals), list(limits))
-    # As it comes over the wire.
+    # The encoding and decoding give the result the form that a client receives.
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(evictions.explain(preview, NOW)))
     return found
 
@@ -63,53 +63,58 @@ def broken(name: str, critical: bool = False) -> eviction.BrokenLimit:
 
 
 SHORT = "The node is short of memory (memory.available)"
-CLEARED = "The node is short of ephemeral-storage (nodefs.available): dead containers and unused images are removed"
+CLEARED = (
+    "The node is short of ephemeral-storage (nodefs.available): dead containers and unused images are removed first"
+)
 GARBAGE = ("dead containers", "unused images")
 SENTENCES: dict[str, tuple[dict[str, Any], str]] = {
     "nothing is set": (explained(), evictions.NO_THRESHOLDS),
     "nothing is short": (explained(signal(threshold())), evictions.FINE),
     "not measured": (explained(signal(threshold(), measured=False)), evictions.FINE),
-    "short": (explained(signal(threshold(met=True))), f"{SHORT}: ns/hog would go now."),
+    "short": (explained(signal(threshold(met=True))), f"{SHORT}: ns/hog would be evicted now."),
     "the first is critical": (
         explained(signal(threshold(met=True), pods=(ranked("dns", critical=True), ranked("hog")))),
-        f"{SHORT}: ns/hog would go now.",
+        f"{SHORT}: ns/hog would be evicted now.",
     ),
     "all are critical": (
         explained(signal(threshold(met=True), pods=(ranked("dns", critical=True),))),
-        f"{SHORT}: no pod goes, for all that run are critical.",
+        f"{SHORT}: no pod would be evicted, because all running pods are critical.",
     ),
     "nobody is there": (
         explained(signal(threshold(met=True), pods=())),
-        f"{SHORT}: no pod runs that could go.",
+        f"{SHORT}: no pod is running that could be evicted.",
     ),
     "something to clear away": (
         explained(signal(threshold(met=True), reclaims=GARBAGE, name=DISK)),
-        f"{CLEARED}, and unless that is enough, ns/hog would go now.",
+        f"{CLEARED}, and if that is not enough, ns/hog would be evicted now.",
     ),
     "in grace": (
         explained(signal(threshold(met=True, grace=30, since=20))),
-        f"{SHORT}, but nothing is done about it yet.",
+        f"{SHORT}, but the grace period of the threshold has not passed yet.",
     ),
     "not seen yet by the manager": (
         explained(signal(threshold(met=True, grace=30))),
-        f"{SHORT}, but nothing is done about it yet.",
+        f"{SHORT}, but the grace period of the threshold has not passed yet.",
     ),
-    "grace is over": (explained(signal(threshold(met=True, grace=30, since=30))), f"{SHORT}: ns/hog would go now."),
+    "grace is over": (
+        explained(signal(threshold(met=True, grace=30, since=30))),
+        f"{SHORT}: ns/hog would be evicted now.",
+    ),
     "the hard threshold beside the soft one": (
         explained(signal(threshold(met=True, grace=30, since=1), threshold(met=True))),
-        f"{SHORT}: ns/hog would go now.",
+        f"{SHORT}: ns/hog would be evicted now.",
     ),
     "what acts comes before what waits": (
         explained(signal(threshold(met=True, grace=9)), signal(threshold(met=True), reclaims=GARBAGE, name=DISK)),
-        f"{CLEARED}, and unless that is enough, ns/hog would go now.",
+        f"{CLEARED}, and if that is not enough, ns/hog would be evicted now.",
     ),
     "a limit": (
         explained(signal(threshold(met=True)), limits=(broken("a"), broken("dns", critical=True))),
-        "ns/a would go now, for its limit of the node's disk.",
+        "ns/a would be evicted now for exceeding its disk limit.",
     ),
     "three limits": (
         explained(limits=(broken("a"), broken("b"), broken("c"))),
-        "ns/a, ns/b and ns/c would go now, for their limits of the node's disk.",
+        "ns/a, ns/b and ns/c would be evicted now for exceeding their disk limits.",
     ),
     "limit of a critical pod": (
         explained(signal(threshold()), limits=(broken("dns", critical=True),)),
@@ -156,7 +161,7 @@ def test_figures() -> None:
         ("1536Ki", "1.5Mi"),
         ("0Ki", "0"),
         ("-2Gi", "-2Gi"),
-        ("4000000", "4M"),  # as many inodes
+        ("4000000", "4M"),  # a number of inodes
         ("123456", "123456"),
         ("7Ei", "7Ei"),
     ],

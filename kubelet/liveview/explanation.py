@@ -1,10 +1,10 @@
-"""Why a pod is not running, in one sentence, with the evidence.
+"""Explain in one sentence why a pod is not running, with evidence.
 
 Go: none
 
-`explain_pod` goes through the possible causes in the order in which a pod meets them on its way, and gives the first
-that applies. It works on facts alone, so that every sentence can be tested without a kubelet. Sentences do not speak of
-"in 10 s": that ages while it is read. What the pod waits for is in `until`, to be counted down by whoever shows it.
+`explain_pod` checks the possible causes in the order in which a pod meets them, and returns the first that applies. It
+works on facts alone, so that every sentence can be tested without a kubelet. Sentences do not contain times such as "in
+10 s", which would be wrong soon after. The field `until` says how long the pod waits, and the client shows a countdown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pkg.api.core import v1
 from pkg.api.v1 import pod as podutil
 from pkg.apimachinery.apis.meta import v1 as metav1
 
-# One day before the last moment of datetime, so that it can be shown in every time zone.
+# This is one day before the last moment of datetime, so that every time zone can represent it.
 _LAST_MOMENT = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 _IMAGE_REASONS = frozenset(
     {
@@ -44,24 +44,24 @@ _IMAGE_REASONS = frozenset(
     }
 )
 _STARTING_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
-# Reasons of ends of containers whose program never ran.
+# Containers that ended for these reasons never ran their program.
 _NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
-# Without these there is no sandbox.
+# A pod has no sandbox until these actions succeed.
 _SANDBOX_ACTIONS = frozenset(
     {kubecontainer.CREATE_POD_SANDBOX, kubecontainer.CONFIG_POD_SANDBOX, kubecontainer.KILL_POD_SANDBOX}
 )
 _VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
-# How much of an error a sentence quotes; the evidence has all of it.
+# A sentence quotes at most this many characters of an error. The evidence contains all of it.
 _QUOTE = 200
 
 
 class State(enum.StrEnum):
-    """How a pod stands, for a colour."""
+    """Represent the overall state of a pod, for example to choose a color."""
 
     READY = "ready"
     NOT_READY = "not ready"
     STARTING = "starting"
-    # Something must happen or change before it can go on; it is tried again.
+    # The pod cannot continue until something happens or changes. The kubelet tries again.
     STUCK = "stuck"
     STOPPING = "stopping"
     SUCCEEDED = "succeeded"
@@ -73,41 +73,44 @@ class State(enum.StrEnum):
 
 @dataclass(slots=True)
 class Evidence:
-    """Something that was said or measured, and bears the sentence out. `source` says where it is from."""
+    """Record a message or a measurement that supports the sentence. `source` names its origin."""
 
     source: str
     text: str
     at: datetime | None = None
-    # How often it was said; 0 when that means nothing.
+    # The number of times the message occurred, or 0 if the number is meaningless.
     count: int = 0
 
 
 @dataclass(slots=True)
 class Explanation:
-    """The sentence. `cause` is one word for programs, `container` the one that it is about, if any."""
+    """Hold the sentence and its details.
+
+    `cause` is one word for programs, and `container` is the container that the sentence is about, if any.
+    """
 
     state: State
     cause: str
     sentence: str
     evidence: list[Evidence] = field(default_factory=list)
     container: str = ""
-    # What is waited for and until when, if that is known.
+    # The fields below say what the pod waits for and until when, if that is known.
     until: datetime | None = None
     until_what: str = ""
-    # What a person can do about it; empty if there is nothing.
+    # What a person can do about the problem, or an empty string if there is nothing to do.
     advice: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class ProbeFacts:
-    """One probe of one container."""
+    """Describe one probe of one container."""
 
     container: str
-    # Liveness, Readiness or Startup.
+    # The type is Liveness, Readiness or Startup.
     type: str
-    # SUCCESS, FAILURE or UNKNOWN; empty before the first answer.
+    # The result is SUCCESS, FAILURE or UNKNOWN, or an empty string before the first result.
     result: str = ""
-    # How many equal results in a row, and how many of failures are needed.
+    # `run` counts equal results in a row. The probe has failed after `failure_threshold` failures in a row.
     run: int = 0
     failure_threshold: int = 3
     period: float = 10.0
@@ -117,40 +120,40 @@ class ProbeFacts:
 
 @dataclass(slots=True, kw_only=True)
 class PodFacts:
-    """What is known of a pod at one time."""
+    """Hold what is known of a pod at one time."""
 
     namespace: str
     name: str
     now: datetime
-    # None when nothing wants it any more.
+    # The pod is None when it is no longer in any source.
     pod: v1.Pod | None = None
-    # There is no API server, so kubectl is of no use.
+    # A standalone kubelet has no API server, so advice must not mention kubectl.
     standalone: bool = False
-    # Something has been noted of it since the kubelet's start, and this kubelet has refused it for good.
+    # `remembered` means that the history has an entry for the pod, `refused` that this kubelet rejected it permanently.
     remembered: bool = False
     refused: bool = False
     status: v1.PodStatus = field(default_factory=v1.PodStatus)
     worker: PodWorkerSnapshot | None = None
-    # Why no pod, or none with a network of its own, can be started at the moment.
+    # These problems prevent the start of any pod, or of any pod without host network.
     node_problem: str = ""
     network_problem: str = ""
     events: Sequence[PodEvent] = ()
     calls: Sequence[Call] = ()
     probes: Sequence[ProbeFacts] = ()
     unmounted: Sequence[str] = ()
-    # Why the last start of a container failed, as reason and message, by its name.
+    # The reason and the message of the last failed start of each container, by its name.
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
-    # The object for want of which a container could not be started, and why one was killed last, by its name.
+    # By container name: the object whose absence prevented a start, and the reason for the last kill.
     missing: dict[str, metav1.StatusDetails] = field(default_factory=dict)
     killed_for: dict[str, str] = field(default_factory=dict)
-    # When a container is started again, and when an image is pulled again.
+    # When a container will be started again, by its name, and when an image will be pulled again, by its name.
     restart_at: dict[str, datetime] = field(default_factory=dict)
     pull_at: dict[str, datetime] = field(default_factory=dict)
-    # Fields of its manifest that no pod has.
+    # The fields of the pod's manifest that do not exist in the API.
     unknown_fields: Sequence[str] = ()
-    # The last line that a container wrote; only of those that ended badly.
+    # The last line that each container wrote, only for containers that ended with an error.
     last_log_lines: dict[str, str] = field(default_factory=dict)
-    # The file that the line is from, or in which one would be.
+    # The log file that contains the line, or would contain it.
     last_logs: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -159,10 +162,11 @@ class PodFacts:
 
 
 def explain_pod(facts: PodFacts) -> Explanation:
-    """Why the pod is as it is."""
+    """Explain the state of the pod."""
     found = _explain(facts)
     found.evidence += [
-        Evidence("manifest", f"{name}: a pod has no such field, so it is ignored") for name in facts.unknown_fields
+        Evidence("manifest", f"{name}: a pod has no such field, so the kubelet ignores it")
+        for name in facts.unknown_fields
     ]
     return found
 
@@ -174,55 +178,63 @@ def _explain(facts: PodFacts) -> Explanation:
     return _starting(facts)
 
 
-# ---- The ends of a pod's way ----
+# ---- Pods at their end ----
 
 
 def _gone(facts: PodFacts) -> Explanation | None:
     if facts.pod is not None or facts.worker is not None:
         return None
     if facts.remembered or facts.events:
-        return Explanation(State.GONE, "Removed", "It is gone: no source names it any more and nothing of it runs.")
-    sentence = "This kubelet knows no such pod: no source names it and nothing of it runs."
+        return Explanation(
+            State.GONE, "Removed", "It is gone: no source contains it any longer, and none of its containers runs."
+        )
+    sentence = "This kubelet does not know this pod: no source contains it, and none of its containers runs."
     return Explanation(State.UNKNOWN, "Unknown", sentence)
 
 
 def _ended(facts: PodFacts) -> Explanation | None:
-    """Refused, evicted, failed or done; containers that are still being stopped are told of by _stopping."""
+    """Explain a pod that was rejected or evicted, or that failed or succeeded.
+
+    A pod whose containers are still being stopped is left to `_stopping`.
+    """
     status, worker = facts.status, facts.worker
     still_stopping = worker is not None and worker.phase is TERMINATING_POD and not worker.finished
     if status.phase not in (v1.POD_FAILED, v1.POD_SUCCEEDED) or still_stopping:
         return None
     if status.phase == v1.POD_SUCCEEDED:
-        return Explanation(State.SUCCEEDED, "Succeeded", "It is done: all its containers ended with exit code 0.")
+        return Explanation(State.SUCCEEDED, "Succeeded", "It has succeeded: all its containers ended with exit code 0.")
     message = status.message.removeprefix(kubetypes.REJECTED_POD_MESSAGE)
-    # Of a kubelet before this one, only its words are left.
+    # After a restart of the kubelet, only the message in the status tells that the pod was rejected.
     if facts.refused or status.message.startswith(kubetypes.REJECTED_POD_MESSAGE):
-        sentence = f"This node has refused it for good: {_quote(message or status.reason)} ({status.reason})."
+        sentence = f"This node has rejected it permanently: {_quote(message or status.reason)} ({status.reason})."
         evidence = [Evidence("admission", f"{status.reason}: {message}"), *_said(facts, status.reason)]
         return Explanation(State.REFUSED, status.reason, sentence, evidence, advice=_advice_for_refused(status.reason))
     if status.reason == "Evicted":
-        sentence = f"It was evicted to free what the node is short of: {_quote(message)}"
+        sentence = f"It was evicted because the node was short of a resource: {_quote(message)}"
         return Explanation(State.FAILED, "Evicted", _end(sentence), [Evidence("status", message)])
     if status.reason == "DeadlineExceeded":
-        sentence = f"It ran longer than its activeDeadlineSeconds allow: {_quote(message)}"
+        sentence = f"It ran longer than its activeDeadlineSeconds allows: {_quote(message)}"
         return Explanation(State.FAILED, "DeadlineExceeded", _end(sentence), [Evidence("status", message)])
     for container, ended in _failed_containers(status):
-        sentence = f"It has failed for good: container {container.name} {describe_end(ended)}, and is not restarted"
+        sentence = f"It has failed permanently: container {container.name} {describe_end(ended)}, and is not restarted"
         sentence += f" (restartPolicy {facts.pod.spec.restart_policy})." if facts.pod is not None else "."
         evidence = _end_evidence(facts, container, ended)
         return Explanation(State.FAILED, "ContainerFailed", sentence, evidence, container.name)
-    sentence = f"It has failed: {_quote(message or status.reason or 'the kubelet was not told why')}"
+    sentence = f"It has failed: {_quote(message or status.reason or 'the reason is unknown')}"
     return Explanation(State.FAILED, status.reason or "Failed", _end(sentence), [Evidence("status", message)])
 
 
 def _advice_for_refused(reason: str) -> str:
     if reason.startswith("OutOf"):
-        return "free resources of the node, or lower the pod's requests, and create it again"
-    return "change the pod or the node accordingly, and create it again"
+        return "free resources on the node or lower the pod's requests, then create the pod again"
+    return "change the pod or the node accordingly, then create the pod again"
 
 
 def _after(moment: datetime, seconds: float) -> datetime:
-    """The last moment that every time zone has, if it would be later: a grace period may be of any length."""
+    """Return `moment` plus `seconds`, limited to the last moment that every time zone can represent.
+
+    The limit is needed because a grace period may have any length.
+    """
     return moment + timedelta(seconds=min(seconds, (_LAST_MOMENT - moment).total_seconds()))
 
 
@@ -231,14 +243,14 @@ def _stopping(facts: PodFacts) -> Explanation | None:
     if worker is None or worker.phase is SYNC_POD:
         return None
     if worker.finished:
-        return Explanation(State.GONE, "Finished", "It has ended, and the kubelet is done with it.")
+        return Explanation(State.GONE, "Finished", "It has terminated, and its clean-up is complete.")
     why = "was evicted" if worker.evicted else "is being deleted" if worker.deleted else "is being stopped"
     if worker.phase is TERMINATED_POD:
         return _cleaning_up(facts, worker)
     began = worker.terminating_at or facts.now
     until = _after(began, worker.grace_period) if worker.grace_period else None
     running = [each.name for each in _all_statuses(facts.status) if each.state.running is not None]
-    # The status of a pod that nothing wants any more is forgotten before its containers have ended.
+    # When no source has the pod any longer, its status is forgotten before its containers have stopped.
     running = running or [call.container for call in facts.calls if call.operation == "stop_container"]
     evidence = [*_calls_evidence(facts), *_said(facts, "FailedKillPod", "FailedPreStopHook", "Killing")]
     if worker.failures:
@@ -252,9 +264,9 @@ def _stopping(facts: PodFacts) -> Explanation | None:
         sentence = f"It {why}: {_containers(running)} still {_runs(running)}"
         sentence += " although its grace period is over." if late else f" (grace period {worker.grace_period} s)."
         return Explanation(
-            State.STOPPING, "Terminating", sentence, evidence, until=until, until_what="killed at the latest"
+            State.STOPPING, "Terminating", sentence, evidence, until=until, until_what="killed if still running"
         )
-    sentence = f"It {why}: no container of it runs any more, and the runtime is putting its sandbox away."
+    sentence = f"It {why}: its containers have stopped, and the runtime is stopping its sandbox."
     return Explanation(State.STOPPING, "Terminating", sentence, evidence)
 
 
@@ -262,13 +274,13 @@ def _cleaning_up(facts: PodFacts, worker: PodWorkerSnapshot) -> Explanation:
     evidence = [*_said(facts, "FailedUnmount", "FailedMount"), *_calls_evidence(facts)]
     if worker.err and worker.failures:
         evidence.insert(0, Evidence("last step", worker.err, worker.step_ended, worker.failures))
-        sentence = f"Nothing of it runs any more, but it cannot be cleaned up: {_quote(worker.err)}"
+        sentence = f"Its containers have stopped, but it cannot be cleaned up: {_quote(worker.err)}"
         return Explanation(
             State.STUCK, "CannotCleanUp", _end(sentence), evidence, until=worker.next_step, until_what=_RETRY
         )
     step = activity.of_worker(worker, facts.calls)
     what = step.text if step is not None else "is being cleaned up"
-    return Explanation(State.STOPPING, "CleaningUp", f"Nothing of it runs any more; it {what}.", evidence)
+    return Explanation(State.STOPPING, "CleaningUp", f"Its containers have stopped; it {what}.", evidence)
 
 
 def _is_ready(facts: PodFacts) -> Explanation | None:
@@ -276,51 +288,51 @@ def _is_ready(facts: PodFacts) -> Explanation | None:
     if status.phase != v1.POD_RUNNING or not podutil.is_pod_ready_condition_true(status):
         return None
     count = len(status.container_statuses)
-    sentence = "It runs and is ready" + (f", with all {count} containers" if count > 1 else "")
+    sentence = "It is running and ready" + (f", with all {count} containers" if count > 1 else "")
     evidence = []
     restarted = [each for each in status.container_statuses if each.restart_count]
     for each in restarted:
         if (ended := each.last_state.terminated) is not None:
-            evidence.append(Evidence("last end", f"{each.name} {describe_end(ended)}", ended.finished_at))
+            evidence.append(Evidence("last exit", f"{each.name} {describe_end(ended)}", ended.finished_at))
     if restarted:
         latest = max(restarted, key=lambda each: each.restart_count)
         times = "once" if latest.restart_count == 1 else f"{latest.restart_count} times"
         sentence += f"; container {latest.name} has been restarted {times}"
         if (ended := latest.last_state.terminated) is not None:
-            sentence += f", lastly after it {describe_end(ended)}"
+            sentence += f", most recently after it {describe_end(ended)}"
     sentence += "."
     return Explanation(State.READY, "Ready", sentence, evidence)
 
 
-# ---- What stands in the way of every pod ----
+# ---- Problems that affect every pod ----
 
 
 def _node_is_down(facts: PodFacts) -> Explanation | None:
     if not facts.node_problem:
         return None
-    sentence = f"No pod of this node is worked on at the moment: {_quote(facts.node_problem)}"
+    sentence = f"The kubelet currently syncs no pods on this node: {_quote(facts.node_problem)}"
     evidence = [Evidence("runtime state", facts.node_problem)]
-    return Explanation(State.STUCK, "NodeNotReady", _end(sentence), evidence, advice="look at the container runtime")
+    return Explanation(State.STUCK, "NodeNotReady", _end(sentence), evidence, advice="check the container runtime")
 
 
 def _waits_for_turn(facts: PodFacts) -> Explanation | None:
     worker = facts.worker
     if worker is None or not worker.waits_to_start:
         return None
-    who = f"the one with uid {worker.runs_instead}" if worker.runs_instead else "another one"
-    sentence = (
-        f"It waits for its turn: {who} still runs under the same name, and static pods of one name never overlap."
+    who = (
+        f"the pod of the same name with UID {worker.runs_instead}"
+        if worker.runs_instead
+        else "another pod of the same name"
     )
-    return Explanation(
-        State.STUCK, "WaitsForSameName", sentence, [], until=worker.next_step, until_what="looks again at the latest"
-    )
+    sentence = f"It waits because {who} is still running: static pods with the same name never run at the same time."
+    return Explanation(State.STUCK, "WaitsForSameName", sentence, [], until=worker.next_step, until_what="next check")
 
 
 def _no_network(facts: PodFacts) -> Explanation | None:
     if not facts.network_problem or facts.pod is None or facts.pod.spec.host_network or _any_container(facts):
         return None
     sentence = f"It waits for the node's pod network: {_quote(facts.network_problem)}"
-    advice = "install or mend the node's network plugin (CNI configuration)"
+    advice = "install or repair the node's network plugin (CNI configuration)"
     evidence = [Evidence("runtime", facts.network_problem), *_said(facts, "NetworkNotReady")]
     return Explanation(State.STUCK, "NetworkNotReady", _end(sentence), evidence, advice=advice, **_retry(facts))
 
@@ -329,7 +341,7 @@ def _no_network(facts: PodFacts) -> Explanation | None:
 
 
 def _volumes(facts: PodFacts) -> Explanation | None:
-    """Volumes that are missing, and why."""
+    """Explain which volumes are missing, and why."""
     if not facts.unmounted or _any_container(facts):
         return None
     at_it = facts.worker is not None and facts.worker.activity is Activity.WAITS_FOR_VOLUMES
@@ -357,12 +369,14 @@ def _volumes(facts: PodFacts) -> Explanation | None:
 
 
 def _create(facts: PodFacts, kind: str, name: str) -> str:
-    how = f"put {kind} {name} into the directory of the manifests" if facts.standalone else f"create {kind} {name}"
-    return f"{how}; the pod goes on as soon as it is there"
+    how = f"put {kind} {name} into the manifest directory" if facts.standalone else f"create {kind} {name}"
+    return f"{how}; the pod continues as soon as it exists"
 
 
 def _volume_error(events: Sequence[PodEvent], facts: PodFacts) -> str:
-    """The most telling error: what a mount said, rather than that waiting for it took too long."""
+    """Return the most informative error: an error of a mount if there is one, rather than the timeout of waiting for
+    it.
+    """
     texts = [event.message for event in reversed(events)]
     for text in texts:
         if "Unable to attach or mount volumes" not in text:
@@ -372,7 +386,7 @@ def _volume_error(events: Sequence[PodEvent], facts: PodFacts) -> str:
 
 
 def _missing_for_volumes(events: Sequence[PodEvent], facts: PodFacts) -> tuple[str, str] | None:
-    """The kind and name of the object that the latest of the events, or else the worker's last step, did not find."""
+    """Return the kind and name of the object that the latest event, or else the worker's last step, did not find."""
     for event in reversed(events):
         if event.missing is not None:
             return _named(event.missing)
@@ -383,7 +397,7 @@ _KINDS = {"secret": "Secret", "configmap": "ConfigMap", "persistentvolumeclaim":
 
 
 def _named(missing: metav1.StatusDetails | None) -> tuple[str, str] | None:
-    """The kind and name of an object that somebody could create for the pod."""
+    """Return the kind and name of a missing object if it is of a kind that a user could create for the pod."""
     if missing is None:
         return None
     kind = _KINDS.get(missing.kind.lower().removesuffix("s"))
@@ -400,7 +414,7 @@ def _sandbox(facts: PodFacts) -> Explanation | None:
         return None
     error = said[-1].text.partition(": ")[2] if said else worker.err
     evidence = [*said, Evidence("last step", worker.err, worker.step_ended, worker.failures)]
-    sentence = f"The runtime cannot make its sandbox: {_quote(_strip(error))}"
+    sentence = f"The runtime cannot create its sandbox: {_quote(_strip(error))}"
     return Explanation(State.STUCK, "SandboxFailed", _end(sentence), evidence, **_retry(facts))
 
 
@@ -408,7 +422,7 @@ def _sandbox(facts: PodFacts) -> Explanation | None:
 
 
 def _containers_in_the_way(facts: PodFacts) -> Explanation | None:
-    """The first container that is not as it should be: init containers first, in their order."""
+    """Explain the first container that has a problem, init containers first, in the order of the spec."""
     spec = facts.pod.spec if facts.pod is not None else v1.PodSpec()
     init = {each.name: each for each in facts.status.init_container_statuses}
     for container in spec.init_containers:
@@ -429,14 +443,14 @@ def _containers_in_the_way(facts: PodFacts) -> Explanation | None:
 
 def _init_runs(facts: PodFacts, container: v1.Container, status: v1.ContainerStatus) -> Explanation:
     started = status.state.running.started_at if status.state.running is not None else None
-    sentence = f"Its init container {container.name} runs; the containers after it start when it has ended."
+    sentence = f"Its init container {container.name} is running; the next containers start when it has ended."
     return Explanation(
         State.STARTING, "Initializing", sentence, [Evidence("running", container.name, started)], container.name
     )
 
 
 def _container(facts: PodFacts, container: v1.Container, status: v1.ContainerStatus, kind: str) -> Explanation | None:
-    """What is wrong with one container, if anything is."""
+    """Explain what is wrong with one container, or return None if nothing is."""
     if status.state.running is not None:
         return _running_container(facts, container, status, kind)
     reason, message = _waiting_reason(facts, status)
@@ -459,7 +473,10 @@ def _container(facts: PodFacts, container: v1.Container, status: v1.ContainerSta
 
 
 def _waiting_reason(facts: PodFacts, status: v1.ContainerStatus) -> tuple[str, str]:
-    """What the last attempt to start it said: the worker knows that before it is in the status."""
+    """Return the reason and message of the last attempt to start the container.
+
+    The worker's reason cache has them before the status does.
+    """
     waiting = status.state.waiting
     told = ("", "") if waiting is None else (waiting.reason, waiting.message)
     reason, message = facts.reasons.get(status.name, told)
@@ -471,8 +488,8 @@ def _image(facts: PodFacts, container: v1.Container, kind: str, reason: str, mes
     said = [each for each in _said(facts, "Failed", "InspectFailed") if image in each.text]
     evidence = [Evidence("image manager", f"{reason}: {message}"), *said]
     if reason == "InvalidImageName":
-        sentence = f'Its {kind} {container.name} cannot start: "{image}" is no valid name of an image.'
-        advice = "correct the image's name in the pod"
+        sentence = f'Its {kind} {container.name} cannot start: "{image}" is not a valid image name.'
+        advice = "correct the image name in the pod"
         return Explanation(State.STUCK, "InvalidImageName", sentence, evidence, container.name, advice=advice)
     if reason == "ErrImageNeverPull":
         sentence = f'Its {kind} {container.name} cannot start: image "{image}" is not on this node, '
@@ -485,7 +502,7 @@ def _image(facts: PodFacts, container: v1.Container, kind: str, reason: str, mes
     sentence = f'Its {kind} {container.name} waits because image "{image}" cannot be pulled: {_quote(why)}'
     until = _at_its_step(facts, facts.pull_at.get(image))
     return Explanation(
-        State.STUCK, "ImagePull", _end(sentence), evidence, container.name, until, "pulls again" if until else ""
+        State.STUCK, "ImagePull", _end(sentence), evidence, container.name, until, "next pull" if until else ""
     )
 
 
@@ -495,7 +512,7 @@ _BEFORE_REGISTRY = re.compile(
 
 
 def _registry_error(message: str, image: str) -> str:
-    """What the registry said, without what everybody on the way put before it."""
+    """Return what the registry said, without the prefixes that other programs added."""
     text = _strip(message)
     text = re.sub(r'^Back-off pulling image "[^"]*"(: )?', "", text)
     text = re.sub(r"^(ErrImagePull|ImagePullBackOff|RegistryUnavailable): ", "", text)
@@ -503,7 +520,7 @@ def _registry_error(message: str, image: str) -> str:
     while (shorter := _strip(_BEFORE_REGISTRY.sub("", text))) != text:
         text = shorter
     text = text.removeprefix(f"{image}: ")
-    return text or "the runtime did not say why"
+    return text or "the runtime gave no reason"
 
 
 def _configuration(facts: PodFacts, container: v1.Container, kind: str, message: str) -> Explanation:
@@ -528,7 +545,7 @@ def _crash_loop(facts: PodFacts, container: v1.Container, status: v1.ContainerSt
     ended = status.state.terminated or status.last_state.terminated
     until = _at_its_step(facts, facts.restart_at.get(container.name))
     if ended is None:
-        sentence = f"Its {kind} {container.name} keeps ending, and waits for its next start."
+        sentence = f"Its {kind} {container.name} ends repeatedly and waits for its next start."
         return Explanation(State.STUCK, "CrashLoop", sentence, [], container.name, until, _RESTART)
     if ended.reason in _NEVER_RAN:
         return _cannot_run(facts, container, status, kind, ended)
@@ -542,8 +559,8 @@ def _crash_loop(facts: PodFacts, container: v1.Container, status: v1.ContainerSt
         advice = f"read {facts.last_logs[container.name]}" if container.name in facts.last_logs else ""
     if unhealthy is not None:
         which, event = unhealthy
-        sentence = f"Its {kind} {container.name} is killed again and again because its {which.lower()} probe fails: "
-        sentence += _quote(event.said) or "it said nothing"
+        sentence = f"Its {kind} {container.name} is killed repeatedly because its {which.lower()} probe fails: "
+        sentence += _quote(event.said) or "the probe gave no output"
         evidence.insert(0, _evidence_of(event))
         return Explanation(
             State.STUCK, f"{which}Probe", _end(sentence), evidence, container.name, until, _RESTART, advice
@@ -553,9 +570,9 @@ def _crash_loop(facts: PodFacts, container: v1.Container, status: v1.ContainerSt
     if cause == "OOMKilled":
         limit = container.resources.limits.get("memory") if container.resources else None
         sentence += f"; its limit is {limit}" if limit is not None else ""
-        advice = "raise the container's memory limit, or have it use less"
+        advice = "raise the container's memory limit, or reduce its memory use"
     elif line := facts.last_log_lines.get(container.name) or ended.message.strip().rpartition("\n")[2]:
-        sentence += f'; the last that it wrote was "{_quote(line, 120)}"'
+        sentence += f'; its last output was "{_quote(line, 120)}"'
     if kind == "init container":
         cause = "InitCrashLoop" if cause == "CrashLoop" else cause
     return Explanation(State.STUCK, cause, _end(sentence), evidence, container.name, until, _RESTART, advice)
@@ -564,7 +581,7 @@ def _crash_loop(facts: PodFacts, container: v1.Container, status: v1.ContainerSt
 def _cannot_run(
     facts: PodFacts, container: v1.Container, status: v1.ContainerStatus, kind: str, ended: v1.ContainerStateTerminated
 ) -> Explanation:
-    """The runtime made the container, but could not run its program."""
+    """Explain that the runtime created the container but could not run its program."""
     why = ended.message.strip() or facts.last_log_lines.get(container.name, "")
     why = _strip(why.rpartition("unable to start container process: ")[2]).removesuffix(": unknown")
     sentence = f"Its {kind} {container.name} cannot be started: {_quote(why or ended.reason)}"
@@ -578,13 +595,11 @@ def _cannot_run(
 def _between_starts(
     facts: PodFacts, container: v1.Container, status: v1.ContainerStatus, ended: v1.ContainerStateTerminated
 ) -> Explanation | None:
-    """The container has ended, and either will be started in a moment or stays ended while others go on."""
+    """Explain a container that ended and will be restarted soon. Return None if it stays ended."""
     spec = facts.pod.spec if facts.pod is not None else v1.PodSpec()
     if not podutil.container_should_restart(container, spec, ended.exit_code):
         return None
-    sentence = (
-        f"Its container {container.name} {describe_end(ended)}{_ran_for(ended)}, and is about to be started again."
-    )
+    sentence = f"Its container {container.name} {describe_end(ended)}{_ran_for(ended)}, and is about to be restarted."
     evidence = _end_evidence(facts, status, ended)
     until = _at_its_step(facts, facts.restart_at.get(container.name))
     return Explanation(
@@ -633,7 +648,7 @@ def _probe(facts: PodFacts, container: v1.Container, which: ProbeType, text: str
     sentence = _end(f"Its container {container.name} {text}")
     until = probe.next_at if probe is not None else None
     cause = f"{which}Probe"
-    return Explanation(state, cause, sentence, evidence, container.name, until, "probed again" if until else "")
+    return Explanation(state, cause, sentence, evidence, container.name, until, "next probe" if until else "")
 
 
 def _failing(facts: PodFacts, container: str, which: ProbeType) -> ProbeFacts | None:
@@ -647,14 +662,14 @@ _KILLS = {REASON_LIVENESS_PROBE: ProbeType.LIVENESS, REASON_STARTUP_PROBE: Probe
 
 
 def _killed_by_probe(facts: PodFacts, container: str) -> tuple[ProbeType, PodEvent] | None:
-    """The probe that had the container killed last, and the event of its failure."""
+    """Return the probe whose failure last killed the container, and the event of that failure."""
     which = _KILLS.get(facts.killed_for.get(container, ""))
     failures = [] if which is None else _failures_of(facts, container, which)
     return (which, failures[-1]) if which is not None and failures else None
 
 
 def _failures_of(facts: PodFacts, container: str, which: ProbeType) -> list[PodEvent]:
-    """What a probe of a container said when it failed, oldest first."""
+    """Return the events of a container's failed probes of one type, oldest first."""
     return [
         event
         for event in facts.events
@@ -674,40 +689,43 @@ def _readiness_gates(facts: PodFacts) -> Explanation | None:
     if not missing:
         return None
     sentence = (
-        f"Its containers are ready, but its readiness gate {_list(missing)} is not: somebody else has to set that."
+        f"Its containers are ready, but its readiness gate {_list(missing)} is not: "
+        "another program must set this condition."
     )
     evidence = [Evidence("condition", f"{name} is not True") for name in missing]
     return Explanation(State.NOT_READY, "ReadinessGate", sentence, evidence)
 
 
-# ---- On the way ----
+# ---- Pods that are starting ----
 
 
 def _failing_step(facts: PodFacts) -> Explanation | None:
-    """The worker's steps fail for a reason that none of the above knows."""
+    """Explain that the worker's sync fails for a reason that none of the causes above covers."""
     worker = facts.worker
     if worker is None or not worker.failures or not worker.err:
         return None
     evidence = [Evidence("last step", worker.err, worker.step_ended, worker.failures), *_said(facts, "FailedSync")]
-    sentence = f"Its last step failed: {_quote(_strip(worker.err))}"
+    sentence = f"Its last sync failed: {_quote(_strip(worker.err))}"
     return Explanation(State.STUCK, "SyncFailed", _end(sentence), evidence, **_retry(facts))
 
 
 def _starting(facts: PodFacts) -> Explanation:
-    """Nothing is wrong: it is on its way."""
+    """Explain a pod that is starting normally."""
     evidence = _calls_evidence(facts)
     for call in facts.calls:
         if call.operation == "pull_image":
-            sentence = f'It is being started: image "{call.subject}" is being pulled.'
+            sentence = f'It is starting: image "{call.subject}" is being pulled.'
             return Explanation(State.STARTING, "Pulling", sentence, evidence)
     worker = facts.worker
     if worker is None:
-        return Explanation(State.STARTING, "Seen", "It has been seen, and its worker is about to start.", evidence)
+        return Explanation(
+            State.STARTING, "Seen", "The kubelet has received it, and its pod worker is about to start.", evidence
+        )
     step = activity.of_worker(worker, facts.calls)
     if worker.step_began is not None and step is not None:
         since = Evidence("worker", f"{step.text} ({step.function})", worker.step_began)
-        return Explanation(State.STARTING, "Starting", f"It is being started: it {step.text}.", [since, *evidence])
-    sentence = "It is being started: the next look of the PLEG will show what its last step did."
+        return Explanation(State.STARTING, "Starting", f"It is starting: it {step.text}.", [since, *evidence])
+    sentence = "It is starting: the next relist of the PLEG will show the result of its last step."
     return Explanation(State.STARTING, "Starting", sentence, evidence, until=worker.next_step, until_what="next step")
 
 
@@ -728,8 +746,8 @@ _CAUSES: tuple[Callable[[PodFacts], Explanation | None], ...] = (
 
 # ---- Helpers ----
 
-_RETRY = "tries again"
-_RESTART = "starts again"
+_RETRY = "next attempt"
+_RESTART = "next start"
 
 
 class _Until(TypedDict, total=False):
@@ -738,7 +756,7 @@ class _Until(TypedDict, total=False):
 
 
 def _retry(facts: PodFacts) -> _Until:
-    """When the worker tries again: not now, if it is at it."""
+    """Return when the worker tries again, or nothing while it is working."""
     worker = facts.worker
     if worker is None or worker.step_began is not None or worker.next_step is None:
         return {}
@@ -746,7 +764,7 @@ def _retry(facts: PodFacts) -> _Until:
 
 
 def _at_its_step(facts: PodFacts, earliest: datetime | None) -> datetime | None:
-    """When something happens that may happen from `earliest` on: at the worker's next step."""
+    """Return when something that is allowed from `earliest` on will happen: at the worker's next step."""
     worker = facts.worker
     if earliest is None or worker is None or worker.step_began is not None or worker.next_step is None:
         return earliest
@@ -754,7 +772,7 @@ def _at_its_step(facts: PodFacts, earliest: datetime | None) -> datetime | None:
 
 
 def _any_container(facts: PodFacts) -> bool:
-    """Whether the runtime has, or had, a container of the pod."""
+    """Report whether the runtime has, or had, a container of the pod."""
     return any(each.container_id for each in _all_statuses(facts.status))
 
 
@@ -771,7 +789,7 @@ def _failed_containers(status: v1.PodStatus) -> Iterator[tuple[v1.ContainerStatu
 
 def _end_evidence(facts: PodFacts, status: v1.ContainerStatus, ended: v1.ContainerStateTerminated) -> list[Evidence]:
     text = f"{status.name}: reason {ended.reason or 'unknown'}, exit code {ended.exit_code}{_ran_for(ended)}"
-    evidence = [Evidence("last end", text, ended.finished_at)]
+    evidence = [Evidence("last exit", text, ended.finished_at)]
     if ended.message:
         evidence.append(Evidence("termination message", ended.message.strip()))
     if line := facts.last_log_lines.get(status.name):
@@ -780,7 +798,7 @@ def _end_evidence(facts: PodFacts, status: v1.ContainerStatus, ended: v1.Contain
 
 
 def _ran_for(ended: v1.ContainerStateTerminated) -> str:
-    # What never ran has the beginning of time for its start.
+    # A container that never ran has the zero time as its start.
     if ended.started_at is None or ended.finished_at is None or ended.started_at.year < 2000:
         return ""
     seconds = (ended.finished_at - ended.started_at).total_seconds()
@@ -790,7 +808,7 @@ def _ran_for(ended: v1.ContainerStateTerminated) -> str:
 
 
 def _said(facts: PodFacts, *reasons: str) -> list[Evidence]:
-    """The last events with these reasons, oldest first."""
+    """Return the last three events with these reasons, oldest first."""
     return [_evidence_of(event) for event in _last_events(facts, *reasons)]
 
 
@@ -814,7 +832,7 @@ def _calls_evidence(facts: PodFacts) -> list[Evidence]:
 
 
 def _describe(probe: ProbeFacts) -> str:
-    outcome = f"{_runs_of(probe)}" if probe.result else "no answer yet"
+    outcome = f"{_runs_of(probe)}" if probe.result else "no result yet"
     return f"{probe.type} of {probe.container}: {probe.what}, every {spoken(probe.period)}, {outcome}"
 
 
@@ -822,23 +840,25 @@ def _runs_of(probe: ProbeFacts) -> str:
     word = {"FAILURE": "failed", "SUCCESS": "succeeded"}.get(probe.result, "unknown")
     times = "once" if probe.run == 1 else f"{probe.run} times"
     limit = (
-        f" of {probe.failure_threshold}" if probe.result == "FAILURE" and probe.run <= probe.failure_threshold else ""
+        f", limit {probe.failure_threshold}"
+        if probe.result == "FAILURE" and probe.run <= probe.failure_threshold
+        else ""
     )
-    return f"{word} {times}{limit} in a row"
+    return f"{word} {times} in a row{limit}"
 
 
 _PREFIX = re.compile(r"^rpc error: code = \w+ desc = ")
 
 
 def _strip(text: str) -> str:
-    """Without what gRPC puts before an error."""
+    """Return the text without the prefix that gRPC adds to an error."""
     while (shorter := _PREFIX.sub("", text)) != text:
         text = shorter
     return text.strip()
 
 
 def _quote(text: str, limit: int = _QUOTE) -> str:
-    """The text in one line, and not all of a long one."""
+    """Return the text as one line, shortened to `limit` characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 

@@ -1,4 +1,4 @@
-"""Tests of the sentences: one case for each way in which a pod can be stuck, or not."""
+"""Test the sentences, with one case for each state of a pod."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ class Case:
     sentence: str
     pod: v1.Pod | None = field(default_factory=pod)
     facts: dict[str, Any] = field(default_factory=dict)
-    # What the pod waits for, if that is to be known.
+    # What the pod waits for, if that must be known.
     until: str = ""
-    # Texts that the evidence must have.
+    # The evidence must contain these texts.
     evidence: tuple[str, ...] = ()
 
 
@@ -115,14 +115,14 @@ CASES = [
         "never heard of",
         State.UNKNOWN,
         "Unknown",
-        "This kubelet knows no such pod: no source names it and nothing of it runs.",
+        "This kubelet does not know this pod: no source contains it, and none of its containers runs.",
         pod=None,
     ),
     Case(
         "gone",
         State.GONE,
         "Removed",
-        "It is gone: no source names it any more and nothing of it runs.",
+        "It is gone: no source contains it any longer, and none of its containers runs.",
         pod=None,
         facts={"events": [event("Killing", "Stopping container main")]},
     ),
@@ -130,14 +130,15 @@ CASES = [
         "ready",
         State.READY,
         "Ready",
-        "It runs and is ready.",
+        "It is running and ready.",
         facts={"status": running(status(RUNNING, ready=True), conditions=[READY])},
     ),
     Case(
         "ready after restarts",
         State.READY,
         "Ready",
-        "It runs and is ready; container main has been restarted once, lastly after it ended with exit code 7.",
+        "It is running and ready; container main has been restarted once, most recently after it ended with exit "
+        "code 7.",
         facts={
             "status": running(status(RUNNING, ready=True, restart_count=1, last_state=ended(7)), conditions=[READY])
         },
@@ -147,14 +148,14 @@ CASES = [
         "succeeded",
         State.SUCCEEDED,
         "Succeeded",
-        "It is done: all its containers ended with exit code 0.",
+        "It has succeeded: all its containers ended with exit code 0.",
         facts={"status": v1.PodStatus(phase=v1.POD_SUCCEEDED)},
     ),
     Case(
         "failed",
         State.FAILED,
         "ContainerFailed",
-        "It has failed for good: container main ended with exit code 3, and is not restarted (restartPolicy Never).",
+        "It has failed permanently: container main ended with exit code 3, and is not restarted (restartPolicy Never).",
         pod=pod(restart_policy="Never"),
         facts={
             "status": v1.PodStatus(phase=v1.POD_FAILED, container_statuses=[status(ended(3))]),
@@ -166,7 +167,7 @@ CASES = [
         "refused",
         State.REFUSED,
         "OutOfcpu",
-        "This node has refused it for good: Node didn't have enough resource: cpu, requested: 9000 (OutOfcpu).",
+        "This node has rejected it permanently: Node didn't have enough resource: cpu, requested: 9000 (OutOfcpu).",
         facts={
             "status": v1.PodStatus(
                 phase=v1.POD_FAILED,
@@ -180,7 +181,7 @@ CASES = [
         "refused, which the status does not say in these words",
         State.REFUSED,
         "OutOfcpu",
-        "This node has refused it for good: too much (OutOfcpu).",
+        "This node has rejected it permanently: too much (OutOfcpu).",
         facts={"refused": True, "status": v1.PodStatus(phase=v1.POD_FAILED, reason="OutOfcpu", message="too much")},
     ),
     Case(
@@ -201,7 +202,7 @@ CASES = [
         "evicted",
         State.FAILED,
         "Evicted",
-        "It was evicted to free what the node is short of: The node was low on resource: memory.",
+        "It was evicted because the node was short of a resource: The node was low on resource: memory.",
         facts={
             "status": v1.PodStatus(
                 phase=v1.POD_FAILED, reason="Evicted", message="The node was low on resource: memory."
@@ -212,7 +213,7 @@ CASES = [
         "deadline",
         State.FAILED,
         "DeadlineExceeded",
-        "It ran longer than its activeDeadlineSeconds allow: Pod was active on the node longer.",
+        "It ran longer than its activeDeadlineSeconds allows: Pod was active on the node longer.",
         facts={
             "status": v1.PodStatus(
                 phase=v1.POD_FAILED, reason="DeadlineExceeded", message="Pod was active on the node longer"
@@ -228,7 +229,7 @@ CASES = [
             "status": running(status(RUNNING)),
             "worker": PodWorkerSnapshot(phase=TERMINATING_POD, deleted=True, grace_period=30, terminating_at=NOW),
         },
-        until="killed at the latest",
+        until="killed if still running",
     ),
     Case(
         "stopping, its status forgotten",
@@ -241,7 +242,7 @@ CASES = [
             "calls": [Call("stop_container", NOW.timestamp(), types.UID("1"), "main")],
         },
         evidence=("stop_container main",),
-        until="killed at the latest",
+        until="killed if still running",
     ),
     Case(
         "stopping with a grace period that never ends",
@@ -254,7 +255,7 @@ CASES = [
                 phase=TERMINATING_POD, deleted=True, grace_period=2**63 - 1, terminating_at=NOW
             ),
         },
-        until="killed at the latest",
+        until="killed if still running",
     ),
     Case(
         "outlives its grace period",
@@ -267,7 +268,7 @@ CASES = [
                 phase=TERMINATING_POD, deleted=True, grace_period=5, terminating_at=NOW - timedelta(seconds=30)
             ),
         },
-        until="killed at the latest",
+        until="killed if still running",
     ),
     Case(
         "cannot be stopped",
@@ -278,39 +279,39 @@ CASES = [
             "status": running(status(RUNNING)),
             "worker": failed("error killing pod: no answer", phase=TERMINATING_POD, deleted=True),
         },
-        until="tries again",
+        until="next attempt",
         evidence=("error killing pod: no answer",),
     ),
     Case(
         "cannot be cleaned up",
         State.STUCK,
         "CannotCleanUp",
-        "Nothing of it runs any more, but it cannot be cleaned up: mounted volumes=[nfs]: context deadline exceeded.",
+        "Its containers have stopped, but it cannot be cleaned up: mounted volumes=[nfs]: context deadline exceeded.",
         facts={"worker": failed("mounted volumes=[nfs]: context deadline exceeded", phase=TERMINATED_POD)},
-        until="tries again",
+        until="next attempt",
     ),
     Case(
         "is cleaned up",
         State.STOPPING,
         "CleaningUp",
-        "Nothing of it runs any more; it waits until volumes are unmounted.",
+        "Its containers have stopped; it waits until volumes are unmounted.",
         facts={"worker": PodWorkerSnapshot(phase=TERMINATED_POD, activity=Activity.WAITS_FOR_UNMOUNT)},
     ),
     Case(
         "runtime is down",
         State.STUCK,
         "NodeNotReady",
-        "No pod of this node is worked on at the moment: container runtime is down.",
+        "The kubelet currently syncs no pods on this node: container runtime is down.",
         facts={"node_problem": "container runtime is down", "worker": PodWorkerSnapshot()},
     ),
     Case(
         "static pod waits for its name",
         State.STUCK,
         "WaitsForSameName",
-        "It waits for its turn: the one with uid 2 still runs under the same name, and static pods of one name "
-        "never overlap.",
+        "It waits because the pod of the same name with UID 2 is still running: static pods with the same name never "
+        "run at the same time.",
         facts={"worker": PodWorkerSnapshot(waits_to_start=True, runs_instead="2", next_step=LATER)},
-        until="looks again at the latest",
+        until="next check",
     ),
     Case(
         "no network",
@@ -322,13 +323,13 @@ CASES = [
             "status": pending(status(CREATING)),
             "worker": failed("network is not ready: cni plugin not initialized"),
         },
-        until="tries again",
+        until="next attempt",
     ),
     Case(
         "the host's network needs none",
         State.STARTING,
         "Starting",
-        "It is being started: the next look of the PLEG will show what its last step did.",
+        "It is starting: the next relist of the PLEG will show the result of its last step.",
         pod=pod(host_network=True),
         facts={
             "network_problem": "cni plugin not initialized",
@@ -384,7 +385,7 @@ CASES = [
                 event("FailedMount", "Unable to attach or mount volumes: unmounted volumes=[data]: timed out"),
             ],
         },
-        until="tries again",
+        until="next attempt",
         evidence=("access denied by server", "context deadline exceeded"),
     ),
     Case(
@@ -402,13 +403,13 @@ CASES = [
                 missing=missing("persistentvolumeclaims", "mine"),
             ),
         },
-        until="tries again",
+        until="next attempt",
     ),
     Case(
         "sandbox",
         State.STUCK,
         "SandboxFailed",
-        'The runtime cannot make its sandbox: plugin type="bridge" failed (add): no IP addresses available.',
+        'The runtime cannot create its sandbox: plugin type="bridge" failed (add): no IP addresses available.',
         facts={
             "status": pending(status(CREATING)),
             "worker": failed("failed to CreatePodSandbox"),
@@ -419,40 +420,40 @@ CASES = [
                 )
             ],
         },
-        until="tries again",
+        until="next attempt",
     ),
     Case(
         "sandbox of which no event tells",
         State.STUCK,
         "SandboxFailed",
-        "The runtime cannot make its sandbox: no.",
+        "The runtime cannot create its sandbox: no.",
         facts={
             "status": pending(status(CREATING)),
             "worker": failed("no", failed_actions=frozenset({kubecontainer.KILL_POD_SANDBOX})),
         },
-        until="tries again",
+        until="next attempt",
         evidence=("no",),
     ),
     Case(
         "cgroup",
         State.STUCK,
         "SandboxFailed",
-        "The runtime cannot make its sandbox: no.",
+        "The runtime cannot create its sandbox: no.",
         facts={"status": pending(status(CREATING)), "worker": failed("no", failed_at=Activity.MAKES_CGROUP)},
-        until="tries again",
+        until="next attempt",
         evidence=("no",),
     ),
     Case(
         "error that speaks of a sandbox and of volumes",
         State.STUCK,
         "SyncFailed",
-        "Its last step failed: no sandbox for volumes=[data].",
+        "Its last sync failed: no sandbox for volumes=[data].",
         facts={
             "status": pending(status(CREATING)),
             "unmounted": ["data"],
             "worker": failed("no sandbox for volumes=[data]", failed_at=Activity.SYNCS),
         },
-        until="tries again",
+        until="next attempt",
     ),
     Case(
         "image that is not there",
@@ -465,7 +466,7 @@ CASES = [
             "pull_at": {"app:1": LATER},
             "worker": failed('failed to "StartContainer"'),
         },
-        until="pulls again",
+        until="next pull",
         evidence=(NO_MANIFEST,),
     ),
     Case(
@@ -479,13 +480,13 @@ CASES = [
             ),
             "pull_at": {"app:1": LATER},
         },
-        until="pulls again",
+        until="next pull",
     ),
     Case(
         "image name that is none",
         State.STUCK,
         "InvalidImageName",
-        'Its container main cannot start: "app:1" is no valid name of an image.',
+        'Its container main cannot start: "app:1" is not a valid image name.',
         facts={"status": pending(status(waiting("InvalidImageName", "could not parse")))},
     ),
     Case(
@@ -505,7 +506,7 @@ CASES = [
             "worker": failed("CreateContainerConfigError"),
             "missing": {"main": missing("secrets", "ns/smtp")},
         },
-        until="tries again",
+        until="next attempt",
     ),
     Case(
         "key of a secret",
@@ -529,14 +530,14 @@ CASES = [
         "crash loop",
         State.STUCK,
         "CrashLoop",
-        "Its container main ended with exit code 1 after 3 s, 5 times so far; the last that it wrote was "
+        "Its container main ended with exit code 1 after 3 s, 5 times so far; its last output was "
         '"cannot reach db:5432".',
         facts={
             "status": running(status(waiting("CrashLoopBackOff"), last_state=ended(1), restart_count=4)),
             "restart_at": {"main": LATER},
             "last_log_lines": {"main": "cannot reach db:5432"},
         },
-        until="starts again",
+        until="next start",
         evidence=("exit code 1 after 3 s", "cannot reach db:5432"),
     ),
     Case(
@@ -571,13 +572,13 @@ CASES = [
             ),
             "restart_at": {"main": LATER},
         },
-        until="tries again",
+        until="next attempt",
     ),
     Case(
         "killed by its liveness probe",
         State.STUCK,
         "LivenessProbe",
-        "Its container main is killed again and again because its liveness probe fails: no heartbeat.",
+        "Its container main is killed repeatedly because its liveness probe fails: no heartbeat.",
         pod=pod(PROBED),
         facts={
             "status": running(status(waiting("CrashLoopBackOff"), last_state=ended(137), restart_count=3)),
@@ -588,14 +589,14 @@ CASES = [
             "killed_for": {"main": "LivenessProbe"},
             "restart_at": {"main": LATER},
         },
-        until="starts again",
+        until="next start",
         evidence=("Liveness probe failed: no heartbeat",),
     ),
     Case(
         "about to be restarted",
         State.STARTING,
         "Restarting",
-        "Its container main ended with exit code 1 within a second of its start, and is about to be started again.",
+        "Its container main ended with exit code 1 within a second of its start, and is about to be restarted.",
         pod=pod(restart_policy="Always"),
         facts={"status": running(status(ended(1, seconds=0)))},
     ),
@@ -618,7 +619,7 @@ CASES = [
         "init container that runs",
         State.STARTING,
         "Initializing",
-        "Its init container schema runs; the containers after it start when it has ended.",
+        "Its init container schema is running; the next containers start when it has ended.",
         pod=pod(init_containers=[v1.Container(name="schema")]),
         facts={
             "status": pending(status(waiting("PodInitializing")), init_container_statuses=[status(RUNNING, "schema")])
@@ -634,7 +635,7 @@ CASES = [
             "status": running(status(RUNNING, started=False)),
             "probes": [ProbeFacts(container="main", type="Startup", next_at=LATER)],
         },
-        until="probed again",
+        until="next probe",
     ),
     Case(
         "startup probe that fails",
@@ -647,7 +648,7 @@ CASES = [
             "probes": [ProbeFacts(container="main", type="Startup", result="FAILURE", run=2, what="TCP port 80")],
             "events": [unhealthy(ProbeType.STARTUP, "connection refused")],
         },
-        evidence=("Startup of main: TCP port 80, every 10 s, failed 2 times of 3 in a row",),
+        evidence=("Startup of main: TCP port 80, every 10 s, failed 2 times in a row, limit 3",),
     ),
     Case(
         "readiness probe that fails",
@@ -660,13 +661,14 @@ CASES = [
             "probes": [ProbeFacts(container="main", type="Readiness", result="FAILURE", run=4, next_at=LATER)],
             "events": [unhealthy(ProbeType.READINESS, "HTTP probe failed with statuscode: 503")],
         },
-        until="probed again",
+        until="next probe",
     ),
     Case(
         "readiness gate",
         State.NOT_READY,
         "ReadinessGate",
-        "Its containers are ready, but its readiness gate example.com/lb is not: somebody else has to set that.",
+        "Its containers are ready, but its readiness gate example.com/lb is not: another program must set this "
+        "condition.",
         pod=pod(readiness_gates=[v1.PodReadinessGate(condition_type="example.com/lb")]),
         facts={"status": running(status(RUNNING, ready=True))},
     ),
@@ -674,15 +676,15 @@ CASES = [
         "fault that has no sentence of its own",
         State.STUCK,
         "SyncFailed",
-        "Its last step failed: error making pod data directories: disk full.",
+        "Its last sync failed: error making pod data directories: disk full.",
         facts={"worker": failed("error making pod data directories: disk full"), "status": pending(status(CREATING))},
-        until="tries again",
+        until="next attempt",
     ),
     Case(
         "image is being pulled",
         State.STARTING,
         "Pulling",
-        'It is being started: image "app:1" is being pulled.',
+        'It is starting: image "app:1" is being pulled.',
         facts={
             "status": pending(status(CREATING)),
             "worker": PodWorkerSnapshot(step_began=NOW),
@@ -694,15 +696,15 @@ CASES = [
         "is being started",
         State.STARTING,
         "Starting",
-        "It is being started: it has the runtime make its sandbox.",
+        "It is starting: it waits for the runtime to create its sandbox.",
         facts={
             "status": pending(status(CREATING)),
             "worker": PodWorkerSnapshot(step_began=NOW, activity=Activity.SYNCS),
             "calls": [Call("run_podsandbox", NOW.timestamp(), types.UID("1"))],
         },
-        evidence=("has the runtime make its sandbox (InstrumentedRuntimeService.run_pod_sandbox)",),
+        evidence=("waits for the runtime to create its sandbox (InstrumentedRuntimeService.run_pod_sandbox)",),
     ),
-    Case("just seen", State.STARTING, "Seen", "It has been seen, and its worker is about to start."),
+    Case("just seen", State.STARTING, "Seen", "The kubelet has received it, and its pod worker is about to start."),
 ]
 
 
@@ -770,13 +772,13 @@ def test_advice_on_a_container_that_crashes(facts: dict[str, Any], advice: str) 
 
 @pytest.mark.parametrize(
     ("standalone", "advice"),
-    [(False, "create Secret x; "), (True, "put Secret x into the directory of the manifests; ")],
+    [(False, "create Secret x; "), (True, "put Secret x into the manifest directory; ")],
 )
 def test_advice_on_what_is_missing(standalone: bool, advice: str) -> None:
     waits = pending(status(waiting("CreateContainerConfigError", 'secret "x" not found')))
     facts = PodFacts(namespace="ns", name="pod", now=NOW, pod=pod(), status=waits, standalone=standalone)
     facts.missing["main"] = missing("secret", "x")
-    assert explain_pod(facts).advice == f"{advice}the pod goes on as soon as it is there"
+    assert explain_pod(facts).advice == f"{advice}the pod continues as soon as it exists"
 
 
 def test_long_errors_are_cut_in_the_sentence_only() -> None:
@@ -790,7 +792,7 @@ def test_long_errors_are_cut_in_the_sentence_only() -> None:
 
 
 def test_error_that_quotes_a_long_name() -> None:
-    """An image may name its user as it likes."""
+    """A very long name in an error does not make the explanation slow: an image may contain any user name."""
     message = f"container has runAsNonRoot and image has non-numeric user (secret {'a/' * 500_000})"
     facts = PodFacts(
         namespace="ns", name="pod", now=NOW, pod=pod(), reasons={"main": ("CreateContainerConfigError", message)}

@@ -1,4 +1,4 @@
-"""The live view over HTTP: the page, its data, the stream that keeps it up to date, and explanations.
+"""Serve the live view over HTTP: the page, its data, the stream that updates it, and the explanations.
 
 Go: none
 """
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).with_name("page.html")
 
-# Seconds between two messages of the stream, and how many streams there may be.
+# The stream sends a message every INTERVAL seconds by default, and there may be at most _MAX_STREAMS streams.
 INTERVAL = 1.0
 _MIN_INTERVAL, _MAX_INTERVAL = 0.25, 60.0
 _MAX_STREAMS = 20
-# Seconds for the figures of pods, for which the runtime is asked.
+# The runtime gets this time, in seconds, to measure the pods.
 _MEASURE_TIMEOUT = 20.0
 
 
 class LiveView:
-    """The handlers, which share one collector. Made by the first request."""
+    """Serve the live view with one collector for all handlers. The first request creates this object."""
 
     def __init__(self, kubelet: Kubelet, history: History) -> None:
         self._kubelet = kubelet
         self._collector = Collector(kubelet, history)
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = threading.Lock()  # The lock guards the fields below.
         self._streams = 0
         self._encoded: tuple[Any, bytes] | None = None
 
     def page(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """The page. It needs nothing from anywhere else, and its browser is told to load nothing."""
+        """Serve the page. It is self-contained, and its policy forbids the browser to load anything else."""
         body, policy = _page()
         w.headers.set("Content-Type", "text/html; charset=utf-8")
         w.headers.set("Content-Security-Policy", policy)
@@ -55,15 +55,15 @@ class LiveView:
         w.write(body)
 
     def data(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """One snapshot."""
+        """Serve one snapshot."""
         _answer_json(w, self._snapshot())
 
     def events(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """A snapshot now and then one each second, or as often as `interval` says, as server-sent events."""
+        """Stream snapshots as server-sent events: one now, then one each second or each `interval` seconds."""
         interval = _interval(r.param("interval"))
         with self._lock:
             if self._streams >= _MAX_STREAMS:
-                raise http.HTTPError(503, f"{_MAX_STREAMS} live views are open already")
+                raise http.HTTPError(503, f"{_MAX_STREAMS} streams of the live view are already open")
             self._streams += 1
         try:
             w.let_client_pause()
@@ -80,7 +80,7 @@ class LiveView:
                 self._streams -= 1
 
     def explain(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """Why the pod of `?pod=NAMESPACE/NAME` is as it is; without a pod, how the node is."""
+        """Explain the state of the pod in `?pod=NAMESPACE/NAME`. Without a pod, explain the state of the node."""
         if not (full_name := r.param("pod")):
             _answer_json(w, codec.encode_json(self._collector.explain_node()))
             return
@@ -89,27 +89,32 @@ class LiveView:
             raise http.HTTPError(400, f'pod "{full_name}" is not of the form NAMESPACE/NAME')
         found = self._collector.explain_pod(namespace, name)
         if found is None:
-            raise http.HTTPError(404, f"this kubelet knows no pod {full_name}, and has known none since its start")
+            raise http.HTTPError(
+                404, f"this kubelet knows no pod {full_name}, and has seen none of that name since it started"
+            )
         _answer_json(w, codec.encode_json(found))
 
     def manifests(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """What is wrong with manifests now."""
+        """Serve what is wrong with the manifests now."""
         _answer_json(w, codec.encode_json(self._collector.manifests()))
 
     def evictions(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """Who would be evicted now. Unlike the rest it measures, so it waits for a runtime that does not answer."""
+        """Serve which pods would be evicted now.
+
+        Unlike the other handlers, this one measures the pods, so it waits when the runtime does not respond.
+        """
         ctx, cancel = golang.with_timeout(r.ctx, _MEASURE_TIMEOUT)
         try:
             preview = self._kubelet.eviction_manager.preview(ctx)
         except Exception as err:
-            # Whatever it was, who asked is to know, and the kubelet is none the worse.
+            # The client learns of any error, and an error here does not affect the kubelet.
             raise http.HTTPError(503, f"the node cannot be measured: {err or type(err).__name__}") from err
         finally:
             cancel()
         _answer_json(w, codec.encode_json(evictions.explain(preview, datetime.now(UTC))))
 
     def _snapshot(self) -> bytes:
-        """As JSON; encoded once for all that look at the same time."""
+        """Return the snapshot as JSON, encoded once for all clients that share it."""
         snapshot = self._collector.snapshot()
         with self._lock:
             if self._encoded is None or self._encoded[0] is not snapshot:
@@ -118,7 +123,7 @@ class LiveView:
 
 
 def routes(kubelet: Kubelet, history: History) -> dict[str, http.Handler]:
-    """The handlers by their paths."""
+    """Return the handlers by their paths."""
     view = LiveView(kubelet, history)
     return {
         "/debug/syncloop": view.page,
@@ -132,7 +137,7 @@ def routes(kubelet: Kubelet, history: History) -> dict[str, http.Handler]:
 
 @functools.cache
 def _page() -> tuple[bytes, str]:
-    """The page, and the policy that lets its own style and script run, and nothing else."""
+    """Return the page, and the policy that allows only the page's own style and script."""
     body = PAGE.read_bytes()
     sources = {
         tag: " ".join(
@@ -161,6 +166,6 @@ def _interval(text: str) -> float:
     try:
         seconds = float(text) if text else INTERVAL
     except ValueError:
-        raise http.HTTPError(400, f'interval "{text}" is no number of seconds') from None
-    # Not a number is neither less nor more than anything.
+        raise http.HTTPError(400, f'interval "{text}" is not a number of seconds') from None
+    # NaN compares as neither less nor greater, and with this order of arguments it becomes the minimum.
     return min(max(_MIN_INTERVAL, seconds), _MAX_INTERVAL)

@@ -1,9 +1,10 @@
-"""What the running kubelet notes about itself, so that it can be shown when somebody looks.
+"""Record what the running kubelet does, so that the live view can show it.
 
 Go: none
 
-Nothing here is worked out before somebody asks: what runs all the time is an append to a list of bounded length, or a
-count. Times are seconds since the epoch by the time of day, for they are only shown; durations are measured.
+The code that runs all the time only appends to a list of bounded length or increments a counter. Everything else is
+computed when somebody asks. Times are wall-clock seconds since the epoch, because they are only shown. Durations come
+from the steady clock.
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ from pkg.apimachinery import types
 from pkg.apimachinery.api import errors as apierrors
 from pkg.apimachinery.apis.meta import v1 as metav1
 
-# How many events of the sync loop are kept: more than a minute of a busy node.
+# The history keeps this many events of the sync loop, which is more than a minute of a busy node.
 _TAPE_LENGTH = 1200
-# How many relists of the PLEG are kept.
+# The history keeps this many relists of the PLEG.
 _RELISTS_KEPT = 120
-# How many calls of each kind are kept.
+# The history keeps this many calls of each kind.
 _CALLS_KEPT = 64
-# How many pods have a story, and of each its beginning and its latest lines.
+# The history keeps this many pods and, for each pod, its first lines, its latest lines and its latest events.
 _STORIES = 1024
 _BEGINNING = 32
 _LATEST = 32
 _EVENTS_OF_A_POD = 16
-# Characters of a message that are kept: what a probe or a hook has written may be ten times as long.
+# The history keeps this many characters of a message. The output of a probe or a hook may be ten times as long.
 MAX_TEXT_LENGTH = 1024
-# Going through a stage for the second time in fewer seconds than this is not told.
+# A stage that a pod goes through again in less than this time, in seconds, is not recorded.
 _NO_TIME = 0.02
-# How many ids of the runtime are known to belong to a pod.
+# The history remembers for this many runtime ids which pod they belong to.
 _IDS = 8192
 
 
 class Taken(NamedTuple):
-    """One event that the sync loop took: which case, when, and how many seconds it worked on it."""
+    """Describe one event of the sync loop: its case, its time, and how many seconds its handling took."""
 
     at: float
     case: int
@@ -55,26 +56,26 @@ class Taken(NamedTuple):
 
 
 class LoopHistory:
-    """The events of the sync loop. Written by its thread alone, read by any."""
+    """Record the events of the sync loop. Only the loop's thread writes; any thread may read."""
 
     def __init__(self, cases: int) -> None:
         self.counts = [0] * cases
         self.busy_seconds = [0.0] * cases
         self.tape: deque[Taken] = deque(maxlen=_TAPE_LENGTH)
-        # What the loop is working on now: the case and since when; None while it waits in select.
+        # The case that the loop handles now and the time when it began, or None while the loop waits in `select`.
         self.at_work: tuple[int, float] | None = None
         self.last: int | None = None
         self._began = 0.0
 
     def took(self, case: int) -> None:
-        """Select has chosen this case."""
+        """Record that `select` has chosen this case."""
         self.counts[case] += 1
         self.last = case
         self._began = time.monotonic()
         self.at_work = (case, time.time())
 
     def done(self) -> None:
-        """The loop goes back to select."""
+        """Record that the loop returns to `select`."""
         if self.at_work is None:
             return
         case, at = self.at_work
@@ -86,18 +87,18 @@ class LoopHistory:
 
 @dataclass(slots=True)
 class Call:
-    """One call of the container runtime. `uid` and `container` say for whom, where that is known."""
+    """Describe one call of the container runtime. `uid` and `container` name the pod and the container, if known."""
 
     operation: str
     began: float
     uid: types.UID = types.UID("")
     container: str = ""
-    # What it is about: an image, an id.
+    # The subject is what the call is about: an image or an id.
     subject: str = ""
 
 
 class Ended(NamedTuple):
-    """A call that has ended."""
+    """Describe a call that has ended."""
 
     at: float
     seconds: float
@@ -106,7 +107,7 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class CallTotals:
-    """The calls of one kind since the start."""
+    """Count the calls of one kind since the kubelet's start."""
 
     count: int = 0
     errors: int = 0
@@ -115,7 +116,7 @@ class CallTotals:
 
 
 class Line(NamedTuple):
-    """One line of a pod's story: a stage it went through, or a point in time when both are the same."""
+    """Describe one line of a pod's history: a stage, or a moment if `began` equals `ended`."""
 
     stage: str
     began: float
@@ -126,25 +127,25 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class PodEvent:
-    """An event about the pod; those that say the same again are counted."""
+    """Record an event of the pod. Repetitions of the same event increase its count."""
 
     first: float
     last: float
     type: str
     reason: str
     message: str
-    # The field of the pod's spec that it is about; empty for the pod as a whole.
+    # The field of the pod's spec that the event is about, or an empty string for the pod as a whole.
     field_path: str
     count: int = 1
-    # What the message was made of, in so far as it tells a cause: the probe that failed and what it said, and the
-    # object that does not exist.
+    # The fields below come from the arguments of the message: the probe that failed, its output, and the object that
+    # does not exist.
     probe: ProbeType | None = None
     said: str = ""
     missing: metav1.StatusDetails | None = None
 
 
 class Story:
-    """What became of one pod. Guarded by the lock of its PodStories."""
+    """Record what happened to one pod. The lock of its PodStories guards it."""
 
     __slots__ = (
         "beginning",
@@ -169,9 +170,9 @@ class Story:
         self.phase = ""
         self.ready = False
         self.refused = False
-        # Why each container was killed last, by its name; a REASON_ of the runtime manager.
+        # The reason, a REASON_ constant of the runtime manager, for which each container was last killed, by name.
         self.killed_for: dict[str, str] = {}
-        # The id of each container and whether it has ended, as last told.
+        # The id of each container and whether it has ended, as of its latest status.
         self.containers: dict[str, tuple[str, bool]] = {}
 
     def add(self, line: Line) -> None:
@@ -186,13 +187,16 @@ class Story:
 
 
 class PodStories:
-    """The stories by the pods' uids; the one longest untouched goes when there are too many. Thread-safe."""
+    """Record the history of each pod by UID.
+
+    When there are too many pods, the least recently updated one is dropped. This class is thread-safe.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _stories and all that is in them
+        self._lock = threading.Lock()  # The lock guards _stories and all that is in them.
         self._stories: OrderedDict[types.UID, Story] = OrderedDict()
 
-    # Told by the kubelet (its PodObserver).
+    # The kubelet calls the following methods (its PodObserver).
 
     def seen(self, pod: v1.Pod, at: datetime.datetime) -> None:
         began = at.timestamp()
@@ -210,7 +214,7 @@ class PodStories:
             self._story_locked(uid).refused = True
 
     def killing(self, uid: types.UID, container: str, reason: str) -> None:
-        """Told by the runtime manager, by way of RuntimeCalls."""
+        """Record the reason for a kill. The runtime manager calls this through RuntimeCalls."""
         with self._lock:
             self._story_locked(uid).killed_for[container] = reason
 
@@ -227,7 +231,7 @@ class PodStories:
         return self.stage(uid, "volumes")
 
     def mark(self, uid: types.UID, stage: str, detail: str = "", failed: bool = False) -> None:
-        """Something happened to the pod just now."""
+        """Record that something happened to the pod just now."""
         now = time.time()
         self.add(uid, Line(stage, now, now, detail, failed))
 
@@ -237,7 +241,7 @@ class PodStories:
 
     @contextmanager
     def stage(self, uid: types.UID, stage: str, detail: str = "") -> Iterator[None]:
-        """The pod goes through a stage, which fails if it raises."""
+        """Record the `with` block as a stage of the pod. The stage fails if the block raises an exception."""
         began = time.time()
         try:
             yield
@@ -247,12 +251,12 @@ class PodStories:
         line = Line(stage, began, time.time(), detail)
         with self._lock:
             story = self._story_locked(uid)
-            # Each sync goes through it again, and usually in no time: that is no news.
+            # Each sync goes through the stage again, usually in almost no time, and recording that would add nothing.
             if line.ended - began >= _NO_TIME or all(known.stage != stage for known in story.lines()):
                 story.add(line)
 
     def note_event(self, obj: Any, event_type: str, reason: str, message: str, args: tuple[Any, ...] = ()) -> None:
-        """An event was recorded, its message formatted with args; only those about pods are kept."""
+        """Record an event whose message was formatted with `args`. Events that are not about pods are ignored."""
         if isinstance(obj, v1.Pod):
             uid, field_path = obj.metadata.uid, ""
         elif isinstance(obj, v1.ObjectReference) and obj.kind == "Pod":
@@ -272,7 +276,7 @@ class PodStories:
             _note_cause(event, args)
             events.append(event)
 
-    # Told by the status manager (its PodUpdateNotifier).
+    # The status manager calls the following methods (its PodUpdateNotifier).
 
     def on_pod_updated(self, pod: v1.Pod, status: v1.PodStatus, is_added: bool) -> None:
         now = time.time()
@@ -294,10 +298,10 @@ class PodStories:
         self.on_pod_updated(pod, pod.status, False)
         self.mark(pod.metadata.uid, "finished")
 
-    # Questions.
+    # The following methods answer queries.
 
     def get(self, uid: types.UID) -> tuple[list[Line], list[PodEvent]]:
-        """The lines and the events of a pod, oldest first; copies."""
+        """Return copies of the lines and the events of a pod, oldest first."""
         with self._lock:
             story = self._stories.get(uid)
             return (
@@ -305,19 +309,19 @@ class PodStories:
             )
 
     def was_refused(self, uid: types.UID) -> bool:
-        """Whether this kubelet has refused the pod for good."""
+        """Report whether this kubelet has rejected the pod permanently."""
         with self._lock:
             story = self._stories.get(uid)
             return story is not None and story.refused
 
     def killed_for(self, uid: types.UID) -> dict[str, str]:
-        """Why each container of the pod was killed last, by its name; a copy."""
+        """Return a copy of the reasons for which each container of the pod was last killed, by name."""
         with self._lock:
             story = self._stories.get(uid)
             return {} if story is None else dict(story.killed_for)
 
     def names(self) -> dict[types.UID, tuple[str, str]]:
-        """Namespace and name of the pods that are remembered, by uid, longest untouched first."""
+        """Return the namespaces and names of the recorded pods by UID, least recently updated first."""
         with self._lock:
             return {uid: (story.namespace, story.name) for uid, story in self._stories.items()}
 
@@ -333,12 +337,12 @@ class PodStories:
 
 
 def shortened(text: str) -> str:
-    """No more of the text than is kept."""
+    """Return the part of the text that the history keeps."""
     return text if len(text) <= MAX_TEXT_LENGTH else f"{text[:MAX_TEXT_LENGTH]}…"
 
 
 def _note_cause(event: PodEvent, args: tuple[Any, ...]) -> None:
-    """Take over from what the message was formatted with that which tells a cause."""
+    """Copy the probe, its output and the missing object from the arguments of the message into the event."""
     for arg in args:
         if isinstance(arg, ProbeType):
             event.probe, event.said = arg, shortened(str(args[-1]))
@@ -347,24 +351,24 @@ def _note_cause(event: PodEvent, args: tuple[Any, ...]) -> None:
 
 
 def _note_container(story: Story, status: v1.ContainerStatus, now: float) -> None:
-    """Add to the story that a container has ended, if that is news."""
+    """Record that a container has ended, unless this is already recorded."""
     ended, container_id = status.state.terminated, status.container_id
     if ended is None and status.last_state.terminated is not None:
-        # It may have ended and be waiting for its restart, or be running again already.
+        # The container may have ended and now wait for its restart, or already run again.
         ended = status.last_state.terminated
         container_id = ended.container_id or container_id
     if ended is None or story.containers.get(status.name) == (container_id, True):
         return
     story.containers[status.name] = (container_id, True)
     at = ended.finished_at.timestamp() if ended.finished_at is not None else now
-    # A status has its times cut to seconds: it has ended at some time in that second, and not after now.
+    # A status truncates times to seconds, so the container ended at some time in that second, but not after now.
     at = min(at + 1.0, now) if at.is_integer() else at
     detail = f"{status.name} {describe_end(ended)}"
     story.add(Line("exit", at, at, detail, ended.exit_code != 0))
 
 
 def describe_end(ended: v1.ContainerStateTerminated) -> str:
-    """How a container ended, in words."""
+    """Return in words how a container ended."""
     if ended.reason == "OOMKilled":
         return "was killed because it used more memory than its limit (OOMKilled)"
     if ended.exit_code == 0:
@@ -376,7 +380,7 @@ def describe_end(ended: v1.ContainerStateTerminated) -> str:
     return f"ended with exit code {ended.exit_code}"
 
 
-# The operations that are a stage of a pod's story, under their names there.
+# These operations are stages of a pod's history. The values are the stages' names.
 STAGES = {
     "run_podsandbox": "sandbox",
     "pull_image": "pull",
@@ -388,20 +392,27 @@ STAGES = {
 
 
 class RuntimeCalls:
-    """The calls of the container runtime, under way and ended. Thread-safe."""
+    """Record the calls of the container runtime, both those under way and those that have ended.
+
+    This class is thread-safe.
+    """
 
     def __init__(self, stories: PodStories) -> None:
         self._stories = stories
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = threading.Lock()  # The lock guards the fields below.
         self._numbers = itertools.count()
         self._in_flight: dict[int, Call] = {}
         self._totals: dict[str, CallTotals] = {}
-        # Whose sandboxes and containers are: uid and the container's name by the runtime's id.
+        # The pod's UID and the container's name by the runtime's id of each sandbox and container.
         self._owners: OrderedDict[str, tuple[types.UID, str]] = OrderedDict()
 
     @contextmanager
     def recorded(self, operation: str, owner: tuple[str, str] = ("", ""), subject: str = "") -> Iterator[None]:
-        """Count a call; `owner` is a pod's uid and a container's name, found by the id in `subject` if left out."""
+        """Count the `with` block as a call.
+
+        `owner` is a pod's UID and a container's name. Without it, the owner is looked up by the runtime id in
+        `subject`.
+        """
         began, at = time.monotonic(), time.time()
         with self._lock:
             uid, container = owner if owner[0] else self._owners.get(subject, owner)
@@ -432,14 +443,14 @@ class RuntimeCalls:
             self._stories.add(call.uid, line_of(call, call.began + seconds, error))
 
     def own(self, runtime_id: str, uid: types.UID, container: str = "") -> None:
-        """The sandbox or container of this id is the pod's."""
+        """Record that the sandbox or container with this id belongs to the pod."""
         with self._lock:
             self._owners[runtime_id] = (uid, container)
             if len(self._owners) > _IDS:
                 self._owners.popitem(last=False)
 
     def disown(self, runtime_id: str) -> None:
-        """It has been removed."""
+        """Forget the owner of a sandbox or container that has been removed."""
         with self._lock:
             self._owners.pop(runtime_id, None)
 
@@ -447,12 +458,12 @@ class RuntimeCalls:
         self._stories.killing(uid, container, reason)
 
     def in_flight(self) -> list[Call]:
-        """The calls under way, oldest first."""
+        """Return the calls under way, oldest first."""
         with self._lock:
             return list(self._in_flight.values())
 
     def totals(self) -> dict[str, CallTotals]:
-        """Copies, by operation."""
+        """Return copies of the totals by operation."""
         with self._lock:
             return {
                 operation: CallTotals(known.count, known.errors, known.last_error, known.recent.copy())
@@ -461,7 +472,7 @@ class RuntimeCalls:
 
 
 def line_of(call: Call, ended: float, error: Exception | None = None) -> Line:
-    """The call as a line of its pod's story."""
+    """Return the call as a line of its pod's history."""
     stage = STAGES.get(call.operation, call.operation)
     what = call.subject if call.operation == "pull_image" else call.container
     detail = what if error is None else f"{what}: {error}" if what else str(error)
@@ -469,7 +480,7 @@ def line_of(call: Call, ended: float, error: Exception | None = None) -> Line:
 
 
 class Relist(NamedTuple):
-    """One round of the PLEG."""
+    """Describe one relist of the PLEG."""
 
     at: float
     seconds: float
@@ -477,7 +488,7 @@ class Relist(NamedTuple):
 
 
 class RelistHistory:
-    """The latest relists. Written by the PLEG's thread alone, read by any."""
+    """Record the latest relists. Only the PLEG's thread writes; any thread may read."""
 
     def __init__(self) -> None:
         self.latest: deque[Relist] = deque(maxlen=_RELISTS_KEPT)
@@ -487,7 +498,7 @@ class RelistHistory:
 
 
 class History:
-    """All of it."""
+    """Hold the histories of the loop, the pods, the runtime calls and the relists."""
 
     def __init__(self, loop_cases: int) -> None:
         self.began = time.time()
@@ -497,5 +508,5 @@ class History:
         self.relists = RelistHistory()
 
     def observers(self) -> Observers:
-        """What a kubelet is to tell all of this."""
+        """Return the observers through which a kubelet reports to this history."""
         return Observers(loop=self.loop, pods=self.pods, runtime=self.calls, relists=self.relists)

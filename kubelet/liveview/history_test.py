@@ -1,4 +1,4 @@
-"""Tests of what the kubelet notes about itself."""
+"""Test what the kubelet records about itself."""
 
 from __future__ import annotations
 

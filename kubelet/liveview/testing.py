@@ -1,4 +1,4 @@
-"""A kubelet on fakes that the live view looks at.
+"""Run a kubelet on fakes that the live view can observe.
 
 Go: none
 """
@@ -13,7 +13,7 @@ from kubelet.testing import TestKubelet
 
 
 class ObservedKubelet(TestKubelet):
-    """Tells `history` what it does."""
+    """Run a test kubelet that reports to `history`."""
 
     __test__ = False
 

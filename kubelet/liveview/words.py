@@ -1,4 +1,4 @@
-"""How what is shown is put into words.
+"""Format values in words for people.
 
 Go: none
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def spoken(seconds: float) -> str:
-    """A duration as people say it: two units at most."""
+    """Return a duration as people say it, in at most two units."""
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"
     if seconds < 10:

@@ -1,4 +1,4 @@
-"""Tests of words."""
+"""Test the wording of durations."""
 
 from __future__ import annotations
 

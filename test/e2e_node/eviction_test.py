@@ -437,7 +437,7 @@ def test_explain_who_would_go(begun: dict[str, Pressed]) -> None:
         return done.stdout
 
     found = json.loads(run("-o", "json"))
-    assert found["sentence"] == "Nothing is short on this node, and nobody would be evicted."
+    assert found["sentence"] == "No resource is short on this node, and no pod would be evicted."
     signals = {each["signal"]: each for each in found["signals"]}
     shared = signals["allocatableMemory.available"]
     assert (shared["state"], shared["goes_first"]) == ("fine", "default/hog")

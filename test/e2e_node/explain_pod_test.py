@@ -42,7 +42,7 @@ STUCK: list[tuple[Manifest, str, str]] = [
         pod("crashes", shell(DATABASE, "app")),
         "CrashLoop",
         r"Its container app ended with exit code 1 within a second of its start, (once|\d+ times) so far; "
-        r'the last that it wrote was "cannot reach database db:5432"\.',
+        r'its last output was "cannot reach database db:5432"\.',
     ),
     (
         pod("no-image", {"name": "app", "image": NO_IMAGE}),
@@ -58,7 +58,7 @@ STUCK: list[tuple[Manifest, str, str]] = [
     (
         pod("no-image-name", {"name": "app", "image": "Not An Image"}),
         "InvalidImageName",
-        r'Its container app cannot start: "Not An Image" is no valid name of an image\.',
+        r'Its container app cannot start: "Not An Image" is not a valid image name\.',
     ),
     (
         pod("no-config-map", sleeper("app", **MOUNT), volumes=SETTINGS),
@@ -89,7 +89,7 @@ STUCK: list[tuple[Manifest, str, str]] = [
     (
         pod("init-fails", sleeper("app"), initContainers=[shell("echo no such table; exit 3", "schema")]),
         "InitCrashLoop",
-        r"Its init container schema ended with exit code 3 .*; the last that it wrote was \"no such table\"\.",
+        r"Its init container schema ended with exit code 3 .*; its last output was \"no such table\"\.",
     ),
     (
         pod("not-started", sleeper("app", startupProbe=probe(exec=FAILS, failureThreshold=1000))),
@@ -99,7 +99,7 @@ STUCK: list[tuple[Manifest, str, str]] = [
     (
         pod("not-alive", sleeper("app", livenessProbe=probe(exec=FAILS, failureThreshold=1))),
         "LivenessProbe",
-        r"Its container app is killed again and again because its liveness probe fails: no heartbeat\.",
+        r"Its container app is killed repeatedly because its liveness probe fails: no heartbeat\.",
     ),
     (
         pod("not-ready", web("app", readinessProbe=probe(httpGet={"path": "/", "port": 81}))),
@@ -109,12 +109,12 @@ STUCK: list[tuple[Manifest, str, str]] = [
     (
         pod("other-system", sleeper("app"), nodeSelector={"kubernetes.io/os": "windows"}),
         "NodeAffinity",
-        r"This node has refused it for good: .*didn't match Pod's node affinity/selector \(NodeAffinity\)\.",
+        r"This node has rejected it permanently: .*didn't match Pod's node affinity/selector \(NodeAffinity\)\.",
     ),
     (
         pod("fails-for-good", shell("exit 4", "app"), restartPolicy="Never"),
         "ContainerFailed",
-        r"It has failed for good: container app ended with exit code 4, and is not restarted "
+        r"It has failed permanently: container app ended with exit code 4, and is not restarted "
         r"\(restartPolicy Never\)\.",
     ),
 ]
@@ -168,7 +168,7 @@ def test_command_about_the_node(kubelet: KubeletProcess) -> None:
     done = kubelet.explain_command("node")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.search(r"The node is well; \d+ of \d+ pods are not as they should be\.", done.stdout)
+    assert re.search(r"The node is healthy; \d+ of \d+ pods have a problem\.", done.stdout)
     for manifest, _, _ in STUCK:
         assert f"default/{kubelet.full_name(manifest['metadata']['name'])}" in done.stdout
 
@@ -184,13 +184,13 @@ def test_static_pod_that_waits_for_its_predecessor(kubelet: KubeletProcess) -> N
         return by_cause if {"WaitsForSameName", "Terminating"} <= by_cause.keys() else {}
 
     found = kubelet.wait_for_condition("both", explanations, timeout=40)
-    assert "still runs under the same name" in found["WaitsForSameName"]["sentence"]
+    assert "the pod of the same name" in found["WaitsForSameName"]["sentence"]
     # Once housekeeping has come by, it is "being deleted".
     assert found["Terminating"]["sentence"].endswith(": container app still runs (grace period 40 s).")
 
 
 def test_missing_object_appears(kubelet: KubeletProcess) -> None:
-    """What the advice says is true: the pod goes on as soon as it is there."""
+    """What the advice says is true: the pod continues as soon as it exists."""
     settings = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -202,6 +202,6 @@ def test_missing_object_appears(kubelet: KubeletProcess) -> None:
 
     def is_well() -> bool:
         found = kubelet.explained("no-config-map")
-        return found is not None and (found["state"], found["sentence"]) == ("ready", "It runs and is ready.")
+        return found is not None and (found["state"], found["sentence"]) == ("ready", "It is running and ready.")
 
     kubelet.wait_for_condition("nothing to explain any more", is_well)

@@ -59,9 +59,9 @@ def page(kubelet: KubeletProcess, driver: Chrome) -> LiveView:
 
 def test_page_shows_the_node(page: LiveView, kubelet: KubeletProcess) -> None:
     assert page.text("h1") == f"kubelet on {NODE}"
-    page.wait("that the node is well", lambda: page.text("#sentence").startswith("The node is well"))
+    page.wait("that the node is well", lambda: page.text("#sentence").startswith("The node is healthy"))
     page.wait("its sources", lambda: "file" in page.text("#machine"))
-    page.wait("what select took", lambda: "took last" in page.text("#machine"))
+    page.wait("the events of the sync loop", lambda: "last event" in page.text("#machine"))
     page.wait("calls", lambda: "list_containers" in page.text("#calls"))
     page.wait("relists", lambda: "median" in page.text("#plegtext"))
     page.wait("probes", lambda: "GET / on port 8080" in page.text("#probes"))
@@ -75,7 +75,7 @@ def test_manifest_that_cannot_be_used_is_told_while_it_is_there(page: LiveView, 
     bad.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: [{name: c}]}\n")
     fault = f"manifest: {bad}: invalid pod: spec.containers[0].image: Required value"
     page.wait("what is wrong with it", lambda: page.text("#problems") == fault)
-    assert page.text("#sentence").endswith("; something is wrong with its manifests.")
+    assert page.text("#sentence").endswith("; at least one manifest has a problem.")
     assert f"    {fault}\n" in kubelet.explain_command("node").stdout
     bad.unlink()
     page.wait("that nothing is wrong any more", lambda: page.text("#problems") == "")
@@ -148,7 +148,7 @@ def test_browser_has_nothing_to_complain_of(page: LiveView) -> None:
 
 def test_kubelet_that_is_gone_and_comes_back(page: LiveView, kubelet: KubeletProcess) -> None:
     kubelet.stop()
-    page.wait("that nobody answers", lambda: "The kubelet has not answered since" in page.text("#lost"))
+    page.wait("that nobody answers", lambda: "The kubelet has not responded since" in page.text("#lost"))
     kubelet.start()
     page.wait("that it is back", lambda: page.text("#live") == "live" and not page.text("#lost"))
     page.wait_for_state(kubelet.full_name("shop-cart"), "ready")

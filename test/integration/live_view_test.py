@@ -58,7 +58,7 @@ def test_pod_runs_and_goes(node: ClusterNode) -> None:
 def test_too_big_a_pod_is_refused(node: ClusterNode) -> None:
     node.create(pod("big", sleeper(resources={"requests": {"cpu": "9000"}})))
     found = wait_for_cause(node, "big", "OutOfcpu")
-    assert found["sentence"].startswith("This node has refused it for good: Node didn't have enough resource: cpu")
+    assert found["sentence"].startswith("This node has rejected it permanently: Node didn't have enough resource: cpu")
 
 
 def test_node_without_network(node: ClusterNode) -> None:

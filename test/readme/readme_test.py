@@ -208,7 +208,7 @@ def test_on_a_machine_with_a_containerd_of_its_own(clean_checkout: None, tmp_pat
             wait_until_said(log, 'probe="readiness" status="ready" pod="default/hello-')
             look = block(heading, 2, {"10255": str(port), "/etc/kubernetes": str(etc)})
             said = shell.run(re.sub("(explain (node|pod .*))$", rf"\1 --root-dir={root}", look, flags=re.MULTILINE))
-        assert "It runs and is ready." in said
+        assert "It is running and ready." in said
         assert re.search(rf"^readOnlyPort +{port} ", said, re.MULTILINE)
     finally:
         containerd.clean()

@@ -1,4 +1,4 @@
-"""What is done when the node is short of memory, disk or processes: first garbage goes, then pods.
+"""Reclaim memory, disk space or process IDs when the node runs short: remove garbage first, then evict pods.
 
 Go: pkg/kubelet/eviction
 """

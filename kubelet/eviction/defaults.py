@@ -1,4 +1,4 @@
-"""Hard thresholds of a node whose configuration names none.
+"""Define the hard thresholds of a node whose configuration sets none.
 
 Go: pkg/kubelet/eviction/defaults_linux.go
 """

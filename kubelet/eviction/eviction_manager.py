@@ -1,4 +1,4 @@
-"""Looks every ten seconds whether the node is short of something, and ends pods if nothing else helps.
+"""Check every ten seconds whether the node runs short of a resource, and evict pods if nothing else helps.
 
 Go: pkg/kubelet/eviction/eviction_manager.go
 """
@@ -46,41 +46,41 @@ from pkg.client_go.tools import record
 from pkg.component_helpers import resource as resourcehelper
 from pkg.component_helpers.scheduling import corev1 as corev1helpers
 
-# Seconds.
+# The times are in seconds.
 POD_CLEANUP_TIMEOUT = 30.0
 POD_CLEANUP_POLL_FREQ = 1.0
-# For a pod that ends in its own grace period, see _grace_period; then it goes on ending, and the node is looked at
-# again.
+# The manager waits this long for a pod that terminates with its own grace period, see _grace_period. After this time
+# the pod continues to terminate, and the manager checks the node again.
 LONGEST_WAIT_FOR_POD = 60.0
 NOTIFIER_REFRESH_INTERVAL = 10.0
-# Between two looks.
-# DIVERGES (safer): the node is looked at once a second at most, however often a memory threshold is crossed.
-# Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).Start: has no bound.
-# Why: where usage moves to and fro around the threshold, the kubelet would do nothing but measure the node.
+# This is the minimum time between two checks.
+# DIVERGES (safer): the manager checks the node at most once a second, however often usage crosses a memory threshold.
+# Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).Start: the Go kubelet has no limit.
+# Why: when usage oscillates around the threshold, the kubelet would do nothing but measure the node.
 # Test: eviction_manager_test.py:test_crossed_threshold_has_the_loop_look_and_not_too_often
 MIN_INTERVAL = 1.0
-# The grace period of pods that have to go at once.
+# This is the grace period of pods that are evicted immediately.
 IMMEDIATE_EVICTION_GRACE_PERIOD_SECONDS = 1
 
-# What the metric of evictions calls a limit that a pod has broken.
+# The eviction metric uses these names for the limits that a pod has exceeded.
 SIGNAL_EPHEMERAL_CONTAINER_FS_LIMIT = "ephemeralcontainerfs.limit"
 SIGNAL_EPHEMERAL_POD_FS_LIMIT = "ephemeralpodfs.limit"
 SIGNAL_EMPTY_DIR_FS_LIMIT = "emptydirfs.limit"
 
 
 class EvictionError(Exception):
-    """It cannot be found out whether the node is short of something."""
+    """Signal that the manager cannot determine whether the node runs short of a resource."""
 
 
 class ManagerImpl:
-    """A Manager, and a lifecycle.PodAdmitHandler that takes no pods that the node could not bear.
+    """Run the eviction manager, which is also a lifecycle.PodAdmitHandler that rejects pods the node cannot sustain.
 
-    Only the thread of start calls synchronize.
+    Only the thread that `start` creates calls `synchronize`.
 
     DIVERGES (fault of Go): a crossed memory threshold wakes the one thread that evicts pods.
     Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).Start: the notifier's goroutine calls synchronize
-    itself, at the same time as the loop.
-    Why: two pods may be evicted where one would have been enough.
+    itself, concurrently with the loop.
+    Why: concurrent calls may evict two pods where one would have been enough.
     Test: eviction_manager_test.py:test_crossed_threshold_has_the_loop_look_and_not_too_often
     """
 
@@ -106,30 +106,37 @@ class ManagerImpl:
         self._clock = clock
         self._local_storage_capacity_isolation = local_storage_capacity_isolation
         self._threshold_notifiers: list[ThresholdNotifier] = []
-        # By the monotonic clock; None until the first time.
+        # A time of the monotonic clock, or None before the first update.
         self._thresholds_last_updated: float | None = None
-        # Says that a memory threshold may have been crossed.
+        # A value in this channel means that usage may have crossed a memory threshold.
         self._crossed: golang.Channel[str] = golang.Channel(1)
-        # Those of containers' file system depend on how the disks are laid out.
+        # The thresholds of the containers' file system depend on the layout of the disks, so the configured ones are
+        # kept.
         self._configured_thresholds = tuple(config.thresholds)
-        # How the disks are laid out; None until the runtime has told. And whether it has told all of it.
+        # The first field is None until the runtime has reported the layout of the disks. The second one says whether it
+        # has reported the whole layout.
         self._dedicated_image_fs: bool | None = None
         self._disks_are_known = False
         self._signal_to_rank_func: dict[evictionapi.Signal, RankFunc] = {}
         self._signal_to_node_reclaim_funcs: dict[evictionapi.Signal, list[NodeReclaimFunc]] = {}
-        # Set by start.
+        # `start` sets this function.
         self._pod_func: ActivePodsFunc = list
-        self._lock = threading.Lock()  # guards the rest, which is replaced as a whole and never changed
-        # Those seen within the transition period.
+        # The lock guards the fields below. They are replaced as a whole and never modified.
+        self._lock = threading.Lock()
+        # The conditions that were observed within the transition period.
         self._node_conditions: list[str] = []
         self._node_conditions_last_observed_at: NodeConditionsObservedAt = {}
         self._thresholds_first_observed_at: ThresholdsObservedAt = {}
-        # Those met, with their grace period over, until the minimum has been reclaimed.
+        # The thresholds that were met for their grace period, until the minimum has been reclaimed.
         self._thresholds_met: list[evictionapi.Threshold] = []
         self._last_observations: SignalObservations = {}
 
     def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
-        """Short of memory, the node takes no best-effort pods; short of anything else, none but critical ones."""
+        """Reject best-effort pods under memory pressure, and all but critical pods under other pressure.
+
+        Critical pods are always admitted because the system needs them (kubernetes/kubernetes issue 40573). Under
+        memory pressure a best-effort pod is still admitted if it tolerates that taint.
+        """
         with self._lock:
             conditions = self._node_conditions
         if not conditions or kubetypes.is_critical_pod(attrs.pod):
@@ -167,9 +174,10 @@ class ManagerImpl:
         )
 
     def _start_notifiers(self, ctx: golang.Context) -> None:
-        from kubelet.eviction import memory_threshold_notifier  # few kubelets have one
+        # This import is late because few kubelets use a notifier.
+        from kubelet.eviction import memory_threshold_notifier
 
-        # Those of an earlier start have ended with it, because something else could not be started.
+        # The notifiers of an earlier start have ended with it, because another part of the kubelet failed to start.
         self._threshold_notifiers = []
         for threshold in self._config.thresholds:
             if threshold.signal not in helpers.MEMORY_SIGNALS:
@@ -206,7 +214,7 @@ class ManagerImpl:
                     self._wait_for_pods_cleanup(ctx, pod_cleaned_up_func, evicted)
                     continue
             except Exception as err:
-                # The node must be watched on, whatever went wrong this time.
+                # The manager must continue to watch the node after any error.
                 if ctx.err() is not None:
                     return
                 klog.error_s(err, "Eviction manager: failed to synchronize")
@@ -233,7 +241,7 @@ class ManagerImpl:
     def synchronize(
         self, ctx: golang.Context, disk_info_provider: DiskInfoProvider, pod_func: ActivePodsFunc
     ) -> list[v1.Pod]:
-        """Look once, and do what is to be done. Returns the pods that were evicted; raises EvictionError."""
+        """Check the node once, and reclaim resources if necessary. Return the evicted pods; raise EvictionError."""
         if not self._config.thresholds and not self._local_storage_capacity_isolation:
             return []
         klog.v(3).info_s("Eviction manager: synchronize housekeeping")
@@ -243,7 +251,8 @@ class ManagerImpl:
         limited = self._local_storage_capacity_isolation and any(map(helpers.has_storage_limit, active_pods))
         observed = self._observe(ctx, self._summary_provider.get_disks if limited else self._summary_provider.get_node)
         if observed is not None and self._thresholds_met_now(observed[0]):
-            # Only now are the pods measured. In Go that costs nothing more, for cAdvisor does so all the time.
+            # Pods are measured only when a threshold is met. In Go this is not necessary, because cAdvisor measures
+            # them all the time.
             observed = self._observe(ctx, self._summary_provider.get)
         if observed is None:
             return []
@@ -259,12 +268,13 @@ class ManagerImpl:
         return self._reclaim(ctx, thresholds, active_pods, stats_func, observations)
 
     def _detect_file_systems(self, ctx: golang.Context, disk_info_provider: DiskInfoProvider) -> None:
-        """Raises EvictionError while nothing is known of them.
+        """Detect the layout of the disks. Raise EvictionError while nothing is known about it.
 
-        DIVERGES (safer): the runtime is asked again where it keeps containers' layers, until it has told.
-        Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).synchronize: an error counts for good as the answer
-        that they are where images are.
-        Why: after one failed call, the thresholds would be about the wrong disk until the kubelet is restarted.
+        DIVERGES (safer): the manager asks the runtime for the location of the containers' layers until it has an
+        answer.
+        Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).synchronize: the Go kubelet takes an error
+        permanently as the answer that layers are where images are.
+        Why: after one failed call, the thresholds would concern the wrong disk until the kubelet restarts.
         Test: eviction_manager_test.py:test_it_is_asked_where_layers_are_until_that_is_known
         """
         try:
@@ -272,7 +282,7 @@ class ManagerImpl:
         except golang.ContextError:
             raise
         except Exception as err:
-            # Whatever the runtime has said: without an answer it is asked again the next time.
+            # After any error the manager asks the runtime again in the next check.
             if self._dedicated_image_fs is not None:
                 return
             raise EvictionError(f"eviction manager: failed to get HasDedicatedImageFs: {err}") from err
@@ -281,7 +291,7 @@ class ManagerImpl:
         except golang.ContextError:
             raise
         except Exception as err:
-            # Most runtimes have all on one file system, and need not say so.
+            # Most runtimes keep everything on one file system and need not report it, so an error is common here.
             klog.error_s(err, "eviction manager: failed to check if we have separate container filesystem. Ignoring.")
             split = is_known = False
         if split and not features.feature_gate.enabled(features.KUBELET_SEPARATE_DISK_GC):
@@ -300,7 +310,10 @@ class ManagerImpl:
     def _observe(
         self, ctx: golang.Context, summarise: Callable[[golang.Context, bool], statsapi.Summary]
     ) -> tuple[SignalObservations, StatsFunc] | None:
-        """What there is of each signal now; None, and a line in the log, when there are no figures."""
+        """Return the current observation of each signal and a function for pod statistics.
+
+        Without statistics, log an error and return None.
+        """
         summary = self._summary(ctx, summarise, "Eviction manager: failed to get summary stats")
         if summary is None:
             return None
@@ -317,12 +330,12 @@ class ManagerImpl:
         except golang.ContextError:
             raise
         except Exception as err:
-            # The runtime may be restarting: it is asked again in a moment.
+            # The runtime may be restarting, and the manager asks again in the next check.
             klog.error_s(err, complaint)
             return None
 
     def _update_notifiers(self, ctx: golang.Context, summary: statsapi.Summary) -> None:
-        """Tell the kernel at which usage to wake us, but not too often."""
+        """Tell the kernel at which memory usage to notify the kubelet, but not too often."""
         last, now = self._thresholds_last_updated, self._clock.monotonic()
         if not self._threshold_notifiers or (last is not None and now - last <= NOTIFIER_REFRESH_INTERVAL):
             return
@@ -331,11 +344,11 @@ class ManagerImpl:
             try:
                 notifier.update_threshold(ctx, summary)
             except Exception as err:
-                # The node is looked at every ten seconds without a notifier, too.
+                # Even without a notifier the manager checks the node every ten seconds.
                 klog.info_s("Eviction manager: failed to update notifier", notifier=notifier.description(), err=err)
 
     def _thresholds_met_now(self, observations: SignalObservations) -> list[evictionapi.Threshold]:
-        """Those of which less is left than they say, or since they were met less than they and their minimum say."""
+        """Return the thresholds that are met now, and those that were met and whose minimum is not yet reclaimed."""
         log = helpers.debug_log_thresholds_with_observation
         thresholds = helpers.thresholds_met(self._config.thresholds, observations, False)
         log("thresholds - ignoring grace period", thresholds, observations)
@@ -346,7 +359,7 @@ class ManagerImpl:
         return thresholds
 
     def _evaluate(self, observations: SignalObservations) -> list[evictionapi.Threshold]:
-        """Take note of what was observed. Returns the thresholds that something is to be done about."""
+        """Record the observations. Return the thresholds on which the manager must act."""
         log = helpers.debug_log_thresholds_with_observation
         thresholds = self._thresholds_met_now(observations)
         now = self._clock.steady()
@@ -382,7 +395,7 @@ class ManagerImpl:
         stats_func: StatsFunc,
         observations: SignalObservations,
     ) -> list[v1.Pod]:
-        """Win back what the first threshold is about: from garbage, or else from a pod, which is returned."""
+        """Reclaim the resource of the first threshold: remove garbage, or else evict a pod and return it."""
         threshold = thresholds[0]
         name = helpers.SIGNAL_TO_RESOURCE[threshold.signal]
         klog.info_s("Eviction manager: attempting to reclaim", resourceName=name)
@@ -401,7 +414,7 @@ class ManagerImpl:
         self._observe_stats_age(thresholds, observations)
         for index, ranked in enumerate(ranking):
             pod = ranked.pod
-            # Where the first one cannot be evicted, the next one is.
+            # If this pod cannot be evicted, the manager tries the next one.
             with contain("Eviction manager: failed to evict a pod", pod=klog.kobj(pod)):
                 message, annotations = helpers.eviction_message(name, pod, stats_func, thresholds, observations)
                 klog.info_s(
@@ -413,18 +426,18 @@ class ManagerImpl:
                 )
                 if self._evict_pod(pod, self._grace_period(threshold, pod), message, annotations, disrupts=True):
                     metrics.EVICTIONS.labels(threshold.signal).inc()
-                    # At most one at a time: what it gives back may do.
+                    # The manager evicts at most one pod at a time, because what this pod frees may be enough.
                     return [pod]
         klog.info_s("Eviction manager: unable to evict any pods from the node")
         return []
 
     def _grace_period(self, threshold: evictionapi.Threshold, pod: v1.Pod) -> int | None:
-        """In seconds; None for the pod's own.
+        """Return the grace period in seconds, or None for the pod's own.
 
-        DIVERGES (fault of Go): with a negative evictionMaxPodGracePeriod, a pod has its own grace period.
-        Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).synchronize: the number is passed on, and the pod
-        has one second.
-        Why: --eviction-max-pod-grace-period is documented to leave it to the pod then.
+        DIVERGES (fault of Go): with a negative evictionMaxPodGracePeriod, a pod gets its own grace period.
+        Go: pkg/kubelet/eviction/eviction_manager.go, (*managerImpl).synchronize: the Go kubelet passes the negative
+        number on, and the pod gets one second.
+        Why: the documentation of --eviction-max-pod-grace-period says that a negative value defers to the pod.
         Test: eviction_manager_test.py:test_the_grace_period_of_a_soft_threshold
         """
         if helpers.is_hard_eviction_threshold(threshold):
@@ -436,11 +449,11 @@ class ManagerImpl:
         return longest if own is None else min(longest, own)
 
     def _observe_stats_age(self, thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations) -> None:
-        """Measure how old the figures are that pods are evicted by."""
+        """Record the age of the statistics on which the eviction is based."""
         for threshold in thresholds:
             time = observations[threshold.signal].time
             if time is not None:
-                # time of day: the runtime may have taken the figures.
+                # The wall clock is correct here, because the runtime may have set this time.
                 metrics.EVICTION_STATS_AGE.labels(threshold.signal).observe(self._clock.since(time))
 
     def _wait_for_pods_cleanup(
@@ -464,7 +477,7 @@ class ManagerImpl:
             ticker.stop()
 
     def _reclaim_node_level_resources(self, ctx: golang.Context, signal: evictionapi.Signal, name: str) -> bool:
-        """Whether the node is no longer short of anything without its garbage."""
+        """Remove garbage. Report whether no threshold is met any longer."""
         reclaim_funcs = self._signal_to_node_reclaim_funcs.get(signal, [])
         for reclaim in reclaim_funcs:
             try:
@@ -472,7 +485,7 @@ class ManagerImpl:
             except golang.ContextError:
                 raise
             except Exception as err:
-                # What could not be removed is weighed against the pods all the same.
+                # A failed removal does not matter by itself: the thresholds are evaluated again below.
                 klog.info_s(
                     "Eviction manager: unexpected error when attempting to reduce resource pressure",
                     resourceName=name,
@@ -492,14 +505,14 @@ class ManagerImpl:
         )
         return not thresholds
 
-    # ---- Limits of a pod's own ----
+    # ---- Limits of single pods ----
 
     def _local_storage_eviction(self, pods: Iterable[v1.Pod], stats_func: StatsFunc) -> list[v1.Pod]:
-        """Evict every pod that takes more of the node's disk than it or a part of it may."""
+        """Evict every pod that uses more local storage than it, a container or a volume of it may."""
         evicted = []
         for pod in pods:
-            # The others' limits, and the node's thresholds, count whatever is wrong with this pod.
-            with contain("Eviction manager: failed to look at the limits of a pod", pod=klog.kobj(pod)):
+            # A fault of this pod must not affect the limits of other pods or the node's thresholds.
+            with contain("Eviction manager: failed to check the limits of a pod", pod=klog.kobj(pod)):
                 broken = self._broken_limit(stats_func(pod), pod)
                 if broken is None:
                     continue
@@ -510,7 +523,7 @@ class ManagerImpl:
         return evicted
 
     def _broken_limit(self, pod_stats: statsapi.PodStats | None, pod: v1.Pod) -> tuple[str, str] | None:
-        """Which limit the pod has broken, as the metric calls it and in words."""
+        """Return the limit that the pod has exceeded, as its name in the metric and as a message, or None."""
         if pod_stats is None:
             return None
         for signal, check in (
@@ -523,7 +536,7 @@ class ManagerImpl:
         return None
 
     def _empty_dir_limit_eviction(self, pod_stats: statsapi.PodStats, pod: v1.Pod) -> str:
-        """Why the pod is to be evicted, empty if it is not; the next two alike."""
+        """Return why the pod must be evicted, or an empty string. The next two methods do the same."""
         used = {volume.name: helpers.disk_usage(volume) for volume in pod_stats.volume_stats}
         for volume in pod.spec.volumes:
             limit = volume.empty_dir.size_limit if volume.empty_dir is not None else None
@@ -564,9 +577,12 @@ class ManagerImpl:
         *,
         disrupts: bool,
     ) -> bool:
-        """Returns when the pod has ended, or has not in time; False for one that is spared.
+        """Evict a pod, and wait until it has terminated or the time is over. Return False for a pod that must not be
+        evicted.
 
-        Static pods are: they would not be admitted again. disrupts if it goes for no fault of its own.
+        Critical pods, among them static pods, are never evicted: a static pod would not be admitted again
+        (kubernetes/kubernetes issue 40573). `disrupts` means that the pod did not cause the eviction by exceeding its
+        own limits.
         """
         if kubetypes.is_critical_pod(pod):
             klog.error_s(None, "Eviction manager: cannot evict a critical pod", pod=klog.kobj(pod))
@@ -579,7 +595,7 @@ class ManagerImpl:
             status.reason = helpers.REASON
             status.message = message
             if disrupts:
-                # A new one each time: the status keeps it.
+                # The condition is created anew each time because the status keeps the object.
                 podutil.update_pod_condition(status, _disruption_target(status, pod, message))
 
         try:
@@ -587,7 +603,7 @@ class ManagerImpl:
         except golang.ContextError:
             raise
         except Exception as err:
-            # Its worker goes on ending it.
+            # The pod worker continues to terminate the pod.
             klog.error_s(err, "Eviction manager: pod failed to evict", pod=klog.kobj(pod))
         else:
             klog.info_s("Eviction manager: pod is evicted successfully", pod=klog.kobj(pod))
@@ -596,7 +612,10 @@ class ManagerImpl:
     # ---- The live view ----
 
     def preview(self, ctx: golang.Context) -> Preview:
-        """Who would be evicted now, and why; nobody is. Safe from any thread; raises what the figures raise."""
+        """Return which pods would be evicted now, and why, without evicting any.
+
+        Any thread may call this. Raise the errors of the summary provider.
+        """
         pods = self._pod_func()
         observations, stats_func = helpers.make_signal_observations(self._summary_provider.get(ctx, False))
         with self._lock:
@@ -634,7 +653,7 @@ class ManagerImpl:
         pods: Sequence[v1.Pod],
         stats_func: StatsFunc,
     ) -> SignalPreview:
-        # Before the first look nobody knows how the disks are laid out, and with that how pods are ranked.
+        # Before the first check the layout of the disks is unknown, and the ranking depends on it.
         rank = self._signal_to_rank_func.get(signal)
         containers = self._container_gc.delete_all_unused_containers
         return SignalPreview(

@@ -1,4 +1,4 @@
-"""Tests of the eviction manager.
+"""Test the eviction manager.
 
 Go: pkg/kubelet/eviction/eviction_manager_test.go
 """
@@ -44,20 +44,22 @@ def _untouched_gates() -> Iterator[None]:
 
 
 def memory_summary(available: str, stats: Iterable[statsapi.PodStats]) -> statsapi.Summary:
-    """A node, and a cgroup of all pods, of which half is left."""
+    """Return a node and a cgroup of all pods, both with half of their memory left."""
     memory = statsapi.MemoryStats(available_bytes=amount(available), working_set_bytes=amount(available))
     pods = statsapi.ContainerStats(name=statsapi.SYSTEM_CONTAINER_PODS, memory=memory)
     return statsapi.Summary(node=statsapi.NodeStats(memory=memory, system_containers=[pods]), pods=list(stats))
 
 
 def pid_summary(running: str, stats: Iterable[statsapi.PodStats]) -> statsapi.Summary:
-    """A node that can have 2000 processes."""
+    """Return a node that can have 2000 processes."""
     rlimit = statsapi.RlimitStats(max_pid=2000, num_of_running_processes=amount(running))
     return statsapi.Summary(node=statsapi.NodeStats(rlimit=rlimit), pods=list(stats))
 
 
 def disk_summary(which: str, kind: str) -> Callable[[str, Iterable[statsapi.PodStats]], statsapi.Summary]:
-    """Three file systems of which one is in question; kind is "bytes" or "inodes"."""
+    """Return a function that makes summaries with three file systems, of which `which` varies. kind is "bytes" or
+    "inodes".
+    """
 
     def fs(name: str, available: str) -> statsapi.FsStats:
         left = amount(available if name == which else "16Gi")
@@ -73,7 +75,7 @@ def disk_summary(which: str, kind: str) -> Callable[[str, Iterable[statsapi.PodS
 
 
 class World:
-    """A manager among fakes."""
+    """Run a manager with fakes."""
 
     def __init__(
         self,
@@ -114,7 +116,7 @@ class World:
         return self.summary(available, [stats for _, stats in self.pods.values()])
 
     def synchronize(self, available: str, after: float = 0.0) -> list[str]:
-        """The names of the pods that were killed."""
+        """Run the manager's check, and return the names of the pods that were killed."""
         self.clock.step(after)
         self.provider.result = self.make(available)
         self.killer.killed.clear()
@@ -131,7 +133,7 @@ class World:
         return [name for name, pressure in found.items() if pressure]
 
     def admits(self) -> list[str]:
-        """The QoS classes of pods that are admitted now."""
+        """Return the QoS classes of pods that are admitted now."""
         request = quantities(memory="100Mi")
         candidates = {
             "burstable": new_pod("burstable", 0, request),
@@ -144,7 +146,7 @@ class World:
 
 
 def pod_table(stats: Callable[..., statsapi.PodStats], *rows: tuple[Any, ...]) -> Pods:
-    """Rows of name, priority, requested and limited memory, figures."""
+    """Return pods from rows of name, priority, requested and limited memory, and statistics."""
     made: Pods = {}
     for name, priority, request, limit, *figures in rows:
         pod = new_pod(name, priority, quantities(memory=request), quantities(memory=limit))
@@ -196,7 +198,7 @@ def inode_pods() -> Pods:
 
 @dataclass
 class Pressure:
-    """A kind of pressure: how it is brought about, and what comes of it."""
+    """Describe a kind of pressure: how the test causes it, and what follows."""
 
     condition: str
     world: Callable[[], World]
@@ -204,7 +206,7 @@ class Pressure:
     soft: str
     hard: str
     victim: str
-    # Who is still admitted under it.
+    # The QoS classes that are still admitted under this pressure.
     admits: list[str]
 
 
@@ -273,7 +275,7 @@ def test_pressure(case: Pressure) -> None:
     assert (world.synchronize(case.none), world.under_pressure()) == ([], [])
     assert world.admits() == everybody
 
-    # The condition shows at once that less is left than the soft threshold says; pods have its grace period.
+    # The condition shows immediately that the soft threshold is met. Pods get its grace period.
     assert (world.synchronize(case.soft, after=MINUTE), world.under_pressure()) == ([], [case.condition])
     assert world.admits() == case.admits
     assert world.synchronize(case.soft, after=3 * MINUTE) == [case.victim]
@@ -294,7 +296,7 @@ def test_pressure(case: Pressure) -> None:
 
 @dataclass
 class Told:
-    """What is said of an evicted pod."""
+    """Describe what is reported about an evicted pod."""
 
     world: Callable[[], World]
     available: str
@@ -433,11 +435,11 @@ def test_min_reclaim() -> None:
     world = World(thresholds, memory_pods(), memory_summary)
     assert (world.synchronize("2Gi"), world.under_pressure()) == ([], [])
     assert (world.synchronize("500Mi", after=MINUTE), world.under_pressure()) == ([_BEST_EFFORT], ["memory"])
-    # More is left than the threshold says, but not yet by the minimum.
+    # More is left than the threshold demands, but the minimum is not yet reclaimed.
     assert (world.synchronize("1.2Gi", after=MINUTE), world.under_pressure()) == ([_BEST_EFFORT], ["memory"])
     assert (world.synchronize("2Gi", after=MINUTE), world.under_pressure()) == ([], ["memory"])
     assert (world.synchronize("2Gi", after=5 * MINUTE), world.under_pressure()) == ([], [])
-    # Once it is over, what is left between the two is no reason to evict.
+    # After the shortage is over, a quantity between the two values is no reason to evict.
     assert (world.synchronize("1.2Gi", after=MINUTE), world.under_pressure()) == ([], [])
 
 
@@ -457,18 +459,18 @@ def test_node_reclaim_funcs(signal: Signal, which: str, disks: dict[str, bool], 
     world = World(thresholds, disk_pods(), disk_summary(which, "bytes"), **disks)
     assert (world.synchronize("16Gi"), world.gc.calls) == ([], [])
 
-    # Garbage is enough.
+    # Removing garbage is enough.
     world.gc.summary_after_gc = world.make("16Gi")
     assert (world.synchronize("750Mi", after=MINUTE), world.gc.calls) == ([], calls)
     assert world.under_pressure() == ["disk"]
     world.gc.calls.clear()
     assert (world.synchronize("16Gi", after=20 * MINUTE), world.under_pressure(), world.gc.calls) == ([], [], [])
 
-    # Garbage is not enough: less than the minimum was won back.
+    # Removing garbage is not enough: less than the minimum was reclaimed.
     world.gc.summary_after_gc = world.make("1.2Gi")
     assert (world.synchronize("750Mi", after=MINUTE), world.gc.calls) == ([_DISK_VICTIM], calls)
 
-    # What cannot be removed is no reason to give up.
+    # The manager does not give up when garbage cannot be removed.
     world.gc.calls.clear()
     world.gc.err = OSError("cannot remove")
     assert (world.synchronize("750Mi", after=MINUTE), world.gc.calls) == ([_DISK_VICTIM], calls)
@@ -476,7 +478,7 @@ def test_node_reclaim_funcs(signal: Signal, which: str, disks: dict[str, bool], 
 
 def test_nothing_can_be_reclaimed_from_the_root_file_system_without_images() -> None:
     world = World([threshold(_NODE_FS, "1Gi")], disk_pods(), disk_summary("nodefs", "bytes"), dedicated_image_fs=True)
-    # What images and layers take there does not count: only volumes and logs do.
+    # On this file system images and layers do not count, only volumes and logs.
     assert (world.synchronize("750Mi"), world.gc.calls) == (["below-requests"], [])
 
 
@@ -511,7 +513,7 @@ def _volume(size_limit: str) -> v1.Volume:
 
 @dataclass
 class Limits:
-    """A pod with limits, and what it takes."""
+    """Describe a pod with limits, and its usage."""
 
     limit: str = ""
     size_limit: str = ""
@@ -520,7 +522,7 @@ class Limits:
     volume: str = "0"
     whole_pod: str = "0"
     dedicated_image_fs: bool = False
-    # None for a pod that stays.
+    # The message is None for a pod that is not evicted.
     message: str | None = None
     signal: str = ""
 
@@ -641,7 +643,9 @@ def test_figures_that_are_not_new_are_no_reason_to_evict_again() -> None:
 
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_clock_that_is_set_changes_no_period(hours: int) -> None:
-    """Neither the grace period of a threshold nor the transition period of a condition, and evictions go on."""
+    """A clock change affects neither a threshold's grace period nor a condition's transition period, and evictions
+    continue.
+    """
     world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi", 2 * MINUTE)], memory_pods(), memory_summary)
 
     def summary(available: str, stats: Iterable[statsapi.PodStats]) -> statsapi.Summary:
@@ -722,7 +726,7 @@ def test_it_is_asked_where_layers_are_until_that_is_known() -> None:
     world = World([threshold(_NODE_FS, "1Gi")], disk_pods(), disk_summary("nodefs", "bytes"), **_SPLIT)
     world.disks.container_fs_err = OSError("the runtime restarts")
     assert world.synchronize("16Gi") == []
-    # What is known of images stays.
+    # The known layout of the images stays.
     world.disks.err, world.disks.container_fs_err = OSError("the runtime restarts"), None
     assert world.synchronize("16Gi") == []
     world.disks.err = None
@@ -756,7 +760,7 @@ def test_pods_are_measured_only_when_it_matters() -> None:
 
 
 class Notifier:
-    """Counts updates; raises, if the test wants."""
+    """Count the updates, and raise an error if the test sets one."""
 
     def __init__(self) -> None:
         self.updates = 0
@@ -788,7 +792,7 @@ def test_update_memcg_threshold() -> None:
 
 
 def test_notifiers_of_a_start_that_failed_later_on_are_told_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each notifier that is left would start a thread whenever its threshold is updated."""
+    """Each leftover notifier would start a thread at every update of its threshold."""
     world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi")], {}, memory_summary)
     monkeypatch.setattr(memory_threshold_notifier, "LinuxMemoryThresholdNotifier", lambda *args: Notifier())
     for _ in range(3):
@@ -806,7 +810,7 @@ def test_the_loop_looks_waits_for_victims_and_ends() -> None:
     finished = False
 
     def pod_is_finished(pod: v1.Pod) -> bool:
-        answer = finished  # as it is before the test hears of the question
+        answer = finished  # The answer is read before the test learns of the question.
         asked.send(pod.metadata.name)
         return answer
 
@@ -824,11 +828,11 @@ def test_the_loop_looks_waits_for_victims_and_ends() -> None:
         finished = True
         world.provider.result = world.make("2Gi")
         _step_when_waiting(world.clock, 1, waiters=2)
-        # It looks again at once, and then after its period.
+        # The manager checks the node again immediately, and then after its interval.
         assert looked.recv(timeout=30)[1]
         _step_when_waiting(world.clock, 10, waiters=1)
         assert looked.recv(timeout=30)[1]
-        # A crossed threshold does not wait for it, but a little.
+        # A crossed threshold shortens the wait for the interval to MIN_INTERVAL.
         world.manager._crossed.send("crossed")
         _step_when_waiting(world.clock, eviction_manager.MIN_INTERVAL, waiters=1)
         assert looked.recv(timeout=30)[1]
@@ -894,7 +898,7 @@ def _step_when_waiting(clock: FakeClock, seconds: float, waiters: int) -> None:
 
 
 def _watched_world() -> World:
-    """One with thresholds of three kinds, too little memory and half of its disk free."""
+    """Return a world with thresholds of three kinds, too little memory and half of its disk free."""
     thresholds = [
         threshold(_NODE_FS, "10%"),
         threshold(Signal.MEMORY_AVAILABLE, "1Gi", min_reclaim="500Mi"),
@@ -916,7 +920,7 @@ def _watched_world() -> World:
 
 
 def _preview_after_a_minute(world: World) -> eviction.Preview:
-    """After the first look."""
+    """Return the preview one minute after the first check."""
     world.synchronize("1500Mi")
     world.clock.step(MINUTE)
     return world.manager.preview(world.ctx)
@@ -957,13 +961,13 @@ def test_preview_ranks_pods_and_names_the_first_that_may_be_evicted() -> None:
 
 
 def test_preview_of_what_there_is_enough_of() -> None:
-    # That of containers' layers follows that of the root directory.
+    # The signal of the containers' layers follows that of the root directory.
     _, disk, pid, _ = _preview_after_a_minute(_watched_world()).signals
     assert (disk.reclaims, [t.met for t in disk.thresholds]) == (["dead containers", "unused images"], [False])
     assert (pid.observation, [t.quantity for t in pid.thresholds]) == (None, [None])
 
 
-# ---- What goes wrong with one pod ----
+# ---- Faults of single pods ----
 
 
 @failures
@@ -1006,7 +1010,7 @@ def test_the_loop_survives_a_wait_for_victims_that_fails(err: Exception) -> None
     try:
         assert killed.recv(timeout=30) == (_BEST_EFFORT, True)
         ctx, cancel = golang.with_timeout(world.ctx, 30)
-        # It looks at its victims after a second, and at the node again after ten.
+        # The manager polls its victims every second, and checks the node again after ten seconds.
         while killed.recv(timeout=0.005) != (_BEST_EFFORT, True):
             assert ctx.err() is None
             world.clock.step(1)

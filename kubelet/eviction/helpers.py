@@ -1,4 +1,4 @@
-"""Reading thresholds, measuring signals, comparing the two, and ranking pods.
+"""Parse thresholds, measure signals, compare the two, and rank pods.
 
 Go: pkg/kubelet/eviction/helpers.go, helpers_others.go
 """
@@ -38,17 +38,17 @@ from pkg.component_helpers import resource as resourcehelper
 from pkg.golang import strconv
 from pkg.volume.util import is_local_ephemeral_volume
 
-# The reason of pods that were ended to free what the node was short of.
+# The reason in the status of a pod that was evicted because the node was short of a resource.
 REASON = "Evicted"
-# Keys of annotations of eviction events: which containers, or which pod, used more than requested and how much, and
-# what the node was short of.
+# These annotations of eviction events name the containers or the pod that used more than requested, the usage, and the
+# resource of which the node was short.
 OFFENDING_CONTAINERS_KEY = "offending_containers"
 OFFENDING_CONTAINERS_USAGE_KEY = "offending_containers_usage"
 OFFENDING_POD_KEY = "offending_pod"
 OFFENDING_POD_USAGE_KEY = "offending_pod_usage"
 STARVED_RESOURCE_KEY = "starved_resource"
 
-# Resources that only eviction counts.
+# These resources exist only for eviction.
 RESOURCE_INODES = "inodes"
 RESOURCE_PIDS = "pids"
 
@@ -80,17 +80,17 @@ SIGNAL_TO_RESOURCE: Mapping[Signal, str] = {
 }
 
 _T = TypeVar("_T")
-# Go's ParseFloat, without hexadecimal numbers, infinity and NaN, which are no thresholds.
+# The syntax of Go's ParseFloat without hexadecimal numbers, infinity and NaN, which make no sense as thresholds.
 _FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BINARY = resource.Format.BINARY_SI
 _DECIMAL = resource.Format.DECIMAL_SI
 
 
-# ---- Thresholds as the configuration writes them ----
+# ---- Thresholds of the configuration ----
 
 
 class ThresholdsError(ValueError):
-    """All that is wrong with the thresholds of a configuration."""
+    """Signal that thresholds in the configuration are invalid. The error contains all faults."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
@@ -104,13 +104,13 @@ def parse_threshold_config(
     eviction_soft_grace_period: Mapping[str, str],
     eviction_minimum_reclaim: Mapping[str, str],
 ) -> list[evictionapi.Threshold]:
-    """All thresholds; with "pods" in allocatable_config also that of the memory that pods may have together.
+    """Return all thresholds. With "pods" in allocatable_config, include the threshold for the memory of all pods.
 
-    Raises ThresholdsError.
+    Raise ThresholdsError.
 
     DIVERGES (safer): the error about eviction thresholds names all faults, and the field of each.
-    Go: pkg/kubelet/eviction/helpers.go, ParseThresholdConfig: it names the first one, and no field.
-    Why: a kubelet does not start with a fault, and whoever corrects a node can correct all of them at once.
+    Go: pkg/kubelet/eviction/helpers.go, ParseThresholdConfig: the Go kubelet names the first fault, without a field.
+    Why: a kubelet does not start with a fault, and an administrator can correct all faults at once.
     Test: helpers_test.py:test_all_faults_are_told
     """
     faults: list[str] = []
@@ -136,7 +136,7 @@ def parse_threshold_config(
 def _parse_each(
     field: str, statements: Mapping[str, str], parse: Callable[[Signal, str], _T], faults: list[str]
 ) -> dict[Signal, _T]:
-    """What parse makes of each statement; what it raises becomes a fault of the field."""
+    """Parse each statement. An error of `parse` becomes a fault of the field."""
     results: dict[Signal, _T] = {}
     for signal, text in statements.items():
         try:
@@ -152,7 +152,7 @@ def _parse_each(
 
 
 def _allocatable_thresholds(thresholds: Iterable[evictionapi.Threshold]) -> list[evictionapi.Threshold]:
-    """The hard threshold of the node's memory once more, for that of all pods."""
+    """Return the hard threshold of the node's memory again, as a threshold for the memory of all pods."""
     return [
         replace(threshold, signal=Signal.ALLOCATABLE_MEMORY_AVAILABLE)
         for threshold in thresholds
@@ -163,10 +163,10 @@ def _allocatable_thresholds(thresholds: Iterable[evictionapi.Threshold]) -> list
 def update_container_fs_thresholds(
     thresholds: Iterable[evictionapi.Threshold], image_fs: bool, separate_container_image_fs: bool
 ) -> tuple[list[evictionapi.Threshold], list[str]]:
-    """Thresholds with those of the containers' file system: the same as of the one that it shares.
+    """Return the thresholds, with those of the containers' file system copied from the file system that it shares.
 
-    What the configuration says of it is ignored, and returned as texts to log. Go has thresholds of no value where
-    there is none to take over; here there are none.
+    Configured thresholds of the containers' file system are ignored, and returned as texts to log. Go adds thresholds
+    without a value when there is nothing to copy; this function adds none.
     """
     ignored: list[str] = []
     results: list[evictionapi.Threshold] = []
@@ -237,7 +237,7 @@ def _parse_quantity(what: str, text: str) -> Quantity:
 def _parse_percentage(what: str, text: str) -> float:
     number = text.rstrip("%")
     if not _FLOAT.fullmatch(number):
-        raise ValueError(f'{what}: "{text}" is no percentage')
+        raise ValueError(f'{what}: "{text}" is not a percentage')
     try:
         return _float32(_float32(strconv.parse_float(number)) / 100)
     except (ValueError, OverflowError) as err:
@@ -245,33 +245,33 @@ def _parse_percentage(what: str, text: str) -> float:
 
 
 def _float32(number: float) -> float:
-    """Go keeps percentages in 32 bits, and a node's allocatable storage shows it."""
+    """Round to 32 bits as Go does for percentages, because the node's allocatable storage shows the difference."""
     rounded: float = struct.unpack("f", struct.pack("f", number))[0]
     return rounded
 
 
 def is_hard_eviction_threshold(threshold: evictionapi.Threshold) -> bool:
-    """Whether pods are evicted at once."""
+    """Report whether pods are evicted immediately when the threshold is met."""
     return threshold.grace_period == 0
 
 
 def is_allocatable_eviction_threshold(threshold: evictionapi.Threshold) -> bool:
-    """Whether it is about all pods together and not about the node."""
+    """Report whether the threshold concerns all pods together and not the node."""
     return threshold.signal is Signal.ALLOCATABLE_MEMORY_AVAILABLE
 
 
 def format_threshold(threshold: evictionapi.Threshold) -> str:
-    """For the log."""
+    """Return the threshold as text for the log."""
     grace_period = format_duration(threshold.grace_period)
     return f"threshold(signal={threshold.signal}, value={format_value(threshold.value)}, gracePeriod={grace_period})"
 
 
 def format_value(value: evictionapi.ThresholdValue) -> str:
-    """As the configuration writes it: 100Mi, 15%."""
+    """Return the value as in the configuration: 100Mi, 15%."""
     return f"{value.percentage * 100:.4g}%" if value.quantity is None else str(value.quantity)
 
 
-# ---- What pods use ----
+# ---- Usage of pods ----
 
 
 def _quantity(number: int | None, format: resource.Format) -> Quantity:
@@ -279,34 +279,34 @@ def _quantity(number: int | None, format: resource.Format) -> Quantity:
 
 
 def disk_usage(fs_stats: statsapi.FsStats | None) -> Quantity:
-    """The bytes used; 0 if nobody knows."""
+    """Return the used bytes, or 0 if unknown."""
     return _quantity(fs_stats.used_bytes if fs_stats is not None else None, _BINARY)
 
 
 def inode_usage(fs_stats: statsapi.FsStats | None) -> Quantity:
-    """The inodes used; 0 if nobody knows."""
+    """Return the used inodes, or 0 if unknown."""
     return _quantity(fs_stats.inodes_used if fs_stats is not None else None, _DECIMAL)
 
 
 def memory_usage(memory_stats: statsapi.MemoryStats | None) -> Quantity:
-    """The working set in bytes; 0 if nobody knows."""
+    """Return the working set in bytes, or 0 if unknown."""
     return _quantity(memory_stats.working_set_bytes if memory_stats is not None else None, _BINARY)
 
 
 def process_usage(process_stats: statsapi.ProcessStats | None) -> int:
-    """The number of processes; 0 if nobody knows."""
+    """Return the number of processes, or 0 if unknown."""
     return (process_stats.process_count or 0) if process_stats is not None else 0
 
 
 def local_volume_names(pod: v1.Pod) -> set[str]:
-    """The volumes that are on the node's disk."""
+    """Return the names of the volumes that are on the node's disk."""
     return {v.name for v in pod.spec.volumes if v.host_path is not None or is_local_ephemeral_volume(v)}
 
 
 def pod_disk_usage(
     pod_stats: statsapi.PodStats, pod: v1.Pod, stats_to_measure: Iterable[FsStatsType]
 ) -> dict[str, Quantity]:
-    """Ephemeral storage and inodes that those parts of the pod take."""
+    """Return the ephemeral storage and the inodes that these parts of the pod use."""
     measured: list[statsapi.FsStats | None] = []
     if FsStatsType.ROOT in stats_to_measure:
         measured += [container.rootfs for container in pod_stats.containers]
@@ -322,7 +322,7 @@ def pod_disk_usage(
 
 
 def has_storage_limit(pod: v1.Pod) -> bool:
-    """Whether the pod may be evicted for what it takes of the node's disk, however much is left there."""
+    """Report whether the pod has a limit on local storage for which it may be evicted."""
     if any(v.empty_dir is not None and v.empty_dir.size_limit is not None for v in pod.spec.volumes):
         return True
     containers = (*pod.spec.containers, *pod.spec.init_containers)
@@ -330,7 +330,7 @@ def has_storage_limit(pod: v1.Pod) -> bool:
 
 
 def cached_stats_func(pod_stats: Iterable[statsapi.PodStats]) -> StatsFunc:
-    """Looks up the figures of a pod among these."""
+    """Return a function that looks up the statistics of a pod."""
     by_uid = {stats.pod_ref.uid: stats for stats in pod_stats}
     return lambda pod: by_uid.get(pod.metadata.uid)
 
@@ -339,7 +339,7 @@ def cached_stats_func(pod_stats: Iterable[statsapi.PodStats]) -> StatsFunc:
 
 
 def rank_memory_pressure(pods: Sequence[v1.Pod], stats: StatsFunc) -> list[RankedPod]:
-    """Pods over their request first, then those of lower priority, then those that are furthest over it."""
+    """Rank pods that exceed their request first, then by lower priority, then by usage above the request."""
     ranked = []
     for pod in pods:
         found = stats(pod)
@@ -349,7 +349,7 @@ def rank_memory_pressure(pods: Sequence[v1.Pod], stats: StatsFunc) -> list[Ranke
 
 
 def rank_pid_pressure(pods: Sequence[v1.Pod], stats: StatsFunc) -> list[RankedPod]:
-    """Pods of lower priority first, then those with more processes."""
+    """Rank pods by lower priority, then by the number of processes."""
     ranked = []
     for pod in pods:
         found = stats(pod)
@@ -359,7 +359,7 @@ def rank_pid_pressure(pods: Sequence[v1.Pod], stats: StatsFunc) -> list[RankedPo
 
 
 def rank_disk_pressure_func(fs_stats_to_measure: Sequence[FsStatsType], disk_resource: str) -> RankFunc:
-    """Ranks as rank_memory_pressure does, by what those parts of a pod take."""
+    """Return a function that ranks pods like rank_memory_pressure, by the disk usage of these parts."""
 
     def rank(pods: Sequence[v1.Pod], stats: StatsFunc) -> list[RankedPod]:
         ranked = []
@@ -379,26 +379,28 @@ def _ranked(pod: v1.Pod, name: str, usage: Quantity | None) -> RankedPod:
 
 
 def _by_request(ranked: RankedPod) -> tuple[int, ...]:
-    """A key to sort by, so that who is to go first comes first.
+    """Return a sort key with which the pod to evict first comes first.
 
-    DIVERGES (fault of Go): when inodes are short, pods are ranked by how many they use.
-    Go: pkg/kubelet/eviction/helpers.go, disk: from the number of inodes it takes the bytes of storage that the pod
-    requests.
-    Why: a pod with many files and a request would go after one with few files and none.
+    DIVERGES (fault of Go): when inodes are short, pods are ranked by the inodes that they use.
+    Go: pkg/kubelet/eviction/helpers.go, disk: the Go kubelet subtracts the storage request of the pod, in bytes, from
+    its number of inodes.
+    Why: a pod with many files and a request would be evicted after a pod with few files and no request.
     Test: helpers_test.py:test_ranking
     """
     return ranked.usage is not None, not ranked.exceeds_request, ranked.priority, *_by_usage(ranked)
 
 
 def _by_usage(ranked: RankedPod) -> tuple[int, int]:
-    """Pods without figures first, for nobody knows how much they take; then the largest usage above the request."""
+    """Return a sort key: pods without statistics first, because their usage is unknown, then by usage above the
+    request.
+    """
     if ranked.usage is None:
         return 0, 0
     return 1, (ranked.request.nanos if ranked.request is not None else 0) - ranked.usage.nanos
 
 
 def by_eviction_priority(threshold: evictionapi.Threshold) -> bool:
-    """A key to sort by: memory first, since a node without can do nothing else."""
+    """Return a sort key that puts memory first, because a node without memory can do nothing else."""
     return threshold.signal not in MEMORY_SIGNALS
 
 
@@ -409,7 +411,7 @@ _DISK_SIGNALS = (
 
 
 def build_signal_to_rank_func(with_image_fs: bool, image_container_split_fs: bool) -> dict[Signal, RankFunc]:
-    """How pods are ranked for each signal. Of pods counts only what is on the disk in question."""
+    """Return the ranking function of each signal. Only usage on the affected disk counts."""
     logs_and_volumes = [FsStatsType.LOGS, FsStatsType.LOCAL_VOLUME_SOURCE]
     if with_image_fs and not image_container_split_fs:
         on_node_fs = logs_and_volumes
@@ -434,7 +436,10 @@ def build_signal_to_rank_func(with_image_fs: bool, image_container_split_fs: boo
 def build_signal_to_node_reclaim_funcs(
     image_gc: ImageGC, container_gc: ContainerGC, with_image_fs: bool, split_container_image_fs: bool
 ) -> dict[Signal, list[NodeReclaimFunc]]:
-    """What is removed, in this order, before a pod has to go. There is nothing for memory and processes."""
+    """Return what is removed for each signal, in order, before a pod is evicted.
+
+    Nothing can be removed for memory and process IDs.
+    """
     containers: list[NodeReclaimFunc] = [container_gc.delete_all_unused_containers]
     images: list[NodeReclaimFunc] = [image_gc.delete_unused_images]
     if with_image_fs and not split_container_image_fs:
@@ -455,7 +460,7 @@ def build_signal_to_node_reclaim_funcs(
 
 
 def make_signal_observations(summary: statsapi.Summary) -> tuple[SignalObservations, StatsFunc]:
-    """What there is of each signal that could be measured, and how to look up the figures of pods."""
+    """Return the observation of each signal that could be measured, and a function that looks up pod statistics."""
     result: SignalObservations = {}
     node = summary.node
 
@@ -468,8 +473,8 @@ def make_signal_observations(summary: statsapi.Summary) -> tuple[SignalObservati
         pods = get_sys_container(node.system_containers, statsapi.SYSTEM_CONTAINER_PODS)
         observe(Signal.ALLOCATABLE_MEMORY_AVAILABLE, _observe_memory(pods.memory))
     except LookupError as err:
-        # DIVERGES (fault of Go): where pods have no cgroup together, no error is logged for the signal about it.
-        # Go: pkg/kubelet/eviction/helpers.go, makeSignalObservations: an error is logged every ten seconds.
+        # DIVERGES (fault of Go): on a node without a cgroup for all pods, the kubelet logs no error for this signal.
+        # Go: pkg/kubelet/eviction/helpers.go, makeSignalObservations: the Go kubelet logs an error every ten seconds.
         # Why: on a node with cgroupsPerQOS: false, nothing is wrong.
         # Test: helpers_test.py:test_node_without_a_cgroup_of_all_pods_logs_no_error
         klog.v(3).info_s(
@@ -496,7 +501,7 @@ def _observation(
 
 
 def _observe_memory(memory: statsapi.MemoryStats | None) -> SignalObservation | None:
-    """Of memory without a limit nobody knows how much is left."""
+    """Return the observation, or None for memory without a limit, for which the rest is unknown."""
     if memory is None or memory.available_bytes is None or memory.working_set_bytes is None:
         return None
     capacity = memory.available_bytes + memory.working_set_bytes
@@ -516,7 +521,7 @@ def _observe_inodes(fs: statsapi.FsStats | None) -> SignalObservation | None:
 
 
 def get_sys_container(sys_containers: Iterable[statsapi.ContainerStats], name: str) -> statsapi.ContainerStats:
-    """Raises LookupError."""
+    """Return the system container of that name. Raise LookupError if there is none."""
     for container in sys_containers:
         if container.name == name:
             return container
@@ -524,7 +529,7 @@ def get_sys_container(sys_containers: Iterable[statsapi.ContainerStats], name: s
 
 
 def debug_log_observations(log_prefix: str, observations: SignalObservations) -> None:
-    """Log all of them, for who wants to know."""
+    """Log all observations at verbosity 3."""
     if not klog.v(3).enabled:
         return
     for signal, observed in observations.items():
@@ -543,7 +548,7 @@ def debug_log_observations(log_prefix: str, observations: SignalObservations) ->
 def debug_log_thresholds_with_observation(
     log_prefix: str, thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations
 ) -> None:
-    """The same of thresholds."""
+    """Log all thresholds with their observations at verbosity 3."""
     if not klog.v(3).enabled:
         return
     for threshold in thresholds:
@@ -561,13 +566,13 @@ def debug_log_thresholds_with_observation(
         )
 
 
-# ---- Thresholds met ----
+# ---- Evaluation of thresholds ----
 
 
 def _observed(
     thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations
 ) -> Iterator[tuple[evictionapi.Threshold, SignalObservation]]:
-    """Those whose signals were observed, with what was seen; the others are logged."""
+    """Yield the thresholds whose signals were observed, with the observations. Log the others."""
     for threshold in thresholds:
         observed = observations.get(threshold.signal)
         if observed is None:
@@ -579,7 +584,7 @@ def _observed(
 def thresholds_met(
     thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations, enforce_min_reclaim: bool
 ) -> list[evictionapi.Threshold]:
-    """Those of which less is left than they say; with enforce_min_reclaim, than they and their minimum say."""
+    """Return the thresholds of which less is left than demanded. enforce_min_reclaim adds the minimum to reclaim."""
     results = []
     for threshold, observed in _observed(thresholds, observations):
         if threshold_quantity(threshold, observed, enforce_min_reclaim).cmp(observed.available) > 0:
@@ -590,7 +595,7 @@ def thresholds_met(
 def threshold_quantity(
     threshold: evictionapi.Threshold, observed: SignalObservation, enforce_min_reclaim: bool
 ) -> Quantity:
-    """How much must be left, with what was observed."""
+    """Return the quantity that must be left, given this observation."""
     quantity = evictionapi.get_threshold_quantity(threshold.value, observed.capacity)
     if enforce_min_reclaim and threshold.min_reclaim is not None:
         quantity = quantity.add(evictionapi.get_threshold_quantity(threshold.min_reclaim, observed.capacity))
@@ -600,11 +605,11 @@ def threshold_quantity(
 def thresholds_updated_stats(
     thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations, last_observations: SignalObservations
 ) -> list[evictionapi.Threshold]:
-    """Those that were measured anew since the last time."""
+    """Return the thresholds that were measured again since the last check."""
     results = []
     for threshold, observed in _observed(thresholds, observations):
         last = last_observations.get(threshold.signal)
-        # A time before the last one is new too: somebody has set the clock back.
+        # A time before the last one is also new: the clock was set back.
         if last is None or last.time is None or observed.time is None or observed.time != last.time:
             results.append(threshold)
     return results
@@ -613,14 +618,14 @@ def thresholds_updated_stats(
 def thresholds_first_observed_at(
     thresholds: Iterable[evictionapi.Threshold], last_observed_at: ThresholdsObservedAt, now: datetime.datetime
 ) -> ThresholdsObservedAt:
-    """Since when each is met without a break."""
+    """Return since when each threshold has been met continuously."""
     return {threshold: last_observed_at.get(threshold, now) for threshold in thresholds}
 
 
 def thresholds_met_grace_period(
     observed_at: ThresholdsObservedAt, now: datetime.datetime
 ) -> list[evictionapi.Threshold]:
-    """Those whose grace period is over."""
+    """Return the thresholds whose grace period is over."""
     results = []
     for threshold, at in observed_at.items():
         seconds = (now - at).total_seconds()
@@ -636,25 +641,26 @@ def thresholds_met_grace_period(
 
 
 def node_conditions(thresholds: Iterable[evictionapi.Threshold]) -> list[str]:
-    """The conditions that stand for the thresholds, each once."""
+    """Return the node conditions for the thresholds, without duplicates."""
     return list(dict.fromkeys(SIGNAL_TO_NODE_CONDITION[threshold.signal] for threshold in thresholds))
 
 
 def node_conditions_last_observed_at(
     conditions: Iterable[str], last_observed_at: NodeConditionsObservedAt, now: datetime.datetime
 ) -> NodeConditionsObservedAt:
-    """When each was last there: these are now."""
+    """Return when each condition was last observed, with `conditions` observed now."""
     return {**last_observed_at, **dict.fromkeys(conditions, now)}
 
 
 def node_conditions_observed_since(
     observed_at: NodeConditionsObservedAt, period: float, now: datetime.datetime
 ) -> list[str]:
-    """Those that were there less than so many seconds ago.
+    """Return the conditions that were observed within the last `period` seconds.
 
-    DIVERGES (fault of Go): with a transition period of 0, the node's conditions show what it is short of now.
-    Go: pkg/kubelet/eviction/helpers.go, nodeConditionsObservedSince: none shows, for 0 seconds ago is not less than 0.
-    Why: a node that is short of memory would not say so, and go on getting pods.
+    DIVERGES (fault of Go): with a transition period of 0, the node's conditions show its current shortages.
+    Go: pkg/kubelet/eviction/helpers.go, nodeConditionsObservedSince: the Go kubelet shows none, because 0 seconds ago
+    is not less than 0.
+    Why: a node that is short of memory would not report this, and would continue to get pods.
     Test: helpers_test.py:test_node_conditions_last_observed_at_and_since
     """
     return [c for c, at in observed_at.items() if at == now or (now - at).total_seconds() < period]
@@ -663,7 +669,7 @@ def node_conditions_observed_since(
 def merge_thresholds(
     first: Iterable[evictionapi.Threshold], second: Iterable[evictionapi.Threshold]
 ) -> list[evictionapi.Threshold]:
-    """All of both, each once; the minimum to reclaim does not make a difference."""
+    """Return all thresholds without duplicates. A different minimum to reclaim alone makes no difference."""
     merged: dict[evictionapi.Threshold, evictionapi.Threshold] = {}
     for threshold in (*first, *second):
         merged.setdefault(replace(threshold, min_reclaim=None), threshold)
@@ -674,7 +680,7 @@ def merge_thresholds(
 
 
 def pod_is_evicted(pod_status: v1.PodStatus) -> bool:
-    """Whether that is why the pod has ended."""
+    """Report whether the pod ended because it was evicted."""
     return pod_status.phase == v1.POD_FAILED and pod_status.reason == REASON
 
 
@@ -685,7 +691,7 @@ def eviction_message(
     thresholds: Iterable[evictionapi.Threshold],
     observations: SignalObservations,
 ) -> tuple[str, dict[str, str]]:
-    """Why the pod goes, for people, and annotations that say it for programs."""
+    """Return the reason for the eviction as a message for people, and as annotations for programs."""
     message = f"The node was low on resource: {resource_to_reclaim}. "
     met = _get_threshold_met_info(resource_to_reclaim, thresholds, observations)
     if met is not None:
@@ -695,7 +701,7 @@ def eviction_message(
         return message, {}
     of_pod, annotations = _pod_message(resource_to_reclaim, pod, pod_stats)
     message += of_pod
-    # Ephemeral containers have no requests, and are not to blame for more than those.
+    # Ephemeral containers have no requests, so they cannot exceed them.
     containers = {c.name: c for c in (*pod.spec.init_containers, *pod.spec.containers)}
     exceeded: dict[str, str] = {}
     for container_stats in pod_stats.containers:
@@ -717,7 +723,7 @@ def eviction_message(
 
 
 def _pod_message(resource_to_reclaim: str, pod: v1.Pod, pod_stats: statsapi.PodStats) -> tuple[str, dict[str, str]]:
-    """What to say of requests that the pod as a whole makes."""
+    """Return the message and the annotations about the requests of the pod as a whole."""
     resources = pod.spec.resources
     if (
         resource_to_reclaim != v1.RESOURCE_MEMORY
@@ -737,7 +743,7 @@ def _pod_message(resource_to_reclaim: str, pod: v1.Pod, pod_stats: statsapi.PodS
 
 
 def _container_usage(name: str, stats: statsapi.ContainerStats) -> Quantity | None:
-    """None for what is not counted by containers, or not known."""
+    """Return the container's usage, or None if it is unknown or if the resource is not measured for containers."""
     if name == v1.RESOURCE_MEMORY:
         if stats.memory is not None and stats.memory.working_set_bytes is not None:
             return memory_usage(stats.memory)
@@ -751,7 +757,7 @@ def _container_usage(name: str, stats: statsapi.ContainerStats) -> Quantity | No
 def _get_threshold_met_info(
     resource_to_reclaim: str, thresholds: Iterable[evictionapi.Threshold], observations: SignalObservations
 ) -> tuple[Quantity, Quantity] | None:
-    """The first threshold for the resource that was measured, and what is left."""
+    """Return the first threshold of the resource that was measured, and the quantity that is left."""
     for threshold in thresholds:
         observed = observations.get(threshold.signal)
         if SIGNAL_TO_RESOURCE[threshold.signal] == resource_to_reclaim and observed is not None:

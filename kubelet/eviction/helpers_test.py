@@ -1,4 +1,4 @@
-"""Tests of thresholds, observations and ranking.
+"""Test thresholds, observations and ranking.
 
 Go: pkg/kubelet/eviction/helpers_test.go
 """
@@ -33,7 +33,7 @@ PID = Signal.PID_AVAILABLE
 
 @dataclass
 class Statements:
-    """The configuration's fields, and what is to come of them."""
+    """Hold the fields of the configuration, and the expected result."""
 
     hard: dict[str, str] = field(default_factory=dict)
     soft: dict[str, str] = field(default_factory=dict)
@@ -134,14 +134,14 @@ def test_parse_threshold_config(statements: Statements, expected: list[evictiona
         pytest.param(Statements(of(MEMORY, "120%")), "memory.available must be <= 100%: 120%", id="too much"),
         pytest.param(
             Statements(of(MEMORY, "10..5%")),
-            'eviction percentage threshold memory.available: "10..5%" is no percentage',
+            'eviction percentage threshold memory.available: "10..5%" is not a percentage',
             id="no number",
         ),
-        pytest.param(Statements(of(MEMORY, "nan%")), '"nan%" is no percentage', id="not a number"),
+        pytest.param(Statements(of(MEMORY, "nan%")), '"nan%" is not a percentage', id="not a number"),
         pytest.param(Statements(of(MEMORY, "1e60%")), "evictionHard: eviction percentage threshold", id="huge number"),
         pytest.param(
             Statements(of(MEMORY, "\u0665%")),
-            'eviction percentage threshold memory.available: "\u0665%" is no percentage',
+            'eviction percentage threshold memory.available: "\u0665%" is not a percentage',
             id="digit of another script",
         ),
         pytest.param(
@@ -220,7 +220,7 @@ def test_all_faults_are_told() -> None:
 
 def test_percentages_are_rounded_as_in_go() -> None:
     (found,) = Statements(of(NODE_FS, "10%")).parse()
-    # A tenth in 32 bits is a little more than a tenth.
+    # A tenth in 32 bits is slightly more than a tenth.
     assert evictionapi.get_threshold_quantity(found.value, resource.must_parse("1Gi")).value() == 107374184
 
 
@@ -272,15 +272,15 @@ _WHOLE_POD = (FsStatsType.ROOT, FsStatsType.LOGS, FsStatsType.LOCAL_VOLUME_SOURC
 
 @dataclass
 class Ranking:
-    """How one kind of figures is ranked."""
+    """Rank pods by one kind of statistics."""
 
     rank: RankFunc
     stats: Callable[..., statsapi.PodStats]
-    # What pods request of it.
+    # The resource that pods request.
     requested: str = ""
 
     def names(self, rows: list[tuple[str, int, str, tuple[object, ...]]]) -> list[str]:
-        """Rows of name, priority, request, figures; those without figures have none."""
+        """Rank rows of name, priority, request and statistics. A pod without statistics has an empty tuple."""
         stats, pods = {}, []
         for name, priority, request, figures in rows:
             volume = v1.Volume(name="local-volume", empty_dir=v1.EmptyDirVolumeSource())
@@ -426,7 +426,7 @@ def test_ranking(ranking: Ranking, rows: list[tuple[str, int, str, tuple[object,
     ],
 )
 def test_what_counts_of_a_pod(image_fs: bool, split: bool, node_fs: int, image: int, container_fs: int) -> None:
-    """A layer takes 10 bytes, a log 1, an empty dir 100, a directory of the host's 1000, memory nothing."""
+    """A layer uses 10 bytes, a log 1, an emptyDir 100, a host path 1000, and a memory volume nothing."""
     volumes = [
         v1.Volume(name="empty", empty_dir=v1.EmptyDirVolumeSource()),
         v1.Volume(name="host", host_path=v1.HostPathVolumeSource(path="/data")),
@@ -593,7 +593,7 @@ def test_node_conditions_last_observed_at_and_since() -> None:
     assert found == {memory: NOW, disk: before, pid: NOW}
     assert helpers.node_conditions_observed_since(found, 61, NOW) == [memory, disk, pid]
     assert helpers.node_conditions_observed_since(found, 60, NOW) == [memory, pid]
-    # Without a transition period conditions show as long as they are there.
+    # Without a transition period, conditions show exactly as long as they are observed.
     assert helpers.node_conditions_observed_since(found, 0, NOW) == [memory, pid]
     assert helpers.node_conditions_observed_since(found, 0, NOW + timedelta(seconds=1)) == []
 
@@ -623,15 +623,15 @@ def test_pod_is_evicted(status: v1.PodStatus, evicted: bool) -> None:
 
 @dataclass
 class Blame:
-    """What containers request and use, and who is blamed."""
+    """Describe what containers request and use, and which are blamed."""
 
-    # Names to requests.
+    # The requests by container name.
     init: dict[str, str] = field(default_factory=dict)
     containers: dict[str, str] = field(default_factory=dict)
     usage: dict[str, str] = field(default_factory=dict)
     pod_request: str = ""
     pod_usage: str = "1Mi"
-    # Names with their requests.
+    # The requests of the blamed containers, by name.
     blamed: dict[str, str] = field(default_factory=dict)
 
     def pod(self) -> v1.Pod:

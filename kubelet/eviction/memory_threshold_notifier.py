@@ -1,4 +1,4 @@
-"""Wakes the eviction manager as soon as memory runs short, and not only when it looks the next time.
+"""Wake the eviction manager as soon as memory runs short, before its next regular check.
 
 Go: pkg/kubelet/eviction/memory_threshold_notifier.go, memory_threshold_notifier_others.go
 """
@@ -22,14 +22,14 @@ MEMORY_USAGE_ATTRIBUTE = "memory.usage_in_bytes"
 
 
 class CgroupNotifierFactory:
-    """Makes notifiers of the kernel's."""
+    """Create notifiers that use the kernel."""
 
     def new_cgroup_notifier(self, path: str, attribute: str, threshold: int) -> CgroupNotifier:
         return threshold_notifier.new_cgroup_notifier(path, attribute, threshold)
 
 
 class LinuxMemoryThresholdNotifier:
-    """Calls handler when the threshold may have been crossed. update_threshold is for one thread alone."""
+    """Call the handler when usage may have crossed the threshold. Only one thread may call update_threshold."""
 
     def __init__(
         self,
@@ -39,7 +39,10 @@ class LinuxMemoryThresholdNotifier:
         handler: Callable[[str], object],
         root: str = CGROUP_ROOT,
     ) -> None:
-        """cgroup_root is that of all pods, below the hierarchy's. Raises OSError without a memory controller."""
+        """Create a notifier for the node or, with an allocatable threshold, for the cgroup of all pods.
+
+        `cgroup_root` is that cgroup, relative to the hierarchy. Raise OSError if there is no memory controller.
+        """
         self._threshold = threshold
         self._factory = factory
         self._handler = handler
@@ -52,10 +55,11 @@ class LinuxMemoryThresholdNotifier:
             self._cgroup_path = os.path.join(self._cgroup_path, cgroup_root.lstrip("/"))
 
     def update_threshold(self, ctx: golang.Context, summary: statsapi.Summary) -> None:
-        """The kernel knows usage, which has caches in it, and not the working set: today's difference is added.
+        """Set the kernel's threshold from current statistics.
 
-        Raises OSError, golang.ThreadError, ValueError for figures that are not complete, and LookupError without those
-        of all pods.
+        The kernel measures the usage, which includes caches, and not the working set. Therefore the current difference
+        between the two is added to the threshold. Raise OSError, golang.ThreadError, ValueError for incomplete
+        statistics, and LookupError without statistics of all pods.
         """
         memory = summary.node.memory
         if helpers.is_allocatable_eviction_threshold(self._threshold):
@@ -82,14 +86,18 @@ class LinuxMemoryThresholdNotifier:
         try:
             golang.go(self._listen, ctx, notifier, name="eviction-memcg-events")
         except golang.ThreadError:
-            # One that is stopped before it begins only lets go of its files.
+            # A notifier that is stopped before its start only closes its files.
             notifier.stop()
             notifier.start(ctx, self._events)
             raise
         self._notifier = notifier
 
     def _listen(self, ctx: golang.Context, notifier: CgroupNotifier) -> None:
-        """The eviction manager looks every ten seconds without a notifier, too, and then makes another."""
+        """Listen to the kernel and contain any error.
+
+        Even without a notifier the eviction manager checks the node every ten seconds, and it then creates a new
+        notifier.
+        """
         with contain("Eviction manager: failed to listen to the kernel", golang.background()):
             notifier.start(ctx, self._events)
 

@@ -1,4 +1,4 @@
-"""Tests of what wakes the eviction manager.
+"""Test the notifiers that wake the eviction manager.
 
 Go: pkg/kubelet/eviction/memory_threshold_notifier_test.go
 """
@@ -149,7 +149,7 @@ def test_a_notifier_that_was_not_granted_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cgroup(tmp_path: Path) -> Path:
-    """Files as a cgroup of version 1 has them, which tell nothing by themselves."""
+    """Return a directory with the files of a cgroup v1, which sends no events by itself."""
     (tmp_path / "memory.usage_in_bytes").write_text("4096\n")
     (tmp_path / "cgroup.event_control").touch()
     return tmp_path
@@ -188,7 +188,7 @@ def test_a_cgroup_of_version_2_tells_of_waiting(
     notifier = threshold_notifier.new_cgroup_notifier(str(tmp_path), "memory.usage_in_bytes", 1)
     assert isinstance(notifier, threshold_notifier.PressureNotifier)
     assert pressure.read_bytes() == b"some 200000 2000000\0"
-    # A file has nothing urgent to tell, as the kernel's has; a connection can.
+    # An ordinary file never has urgent data, unlike the kernel's file, but a connection can have it.
     events: golang.Channel[None] = golang.Channel(1)
     with _connection() as (kernel, told):
         os.dup2(told.fileno(), notifier._file)

@@ -1,4 +1,4 @@
-"""Who would be evicted now, and why: for the live view.
+"""Describe for the live view which pods would be evicted now, and why.
 
 Go: none
 """
@@ -16,46 +16,47 @@ from pkg.apimachinery.api.resource import Quantity
 
 @dataclass(frozen=True, slots=True)
 class ThresholdState:
-    """A threshold beside what there is."""
+    """Describe a threshold together with what is left."""
 
     threshold: evictionapi.Threshold
-    # What must be left, and what must be left again once less was; None without an observation.
+    # The quantity that must be left, and the quantity that must be left again after the threshold was met. Both are
+    # None without an observation.
     quantity: Quantity | None
     reclaim_quantity: Quantity | None
-    # Whether something is, or would after the grace period be, done about it.
+    # True if the threshold is met. The manager acts on it now or after its grace period.
     met: bool
-    # Since when it is met without a break, as the manager has last seen.
+    # The time since when the threshold has been met continuously, as of the manager's last check.
     since: datetime.datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class SignalPreview:
-    """A signal that there are thresholds for."""
+    """Describe a signal that has thresholds."""
 
     signal: evictionapi.Signal
-    # What the node then is short of, and the condition that says so.
+    # The resource that the signal measures, and the node condition that reports a shortage.
     resource: str
     condition: str
-    # None when it cannot be measured.
+    # The observation is None when the signal cannot be measured.
     observation: SignalObservation | None
     thresholds: list[ThresholdState]
-    # What is removed before a pod is evicted, in this order.
+    # What the manager removes before it evicts a pod, in this order.
     reclaims: list[str]
-    # All active pods, the first to go first; those that are spared among them.
+    # All active pods, including those that are spared, in the order of eviction.
     ranking: list[RankedPod]
 
     @property
     def victim(self) -> RankedPod | None:
-        """Who goes if that has to be; None if all are spared."""
+        """Return the pod that would be evicted first, or None if all are spared."""
         return next((ranked for ranked in self.ranking if not ranked.spared), None)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenLimit:
-    """A pod that takes more of the node's disk than it may."""
+    """Describe a pod that uses more local storage than it may."""
 
     pod: v1.Pod
-    # As the metric of evictions calls it.
+    # The name of the limit in the eviction metric.
     signal: str
     message: str
     spared: bool
@@ -63,14 +64,14 @@ class BrokenLimit:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """All that decides about evictions."""
+    """Hold everything that determines evictions."""
 
-    # When each condition was last observed, of those that still hold or have held.
+    # The time when each condition was last observed, for current and past conditions.
     conditions_last_observed: dict[str, datetime.datetime]
-    # Those that the node has now.
+    # The node's current conditions.
     conditions: list[str]
-    # Seconds for which one stays after that.
+    # A condition stays for this time, in seconds, after it was last observed.
     pressure_transition_period: float
-    # In the order in which they are dealt with.
+    # The signals in the order in which the manager acts on them.
     signals: list[SignalPreview]
     broken_limits: list[BrokenLimit]

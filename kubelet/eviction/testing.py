@@ -1,4 +1,4 @@
-"""Fakes of what the eviction manager works with, and pods with figures, for tests."""
+"""Provide fakes for the eviction manager's dependencies, and pods with statistics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 
 @dataclass
 class FakePodKiller:
-    """Keeps what it was asked to kill last; raises err, if there is one."""
+    """Record the kill requests, and raise err if it is set."""
 
     pod: v1.Pod | None = None
     evict: bool = False
@@ -45,7 +45,7 @@ class FakePodKiller:
 
 @dataclass
 class FakeDiskInfoProvider:
-    """Says how the disks are laid out, or raises."""
+    """Report the layout of the disks, or raise an error."""
 
     dedicated_image_fs: bool = False
     dedicated_container_fs: bool = False
@@ -65,11 +65,11 @@ class FakeDiskInfoProvider:
 
 @dataclass
 class FakeSummaryProvider:
-    """Has the summary that the test gives it, or raises."""
+    """Return the summary that the test sets, or raise an error."""
 
     result: statsapi.Summary = field(default_factory=statsapi.Summary)
     err: Exception | None = None
-    # How often pods were measured.
+    # The number of times that pods were measured.
     pods_measured: int = 0
 
     def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
@@ -84,19 +84,19 @@ class FakeSummaryProvider:
         return statsapi.Summary(node=self.result.node)
 
     def get_disks(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
-        """Of pods no memory and no processes."""
+        """Return the summary with only the disk statistics of the pods."""
         pods = [msgspec.structs.replace(pod, cpu=None, memory=None, process_stats=None) for pod in self.result.pods]
         return statsapi.Summary(node=self.get_node(ctx, update_stats).node, pods=pods)
 
 
 @dataclass
 class FakeDiskGC:
-    """Garbage collection of images and of containers. Afterwards the summary is another one, if the test has one."""
+    """Record garbage collections of images and containers, and replace the summary afterwards if the test wants it."""
 
     summary_provider: FakeSummaryProvider
     summary_after_gc: statsapi.Summary | None = None
     err: Exception | None = None
-    # "images" or "containers" for each call.
+    # Each call adds "images" or "containers".
     calls: list[str] = field(default_factory=list)
 
     def delete_unused_images(self, ctx: golang.Context) -> None:
@@ -114,7 +114,7 @@ class FakeDiskGC:
 
 
 class FakeCgroupNotifier:
-    """Sends as many events as the test wants, once it is started."""
+    """Send the number of events that the test sets, once it is started."""
 
     def __init__(self, events: int = 0) -> None:
         self.events = events
@@ -132,11 +132,11 @@ class FakeCgroupNotifier:
 
 @dataclass
 class FakeNotifierFactory:
-    """Hands out the test's notifiers in turn, or raises; keeps what it was asked for."""
+    """Return the test's notifiers one after the other, or raise an error, and record the requests."""
 
     notifiers: list[FakeCgroupNotifier] = field(default_factory=list)
     err: Exception | None = None
-    # Path, attribute, threshold.
+    # Each entry holds the path, the attribute and the threshold.
     asked: list[tuple[str, str, int]] = field(default_factory=list)
 
     def new_cgroup_notifier(self, path: str, attribute: str, threshold: int) -> CgroupNotifier:
@@ -148,7 +148,7 @@ class FakeNotifierFactory:
 
 @dataclass
 class FakeEvictionManager:
-    """Under the pressure that the test says."""
+    """Report the pressure that the test sets."""
 
     memory: bool = False
     disk: bool = False
@@ -169,7 +169,7 @@ class FakeEvictionManager:
         return Preview({}, [], 0.0, [], [])
 
 
-# ---- Pods and figures ----
+# ---- Pods and statistics ----
 
 
 def new_pod(
@@ -179,7 +179,7 @@ def new_pod(
     limits: Mapping[str, resource.Quantity] | None = None,
     volumes: Iterable[v1.Volume] = (),
 ) -> v1.Pod:
-    """A pod with one container of the same name."""
+    """Return a pod with one container of the same name."""
     needs = v1.ResourceRequirements(requests=dict(requests or {}), limits=dict(limits or {}))
     return v1.Pod(
         metadata=metav1.ObjectMeta(name=name, namespace="ns", uid=types.UID(f"uid-{name}")),
@@ -190,36 +190,36 @@ def new_pod(
 
 
 def amount(text: str) -> int:
-    """Bytes, or whatever else is counted: "1Gi"."""
+    """Return the number that a text such as "1Gi" means."""
     return resource.parse_quantity(text).value()
 
 
 def pod_stats(pod: v1.Pod, **figures: object) -> statsapi.PodStats:
-    """Figures of the pod; those not given are not known."""
+    """Return statistics of the pod. Values that are not given are unknown."""
     meta = pod.metadata
     ref = statsapi.PodReference(name=meta.name, namespace=meta.namespace, uid=meta.uid)
     return statsapi.PodStats(pod_ref=ref, **figures)  # type: ignore[arg-type]
 
 
 def memory_stats(pod: v1.Pod, working_set: str) -> statsapi.PodStats:
-    """The working set, of the pod and of its one container alike."""
+    """Return statistics with this working set for the pod and for each container."""
     memory = statsapi.MemoryStats(working_set_bytes=amount(working_set))
     containers = [statsapi.ContainerStats(name=c.name, memory=memory) for c in pod.spec.containers]
     return pod_stats(pod, memory=memory, containers=containers)
 
 
 def process_stats(pod: v1.Pod, count: int) -> statsapi.PodStats:
-    """The number of processes."""
+    """Return statistics with this number of processes."""
     return pod_stats(pod, process_stats=statsapi.ProcessStats(process_count=count))
 
 
 def disk_stats(pod: v1.Pod, rootfs: str, logs: str, volume: str) -> statsapi.PodStats:
-    """What each container's layer and log, and each volume takes in bytes."""
+    """Return statistics with the bytes that each container's layer and log and each volume use."""
     return _storage_stats(pod, "used_bytes", rootfs, logs, volume)
 
 
 def inode_stats(pod: v1.Pod, rootfs: str, logs: str, volume: str) -> statsapi.PodStats:
-    """The same in inodes."""
+    """Return the same statistics in inodes."""
     return _storage_stats(pod, "inodes_used", rootfs, logs, volume)
 
 
@@ -238,7 +238,7 @@ def _storage_stats(pod: v1.Pod, kind: str, rootfs: str, logs: str, volume: str) 
 def threshold(
     signal: evictionapi.Signal, value: str, grace_period: float = 0.0, min_reclaim: str = ""
 ) -> evictionapi.Threshold:
-    """threshold(MEMORY_AVAILABLE, "1Gi"); a value may be a percentage."""
+    """Return a threshold such as threshold(MEMORY_AVAILABLE, "1Gi"). A value may be a percentage."""
     return evictionapi.Threshold(signal, _value(value), grace_period, _value(min_reclaim) if min_reclaim else None)
 
 

@@ -1,4 +1,4 @@
-"""Has the kernel tell when a cgroup's memory crosses a threshold.
+"""Let the kernel report when a cgroup's memory usage crosses a threshold.
 
 Go: pkg/kubelet/eviction/threshold_notifier_linux.go
 """
@@ -17,14 +17,16 @@ from pkg import golang, klog
 
 
 def new_cgroup_notifier(path: str, attribute: str, threshold: int) -> CgroupNotifier:
-    """Tells whenever the figure in that file of the cgroup crosses the threshold, either way. Raises OSError.
+    """Return a notifier for whenever the value in that file of the cgroup crosses the threshold, up or down.
 
-    Cgroups of version 2 cannot say that: with them it tells that processes have to wait for memory, or nothing where
-    the kernel does not know that either.
+    Cgroups v2 have no such events. On these nodes the notifier reports that processes wait for memory, or nothing if
+    the kernel does not measure this either. Raise OSError.
 
-    DIVERGES (preference: kernelMemcgNotification): with cgroups of version 2, a wait for memory wakes the kubelet.
-    Go: pkg/kubelet/eviction/threshold_notifier_linux.go, NewCgroupNotifier: nothing does, whatever the setting is.
-    Why: who turns the setting on wants a lack of memory seen before the next look, up to ten seconds later.
+    DIVERGES (preference: kernelMemcgNotification): with cgroups v2, processes that wait for memory wake the manager.
+    Go: pkg/kubelet/eviction/threshold_notifier_linux.go, NewCgroupNotifier: in the Go kubelet the setting has no effect
+    with cgroups v2.
+    Why: an administrator who enables the setting wants a shortage of memory detected before the next check, up to ten
+    seconds later.
     Test: memory_threshold_notifier_test.py:test_a_cgroup_of_version_2_tells_of_waiting
     """
     if not is_cgroup2_unified_mode():
@@ -36,11 +38,14 @@ def new_cgroup_notifier(path: str, attribute: str, threshold: int) -> CgroupNoti
 
 
 class LinuxCgroupNotifier:
-    """Asks for events over a descriptor that counts them. It is read, and stop wakes the reader; Go's polls."""
+    """Receive the kernel's events through an eventfd.
+
+    A blocking read waits for events, and `stop` wakes the reader. The Go kubelet polls.
+    """
 
     def __init__(self, path: str, attribute: str, threshold: int) -> None:
-        """Raises OSError."""
-        self._lock = threading.Lock()  # guards _stopped, and that the descriptor is not closed while it is written to
+        """Register for the events. Raise OSError."""
+        self._lock = threading.Lock()  # The lock guards _stopped, and prevents a write to the closed descriptor.
         self._stopped = False
         self._eventfd = os.eventfd(0, os.EFD_CLOEXEC)
         try:
@@ -68,7 +73,7 @@ class LinuxCgroupNotifier:
                 os.close(self._eventfd)
 
     def _wait(self) -> bool:
-        """Whether it has been stopped; returns when it has, or at the next event."""
+        """Wait for the next event or for `stop`. Report whether the notifier has been stopped."""
         os.eventfd_read(self._eventfd)
         with self._lock:
             return self._stopped
@@ -81,16 +86,17 @@ class LinuxCgroupNotifier:
 
 
 class PressureNotifier:
-    """Has the kernel tell when processes of a cgroup have lately waited a tenth of the time for memory.
+    """Let the kernel report when processes of a cgroup have recently waited for memory a tenth of the time.
 
-    That is when what can be reclaimed at once has been, which is what the working set leaves out.
+    Processes wait when all memory that is easy to reclaim, which the working set excludes, has been reclaimed.
     """
 
-    # Microseconds of waiting in so many. Windows of whole multiples of 2 s take no privilege.
+    # The trigger is a waiting time within a window, both in microseconds. Windows of multiples of 2 s need no
+    # privilege.
     TRIGGER = b"some 200000 2000000\0"
 
     def __init__(self, path: str) -> None:
-        """Raises OSError."""
+        """Register the trigger. Raise OSError."""
         self._file = os.open(os.path.join(path, "memory.pressure"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             os.write(self._file, self.TRIGGER)
@@ -98,7 +104,7 @@ class PressureNotifier:
         except OSError:
             os.close(self._file)
             raise
-        self._lock = threading.Lock()  # guards _stopped, and that the descriptor is not closed while it is written to
+        self._lock = threading.Lock()  # The lock guards _stopped, and prevents a write to the closed descriptor.
         self._stopped = False
 
     def start(self, ctx: golang.Context, event_ch: golang.Channel[None]) -> None:
@@ -109,7 +115,7 @@ class PressureNotifier:
         try:
             while (ready := dict(poll.poll())) and self._stop not in ready:
                 if ready[self._file] & select.POLLERR:
-                    return  # the cgroup has gone
+                    return  # The cgroup no longer exists.
                 event_ch.try_send(None)
         finally:
             forget()
@@ -126,7 +132,7 @@ class PressureNotifier:
 
 
 class DisabledThresholdNotifier:
-    """Never tells anything."""
+    """Do nothing."""
 
     def start(self, ctx: golang.Context, event_ch: golang.Channel[None]) -> None:
         pass

@@ -1,4 +1,4 @@
-"""What the eviction manager is made of, and what it needs of others.
+"""Define the types of the eviction manager, and what it needs from other components.
 
 Go: pkg/kubelet/eviction/types.go
 """
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
 
 
 class FsStatsType(enum.Enum):
-    """A part of what a pod takes on a disk."""
+    """Represent a part of a pod's disk usage."""
 
     LOCAL_VOLUME_SOURCE = "localVolumeSource"
     LOGS = "logs"
-    # Containers' writable layers.
+    # The containers' writable layers.
     ROOT = "root"
-    # Images, which are no pod's own: nothing counts for this.
+    # The images. They belong to no pod, so nothing counts for this part.
     IMAGES = "images"
 
 
 @dataclass(kw_only=True, slots=True)
 class Config:
-    """How eviction is configured. Times in seconds."""
+    """Hold the configuration of eviction. Times are in seconds."""
 
-    # How long a condition stays after the last time that it was seen.
+    # A node condition stays for this time after it was last observed.
     pressure_transition_period: float = 0.0
     # The longest grace period of a pod that a soft threshold evicts.
     max_pod_grace_period_seconds: int = 0
     thresholds: list[evictionapi.Threshold]
-    # Whether the kernel is to tell when a memory threshold is crossed.
+    # True if the kernel should report when usage crosses a memory threshold.
     kernel_memcg_notification: bool = False
     # The cgroup of all pods.
     pod_cgroup_root: str = ""
 
 
 class Manager(Protocol):
-    """Looks whether the node is short of something, and what can be done. Safe from any thread."""
+    """Define what the kubelet needs from the eviction manager. Any thread may call it."""
 
     def start(
         self,
@@ -59,7 +59,7 @@ class Manager(Protocol):
         pod_cleaned_up_func: PodCleanedUpFunc,
         monitoring_interval: float,
     ) -> None:
-        """Look every so many seconds, on a thread that ends with ctx."""
+        """Check the node every monitoring_interval seconds, on a thread that ends with ctx."""
         ...
 
     def is_under_memory_pressure(self) -> bool: ...
@@ -69,65 +69,72 @@ class Manager(Protocol):
     def is_under_pid_pressure(self) -> bool: ...
 
     def preview(self, ctx: golang.Context) -> Preview:
-        """Who would be evicted now, and why; Go's manager has no such method."""
+        """Return which pods would be evicted now, and why. Go's manager has no such method."""
         ...
 
 
 class DiskInfoProvider(Protocol):
-    """Knows how the disks are laid out. Both raise crierror.RemoteError, OSError, ValueError and LookupError."""
+    """Define how the manager learns the layout of the disks.
+
+    Both methods raise crierror.RemoteError, OSError, ValueError and LookupError.
+    """
 
     def has_dedicated_image_fs(self, ctx: golang.Context) -> bool:
-        """Whether images are on another device than the kubelet's root directory."""
+        """Report whether images are on another device than the kubelet's root directory."""
         ...
 
     def has_dedicated_container_fs(self, ctx: golang.Context) -> bool:
-        """Whether containers' writable layers are on another device than images."""
+        """Report whether the containers' writable layers are on another device than the images."""
         ...
 
 
 class SummaryProvider(Protocol):
-    """Makes summaries. In Go there is only the first: there all figures are at hand, here they have to be read."""
+    """Define how the manager gets summaries.
+
+    Go has only `get`, because there cAdvisor already has all statistics. Here each summary has to be measured.
+    """
 
     def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary: ...
 
     def get_node(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
-        """Without pods."""
+        """Return a summary without pods."""
         ...
 
     def get_disks(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
-        """Of pods only what they take of the node's disk."""
+        """Return a summary with only the disk statistics of pods."""
         ...
 
 
 class ImageGC(Protocol):
-    """Removes unused images."""
+    """Define how the manager removes unused images."""
 
     def delete_unused_images(self, ctx: golang.Context) -> None: ...
 
 
 class ContainerGC(Protocol):
-    """Removes dead containers."""
+    """Define how the manager removes dead containers."""
 
     def delete_all_unused_containers(self, ctx: golang.Context) -> None:
-        """Also those of pods that have ended, but are not deleted."""
+        """Remove all dead containers, including those of pods that have terminated but are not deleted."""
         ...
 
 
-# (pod, is_evicted, grace_period_override, status_fn); returns only when the pod has ended, or raises.
+# A KillPodFunc (pod, is_evicted, grace_period_override, status_fn) returns only when the pod has terminated, or raises
+# an error.
 KillPodFunc = Callable[[v1.Pod, bool, int | None, Callable[[v1.PodStatus], None] | None], None]
-# The pods that may have something running, with the resources that they were given.
+# An ActivePodsFunc returns the pods that may have running containers, with their allocated resources.
 ActivePodsFunc = Callable[[], list[v1.Pod]]
-# Whether all that a pod took has been given back.
+# A PodCleanedUpFunc reports whether all resources of a pod have been released.
 PodCleanedUpFunc = Callable[[v1.Pod], bool]
-# The figures of a pod; None if there are none.
+# A StatsFunc returns the statistics of a pod, or None if there are none.
 StatsFunc = Callable[[v1.Pod], statsapi.PodStats | None]
-# Removes something from the node without harm to pods.
+# A NodeReclaimFunc removes something from the node without harm to pods.
 NodeReclaimFunc = Callable[[golang.Context], None]
 
 
 @dataclass(frozen=True, slots=True)
 class SignalObservation:
-    """What was measured of a signal, and when."""
+    """Record the measurement of a signal and its time."""
 
     capacity: Quantity
     available: Quantity
@@ -141,14 +148,14 @@ NodeConditionsObservedAt = dict[str, datetime.datetime]
 
 @dataclass(frozen=True, slots=True)
 class RankedPod:
-    """A pod in the order of eviction, with what put it there. Go keeps nothing but the order."""
+    """Represent a pod in the ranking for eviction, with the reasons for its rank. Go keeps only the order."""
 
     pod: v1.Pod
     resource: str
     priority: int
-    # None where there are no figures of the pod.
+    # The usage is None if the pod has no statistics.
     usage: Quantity | None
-    # None for a resource that cannot be requested.
+    # The request is None for a resource that cannot be requested.
     request: Quantity | None
 
     @property
@@ -157,15 +164,15 @@ class RankedPod:
 
     @property
     def spared(self) -> bool:
-        """Whether it stays, whatever its place."""
+        """Report whether the pod is never evicted, whatever its rank."""
         return kubetypes.is_critical_pod(self.pod)
 
     def __str__(self) -> str:
-        """What put it there, as eviction messages say it: "over its request, priority 0, usage 700Mi, request 1Gi"."""
+        """Return the reasons for the rank, for example "over its request, priority 0, usage 700Mi, request 1Gi"."""
         return self.describe(str)
 
     def describe(self, write: Callable[[Quantity], str]) -> str:
-        """The same, with quantities written as the caller wants them."""
+        """Return the reasons for the rank, with quantities formatted by `write`."""
         parts = [f"priority {self.priority}"]
         if self.usage is None:
             return ", ".join(["usage unknown", *parts])
@@ -177,39 +184,39 @@ class RankedPod:
         return ", ".join(parts)
 
 
-# Puts pods in the order of eviction, the first to go first.
+# A RankFunc sorts pods in the order of eviction, the first one to evict first.
 RankFunc = Callable[[Sequence[v1.Pod], StatsFunc], list[RankedPod]]
 
 
 class CgroupNotifier(Protocol):
-    """Passes on events of one cgroup."""
+    """Define a source of events of one cgroup."""
 
     def start(self, ctx: golang.Context, event_ch: golang.Channel[None]) -> None:
-        """Send an event for each crossing, until it is stopped or ctx ends."""
+        """Send an event for each crossing of the threshold, until the notifier is stopped or ctx ends."""
         ...
 
     def stop(self) -> None:
-        """End start and give back all descriptors; may be called more than once."""
+        """End `start` and close all descriptors. Callers may call this more than once."""
         ...
 
 
 class NotifierFactory(Protocol):
-    """Makes notifiers."""
+    """Define how cgroup notifiers are created."""
 
     def new_cgroup_notifier(self, path: str, attribute: str, threshold: int) -> CgroupNotifier:
-        """Tells whenever the figure in that file of the cgroup crosses the threshold. Raises OSError."""
+        """Return a notifier for the value in that file of the cgroup. Raise OSError."""
         ...
 
 
 class ThresholdNotifier(Protocol):
-    """Calls a function when a memory threshold is crossed."""
+    """Define an object that calls a function when usage crosses a memory threshold."""
 
     def start(self, ctx: golang.Context) -> None:
         """Call the function for each event, until ctx ends."""
         ...
 
     def update_threshold(self, ctx: golang.Context, summary: statsapi.Summary) -> None:
-        """Set the threshold anew by these figures. Raises OSError and ValueError."""
+        """Set the threshold again from these statistics. Raise OSError and ValueError."""
         ...
 
     def description(self) -> str: ...

@@ -1,4 +1,4 @@
-"""The words of eviction: signals and thresholds.
+"""Define the terms of eviction: signals and thresholds.
 
 Go: pkg/kubelet/eviction/api
 """

@@ -1,4 +1,4 @@
-"""Signals that the node is short of something, and the thresholds for them.
+"""Define the signals that measure what is left of a resource, and the thresholds for them.
 
 Go: pkg/kubelet/eviction/api/types.go
 """
@@ -12,27 +12,27 @@ from pkg.apimachinery.api import resource
 
 
 class Signal(enum.StrEnum):
-    """What is measured: how much of it is left."""
+    """Name what is measured: the part of a resource that is left."""
 
-    # Of the node's memory, what is not in the working set.
+    # The node's memory minus its working set.
     MEMORY_AVAILABLE = "memory.available"
-    # The file system of the kubelet's root directory: volumes, logs.
+    # The file system of the kubelet's root directory, with volumes and logs.
     NODE_FS_AVAILABLE = "nodefs.available"
     NODE_FS_INODES_FREE = "nodefs.inodesFree"
     # The file system of the runtime's images.
     IMAGE_FS_AVAILABLE = "imagefs.available"
     IMAGE_FS_INODES_FREE = "imagefs.inodesFree"
-    # The file system of containers' writable layers, which is one of the two above.
+    # The file system of the containers' writable layers, which is one of the two above.
     CONTAINER_FS_AVAILABLE = "containerfs.available"
     CONTAINER_FS_INODES_FREE = "containerfs.inodesFree"
-    # Of the memory that pods may have together, what is not in their working set.
+    # The memory that all pods together may use, minus their working set.
     ALLOCATABLE_MEMORY_AVAILABLE = "allocatableMemory.available"
     PID_AVAILABLE = "pid.available"
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdValue:
-    """An amount, or else a part of the capacity between 0 and 1."""
+    """Represent a threshold as a quantity or as a fraction of the capacity between 0 and 1."""
 
     quantity: resource.Quantity | None = None
     percentage: float = 0.0
@@ -40,18 +40,18 @@ class ThresholdValue:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Pods are evicted when less than this is left."""
+    """Describe a threshold. The manager evicts pods when less than this value is left."""
 
     signal: Signal
     value: ThresholdValue
-    # Seconds for which less must be left before anything is done; 0 for a hard threshold.
+    # The threshold must be met for this time, in seconds, before the manager acts. A hard threshold has 0.
     grace_period: float = 0.0
-    # How much more than the value must be left before the threshold counts as no longer met.
+    # This much more than the value must be left before the threshold counts as no longer met.
     min_reclaim: ThresholdValue | None = None
 
 
 def get_threshold_quantity(value: ThresholdValue, capacity: resource.Quantity) -> resource.Quantity:
-    """The amount that the value stands for."""
+    """Return the quantity that the value means for this capacity."""
     if value.quantity is not None:
         return value.quantity
     return resource.new_quantity(int(capacity.value() * value.percentage), resource.Format.BINARY_SI)

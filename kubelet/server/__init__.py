@@ -1,4 +1,4 @@
-"""The kubelet's HTTP servers.
+"""Provide the kubelet's HTTP servers.
 
 Go: pkg/kubelet/server
 """

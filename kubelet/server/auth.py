@@ -1,4 +1,4 @@
-"""Who may ask the server for what.
+"""Authenticate and authorize the requests to the kubelet's server.
 
 Go: pkg/kubelet/server/auth.go
 """
@@ -16,11 +16,11 @@ from pkg.golang import http
 
 _API_VERBS = {"POST": "create", "GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
-# What leads away from the subresource `proxy`, which allows everything.
+# These paths have their own subresource instead of `proxy`, which allows everything.
 _SUBRESOURCES = (
     ("/stats/", "stats"),
     ("/metrics", "metrics"),
-    # As the other subresources that are logs: pods/log.
+    # The singular matches other subresources for logs: pods/log.
     ("/logs/", "log"),
     ("/checkpoint/", "checkpoint"),
     ("/statusz", "statusz"),
@@ -28,7 +28,7 @@ _SUBRESOURCES = (
     ("/flagz", "configz"),
 )
 
-# What may be allowed by itself, without all else that `proxy` allows.
+# These subresources can be granted alone, without everything else that `proxy` allows.
 _FINE_GRAINED_SUBRESOURCES = (
     ("/pods", "pods"),
     ("/healthz", "healthz"),
@@ -39,12 +39,12 @@ _FINE_GRAINED_SUBRESOURCES = (
 
 class NodeRequestAttributesGetter(Protocol):
     def get_request_attributes(self, user: userinfo.Info, request: http.Request) -> list[authorizer.Attributes]:
-        """What the request is for; to be allowed one of them is enough."""
+        """Return the possible attributes of the request. The client needs to be allowed only one of them."""
         ...
 
 
 class KubeletAuth:
-    """All that the server asks before it answers. Thread-safe.
+    """Authenticate and authorize requests. This class is thread-safe.
 
     Go: server.go, AuthInterface; one class, because there is one implementation
     """
@@ -62,26 +62,28 @@ class KubeletAuth:
         self.client_ca_provider = client_ca_provider
 
     def authenticate_request(self, request: http.Request) -> authenticator.Response | None:
-        """Who asks; None if that cannot be seen. Raises authenticator.AuthenticationError."""
+        """Return the client's identity, or None if the request has no credentials. Raise
+        authenticator.AuthenticationError.
+        """
         return self._authenticator.authenticate_request(request)
 
     def get_request_attributes(self, user: userinfo.Info, request: http.Request) -> list[authorizer.Attributes]:
         return self._attributes_getter.get_request_attributes(user, request)
 
     def authorize(self, ctx: golang.Context, attributes: authorizer.Attributes) -> tuple[authorizer.Decision, str]:
-        """The decision and its reason. Raises authorizer.AuthorizationError."""
+        """Return the decision and its reason. Raise authorizer.AuthorizationError."""
         return self._authorizer.authorize(ctx, attributes)
 
 
 class NodeAuthorizerAttributesGetter:
-    """Requests become verbs on subresources of the node. The more particular subresource comes first."""
+    """Map requests to verbs on subresources of the node, with the more specific subresource first."""
 
     def __init__(self, node_name: str) -> None:
         self._node_name = node_name
 
     def get_request_attributes(self, user: userinfo.Info, request: http.Request) -> list[authorizer.Attributes]:
         verb = _API_VERBS.get(request.method, "")
-        # A path that is not clean is answered with a redirect: who may follow it may see it.
+        # The server redirects a path that is not clean, so the client needs the permission for the clean path.
         path = http.clean_path(request.path)
         subresources = _subresources(path)
         klog.v(5).info_s(
@@ -112,6 +114,6 @@ def _subresources(path: str) -> list[str]:
 
 
 def is_subpath(subpath: str, path: str) -> bool:
-    """Whether the one is the other or lies below it."""
+    """Report whether `subpath` equals `path` or lies below it."""
     path = path.removesuffix("/")
     return subpath == path or subpath.startswith(f"{path}/")

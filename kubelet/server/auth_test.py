@@ -1,4 +1,4 @@
-"""Tests of what a request to the server is taken for."""
+"""Test how requests to the server map to subresources."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_is_subpath(subpath: str, path: str, expected: bool) -> None:
     assert auth.is_subpath(subpath, path) == expected
 
 
-# Without and with the finer subresources.
+# The subresources without and with fine-grained authorization.
 PATHS = {
     "/attach/{podNamespace}/{podID}/{containerName}": (["proxy"], ["proxy"]),
     "/attach/{podNamespace}/{podID}/{uid}/{containerName}": (["proxy"], ["proxy"]),

@@ -1,4 +1,4 @@
-"""The pages about the machine and its containers: /metrics/cadvisor and /metrics/resource.
+"""Serve the metrics of the machine and its containers: /metrics/cadvisor and /metrics/resource.
 
 Go: pkg/kubelet/server/server.go (InstallAuthNotRequiredHandlers, prometheusHostAdapter, containerPrometheusLabelsFunc)
 """
@@ -29,7 +29,7 @@ RESOURCE_METRICS_PATH = "/metrics/resource"
 
 
 class Host(cadvisormetrics.InfoProvider, cadvisormetrics.MachineInfoProvider, Protocol):
-    """What the pages ask of the kubelet. Called from the server's threads."""
+    """Define what the pages need from the kubelet. The server's threads call it."""
 
     def get_pod_by_cgroupfs(self, cgroupfs: str) -> v1.Pod | None: ...
 
@@ -39,7 +39,7 @@ class Host(cadvisormetrics.InfoProvider, cadvisormetrics.MachineInfoProvider, Pr
 
 
 def metric_handlers(host: Host, summary_provider: stats.SummaryProvider) -> dict[str, http.Handler]:
-    """The pages by path."""
+    """Return the handlers by path."""
     machine_and_containers = metrics.KubeRegistry()
     machine_and_containers.must_register(cadvisormetrics.PrometheusMachineCollector(host))
     if features.feature_gate.enabled(features.POD_AND_CONTAINER_STATS_FROM_CRI):
@@ -68,14 +68,14 @@ def metric_handlers(host: Host, summary_provider: stats.SummaryProvider) -> dict
 def container_prometheus_labels_func(
     pod_by_cgroupfs: Callable[[str], v1.Pod | None],
 ) -> Callable[[cadvisorapi.ContainerInfo], dict[str, str]]:
-    """Labels of cgroups: all have the same, with no value where it does not apply."""
+    """Return a function for the labels of a cgroup. All cgroups have the same labels; some are empty."""
 
     def labels(container: cadvisorapi.ContainerInfo) -> dict[str, str]:
         reference, spec = container.reference, container.spec
         pod_name = spec.labels.get(types.KUBERNETES_POD_NAME_LABEL, "")
         namespace = spec.labels.get(types.KUBERNETES_POD_NAMESPACE_LABEL, "")
         if not pod_name and not namespace and (pod := pod_by_cgroupfs(reference.name)) is not None:
-            # The cgroup around all of a pod: what its sandbox and nobody else uses counts too.
+            # This is the cgroup of a whole pod, which also contains what only its sandbox uses.
             pod_name, namespace = pod.metadata.name, pod.metadata.namespace
         return {
             "container": spec.labels.get(types.KUBERNETES_CONTAINER_NAME_LABEL, ""),

@@ -1,4 +1,4 @@
-"""Tests of the pages about the machine and its containers."""
+"""Test the metrics pages of the machine and its containers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LABELS = {
 
 
 class Host:
-    """A kubelet of one pod."""
+    """Represent a kubelet with one pod."""
 
     def get_requested_containers_info(
         self, container_name: str, options: cadvisorapiv2.RequestOptions

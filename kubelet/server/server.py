@@ -1,4 +1,4 @@
-"""The kubelet's server: who asks what, and which part of the kubelet answers.
+"""Serve the kubelet's HTTP API: authorize each request, and dispatch it to the part of the kubelet that answers it.
 
 Go: pkg/kubelet/server/server.go
 """
@@ -53,10 +53,10 @@ DEBUG_FLAG_PATH = "/debug/flags/v"
 PODS_PATH = "/pods"
 RUNNING_PODS_PATH = "/runningpods/"
 
-# The least time, in seconds, without an iteration after which the sync loop counts as stuck.
+# The sync loop never counts as stuck before this time, in seconds, has passed without an iteration.
 MIN_SYNC_LOOP_DURATION = 300.0
 
-# What methods of the host raise when they cannot do what they are asked.
+# Methods of the host raise these errors when they cannot do what the request asks for.
 _HOST_ERRORS = (
     RemoteError,
     utilexec.CodeExitError,
@@ -69,17 +69,17 @@ _GET = ("GET",)
 _GET_AND_POST = ("GET", "POST")
 _METHOD_BUCKETS = frozenset(("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"))
 _LONG_RUNNING = frozenset(("exec", "attach", "portforward", "debug"))
-# What may hold a connection for as long as the client likes.
+# Requests of these kinds may hold a connection as long as the client wants.
 _LASTING = frozenset(("exec", "attach", "portForward", "containerLogs", "run", "checkpoint", "logs", "debug"))
-# What of a request is logged, in characters: anybody can send one.
+# The log contains at most this many characters of a request, because any client can send one.
 MAX_LOGGED_LENGTH = 1024
 
-# Adds pages below /debug/ to a server.
+# An InstallPages function adds pages below /debug/ to a server.
 InstallPages = Callable[[http.ServeMux], None]
 
 
 class HostInterface(Protocol):
-    """What the server asks of the kubelet. Called from the server's threads."""
+    """Define what the server needs from the kubelet. The server's threads call it."""
 
     resync_interval: float
 
@@ -160,7 +160,7 @@ class HostInterface(Protocol):
 
 
 class Server:
-    """Answers requests; a handler for `http.Server`. Set up by its constructor, then safe from any thread."""
+    """Answer requests. The object is a handler for `http.Server`; after its constructor any thread may call it."""
 
     def __init__(
         self,
@@ -172,9 +172,10 @@ class Server:
         kube_cfg: kubeletconfig.KubeletConfiguration | None = None,
         debug_pages: Sequence[InstallPages] = (),
     ) -> None:
-        """Without `auth` nobody is asked who he is; without `kube_cfg` nothing is served that needs to know.
+        """Create the handlers. Without `auth` the server is read-only and open; without `kube_cfg` debugging handlers
+        are off.
 
-        `debug_pages` are served if the configuration has debugging handlers enabled; Go has no counterpart.
+        `debug_pages` are served if the configuration enables debugging handlers. Go has no counterpart.
         """
         self._host = host
         self._resource_analyzer = resource_analyzer
@@ -195,7 +196,7 @@ class Server:
             self._install_debug_flags_handler(kube_cfg.enable_debug_flags_handler)
             for install in debug_pages:
                 install(self._mux)
-            # The last one, so that /statusz knows all paths.
+            # These handlers come last, so that /statusz knows all paths.
             self._install_auth_required_handlers()
         else:
             self._install_debugging_disabled_handlers()
@@ -203,7 +204,7 @@ class Server:
     def registered_paths(self) -> list[str]:
         return self._mux.registered_paths()
 
-    # ---- Who asks ----
+    # ---- Authentication and authorization ----
 
     def _install_auth_filter(self, auth: serverauth.KubeletAuth) -> None:
         def auth_filter(handler: http.Handler) -> http.Handler:
@@ -219,7 +220,7 @@ class Server:
         self._mux.filter(auth_filter)
 
     def _refusal(self, auth: serverauth.KubeletAuth, r: http.Request) -> tuple[int, str] | None:
-        """Status and text for a client that is not allowed what it asks; None for one that is. Raises HTTPError."""
+        """Return status and text for a client that must not make this request, or None if it may. Raise HTTPError."""
         try:
             response = auth.authenticate_request(r)
         except AuthenticationError as err:
@@ -249,13 +250,16 @@ class Server:
         return 403, f"Forbidden ({_described(first)}, subresource(s)=[{' '.join(subresources)}])\n"
 
     def install_filter(self, added: http.Filter) -> None:
-        """Put it around all handlers, inside of the authentication. Go: InstallTracingFilter"""
+        """Wrap all handlers, inside the authentication. Go: InstallTracingFilter"""
         self._mux.filter(added)
 
-    # ---- Which paths there are ----
+    # ---- Paths ----
 
     def _install_auth_not_required_handlers(self) -> None:
-        """What the read-only server serves too. Nothing new belongs here: it would be for everybody."""
+        """Install what the read-only server also serves.
+
+        Do not add new endpoints here: they would be accessible without authentication.
+        """
         from kubelet.server import stats
 
         self._metrics_buckets.add("healthz")
@@ -291,7 +295,7 @@ class Server:
             self._mux.handle(path, handler)
 
     def _install_auth_required_handlers(self) -> None:
-        """What is served only to those who are allowed to."""
+        """Install what is served only to authorized clients."""
         from pkg.component_base import configz
 
         self._service("/run")
@@ -319,7 +323,7 @@ class Server:
         self._mux.handle(f"{root}/{{podNamespace}}/{{podID}}/{{uid}}/{{containerName}}", handler, methods)
 
     def _service(self, root: str) -> None:
-        """Count requests for paths below the root; those that nobody serves get an answer of our own."""
+        """Count requests for paths below the root. Paths without a handler get the kubelet's own 404 answer."""
         self._metrics_buckets.add(root.strip("/"))
         for pattern in {root, root.rstrip("/") + "/"}:
             self._mux.handle(pattern, _page_not_found)
@@ -359,9 +363,9 @@ class Server:
         self._metrics_buckets.add("debug")
         if enabled:
             # DIVERGES (fault of Go): /debug/pprof/ shows an index of the profiles.
-            # Go: pkg/kubelet/server/server.go, (*Server).InstallProfilingHandler: has the same index, but its router
-            # finds no route for the path without the name of a profile, and answers 404.
-            # Why: the index is where people look for the names.
+            # Go: pkg/kubelet/server/server.go, (*Server).InstallProfilingHandler: the Go kubelet has the same index,
+            # but its router finds no route for the path without a profile's name, and answers 404.
+            # Why: people look in the index for the names of the profiles.
             # Test: server_test.py:test_answers
             self._mux.handle(PPROF_BASE_PATH, profiling_handler(), _GET)
         else:
@@ -370,18 +374,17 @@ class Server:
     # ---- Pods ----
 
     def _get_pods(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """Answer with the pods that this node is to run.
+        """Answer with the pods that this node must run.
 
-        DIVERGES (safer): all who ask for /pods while a list is being made share the next one.
-        Go: pkg/kubelet/server/server.go, (*Server).getPods: makes a list for each request.
-        Why: each list takes a lock that the pods' workers need. A client with hundreds of connections would keep them
-        waiting.
+        DIVERGES (safer): all requests for /pods that arrive while a list is being made share the next list.
+        Go: pkg/kubelet/server/server.go, (*Server).getPods: the Go kubelet makes a list for each request.
+        Why: each list takes a lock that the pod workers need. A client with hundreds of connections would block them.
         Test: server_test.py:test_who_asks_while_pods_are_listed_shares_the_next_list
         """
         _write_json(w, self._pods.get(r.ctx))
 
     def _get_running_pods(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """What the runtime has, whether or not it should."""
+        """Answer with the pods that the runtime has, whether or not they should be running."""
         try:
             pods = self._host.get_running_pods(r.ctx)
         except _HOST_ERRORS as err:
@@ -390,7 +393,7 @@ class Server:
         _write_json(w, _encode_pods(pods))
 
     def _find_pod(self, w: http.ResponseWriter, r: http.Request) -> v1.Pod | None:
-        """The pod of the path; answers the request if there is none."""
+        """Return the pod that the path names. If there is none, answer the request and return None."""
         pod = self._host.get_pod_by_name(r.path_values["podNamespace"], r.path_values["podID"])
         if pod is None:
             _write_error(w, 404, "pod does not exist")
@@ -420,13 +423,13 @@ class Server:
         except http.ClientGone:
             raise
         except _HOST_ERRORS as err:
-            # Behind what was read so far, if there was something.
+            # The error follows the part of the log that was already sent, if any.
             _write_error(w, 400, str(err))
 
     # ---- Commands and streams ----
 
     def _get_attach(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """Attach to a container. Returns when the connection has ended."""
+        """Attach to a container. Return when the connection has ended."""
         stream_opts = _stream_options(w, r)
         if stream_opts is None or (pod := self._find_pod(w, r)) is None:
             return
@@ -439,7 +442,7 @@ class Server:
         _serve_stream(w, r, url, stream_opts, "attach")
 
     def _get_exec(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """Run a command in a container. Returns when the connection has ended."""
+        """Run a command in a container. Return when the connection has ended."""
         stream_opts = _stream_options(w, r)
         if stream_opts is None or (pod := self._find_pod(w, r)) is None:
             return
@@ -457,7 +460,7 @@ class Server:
         if pod is None:
             return
         full_name, uid = kubecontainer.get_pod_full_name(pod), types.UID(r.path_values.get("uid", ""))
-        # In contrast to exec the command is one string.
+        # In contrast to exec, the command is one string.
         cmd = r.param("cmd").split(" ")
         try:
             output = self._host.run_in_container(r.ctx, full_name, uid, r.path_values["containerName"], cmd)
@@ -467,7 +470,7 @@ class Server:
         _write_json(w, output)
 
     def _get_port_forward(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """Forward ports into a pod. Returns when the connection has ended."""
+        """Forward ports into a pod. Return when the connection has ended."""
         from kubelet.cri.streaming import portforward
         from pkg.apimachinery.util import proxy
         from pkg.apimachinery.util.httpstream import wsstream
@@ -500,7 +503,7 @@ class Server:
             proxy.UpgradeAwareHandler(url).serve_http(w, r)
 
     def _checkpoint(self, w: http.ResponseWriter, r: http.Request) -> None:
-        """Have the runtime write down a running container; answers with the archive's name."""
+        """Let the runtime checkpoint a running container. Answer with the name of the archive."""
         from cri_api.v1 import api_pb2 as runtimeapi
 
         pod = self._find_pod(w, r)
@@ -512,7 +515,7 @@ class Server:
             return
         options = runtimeapi.CheckpointContainerRequest()
         try:
-            # The last one counts.
+            # The last value counts.
             options.timeout = int(r.query.get("timeout", ["0"])[-1])
         except ValueError:
             _write_error(w, 404, "cannot parse value of timeout parameter")
@@ -526,7 +529,7 @@ class Server:
             return
         _write_json(w, codec.encode_json({"items": [options.location]}))
 
-    # ---- Each request ----
+    # ---- Request handling ----
 
     def __call__(self, w: http.ResponseWriter, r: http.Request) -> None:
         """Answer a request, count it and log it."""
@@ -562,9 +565,9 @@ def listen_kubelet_server(
     *,
     authenticates: bool,
 ) -> http.Server:
-    """Bind the server's port; without a TLS configuration for plain HTTP, as hollow nodes do. Raises OSError.
+    """Bind the server's port. Without a TLS configuration the server uses plain HTTP, as hollow nodes do.
 
-    `authenticates`: the handler asks who each client is.
+    `authenticates` means that the handler authenticates each client. Raise OSError.
     """
     klog.info_s("Starting to listen", address=kube_cfg.address, port=kube_cfg.port)
     tls_context = None if tls_config is None else tls_config.context
@@ -574,7 +577,7 @@ def listen_kubelet_server(
 
 
 def listen_debug_server(debug_pages: Sequence[InstallPages], path: str) -> http.Server:
-    """Bind a unix socket for root alone, who is shown these pages without being asked who he is. Raises OSError.
+    """Bind a Unix socket for root, on which these pages need no authentication. Raise OSError.
 
     Go has no counterpart.
     """
@@ -589,7 +592,7 @@ def listen_debug_server(debug_pages: Sequence[InstallPages], path: str) -> http.
 
 
 def listen_kubelet_read_only_server(handler: http.Handler, address: str, port: int) -> http.Server:
-    """Bind the port for who need not say who he is. Raises OSError."""
+    """Bind the port that serves clients without authentication. Raise OSError."""
     klog.info_s("Starting to listen read-only", address=address, port=port)
     server = http.Server(handler, name="read-only-server")
     _listen(server, "readOnlyPort", address, port)
@@ -597,7 +600,7 @@ def listen_kubelet_read_only_server(handler: http.Handler, address: str, port: i
 
 
 def _listen(server: http.Server, setting: str, address: str, port: int) -> None:
-    """Bind the server to a port of the configuration. Raises OSError, which names the setting."""
+    """Bind the server to a port of the configuration. Raise OSError with the name of the setting."""
     try:
         server.listen(address, port)
     except OSError as err:
@@ -605,7 +608,7 @@ def _listen(server: http.Server, setting: str, address: str, port: int) -> None:
 
 
 def debug_flags_handler() -> http.Handler:
-    """PUT sets the verbosity of the log."""
+    """Return a handler with which PUT sets the verbosity of the log."""
     from pkg.apiserver.server import routes
     from pkg.component_base.logs import logs
 
@@ -613,7 +616,7 @@ def debug_flags_handler() -> http.Handler:
 
 
 def profiling_handler() -> http.Handler:
-    """The pages below /debug/pprof/; what makes them is loaded when somebody asks."""
+    """Return the handler for the pages below /debug/pprof/. The first request loads the profiler."""
 
     def handle(w: http.ResponseWriter, r: http.Request) -> None:
         from pkg.golang import pprof
@@ -624,7 +627,7 @@ def profiling_handler() -> http.Handler:
 
 
 def sync_loop_health_check(host: HostInterface, clock: clocklib.Clock | None = None) -> Callable[[], None]:
-    """A check that fails when the sync loop has not come round for twice the resync interval, at least 5 minutes."""
+    """Return a check that fails if the sync loop has not iterated for twice the resync interval, at least 5 minutes."""
     clock = clock or clocklib.RealClock()
 
     def check() -> None:
@@ -639,7 +642,7 @@ def sync_loop_health_check(host: HostInterface, clock: clocklib.Clock | None = N
 
 
 def get_url_root_path(path: str) -> str:
-    """The first part of a path, or two of them for metrics."""
+    """Return the first segment of a path, or the first two for metrics."""
     parts = path.removeprefix("/").split("/", 2)
     if parts[0] == "metrics" and len(parts) > 1:
         return f"{parts[0]}/{parts[1]}"
@@ -651,11 +654,11 @@ def _described(attributes: Attributes) -> str:
 
 
 def _log_options(w: http.ResponseWriter, r: http.Request) -> v1.PodLogOptions | None:
-    """What of the log is wanted; answers the request if that makes no sense."""
+    """Return the log options of the request. If they are invalid, answer the request and return None."""
     from pkg.apis.core.v1 import conversion, validation
 
     query = dict(r.query)
-    # An old name.
+    # "tail" is an old name of this parameter.
     if tail := r.param("tail"):
         query["tailLines"] = [tail]
         if tail == "all":
@@ -679,7 +682,7 @@ def _log_options(w: http.ResponseWriter, r: http.Request) -> v1.PodLogOptions | 
 
 
 def _stream_options(w: http.ResponseWriter, r: http.Request) -> remotecommand.Options | None:
-    """Which streams are wanted; answers the request if none is."""
+    """Return the streams that the client wants. If it wants none, answer the request and return None."""
     from kubelet.cri.streaming import remotecommand
 
     try:
@@ -692,7 +695,7 @@ def _stream_options(w: http.ResponseWriter, r: http.Request) -> remotecommand.Op
 def _serve_stream(
     w: http.ResponseWriter, r: http.Request, url: str, opts: remotecommand.Options, subresource: str
 ) -> None:
-    """Connect the client with the runtime's streaming server until the streams have ended."""
+    """Connect the client to the runtime's streaming server until the streams have ended."""
     from pkg.apimachinery.util import proxy
     from pkg.apimachinery.util.httpstream import wsstream
     from pkg.apiserver.util import proxy as translator
@@ -713,7 +716,10 @@ def _write_stream_error(w: http.ResponseWriter, err: Exception) -> None:
 
 
 def _log_request(w: http.ResponseWriter, r: http.Request, seconds: float) -> None:
-    """Go: k8s.io/apiserver/pkg/server/httplog"""
+    """Log one request.
+
+    Go: k8s.io/apiserver/pkg/server/httplog
+    """
     source = f"{r.remote_addr[0]}:{r.remote_addr[1]}" if r.remote_addr else ""
     klog.v(3).info_s(
         "HTTP",

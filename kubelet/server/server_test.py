@@ -1,4 +1,4 @@
-"""Tests of the kubelet's server: what is served, to whom, and what wrong input gets."""
+"""Test the kubelet's server: what it serves, to whom, and how it answers invalid input."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pkg.util import exec as utilexec
 
 
 def configuration(**fields: bool) -> kubeletconfig.KubeletConfiguration:
-    """Everything is served, but for the fields that are False."""
+    """Return a configuration that enables everything, except for the fields that are False."""
     made = kubeletconfig.KubeletConfiguration()
     for name in ("debugging_handlers", "system_log_handler", "profiling_handler", "debug_flags_handler"):
         setattr(made, f"enable_{name}", fields.get(f"enable_{name}", True))
@@ -77,11 +77,11 @@ def test_sync_loop_health_check(resync: float, seconds: float | None, healthy: b
             check()
 
 
-# ---- What is served ----
+# ---- Answers ----
 
 
 class _SlowHost(FakeHost):
-    """Passes a gate for each list of its pods."""
+    """Pass a gate for each list of its pods."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ def test_metric_pages(path: str) -> None:
     assert answer.headers.get("Content-Type").startswith("text/plain; version=0.0.4; charset=utf-8")
 
 
-# ---- What is asked of the kubelet ----
+# ---- Requests to the kubelet ----
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_how_a_command_failed_is_told(err: Exception, text: str) -> None:
     assert (answer.status, answer.text) == (500, text)
 
 
-# ---- What is switched off ----
+# ---- Disabled endpoints ----
 
 
 @pytest.mark.parametrize(
@@ -320,11 +320,11 @@ def test_the_read_only_server(target: str, status: int) -> None:
     assert record(server.Server(FakeHost(), FakeSummaryProvider()), "GET", target).status == status
 
 
-# ---- Who may ----
+# ---- Authorization ----
 
 
 class Auth:
-    """Everybody is `user`, unless there is an error, or nobody at all; allowed are some subresources."""
+    """Authenticate everybody as `user`, or nobody, or raise an error. Some subresources are allowed."""
 
     def __init__(self, user: str = "user", allowed: tuple[str, ...] = (), err: Exception | None = None) -> None:
         self._user = user
@@ -365,12 +365,12 @@ class Auth:
         (Auth(allowed=("pods",)), "GET", "/healthz", 403, None),
         (Auth(allowed=("healthz",)), "GET", "/healthz", 200, "ok"),
         (Auth(allowed=("proxy",)), "GET", "/healthz", 200, "ok"),
-        # What is not there, or has another method, is said to those alone who may know.
+        # Only authorized clients learn that a path does not exist or that a method is not allowed.
         (Auth(), "GET", "/run/ns/pod/c", 403, None),
         (Auth(), "GET", "/exec", 403, None),
         (Auth(allowed=("proxy",)), "GET", "/exec", 404, "404: Page Not Found"),
         (Auth(user=""), "GET", "/nowhere", 404, "404 page not found\n"),
-        # A redirect repeats what was sent, and so comes after all that.
+        # A redirect repeats the client's input, so it comes after the authorization.
         (Auth(user=""), "GET", "//pods", 401, "Unauthorized"),
         (Auth(user=""), "GET", "/logs", 401, "Unauthorized"),
         (Auth(), "GET", "//pods", 403, None),
@@ -448,7 +448,7 @@ def test_requests_are_counted(method: str, target: str, labels: tuple[str, ...])
     ],
 )
 def test_who_asks_for_what_is_known_before_it_is_allowed(target: str, kind: str, lasting: bool) -> None:
-    """So that one user cannot take all connections, be he allowed anything or not."""
+    """The server knows the user and kind of each request early, so that no user can take all connections."""
     asked: list[tuple[str, str, bool]] = []
 
     def admit(user: str, kind: str, *, lasting: bool) -> None:

@@ -1,4 +1,4 @@
-"""A kubelet for tests of its server."""
+"""Provide a kubelet for tests of its server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pkg.golang import http
 
 
 class FakeHost:
-    """A kubelet with one pod, `pod` in `ns`, whose container is `c`."""
+    """Represent a kubelet with one pod, `pod` in `ns`, whose container is `c`."""
 
     resync_interval = 60.0
 
@@ -104,7 +104,7 @@ class FakeHost:
 
 
 class FakeSummaryProvider:
-    """Has no figures."""
+    """Represent a provider without statistics."""
 
     def get(self, ctx: golang.Context, update_stats: bool) -> Any:
         raise stats.StatsError("no figures")

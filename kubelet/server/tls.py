@@ -1,4 +1,4 @@
-"""What the server shows who it is with, and how it speaks TLS.
+"""Configure the server's TLS and its certificate.
 
 Go: pkg/kubelet/server/server.go (TLSOptions), pkg/kubelet/kubelet.go (NewMainKubelet), crypto/tls
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _VERSIONS = {"VersionTLS10": "TLS1_VERSION", "VersionTLS11": "TLS1_1_VERSION", "VersionTLS12": "TLS1_2_VERSION"}
 _DEFAULT_VERSION = "VersionTLS12"
 _TLS13 = "VersionTLS13"
-# By the numbers that the protocol gives them, OpenSSL's names.
+# OpenSSL's names of the curves, by their numbers in the protocol.
 CURVES = {
     23: "P-256",
     24: "P-384",
@@ -31,7 +31,7 @@ CURVES = {
     4588: "X25519MLKEM768",
     4589: "SecP384r1MLKEM1024",
 }
-# What Go offers below TLS 1.3 when it is not told.
+# Go offers these cipher suites below TLS 1.3 by default.
 DEFAULT_CIPHER_SUITES = tuple(
     f"TLS_ECDHE_{key}_WITH_{cipher}"
     for cipher in (
@@ -43,19 +43,19 @@ DEFAULT_CIPHER_SUITES = tuple(
     )
     for key in ("ECDSA", "RSA")
 )
-# OpenSSL's, not its usual level 2: that one refuses certificates with RSA keys below 2048 bits, which Go serves with
-# from 1024 bits on. No version of TLS before 1.2 is on either level.
+# This is OpenSSL's security level. Its default level 2 rejects certificates with RSA keys below 2048 bits, but Go
+# accepts RSA keys from 1024 bits on. Neither level 1 nor level 2 allows TLS versions before 1.2.
 _SECURITY_LEVEL = 1
 _SECURITY_LEVEL_OF_OLD_VERSIONS = 0
 _SESSION_ID = b"kubelet"
-# So many connections have one context between them, and with it OpenSSL's copy of the private key. OpenSSL 3.6 keeps
-# 1.7 KiB in an RSA key for each thread that ever signed with it, and each connection here has a thread of its own.
+# At most this many connections share one context, and with it OpenSSL's copy of the private key. OpenSSL 3.6 keeps 1.7
+# KiB in an RSA key for each thread that ever signed with it, and each connection here has its own thread.
 MAX_CONNECTIONS_OF_CONTEXT = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class TLSOptions:
-    """What the configuration says about TLS."""
+    """Hold the TLS settings of the configuration."""
 
     min_version: str = ""
     cipher_suites: Sequence[str] = ()
@@ -66,16 +66,17 @@ class TLSOptions:
 
 
 class NoServingCertificateError(ConnectionError):
-    """There is no certificate yet: it was asked for, and nobody has signed it."""
+    """Signal that there is no certificate yet: the kubelet has requested one, but it is not signed yet."""
 
     def __init__(self) -> None:
         super().__init__("no serving certificate available for the kubelet")
 
 
 class TLSConfig:
-    """Makes what connections are secured with, anew when the certificate or the clients' authority changes.
+    """Provide the TLS context of new connections.
 
-    And from time to time, so that what OpenSSL keeps with it goes. Thread-safe.
+    The context is replaced when the certificate or the clients' authority changes, and from time to time, so that the
+    memory that OpenSSL keeps with it is freed. This class is thread-safe.
     """
 
     def __init__(
@@ -88,13 +89,17 @@ class TLSConfig:
         self._get_certificate = get_certificate
         self._client_ca = client_ca
         self._lock = threading.Lock()
-        # Guarded by _lock: what `_current` was made from, it, and how many connections it may still be used for.
+        # The lock guards the fields below: the inputs of `_current`, the context itself, and the number of connections
+        # for which it may still be used.
         self._made_from: tuple[certificate.Certificate, bytes] | None = None
         self._current: SSL.Context | None = None
         self._left = 0
 
     def context(self) -> SSL.Context:
-        """For the next connection. Raises NoServingCertificateError, ValueError for an authority that is none."""
+        """Return the context for the next connection.
+
+        Raise NoServingCertificateError, and ValueError if the authority's certificate is invalid.
+        """
         pair = self._get_certificate()
         if pair is None:
             raise NoServingCertificateError
@@ -108,8 +113,8 @@ class TLSConfig:
 
 
 def new_context(options: TLSOptions, pair: certificate.Certificate, ca_bundle: bytes) -> SSL.Context:
-    """Raises ValueError for an authority that is none."""
-    # Only a kubelet with such a server loads OpenSSL.
+    """Return a new context. Raise ValueError if the authority's certificate is invalid."""
+    # The import is here so that only a kubelet with a TLS server loads OpenSSL.
     from OpenSSL import SSL
 
     from pkg.golang.http.costlycerts import refuse_costly_certificates
@@ -117,9 +122,9 @@ def new_context(options: TLSOptions, pair: certificate.Certificate, ca_bundle: b
 
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.clear_mode(MODE_PARTIAL_WRITE)
-    # Most connections wait most of the time: hundreds of them need not keep their buffers.
+    # Most connections are idle most of the time, and this mode frees the buffers of idle connections.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
-    # A session that goes on where another ended would come without the client's certificates.
+    # A resumed session would not contain the client's certificates.
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     context.set_session_id(_SESSION_ID)
     context.set_options(SSL.OP_NO_TICKET | SSL.OP_NO_RENEGOTIATION | SSL.OP_NO_COMPRESSION)
@@ -127,7 +132,7 @@ def new_context(options: TLSOptions, pair: certificate.Certificate, ca_bundle: b
     context.use_certificate(pair.leaf)
     for intermediate in pair.chain[1:]:
         context.add_extra_chain_cert(intermediate)
-    # The type is wider than what can be a server's key, which x509_key_pair has made sure of.
+    # The type is wider than the keys that a server can have, which x509_key_pair has checked.
     context.use_privatekey(pair.private_key)  # type: ignore[arg-type, unused-ignore]
     if options.client_ca_file:
         _request_client_certificate(context, ca_bundle)
@@ -142,7 +147,7 @@ def _limit_protocol(context: SSL.Context, options: TLSOptions) -> None:
     version, level = options.min_version or _DEFAULT_VERSION, _SECURITY_LEVEL
     if version == _TLS13 or not suites:
         context.set_min_proto_version(SSL.TLS1_3_VERSION)
-        # Of no meaning there, but the level comes with a list.
+        # The list has no meaning for TLS 1.3, but the security level is part of a list.
         suites = "DEFAULT"
     else:
         context.set_min_proto_version(getattr(SSL, _VERSIONS[version]))
@@ -151,32 +156,33 @@ def _limit_protocol(context: SSL.Context, options: TLSOptions) -> None:
     context.set_cipher_list(f"{suites}:@SECLEVEL={level}".encode())
     if options.curve_preferences:
         curves = ":".join(CURVES[curve] for curve in options.curve_preferences)
-        # pyOpenSSL has a function for one curve alone.
+        # pyOpenSSL's own function accepts only one curve.
         SSL._lib.SSL_CTX_set1_curves_list(context._context, curves.encode())  # type: ignore[attr-defined]
 
 
 def _request_client_certificate(context: SSL.Context, ca_bundle: bytes) -> None:
-    """Ask for one, and take any: whether it is good is found out when the request is authenticated."""
+    """Request a client certificate, and accept any. The authentication of the request verifies it later."""
     from OpenSSL import SSL
 
     from pkg.client_go.util import cert as certutil
 
     context.set_verify(SSL.VERIFY_PEER, lambda *_: True)
-    # OpenSSL judges all the same. Of a chain it would check each signature, with keys as large as the client likes.
+    # OpenSSL verifies the certificates anyway. For a chain it would check each signature, with keys as large as the
+    # client likes, so the depth is limited.
     context.set_verify_depth(0)
     if ca_bundle:
-        # A client that has several chooses by it.
+        # Advertise the acceptable CAs so that a client can choose a certificate.
         for authority in certutil.parse_certs_pem(ca_bundle):
             context.add_client_ca(authority)
 
 
 def openssl_cipher_list(names: Sequence[str]) -> str:
-    """OpenSSL's names of those suites that are not of TLS 1.3, which has all of its own always."""
+    """Return OpenSSL's list of those suites that do not belong to TLS 1.3, whose suites are always all enabled."""
     return ":".join(openssl_cipher_name(name) for name in names if "_WITH_" in name)
 
 
 def openssl_cipher_name(name: str) -> str:
-    """TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256 there."""
+    """Return OpenSSL's name of a suite: ECDHE-RSA-AES128-GCM-SHA256 for TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
     exchange, _, cipher = name.removeprefix("TLS_").partition("_WITH_")
     for of_tls, of_openssl in (
         ("3DES_EDE_CBC", "DES-CBC3"),
@@ -193,7 +199,7 @@ def openssl_cipher_name(name: str) -> str:
 
 
 def check_curve_preferences(curves: Sequence[int]) -> None:
-    """Raises ValueError for one that is not known, or there twice. Go: k8s.io/component-base/cli/flag/curves_flag.go"""
+    """Raise ValueError if a curve is unknown or listed twice. Go: k8s.io/component-base/cli/flag/curves_flag.go"""
     for index, curve in enumerate(curves):
         if not 0 < curve <= 0xFFFF:
             raise ValueError(f"curve preference {curve} is out of range (must be 1-65535)")
@@ -211,7 +217,10 @@ def new_tls_options(
     key_file: str,
     client_ca_file: str,
 ) -> TLSOptions:
-    """Raises ValueError, naming what does not exist. Warns of what is unsafe or without effect."""
+    """Return the TLS options. Warn about values that are unsafe or have no effect.
+
+    Raise ValueError with the name of what does not exist.
+    """
     from pkg import klog
 
     ciphersuites_flag.check_tls_version(min_version)

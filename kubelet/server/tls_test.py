@@ -1,4 +1,4 @@
-"""Tests of how the server speaks TLS."""
+"""Test the server's TLS."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_new_certificate_is_used_from_the_next_connection_on() -> None:
 
 
 def test_a_key_does_not_keep_something_of_each_thread_that_ever_signed() -> None:
-    """OpenSSL frees that with the key, which goes with the last connection of its context."""
+    """OpenSSL frees that memory with the key, which is freed with the last connection of its context."""
     of = config()
     first = weakref.ref(of.context())
     for _ in range(tls.MAX_CONNECTIONS_OF_CONTEXT - 1):
@@ -259,7 +259,7 @@ def test_without_an_authority_no_certificate_is_asked_for(tmp_path: Path) -> Non
 
 
 def test_a_chain_is_not_judged_in_the_handshake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenSSL would check each of its signatures, with keys as large as the client likes."""
+    """OpenSSL would check each signature of the chain, with keys as large as the client likes."""
     depths: set[int] = set()
     seen: list[list[bytes]] = []
     set_verify = SSL.Context.set_verify
@@ -294,7 +294,7 @@ def test_a_chain_is_not_judged_in_the_handshake(tmp_path: Path, monkeypatch: pyt
 
 
 def test_certificates_count_before_the_handshake_is_over() -> None:
-    """OpenSSL makes megabytes of a list of names, and the client may say no more for half a minute."""
+    """OpenSSL needs megabytes for a list of names, and the client may then stay silent for half a minute."""
     of = TLSConfig(TLSOptions(client_ca_file="ca.crt"), lambda: PAIR, dynamiccertificates.NoCAContent())
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     key = rsa.generate_private_key(65537, 2048)
@@ -309,7 +309,7 @@ def test_certificates_count_before_the_handshake_is_over() -> None:
         sock.sendall(_say(client))
         while not (said := _say(client)):
             client.bio_write(sock.recv(1 << 14))
-        # What proves that the certificate is the client's own lacks its end.
+        # The end of the message that proves the client's ownership of the certificate is missing.
         sock.sendall(said[:-1])
         with contextlib.suppress(ConnectionResetError):
             while sock.recv(1 << 14):
@@ -317,7 +317,7 @@ def test_certificates_count_before_the_handshake_is_over() -> None:
 
 
 def _say(client: SSL.Connection) -> bytes:
-    """What it says next in the handshake."""
+    """Return the client's next message in the handshake."""
     with contextlib.suppress(SSL.WantReadError):
         client.do_handshake()
     with contextlib.suppress(SSL.WantReadError):
@@ -332,7 +332,7 @@ def _request(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
 
 
 def test_a_stream_that_is_faster_than_the_client() -> None:
-    """What OpenSSL has begun to write goes on with the same bytes once the client takes more."""
+    """OpenSSL continues a partial write with the same bytes once the client reads more."""
     data = bytes(range(256)) * 40_000
 
     def pour(sock: socket.socket) -> None:
@@ -357,7 +357,7 @@ def test_a_stream_that_is_faster_than_the_client() -> None:
 
 
 def test_nobody_has_the_server_compute_with_numbers_of_his_own() -> None:
-    """Four clients without any rights kept it from all others for half a minute."""
+    """Four clients without any rights could block the server for half a minute."""
     of = TLSConfig(TLSOptions(client_ca_file="ca.crt"), lambda: PAIR, dynamiccertificates.NoCAContent())
     issuer, context = Issuer(), SSL.Context(SSL.TLS_CLIENT_METHOD)
     context.set_cipher_list(b"DEFAULT:@SECLEVEL=0")
@@ -367,7 +367,8 @@ def test_nobody_has_the_server_compute_with_numbers_of_his_own() -> None:
     with serving(of) as port, socket.create_connection(("127.0.0.1", port), timeout=None) as sock:
         connection = SSL.Connection(context, sock)
         connection.set_connect_state()
-        # Nothing is sent after the handshake: it may come when the server has closed, and fail before the alert comes.
+        # The client sends nothing after the handshake: the data could arrive after the server has closed the
+        # connection, and the client would see a reset instead of the alert.
         with pytest.raises(SSL.Error, match="alert"):
             connection.do_handshake()
             connection.recv(100)

@@ -1,4 +1,4 @@
-"""The metrics of the kubelet's server.
+"""Define the metrics of the kubelet's server.
 
 Go: pkg/kubelet/server/metrics
 """

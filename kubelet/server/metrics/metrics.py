@@ -1,4 +1,4 @@
-"""Requests of the server, and where its figures come from.
+"""Define metrics of the server's requests and of the source of container statistics.
 
 Go: pkg/kubelet/server/metrics/metrics.go
 """
@@ -11,13 +11,13 @@ from contextlib import AbstractContextManager
 from pkg.component_base import metrics
 from pkg.component_base.metrics import legacyregistry
 
-# The label server_type tells the read-only server from the other; long_running is "true" for exec, attach,
+# The label server_type distinguishes the read-only server from the main one. long_running is "true" for exec, attach,
 # port-forward and debug.
 _LABELS = ("method", "path", "server_type", "long_running")
 
 
 class MetricsProviderType(enum.StrEnum):
-    """Where the figures of containers come from."""
+    """Represent the source of container statistics."""
 
     CADVISOR = "cadvisor"
     CRI = "cri"
@@ -44,7 +44,7 @@ WEB_SOCKET_STREAMING_REQUESTS = metrics.new_counter(
     ["subresource"],
 )
 
-# Makes the metrics visible. Later calls do nothing.
+# This function registers the metrics. Later calls do nothing.
 register = legacyregistry.Once(
     HTTP_REQUESTS,
     HTTP_REQUESTS_DURATION,
@@ -56,16 +56,16 @@ register = legacyregistry.Once(
 
 
 def collect_volume_stat_cal_duration(metric_source: str) -> AbstractContextManager[object]:
-    """Note how long a measurement of a volume takes, be it in vain: what is done in the `with` block."""
+    """Measure how long the `with` block, a measurement of a volume, takes, whether it succeeds or fails."""
     return VOLUME_STAT_CAL_DURATION.labels(metric_source).time()
 
 
 def set_metrics_provider(provider: MetricsProviderType) -> None:
-    """Say where figures of containers come from, from now on."""
+    """Set the source of container statistics that the metric shows."""
     METRICS_PROVIDER.clear()
     METRICS_PROVIDER.labels(provider).set(1)
 
 
 def inc_web_socket_streaming_request(subresource: str) -> None:
-    """Count one request over WebSocket; the subresource is exec, attach or portforward."""
+    """Count one request over WebSocket. The subresource is exec, attach or portforward."""
     WEB_SOCKET_STREAMING_REQUESTS.labels(subresource).inc()

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/server/metrics/metrics_test.go"""
+"""Test the metrics of the server.
+
+Go: pkg/kubelet/server/metrics/metrics_test.go
+"""
 
 from __future__ import annotations
 

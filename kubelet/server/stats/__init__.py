@@ -1,4 +1,4 @@
-"""The summary of what the node and its pods use, and the sizes of volumes, which are looked up ahead of time.
+"""Summarize what the node and its pods use, and measure the sizes of volumes in the background.
 
 Go: pkg/kubelet/server/stats
 """

@@ -1,4 +1,4 @@
-"""The sizes of all pods' volumes, measured ahead of time.
+"""Measure the sizes of all pods' volumes in the background.
 
 Go: pkg/kubelet/server/stats/fs_resource_analyzer.go
 """
@@ -20,32 +20,32 @@ from pkg.apimachinery.util import wait
 from pkg.apimachinery.util.runtime import contain
 from pkg.client_go.tools import record
 
-# Seconds after which the next pod's turn comes, though volumes of this one have not answered yet.
+# After this time, in seconds, the next pod gets its turn even if volumes of the current pod have not responded.
 TURN_TIMEOUT = 1.0
 
 
 class FsResourceAnalyzerInterface(Protocol):
-    """Knows how full pods' volumes are; safe from any thread."""
+    """Define how callers get the sizes of pods' volumes. Any thread may call it."""
 
     def get_pod_volume_stats(self, uid: types.UID) -> PodVolumeStats | None:
-        """What was last measured; None before that, and when the pod is gone."""
+        """Return the latest measurement, or None before the first one and after the pod is gone."""
         ...
 
 
 @dataclass(slots=True)
 class _Entry:
-    """A pod's calculator, which one thread at most uses."""
+    """Hold a pod's calculator, which at most one thread uses at a time."""
 
     calculator: VolumeStatCalculator
-    # When the pod's turn comes, by the monotonic clock; infinity while its volumes are measured.
+    # The monotonic time of the pod's next turn, or infinity while its volumes are being measured.
     due: float
 
 
 class FsResourceAnalyzer:
-    """Measures every pod's volumes every one to two periods; safe from any thread.
+    """Measure every pod's volumes once in one to two periods. Any thread may call this class.
 
-    In Go each pod has a goroutine for it. Here pods take turns, so that the disk is not searched for all of them at
-    once. A turn has a thread of its own, and no pod waits long for another.
+    In Go each pod has a goroutine for this. Here pods take turns, so that the kubelet does not search the disk for all
+    of them at once. Each turn has its own thread, and no pod waits long for another.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class FsResourceAnalyzer:
         self._calc_period = calc_volume_period
         self._event_recorder = event_recorder
         self._clock = clock or clocklib.RealClock()
-        # By the pod's uid; replaced as a whole by the thread that measures.
+        # The entries by pod UID. The measuring thread replaces the dictionary as a whole.
         self._entries: dict[str, _Entry] = {}
-        self._lock = threading.Lock()  # guards _started
+        self._lock = threading.Lock()  # The lock guards _started.
         self._started = False
 
     def start(self, ctx: golang.Context) -> None:
-        """Measure until ctx is done, on a thread. Later calls do nothing."""
+        """Measure on a thread until ctx is done. Later calls do nothing."""
         with self._lock:
             started, self._started = self._started, True
         if started:
@@ -77,7 +77,7 @@ class FsResourceAnalyzer:
         golang.go(self._run, ctx, name="volume-stats")
 
     def get_pod_volume_stats(self, uid: types.UID) -> PodVolumeStats | None:
-        """What was last measured; None before that, and when the pod is gone."""
+        """Return the latest measurement, or None before the first one and after the pod is gone."""
         entry = self._entries.get(uid)
         return None if entry is None else entry.calculator.get_latest()
 
@@ -85,7 +85,7 @@ class FsResourceAnalyzer:
         next_update = self._clock.monotonic()
         while ctx.err() is None:
             if self._clock.monotonic() >= next_update:
-                with contain("Could not find out which pods' volumes to measure", ctx):
+                with contain("Failed to list the pods whose volumes to measure", ctx):
                     self.update_cached_pod_volume_stats()
                 next_update = self._clock.monotonic() + self._calc_period
             self._measure_due(ctx)
@@ -93,7 +93,7 @@ class FsResourceAnalyzer:
             wait.sleep(ctx, min(next_turn, next_update) - self._clock.monotonic(), self._clock)
 
     def update_cached_pod_volume_stats(self) -> None:
-        """Takes up new pods, whose turn is at once, and drops those that are gone."""
+        """Add new pods, whose turn comes immediately, and drop pods that are gone."""
         now = self._clock.monotonic()
         entries: dict[str, _Entry] = {}
         for pod in self._stats_provider.get_pods():
@@ -105,7 +105,7 @@ class FsResourceAnalyzer:
         return VolumeStatCalculator(self._stats_provider, pod, self._event_recorder, self._clock)
 
     def _measure_due(self, ctx: golang.Context) -> None:
-        """Starts the turn of each pod that is due, and waits a while for its end."""
+        """Start the turn of each pod that is due, and wait up to TURN_TIMEOUT for its end."""
         for uid, entry in self._entries.items():
             if ctx.err() is not None:
                 return
@@ -115,14 +115,14 @@ class FsResourceAnalyzer:
             try:
                 turn = golang.go(self._measure, uid, entry, name=f"volume-stats-{uid}")
             except golang.ThreadError as err:
-                klog.error_s(err, "Measuring the volumes of a pod in its next turn", podUID=uid)
+                klog.error_s(err, "Could not start to measure the volumes of a pod, trying again in its next turn", podUID=uid)
                 entry.due = self._next_turn()
             else:
                 turn.join(TURN_TIMEOUT)
 
     def _measure(self, uid: types.UID, entry: _Entry) -> None:
         try:
-            with contain("Could not measure the volumes of a pod", golang.background(), podUID=uid):
+            with contain("Failed to measure the volumes of a pod", golang.background(), podUID=uid):
                 entry.calculator.calc_and_store_stats()
         finally:
             entry.due = self._next_turn()

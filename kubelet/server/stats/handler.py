@@ -1,4 +1,4 @@
-"""Where figures come from, and the page that shows their summary.
+"""Define the source of statistics, and serve their summary.
 
 Go: pkg/kubelet/server/stats/handler.go
 """
@@ -25,65 +25,65 @@ if TYPE_CHECKING:
 
 
 class Provider(Protocol):
-    """Figures of the node and its pods; safe from any thread.
+    """Define the source of statistics about the node and its pods. Any thread may call it.
 
-    What asks the runtime or the kernel raises crierror.RemoteError, OSError, ValueError or LookupError.
+    Methods that ask the runtime or the kernel raise crierror.RemoteError, OSError, ValueError or LookupError.
     """
 
     def list_pod_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
-        """All pods' containers, those that run."""
+        """Return the statistics of all pods with their running containers."""
         ...
 
     def list_pod_cpu_and_memory_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
-        """The same, without what takes time to find out."""
+        """Return the same statistics without those that take long to collect."""
         ...
 
     def list_pod_stats_and_update_cpu_nano_core_usage(self, ctx: golang.Context) -> list[statsapi.PodStats]:
-        """As list_pod_stats; what containers use of the processors now is counted since the last such call."""
+        """Return the same as list_pod_stats. The containers' current CPU usage is computed since the last such call."""
         ...
 
     def list_pod_disk_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
-        """What layers, logs and volumes of pods take, and nothing else."""
+        """Return only what the layers, logs and volumes of pods use."""
         ...
 
     def image_fs_stats(self, ctx: golang.Context) -> tuple[statsapi.FsStats, statsapi.FsStats]:
-        """The file systems of images and of containers' writable layers."""
+        """Return the file systems of the images and of the containers' writable layers."""
         ...
 
     def get_cgroup_stats(
         self, cgroup_name: str, update_stats: bool
     ) -> tuple[statsapi.ContainerStats, statsapi.NetworkStats | None]:
-        """A cgroup and its network. LookupError when there is no such cgroup."""
+        """Return the statistics of a cgroup and of its network. Raise LookupError if there is no such cgroup."""
         ...
 
     def get_cgroup_cpu_and_memory_stats(self, cgroup_name: str, update_stats: bool) -> statsapi.ContainerStats:
-        """LookupError when there is no such cgroup."""
+        """Return the CPU and memory statistics of a cgroup. Raise LookupError if there is no such cgroup."""
         ...
 
     def root_fs_stats(self) -> statsapi.FsStats:
-        """The file system of the kubelet's root directory."""
+        """Return the file system of the kubelet's root directory."""
         ...
 
     def get_requested_containers_info(
         self, container_name: str, options: cadvisorapiv2.RequestOptions
     ) -> dict[str, cadvisorapi.ContainerInfo]:
-        """A cgroup, with those below it if the options ask for them."""
+        """Return a cgroup, with its descendants if the options ask for them."""
         ...
 
     def get_pod_by_name(self, namespace: str, name: str) -> v1.Pod | None: ...
 
     def get_node(self, ctx: golang.Context) -> v1.Node:
-        """Raises apierrors.StatusError when the API server does not have it."""
+        """Return the node. Raise apierrors.StatusError if the API server does not have it."""
         ...
 
     def get_node_config(self) -> cm.NodeConfig: ...
 
     def list_volumes_for_pod(self, pod_uid: types.UID) -> dict[str, volume.Volume]:
-        """The mounted volumes by their name in the pod's spec."""
+        """Return the mounted volumes by their names in the pod's spec."""
         ...
 
     def list_block_volumes_for_pod(self, pod_uid: types.UID) -> dict[str, volume.BlockVolume]:
-        """The volumes that are devices by their name in the pod's spec."""
+        """Return the block volumes by their names in the pod's spec."""
         ...
 
     def get_pods(self) -> list[v1.Pod]: ...
@@ -91,26 +91,26 @@ class Provider(Protocol):
     def rlimit_stats(self) -> statsapi.RlimitStats: ...
 
     def get_pod_cgroup_root(self) -> str:
-        """The cgroup above all pods, in the form of the cgroup driver."""
+        """Return the parent cgroup of all pods, in the form of the cgroup driver."""
         ...
 
     def get_pod_by_cgroupfs(self, cgroupfs: str) -> v1.Pod | None:
-        """The pod that has this cgroup."""
+        """Return the pod that has this cgroup."""
         ...
 
 
 def create_handlers(root_path: str, summary_provider: SummaryProvider) -> dict[str, http.Handler]:
-    """What to serve below root_path, by path; for GET and POST.
+    """Return the handlers below root_path, by path, for GET and POST.
 
-    DIVERGES (safer): all who ask for /stats/summary while one is being made share the next one.
-    Go: pkg/kubelet/server/stats/handler.go, (*handler).handleSummary: makes a summary for each request.
-    Why: a client with hundreds of connections would keep the eviction manager, which needs the same figures, waiting.
+    DIVERGES (safer): all requests for /stats/summary that arrive while a summary is being made share the next one.
+    Go: pkg/kubelet/server/stats/handler.go, (*handler).handleSummary: the Go kubelet makes a summary for each request.
+    Why: a client with hundreds of connections would block the eviction manager, which needs the same statistics.
     Test: summary_test.py:test_who_asks_while_a_summary_is_made_shares_the_next_one
     """
-    # The client that asked first may go while others wait for the same, so no request's context counts here.
+    # The client that asked first may leave while others wait for the same summary, so no request's context applies.
     ctx = golang.background()
     small = singleflight.Rounds(lambda: _encode(summary_provider.get_cpu_and_memory_stats(ctx)))
-    # Others may ask as often as they like: what was just measured is good enough for them.
+    # Clients may ask as often as they like, so they get recently measured statistics.
     whole = singleflight.Rounds(lambda: _encode(summary_provider.get(ctx, update_stats=False)))
 
     def handle_summary(w: http.ResponseWriter, r: http.Request) -> None:
@@ -127,7 +127,7 @@ def create_handlers(root_path: str, summary_provider: SummaryProvider) -> dict[s
 
 
 def _encode(summary: statsapi.Summary) -> bytes:
-    # People read it, too.
+    # The page is indented because people read it, too.
     return msgspec.json.format(statsapi.encode_json(summary), indent=1)
 
 

@@ -1,4 +1,4 @@
-"""What the server and the eviction manager ask.
+"""Combine the summary and the volume sizes for the server and the eviction manager.
 
 Go: pkg/kubelet/server/stats/resource_analyzer.go
 """
@@ -17,7 +17,7 @@ from pkg.client_go.tools import record
 
 
 class ResourceAnalyzer:
-    """The summary, and the sizes of pods' volumes, measured every so many seconds; safe from any thread."""
+    """Provide the summary, and measure the sizes of pods' volumes periodically. Any thread may call this class."""
 
     def __init__(
         self,
@@ -26,30 +26,30 @@ class ResourceAnalyzer:
         event_recorder: record.EventRecorder,
         clock: clocklib.Clock | None = None,
     ) -> None:
-        """Volumes are not measured at all with a frequency of 0 or less."""
+        """Create the analyzer. It measures no volumes if cal_volume_frequency, in seconds, is 0 or less."""
         self._fs_analyzer = FsResourceAnalyzer(stats_provider, cal_volume_frequency, event_recorder, clock)
         self._summary_provider = SummaryProviderImpl(stats_provider)
 
     def start(self, ctx: golang.Context) -> None:
-        """Measures from now on, until ctx is done. Later calls do nothing."""
+        """Measure volumes from now on, until ctx is done. Later calls do nothing."""
         self._fs_analyzer.start(ctx)
 
     def get_pod_volume_stats(self, uid: types.UID) -> PodVolumeStats | None:
-        """The newest sizes of the pod's volumes; None before the first."""
+        """Return the latest sizes of the pod's volumes, or None before the first measurement."""
         return self._fs_analyzer.get_pod_volume_stats(uid)
 
     def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
-        """The whole summary. With update_stats nothing in it is older than this call. Raises StatsError."""
+        """Return the whole summary, with update_stats measured during this call. Raise StatsError."""
         return self._summary_provider.get(ctx, update_stats)
 
     def get_node(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
-        """The summary without pods. Raises StatsError."""
+        """Return the summary without pods. Raise StatsError."""
         return self._summary_provider.get_node(ctx, update_stats)
 
     def get_disks(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
-        """The same, and of pods what they take of the node's disk. Raises StatsError."""
+        """Return the summary with only the disk statistics of pods. Raise StatsError."""
         return self._summary_provider.get_disks(ctx, update_stats)
 
     def get_cpu_and_memory_stats(self, ctx: golang.Context) -> statsapi.Summary:
-        """The summary without storage and network. Raises StatsError."""
+        """Return the summary without storage and network. Raise StatsError."""
         return self._summary_provider.get_cpu_and_memory_stats(ctx)

@@ -1,4 +1,4 @@
-"""All figures of the node and its pods in one.
+"""Combine all statistics of the node and its pods in one summary.
 
 Go: pkg/kubelet/server/stats/summary.go, summary_sys_containers.go
 """
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from kubelet import cm
     from kubelet.server.stats.handler import Provider
 
-# What asking for figures fails with.
+# The provider raises these errors.
 _FAULTS = (crierror.RemoteError, apierrors.StatusError, OSError, ValueError, LookupError)
 
 
 class StatsError(Exception):
-    """There is no summary, because one of its parts could not be had."""
+    """Signal that there is no summary, because a part of it is not available."""
 
 
 class SummaryProvider(Protocol):
-    """Makes summaries; safe from any thread. Both methods raise StatsError."""
+    """Define how callers get summaries. Any thread may call it, and both methods raise StatsError."""
 
     def get(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary: ...
 
@@ -37,7 +37,9 @@ class SummaryProvider(Protocol):
 
 
 class _SystemContainer(NamedTuple):
-    """A cgroup that is no pod's, what the summary calls it, and since when it is there, if we know better."""
+    """Describe a cgroup that belongs to no pod, its name in the summary, and its start time if the kubelet knows it
+    better.
+    """
 
     name: str
     cgroup: str
@@ -46,7 +48,7 @@ class _SystemContainer(NamedTuple):
 
 
 class SummaryProviderImpl:
-    """Puts a summary together from what the provider knows."""
+    """Make a summary from the provider's statistics."""
 
     def __init__(self, stats_provider: Provider) -> None:
         self._provider = stats_provider
@@ -67,7 +69,7 @@ class SummaryProviderImpl:
         return summary
 
     def get_node(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
-        """The same without pods."""
+        """Return the summary without pods."""
         provider = self._provider
         with _needed("get node info"):
             node = provider.get_node(ctx)
@@ -96,7 +98,7 @@ class SummaryProviderImpl:
         )
 
     def get_disks(self, ctx: golang.Context, update_stats: bool) -> statsapi.Summary:
-        """The same, and of pods what they take of the node's disk."""
+        """Return the summary with only the disk statistics of pods."""
         summary = self.get_node(ctx, update_stats)
         with _needed("list pod stats"):
             summary.pods = self._provider.list_pod_disk_stats(ctx)
@@ -126,7 +128,7 @@ class SummaryProviderImpl:
     def get_system_containers_stats(
         self, node_config: cm.NodeConfig, update_stats: bool
     ) -> list[statsapi.ContainerStats]:
-        """The cgroups of kubelet, runtime, other daemons and all pods, those of them that are set up."""
+        """Return the statistics of the configured cgroups of the kubelet, the runtime, other daemons and all pods."""
         found: list[statsapi.ContainerStats] = []
         for container in self._system_containers(node_config, update_stats):
             try:
@@ -141,7 +143,7 @@ class SummaryProviderImpl:
     def get_system_containers_cpu_and_memory_stats(
         self, node_config: cm.NodeConfig, update_stats: bool
     ) -> list[statsapi.ContainerStats]:
-        """The same, processors and memory only."""
+        """Return the CPU and memory statistics of the same cgroups."""
         found: list[statsapi.ContainerStats] = []
         for container in self._system_containers(node_config, update_stats):
             try:
@@ -156,7 +158,7 @@ class SummaryProviderImpl:
         return found
 
     def _system_containers(self, node_config: cm.NodeConfig, update_stats: bool) -> list[_SystemContainer]:
-        """Those that have a cgroup."""
+        """Return the system containers that have a cgroup."""
         containers = (
             _SystemContainer(
                 statsapi.SYSTEM_CONTAINER_KUBELET,
@@ -178,7 +180,7 @@ def _as_system_container(stats: statsapi.ContainerStats, container: _SystemConta
 
 @contextmanager
 def _needed(what: str) -> Iterator[None]:
-    """Without this there is no summary."""
+    """Raise StatsError for an error in the `with` block, without which there is no summary."""
     try:
         yield
     except _FAULTS as err:

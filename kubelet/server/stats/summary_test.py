@@ -1,4 +1,4 @@
-"""Tests of the summary and of the page that shows it.
+"""Test the summary and the page that shows it.
 
 Go: pkg/kubelet/server/stats/summary_test.go
 """
@@ -61,7 +61,7 @@ def by_name(node: statsapi.NodeStats) -> dict[str, statsapi.ContainerStats]:
 
 @pytest.mark.parametrize("update", [True, False])
 def test_get(provider: FakeProvider, update: bool) -> None:
-    """Only the pods, and all together, are measured anew."""
+    """Only the pods and the cgroup of all pods are measured anew."""
     summary = SummaryProviderImpl(provider).get(CTX, update)
     assert summary.pods is provider.pod_stats
     node, root = summary.node, provider.cgroups["/"]
@@ -184,7 +184,7 @@ def test_only_cpu_and_memory(provider: FakeProvider, query: str, all: bool, meth
 
 @dataclass
 class _Slow(FakeProvider):
-    """Passes a gate for each list of the pods' figures."""
+    """Pass a gate for each list of the pods' statistics."""
 
     gate: golangtesting.Gate = field(default_factory=golangtesting.Gate)
 

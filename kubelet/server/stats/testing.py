@@ -1,4 +1,4 @@
-"""A node whose figures the test sets.
+"""Provide a node whose statistics the test sets.
 
 Go: pkg/kubelet/server/stats/testing
 """
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class FakeProvider:
-    """Answers what it is given. A method that is named in errors raises what is there."""
+    """Return what the test sets. A method that is named in `errors` raises that error."""
 
     node: v1.Node = field(default_factory=lambda: v1.Node(metadata=metav1.ObjectMeta(name="test-node")))
     node_config: cm.NodeConfig = field(default_factory=cm.NodeConfig)
     pods: list[v1.Pod] = field(default_factory=list)
     pod_stats: list[statsapi.PodStats] = field(default_factory=list)
-    # By name; both kinds of question find them here.
+    # The statistics by cgroup name, for both kinds of request.
     cgroups: dict[str, statsapi.ContainerStats] = field(default_factory=dict)
     network: statsapi.NetworkStats | None = None
     root_fs: statsapi.FsStats = field(default_factory=statsapi.FsStats)
     image_fs: statsapi.FsStats = field(default_factory=statsapi.FsStats)
     container_fs: statsapi.FsStats = field(default_factory=statsapi.FsStats)
-    # By the pod's uid.
+    # The volumes by pod UID.
     volumes: dict[str, dict[str, volume.Volume]] = field(default_factory=dict)
     block_volumes: dict[str, dict[str, volume.BlockVolume]] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)
-    # The methods that were called, with what is to be updated.
+    # The methods that were called, with their arguments.
     calls: list[str] = field(default_factory=list)
 
     def _called(self, method: str, detail: str = "") -> None:
@@ -127,7 +127,7 @@ class FakeProvider:
 
 
 class FakeMeasuredVolume:
-    """A volume that answers when it is asked, unless it is blocked."""
+    """Return the answer when the volume is measured, unless the volume is blocked."""
 
     def __init__(self, answer: volume.Metrics | Exception, supported: bool = True) -> None:
         self.answer = answer

@@ -1,4 +1,4 @@
-"""How full the volumes of one pod are.
+"""Measure the volumes of one pod.
 
 Go: pkg/kubelet/server/stats/volume_stat_calculator.go
 """
@@ -21,23 +21,24 @@ from pkg.volume import util
 if TYPE_CHECKING:
     from kubelet.server.stats.handler import Provider
 
-# Seconds that a volume has to answer before the pod's next one is asked. It is not asked again while it thinks.
+# The calculator waits this time, in seconds, for a volume before it asks the pod's next one. It does not ask a volume
+# again while an earlier request is pending.
 ANSWER_TIMEOUT = 5.0
-# Volumes of one pod that may be thinking at the same time: each has a thread, which holds up to filetree.HELD_LEVELS
-# directories open while it counts what is in the volume. A pod may have thousands of volumes.
+# At most this many volumes of one pod may have a pending request. Each one has a thread, which holds up to
+# filetree.HELD_LEVELS directories open while it counts the volume's contents, and a pod may have thousands of volumes.
 MAX_ASKED = 4
-# Seconds after which it is worth a line in the log.
+# A measurement that takes longer than this, in seconds, is logged.
 _LONG = 1.0
-# What the summary's numbers can hold.
+# The summary's numbers have 64 bits.
 _LARGEST = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class PodVolumeStats:
-    """Volumes that live and die with the pod on the node's own disk, and the others.
+    """Hold the volumes that share the pod's lifetime and are on the node's own disk, and the other volumes.
 
-    The names of those that did not answer the last time are in `stale`: what is known of them is as old as its time
-    says.
+    `stale` contains the names of the volumes that did not respond the last time. Their statistics are as old as their
+    time says.
     """
 
     ephemeral_volumes: list[stats.VolumeStats] = field(default_factory=list)
@@ -46,13 +47,15 @@ class PodVolumeStats:
 
 
 class VolumeStatCalculator:
-    """Measures the volumes of a pod: `calc_and_store_stats` from one thread at a time, `get_latest` from any.
+    """Measure the volumes of a pod.
 
-    DIVERGES (safer): a volume that does not answer does not keep the pod's other volumes from being measured, unless
-    MAX_ASKED of them do not answer.
-    Go: pkg/kubelet/server/stats/volume_stat_calculator.go, (*volumeStatCalculator).calcAndStoreStats: waits for each
-    volume, without a bound.
-    Why: the server of one volume may be dead, and evictions for local storage go by the figures of the others.
+    Only one thread at a time may call `calc_and_store_stats`; any thread may call `get_latest`.
+
+    DIVERGES (safer): a volume that does not respond does not prevent the measurement of the pod's other volumes, unless
+    MAX_ASKED volumes do not respond.
+    Go: pkg/kubelet/server/stats/volume_stat_calculator.go, (*volumeStatCalculator).calcAndStoreStats: the Go kubelet
+    waits for each volume without a limit.
+    Why: the server of one volume may be dead, and evictions for local storage depend on the statistics of the others.
     Test: volume_stat_calculator_test.py:test_dead_server_costs_nobody_but_itself
     """
 
@@ -68,20 +71,20 @@ class VolumeStatCalculator:
         self._event_recorder = event_recorder
         self._clock = clock or clocklib.RealClock()
         self._latest: PodVolumeStats | None = None
-        # What the volumes have answered so far, and who waits for an answer, by the volume's name. The answer has None
-        # for a volume that cannot tell.
+        # By volume name: the latest statistics, and the channel of each pending request. The channel receives None from
+        # a volume that cannot be measured.
         self._known: dict[str, stats.VolumeStats] = {}
         self._asked: dict[str, golang.Channel[volume.Metrics | None]] = {}
 
     def get_latest(self) -> PodVolumeStats | None:
-        """None before the first measurement."""
+        """Return the latest statistics, or None before the first measurement."""
         return self._latest
 
     def calc_and_store_stats(self) -> None:
-        """Measures all volumes. Takes ANSWER_TIMEOUT seconds at most for each that was not asked before."""
+        """Measure all volumes. Wait at most ANSWER_TIMEOUT seconds for each volume without a pending request."""
         providers = self._metrics_providers()
         if not providers:
-            # None is mounted, or no more.
+            # No volume is mounted yet, or all have been unmounted.
             return
         for gone in (self._known.keys() | self._asked.keys()) - providers.keys():
             self._known.pop(gone, None)
@@ -104,18 +107,18 @@ class VolumeStatCalculator:
         return providers
 
     def _measure(self, name: str, provider: volume.MetricsProvider) -> bool:
-        """Whether the volume answered, be it that it cannot tell."""
+        """Report whether the volume has responded, even if only to say that it cannot be measured."""
         asked_before = name in self._asked
         if not asked_before:
             if len(self._asked) >= MAX_ASKED:
-                # Its turn comes when one of those has answered.
+                # This volume is measured when one of the pending requests has ended.
                 return False
             self._start_to_ask(name, provider)
         metrics, has_answered = self._asked[name].recv(timeout=0 if asked_before else ANSWER_TIMEOUT)
         if not has_answered:
             if not asked_before:
                 klog.warning_s(
-                    "Volume does not tell its metrics, its last ones stay",
+                    "Volume does not return its metrics, keeping the last ones",
                     pod=klog.kobj(self._pod),
                     podUID=self._pod.metadata.uid,
                     volumeName=name,
@@ -132,7 +135,8 @@ class VolumeStatCalculator:
     def _start_to_ask(self, name: str, provider: volume.MetricsProvider) -> None:
         answer: golang.Channel[volume.Metrics | None] = golang.Channel(1)
         golang.go(self._ask, name, provider, answer, name=f"volume-stats-{self._pod.metadata.uid}-{name}")
-        # Only after the thread has started: without the thread nobody would ever answer.
+        # The channel is stored only after the thread has started, because without the thread nothing would ever be
+        # sent.
         self._asked[name] = answer
 
     def _ask(self, name: str, provider: volume.MetricsProvider, answer: golang.Channel[volume.Metrics | None]) -> None:
@@ -149,7 +153,7 @@ class VolumeStatCalculator:
         try:
             metrics = provider.get_metrics()
         except Exception as err:
-            # A plugin may raise anything; the volume then goes without.
+            # A plugin may raise any error. The volume then has no statistics.
             if not volume.is_not_supported(err):
                 klog.v(4).info_s(
                     "Failed to calculate volume metrics",
@@ -170,7 +174,7 @@ class VolumeStatCalculator:
         return parse_pod_volume_stats(name, self._pvc_ref(spec), metrics)
 
     def _pvc_ref(self, spec: v1.Volume | None) -> stats.PVCReference | None:
-        """The claim behind the volume."""
+        """Return the claim behind the volume."""
         if spec is None:
             return None
         namespace = self._pod.metadata.namespace
@@ -189,7 +193,7 @@ class VolumeStatCalculator:
 
 
 def parse_pod_volume_stats(name: str, pvc_ref: stats.PVCReference | None, metrics: volume.Metrics) -> stats.VolumeStats:
-    """The volume's metrics as the summary shows them: what is not known is 0."""
+    """Return the volume's metrics in the form of the summary, with 0 for unknown values."""
     health = None if metrics.abnormal is None else stats.VolumeHealthStats(abnormal=metrics.abnormal)
     return stats.VolumeStats(
         name=name,
@@ -206,12 +210,14 @@ def parse_pod_volume_stats(name: str, pvc_ref: stats.PVCReference | None, metric
 
 
 def _value(quantity: Quantity | None) -> int:
-    """Clients refuse the whole summary for a number below 0, or one that has more than 64 bits.
+    """Return the quantity's value, limited to 64 bits without a sign.
 
-    DIVERGES (fault of Go): a figure of a volume below 0 or above 2**64-1 is cut to that bound.
+    Clients reject the whole summary for a negative number or one with more than 64 bits.
+
+    DIVERGES (fault of Go): a value of a volume below 0 or above 2**64-1 is limited to that bound.
     Go: pkg/kubelet/server/stats/volume_stat_calculator.go, (*volumeStatCalculator).parsePodVolumeStats: the conversion
-    wraps around.
-    Why: a volume that says -1 would be shown with 16 exbibytes.
+    in the Go kubelet wraps around.
+    Why: a volume that reports -1 would be shown with 16 exbibytes.
     Test: volume_stat_calculator_test.py:test_absurd_figures_are_cut_to_what_a_summary_can_hold
     """
     return 0 if quantity is None else min(max(quantity.value(), 0), _LARGEST)

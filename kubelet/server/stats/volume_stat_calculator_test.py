@@ -1,4 +1,4 @@
-"""Tests of how full volumes are.
+"""Test the measurement of volumes.
 
 Go: pkg/kubelet/server/stats/volume_stat_calculator_test.go
 """
@@ -43,7 +43,7 @@ def metrics(used: int, abnormal: bool | None = None, message: str | None = None)
 
 
 class World:
-    """One pod, with volumes that the test adds."""
+    """Run a calculator for one pod with volumes that the test adds."""
 
     def __init__(self) -> None:
         claim = v1.PersistentVolumeClaimVolumeSource
@@ -149,7 +149,7 @@ def test_volumes_that_cannot_tell(world: World) -> None:
 
 @pytest.mark.parametrize(("told", "expected"), [(-(2**63), 0), (2**64 * 4096, 2**64 - 1)])
 def test_absurd_figures_are_cut_to_what_a_summary_can_hold(told: int, expected: int) -> None:
-    """It has numbers of 64 bits without a sign, for which alone its readers would refuse all of it."""
+    """A summary has unsigned numbers of 64 bits, and clients would reject all of it for one other number."""
     amount = resource.new_quantity(told, resource.Format.BINARY_SI)
     figures = volume.Metrics(
         available=amount, capacity=amount, used=amount, inodes=amount, inodes_free=amount, inodes_used=amount
@@ -186,12 +186,12 @@ def test_volume_that_is_unmounted_before_it_answers_takes_no_place(
 
 
 def asking(name: str) -> list[threading.Thread]:
-    """The threads that wait for the volume."""
+    """Return the threads that wait for the volume."""
     return [thread for thread in threading.enumerate() if thread.name == f"volume-stats-{UID}-{name}"]
 
 
 def test_dead_server_costs_nobody_but_itself(world: World, impatient: None) -> None:
-    """What is known of its volume stays, marked as stale, and it is not asked again before it answers."""
+    """The volume's statistics stay, marked as stale, and it is not asked again before it responds."""
     dead = world.add("claim", FakeMeasuredVolume(metrics(1)))
     alive = world.add("local", FakeMeasuredVolume(metrics(2)))
     assert world.latest().stale == frozenset()
@@ -213,7 +213,7 @@ def test_dead_server_costs_nobody_but_itself(world: World, impatient: None) -> N
 
 
 def test_few_volumes_think_at_the_same_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod may have thousands, each of which takes a thread and many descriptors. The others have their turn later."""
+    """A pod may have thousands of volumes, and each request takes a thread and many descriptors. The others wait."""
     monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 0.01)
     names = [f"v{number}" for number in range(volume_stat_calculator.MAX_ASKED * 2)]
     fakes = [world.add(name, FakeMeasuredVolume(metrics(1))) for name in names]
@@ -247,12 +247,12 @@ def analyzer(world: World, period: float, clock: FakeClock) -> fs_resource_analy
 
 
 def is_measured(uid: str) -> bool:
-    """Whether a thread is at the volumes of the pod."""
+    """Report whether a thread measures the volumes of the pod."""
     return any(thread.name == f"volume-stats-{uid}" for thread in threading.enumerate())
 
 
 def test_all_pods_are_measured(world: World) -> None:
-    """Each one to two periods after the last time; a pod that is gone is forgotten."""
+    """Each pod is measured one to two periods after its last measurement, and a pod that is gone is forgotten."""
     clock = FakeClock()
     local = world.add("local", FakeMeasuredVolume(metrics(1)))
     stats = analyzer(world, 60.0, clock)
@@ -292,7 +292,7 @@ def test_one_pod_in_trouble_leaves_the_others(world: World) -> None:
 
 
 def test_one_pod_with_many_silent_volumes_leaves_the_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the others' limits of local storage and the ranking for an eviction go by old figures for as long."""
+    """Otherwise the limits of other pods and the ranking for evictions would depend on old statistics."""
     monkeypatch.setattr(volume_stat_calculator, "ANSWER_TIMEOUT", 3600.0)
     monkeypatch.setattr(fs_resource_analyzer, "TURN_TIMEOUT", 0.01)
     clock = FakeClock()

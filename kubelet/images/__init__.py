@@ -1,4 +1,4 @@
-"""Images: pulled when a pod needs them, removed when the disk or their age says so.
+"""Pull images when pods need them, and remove them when they are old or the disk is full.
 
 Go: pkg/kubelet/images
 """

@@ -1,4 +1,4 @@
-"""Limits the rate of pulls.
+"""Limit the rate of image pulls.
 
 Go: pkg/kubelet/images/helpers.go
 """
@@ -15,7 +15,7 @@ from pkg.client_go.util import flowcontrol
 
 
 class PullQPSExceededError(Exception):
-    """More pulls a second than registryPullQPS and registryBurst allow."""
+    """Signal that there are more pulls per second than registryPullQPS and registryBurst allow."""
 
     def __init__(self) -> None:
         super().__init__("pull QPS exceeded")
@@ -24,14 +24,14 @@ class PullQPSExceededError(Exception):
 def throttle_image_pulling(
     image_service: kubecontainer.ImageService, qps: float, burst: int
 ) -> kubecontainer.ImageService:
-    """The service itself, or, with qps above 0, one that refuses pulls over the limit."""
+    """Return the service itself or, with a QPS other than 0, a service that rejects pulls above the limit."""
     if qps == 0:
         return image_service
     return ThrottledImageService(image_service, flowcontrol.TokenBucketRateLimiter(qps, burst))
 
 
 class ThrottledImageService:
-    """Go: throttledImageService."""
+    """Reject pulls above the rate limit. Go: throttledImageService."""
 
     def __init__(self, image_service: kubecontainer.ImageService, limiter: flowcontrol.RateLimiter) -> None:
         self._image_service = image_service

@@ -1,4 +1,4 @@
-"""Removes images that no container uses: when the disk fills up, and when they have not been used for long.
+"""Remove unused images when the disk is full or when they have not been used for a long time.
 
 Go: pkg/kubelet/images/image_gc_manager.go
 """
@@ -31,24 +31,24 @@ _INSTRUMENTATION_SCOPE = "k8s.io/kubernetes/pkg/kubelet/images"
 _DETECT_PERIOD = 5 * 60.0
 _CACHE_PERIOD = 30.0
 
-# Called after a collection with the ids of the images that are left and the time at which it began.
+# A PostImageGCHook is called after a collection with the ids of the remaining images and the time when it began.
 PostImageGCHook = Callable[[golang.Context, list[str], datetime], None]
 
 
 class StatsProvider(Protocol):
-    """Figures of the file systems that garbage collection goes by."""
+    """Define how the manager gets statistics of the file systems."""
 
     def image_fs_stats(self, ctx: golang.Context) -> tuple[statsapi.FsStats, statsapi.FsStats]:
-        """(of the images, of the containers' writable layers)"""
+        """Return the statistics of the images' file system and of the containers' writable layers."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ImageGCPolicy:
-    """At high_threshold_percent of the disk, images are removed down to low_threshold_percent.
+    """Hold the limits: at high_threshold_percent of the disk, images are removed down to low_threshold_percent.
 
-    Ages are in seconds: none younger than min_age is removed for space, those unused for max_age always are
-    (0: never).
+    Ages are in seconds. An image younger than min_age is never removed to free space, and an image that was unused for
+    max_age is always removed, unless max_age is 0.
     """
 
     high_threshold_percent: int
@@ -57,7 +57,7 @@ class ImageGCPolicy:
     max_age: float = 0.0
 
     def validate(self) -> None:
-        """Raises ValueError."""
+        """Check the policy. Raise ValueError."""
         for name, value in (
             ("HighThresholdPercent", self.high_threshold_percent),
             ("LowThresholdPercent", self.low_threshold_percent),
@@ -76,18 +76,18 @@ class _ImageRecord:
     id: str
     runtime_handler: str
     first_detected: datetime
-    # None: not seen in use.
+    # None means that the image has not been seen in use.
     last_used: datetime | None = None
     size: int = 0
     pinned: bool = False
 
 
 class ImageGCError(Exception):
-    """Not as much as needed could be removed."""
+    """Signal that not enough could be removed."""
 
 
 class ImageGCManager:
-    """Go: realImageGCManager. Thread-safe."""
+    """Remove images according to a policy. Go: realImageGCManager. This class is thread-safe."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class ImageGCManager:
         clock: clock_.Clock,
         tracer_provider: tracing.TracerProvider = tracing.NOOP_TRACER_PROVIDER,
     ) -> None:
-        """Raises ValueError for a policy that makes no sense."""
+        """Create a manager. Raise ValueError if the policy is invalid."""
         policy.validate()
         self._tracer = tracer_provider.tracer(_INSTRUMENTATION_SCOPE)
         self._runtime = runtime
@@ -110,19 +110,19 @@ class ImageGCManager:
         self._node_ref = node_ref
         self._policy = policy
         self._clock = clock
-        # Counts the looks at what images there are, in the order in which they began.
+        # This counter numbers the detections of images, in the order in which they began.
         self._looks = itertools.count()
-        # Guards the three below.
+        # The lock guards the three fields below.
         self._lock = threading.Lock()
-        # By image id, and handler if that counts.
+        # The records by image id, with the runtime handler if the feature gate is on.
         self._image_records: dict[str, _ImageRecord] = {}
-        # The look that the records are of.
+        # The number of the detection from which the records come.
         self._last_look = -1
-        # Biggest first; replaced as a whole.
+        # The images, largest first. The list is replaced as a whole.
         self._image_cache: list[kubecontainer.Image] = []
 
     def start(self, ctx: golang.Context) -> None:
-        """Watches which images are used, and keeps the list for the node's status, until ctx is done."""
+        """Detect the use of images, and update the image list for the node's status, until ctx is done."""
         golang.go(wait.until, lambda: self._monitor(ctx), _DETECT_PERIOD, ctx, name="image-gc-monitor")
         golang.go(wait.until, lambda: self._update_cache(ctx), _CACHE_PERIOD, ctx, name="image-cache")
 
@@ -143,18 +143,18 @@ class ImageGCManager:
             self._image_cache = images
 
     def get_image_list(self) -> list[kubecontainer.Image]:
-        """The images as last listed, biggest first; shared, not to be changed."""
+        """Return the images as last listed, largest first. The list is shared, and callers must not change it."""
         with self._lock:
             return self._image_cache
 
     def _detect_images(self, ctx: golang.Context, detect_time: datetime) -> set[str]:
-        """Brings the records up to date; returns the keys of the images in use.
+        """Update the records, and return the keys of the images in use.
 
-        DIVERGES (fault of Go): what a slow look at the images found is dropped if a later look has ended before.
-        Go: pkg/kubelet/images/image_gc_manager.go, (*realImageGCManager).detectImages: removes the record of an image
-        that was pulled since the slow look listed them.
-        Why: a garbage collection then does not report that image as left, its pull record is removed, and every pod may
-        use it.
+        DIVERGES (fault of Go): the result of a slow detection is dropped if a later detection has ended before it.
+        Go: pkg/kubelet/images/image_gc_manager.go, (*realImageGCManager).detectImages: the Go kubelet removes the
+        record of an image that was pulled after the slow detection had listed the images.
+        Why: a garbage collection would then not report the image as remaining, its pull record would be removed, and
+        every pod could use the image.
         Test: image_gc_manager_test.py:test_a_look_that_takes_long_undoes_no_later_one
         """
         look = next(self._looks)
@@ -192,14 +192,14 @@ class ImageGCManager:
     def _mounted_images(
         self, ctx: golang.Context, pod: kubecontainer.Pod, container: kubecontainer.Container
     ) -> set[str]:
-        """Images of image volumes. Go: handleImageVolumes"""
+        """Return the images of the container's image volumes. Go: handleImageVolumes"""
         try:
             status = self._runtime.get_container_status(ctx, pod.id, container.id)
         except crierror.RemoteError as err:
-            # DIVERGES (fault of Go): a container that was removed since it was listed uses no images.
-            # Go: pkg/kubelet/images/image_gc_manager.go, (*realImageGCManager).handleImageVolumes: the error ends the
-            # whole collection.
-            # Why: on a node whose containers come and go, no image would be removed.
+            # DIVERGES (fault of Go): a container that was removed after the listing uses no images.
+            # Go: pkg/kubelet/images/image_gc_manager.go, (*realImageGCManager).handleImageVolumes: in the Go kubelet
+            # the error ends the whole collection.
+            # Why: on a node where containers often start and stop, no image would be removed.
             # Test: image_gc_manager_test.py:test_container_removed_meanwhile_does_not_stop_the_collection
             if crierror.is_not_found(err):
                 return set()
@@ -207,9 +207,9 @@ class ImageGCManager:
         return {mount.image.image for mount in status.mounts if mount.image is not None}
 
     def garbage_collect(self, ctx: golang.Context, began_gc: datetime) -> None:
-        """Applies the policy. began_gc is when the kubelet began to collect at all, by the steady clock.
+        """Apply the policy. began_gc is the time of the steady clock when the kubelet started to collect garbage.
 
-        Raises ImageGCError, crierror.RemoteError, and what the stats provider raises.
+        Raise ImageGCError, crierror.RemoteError, and the errors of the stats provider.
         """
         with self._tracer.start(ctx, "Images/GarbageCollect") as span:
             self._garbage_collect(span.ctx, began_gc)
@@ -260,12 +260,13 @@ class ImageGCManager:
             raise ImageGCError(message)
 
     def _run_post_gc_hooks(self, ctx: golang.Context, gc_start: datetime) -> None:
-        """Tells all images that are left.
+        """Call the hooks with all remaining images.
 
-        DIVERGES (fault of Go): the hooks are told of every image that is left.
-        Go: pkg/kubelet/images/image_gc_manager.go, (*realImageGCManager).freeSpace: leaves out images that are in use
-        or pinned, and those that come after the last one removed.
-        Why: the hook removes the pull records of images that it is not told of, and then every pod may use them.
+        DIVERGES (fault of Go): the hooks learn of every remaining image.
+        Go: pkg/kubelet/images/image_gc_manager.go, (*realImageGCManager).freeSpace: the Go kubelet omits images that
+        are in use or pinned, and those that come after the last removed one.
+        Why: the hook removes the pull records of images that are not in the list, and then every pod may use these
+        images.
         Test: image_gc_manager_test.py:test_delete_unused_images_keeps_used_pinned_and_mounted_ones,
         image_gc_manager_test.py:test_images_behind_the_last_one_removed_are_told_as_left
         """
@@ -281,16 +282,16 @@ class ImageGCManager:
         free_time: datetime,
         began_gc: datetime,
     ) -> list[_ImageRecord]:
-        """Removes those unused for max_age; returns the rest.
+        """Remove the images that were unused for max_age, and return the others.
 
-        DIVERGES (fault of Go): the hooks run after images were removed for their age, too.
-        Go: pkg/kubelet/images/image_gc_manager.go, (*realImageGCManager).GarbageCollect: runs them only after it has
-        freed space.
-        Why: the pull records of the removed images would stay, and become more with time.
+        DIVERGES (fault of Go): the hooks also run after images were removed for their age.
+        Go: pkg/kubelet/images/image_gc_manager.go, (*realImageGCManager).GarbageCollect: the Go kubelet runs the hooks
+        only after it has freed space.
+        Why: the pull records of the removed images would stay and accumulate.
         Test: image_gc_manager_test.py:test_old_image_goes_however_empty_the_disk
         """
         max_age = self._policy.max_age
-        # Until it has watched for so long, the kubelet cannot know when an image was used last.
+        # Before the kubelet has observed the images for this time, it cannot know when an image was last used.
         if max_age == 0 or (free_time - began_gc).total_seconds() <= max_age:
             return images
         errors: list[Exception] = []
@@ -302,7 +303,7 @@ class ImageGCManager:
                 continue
             try:
                 self._free_image(ctx, image, IMAGE_GARBAGE_COLLECTED_TOTAL_REASON_AGE)
-            except Exception as err:  # The others go whatever is wrong with one.
+            except Exception as err:  # A fault of one image must not prevent the removal of the others.
                 errors.append(err)
         if errors:
             age = duration.format_duration(max_age)
@@ -314,7 +315,7 @@ class ImageGCManager:
         return remaining
 
     def delete_unused_images(self, ctx: golang.Context) -> None:
-        """Removes all that may be. Raises ImageGCError, crierror.RemoteError."""
+        """Remove all images that are unused and old enough. Raise ImageGCError and crierror.RemoteError."""
         klog.info_s("Attempting to delete unused images")
         free_time = self._clock.steady()
         images = self._images_in_eviction_order(ctx, free_time)
@@ -328,7 +329,7 @@ class ImageGCManager:
         free_time: datetime,
         images: list[_ImageRecord],
     ) -> int:
-        """Bytes freed; None frees all. Raises ImageGCError."""
+        """Free space, and return the freed bytes. None frees as much as possible. Raise ImageGCError."""
         errors: list[Exception] = []
         freed = 0
         for image in images:
@@ -336,7 +337,7 @@ class ImageGCManager:
                 continue
             try:
                 self._free_image(ctx, image, IMAGE_GARBAGE_COLLECTED_TOTAL_REASON_SPACE)
-            except Exception as err:  # The others go whatever is wrong with one.
+            except Exception as err:  # A fault of one image must not prevent the removal of the others.
                 errors.append(err)
                 continue
             freed += image.size
@@ -353,7 +354,7 @@ class ImageGCManager:
     def _too_young(self, image: _ImageRecord, free_time: datetime) -> bool:
         if image.last_used is not None and image.last_used >= free_time:
             return True
-        # Just pulled, a container is about to use it.
+        # A container may be about to use an image that was just pulled.
         return (free_time - image.first_detected).total_seconds() < self._policy.min_age
 
     def _free_image(self, ctx: golang.Context, image: _ImageRecord, reason: str) -> None:
@@ -370,7 +371,7 @@ class ImageGCManager:
         metrics.IMAGE_GARBAGE_COLLECTED_TOTAL.labels(reason).inc()
 
     def _images_in_eviction_order(self, ctx: golang.Context, free_time: datetime) -> list[_ImageRecord]:
-        """Those neither used nor pinned: never used first, then the longest unused."""
+        """Return the images that are neither used nor pinned: never used first, then the longest unused."""
         in_use = self._detect_images(ctx, free_time)
         with self._lock:
             records = [r for key, r in self._image_records.items() if key not in in_use and not r.pinned]
@@ -390,7 +391,7 @@ def _image_key(image_id: str, runtime_handler: str) -> str:
 
 
 def format_size(size_bytes: int) -> str:
-    """Bytes for people: 1.5 GiB."""
+    """Return a number of bytes for people: 1.5 GiB."""
     size = float(size_bytes)
     if size < 1024:
         return f"{size_bytes} B"

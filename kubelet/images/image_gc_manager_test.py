@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/images/image_gc_manager_test.go"""
+"""Test the garbage collection of images.
+
+Go: pkg/kubelet/images/image_gc_manager_test.go
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _CTX = golang.background()
 
 
 class _Runtime(containertest.FakeRuntime):
-    """Refuses to remove the images named in `stuck`; image volumes are given by container name."""
+    """Refuse to remove the images in `stuck`. `mounted` maps container names to image volumes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +89,7 @@ class _World:
         self.runtime.image_list = [kubecontainer.Image(id=f"image-{i}", size=1024, pinned=i == pinned) for i in ids]
 
     def use(self, *ids: int) -> None:
-        """Containers of these images exist."""
+        """Create containers of these images."""
         containers = [
             kubecontainer.Container(id=kubecontainer.ContainerID("fake", f"c{i}"), image_id=f"image-{i}") for i in ids
         ]
@@ -100,7 +103,7 @@ class _World:
         self.stats.image_fs = FsStats(capacity_bytes=capacity, available_bytes=available)
 
     def see(self) -> None:
-        """Lets the manager see what is used now; a second passes."""
+        """Let the manager detect the current use, and let a second pass."""
         self.manager._detect_images(_CTX, self.clock.now())
         self.clock.step(1)
 
@@ -109,7 +112,7 @@ class _World:
 
 
 def test_a_look_that_takes_long_undoes_no_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An image that is taken for gone loses the record of who may use it."""
+    """An image that appears to be gone loses the record of who may use it."""
     world = _World()
     world.set_images(0)
     has_listed, goes_on = threading.Event(), threading.Event()
@@ -149,7 +152,7 @@ def test_delete_unused_images_keeps_used_pinned_and_mounted_ones() -> None:
     world.runtime.mounted["c0"] = "image-2"
     world.manager.delete_unused_images(_CTX)
     assert world.left() == ["image-0", "image-2", "image-3"]
-    # The records of images in use must stay: without them they would be open to every pod.
+    # The records of images in use must stay, because without them every pod could use the images.
     assert world.hooks == [(["image-0", "image-2", "image-3"], world.clock.now())]
 
 
@@ -174,7 +177,7 @@ def test_below_high_threshold_nothing_goes() -> None:
 def test_above_high_threshold_enough_goes() -> None:
     world = _World()
     world.set_images(0, 1, 2)
-    # 5% free; 20% must be, which are two images.
+    # 5% is free and 20% must be, so two images have to be removed.
     world.fill(available=10240 * 5 // 100)
     with metricstesting.moves(metrics.IMAGE_GARBAGE_COLLECTED_TOTAL, 2, reason="space"):
         world.collect()

@@ -1,4 +1,4 @@
-"""Makes sure that a container's image is there, by its pull policy and with back-off between failed pulls.
+"""Make sure that a container's image is present, according to its pull policy and with backoff after failed pulls.
 
 Go: pkg/kubelet/images/image_manager.go
 """
@@ -45,20 +45,21 @@ from pkg.util import parsers
 
 
 class ImagePodPullingTimeRecorder(Protocol):
-    """Told when a pod's images are pulled, so that start-up latency can leave that out."""
+    """Record when a pod's images are being pulled, so that the metric of the start-up latency can exclude the pulls."""
 
     def record_image_started_pulling(self, pod_uid: apitypes.UID) -> None: ...
 
     def record_image_finished_pulling(self, pod_uid: apitypes.UID) -> None: ...
 
 
-# (pod's namespace, name, uid, name of its service account) → what the node's credential providers have for it.
+# An ExternalCredentials function (pod namespace, name, UID, service account name) returns the credentials of the node's
+# credential providers for the pod.
 ExternalCredentials = Callable[[str, str, str, str], credentialprovider.DockerKeyring]
 
 
 @dataclass(slots=True)
 class _Presence:
-    """What was found out about an image, for the metrics."""
+    """Record for the metrics what was found out about an image."""
 
     present_locally: bool | None = None
     pull_required: bool | None = None
@@ -66,7 +67,7 @@ class _Presence:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What one call of ensure_image_exists is about."""
+    """Hold the arguments of one call of ensure_image_exists."""
 
     obj_ref: v1.ObjectReference | None
     pod: v1.Pod
@@ -87,7 +88,10 @@ def _log_prefix(pod: v1.Pod, image: str) -> str:
 
 
 class ImageManager:
-    """Thread-safe; the calling thread blocks while the image is pulled."""
+    """Pull the images that containers need.
+
+    This class is thread-safe. The calling thread blocks while an image is pulled.
+    """
 
     def __init__(
         self,
@@ -104,13 +108,15 @@ class ImageManager:
         external_credentials: ExternalCredentials | None = None,
         critical_first: bool = False,
     ) -> None:
-        """Go: pkg/kubelet/images/image_manager.go, NewImageManager.
+        """Create a manager. Go: pkg/kubelet/images/image_manager.go, NewImageManager.
 
-        `critical_first`: whether images of critical pods are pulled before others that wait for their turn.
+        `critical_first` means that the images of critical pods are pulled before other images in the queue.
 
-        DIVERGES (preference: --pull-critical-images-first): images of critical pods are pulled before others that wait.
-        Go: pkg/kubelet/images/puller.go, (*serialImagePuller).processImagePullRequests: pulls in the order of asking.
-        Why: a pod that the node needs, such as that of the network, need not wait for large images of others.
+        DIVERGES (preference: --pull-critical-images-first): the images of critical pods are pulled before others in the
+        queue.
+        Go: pkg/kubelet/images/puller.go, (*serialImagePuller).processImagePullRequests: the Go kubelet pulls in the
+        order of the requests.
+        Why: a pod that the node needs, such as the network plugin, need not wait for large images of other pods.
         Test: image_manager_test.py:test_critical_pods_are_first_for_who_wants_it
         """
         imagemetrics.register_metrics()
@@ -128,9 +134,9 @@ class ImageManager:
         else:
             self._puller = ParallelImagePuller(image_service, max_parallel_image_pulls)
         self._pod_pulling_time_recorder = pod_pulling_time_recorder
-        # Guards _prev_pull_err_msg.
+        # The lock guards _prev_pull_err_msg.
         self._lock = threading.Lock()
-        # Why the last pull failed, for the waiting message during the back-off; by back-off key.
+        # The error of the last pull by backoff key. The waiting message shows it during the backoff.
         self._prev_pull_err_msg: dict[str, str] = {}
 
     def ensure_image_exists(
@@ -144,9 +150,9 @@ class ImageManager:
         pod_runtime_handler: str,
         pull_policy: str,
     ) -> str:
-        """The runtime's reference of the image, pulled first if its policy says so.
+        """Return the runtime's reference of the image. Pull the image first if its policy requires it.
 
-        Raises types.ImageError with reason and message.
+        Raise types.ImageError with a reason and a message.
         """
         presence = _Presence()
         try:
@@ -184,12 +190,14 @@ class ImageManager:
         return self._pull_image(ctx, request)
 
     def _image_pull_precheck(self, ctx: golang.Context, request: _Request) -> str:
-        """The reference of the image if it may be used without a pull and is there, else ""."""
+        """Return the image's reference if the image is present and its policy allows its use without a pull, otherwise
+        "".
+        """
         if request.pull_policy not in (v1.PULL_IF_NOT_PRESENT, v1.PULL_NEVER):
             return ""
         try:
             image_ref = self._image_service.get_image_ref(ctx, request.spec)
-        except Exception as err:  # Any failure of the runtime is told as the container's waiting reason.
+        except Exception as err:  # Any error of the runtime becomes the container's waiting reason.
             message = f'Failed to inspect image "": {err}'
             self._log_it(
                 request.obj_ref,
@@ -205,7 +213,7 @@ class ImageManager:
         return image_ref
 
     def _accessible(self, ctx: golang.Context, request: _Request, image_ref: str) -> bool:
-        """Whether the pod may use an image that is there without showing the registry its credentials."""
+        """Report whether the pod may use a present image without presenting its credentials to the registry."""
         if self._image_pull_manager.must_attempt_image_pull(
             ctx, request.image, image_ref, lambda: _pod_credentials(request.credentials())
         ):
@@ -214,12 +222,16 @@ class ImageManager:
         if features.feature_gate.enabled(features.KUBELET_ENSURE_SECRET_PULLED_IMAGES):
             message += " and can be accessed by the pod"
         self._log_it(request.obj_ref, v1.EVENT_TYPE_NORMAL, events.PULLED_IMAGE, request.log_prefix, message)
-        # Another pod may have pulled it meanwhile.
+        # Another pod may have pulled the image in the meantime.
         self._pod_pulling_time_recorder.record_image_finished_pulling(request.pod.metadata.uid)
         return True
 
     def _image_not_present_on_never_policy_error(self, request: _Request) -> types.ErrImageNeverPull:
-        """The same text whether the image is absent or only closed to this pod: neither is given away."""
+        """Return the error for the policy Never.
+
+        The text is the same whether the image is absent or only inaccessible to this pod, so that the pod cannot find
+        out which.
+        """
         message = f'Container image "{request.image}" is not present with pull policy of Never'
         self._log_it(
             request.obj_ref,
@@ -233,7 +245,7 @@ class ImageManager:
     def _log_it(
         self, obj_ref: v1.ObjectReference | None, event_type: str, event: str, prefix: str, message: str
     ) -> None:
-        """An event, or a log line when there is no object to attach it to."""
+        """Record an event, or write a log line if there is no object for the event."""
         if obj_ref is not None:
             self._recorder.event(obj_ref, event_type, event, message)
         elif event_type == v1.EVENT_TYPE_WARNING:
@@ -244,13 +256,15 @@ class ImageManager:
     def _lookup_pull_credentials(
         self, obj_ref: v1.ObjectReference | None, image: str, pod: v1.Pod, pull_secrets: Sequence[v1.Secret]
     ) -> list[credentialprovider.TrackedAuthConfig]:
-        """Those of the pod's secrets first. Raises types.ErrImagePull for a secret that cannot be read.
+        """Return the credentials for the image, those of the pod's secrets first.
 
-        DIVERGES (fault of Go): a container with a broken pull secret waits with ErrImagePull, and a message names
+        Raise types.ErrImagePull if a secret is malformed.
+
+        DIVERGES (fault of Go): a container with a malformed pull secret waits with ErrImagePull, and a message names
         the secret.
-        Go: pkg/kubelet/images/image_manager.go, (*imageManager).EnsureImageExists: the JSON parser's error becomes the
-        waiting reason, and nothing names the secret.
-        Why: a reason is one word, by which programs tell one state from another.
+        Go: pkg/kubelet/images/image_manager.go, (*imageManager).EnsureImageExists: in the Go kubelet the error of the
+        JSON parser becomes the waiting reason, and nothing names the secret.
+        Why: a reason is one word, with which programs distinguish states.
         Test: image_manager_test.py:test_bad_pull_secret_is_named_and_nothing_is_pulled
         """
         repo_to_pull, _, _ = parsers.parse_image_name(image)
@@ -273,9 +287,11 @@ class ImageManager:
         try:
             self._image_pull_manager.record_pull_intent(request.image)
         except OSError as err:
-            # DIVERGES (fault of Go): when a pull's beginning cannot be recorded, the waiting reason is ErrImagePull.
-            # Go: pkg/kubelet/images/image_manager.go, (*imageManager).pullImage: the error's text becomes the reason.
-            # Why: a reason is one word, by which programs tell one state from another.
+            # DIVERGES (fault of Go): when the kubelet cannot record the intent to pull, the waiting reason is
+            # ErrImagePull.
+            # Go: pkg/kubelet/images/image_manager.go, (*imageManager).pullImage: in the Go kubelet the text of the
+            # error becomes the reason.
+            # Why: a reason is one word, with which programs distinguish states.
             # Test: image_manager_test.py:test_pull_intent_that_cannot_be_recorded
             raise types.ErrImagePull(
                 f'Failed to record image pull intent for container image "{request.image}": {err}'
@@ -348,9 +364,10 @@ class ImageManager:
         result = _eval_cri_pull_err(request.image, err)
         with self._lock:
             self._prev_pull_err_msg[key] = f"{result}: {result.message}"
-            # DIVERGES (fault of Go): the message of a failed pull is forgotten once its back-off has expired.
-            # Go: pkg/kubelet/images/image_manager.go, (*imageManager).pullImage: only the pod's next try forgets it.
-            # Why: the messages of pods that were deleted before their next try would take up more and more memory.
+            # DIVERGES (fault of Go): the message of a failed pull is dropped when its backoff has expired.
+            # Go: pkg/kubelet/images/image_manager.go, (*imageManager).pullImage: the Go kubelet drops it only in the
+            # pod's next attempt.
+            # Why: the messages of pods that were deleted before their next attempt would use more and more memory.
             # Test: image_manager_test.py:test_failures_of_pods_that_are_gone_are_forgotten
             self._prev_pull_err_msg = {k: m for k, m in self._prev_pull_err_msg.items() if self._back_off.get(k) > 0}
         return result
@@ -376,7 +393,7 @@ def _milliseconds(seconds: float) -> str:
 def _pod_credentials(
     credentials: list[credentialprovider.TrackedAuthConfig],
 ) -> tuple[list[ImagePullSecret], ImagePullServiceAccount | None]:
-    """The coordinates of those credentials that are the pod's own and not the node's."""
+    """Return the coordinates of those credentials that belong to the pod and not to the node."""
     pull_secrets: list[ImagePullSecret] = []
     account: ImagePullServiceAccount | None = None
     for creds in credentials:
@@ -392,7 +409,7 @@ def _pod_credentials(
 def _tracked_to_image_pull_creds(
     creds: credentialprovider.TrackedAuthConfig | None,
 ) -> ImagePullCredentials:
-    """Who may use the image from now on, by what it was pulled with."""
+    """Return which pods may use the image from now on, given the credentials of the pull."""
     pull_secrets, account = _pod_credentials([creds] if creds is not None else [])
     if not pull_secrets and account is None:
         return ImagePullCredentials(node_pods_accessible=True)
@@ -409,7 +426,7 @@ _CRI_PULL_ERRORS: tuple[tuple[type[types.ImageError], str], ...] = (
 
 
 def _eval_cri_pull_err(image: str, err: Exception) -> types.ImageError:
-    """Tells the runtime's known errors by the word that they begin with, as gRPC carries text only."""
+    """Return the error for a failed pull. gRPC carries only text, so a known error is recognized by its first word."""
     text = str(err)
     for kind, why in _CRI_PULL_ERRORS:
         if text.startswith(kind.reason):
@@ -418,9 +435,9 @@ def _eval_cri_pull_err(image: str, err: Exception) -> types.ImageError:
 
 
 def _apply_default_image_tag(image: str) -> str:
-    """The name with ":latest" when it has neither tag nor digest. Raises parsers.ImageNameError.
+    """Return the name with ":latest" if it has neither tag nor digest. Raise parsers.ImageNameError.
 
-    Only the tag is added: a short name stays short, its registry is the runtime's choice.
+    Only the tag is added: a short name stays short, because the runtime chooses its registry.
     """
     _, tag, digest = parsers.parse_image_name(image)
     if not digest and tag and not image.endswith(":" + tag):

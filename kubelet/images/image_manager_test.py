@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/images/image_manager_test.go, pkg/util/parsers/parsers_test.go"""
+"""Test the image manager.
+
+Go: pkg/kubelet/images/image_manager_test.go, pkg/util/parsers/parsers_test.go
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ _POD = v1.Pod(
 
 
 class _Images:
-    """Knows present_image; every other one must be pulled. Records calls."""
+    """Have only present_image; every other image must be pulled. The calls are recorded."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -82,7 +85,7 @@ class _Images:
 
 
 class _World:
-    """An image manager with everything around it."""
+    """Hold an image manager with all its dependencies."""
 
     def __init__(
         self,
@@ -121,7 +124,7 @@ class _World:
         return caught.value
 
     def took(self) -> tuple[list[str], list[str]]:
-        """Calls made and reasons of events recorded since the last time."""
+        """Return the calls and the reasons of events since the last time."""
         calls, self.images.calls = self.images.calls, []
         return calls, [event.split(" ")[1] for event in self.recorder.drain()]
 
@@ -203,7 +206,7 @@ def test_failures_of_pods_that_are_gone_are_forgotten() -> None:
     for number in range(20):
         world.error(f"typo_image:{number}", "Always")
         world.clock.step(60)
-    # A failure counts for twice the longest pause.
+    # A failure is kept for twice the longest backoff.
     assert len(world.manager._prev_pull_err_msg) <= 3
 
 
@@ -298,7 +301,7 @@ def test_pull_secrets_reach_the_runtime() -> None:
 
 
 class TestPullRecords:
-    """What the records of earlier pulls allow."""
+    """Test what the records of earlier pulls allow."""
 
     def _world(self, tmp_path: Path, policy: str = "NeverVerifyPreloadedImages") -> _World:
         enforcer = pullmanager.image_pull_credential_verification_policy(policy, ["open.io/*"])
@@ -517,7 +520,7 @@ def _pull_at_once(a_puller: puller.ImagePuller, count: int) -> list[golang.Threa
 
 
 class _Gate:
-    """Holds pulls until told, and counts how many are at it."""
+    """Hold pulls until they are released, and count the waiting ones."""
 
     def __init__(self) -> None:
         self.entered: golang.Channel[None] = golang.Channel(100)
@@ -578,7 +581,7 @@ def test_pull_of_a_deleted_pod_does_not_wait_for_its_turn(serial: bool) -> None:
 
 @failures
 def test_accident_of_one_who_waits_passes_the_turn_on(err: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else nobody ever pulls again."""
+    """Otherwise no image would ever be pulled again."""
     service: Any = _Images()
     gate = service.on_pull = _Gate()
     serial = puller.SerialImagePuller(service)
@@ -626,7 +629,7 @@ def test_those_that_go_first(serial: bool) -> None:
     threads = []
     for number, (pod, first) in enumerate([("busy", False), ("b", False), ("a", False), ("z", True), ("y", True)]):
         threads.append(golang.go(pull, pod, first, name=f"pull-{pod}"))
-        # They are to ask in this order; the first one has its turn at once.
+        # The pulls must be requested in this order, and the first one gets its turn immediately.
         if number == 0:
             assert gate.entered.recv(timeout=30)[1]
         else:
@@ -649,13 +652,13 @@ def test_who_waits_is_told_how_many_are_ahead(capfd: pytest.CaptureFixture[str])
     for thread in threads:
         thread.join(timeout=30)
     lines = [line for line in capfd.readouterr().err.splitlines() if "waits for its turn" in line]
-    # Who waits says so by himself: it need not be in the order of their turns.
+    # Each waiting pull logs its own line, so the order of the lines may differ from the order of the turns.
     assert sorted(re.findall(r"waitingAhead=\d+", "".join(lines))) == ["waitingAhead=0", "waitingAhead=1"]
     assert all("maxParallelImagePulls=1" in line for line in lines)
 
 
 class _FileSystem:
-    """The images' file system, with more in it every time someone looks."""
+    """Represent the images' file system, which contains more at every call."""
 
     def __init__(self) -> None:
         self.used = 0

@@ -1,4 +1,4 @@
-"""How often containers needed an image, and what that took.
+"""Define metrics of how often containers needed an image and whether it had to be pulled.
 
 Go: pkg/kubelet/images/metrics.go
 """
@@ -18,14 +18,14 @@ _register = legacyregistry.Once(ENSURE_IMAGE_REQUESTS_COUNTER)
 
 
 def register_metrics() -> None:
-    """Make them visible. Later calls do nothing."""
+    """Register the metrics. Later calls do nothing."""
     _register()
 
 
 def record_ensure_image_request(
     pull_policy: str, image_present_locally: bool | None, image_pull_required: bool | None
 ) -> None:
-    """None where it was not found out."""
+    """Count a request for an image. None means that the value is unknown."""
     ENSURE_IMAGE_REQUESTS_COUNTER.labels(
         pull_policy.lower(), _text(image_present_locally), _text(image_pull_required)
     ).inc()

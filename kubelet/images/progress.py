@@ -1,6 +1,6 @@
-"""Tells in the log of pulls that take long.
+"""Log the progress of long image pulls.
 
-The runtime answers a pull only when it is over. What can be told until then is how long it has taken, and how
+The runtime responds only when a pull has ended. Until then the log can only show how long the pull has taken, and how
 the images' file system fills.
 
 Go: none
@@ -20,7 +20,7 @@ from pkg.apimachinery import clock as clockpkg
 from pkg.apimachinery.util.runtime import contain
 from pkg.component_base.cli.flag import duration
 
-# Seconds between two lines about the same pull.
+# The time between two log lines about the same pull, in seconds.
 REPORT_PERIOD = 15.0
 
 
@@ -28,25 +28,27 @@ REPORT_PERIOD = 15.0
 class _Pull:
     image: str
     pod: str
-    # By the monotonic clock.
+    # A time of the monotonic clock.
     started: float
 
 
 class PullProgress:
-    """Thread-safe. Its thread lives while something is being pulled."""
+    """Log the pulls that take long. This class is thread-safe, and its thread lives only while an image is being
+    pulled.
+    """
 
     def __init__(self, image_service: kubecontainer.ImageService, clock: clockpkg.Clock | None = None) -> None:
         self._image_service = image_service
         self._clock = clock or clockpkg.RealClock()
-        # Guards the two below.
+        # The lock guards the two fields below.
         self._lock = threading.Lock()
         self._pulls: list[_Pull] = []
-        # Closed when the last pull of a busy time ends, and its thread with it.
+        # This channel is closed when the last concurrent pull has ended, and the thread ends with it.
         self._idle: golang.Channel[None] = golang.Channel()
 
     @contextlib.contextmanager
     def watch(self, image: str, pod: str) -> Iterator[None]:
-        """The pull is what happens in the with block."""
+        """Watch the `with` block as a pull."""
         pull = _Pull(image, pod, self._clock.monotonic())
         with self._lock:
             if not self._pulls:
@@ -65,8 +67,8 @@ class PullProgress:
         try:
             golang.go(self._run, self._idle, name="image-pull-progress")
         except golang.ThreadError as err:
-            # The image is pulled all the same.
-            klog.error_s(err, "Pulls that take long are not told of")
+            # The image is pulled anyway.
+            klog.error_s(err, "Failed to start the reports about long image pulls")
 
     def _run(self, idle: golang.Channel[None]) -> None:
         used: int | None = None
@@ -75,7 +77,7 @@ class PullProgress:
                 used = self.report(used)
 
     def report(self, used_before: int | None) -> int | None:
-        """One line for each pull that has lasted a while; returns how much of the file system is used, if known."""
+        """Log one line for each long pull, and return the used bytes of the file system, if known."""
         now = self._clock.monotonic()
         with self._lock:
             pulls = [pull for pull in self._pulls if now - pull.started >= REPORT_PERIOD]
@@ -98,7 +100,7 @@ class PullProgress:
         ctx, cancel = golang.with_timeout(golang.background(), REPORT_PERIOD)
         try:
             info = self._image_service.image_fs_info(ctx)
-        except Exception as err:  # A figure in a log line is all that is lost.
+        except Exception as err:  # An error only means that one value in a log line is missing.
             klog.v(4).info_s("Could not get the use of the image filesystem", err=err)
             return None
         finally:

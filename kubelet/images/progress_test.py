@@ -1,4 +1,4 @@
-"""Tests of the reports about long image pulls."""
+"""Test the reports about long image pulls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pkg.golang import testing as golangtesting
 
 
 class _ImageService:
-    """Is not asked here."""
+    """Represent a service that these tests never call."""
 
 
 @failures

@@ -1,4 +1,4 @@
-"""Does the pulls: one after the other, or several at a time.
+"""Pull images, one at a time or several in parallel.
 
 Go: pkg/kubelet/images/puller.go
 """
@@ -23,9 +23,9 @@ from pkg import credentialprovider, golang, klog
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """What came of a pull; err, which has no frames, is None when it succeeded.
+    """Hold the result of a pull. `err`, whose stack frames are removed, is None after a success.
 
-    pull_duration is in seconds, without the waiting.
+    pull_duration is in seconds, without the time in the queue.
     """
 
     image_ref: str = ""
@@ -37,7 +37,7 @@ class PullResult:
 
 @dataclass(frozen=True, slots=True)
 class ImagePullRequest:
-    """All that a pull needs. The pod, as namespace/name, is for the log. first: before others that wait."""
+    """Hold the arguments of a pull. The pod, as namespace/name, is for the log. `first` skips the queue."""
 
     ctx: golang.Context
     spec: kubecontainer.ImageSpec
@@ -48,18 +48,18 @@ class ImagePullRequest:
 
 
 class ImagePuller(Protocol):
-    """Go: imagePuller. Thread-safe."""
+    """Define how images are pulled. Go: imagePuller. Implementations are thread-safe."""
 
     def pull_image(self, request: ImagePullRequest) -> PullResult:
-        """Blocks until the image was pulled or failed to be, or the request's context is done.
+        """Block until the pull has succeeded or failed, or the request's context is done.
 
-        Go hands the result over a channel that the caller at once waits on; here the caller's own thread pulls.
+        Go sends the result over a channel on which the caller waits immediately. Here the caller's own thread pulls.
         """
         ...
 
 
 class ParallelImagePuller:
-    """At most max_parallel_image_pulls at a time; None or 0 means as many as are asked for."""
+    """Pull at most max_parallel_image_pulls images at a time. None or 0 means no limit."""
 
     def __init__(self, image_service: kubecontainer.ImageService, max_parallel_image_pulls: int | None) -> None:
         self._image_service = image_service
@@ -68,7 +68,7 @@ class ParallelImagePuller:
         self._turns = _Turns(limit) if limit >= 1 else None
 
     def pull_image(self, request: ImagePullRequest) -> PullResult:
-        """See ImagePuller."""
+        """Pull an image, see ImagePuller."""
         if self._turns is None:
             return self._pull(request)
         try:
@@ -88,14 +88,14 @@ class ParallelImagePuller:
                 image_ref, credentials = self._image_service.pull_image(
                     request.ctx, request.spec, request.credentials, request.pod_sandbox_config
                 )
-            except Exception as err:  # Whatever went wrong is the pull's result; the caller reports it.
+            except Exception as err:  # Any error is the result of the pull, and the caller reports it.
                 return PullResult(err=golang.without_frames(err), pull_duration=time.monotonic() - start)
         size = _image_size(self._image_service, request) if image_ref else 0
         return PullResult(image_ref, size, None, time.monotonic() - start, credentials)
 
 
 class SerialImagePuller(ParallelImagePuller):
-    """One pull at a time."""
+    """Pull one image at a time."""
 
     def __init__(self, image_service: kubecontainer.ImageService) -> None:
         super().__init__(image_service, 1)
@@ -103,7 +103,7 @@ class SerialImagePuller(ParallelImagePuller):
 
 @dataclass(order=True, slots=True)
 class _Waiter:
-    """Sorts those that go first before the others, and then by the order of asking."""
+    """Represent a waiting pull. It sorts before those without `first`, and then by the order of the requests."""
 
     not_first: bool
     number: int
@@ -111,18 +111,18 @@ class _Waiter:
 
 
 class _Turns:
-    """Whose turn it is to pull. Thread-safe."""
+    """Limit the number of concurrent pulls. This class is thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        # Guards the three below.
+        # The lock guards the three fields below.
         self._lock = threading.Lock()
         self._busy = 0
         self._asked = 0
         self._waiting: list[_Waiter] = []
 
     def take(self, request: ImagePullRequest) -> None:
-        """Waits for a turn. Raises golang.ContextError when the request's context is done before."""
+        """Wait for a turn. Raise golang.ContextError if the request's context ends first."""
         with self._lock:
             if self._busy < self._limit:
                 self._busy += 1
@@ -151,11 +151,11 @@ class _Turns:
             if waiting:
                 self._waiting.remove(waiter)
         if not waiting:
-            # The turn came at the same time: it goes to the next one.
+            # The turn arrived at the same time, so it goes to the next waiter.
             self.pass_on()
 
     def pass_on(self) -> None:
-        """Gives the turn to who waits first."""
+        """Give the turn to the first waiter."""
         with self._lock:
             if self._waiting:
                 self._waiting.pop(0).turn.send(None)
@@ -166,6 +166,6 @@ class _Turns:
 def _image_size(image_service: kubecontainer.ImageService, request: ImagePullRequest) -> int:
     try:
         return image_service.get_image_size(request.ctx, request.spec)
-    except Exception as err:  # The size is only told in an event: the image is there all the same.
+    except Exception as err:  # Only an event shows the size, and the image is present anyway.
         klog.v(4).info_s("Could not get the size of the pulled image", image=request.spec.image, err=err)
         return 0

@@ -1,4 +1,4 @@
-"""An image manager that has listed what the test says."""
+"""Provide an image manager with images that the test sets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kubelet import container as kubecontainer
 
 
 class FakeImageGCManager:
-    """The images that the image manager has listed."""
+    """Provide a fixed list of images."""
 
     def __init__(self) -> None:
         self.images = [

@@ -1,4 +1,4 @@
-"""Why an image could not be had.
+"""Define the errors for images that are not available.
 
 Go: pkg/kubelet/images/types.go (and the image errors of k8s.io/cri-api/pkg/errors)
 """
@@ -9,7 +9,10 @@ from kubelet import container as kubecontainer
 
 
 class ImageError(kubecontainer.ReasonError):
-    """str() is the short reason that a container's waiting state shows, `message` the long one beside it."""
+    """Signal that an image is not available.
+
+    str() is the short reason in the container's waiting state, and `message` is the long text next to it.
+    """
 
     def __init__(self, message: str = "") -> None:
         super().__init__()
@@ -20,42 +23,42 @@ class ImageError(kubecontainer.ReasonError):
 
 
 class ErrImagePullBackOff(ImageError):
-    """The last pull failed, and the next is not yet due."""
+    """Signal that the last pull failed and the next attempt is not due yet."""
 
     reason = "ImagePullBackOff"
 
 
 class ErrImageInspect(ImageError):
-    """The runtime could not say whether it has the image."""
+    """Signal that the runtime could not report whether it has the image."""
 
     reason = "ImageInspectError"
 
 
 class ErrImagePull(ImageError):
-    """The pull failed."""
+    """Signal that the pull failed."""
 
     reason = "ErrImagePull"
 
 
 class ErrImageNeverPull(ImageError):
-    """The image is absent and its policy is Never."""
+    """Signal that the image is absent and its pull policy is Never."""
 
     reason = "ErrImageNeverPull"
 
 
 class ErrInvalidImageName(ImageError):
-    """The image's name cannot be parsed."""
+    """Signal that the image's name cannot be parsed."""
 
     reason = "InvalidImageName"
 
 
 class ErrRegistryUnavailable(ImageError):
-    """The runtime could not reach the registry."""
+    """Signal that the runtime could not reach the registry."""
 
     reason = "RegistryUnavailable"
 
 
 class ErrSignatureValidationFailed(ImageError):
-    """The runtime refused the image's signature."""
+    """Signal that the runtime rejected the image's signature."""
 
     reason = "SignatureValidationFailed"

@@ -1,4 +1,4 @@
-"""Keeps container logs small: rotates them by size, compresses the old ones and limits their number.
+"""Limit the size of container logs: rotate them, compress the old files and limit their number.
 
 Go: pkg/kubelet/logs
 """

@@ -1,7 +1,7 @@
-"""Rotates the logs of running containers.
+"""Rotate the logs of running containers.
 
-The log 0.log is moved to 0.log.20060102-150405, the runtime opens a new 0.log, and at the next rotation
-the moved file is compressed to 0.log.20060102-150405.gz.
+The manager renames the log 0.log to 0.log.20060102-150405, and the runtime opens a new 0.log. The next rotation
+compresses the renamed file to 0.log.20060102-150405.gz.
 
 Go: pkg/kubelet/logs/container_log_manager.go
 """
@@ -31,33 +31,33 @@ from pkg.apimachinery.util.runtime import contain
 
 _TIMESTAMP_FORMAT = "%Y%m%d-%H%M%S"
 _COMPRESS_SUFFIX = ".gz"
-# Go's default: Python's own takes twice the time, for hardly less.
+# This is Go's default. Python's default takes twice the time and saves little space.
 _COMPRESS_LEVEL = 6
 _TMP_SUFFIX = ".tmp"
 
 
 class ContainerLogManager(Protocol):
-    """Thread-safe."""
+    """Define how container logs are managed. Implementations are thread-safe."""
 
     def start(self, ctx: golang.Context) -> None:
-        """Starts the threads, which end with ctx."""
+        """Start the threads, which end with ctx."""
         ...
 
     def clean(self, ctx: golang.Context, container_id: str) -> None:
-        """Removes all logs of a container. Raises OSError and crierror.RemoteError."""
+        """Remove all logs of a container. Raise OSError and crierror.RemoteError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LogRotatePolicy:
-    """Logs of max_size bytes are rotated; max_files counts the current one too."""
+    """Hold the limits: logs of max_size bytes are rotated, and max_files includes the current log."""
 
     max_size: int
     max_files: int
 
 
 def get_all_logs(log: str) -> list[str]:
-    """The rotated files of a log that are in use, oldest first, and the log itself."""
+    """Return the rotated files of a log that are in use, oldest first, and the log itself."""
     inuse, _ = _filter_unused_logs(glob.glob(f"{glob.escape(log)}.*"))
     return [*sorted(inuse), log]
 
@@ -71,9 +71,9 @@ def new_container_log_manager(
     monitor_interval: float,
     clock: clock.Clock,
 ) -> ContainerLogManager:
-    """max_size is a quantity, a negative one switches rotation off; monitor_interval is in seconds.
+    """Return a manager. max_size is a quantity, and a negative one disables rotation; monitor_interval is in seconds.
 
-    Raises ValueError.
+    Raise ValueError.
     """
     if max_files <= 1:
         raise ValueError(f"invalid MaxFiles {max_files}, must be > 1")
@@ -88,7 +88,7 @@ def new_container_log_manager(
 
 
 class ContainerLogManagerImpl:
-    """Go: containerLogManager"""
+    """Rotate logs with a pool of workers. Go: containerLogManager"""
 
     def __init__(
         self,
@@ -105,14 +105,14 @@ class ContainerLogManagerImpl:
         self._max_workers = max_workers
         self._monitoring_period = monitoring_period
         self._clock = clock
-        # Containers to look at: never more than one round's, since a worker takes them at its own pace.
+        # The containers to check. The channel is unbuffered, so it never holds more than one scan's containers.
         self._queue: golang.Channel[str] = golang.Channel()
-        # Guards _busy: a container whose logs are being worked on, by rotation or by clean.
+        # The lock guards _busy: the containers whose logs are in use by a rotation or by `clean`.
         self._lock = threading.Lock()
         self._busy: dict[str, golang.Channel[None]] = {}
 
     def start(self, ctx: golang.Context) -> None:
-        """See ContainerLogManager."""
+        """Start the threads, see ContainerLogManager."""
         klog.info_s(
             "Initializing container log rotate workers",
             workers=self._max_workers,
@@ -129,7 +129,7 @@ class ContainerLogManagerImpl:
         )
 
     def clean(self, ctx: golang.Context, container_id: str) -> None:
-        """See ContainerLogManager."""
+        """Remove all logs of a container, see ContainerLogManager."""
         status = self._runtime_service.container_status(ctx, container_id, False).status
         self._acquire(container_id)
         try:
@@ -139,12 +139,13 @@ class ContainerLogManagerImpl:
 
     def _remove_logs(self, container_id: str, log_path: str) -> None:
         if not os.path.isabs(log_path):
-            # DIVERGES (fault of Go): of a container for which the runtime names no log file, nothing is removed.
-            # Go: pkg/kubelet/logs/container_log_manager.go, (*containerLogManager).Clean: removes what matches `*`, the
-            # files and links in the kubelet's working directory.
-            # Why: that is often the root directory, where /bin is a link; a container made by hand may have no log.
+            # DIVERGES (fault of Go): if the runtime names no log file for a container, nothing is removed.
+            # Go: pkg/kubelet/logs/container_log_manager.go, (*containerLogManager).Clean: the Go kubelet removes what
+            # matches `*`: the files and links in its working directory.
+            # Why: the working directory is often the root directory, where /bin is a link, and a container created by
+            # hand may have no log.
             # Test: container_log_manager_test.py:test_clean_removes_nothing_for_a_container_without_a_log
-            klog.v(4).info_s("Container has no log of its own to remove", containerID=container_id, path=log_path)
+            klog.v(4).info_s("Container has no log file to remove", containerID=container_id, path=log_path)
             return
         for path in self._os.glob(f"{glob.escape(log_path)}*"):
             try:
@@ -159,7 +160,7 @@ class ContainerLogManagerImpl:
             other.recv()
 
     def _try_acquire(self, container_id: str) -> golang.Channel[None] | None:
-        """None if the container's logs are the caller's now; else what is closed when somebody else is done."""
+        """Acquire the container's logs and return None, or return a channel that closes when they are released."""
         with self._lock:
             other = self._busy.get(container_id)
             if other is None:
@@ -177,7 +178,7 @@ class ContainerLogManagerImpl:
             taken = golang.select(ctx.done(), self._queue).took(self._queue)
             if taken is None:
                 break
-            # The next round looks at this container's log again.
+            # The next scan checks this container's log again.
             with contain("Failed to rotate log for container", golang.background(), containerID=taken.value):
                 self.process_container(ctx, taken.value, worker)
         klog.v(4).info_s("Terminating container log rotation worker", workerID=worker)
@@ -191,11 +192,11 @@ class ContainerLogManagerImpl:
             return
 
     def rotate_logs(self, ctx: golang.Context) -> None:
-        """Hands all running containers to the workers. Raises crierror.RemoteError, golang.ContextError."""
+        """Pass all running containers to the workers. Raise crierror.RemoteError and golang.ContextError."""
         klog.v(4).info_s("Starting container log rotation sequence")
         containers = self._runtime_service.list_containers(ctx, runtimeapi.ContainerFilter())
         for container in containers:
-            # Who does not run writes nothing more.
+            # A container that does not run writes no more logs.
             if container.state == runtimeapi.CONTAINER_RUNNING:
                 klog.v(4).info_s(
                     "Adding new entry to the queue for processing",
@@ -206,10 +207,11 @@ class ContainerLogManagerImpl:
                 self._queue.send(container.id, ctx)
 
     def process_container(self, ctx: golang.Context, container_id: str, worker: int) -> None:
-        """Rotates one container's log if it has grown too large; failures are logged."""
+        """Rotate one container's log if it is too large. Errors are logged."""
         who = {"worker": worker, "containerID": container_id}
         if self._try_acquire(container_id) is not None:
-            # To compress a log may take longer than a round: no other worker waits for that.
+            # Another worker is still at this log, because a compression may take longer than the interval between
+            # scans.
             return
         try:
             status = self._runtime_service.container_status(ctx, container_id, False).status
@@ -234,7 +236,8 @@ class ContainerLogManagerImpl:
         try:
             return self._os.stat(path).st_size
         except FileNotFoundError:
-            # A kubelet that died between moving the log and telling the runtime leaves it so.
+            # A kubelet that died between the rename and the call to the runtime leaves the container without a log, so
+            # the runtime must open it again.
             self._runtime_service.reopen_container_log(ctx, container_id)
             return self._os.stat(path).st_size
 
@@ -246,14 +249,14 @@ class ContainerLogManagerImpl:
         self._rotate_latest_log(ctx, container_id, log)
 
     def _cleanup_unused_logs(self, logs: Sequence[str]) -> list[str]:
-        """Removes what an interrupted rotation left; returns the rest."""
+        """Remove what an interrupted rotation left, and return the other files."""
         inuse, unused = _filter_unused_logs(logs)
         for log in unused:
             self._os.remove(log)
         return inuse
 
     def _remove_excess_logs(self, logs: Sequence[str]) -> list[str]:
-        """Removes the oldest: with the log, and the one it is about to become, there are max_files."""
+        """Remove the oldest files, so that there are max_files with the log and the file that it becomes."""
         ordered = sorted(logs)
         excess = max(len(ordered) - max(self._policy.max_files - 2, 0), 0)
         for log in ordered[:excess]:
@@ -261,11 +264,12 @@ class ContainerLogManagerImpl:
         return ordered[excess:]
 
     def _compress_log(self, log: str) -> None:
-        """Compresses through a temporary file, so that a reader finds the old file or the whole new one.
+        """Compress into a temporary file, so that a reader finds either the old file or the whole new one.
 
-        DIVERGES (safer): the compressed log is on the disk before the one that was compressed is removed.
-        Go: pkg/kubelet/logs/container_log_manager.go, (*containerLogManager).compressLog: does not sync the new file.
-        Why: a crash of the machine can leave an empty compressed log and nothing else.
+        DIVERGES (safer): the compressed log is synced to the disk before the original is removed.
+        Go: pkg/kubelet/logs/container_log_manager.go, (*containerLogManager).compressLog: the Go kubelet does not sync
+        the new file.
+        Why: a crash of the machine can leave an empty compressed log and no original.
         Test: container_log_manager_test.py:test_compressed_log_is_on_the_disk_before_the_other_goes
         """
         tmp = log + _TMP_SUFFIX
@@ -289,17 +293,18 @@ class ContainerLogManagerImpl:
         self._os.remove(log)
 
     def _rotate_latest_log(self, ctx: golang.Context, container_id: str, log: str) -> None:
-        """Moves the log away uncompressed: the container and log collectors may still be at it."""
-        # Local time, as in Go.
+        """Rename the log without compressing it, because the container and log collectors may still be using it."""
+        # The name contains local time, as in Go.
         timestamp = self._clock.now().astimezone().strftime(_TIMESTAMP_FORMAT)
         rotated = f"{log}.{timestamp}"
         if os.path.lexists(rotated) or os.path.lexists(rotated + _COMPRESS_SUFFIX):
-            # DIVERGES (fault of Go): a log is not rotated in a second in whose name there is a rotated log already.
-            # Go: pkg/kubelet/logs/container_log_manager.go, (*containerLogManager).rotateLatestLog: replaces the older
-            # log, or the next rotation removes the new one, because a compressed log has its name.
-            # Why: names repeat, and lines are lost, when the clock is set back or summer time ends.
+            # DIVERGES (fault of Go): a log is not rotated while a rotated log with the current second in its name
+            # exists.
+            # Go: pkg/kubelet/logs/container_log_manager.go, (*containerLogManager).rotateLatestLog: the Go kubelet
+            # replaces the older log, or the next rotation removes the new one because a compressed log has its name.
+            # Why: names repeat when the clock is set back or summer time ends, and lines would be lost.
             # Test: container_log_manager_test.py:test_rotated_log_of_the_same_second_is_kept
-            klog.v(4).info_s("Log of this second was rotated before", path=rotated, containerID=container_id)
+            klog.v(4).info_s("Log was already rotated in this second", path=rotated, containerID=container_id)
             return
         self._os.rename(log, rotated)
         try:
@@ -309,24 +314,27 @@ class ContainerLogManagerImpl:
             raise
 
     def _move_back(self, container_id: str, rotated: str, log: str) -> None:
-        """The runtime still writes to the file: give it its name back, for the next round.
+        """Rename the file back, so that the next scan tries again. The runtime still writes to this file.
 
         DIVERGES (fault of Go): when the runtime has opened a new log in spite of its error, both logs stay.
-        Go: pkg/kubelet/logs/container_log_manager.go, (*containerLogManager).rotateLatestLog: the old one replaces it.
-        Why: an answer can come too late; what the container writes from then on would be lost.
+        Go: pkg/kubelet/logs/container_log_manager.go, (*containerLogManager).rotateLatestLog: in the Go kubelet the old
+        log replaces the new one.
+        Why: the response may only have been late, and everything that the container writes from then on would be lost.
         Test: container_log_manager_test.py:test_log_that_the_runtime_has_reopened_is_kept_when_its_answer_is_lost
         """
         try:
             os.link(rotated, log)
             self._os.remove(rotated)
         except FileExistsError:
-            klog.v(4).info_s("The runtime has reopened the log all the same", path=log, containerID=container_id)
+            klog.v(4).info_s(
+                "The runtime has reopened the log in spite of its error", path=log, containerID=container_id
+            )
         except OSError as err:
             klog.error_s(err, "Failed to rename rotated log", rotatedLog=rotated, newLog=log, containerID=container_id)
 
 
 def _filter_unused_logs(logs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(in use, left over)"""
+    """Return the logs in use and the leftovers."""
     known = set(logs)
     inuse = [log for log in logs if _is_in_use(log, known)]
     return inuse, [log for log in logs if log not in inuse]
@@ -335,5 +343,5 @@ def _filter_unused_logs(logs: Sequence[str]) -> tuple[list[str], list[str]]:
 def _is_in_use(log: str, logs: set[str]) -> bool:
     if log.endswith(_TMP_SUFFIX):
         return False
-    # What was compressed already is only waiting to be removed.
+    # A log that is already compressed only waits for its removal.
     return log.endswith(_COMPRESS_SUFFIX) or log + _COMPRESS_SUFFIX not in logs

@@ -1,4 +1,4 @@
-"""Stands in when rotation is switched off.
+"""Replace the log manager when rotation is disabled.
 
 Go: pkg/kubelet/logs/container_log_manager_stub.go
 """

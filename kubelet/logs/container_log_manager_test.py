@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/logs/container_log_manager_test.go"""
+"""Test the rotation of container logs.
+
+Go: pkg/kubelet/logs/container_log_manager_test.go
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _CTX = golang.background()
 
 
 class _World:
-    """Containers c1, c2… that log to 1.log, 2.log…"""
+    """Run containers c1, c2… that write the logs 1.log, 2.log…"""
 
     def __init__(self, directory: Path, max_files: int = 3, max_size: int = 10) -> None:
         self.directory = directory
@@ -175,7 +178,7 @@ def test_clean_removes_all_logs_of_one_container(tmp_path: Path) -> None:
 
 
 class _HeldRotation:
-    """The log of c1 is being rotated until `finish`: the runtime does not answer."""
+    """Hold the rotation of c1's log until `finish`: the runtime does not respond."""
 
     def __init__(self, world: _World) -> None:
         held: golang.Channel[None] = golang.Channel()
@@ -214,7 +217,7 @@ def test_clean_waits_for_the_rotation_of_the_container(tmp_path: Path) -> None:
     _fill(world, {"1.log": "longer than 10 bytes"})
     rotation = _HeldRotation(world)
     cleaning = golang.go(world.manager.clean, _CTX, "c1", name="cleaning")
-    # It asks where the logs are, and then for its turn.
+    # `clean` asks where the logs are, and then waits for the rotation.
     asked = ["ContainerStatus", "ReopenContainerLog", "ContainerStatus"]
     wait_until_equal("calls", world.runtime.called, asked)
     cleaning.join(timeout=0.1)
@@ -329,7 +332,7 @@ def test_log_that_cannot_be_rotated_does_not_end_the_worker(
     ctx, cancel = golang.with_cancel(golang.background())
     with golang.ThreadGroup() as group:
         golang.go(world.manager._process_queue_items, ctx, 1, name="log-rotate-1")
-    # The last is taken once the one before it is done.
+    # The last container is received when the one before it is finished.
     for container_id in ("c1", "c2", "none"):
         world.manager._queue.send(container_id, ctx)
     assert world.files() == ["1.log", f"2.log.{world.stamp}"]

@@ -1,4 +1,4 @@
-"""Remembers with whose credentials images were pulled: a pod's private image stays closed to others.
+"""Record the credentials with which images were pulled, so that other pods cannot use a private image.
 
 Go: pkg/kubelet/images/pullmanager
 """

@@ -1,4 +1,4 @@
-"""Pull records as files below the kubelet's root directory.
+"""Store pull records as files below the kubelet's root directory.
 
 Go: pkg/kubelet/images/pullmanager/fs_pullrecords.go
 """
@@ -23,11 +23,11 @@ from pkg.apimachinery.util.runtime import contain
 from pkg.util import atomicfile, filesystem
 
 _CACHE_FILES_SHA256_PREFIX = "sha256-"
-# Of files that a Go kubelet has left.
+# A Go kubelet may have left files with this suffix.
 _TMP_FILES_SUFFIX = ".tmp"
 _UNREADABLE = "Error reading image pull record"
 
-# What is written, and what is read.
+# The version that is written, and the versions that are read.
 _ENCODE_VERSION = scheme.API_VERSION
 _VERSIONS = (_ENCODE_VERSION, "kubelet.config.k8s.io/v1alpha1")
 
@@ -35,7 +35,10 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class ImagePullIntent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Written before a pull, removed after it: one that is left tells of a kubelet that died in between."""
+    """Record the intent to pull an image.
+
+    The intent is written before a pull and removed after it. A remaining intent means that a kubelet died in between.
+    """
 
     image: str
     kind: str = "ImagePullIntent"
@@ -43,17 +46,17 @@ class ImagePullIntent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
 
 
 class _TypeMeta(msgspec.Struct, rename="camel"):
-    """What a file says of itself."""
+    """Read the kind and version of a file."""
 
     kind: str = ""
     api_version: str = ""
 
 
 class FSPullRecordsAccessor:
-    """Reads and writes <root>/image_manager/{pulling,pulled}/sha256-*. The caller sees to locking."""
+    """Read and write <root>/image_manager/{pulling,pulled}/sha256-*. The caller is responsible for locking."""
 
     def __init__(self, kubelet_dir: str) -> None:
-        """Makes the directories. Raises OSError."""
+        """Create the directories. Raise OSError."""
         register_metrics()
         self._pulling_dir = Path(kubelet_dir, "image_manager", "pulling")
         self._pulled_dir = Path(kubelet_dir, "image_manager", "pulled")
@@ -62,7 +65,9 @@ class FSPullRecordsAccessor:
         self._records_version_migration()
 
     def _records_version_migration(self) -> None:
-        """Write what is of an older version anew; what cannot be read or written is logged and left alone."""
+        """Write records of an older version again in the current one. Log and skip those that cannot be read or
+        written.
+        """
 
         def migrate_intent(content: bytes) -> None:
             intent = _decode_intent(content)
@@ -84,7 +89,7 @@ class FSPullRecordsAccessor:
                 klog.error_s(err, fault, path=str(directory))
 
     def write_image_pull_intent(self, image: str) -> None:
-        """Raises OSError, as all methods here do."""
+        """Record the intent to pull the image. Raise OSError, as all methods of this class do."""
         _write_file(self._pulling_dir / _cache_filename(image), msgspec.json.encode(ImagePullIntent(image)))
         _tell_size(FS_PULL_INTENTS_SIZE, self._pulling_dir)
 
@@ -96,7 +101,7 @@ class FSPullRecordsAccessor:
         return intents
 
     def image_pull_intent_exists(self, image: str) -> bool:
-        """Raises ValueError, too, for one that cannot be decoded."""
+        """Report whether there is an intent for the image. Also raise ValueError if it cannot be decoded."""
         try:
             content = (self._pulling_dir / _cache_filename(image)).read_bytes()
         except FileNotFoundError:
@@ -108,7 +113,7 @@ class FSPullRecordsAccessor:
         _tell_size(FS_PULL_INTENTS_SIZE, self._pulling_dir)
 
     def get_image_pulled_record(self, image_ref: str) -> ImagePulledRecord | None:
-        """None when there is no such record. Raises ValueError for one that cannot be decoded."""
+        """Return the record, or None if there is none. Raise ValueError if it cannot be decoded."""
         try:
             data = (self._pulled_dir / _cache_filename(image_ref)).read_bytes()
         except FileNotFoundError:
@@ -137,12 +142,12 @@ def _cache_filename(image: str) -> str:
 
 
 def _write_file(target: Path, content: bytes) -> None:
-    """Replaces the file whole, so that neither a reader nor a crash of the machine finds half of it, or none.
+    """Replace the file atomically, so that neither a reader nor a crash of the machine leaves half a file or none.
 
-    DIVERGES (safer): the file and its directory are on the disk before the kubelet goes on.
-    Go: pkg/kubelet/images/pullmanager/fs_pullrecords.go, writeFile: syncs neither.
-    Why: a crash of the machine can lose the record of a pull's beginning; its image then counts as one that was there
-    before the kubelet, which every pod may use.
+    DIVERGES (safer): the file and its directory are synced to the disk before the kubelet continues.
+    Go: pkg/kubelet/images/pullmanager/fs_pullrecords.go, writeFile: the Go kubelet syncs neither.
+    Why: a crash of the machine can lose the intent to pull an image. The image then counts as preloaded, and every pod
+    may use it.
     Test: image_pull_manager_test.py:test_intent_outlasts_a_crash_of_the_machine
     """
     filesystem.mkdir_all(target.parent, 0o700)
@@ -156,15 +161,15 @@ def _record_files(directory: Path) -> list[Path]:
 
 
 def _tell_size(gauge: Gauge, directory: Path) -> None:
-    """Have the gauge say how many records there are. What was done to them is done, though they cannot be counted."""
+    """Set the gauge to the number of records. A failure to count them does not undo the operation on the records."""
     with contain("Failed to count the image pull records", path=str(directory)):
         gauge.set(len(_record_files(directory)))
 
 
 def _process_dir_files(directory: Path, file_action: Callable[[bytes], object], fault: str) -> None:
-    """Hand the content of each record to file_action; a file with which that fails is logged as `fault`.
+    """Pass the content of each record to file_action. Log `fault` for a file that cannot be read or processed.
 
-    Raises OSError when the directory cannot be read.
+    Raise OSError if the directory cannot be read.
     """
     for path in _record_files(directory):
         try:
@@ -175,10 +180,10 @@ def _process_dir_files(directory: Path, file_action: Callable[[bytes], object], 
 
 @dataclass(frozen=True, slots=True)
 class _Decoded(Generic[_T]):
-    """What a file holds."""
+    """Hold the content of a file."""
 
     record: _T
-    # Whether it is of the version that is written.
+    # True if the file has the version that is written.
     is_current: bool
 
 
@@ -191,7 +196,7 @@ def _decode_pulled_record(content: bytes) -> _Decoded[ImagePulledRecord]:
 
 
 def _decode(content: bytes, type_: type[_T]) -> _Decoded[_T]:
-    """Raises ValueError for another kind or version, for a field that the type does not have, and for nonsense."""
+    """Decode a record. Raise ValueError for another kind or version, an unknown field, or malformed content."""
     kind = type_.__name__
     with codec.reading(kind):
         meta = codec.json_decoder(_TypeMeta).decode(content)

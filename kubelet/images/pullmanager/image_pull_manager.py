@@ -1,9 +1,9 @@
-"""Decides whether a pod may use an image that is there already, by the records of earlier pulls.
+"""Decide from the records of earlier pulls whether a pod may use an image that is already present.
 
 Go: pkg/kubelet/images/pullmanager/image_pull_manager.go
 
-Go keeps a cache of the records in memory and locks by image; records are small files that are read once a container
-start, so one lock and no cache do here.
+Go keeps the records in a memory cache and locks per image. Records are small files that are read once per container
+start, so this manager uses one lock and no cache.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from kubelet.images.pullmanager.metrics import record_must_attempt_image_pull_re
 from pkg import golang, klog
 from pkg.apimachinery import clock
 
-# Up to this many secrets an image's record is extended while it is only being looked at.
+# A check alone extends an image's record only up to this number of secrets.
 _WRITE_RECORD_WHILE_MATCHING_LIMIT = 100
 
 _RECORD_ERRORS = (OSError, ValueError)
 
 
 class PullManager:
-    """Go: PullManager. Thread-safe."""
+    """Manage the records of image pulls. Go: PullManager. This class is thread-safe."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class PullManager:
         self._policy = image_pull_policy
         self._image_service = image_service
         self._clock = clock
-        # Guards the records on disk and the two below.
+        # The lock guards the records on disk and the two fields below.
         self._lock = threading.Lock()
         self._intent_counters: dict[str, int] = {}
-        # Images that a kubelet before this one may have pulled, and that have no record yet.
+        # Images that an earlier kubelet may have pulled and that have no record yet.
         self._left_intents: set[str] = set()
         self._initialize(ctx)
 
@@ -64,11 +64,11 @@ class PullManager:
     ) -> None:
         try:
             with self._lock:
-                # DIVERGES (fault of Go): each pull refreshes the time of the image's record.
-                # Go: pkg/kubelet/images/pullmanager/image_pull_manager.go, (*PullManager).RecordImagePulled: a record
-                # to which the pull adds nothing keeps its old time.
-                # Why: if a garbage collection has just removed the image, it takes the record for that of the removed
-                # one, removes it too, and every pod may use the image.
+                # DIVERGES (fault of Go): each pull updates the time of the image's record.
+                # Go: pkg/kubelet/images/pullmanager/image_pull_manager.go, (*PullManager).RecordImagePulled: in the Go
+                # kubelet a record to which the pull adds nothing keeps its old time.
+                # Why: a garbage collection that has just removed the image would take the record for an old one and
+                # remove it too, and every pod could use the image.
                 # Test: image_pull_manager_test.py:test_image_that_is_pulled_again_while_garbage_is_collected
                 self._write_pulled_record_locked(image, image_ref, credentials, refresh=True)
                 self._left_intents.discard(image)
@@ -96,7 +96,7 @@ class PullManager:
         return result in (Result.MUST_AUTHENTICATE, Result.ERROR)
 
     def _check(self, image: str, image_ref: str, get_pod_credentials: GetPodCredentials) -> Result:
-        """Raises one of _RECORD_ERRORS, and what get_pod_credentials raises."""
+        """Check the policy and the records. Raise one of _RECORD_ERRORS, and the errors of get_pod_credentials."""
         with self._lock:
             record = self._records.get_image_pulled_record(image_ref)
             pulled_by_kubelet = record is not None or self._pull_intended_locked(image)
@@ -111,11 +111,13 @@ class PullManager:
     def prune_unknown_records(self, ctx: golang.Context, image_list: Iterable[str], until: datetime) -> None:
         in_use = set(image_list)
         if not in_use:
-            # DIVERGES (safer): no record is removed while the runtime shows no images at all.
-            # Go: pkg/kubelet/images/pullmanager/image_pull_manager.go, (*PullManager).PruneUnknownRecords: removes all.
-            # Why: a runtime that has just started may show none, and every pod may use them once it shows them again.
+            # DIVERGES (safer): no record is removed while the runtime lists no images at all.
+            # Go: pkg/kubelet/images/pullmanager/image_pull_manager.go, (*PullManager).PruneUnknownRecords: the Go
+            # kubelet removes all records.
+            # Why: a runtime that has just started may list no images, and every pod could use them once they are listed
+            # again.
             # Test: image_pull_manager_test.py:test_records_outlast_a_runtime_that_shows_no_images
-            klog.info_s("Keeping the image pull records, for the runtime shows no images at all")
+            klog.info_s("Keeping the image pull records, because the runtime lists no images")
             return
         with self._lock:
             for record in self._records.list_image_pulled_records():
@@ -146,9 +148,9 @@ class PullManager:
     def _secret_matches(
         self, image: str, image_ref: str, cached: ImagePullCredentials, secret: ImagePullSecret
     ) -> bool:
-        """A secret fits by its contents or by its name.
+        """Report whether a secret matches a recorded one by its content or by its coordinates.
 
-        What is new about it is recorded for the next time.
+        New facts about the secret are recorded for the next time.
         """
         room = len(cached.kubernetes_secrets) < _WRITE_RECORD_WHILE_MATCHING_LIMIT
         for known in cached.kubernetes_secrets:
@@ -178,11 +180,11 @@ class PullManager:
                 self._intent_counters[image] = count - 1
                 return
             try:
-                # DIVERGES (fault of Go): a pull that fails leaves the note of a pull that an earlier kubelet began.
-                # Go: pkg/kubelet/images/pullmanager/image_pull_manager.go, (*PullManager).decrementImagePullIntent:
-                # removes it.
-                # Why: the earlier pull may have brought the image, which then counts as one that was there before the
-                # kubelet, and every pod may use it.
+                # DIVERGES (fault of Go): a failed pull keeps the intent that an earlier kubelet recorded.
+                # Go: pkg/kubelet/images/pullmanager/image_pull_manager.go, (*PullManager).decrementImagePullIntent: the
+                # Go kubelet removes it.
+                # Why: the earlier pull may have succeeded. The image would then count as preloaded, and every pod could
+                # use it.
                 # Test: image_pull_manager_test.py:test_intent_of_a_dead_kubelet_outlasts_a_pull_that_fails
                 if image not in self._left_intents:
                     self._records.delete_image_pull_intent(image)
@@ -194,14 +196,16 @@ class PullManager:
     def _write_pulled_record_locked(
         self, image: str, image_ref: str, credentials: ImagePullCredentials | None, *, refresh: bool = False
     ) -> None:
-        """No credentials: the image counts as pulled by the kubelet, and everyone must prove their right.
+        """Write a record. Without credentials the image counts as pulled by the kubelet, and every pod must
+        authenticate.
 
-        A record that says all of this already is written again only to refresh its time. Raises one of _RECORD_ERRORS.
+        A record that already contains all of this is written again only to refresh its time. Raise one of
+        _RECORD_ERRORS.
 
-        DIVERGES (safer): a record whose file cannot be opened or read stays as it is.
-        Go: pkg/kubelet/images/pullmanager/image_pull_manager.go, (*PullManager).writePulledRecordIfChanged: replaces
-        it.
-        Why: pods that have proved their right before would have to prove it again, for want of a file descriptor.
+        DIVERGES (safer): a record whose file cannot be opened or read stays unchanged.
+        Go: pkg/kubelet/images/pullmanager/image_pull_manager.go, (*PullManager).writePulledRecordIfChanged: the Go
+        kubelet replaces the record.
+        Why: after a temporary lack of file descriptors, pods that have authenticated before would have to do so again.
         Test: image_pull_manager_test.py:test_record_that_cannot_be_read_at_the_moment_stays
         """
         name = trim_image_tag_digest(image)
@@ -222,14 +226,14 @@ class PullManager:
             self._records.write_image_pulled_record(changed)
 
     def _initialize(self, ctx: golang.Context) -> None:
-        """Turns the intents of a kubelet that died into records, for those images that did arrive."""
+        """Turn the intents of a kubelet that died into records, for the images that are present."""
         intended = {intent.image for intent in self._records.list_image_pull_intents()}
         if not intended:
             return
         self._left_intents = set(intended)
         try:
             images = self._image_service.list_images(ctx)
-        except Exception as err:  # Whatever the runtime's trouble is, the intents simply stay for the next start.
+        except Exception as err:  # After any error of the runtime, the intents stay for the next start.
             klog.error_s(err, "failed to list images")
             return
         for found in images:
@@ -253,7 +257,7 @@ def _coordinates(secret: ImagePullSecret) -> tuple[str, str, str]:
 def _pulled_record_merge_new_creds(
     record: ImagePulledRecord, name: str, new: ImagePullCredentials | None, now: datetime
 ) -> ImagePulledRecord | None:
-    """The record with the new credentials added to those of the image, or None if they add nothing."""
+    """Return the record with the new credentials added to those of the image, or None if they add nothing."""
     if new is None or new == ImagePullCredentials():
         return None
     old = record.credential_mapping.get(name)

@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/images/pullmanager/image_pull_manager_test.go, fs_pullrecords_test.go, metrics_test.go"""
+"""Test the pull records and their manager.
+
+Go: pkg/kubelet/images/pullmanager/image_pull_manager_test.go, fs_pullrecords_test.go, metrics_test.go
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def _replaced(secret: ImagePullSecret, **fields: str) -> ImagePullSecret:
 
 
 class _Images:
-    """The images of a runtime."""
+    """Hold the images of a runtime."""
 
     def __init__(self, *images: kubecontainer.Image) -> None:
         self.images = images
@@ -81,18 +84,18 @@ def _recorded(root: Path) -> dict[str, ImagePullCredentials]:
 
 @dataclass(frozen=True)
 class _Case:
-    """What an image was pulled with, what a pod has, and whether it must pull."""
+    """Describe the credentials of a pull, those of a pod, and whether the pod must pull."""
 
     pulled_with: ImagePullCredentials | None = field(default_factory=lambda: _secrets(_SECRET))
     secrets: tuple[ImagePullSecret, ...] = ()
     account: ImagePullServiceAccount | None = None
     must: bool = False
-    # Whether the pod's credentials were looked up.
+    # True if the pod's credentials were looked up.
     asked: bool = True
     image: str = f"{_IMAGE}:latest"
     policy: str = "NeverVerifyPreloadedImages"
     intended: bool = False
-    # What is recorded in the end, if it is not what was before.
+    # The record afterwards, if it differs from the one before.
     recorded: ImagePullCredentials | None = None
 
 
@@ -226,7 +229,7 @@ def test_names_of_one_image_are_recorded_side_by_side(tmp_path: Path) -> None:
 
 
 def test_image_that_is_pulled_again_while_garbage_is_collected(tmp_path: Path) -> None:
-    """It was removed before, and is none of those that are left."""
+    """The collection removed the image before, so it is not among the remaining images."""
     clock = testingclock.FakeClock()
     manager = _manager(tmp_path, clock=clock)
     _record(manager, _IMAGE, _secrets(_SECRET))
@@ -241,7 +244,7 @@ def test_image_that_is_pulled_again_while_garbage_is_collected(tmp_path: Path) -
 def test_a_record_is_written_once_for_a_secret_that_it_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of another pod comes first and fits, too, at each start of a container."""
+    """Another pod's secret comes first and also matches, at each start of a container."""
     accessor, written = pullmanager.FSPullRecordsAccessor, list[ImagePulledRecord]()
     write = accessor.write_image_pulled_record
 
@@ -296,7 +299,7 @@ def test_record_that_cannot_be_read_at_the_moment_stays(tmp_path: Path, monkeypa
 def test_records_that_cannot_be_counted_leave_no_intent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int
 ) -> None:
-    """Else the image would count as pulled by the kubelet for good."""
+    """Otherwise the image would permanently count as pulled by the kubelet."""
     manager = _manager(tmp_path)
     counted: list[Path] = []
     glob = Path.glob
@@ -315,7 +318,7 @@ def test_records_that_cannot_be_counted_leave_no_intent(
 
 
 def test_intent_outlasts_a_crash_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else everybody might use a private image whose pull the crash came after."""
+    """Otherwise every pod could use a private image if the crash came after its pull."""
     synced: list[str] = []
     fsync = os.fsync
 
@@ -348,7 +351,7 @@ def test_intents_of_a_dead_kubelet(tmp_path: Path) -> None:
 
 
 def test_intent_of_a_dead_kubelet_outlasts_a_pull_that_fails(tmp_path: Path) -> None:
-    """A pod without the right can have one fail, and ask for the image that is there afterwards."""
+    """A pod without permission could make a pull fail and use the image afterwards."""
     _manager(tmp_path).record_pull_intent(_IMAGE)
     manager = _manager(tmp_path)
     manager.record_pull_intent(_IMAGE)
@@ -358,7 +361,7 @@ def test_intent_of_a_dead_kubelet_outlasts_a_pull_that_fails(tmp_path: Path) -> 
     assert pullmanager.FSPullRecordsAccessor(str(tmp_path)).list_image_pull_intents() == []
 
 
-# As the Go kubelet writes them.
+# These records have the form in which the Go kubelet writes them.
 _GO_RECORD = (
     '{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/%s","lastUpdatedTime":"2024-10-21T12:00:00Z",'
     '"imageRef":"ref","credentialMapping":{"docker.io/testing/test":{"kubernetesSecrets":[{"uid":"uid",'
@@ -386,7 +389,7 @@ def test_records_of_the_go_kubelet_are_read(tmp_path: Path, version: str) -> Non
 
 
 def _put(root: Path, records: dict[str, str | bytes], intents: dict[str, str | bytes]) -> None:
-    """Files that a kubelet before this one has left, by what their names stand for."""
+    """Write files of an earlier kubelet. The keys are the image names behind the files' names."""
     for folder, files in (("pulled", records), ("pulling", intents)):
         directory = root / "image_manager" / folder
         directory.mkdir(parents=True)
@@ -480,7 +483,7 @@ def test_record_with_a_field_within_that_there_is_not_is_refused(tmp_path: Path,
 
 
 def test_an_image_whose_intent_makes_no_sense_must_be_pulled(tmp_path: Path) -> None:
-    """Else everybody might use it; other images are there for all."""
+    """Otherwise every pod could use the image. Other images are accessible to all pods."""
     _put(tmp_path, {}, {_IMAGE: "{"})
     manager = _manager(tmp_path)
     assert manager.must_attempt_image_pull(_CTX, _IMAGE, "ref", lambda: ([], None))

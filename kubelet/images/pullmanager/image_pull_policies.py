@@ -1,4 +1,4 @@
-"""When a pod must prove that it may use an image: imagePullCredentialsVerificationPolicy.
+"""Define when a pod must prove that it may use an image: imagePullCredentialsVerificationPolicy.
 
 Go: pkg/kubelet/images/pullmanager/image_pull_policies.go
 """
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from pkg.util import parsers
 
-# (image, whether the kubelet pulled it) → whether credentials must be verified.
+# An ImagePullPolicyEnforcer (image, whether the kubelet pulled it) reports whether credentials must be verified.
 ImagePullPolicyEnforcer = Callable[[str, bool], bool]
 
 
 def image_pull_credential_verification_policy(policy: str, image_allow_list: Iterable[str]) -> ImagePullPolicyEnforcer:
-    """Go: NewImagePullCredentialVerificationPolicy.
+    """Return the enforcer of a policy. Go: NewImagePullCredentialVerificationPolicy.
 
-    Raises ValueError for an unknown policy or a bad pattern.
+    Raise ValueError for an unknown policy or a malformed pattern.
     """
     match policy:
         case "NeverVerify":
@@ -32,7 +32,7 @@ def image_pull_credential_verification_policy(policy: str, image_allow_list: Ite
 
 
 class NeverVerifyAllowlistedImages:
-    """Image names, and prefixes written as registry/path/*, that are open to all pods."""
+    """Require verification except for listed image names, and for prefixes written as registry/path/*."""
 
     def __init__(self, allow_list: Iterable[str]) -> None:
         self._names: set[str] = set()
@@ -48,26 +48,26 @@ class NeverVerifyAllowlistedImages:
         try:
             image = trim_image_tag_digest(image)
         except ValueError:
-            pass  # Match what the user wrote.
+            pass  # The name is matched as the user wrote it.
         return image not in self._names and not any(image.startswith(prefix) for prefix in self._prefixes)
 
 
 def validate_allowlist_images_patterns(patterns: Iterable[str]) -> None:
-    """Raises ValueError for the first pattern that is malformed."""
+    """Raise ValueError for the first malformed pattern."""
     for pattern in patterns:
         _get_allowlist_image_pattern(pattern)
 
 
 @dataclass(frozen=True, slots=True)
 class _ImagePattern:
-    """The name of an image, or what the names of images begin with."""
+    """Represent the name of an image, or a prefix of image names."""
 
     name: str
     is_prefix: bool
 
 
 def _get_allowlist_image_pattern(pattern: str) -> _ImagePattern:
-    """Raises ValueError."""
+    """Parse a pattern. Raise ValueError."""
     if pattern != pattern.strip():
         raise ValueError(f"leading/trailing spaces are not allowed: {pattern}")
     is_wildcard = pattern.endswith("/*")
@@ -90,7 +90,7 @@ def _get_allowlist_image_pattern(pattern: str) -> _ImagePattern:
 
 
 def trim_image_tag_digest(image: str) -> str:
-    """The name as written, without tag and digest. Raises parsers.ImageNameError (a ValueError)."""
+    """Return the name as written, without tag and digest. Raise parsers.ImageNameError (a ValueError)."""
     _, tag, digest = parsers.parse_image_name(image)
     if digest:
         image = image.removesuffix(f"@{digest}")

@@ -1,4 +1,4 @@
-"""Records of pulls, and who keeps them.
+"""Define the records of image pulls, and the interface of their manager.
 
 Go: pkg/kubelet/images/pullmanager/interfaces.go (and the records of pkg/kubelet/apis/config/types.go)
 """
@@ -22,7 +22,7 @@ class ImagePullSecret(
     forbid_unknown_fields=True,
     rename={"credential_hash": "credentialHash"},
 ):
-    """A secret that an image was pulled with; credential_hash tells whether its contents changed."""
+    """Identify a secret with which an image was pulled. credential_hash shows whether its content changed."""
 
     uid: str
     namespace: str
@@ -31,7 +31,7 @@ class ImagePullSecret(
 
 
 class ImagePullServiceAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A service account that an image was pulled for."""
+    """Identify a service account for which an image was pulled."""
 
     uid: str
     namespace: str
@@ -39,7 +39,7 @@ class ImagePullServiceAccount(msgspec.Struct, frozen=True, forbid_unknown_fields
 
 
 class ImagePullCredentials(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
-    """Who may use an image without asking the registry; node_pods_accessible means everyone on the node."""
+    """Record who may use an image without a new pull. node_pods_accessible means every pod of the node."""
 
     kubernetes_secrets: list[ImagePullSecret] = []
     kubernetes_service_accounts: list[ImagePullServiceAccount] = []
@@ -47,7 +47,10 @@ class ImagePullCredentials(msgspec.Struct, frozen=True, omit_defaults=True, forb
 
 
 class ImagePulledRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """One image that the kubelet pulled. credential_mapping goes by image name without tag and digest."""
+    """Record an image that the kubelet pulled.
+
+    The keys of credential_mapping are image names without tag and digest.
+    """
 
     last_updated_time: metav1.Time
     image_ref: str
@@ -60,10 +63,17 @@ GetPodCredentials = Callable[[], tuple[list[ImagePullSecret], ImagePullServiceAc
 
 
 class ImagePullManager(Protocol):
-    """`image` is always what the pod's container says. Thread-safe."""
+    """Define how the image manager uses the pull records.
+
+    `image` is always the name in the pod's container. Implementations are thread-safe.
+    """
 
     def record_pull_intent(self, image: str) -> None:
-        """Called before each pull, and followed by exactly one of the two below. Raises OSError."""
+        """Record the intent to pull. Callers call this before each pull, and exactly one of the next two methods after
+        it.
+
+        Raise OSError.
+        """
         ...
 
     def record_image_pulled(
@@ -75,15 +85,15 @@ class ImagePullManager(Protocol):
     def must_attempt_image_pull(
         self, ctx: golang.Context, image: str, image_ref: str, get_pod_credentials: GetPodCredentials
     ) -> bool:
-        """Whether an image that is there must be pulled again, to see whether this pod may have it.
+        """Report whether a present image must be pulled again to verify that this pod may use it.
 
-        Raises what get_pod_credentials raises.
+        Raise the errors of get_pod_credentials.
         """
         ...
 
     def prune_unknown_records(self, ctx: golang.Context, image_list: Iterable[str], until: datetime) -> None:
-        """Forgets the images not listed, unless pulled at or after `until`.
+        """Remove the records of images that are not listed, unless they were pulled at or after `until`.
 
-        Called after image garbage collection.
+        The image garbage collection calls this.
         """
         ...

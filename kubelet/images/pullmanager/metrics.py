@@ -1,4 +1,4 @@
-"""How many records of pulls there are, and what came of looking at them.
+"""Define metrics of the number of pull records and of the results of checks.
 
 Go: pkg/kubelet/images/pullmanager/metrics.go
 """
@@ -12,7 +12,7 @@ from pkg.component_base.metrics import legacyregistry
 
 
 class MustAttemptImagePullResult(enum.Enum):
-    """Whether a pod may use an image, and why."""
+    """Represent whether a pod may use an image, and why."""
 
     CREDENTIAL_POLICY_ALLOWED = "credentialPolicyAllowed"
     CREDENTIAL_RECORD_FOUND = "credentialRecordFound"
@@ -32,7 +32,7 @@ _register = legacyregistry.Once(FS_PULL_INTENTS_SIZE, FS_PULLED_RECORDS_SIZE, MU
 
 
 def register_metrics() -> None:
-    """Make them visible. Later calls do nothing."""
+    """Register the metrics. Later calls do nothing."""
     _register()
 
 

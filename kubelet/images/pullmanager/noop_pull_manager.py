@@ -1,4 +1,4 @@
-"""Keeps no records: every pod may use every image that is there.
+"""Keep no pull records, so that every pod may use every present image.
 
 Go: pkg/kubelet/images/pullmanager/noop_pull_manager.go
 """

@@ -1,4 +1,4 @@
-"""Ends pods in time when the system shuts down, the important ones last.
+"""Terminate pods in time when the system shuts down, critical pods last.
 
 Go: pkg/kubelet/nodeshutdown
 """

@@ -1,4 +1,4 @@
-"""The manager of node shutdowns.
+"""Manage the graceful shutdown of the node.
 
 Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager.go, nodeshutdown_manager_linux.go
 """
@@ -43,26 +43,26 @@ ActivePodsFunc = Callable[[], list[v1.Pod]]
 
 
 class NodeShuttingDownError(RuntimeError):
-    """The node is about to go down."""
+    """Signal that the node is shutting down."""
 
     def __init__(self) -> None:
         super().__init__("node is shutting down")
 
 
 class LockRefusedError(RuntimeError):
-    """There is no lock, because a shutdown goes on already."""
+    """Signal that logind gives no lock because a shutdown is already in progress."""
 
     def __init__(self) -> None:
-        super().__init__("a shutdown is in progress, which cannot be delayed any more")
+        super().__init__("a shutdown is in progress and can no longer be delayed")
 
 
 class DBusInhibiter(Protocol):
-    """What delays shutdowns; see systemd.DBusCon."""
+    """Define how the manager delays shutdowns; see systemd.DBusCon."""
 
     def current_inhibit_delay(self) -> float: ...
 
     def inhibit_shutdown(self) -> int | None:
-        """A lock; None while a shutdown goes on, when none is given."""
+        """Return a lock, or None while a shutdown is in progress, because logind then gives none."""
         ...
 
     def release_inhibit_lock(self, lock: int, /) -> None: ...
@@ -77,36 +77,36 @@ class DBusInhibiter(Protocol):
 
 
 class VolumeManager(Protocol):
-    """The part of the volume manager that is used here."""
+    """Define what the manager needs from the volume manager."""
 
     def wait_for_all_pods_unmount(self, ctx: golang.Context, pods: Sequence[v1.Pod], /) -> None:
-        """Return when no volume of the pods is set up. Raises golang.Canceled, TimeoutError or a group of them."""
+        """Wait until no volume of the pods is set up. Raise golang.Canceled, TimeoutError or a group of them."""
         ...
 
 
 class Manager(Protocol):
-    """Handles a shutdown of the node; also a lifecycle.PodAdmitHandler."""
+    """Define how the kubelet handles a node shutdown. A Manager is also a lifecycle.PodAdmitHandler."""
 
     def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult: ...
 
     def start(self, ctx: golang.Context) -> None:
-        """Watch for shutdowns until ctx ends. Where that is not possible the log and an event say so."""
+        """Watch for shutdowns until ctx ends. If that is not possible, log an error and record an event."""
         ...
 
     def shutdown_status(self) -> Exception | None:
-        """An error while the node is shutting down."""
+        """Return an error while the node is shutting down."""
         ...
 
 
 def _system_dbus() -> DBusInhibiter:
-    from kubelet.nodeshutdown import systemd  # most nodes have no use for D-Bus
+    from kubelet.nodeshutdown import systemd  # This import is late because most nodes do not need D-Bus.
 
     return systemd.DBusCon()
 
 
 @dataclass(slots=True)
 class Config:
-    """What a manager needs. Periods are in seconds."""
+    """Hold what a manager needs. Periods are in seconds."""
 
     volume_manager: VolumeManager
     recorder: record.EventRecorder
@@ -123,20 +123,20 @@ class Config:
 
 
 class ManagerStub:
-    """Knows of no shutdown."""
+    """Ignore shutdowns."""
 
     def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
         return lifecycle.PodAdmitResult(True)
 
     def start(self, ctx: golang.Context) -> None:
-        """Nothing to watch for."""
+        """Do nothing."""
 
     def shutdown_status(self) -> Exception | None:
         return None
 
 
 class PodManager:
-    """Kills pods, group after group of rising priority."""
+    """Kill pods in groups, in the order of increasing priority."""
 
     def __init__(self, conf: Config) -> None:
         periods = conf.shutdown_grace_period_by_pod_priority
@@ -149,11 +149,11 @@ class PodManager:
         self._volume_manager = conf.volume_manager
 
     def period_requested(self) -> float:
-        """Seconds that all groups together take at most."""
+        """Return how many seconds all groups together take at most."""
         return sum(period.shutdown_grace_period_seconds for period in self.shutdown_grace_period_by_pod_priority)
 
     def kill_pods(self, active_pods: Sequence[v1.Pod]) -> None:
-        """Kill the pods; returns when they have ended or their time is over."""
+        """Kill the pods. Return when they have terminated or their time is over."""
         for group in group_by_priority(self.shutdown_grace_period_by_pod_priority, active_pods):
             if group.pods:
                 self._kill_group(group)
@@ -165,7 +165,7 @@ class PodManager:
         try:
             golang.go(self._kill_and_unmount, ctx, group, done, name=f"shutdown-group-{group.priority}")
         except golang.ThreadError as err:
-            klog.error_s(err, "Shutdown manager ends the pods of a group on its own thread", priority=group.priority)
+            klog.error_s(err, "Shutdown manager kills the pods of a group on its own thread", priority=group.priority)
             bounded, end = golang.with_timeout(ctx, group.grace_period)
             self._kill_and_unmount(bounded, group, done)
             end()
@@ -179,12 +179,15 @@ class PodManager:
         )
 
     def _kill_and_unmount(self, ctx: golang.Context, group: PodShutdownGroup, done: golang.Channel[None]) -> None:
-        """Ends when all pods and volumes of the group are gone: drivers of volumes are pods of later groups."""
+        """Kill the group's pods and wait for their volumes.
+
+        The volumes must be unmounted before the next group, because later groups contain the pods of volume drivers.
+        """
         try:
             self._kill_all(group)
             self._volume_manager.wait_for_all_pods_unmount(ctx, group.pods)
         except Exception as err:
-            # The shutdown cannot wait for volumes longer than its time allows.
+            # The shutdown cannot wait for volumes longer than the group's grace period.
             klog.error_s(
                 err,
                 "Failed while waiting for all the volumes belonging to Pods in this group to unmount",
@@ -194,7 +197,7 @@ class PodManager:
             done.close()
 
     def _kill_all(self, group: PodShutdownGroup) -> None:
-        """Kill the pods side by side; those for which the machine has no threads, one after the other."""
+        """Kill the pods in parallel. Pods for which no thread can be started follow one after the other."""
         killers: list[golang.Thread] = []
         left: list[v1.Pod] = []
         for pod in group.pods:
@@ -216,7 +219,7 @@ class PodManager:
         try:
             self._kill_pod_func(pod, False, grace_period, lambda status: _set_terminated(pod, status))
         except Exception as err:
-            # Whatever keeps one pod alive, the others must be told in time.
+            # Any error with one pod must not keep the other pods from being terminated in time.
             klog.v(1).info_s("Shutdown manager failed killing pod", pod=klog.kobj(pod), err=err)
         else:
             klog.v(1).info_s("Shutdown manager finished killing pod", pod=klog.kobj(pod))
@@ -244,7 +247,7 @@ def _set_terminated(pod: v1.Pod, status: v1.PodStatus) -> None:
 def migrate_config(
     shutdown_grace_period_requested: float, shutdown_grace_period_critical_pods: float
 ) -> list[kubeletconfig.ShutdownGracePeriodByPodPriority]:
-    """The two periods as periods by priority; none if they contradict each other."""
+    """Return the two periods as periods by priority, or none if they contradict each other."""
     default_period = shutdown_grace_period_requested - shutdown_grace_period_critical_pods
     if shutdown_grace_period_requested == 0 or default_period < 0 or shutdown_grace_period_critical_pods < 0:
         return []
@@ -261,7 +264,7 @@ def migrate_config(
 
 @dataclass(slots=True)
 class PodShutdownGroup:
-    """Pods that have the same seconds to end in."""
+    """Hold pods with the same grace period, in seconds."""
 
     priority: int
     grace_period: int
@@ -271,7 +274,10 @@ class PodShutdownGroup:
 def group_by_priority(
     periods: Sequence[kubeletconfig.ShutdownGracePeriodByPodPriority], pods: Sequence[v1.Pod]
 ) -> list[PodShutdownGroup]:
-    """The pods by period. Each has that of the highest priority not above its own, or the lowest there is."""
+    """Group the pods by period.
+
+    A pod belongs to the highest priority that is not above its own, or to the lowest one.
+    """
     groups = [PodShutdownGroup(period.priority, period.shutdown_grace_period_seconds) for period in periods]
     priorities = [group.priority for group in groups]
     for pod in pods:
@@ -281,10 +287,10 @@ def group_by_priority(
 
 
 class ManagerImpl:
-    """Follows logind's pattern for delays.
+    """Delay shutdowns with logind's inhibitor locks.
 
-    A lock is taken at start, which holds shutdowns up. When one begins, pods are ended and the lock is released;
-    when it is called off after that, the lock is taken again.
+    At start the manager takes a lock, which delays shutdowns. When a shutdown begins, the manager terminates the pods
+    and releases the lock. If the shutdown is canceled after that, the manager takes a lock again.
     """
 
     def __init__(self, conf: Config, pod_manager: PodManager) -> None:
@@ -296,15 +302,15 @@ class ManagerImpl:
         self._system_dbus = conf.system_dbus
         self._pod_manager = pod_manager
         self._dbus_con: DBusInhibiter | None = None
-        self._inhibit_lock: int | None = None  # used by the manager's thread alone, once it runs
-        self._node_shutting_down_mutex = threading.Lock()  # guards _node_shutting_down_now
+        self._inhibit_lock: int | None = None  # Once the manager's thread runs, only this thread uses the field.
+        self._node_shutting_down_mutex = threading.Lock()  # The lock guards _node_shutting_down_now.
         self._node_shutting_down_now = False
         gate = features.GRACEFUL_NODE_SHUTDOWN_BASED_ON_POD_PRIORITY
         self._enable_metrics = features.feature_gate.enabled(gate)
         self._storage = storage.LocalStorage(conf.state_directory / _LOCAL_STORAGE_STATE_FILE)
 
     def admit(self, attrs: lifecycle.PodAdmitAttributes) -> lifecycle.PodAdmitResult:
-        """Turn all pods away while the node is shutting down."""
+        """Reject all pods while the node is shutting down."""
         if self.shutdown_status() is None:
             return lifecycle.PodAdmitResult(True)
         return lifecycle.PodAdmitResult(False, NODE_SHUTDOWN_NOT_ADMITTED_REASON, _NODE_SHUTDOWN_NOT_ADMITTED_MESSAGE)
@@ -312,15 +318,16 @@ class ManagerImpl:
     def start(self, ctx: golang.Context) -> None:
         """Watch for shutdowns until ctx ends.
 
-        DIVERGES (safer): an event at the node tells that graceful shutdown is configured and does not work.
-        Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).Start: only the log tells it.
-        Why: whoever has configured it is to know before the next shutdown.
+        DIVERGES (safer): an event of the node reports that graceful shutdown is configured but does not work.
+        Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).Start: in the Go kubelet only the log
+        reports it.
+        Why: an administrator who configured it must learn of the problem before the next shutdown.
         Test: nodeshutdown_manager_test.py:test_no_bus
         """
         try:
             events = self._start(ctx, self._acquire_inhibit_lock)
         except Exception as err:
-            # A node is worth having without this too.
+            # The node is useful even without graceful shutdown.
             klog.error_s(err, "Failed to start node shutdown manager, graceful node shutdown is not active")
             self._recorder.eventf(
                 self._node_ref,
@@ -347,18 +354,19 @@ class ManagerImpl:
             try:
                 events = self._start(ctx, lambda bus: self._catch_up(ctx, bus))
             except Exception as err:
-                events = None  # the bus may come back
+                events = None  # The bus may come back.
                 klog.error_s(err, "Unable to watch the node for shutdown events")
         self._release_inhibit_lock()
         self._disconnect()
 
     def _catch_up(self, ctx: golang.Context, bus: DBusInhibiter) -> None:
-        """Take a new lock, and handle what happened while the bus was away: while a shutdown goes on, there is no lock.
+        """Take a new lock, and handle what happened while the bus was unavailable. During a shutdown there is no lock.
 
-        DIVERGES (fault of Go): a shutdown that began or was called off while the system bus was away is handled when
-        the bus is back.
-        Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).start: only tries to take a new lock.
-        Why: a shutdown that began would end no pods; after one that was called off, the node would stay not ready.
+        DIVERGES (fault of Go): a shutdown that began or was canceled while the system bus was unavailable is handled
+        when the bus is back.
+        Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).start: the Go kubelet only tries to
+        take a new lock.
+        Why: a shutdown that began would terminate no pods; after one that was canceled, the node would stay not ready.
         Test: nodeshutdown_manager_test.py:test_shutdown_that_begins_while_the_bus_is_away,
         nodeshutdown_manager_test.py:test_shutdown_that_is_called_off_while_the_bus_is_away
         """
@@ -372,13 +380,14 @@ class ManagerImpl:
                 self._handle_event(ctx, False)
 
     def _start(self, ctx: golang.Context, take_lock: Callable[[DBusInhibiter], None]) -> golang.Channel[bool]:
-        """Take a lock. Returns where shutdowns are told.
+        """Take a lock. Return the channel of shutdown events.
 
-        DIVERGES (fault of Go): the kubelet listens for shutdowns before it takes the lock that delays them.
-        Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).start: takes the lock first, and
-        gives it back when it cannot listen.
-        Why: a shutdown that begins in between would never be heard of, and one that begins before the next try would
-        not be held up.
+        DIVERGES (fault of Go): the kubelet subscribes to shutdown events before it takes the lock that delays
+        shutdowns.
+        Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).start: the Go kubelet takes the lock
+        first, and releases it if it cannot subscribe.
+        Why: the kubelet would miss a shutdown that begins in between, and could not delay one that begins before the
+        next attempt.
         Test: nodeshutdown_manager_test.py:test_shutdown_that_begins_as_the_lock_is_taken,
         nodeshutdown_manager_test.py:test_bus_that_cannot_be_joined_again_leaves_the_lock
         """
@@ -396,7 +405,7 @@ class ManagerImpl:
             raise
 
     def _override_inhibit_delay(self, ctx: golang.Context, bus: DBusInhibiter, requested: float) -> None:
-        """Allow longer delays, and wait until logind knows."""
+        """Raise logind's limit for delays, and wait until logind has applied it."""
         bus.override_inhibit_delay(requested)
         bus.reload_logind_conf()
         delay = _RELOAD_BACKOFF
@@ -420,7 +429,7 @@ class ManagerImpl:
         )
 
     def _watch(self, ctx: golang.Context, events: golang.Channel[bool]) -> None:
-        """Handle shutdowns until the bus goes away or ctx ends."""
+        """Handle shutdown events until the bus is gone or ctx ends."""
         while True:
             event = golang.select(ctx.done(), events).took(events)
             if event is None:
@@ -431,17 +440,18 @@ class ManagerImpl:
             with contain("Failed to handle the shutdown event", ctx):
                 self._handle_event(ctx, event.value)
             if not event.value and self._inhibit_lock is None:
-                # DIVERGES (safer): if the lock that delays shutdowns cannot be taken again when a shutdown was called
-                # off, the kubelet connects to the system bus anew.
-                # Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).start: goes on without it.
-                # Why: without a lock the next shutdown does not wait for the pods to end.
+                # DIVERGES (safer): if the manager cannot take a lock again after a canceled shutdown, it reconnects to
+                # the system bus.
+                # Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).start: the Go kubelet
+                # continues without a lock.
+                # Why: without a lock the next shutdown does not wait for the pods to terminate.
                 # Test: nodeshutdown_manager_test.py:test_called_off_without_a_new_lock
                 return
 
     def _handle_event(self, ctx: golang.Context, is_shutting_down: bool) -> None:
         kind, noun = ("shutdown", "event") if is_shutting_down else ("cancelled", "cancellation")
         klog.v(1).info_s("Shutdown manager detected new shutdown event", event=kind)
-        # The pods must end in time whoever hears of it: logind tells once.
+        # An error here must not delay the pods' termination, because logind sends the event only once.
         with contain("Failed to record the shutdown event", ctx):
             message = f"Shutdown manager detected shutdown {noun}"
             self._recorder.event(self._node_ref, v1.EVENT_TYPE_NORMAL, kubeletevents.NODE_SHUTDOWN, message)
@@ -449,27 +459,27 @@ class ManagerImpl:
             self._node_shutting_down_now = is_shutting_down
         try:
             if is_shutting_down:
-                # The node should be seen as not ready while its pods still end.
+                # The node should be reported as not ready while its pods are still terminating.
                 with contain("Failed to report that the node is shutting down", ctx):
                     golang.go(self._report_not_ready, ctx, name="node-shutdown-status")
                 self._process_shutdown_event()
             elif self._dbus_con is not None:
                 self._acquire_inhibit_lock(self._dbus_con)
         except Exception as err:
-            # The next shutdown must be heard of nonetheless.
+            # After any error the manager must still handle the next shutdown.
             klog.error_s(err, "Failed to handle the shutdown event", event=kind)
 
     def _report_not_ready(self, ctx: golang.Context) -> None:
         try:
             self._sync_node_status(ctx)
         except golang.ContextError:
-            pass  # this kubelet ends before its node
+            pass  # The kubelet ends before its node.
         except Exception as err:
-            # The next sync tries again; pods must end in time all the same.
+            # The next sync of the node's status tries again, and pods must terminate in time anyway.
             klog.error_s(err, "Failed to report that the node is shutting down")
 
     def _acquire_inhibit_lock(self, bus: DBusInhibiter) -> None:
-        """Without a new lock the old one stays. Raises LockRefusedError, and what the bus raises."""
+        """Take a new lock, and keep the old one if that fails. Raise LockRefusedError, and the errors of the bus."""
         lock = bus.inhibit_shutdown()
         if lock is None:
             raise LockRefusedError
@@ -477,12 +487,12 @@ class ManagerImpl:
         self._inhibit_lock = lock
 
     def _release_inhibit_lock(self) -> None:
-        """Do nothing if there is none.
+        """Release the lock, if there is one.
 
         DIVERGES (fault of Go): the lock that delays shutdowns is released once.
-        Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).acquireInhibitLock: closes the
-        descriptor of the old lock, although the shutdown has closed it before.
-        Why: the number of the descriptor may be that of another open file by then.
+        Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go, (*managerImpl).acquireInhibitLock: the Go kubelet
+        closes the descriptor of the old lock although the shutdown has already closed it.
+        Why: the number of the descriptor may belong to another open file by then.
         Test: nodeshutdown_manager_test.py:test_lock_is_released_once
         """
         lock, self._inhibit_lock = self._inhibit_lock, None
@@ -491,7 +501,7 @@ class ManagerImpl:
         try:
             self._dbus_con.release_inhibit_lock(lock)
         except Exception as err:
-            # It holds up nothing but the shutdown, and that for a bounded time.
+            # The lock delays only the shutdown, and only for a limited time.
             klog.error_s(err, "Failed to release the inhibit lock")
 
     def _disconnect(self) -> None:
@@ -523,7 +533,7 @@ class ManagerImpl:
         metrics.GRACEFUL_SHUTDOWN_END_TIME.set(storage.timestamp(state.end_time))
 
     def _set_metrics(self) -> None:
-        """Show the last shutdown, which was before this start."""
+        """Set the metrics from the last shutdown, which was before this start."""
         if not self._enable_metrics:
             return
         try:
@@ -540,7 +550,7 @@ class ManagerImpl:
 
 
 def new_manager(conf: Config) -> Manager:
-    """A manager, which does nothing if no grace period is configured."""
+    """Return a manager, which does nothing if no grace period is configured."""
     if not features.feature_gate.enabled(features.GRACEFUL_NODE_SHUTDOWN):
         return ManagerStub()
     pod_manager = PodManager(conf)

@@ -1,4 +1,4 @@
-"""Shutdowns of the node."""
+"""Test graceful node shutdowns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_pod(name: str, priority: int | None = None, grace: int | None = None, p
 
 
 class World:
-    """A manager on a fake bus. Its pods end at once, or when `let_end` says so; so do their volumes."""
+    """Run a manager on a fake bus. Its pods and their volumes end immediately, or when `let_end` says so."""
 
     def __init__(self, directory: Path, bus: testing.FakeDBus, pods: Sequence[v1.Pod] = ()) -> None:
         self.bus = bus
@@ -142,7 +142,7 @@ def test_grace_periods(
     world.pods = pods
     world.conf.shutdown_grace_period_requested = requested
     world.conf.shutdown_grace_period_critical_pods = critical
-    # A group without any time is not waited for.
+    # The manager does not wait for a group without a grace period.
     manager = world.start()
     assert world.bus.locks == {1} and not world.bus.overrides
     world.bus.shut_down()
@@ -365,7 +365,7 @@ def test_shutdown_that_begins_as_the_lock_is_taken(world: World, monkeypatch: py
 
     def inhibit() -> int | None:
         if listening.is_set():
-            world.bus.shut_down()  # the bus tells those who listen
+            world.bus.shut_down()  # The bus signals its subscribers.
         return 1
 
     monkeypatch.setattr(world.bus, "monitor_shutdown", monitor)
@@ -391,8 +391,8 @@ def test_start_during_a_shutdown(world: World) -> None:
     world.bus.in_progress = True
     assert admits(world.start()) and world.bus.closed
     assert world.recorder.drain() == [
-        "Warning Shutdown Graceful node shutdown is configured but not active: a shutdown is in progress, which "
-        "cannot be delayed any more"
+        "Warning Shutdown Graceful node shutdown is configured but not active: a shutdown is in progress and can no "
+        "longer be delayed"
     ]
 
 

@@ -1,4 +1,4 @@
-"""What is remembered of the last graceful shutdown.
+"""Store the state of the last graceful shutdown.
 
 Go: pkg/kubelet/nodeshutdown/storage.go
 """
@@ -13,29 +13,29 @@ import msgspec
 from pkg.apimachinery.runtime import codec
 from pkg.util import atomicfile
 
-# How Go writes a time that is not set.
+# Go writes this value for a time that is not set.
 ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class State(msgspec.Struct, rename="camel"):
-    """When the last graceful shutdown began and ended; ZERO_TIME if it did not."""
+    """Record when the last graceful shutdown began and ended, with ZERO_TIME if it did not."""
 
     start_time: datetime = ZERO_TIME
     end_time: datetime = ZERO_TIME
 
 
 class LocalStorage:
-    """Keeps the state in a file."""
+    """Keep the state in a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def store(self, state: State) -> None:
-        """Replace the file at one stroke. Raises OSError."""
+        """Replace the file atomically. Raise OSError."""
         atomicfile.write(self._path, msgspec.json.encode(state), 0o644)
 
     def load(self) -> State:
-        """What was stored; an empty state if nothing was. Raises OSError, and ValueError for an unreadable file."""
+        """Return the stored state, or an empty one. Raise OSError, and ValueError if the file is malformed."""
         try:
             return codec.json_decoder(State).decode(self._path.read_bytes())
         except FileNotFoundError:
@@ -43,5 +43,5 @@ class LocalStorage:
 
 
 def timestamp(moment: datetime) -> float:
-    """Seconds since 1970; 0 if the time is not set."""
+    """Return seconds since 1970, or 0 if the time is not set."""
     return 0.0 if moment == ZERO_TIME else float(int(moment.timestamp()))

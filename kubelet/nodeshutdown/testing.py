@@ -1,4 +1,4 @@
-"""A bus that does as it is told.
+"""Provide a fake bus.
 
 Go: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux_test.go
 """
@@ -9,7 +9,7 @@ from pkg import golang
 
 
 class FakeDBus:
-    """Implements nodeshutdown.DBusInhibiter. `shut_down` and `call_off` are what people do to the system."""
+    """Implement nodeshutdown.DBusInhibiter. The test calls `shut_down` and `call_off`."""
 
     def __init__(
         self,
@@ -17,7 +17,7 @@ class FakeDBus:
         delay_after_override: float | None = None,
         before: FakeDBus | None = None,
     ) -> None:
-        """before is the bus that went away: its locks stay."""
+        """Create a bus. `before` is an earlier bus, whose locks stay."""
         self.inhibit_delay = inhibit_delay
         self.delay_after_override = delay_after_override
         self.overrides: list[float] = []
@@ -25,7 +25,7 @@ class FakeDBus:
         self.taken: int = 0 if before is None else before.taken + 100
         self.reloads = 0
         self.closed = False
-        self.in_progress = False  # a shutdown goes on: there are no locks
+        self.in_progress = False  # A shutdown is in progress, so there are no locks.
         self.err: Exception | None = None
         self.events: golang.Channel[bool] = golang.Channel(1)
 

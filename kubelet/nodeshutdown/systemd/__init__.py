@@ -1,4 +1,4 @@
-"""Delaying a shutdown of the system, as systemd-logind offers it.
+"""Delay a shutdown of the system through systemd-logind.
 
 Go: pkg/kubelet/nodeshutdown/systemd
 """

@@ -1,4 +1,4 @@
-"""Calls to logind over D-Bus.
+"""Call logind over D-Bus.
 
 Go: pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go
 """
@@ -19,19 +19,19 @@ from jeepney.io import blocking
 from pkg import golang, klog
 from pkg.util import dbus, filesystem
 
-InhibitLock = int  # the file descriptor that holds the shutdown up until it is closed
+InhibitLock = int  # An InhibitLock is a file descriptor that delays the shutdown until it is closed.
 
 _LOGIND_SERVICE = "org.freedesktop.login1"
 _LOGIND_OBJECT = "/org/freedesktop/login1"
 _LOGIND_INTERFACE = "org.freedesktop.login1.Manager"
-# What a lock is refused with while a shutdown goes on.
+# logind returns this error instead of a lock while a shutdown is in progress.
 _IN_PROGRESS = "org.freedesktop.login1.OperationInProgress"
 _LOGIND = jeepney.DBusAddress(_LOGIND_OBJECT, _LOGIND_SERVICE, _LOGIND_INTERFACE)
 _SYSTEMD = jeepney.DBusAddress(
     "/org/freedesktop/systemd1", "org.freedesktop.systemd1", "org.freedesktop.systemd1.Manager"
 )
 _SIGHUP = 1
-# Seconds that a call may take.
+# The timeout of a call, in seconds.
 CALL_TIMEOUT = 25.0
 
 LOGIND_CONFIG_DIRECTORY = Path("/etc/systemd/logind.conf.d")
@@ -39,11 +39,11 @@ KUBELET_LOGIND_CONF = "99-kubelet.conf"
 
 
 class InhibitError(RuntimeError):
-    """The bus or logind did not do what was asked; the text says what that was."""
+    """Signal that the bus or logind did not do what was requested. The text names the request."""
 
 
 class RefusedError(InhibitError):
-    """The answer is an error, of this name."""
+    """Signal that the answer is an error with this name."""
 
     def __init__(self, what: str, name: str, detail: str) -> None:
         super().__init__(f"{what}: {name}: {detail}")
@@ -51,18 +51,21 @@ class RefusedError(InhibitError):
 
 
 class DBusCon:
-    """A connection to the system bus. Raises InhibitError from everything; safe from any thread."""
+    """Connect to the system bus.
+
+    All methods raise InhibitError, and any thread may call them.
+    """
 
     def __init__(self, config_directory: Path = LOGIND_CONFIG_DIRECTORY) -> None:
         self._config_directory = config_directory
-        self._lock = threading.Lock()  # one call at a time on _calls
+        self._lock = threading.Lock()  # The lock allows one call at a time on _calls.
         self._calls = _connect()
         self._signals: _Connection | None = None
         self._reader: golang.Thread | None = None
         self._ctx, self._cancel = golang.with_cancel(golang.background())
 
     def current_inhibit_delay(self) -> float:
-        """Seconds for which logind lets a shutdown be delayed at most."""
+        """Return for how many seconds logind lets programs delay a shutdown at most."""
         message = jeepney.Properties(_LOGIND).get("InhibitDelayMaxUSec")
         signature, delay = self._call("failed reading InhibitDelayMaxUSec property from logind", message)[0]
         if signature != "t":
@@ -70,7 +73,7 @@ class DBusCon:
         return int(delay) / 1_000_000
 
     def inhibit_shutdown(self) -> InhibitLock | None:
-        """Delay shutdowns from now on until the lock is released. None while one goes on."""
+        """Delay shutdowns until the lock is released. Return None while a shutdown is in progress."""
         why = "Kubelet needs time to handle node shutdown"
         message = jeepney.new_method_call(_LOGIND, "Inhibit", "ssss", ("shutdown", "kubelet", why, "delay"))
         try:
@@ -81,31 +84,36 @@ class DBusCon:
             raise
 
     def release_inhibit_lock(self, lock: InhibitLock) -> None:
-        """Let the shutdown go on, if there is one."""
+        """Let the shutdown continue, if there is one."""
         try:
             os.close(lock)
         except OSError as err:
             raise InhibitError(f"unable to close systemd inhibitor lock: {err}") from err
 
     def reload_logind_conf(self) -> None:
-        """Have logind read its configuration again, which takes it a moment."""
+        """Let logind read its configuration again, which takes a moment."""
         unit = ("systemd-logind.service", "all", _SIGHUP)
         self._call("unable to reload logind conf", jeepney.new_method_call(_SYSTEMD, "KillUnit", "ssi", unit))
 
     def monitor_shutdown(self) -> golang.Channel[bool]:
-        """Tells True when a shutdown begins and False when it is called off; closed when the bus or logind goes away.
+        """Return a channel that receives True when a shutdown begins and False when it is canceled.
 
-        DIVERGES (safer): only a signal that logind itself has sent tells of a shutdown.
-        Go: pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go, (*DBusCon).MonitorShutdown: takes it from any sender.
-        Why: any process of the node that may use the bus could have all pods ended.
+        The channel is closed when the bus or logind is gone.
+
+        DIVERGES (safer): only signals from logind itself report a shutdown.
+        Go: pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go, (*DBusCon).MonitorShutdown: the Go kubelet accepts the
+        signal from any sender.
+        Why: any process of the node that may use the bus could terminate all pods.
         Test: inhibit_test.py:test_signal_of_somebody_else_is_no_shutdown
 
-        DIVERGES (safer): when logind has ended, the kubelet connects anew and finds out whether a shutdown goes on.
-        Go: pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go, (*DBusCon).MonitorShutdown: waits for further signals.
-        Why: a new logind does not know of the shutdown that the old one has begun, and never calls it off.
+        DIVERGES (safer): when logind has ended, the kubelet reconnects and finds out whether a shutdown is in progress.
+        Go: pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go, (*DBusCon).MonitorShutdown: the Go kubelet waits for
+        further signals.
+        Why: a new logind does not know about the shutdown that the old one has begun, and never cancels it.
         Test: inhibit_test.py:test_logind_goes_away_while_the_bus_stays
         """
-        # A connection of its own, as the thread that waits for signals would take answers to calls away.
+        # The signals have their own connection, because the thread that waits for them would otherwise receive the
+        # replies to calls.
         signals = _connect()
         events: golang.Channel[bool] = golang.Channel(1)
         try:
@@ -118,7 +126,7 @@ class DBusCon:
         return events
 
     def override_inhibit_delay(self, inhibit_delay_max: float) -> None:
-        """Write a configuration for logind that allows a delay of so many seconds."""
+        """Write a configuration for logind that allows a delay of this many seconds."""
         path = self._config_directory / KUBELET_LOGIND_CONF
         content = f"# Kubelet logind override\n[Login]\nInhibitDelayMaxSec={inhibit_delay_max:.0f}\n"
         try:
@@ -129,7 +137,7 @@ class DBusCon:
             raise InhibitError(f"failed writing logind shutdown inhibit override file {path}: {err}") from err
 
     def close(self) -> None:
-        """Leave the bus and end the thread that waits for signals. Locks stay."""
+        """Disconnect, and end the thread that waits for signals. Locks stay."""
         self._cancel()
         if self._signals is not None and self._reader is not None:
             _wake(self._signals.sock)
@@ -158,7 +166,7 @@ class DBusCon:
         except golang.Canceled:
             pass
         except Exception as err:
-            # What cannot be read of the bus ends this connection alone: the manager makes another.
+            # A message that cannot be read ends only this connection, and the manager creates another one.
             if self._ctx.err() is None:
                 klog.error_s(err, "Lost the connection to the system bus")
         finally:
@@ -167,17 +175,17 @@ class DBusCon:
 
 
 class _Connection(blocking.DBusConnection):  # type: ignore[misc]
-    """A connection on which every call has an end: the library says Hello, the first one, without.
+    """Connect with a timeout for every call. The library itself sends Hello, the first call, without a timeout.
 
-    The bus delivers answers only from the connection that was called, but signals from any connection. Signals of
-    others than the bus and logind are not decoded.
+    The bus delivers replies only from the connection that was called, but signals from any connection. Signals from
+    other senders than the bus and logind are not decoded.
     """
 
     def __init__(self, sock: socket.socket) -> None:
-        # Whose signals are received, by the names that the bus has given them.
+        # The senders whose signals are received, by their unique names on the bus.
         self.heard = {dbus.BUS}
         self._reader = dbus.Reader()
-        self._fds: list[fds.FileDescriptor] = []  # that came with the message that is read
+        self._fds: list[fds.FileDescriptor] = []  # The descriptors that came with the current message.
         super().__init__(sock, enable_fds=True)
 
     def receive(self, *, timeout: float | None = None) -> jeepney.Message:
@@ -185,7 +193,7 @@ class _Connection(blocking.DBusConnection):  # type: ignore[misc]
         while True:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                raise TimeoutError  # also where others send without a pause
+                raise TimeoutError  # This also happens when other connections send without a pause.
             self.sock.settimeout(left)
             data, ancillary, _flags, _ = self.sock.recvmsg(self._reader.bytes_desired(), fds.fds_buf_size())
             if not data:
@@ -198,7 +206,7 @@ class _Connection(blocking.DBusConnection):  # type: ignore[misc]
             if content and self._is_for_us(content):
                 message = jeepney.Message.from_buffer(content, came)
                 if message.header.message_type is jeepney.MessageType.signal:
-                    # The library takes what has it for an answer. A signal is none.
+                    # The library takes a message with this field for a reply, but a signal is never a reply.
                     message.header.fields.pop(jeepney.HeaderFields.reply_serial, None)
                 return message
             for each in came:
@@ -217,7 +225,7 @@ class _Connection(blocking.DBusConnection):  # type: ignore[misc]
         try:
             return super().send_and_get_reply(message, timeout=limit)
         except TimeoutError as err:
-            raise TimeoutError(f"no answer in {limit:g}s") from err
+            raise TimeoutError(f"no response within {limit:g}s") from err
 
 
 def _connect() -> _Connection:
@@ -233,11 +241,11 @@ def _connect() -> _Connection:
 
 
 def _subscribe(signals: _Connection) -> jeepney.MatchRule:
-    """Ask for the signals of logind, and for its end. Returns a rule for those of the logind that there is now."""
-    what = "failed to ask for shutdown signals"
+    """Subscribe to logind's shutdown signals and to its end. Return a rule for signals of the current logind."""
+    what = "failed to subscribe to shutdown signals"
     for rule in (_shutdown_rule(_LOGIND_SERVICE), _LOGIND_LEFT):
         _reply_of(signals, what, jeepney.message_bus.AddMatch(rule))
-    # The last call: signals that come while an answer is waited for are lost.
+    # This must be the last call: signals that arrive while the connection waits for a reply are lost.
     (owner,) = _reply_of(signals, what, jeepney.message_bus.GetNameOwner(_LOGIND_SERVICE))
     signals.heard.add(owner)
     return _shutdown_rule(owner)
@@ -249,7 +257,7 @@ def _shutdown_rule(sender: str) -> jeepney.MatchRule:
     )
 
 
-# The bus sends this signal when logind has ended and no process has its name any more.
+# The bus sends this signal when logind has ended and no process owns its name.
 _LOGIND_LEFT = dbus.owner_changed(_LOGIND_SERVICE, "")
 
 
@@ -259,13 +267,13 @@ def _reply_of(connection: _Connection, what: str, message: jeepney.Message) -> t
         return wrappers.unwrap_msg(reply)  # type: ignore[no-any-return]
     except jeepney.DBusErrorResponse as err:
         raise RefusedError(what, err.name, err.data[0] if err.data else "") from err
-    except (OSError, ValueError) as err:  # ValueError: the connection is closed already
+    except (OSError, ValueError) as err:  # A ValueError means that the connection is already closed.
         raise InhibitError(f"{what}: {err}") from err
 
 
 def _wake(sock: socket.socket) -> None:
-    """End the read that another thread is in."""
+    """End the read in which another thread waits."""
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass  # closed by the other side already
+        pass  # The other side has already closed the connection.

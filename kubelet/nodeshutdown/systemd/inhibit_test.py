@@ -1,4 +1,4 @@
-"""Delays of shutdowns, with a real bus on which a logind of ours sits."""
+"""Test the delays of shutdowns with a real bus and a fake logind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pkg.util.testing import open_files
 
 
 class Bus:
-    """A private dbus-daemon."""
+    """Run a private dbus-daemon."""
 
     def __init__(self) -> None:
         assert shutil.which("dbus-daemon"), "dbus-daemon is missing; `hack/setup dbus` installs it, as root on Debian"
@@ -127,11 +127,11 @@ def test_close_while_nobody_takes_the_signals(logind: FakeLogind, connection: sy
     for _ in range(3):
         logind.signal()
     assert events.recv(timeout=30) == (True, True)
-    connection.close()  # the fixture that looks for threads shows whether the reader ended
+    connection.close()  # The fixture that checks for threads shows whether the reader has ended.
 
 
 def test_logind_goes_away_while_the_bus_stays(bus: Bus, tmp_path: Path) -> None:
-    """The next one knows nothing of the shutdown that the first began."""
+    """A new logind does not know about the shutdown that the first one began."""
     first = FakeLogind()
     connection = systemd.DBusCon(tmp_path)
     events = connection.monitor_shutdown()
@@ -148,26 +148,27 @@ def test_signal_of_somebody_else_is_no_shutdown(logind: FakeLogind, connection: 
         unicast = jeepney.new_signal(LOGIND, "PrepareForShutdown", "b", (True,))
         unicast.header.fields[jeepney.HeaderFields.destination] = connection._signals.unique_name
         stranger.send(unicast)
-        stranger.send_and_get_reply(jeepney.message_bus.GetId())  # the bus has both
+        # The reply shows that the bus has received both signals.
+        stranger.send_and_get_reply(jeepney.message_bus.GetId())
     logind.signal(body=(False,))
     assert events.recv(timeout=30) == (False, True)
 
 
 def test_signal_that_looks_like_an_answer_is_none(logind: FakeLogind, connection: systemd.DBusCon) -> None:
-    """Anybody on the bus may send it, and it waits until something is asked."""
+    """Any client of the bus may send such a signal, and it is queued until the kubelet makes a call."""
     with blocking.open_dbus_connection("SYSTEM") as stranger:
         for serial in range(1, 100):
             message = jeepney.new_signal(LOGIND, "Answer", "v", (("t", 1),))
             message.header.fields[jeepney.HeaderFields.destination] = connection._calls.unique_name
             message.header.fields[jeepney.HeaderFields.reply_serial] = serial
             stranger.send(message)
-        # The bus has them all now.
+        # The reply shows that the bus has received all signals.
         stranger.send_and_get_reply(jeepney.message_bus.GetId())
     assert connection.current_inhibit_delay() == 5.0
 
 
 def test_signals_that_anybody_may_send(logind: FakeLogind, connection: systemd.DBusCon) -> None:
-    """Each connection gets one that is very long, one that cannot be read, and one with a descriptor."""
+    """Each connection gets a very long signal, a malformed one, and one with a descriptor."""
     events = connection.monitor_shutdown()
     assert connection._signals is not None
     with blocking.open_dbus_connection("SYSTEM", enable_fds=True) as stranger, Path("/dev/null").open() as file:
@@ -177,11 +178,12 @@ def test_signals_that_anybody_may_send(logind: FakeLogind, connection: systemd.D
             stranger.send(long, serial=1)
             stranger.sock.sendall(no_such_descriptor)
             stranger.send(_unicast(each, "h", file), serial=3)
-        stranger.send_and_get_reply(jeepney.message_bus.GetId())  # the bus has them all
+        # The reply shows that the bus has received all of them.
+        stranger.send_and_get_reply(jeepney.message_bus.GetId())
     lock = connection.inhibit_shutdown()
     assert lock is not None
     logind.holds[0].setblocking(False)
-    with pytest.raises(BlockingIOError):  # it is logind's lock
+    with pytest.raises(BlockingIOError):  # The lock came from logind.
         logind.holds[0].recv(1)
     connection.release_inhibit_lock(lock)
     logind.holds[0].settimeout(30)
@@ -193,7 +195,8 @@ def test_signals_that_anybody_may_send(logind: FakeLogind, connection: systemd.D
 def test_signals_without_a_pause_end_no_wait(logind: FakeLogind, connection: systemd.DBusCon) -> None:
     with blocking.open_dbus_connection("SYSTEM") as stranger:
         stranger.send(_unicast(connection._calls, "b", True))
-        stranger.send_and_get_reply(jeepney.message_bus.GetId())  # the bus has it
+        # The reply shows that the bus has received the signal.
+        stranger.send_and_get_reply(jeepney.message_bus.GetId())
     with pytest.raises(TimeoutError):
         connection._calls.receive(timeout=0.0)
     assert connection.current_inhibit_delay() == 5.0
@@ -224,7 +227,7 @@ def test_no_bus_and_no_logind(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_bus_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lets the kubelet in, and then does not answer: the kubelet must start without it."""
+    """The bus accepts the kubelet's connection but does not respond. The kubelet must start without it."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{tmp_path}/bus")
     listener.listen()
@@ -246,7 +249,7 @@ def test_bus_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             peer.sendall(answer)
         thread.join(30)
         assert not thread.is_alive()
-    assert [str(fault) for fault in faults] == ["cannot connect to the system bus: no answer in 0.1s"]
+    assert [str(fault) for fault in faults] == ["cannot connect to the system bus: no response within 0.1s"]
 
 
 def test_override(connection: systemd.DBusCon, tmp_path: Path) -> None:
@@ -269,7 +272,8 @@ def test_descriptors_are_given_back(logind: FakeLogind) -> None:
         lock = connection.inhibit_shutdown()
         assert lock is not None
         connection.release_inhibit_lock(lock)
-        connection.current_inhibit_delay()  # answered once logind has closed the copy of the lock that it sent
+        # The reply arrives after logind has closed the copy of the lock that it sent.
+        connection.current_inhibit_delay()
         connection.close()
         logind.holds.pop().close()
     assert open_files() <= before

@@ -1,4 +1,4 @@
-"""A logind on the bus, whose answers the test sets."""
+"""Run a logind on the bus, whose replies the test sets."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ LOGIND = jeepney.DBusAddress("/org/freedesktop/login1", interface="org.freedeskt
 
 
 class FakeLogind:
-    """Answers what the kubelet asks of logind and systemd; runs until close."""
+    """Reply to the kubelet's calls to logind and systemd, until `close`."""
 
     def __init__(self) -> None:
         self.delay: tuple[str, Any] = ("t", 5_000_000)
         self.inhibits: list[tuple[str, ...]] = []
         self.kills: list[tuple[Any, ...]] = []
         self.refuse = False
-        self.in_progress = False  # a shutdown goes on: there are no locks
-        self.holds: list[socket.socket] = []  # our ends of the locks: readable once a lock is released
+        self.in_progress = False  # A shutdown is in progress, so there are no locks.
+        # The fake's ends of the locks, which become readable when a lock is released.
+        self.holds: list[socket.socket] = []
         self._connection = blocking.open_dbus_connection("SYSTEM", enable_fds=True)
         for name in ("org.freedesktop.login1", "org.freedesktop.systemd1"):
             self._connection.send_and_get_reply(jeepney.message_bus.RequestName(name))
@@ -54,7 +55,7 @@ class FakeLogind:
                     if given is not None:
                         given.close()
         except OSError:
-            pass  # closed
+            pass  # The connection is closed.
 
     def _answer(self, message: jeepney.Message) -> tuple[jeepney.Message, socket.socket | None]:
         if self.refuse:

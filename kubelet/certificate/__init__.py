@@ -1,4 +1,4 @@
-"""The kubelet's certificates: as a client of the API server, and to serve with.
+"""Manage the kubelet's client certificate for the API server and its serving certificate.
 
 Go: pkg/kubelet/certificate
 """

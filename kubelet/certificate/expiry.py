@@ -1,9 +1,9 @@
-"""Warn, in an event on the node, while there is still time to approve the request for the next certificate.
+"""Warn in an event of the node while there is still time to approve the request for the next certificate.
 
-DIVERGES (safer): warning events tell that the node's certificate is about to end and a new one is not in sight.
-Go: k8s.io/client-go/util/certificate/certificate_manager.go, (*manager).rotateCerts: only logs that a request was not
-signed.
-Why: a node whose certificate has ended is lost to the cluster, and nobody reads the log of a node that works.
+DIVERGES (safer): warning events report that the node's certificate is about to expire and that no new one is available.
+Go: k8s.io/client-go/util/certificate/certificate_manager.go, (*manager).rotateCerts: the Go kubelet only logs that a
+request was not signed.
+Why: a node with an expired certificate is lost to the cluster, and nobody reads the log of a working node.
 Test: expiry_test.py:test_what_the_warning_says, expiry_test.py:test_failures_count_as_well
 """
 
@@ -17,22 +17,25 @@ from pkg.apimachinery import clock as clock_
 from pkg.client_go.tools import record
 from pkg.client_go.util import certificate
 
-# The event's reason.
+# This is the reason of the event.
 CERTIFICATE_EXPIRING = "CertificateExpiring"
 
-# All times in seconds. When to begin: this long before the end, or at this part of a shorter life.
+# All times are in seconds. Warnings begin this long before the expiry, or at this fraction of a shorter lifetime.
 _WARN_BEFORE = 30 * 86400.0
 _WARN_LIFE_LEFT = 0.25
-# How long a request may wait without a word, and the least time between two warnings; for short lives a part of them.
+# A request may be pending for this long without a warning, which is also the minimum time between two warnings. For
+# short lifetimes it is this fraction of the lifetime.
 _PATIENCE = 600.0
 _PATIENCE_OF_LIFE = 0.01
-# Between two warnings once the certificate has ended, or if there never was one.
+# The time between two warnings after the certificate has expired, or if there never was one.
 _REPEAT_AFTER_END = 3600.0
 
 
 class ExpiryWarning:
-    """Is told by a certificate manager how its renewal goes. Warns when half of the time is over since the last
-    warning, so more often the nearer the end comes. Implements certificate.Observer.
+    """Observe a certificate manager, and warn when the renewal makes no progress. Implement certificate.Observer.
+
+    The next warning comes when half of the remaining time has passed since the last one, so warnings become more
+    frequent towards the expiry.
     """
 
     def __init__(
@@ -42,26 +45,27 @@ class ExpiryWarning:
         recorder: record.EventRecorder | None = None,
         clock: clock_.Clock | None = None,
     ) -> None:
-        """`what`: "client" or "serving"."""
-        # The recorder needs the client, which needs the certificate: it may be set later, and from any thread.
+        """Create a warning. `what` is "client" or "serving"."""
+        # The recorder needs the client, which needs the certificate, so the recorder may be set later and by any
+        # thread.
         self.recorder = recorder
         self._what = what
         self._node_ref = node_ref
         self._clock = clock or clock_.RealClock()
-        # Only the manager's thread uses these.
+        # Only the manager's thread uses the following fields.
         self._since: datetime.datetime | None = None
         self._next: datetime.datetime | None = None
 
     def waiting(self, current: certificate.Certificate | None, request_name: str) -> None:
-        """Warn that nobody approves the request, if it is time to."""
+        """Warn that nobody has approved the request, if a warning is due."""
         self._warn(current, f"certificate signing request {request_name} waits for approval")
 
     def failed(self, current: certificate.Certificate | None, err: Exception) -> None:
-        """Warn that no certificate could be had, if it is time to."""
-        self._warn(current, f"the last try to get a new one failed: {err}")
+        """Warn that requesting a certificate failed, if a warning is due."""
+        self._warn(current, f"the last attempt to get a new one failed: {err}")
 
     def renewed(self) -> None:
-        """Forget what was waited for."""
+        """Forget the pending renewal."""
         self._since = self._next = None
 
     def _warn(self, current: certificate.Certificate | None, why: str) -> None:
@@ -88,7 +92,7 @@ class ExpiryWarning:
         if current is None:
             return f"This node has no {self._what} certificate"
         left = _left(now, current)
-        when = f"ends in {_duration(left)}" if left > 0 else f"ended {_duration(-left)} ago"
+        when = f"expires in {_duration(left)}" if left > 0 else f"expired {_duration(-left)} ago"
         end = current.not_after.strftime("%Y-%m-%dT%H:%M:%SZ")
         return f"The {self._what} certificate of this node {when}, at {end}"
 
@@ -112,7 +116,7 @@ def _pause(now: datetime.datetime, current: certificate.Certificate | None) -> f
 
 
 def _duration(seconds: float) -> str:
-    """The two largest units: "3d4h", "2h5m", "1m30s"."""
+    """Return the duration in its two largest units: "3d4h", "2h5m", "1m30s"."""
     days, rest = divmod(int(seconds), 86400)
     hours, rest = divmod(rest, 3600)
     minutes, secs = divmod(rest, 60)

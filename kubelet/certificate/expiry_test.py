@@ -1,4 +1,4 @@
-"""Warnings of certificates that end before the next is approved."""
+"""Test the warnings about certificates that expire before the next one is approved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Rig:
         )
 
     def run(self, seconds: float, step: float) -> list[float]:
-        """Let a request wait that long; returns the seconds left at each warning."""
+        """Let a request wait for this time, and return the remaining seconds at each warning."""
         warnings = []
         end = self.clock.monotonic() + seconds
         while self.clock.monotonic() < end:
@@ -79,7 +79,7 @@ def test_what_the_warning_says() -> None:
     end = (START + timedelta(days=10)).strftime("%Y-%m-%dT%H:%M:%SZ")
     (event,) = rig.recorder.drain()
     assert event.startswith("Warning CertificateExpiring ") and event.endswith(
-        f"The client certificate of this node ends in 9d23h, at {end}, "
+        f"The client certificate of this node expires in 9d23h, at {end}, "
         "and certificate signing request csr-1 waits for approval"
     )
 
@@ -90,7 +90,7 @@ def test_failures_count_as_well() -> None:
     rig.clock.step(HOUR)
     rig.warning.failed(rig.cert, ValueError("certificate signing request is denied"))
     (event,) = rig.recorder.drain()
-    assert event.endswith("and the last try to get a new one failed: certificate signing request is denied")
+    assert event.endswith("and the last attempt to get a new one failed: certificate signing request is denied")
 
 
 def test_after_the_end_it_is_repeated_each_hour() -> None:
@@ -99,7 +99,7 @@ def test_after_the_end_it_is_repeated_each_hour() -> None:
     assert len(rig.run(10 * HOUR, MINUTE)) == 10
     rig.clock.step(HOUR)
     rig.warning.waiting(rig.cert, "csr-1")
-    assert "The client certificate of this node ended 1d11h ago, at " in rig.recorder.drain()[0]
+    assert "The client certificate of this node expired 1d11h ago, at " in rig.recorder.drain()[0]
 
 
 def test_a_node_that_never_had_a_certificate() -> None:

@@ -1,4 +1,4 @@
-"""Managers of the kubelet's client and serving certificates.
+"""Create the managers of the kubelet's client and serving certificates.
 
 Go: pkg/kubelet/certificate/kubelet.go
 """
@@ -59,12 +59,12 @@ _CLIENT_TTL = metrics.new_gauge(
     "Seconds until the client certificate ends, negative if it has; +Inf if there is none or it is invalid.",
 )
 
-_register_lock = threading.Lock()  # guards _registered
+_register_lock = threading.Lock()  # The lock guards _registered.
 _registered: set[int] = set()
 
 
 def _register(*collectors: prometheus_client.metrics.MetricWrapperBase) -> None:
-    """Make metrics visible once a manager feeds them; several kubelets in a process share them."""
+    """Register the metrics once a manager uses them. Several kubelets in a process share them."""
     with _register_lock:
         for collector in collectors:
             if id(collector) not in _registered:
@@ -82,18 +82,18 @@ def _set_ttl(gauge: prometheus_client.Gauge, manager: certificate.Manager, clock
 
 
 def register_client_ttl(manager: certificate.Manager, clock: clock_.Clock | None = None) -> None:
-    """Show how long the client certificate still lives. Go: cmd/kubelet/app/server.go, buildKubeletClientConfig"""
+    """Export the client certificate's remaining lifetime. Go: cmd/kubelet/app/server.go, buildKubeletClientConfig"""
     _set_ttl(_CLIENT_TTL, manager, clock or clock_.RealClock())
 
 
 def new_get_template_fn(
     node_name: str, get_addresses: Callable[[], Sequence[v1.NodeAddress]]
 ) -> Callable[[], certutil.CertificateRequest | None]:
-    """What to ask a serving certificate for, from the node's addresses of the moment."""
+    """Return a function that makes the template of a serving certificate from the node's current addresses."""
 
     def get_template() -> certutil.CertificateRequest | None:
         hostnames, ips = addresses_to_hostnames_and_ips(get_addresses())
-        # Names alone are enough only where the feature gate says so.
+        # Names without IP addresses are sufficient only if the feature gate is on.
         dns_only = features.feature_gate.enabled(features.ALLOW_DNS_ONLY_NODE_CSR)
         if not ips and not (dns_only and hostnames):
             return None
@@ -112,9 +112,9 @@ def new_kubelet_server_certificate_manager(
     expiry_warning: ExpiryWarning | None = None,
     clock: clock_.Clock | None = None,
 ) -> certificate.ManagerImpl:
-    """Serving certificates from the API server's signer, for the addresses that the node has.
+    """Return a manager for serving certificates from the API server's signer, for the node's addresses.
 
-    Raises OSError or ValueError, naming the file, if the stored certificate cannot be used.
+    Raise OSError or ValueError, with the name of the file, if the stored certificate cannot be used.
     """
     try:
         store = certificate.FileStore(
@@ -146,7 +146,7 @@ def new_kubelet_server_certificate_manager(
 def addresses_to_hostnames_and_ips(
     addresses: Sequence[v1.NodeAddress],
 ) -> tuple[tuple[str, ...], tuple[certutil.IPAddress, ...]]:
-    """The names and IPs that a certificate has to cover, without doubles, sorted."""
+    """Return the names and IP addresses that a certificate must cover, sorted and without duplicates."""
     dns_names: set[str] = set()
     ips: set[certutil.IPAddress] = set()
     for address in addresses:
@@ -162,7 +162,10 @@ def addresses_to_hostnames_and_ips(
 
 
 def _parse_ip(text: str) -> certutil.IPAddress | None:
-    """As a certificate will have it, IPv4 ones that are mapped into IPv6 too; None for one with a zone."""
+    """Return the address in the form that a certificate has, or None for a zoned address.
+
+    IPv4 addresses that are mapped into IPv6 become IPv4 addresses.
+    """
     try:
         ip = ipaddress.ip_address(text)
     except ValueError:
@@ -182,10 +185,11 @@ def new_kubelet_client_certificate_manager(
     expiry_warning: ExpiryWarning | None = None,
     clock: clock_.Clock | None = None,
 ) -> certificate.ManagerImpl:
-    """Client certificates, by which the API server knows the node.
+    """Return a manager for client certificates, with which the node authenticates to the API server.
 
-    The bootstrap data may be a certificate of somebody mightier, as kubeadm gives on control planes: it is
-    replaced at once. Raises OSError or ValueError, naming the file, if the stored certificate cannot be used.
+    The bootstrap data may be a more powerful certificate, such as kubeadm provides on control planes; the manager
+    replaces it immediately. Raise OSError or ValueError, with the name of the file, if the stored certificate cannot be
+    used.
     """
     try:
         store = certificate.FileStore("kubelet-client", cert_directory, cert_directory, cert_file, key_file)
@@ -212,10 +216,10 @@ def new_kubelet_client_certificate_manager(
 
 
 class KubeletServerCertificateDynamicFileManager:
-    """Serves with the pair in two files, and with what takes its place there. Asks nobody for certificates."""
+    """Provide the serving certificate from two files, and reload it when they change. No certificates are requested."""
 
     def __init__(self, cert_file: str, key_file: str) -> None:
-        """Raises OSError or ValueError, naming the files, if they hold no pair."""
+        """Load the files. Raise OSError or ValueError, with their names, if they do not contain a pair."""
         try:
             self._content = dynamiccertificates.DynamicCertKeyPairContent(
                 "kubelet-server-cert-files", cert_file, key_file
@@ -229,7 +233,7 @@ class KubeletServerCertificateDynamicFileManager:
         self._content.add_listener(self._enqueue)
 
     def _enqueue(self) -> None:
-        """Called for each pair, which whoever wants it asks the content for."""
+        """Log that a pair was loaded. Users get the pair itself from the content."""
         klog.v(4).info_s(
             "loaded certificate and key pair in kubelet server certificate manager",
             certFile=self._cert_file,
@@ -237,19 +241,19 @@ class KubeletServerCertificateDynamicFileManager:
         )
 
     def current(self) -> certificate.Certificate | None:
-        """The last valid pair, even if it has ended since."""
+        """Return the last valid pair, even if it has expired since."""
         return self._content.current_cert_key_content()
 
     def start(self) -> None:
-        """Follow the files in a thread until stop."""
-        klog.v(4).info_s("Following the serving certificate's files", name=self._content.name)
+        """Watch the files in a thread until `stop`."""
+        klog.v(4).info_s("Watching the files of the serving certificate", name=self._content.name)
         golang.go(self._content.run, self._ctx, name="certificate-files")
 
     def stop(self) -> None:
         self._cancel()
 
     def server_healthy(self) -> bool:
-        """No server takes part."""
+        """Return True, because this manager uses no server."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""The kubelet's certificate managers: what they ask for, where they keep it, which files they follow."""
+"""Test the certificate managers: what they request, where they store it, and which files they watch."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _manager(kind: str, directory: Path) -> object:
     )
 
 
-# Serving from files.
+# ---- Serving certificates from files ----
 
 Replace = Callable[[Path, bytes, bytes], None]
 
@@ -201,7 +201,7 @@ def by_removal(directory: Path, cert_pem: bytes, key_pem: bytes) -> None:
 
 
 def by_links(directory: Path, cert_pem: bytes, key_pem: bytes) -> None:
-    """As volumes of secrets do it."""
+    """Replace the files through links, as secret volumes do."""
     target = directory / f"..{len(os.listdir(directory))}"
     target.mkdir()
     in_place(target, cert_pem, key_pem)

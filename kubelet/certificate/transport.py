@@ -1,4 +1,4 @@
-"""Let clients use the certificate of the moment.
+"""Let clients use the current certificate.
 
 Go: pkg/kubelet/certificate/transport.go
 """
@@ -15,11 +15,11 @@ from pkg.apimachinery import clock as clock_
 from pkg.apimachinery.util import wait
 from pkg.client_go.util import certificate
 
-# Who only serves with a certificate does not load the client.
+# A kubelet that uses certificates only to serve does not load the API client.
 if TYPE_CHECKING:
     from pkg.client_go import rest
 
-# Seconds between two looks at the manager.
+# The time between two checks of the manager, in seconds.
 _PERIOD = 10.0
 
 
@@ -38,19 +38,21 @@ def update_transport(
     clock: clock_.Clock | None = None,
     exit_process: Callable[[int], object] = _exit_process,
 ) -> Callable[[], None]:
-    """Make clients of the config present the manager's certificate.
+    """Make clients of the configuration present the manager's certificate.
 
-    Returns a function that closes all connections if the API server has not answered, for repeated failures of
-    heartbeats: the server behind a connection may be dead although the connection is alive.
-    To be called before a client is made of the config. Until ctx ends a thread looks at the manager. With
-    exit_after above 0 (seconds) the process ends when there has been no valid certificate for that long and the
-    API server answers: whoever starts it again, or the bootstrap kubeconfig, may have better credentials.
-    Raises ValueError if the config has its own source of certificates.
+    Return a function that closes all connections if the API server has not responded. It is meant for repeated
+    heartbeat failures: the server behind a connection may be dead although the connection itself is alive.
 
-    DIVERGES (fault of Go): requests and watches that run when the client certificate changes go on to their end; only
-    later requests have new connections.
-    Go: pkg/kubelet/certificate/transport.go, addCertRotation: closes all connections, whatever runs on them.
-    Why: a request that is cut off counts as failed although the server may have carried it out.
+    The caller must call this before it creates a client from the configuration. A thread checks the manager until ctx
+    ends. If exit_after, in seconds, is above 0, the process exits when there has been no valid certificate for that
+    time while the API server responds: whatever restarts the process, or the bootstrap kubeconfig, may have better
+    credentials. Raise ValueError if the configuration has its own source of certificates.
+
+    DIVERGES (fault of Go): when the client certificate changes, running requests and watches continue, and only later
+    requests use new connections.
+    Go: pkg/kubelet/certificate/transport.go, addCertRotation: the Go kubelet closes all connections, whatever they are
+    used for.
+    Why: an interrupted request counts as failed although the server may have executed it.
     Test: transport_test.py:test_rotation_while_a_watch_runs
     """
     from pkg.client_go import rest
@@ -70,7 +72,7 @@ def update_transport(
 
 
 class CertRotation:
-    """Looks at the manager from time to time; has one thread. Go: addCertRotation"""
+    """Check the manager periodically, on one thread. Go: addCertRotation"""
 
     def __init__(
         self,
@@ -83,12 +85,12 @@ class CertRotation:
         self._exit_after = exit_after
         self._clock = clock
         self._exit_process = exit_process
-        # By the monotonic clock: one that is set forward must not end the process.
+        # The time is monotonic, because a clock that is set forward must not end the process.
         self._last_cert_available = clock.monotonic()
         self._last_cert = manager.current()
 
     def check(self) -> None:
-        """Tell of a new certificate; end the process if there has been none for too long."""
+        """Log a new certificate, and exit the process if there has been none for too long."""
         current = self._manager.current()
         if self._exit_after > 0:
             self._exit_without_certificate(current)
@@ -102,7 +104,7 @@ class CertRotation:
 
     def _exit_without_certificate(self, current: certificate.Certificate | None) -> None:
         now = self._clock.monotonic()
-        # The manager shows none that has ended.
+        # The manager never returns an expired certificate.
         if current is not None:
             self._last_cert_available = now
             return
@@ -110,7 +112,7 @@ class CertRotation:
         if without <= self._exit_after:
             return
         facts = {
-            # time of day: it is shown.
+            # The wall clock is correct here, because the time is logged.
             "lastCertificateAvailabilityTime": self._clock.now() - datetime.timedelta(seconds=without),
             "shutdownThreshold": f"{self._exit_after:g}s",
         }

@@ -1,4 +1,4 @@
-"""Clients that show the certificate of the moment, to a real TLS server, while a watch runs."""
+"""Test clients that present the current certificate to a real TLS server while a watch runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AUTHORITY = testing.Authority()
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """An API server with one node, which asks for client certificates and notes by whose each request came."""
+    """Run an API server with one node that requests client certificates and records the certificate of each request."""
 
     daemon_threads = True
 
@@ -169,7 +169,7 @@ def test_close_all_ends_a_watch_of_a_client_of_a_copy(
     watcher = new_client(rest.copy_config(config)).core_v1.nodes().watch(ctx)
     server.request()
     assert config.connections is not None
-    # Who is answered keeps the connections.
+    # A client that gets a response keeps its connections.
     config.connections.note_failure()
     close_all()
     while (received := watcher.result_chan().recv(WAIT))[1]:

@@ -297,7 +297,7 @@ def test_certificates_change_under_running_watches(cluster: Cluster, start: Star
         NODE,
     )
     assert re.fullmatch(
-        r"The client certificate of this node ends in .*, and certificate signing request \S+ waits for approval",
+        r"The client certificate of this node expires in .*, and certificate signing request \S+ waits for approval",
         event["message"],
     )
     cluster.signing.policy.approve_clients = True

@@ -118,7 +118,7 @@ def test_a_request_that_nobody_approves_is_warned_of_and_used_when_it_is(cluster
     last = node.serial_number()
     pending = [csr for csr in cluster.store.list("certificatesigningrequests") if not csr["status"].get("conditions")]
     (name,) = (csr["metadata"]["name"] for csr in pending)
-    assert event.startswith("Warning CertificateExpiring The client certificate of this node ends in ")
+    assert event.startswith("Warning CertificateExpiring The client certificate of this node expires in ")
     assert event.endswith(f"certificate signing request {name} waits for approval")
     cluster.signing.policy.approve_clients = True
     cluster.signing.policy.forced_lifetime = None

@@ -1,4 +1,4 @@
-"""The first client certificate of a node, asked for with the credentials of a bootstrap kubeconfig.
+"""Request the first client certificate of a node with the credentials of a bootstrap kubeconfig.
 
 Go: pkg/kubelet/certificate/bootstrap
 """

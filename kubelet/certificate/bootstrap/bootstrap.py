@@ -1,4 +1,4 @@
-"""Get a client certificate with a bootstrap token, and write the kubeconfig that names it.
+"""Request a client certificate with a bootstrap token, and write the kubeconfig that names it.
 
 Go: pkg/kubelet/certificate/bootstrap/bootstrap.go
 """
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 _TMP_PRIVATE_KEY_FILE = "kubelet-client.key.tmp"
 _PAIR_NAME_PREFIX = "kubelet-client"
 
-# All times in seconds. How long to wait for the API server, and for each of its answers.
+# All times are in seconds. The kubelet waits for the API server until the deadline; each request has the timeout.
 _SERVER_DEADLINE = 60.0
 _SERVER_TIMEOUT = 1.0
 _SERVER_PERIOD = 2.0
-# How long to wait for the request's approval.
+# The kubelet waits this long for the approval of its request.
 _CERTIFICATE_DEADLINE = 3600.0
 
 
 def load_client_config(kubeconfig_path: str, bootstrap_path: str, cert_dir: str) -> tuple[rest.Config, rest.Config]:
-    """How to ask for certificates, and how to do everything else, with a certificate that may still have to come.
+    """Return the configuration with which to request certificates, and the one with which to do everything else.
 
-    Both are the kubeconfig while its certificate is valid or if bootstrap_path is empty. Otherwise the bootstrap
-    kubeconfig serves to ask, and the kubeconfig is written anew, to name the certificate in cert_dir.
-    Raises OSError or ValueError, naming the file.
+    Both are the kubeconfig if its certificate is valid or if bootstrap_path is empty. Otherwise the first one is the
+    bootstrap kubeconfig, and the kubeconfig is written again so that it names the certificate in cert_dir, which may
+    not exist yet. Raise OSError or ValueError, with the name of the file.
     """
     if not bootstrap_path:
         client_config = _load_rest_client_config(kubeconfig_path, "kubeconfig")
@@ -68,11 +68,11 @@ def load_client_config(kubeconfig_path: str, bootstrap_path: str, cert_dir: str)
 def load_client_cert(
     ctx: golang.Context, kubeconfig_path: str, bootstrap_path: str, cert_dir: str, node_name: str
 ) -> None:
-    """Have a kubeconfig with a valid client certificate, and ask the API server for that if there is none.
+    """Make sure that the kubeconfig has a valid client certificate, and request one if it has none.
 
-    Waits up to an hour for the approval. Until the certificate is stored its key stays in a file of its own, so
-    that a later run goes on with the same request. Raises OSError, ValueError, apierrors.StatusError or
-    csr.CertificateSigningRequestError; nothing but the key is written then.
+    Wait up to an hour for the approval. Until the certificate is stored, its key stays in a file of its own, so that a
+    later run continues with the same request. Raise OSError, ValueError, apierrors.StatusError or
+    csr.CertificateSigningRequestError; after an error only the key has been written.
     """
     if _is_client_config_still_valid(kubeconfig_path):
         klog.v(2).info_s("Kubeconfig exists and is valid, skipping bootstrap", path=kubeconfig_path)
@@ -90,12 +90,12 @@ def load_client_cert(
     try:
         wait_for_server(ctx, bootstrap_client_config, _SERVER_DEADLINE)
     except TimeoutError as err:
-        # It may not serve /healthz to us, and still take the request.
+        # The API server may accept the request even if it denies us /healthz.
         klog.info_s("Error waiting for apiserver to come up", err=err)
     with contextlib.closing(kubernetes.new_for_config(bootstrap_client_config)) as bootstrap_client:
         cert_data = request_node_certificate(ctx, bootstrap_client, key_data, node_name)
     store.update(cert_data, key_data)
-    # Only now that the pair is on disk.
+    # The key file is removed only now that the pair is on disk.
     try:
         private_key_path.unlink(missing_ok=True)
     except OSError as err:
@@ -111,7 +111,7 @@ def _file_store(cert_dir: str) -> certificate.FileStore:
 
 
 def _current_key(store: certificate.FileStore) -> bytes | None:
-    """The key of the stored certificate, which may have ended; None if there is none that can be used."""
+    """Return the key of the stored certificate, which may have expired, or None if there is no usable key."""
     try:
         return keyutil.marshal_private_key_to_pem(store.current().private_key)
     except (certificate.NoCertKeyError, OSError, ValueError):
@@ -128,10 +128,11 @@ def _write_kubeconfig_from_bootstrapping(
         insecure_skip_tls_verify=tls.insecure,
         certificate_authority=tls.ca_file,
         certificate_authority_data=b"" if tls.ca_file else tls.ca_data,
-        # DIVERGES (fault of Go): the kubeconfig that is written after a bootstrap has the proxy, and the server's name
-        # for TLS, of the bootstrap kubeconfig.
-        # Go: pkg/kubelet/certificate/bootstrap/bootstrap.go, writeKubeconfigFromBootstrapping: leaves both out.
-        # Why: an API server that can only be reached with these could not be reached any more after the bootstrap.
+        # DIVERGES (fault of Go): the kubeconfig that a bootstrap writes contains the proxy and the TLS server name of
+        # the bootstrap kubeconfig.
+        # Go: pkg/kubelet/certificate/bootstrap/bootstrap.go, writeKubeconfigFromBootstrapping: the Go kubelet omits
+        # both.
+        # Why: the kubelet could no longer reach an API server that needs these settings after the bootstrap.
         # Test: bootstrap_test.py:test_load_client_cert
         tls_server_name=tls.server_name,
         proxy_url=bootstrap_client_config.proxy_url,
@@ -157,9 +158,9 @@ def _load_rest_client_config(kubeconfig: str, what: str) -> rest.Config:
 
 
 def _is_client_config_still_valid(kubeconfig_path: str) -> bool:
-    """Whether the kubeconfig is there with a client certificate that has not ended; if not it is said why.
+    """Report whether the kubeconfig exists with a client certificate that has not expired. Log the reason if not.
 
-    Raises OSError if it is there and cannot be looked at.
+    Raise OSError if the kubeconfig exists but cannot be read.
     """
     if not Path(kubeconfig_path).exists():
         return False
@@ -187,12 +188,12 @@ def _client_certificates(config: rest.Config) -> Sequence[x509.Certificate]:
     tls = config.tls_client_config
     if tls.cert_data or not tls.cert_file:
         return certutil.parse_certs_pem(tls.cert_data)
-    # Loaded with the key: a certificate without it is of no use.
+    # The certificate is loaded together with its key, because it is useless without the key.
     return certificate.load_x509_key_pair(tls.cert_file, tls.key_file).chain
 
 
 def wait_for_server(ctx: golang.Context, config: rest.Config, deadline: float) -> None:
-    """Return once /healthz answers well. Raises TimeoutError after `deadline` seconds, Canceled if ctx ends."""
+    """Wait until /healthz succeeds. Raise TimeoutError after `deadline` seconds, and Canceled if ctx ends."""
     client = rest.RESTClient(dataclasses.replace(config, timeout=_SERVER_TIMEOUT))
     healthz_ctx, cancel = golang.with_timeout(ctx, deadline)
     connected = False
@@ -220,9 +221,9 @@ def wait_for_server(ctx: golang.Context, config: rest.Config, deadline: float) -
 def request_node_certificate(
     ctx: golang.Context, client: kubernetes.Interface, private_key_data: bytes, node_name: str
 ) -> bytes:
-    """The PEM certificate of the node for that PEM key, from the request that is there for it or from a new one.
+    """Return the node's certificate for the key, both in PEM, from an existing request for the key or from a new one.
 
-    Raises ValueError for data that is no key, and what csr.request_certificate and wait_for_certificate raise.
+    Raise ValueError if the data is not a key, and the errors of csr.request_certificate and wait_for_certificate.
     """
     try:
         private_key = keyutil.parse_private_key_pem(private_key_data)
@@ -230,7 +231,7 @@ def request_node_certificate(
         raise ValueError(f"invalid private key for certificate request: {err}") from err
     common_name, organization = f"system:node:{node_name}", ("system:nodes",)
     csr_data = certutil.make_csr(private_key, common_name, organization)
-    # The encipherment comes last here, and is part of the name in this order.
+    # Key encipherment comes last here. The order matters because it is part of the request's name.
     usages = [certificatesv1.USAGE_DIGITAL_SIGNATURE, certificatesv1.USAGE_CLIENT_AUTH]
     if certificatesv1.USAGE_KEY_ENCIPHERMENT in certificate.default_kubelet_client_get_usages(private_key):
         usages.append(certificatesv1.USAGE_KEY_ENCIPHERMENT)
@@ -256,5 +257,5 @@ def request_node_certificate(
 def digested_name(
     private_key: keyutil.PrivateKey, common_name: str, organization: Sequence[str], usages: Sequence[str]
 ) -> str:
-    """The request's name, which Go's kubelet gives it too."""
+    """Return the name of the request, which is the same as in the Go kubelet."""
     return csr.digested_name("node-csr-", private_key, (common_name, *organization, *usages))

@@ -1,4 +1,4 @@
-"""Bootstrap: which credentials count, and that a key that was asked for is never lost."""
+"""Test the bootstrap: which credentials are used, and that the key of a request is never lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOST = "https://cluster-a.example:6443"
 
 
 class Node:
-    """The files of a node, and the API server's signer behind whatever kubeconfig is used."""
+    """Hold the files of a node, and an API server with a signer behind every kubeconfig."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.signer = testing.FakeSigner(AUTHORITY)
@@ -68,7 +68,7 @@ current-context: c
         )
 
     def write_with_certificate(self, life: timedelta = timedelta(hours=1)) -> Path:
-        """A kubeconfig whose certificate ends then; returns the pair's file."""
+        """Write a kubeconfig whose certificate expires after `life`, and return the file of the pair."""
         pair = self.kubeconfig.parent / "pair.pem"
         end = testing.now() + life
         pair.write_bytes(b"".join(AUTHORITY.issue("n", not_before=end - timedelta(days=1), not_after=end)))
@@ -176,7 +176,7 @@ def test_load_client_cert(node: Node, prepare: Callable[[Node], None]) -> None:
     pair = Path(config.tls_client_config.cert_file)
     assert pair == node.pki / "kubelet-client-current.pem" and (request.status.certificate or b"?") in pair.read_bytes()
     assert not node.key_tmp.exists()
-    # And from now on there is nothing to do.
+    # From now on there is nothing to do.
     node.load_client_cert()
     assert len(node.signer.requests()) == 1
 
@@ -211,7 +211,7 @@ def test_a_request_that_was_not_granted_is_gone_on_with(node: Node) -> None:
     assert isinstance(ended.recv(WAIT)[0], csr.CertificateSigningRequestError)
     assert node.key_tmp.read_bytes() == key and not node.kubeconfig.exists()
 
-    # The next run asks with the same key, and so under the same name.
+    # The next run requests a certificate with the same key, and therefore under the same name.
     golang.go(run, name="bootstrap")
     assert node.signer.watched.recv(WAIT)[1]
     assert [again.metadata.name for again in node.signer.requests()] == [request.metadata.name]
@@ -222,7 +222,7 @@ def test_a_request_that_was_not_granted_is_gone_on_with(node: Node) -> None:
 
 
 def test_a_granted_request_of_an_earlier_run_is_used(node: Node) -> None:
-    # The node died after the request was made and before the certificate was stored.
+    # The node died between the request and the storing of the certificate.
     key = keyutil.load_or_generate_key_file(str(node.key_tmp))
     module.request_node_certificate(golang.background(), node.signer.client, key, "n")
     node.load_client_cert()
@@ -306,7 +306,7 @@ def test_wait_for_server_is_given_up_with_its_context() -> None:
 
 @faulty_call.cases(Call("kubelet/certificate/bootstrap/bootstrap.py", "", "get"))
 def test_call_that_asks_for_healthz(call: Call, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is waited for, and then the certificate is asked for all the same."""
+    """The kubelet waits for /healthz, and then requests the certificate anyway."""
     monkeypatch.setattr(module, "_SERVER_DEADLINE", 0.5)
     monkeypatch.setattr(module, "_SERVER_PERIOD", 0.01)
     kubeconfig = tmp_path / "kubeconfig"
@@ -323,7 +323,7 @@ def test_call_that_asks_for_healthz(call: Call, kind: Kind, tmp_path: Path, monk
 
 
 def _until_asked(fault: Fault) -> Callable[[golang.Context, rest.Config, float], None]:
-    """Waits for a server that goes wrong, again and again until it was asked: on a busy machine that takes a while."""
+    """Return a function that waits for a faulty server until it was asked, which takes long on a busy machine."""
     real = module.wait_for_server
 
     def wait_for_server(ctx: golang.Context, config: rest.Config, deadline: float) -> None:

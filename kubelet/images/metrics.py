@@ -10,7 +10,7 @@ from pkg.component_base.metrics import legacyregistry
 
 ENSURE_IMAGE_REQUESTS_COUNTER = metrics.new_counter(
     "kubelet_image_manager_ensure_image_requests_total",
-    "Images that containers needed, by pull policy, whether they were there, and whether they had to be pulled.",
+    "Requests for images, by pull policy, by presence on the node, and by whether a pull was required.",
     ["pull_policy", "present_locally", "pull_required"],
 )
 

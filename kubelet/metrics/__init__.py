@@ -1,4 +1,4 @@
-"""The kubelet's metrics.
+"""Define the kubelet's metrics.
 
 Go: pkg/kubelet/metrics
 """

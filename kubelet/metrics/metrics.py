@@ -1,4 +1,4 @@
-"""The kubelet's metrics under upstream's names.
+"""Define the kubelet's metrics with upstream's names.
 
 Go: pkg/kubelet/metrics/metrics.go
 """
@@ -16,7 +16,7 @@ from pkg.apimachinery import clock
 from pkg.component_base import metrics
 from pkg.component_base.metrics import legacyregistry
 
-# Values of labels.
+# The constants below are values of labels.
 CONTAINER = "container"
 INIT_CONTAINER = "init_container"
 EPHEMERAL_CONTAINER = "ephemeral_container"
@@ -49,7 +49,7 @@ _POD_RESIZE_DURATION_BUCKETS = (
 )
 # fmt: on
 _DRA_DURATION_BUCKETS = metrics.exponential_buckets_range(0.1, 40, 15)
-# An image larger than this many bytes goes under this label, the largest that fits.
+# An image gets the label of the largest of these sizes, in bytes, that it exceeds.
 _IMAGE_SIZE_BUCKETS = (
     (100 * _GIB, "GT100GB"),
     (60 * _GIB, "60GB-100GB"),
@@ -65,7 +65,7 @@ _IMAGE_SIZE_BUCKETS = (
     (0, "0-10MB"),
 )
 
-# The node
+# ---- The node ----
 NODE_NAME = metrics.new_gauge("kubelet_node_name", "Always 1, labelled with the node's name.", ["node"])
 CGROUP_VERSION = metrics.new_gauge("kubelet_cgroup_version", "The cgroup version of the host.")
 CRI_LOSING_SUPPORT = metrics.new_gauge(
@@ -83,19 +83,19 @@ NODE_STARTUP_REGISTRATION_DURATION = metrics.new_gauge(
 )
 NODE_STARTUP_POST_REGISTRATION_DURATION = metrics.new_gauge(
     "kubelet_node_startup_post_registration_duration_seconds",
-    "Seconds from the node's registration to its being ready.",
+    "Seconds from the node's registration until it was ready.",
 )
 NODE_STARTUP_DURATION = metrics.new_gauge(
-    "kubelet_node_startup_duration_seconds", "Seconds from boot to the node's being ready."
+    "kubelet_node_startup_duration_seconds", "Seconds from boot until the node was ready."
 )
 GRACEFUL_SHUTDOWN_START_TIME = metrics.new_gauge(
-    "kubelet_graceful_shutdown_start_time_seconds", "When the last graceful shutdown began, since 1970."
+    "kubelet_graceful_shutdown_start_time_seconds", "Start of the last graceful shutdown, in seconds since 1970."
 )
 GRACEFUL_SHUTDOWN_END_TIME = metrics.new_gauge(
-    "kubelet_graceful_shutdown_end_time_seconds", "When the last graceful shutdown ended, since 1970."
+    "kubelet_graceful_shutdown_end_time_seconds", "End of the last graceful shutdown, in seconds since 1970."
 )
 
-# Pods and their workers
+# ---- Pods and their workers ----
 CONTAINERS_PER_POD_COUNT = metrics.new_histogram(
     "kubelet_containers_per_pod_count",
     "Containers per pod.",
@@ -112,49 +112,47 @@ POD_WORKER_START_DURATION = metrics.new_histogram(
 )
 POD_START_DURATION = metrics.new_histogram(
     "kubelet_pod_start_duration_seconds",
-    "Seconds from first seeing a pod to its running.",
+    "Seconds from first seeing a pod until it was running.",
     buckets=_POD_STARTUP_DURATION_BUCKETS,
 )
 POD_START_SLI_DURATION = metrics.new_histogram(
     "kubelet_pod_start_sli_duration_seconds",
-    "Seconds from a pod's creation to its containers being started, without pulls and init containers.",
+    "Seconds from a pod's creation until its containers were started, without pulls and init containers.",
     buckets=_POD_STARTUP_DURATION_BUCKETS,
 )
 POD_START_TOTAL_DURATION = metrics.new_histogram(
     "kubelet_pod_start_total_duration_seconds",
-    "Seconds from a pod's creation to its containers being seen as started.",
+    "Seconds from a pod's creation until its containers were observed as started.",
     buckets=_POD_STARTUP_DURATION_BUCKETS,
 )
 FIRST_NETWORK_POD_START_SLI_DURATION = metrics.new_gauge(
     "kubelet_first_network_pod_start_sli_duration_seconds",
-    "Seconds that the first pod with a network of its own took to start, without pulls and init containers.",
+    "Seconds that the first pod without host network took to start, without pulls and init containers.",
     level=metrics.INTERNAL,
 )
 POD_STATUS_SYNC_DURATION = metrics.new_histogram(
     "kubelet_pod_status_sync_duration_seconds",
-    "Seconds from a change of a pod's status to the API server having it.",
+    "Seconds from a change of a pod's status until the API server had it.",
     buckets=_POD_STATUS_SYNC_DURATION_BUCKETS,
 )
 DESIRED_POD_COUNT = metrics.new_gauge(
-    "kubelet_desired_pods", "Pods that the sources ask for; static if not from the API server.", ["static"]
+    "kubelet_desired_pods", "Pods in the sources; static if not from the API server.", ["static"]
 )
-ACTIVE_POD_COUNT = metrics.new_gauge(
-    "kubelet_active_pods", "Pods that count when another is to be admitted.", ["static"]
-)
+ACTIVE_POD_COUNT = metrics.new_gauge("kubelet_active_pods", "Pods that admission takes into account.", ["static"])
 MIRROR_POD_COUNT = metrics.new_gauge("kubelet_mirror_pods", "Mirror pods to be created.")
 WORKING_POD_COUNT = metrics.new_gauge(
     "kubelet_working_pods",
-    "Pods that have a worker, by phase of their life and by being desired, orphaned or runtime only.",
+    "Pods that have a worker, by lifecycle phase and by whether they are desired, orphaned or runtime only.",
     ["lifecycle", "config", "static"],
 )
 ORPHANED_RUNTIME_POD_TOTAL = metrics.new_counter(
-    "kubelet_orphaned_runtime_pods_total", "Pods found in the runtime that no worker knew."
+    "kubelet_orphaned_runtime_pods_total", "Pods found in the runtime that had no pod worker."
 )
 RESTARTED_POD_TOTAL = metrics.new_counter(
     "kubelet_restarted_pods_total", "Pods deleted and created again with the same UID.", ["static"]
 )
 for _static in ("", "true"):
-    RESTARTED_POD_TOTAL.labels(_static)  # both are shown from the start
+    RESTARTED_POD_TOTAL.labels(_static)  # Both series are exported from the start.
 ADMISSION_REJECTIONS_TOTAL = metrics.new_counter(
     "kubelet_admission_rejections_total", "Pods that were not admitted.", ["reason"]
 )
@@ -165,7 +163,7 @@ POD_WATCH_EVENTS_DROPPED_TOTAL = metrics.new_counter(
     "kubelet_pod_watch_events_dropped_total", "Events that watchers of the pods API did not get."
 )
 
-# Starting and stopping
+# ---- Starts and stops ----
 STARTED_PODS_TOTAL = metrics.new_counter("kubelet_started_pods_total", "Pods started.")
 STARTED_PODS_ERRORS_TOTAL = metrics.new_counter("kubelet_started_pods_errors_total", "Pods whose start failed.")
 STARTED_USER_NAMESPACED_PODS_TOTAL = metrics.new_counter(
@@ -182,39 +180,41 @@ STARTED_CONTAINERS_ERRORS_TOTAL = metrics.new_counter(
 )
 TERMINATED_CONTAINERS_TOTAL = metrics.new_counter(
     "kubelet_terminated_containers_total",
-    "Containers that ended.",
+    "Containers that terminated.",
     ["container_type", "exit_code", "reason"],
 )
 RUN_POD_SANDBOX_DURATION = metrics.new_histogram(
-    "kubelet_run_podsandbox_duration_seconds", "Seconds to make a sandbox.", ["runtime_handler"]
+    "kubelet_run_podsandbox_duration_seconds", "Seconds to create a sandbox.", ["runtime_handler"]
 )
 RUN_POD_SANDBOX_ERRORS = metrics.new_counter(
-    "kubelet_run_podsandbox_errors_total", "Sandboxes that could not be made.", ["runtime_handler"]
+    "kubelet_run_podsandbox_errors_total", "Sandboxes that could not be created.", ["runtime_handler"]
 )
 LIFECYCLE_HANDLER_HTTP_FALLBACKS = metrics.new_counter(
-    "kubelet_lifecycle_handler_http_fallbacks_total", "Hooks that worked with http after https had not."
+    "kubelet_lifecycle_handler_http_fallbacks_total", "Hooks that succeeded over HTTP after HTTPS had failed."
 )
 LIFECYCLE_HANDLER_SLEEP_TERMINATED = metrics.new_counter(
-    "kubelet_sleep_action_terminated_early_total", "Sleep hooks that were cut short."
+    "kubelet_sleep_action_terminated_early_total", "Sleep hooks that were terminated early."
 )
 
-# The PLEG
-PLEG_RELIST_DURATION = metrics.new_histogram("kubelet_pleg_relist_duration_seconds", "Seconds of a relist.")
+# ---- The PLEG ----
+PLEG_RELIST_DURATION = metrics.new_histogram("kubelet_pleg_relist_duration_seconds", "Seconds that a relist took.")
 PLEG_POD_RELIST_DURATION = metrics.new_histogram(
-    "kubelet_pleg_pod_relist_duration_seconds", "Seconds of relisting a single pod."
+    "kubelet_pleg_pod_relist_duration_seconds", "Seconds that relisting a single pod took."
 )
 PLEG_DISCARD_EVENTS = metrics.new_counter(
-    "kubelet_pleg_discard_events", "Events lost because nobody took them from the full channel."
+    "kubelet_pleg_discard_events", "Events discarded because the channel was full."
 )
 PLEG_RELIST_INTERVAL = metrics.new_histogram(
     "kubelet_pleg_relist_interval_seconds", "Seconds from one relist to the next."
 )
-PLEG_LAST_SEEN = metrics.new_gauge("kubelet_pleg_last_seen_seconds", "When the PLEG was last seen active, since 1970.")
+PLEG_LAST_SEEN = metrics.new_gauge(
+    "kubelet_pleg_last_seen_seconds", "Time of the PLEG's last activity, in seconds since 1970."
+)
 EVENTED_PLEG_CONN_ERR = metrics.new_counter(
-    "kubelet_evented_pleg_connection_error_count", "Failures of the stream of the runtime's events."
+    "kubelet_evented_pleg_connection_error_count", "Errors of the runtime's event stream."
 )
 EVENTED_PLEG_CONN = metrics.new_counter(
-    "kubelet_evented_pleg_connection_success_count", "Times that the runtime's events could be streamed."
+    "kubelet_evented_pleg_connection_success_count", "Successful connections to the runtime's event stream."
 )
 EVENTED_PLEG_CONN_LATENCY = metrics.new_histogram(
     "kubelet_evented_pleg_connection_latency_seconds", "Seconds from an event to its arrival."
@@ -222,21 +222,21 @@ EVENTED_PLEG_CONN_LATENCY = metrics.new_histogram(
 RUNNING_POD_COUNT = metrics.new_gauge("kubelet_running_pods", "Pods that have a running sandbox.")
 RUNNING_CONTAINER_COUNT = metrics.new_gauge("kubelet_running_containers", "Containers by state.", ["container_state"])
 
-# The runtime and images
+# ---- The runtime and images ----
 RUNTIME_OPERATIONS = metrics.new_counter(
-    "kubelet_runtime_operations_total", "Calls of the runtime.", ["operation_type"]
+    "kubelet_runtime_operations_total", "Calls to the runtime.", ["operation_type"]
 )
 RUNTIME_OPERATIONS_DURATION = metrics.new_histogram(
     "kubelet_runtime_operations_duration_seconds",
-    "Seconds that calls of the runtime took.",
+    "Seconds that calls to the runtime took.",
     ["operation_type"],
     metrics.exponential_buckets(0.005, 2.5, 14),
 )
 RUNTIME_OPERATIONS_ERRORS = metrics.new_counter(
-    "kubelet_runtime_operations_errors_total", "Calls of the runtime that failed.", ["operation_type"]
+    "kubelet_runtime_operations_errors_total", "Calls to the runtime that failed.", ["operation_type"]
 )
 CGROUP_MANAGER_DURATION = metrics.new_histogram(
-    "kubelet_cgroup_manager_duration_seconds", "Seconds of operations on cgroups.", ["operation_type"]
+    "kubelet_cgroup_manager_duration_seconds", "Seconds that operations on cgroups took.", ["operation_type"]
 )
 IMAGE_PULL_DURATION = metrics.new_histogram(
     "kubelet_image_pull_duration_seconds",
@@ -249,7 +249,7 @@ IMAGE_GARBAGE_COLLECTED_TOTAL = metrics.new_counter(
 )
 IMAGE_VOLUME_REQUESTED_TOTAL = metrics.new_counter(
     "kubelet_image_volume_requested_total",
-    "Image volumes asked for.",
+    "Image volumes requested.",
     level=metrics.BETA,
 )
 IMAGE_VOLUME_MOUNTED_SUCCEED_TOTAL = metrics.new_counter(
@@ -263,10 +263,12 @@ IMAGE_VOLUME_MOUNTED_ERRORS_TOTAL = metrics.new_counter(
     level=metrics.BETA,
 )
 
-# Probes
-# DIVERGES (platform): there is a measure of how late probes begin.
-# Go: pkg/kubelet/prober/worker.go, (*worker).run: has none; each worker has a goroutine, which begins on time.
-# Why: here probes share threads, and who runs thousands of them needs to see whether these are enough.
+# ---- Probes ----
+# DIVERGES (platform): a metric shows how late probes begin.
+# Go: pkg/kubelet/prober/worker.go, (*worker).run: the Go kubelet has no such metric; each worker has a goroutine, which
+# begins on time.
+# Why: here probes share threads, and an administrator with thousands of probes needs to see whether the threads
+# suffice.
 # Test: kubelet/prober/worker_test.py:test_lateness_is_measured
 PROBER_LATENESS = metrics.new_histogram(
     "kubelet_probe_lateness_seconds",
@@ -274,10 +276,10 @@ PROBER_LATENESS = metrics.new_histogram(
     ["probe_type"],
 )
 
-# Eviction, preemption and volumes
+# ---- Eviction, preemption and volumes ----
 EVICTIONS = metrics.new_counter("kubelet_evictions", "Pods evicted.", ["eviction_signal"])
 EVICTION_STATS_AGE = metrics.new_histogram(
-    "kubelet_eviction_stats_age_seconds", "Age of the figures that an eviction went by.", ["eviction_signal"]
+    "kubelet_eviction_stats_age_seconds", "Age of the statistics on which an eviction was based.", ["eviction_signal"]
 )
 PREEMPTIONS = metrics.new_counter("kubelet_preemptions", "Pods preempted.", ["preemption_signal"])
 ORPHAN_POD_CLEANED_VOLUMES = metrics.new_gauge(
@@ -288,15 +290,15 @@ ORPHAN_POD_CLEANED_VOLUMES_ERRORS = metrics.new_gauge(
     "Orphaned pods whose volumes the last sweep failed to clean up.",
 )
 
-# Devices, the pod resources API and the resource managers
+# ---- Devices, the pod resources API and the resource managers ----
 DEVICE_PLUGIN_REGISTRATION_COUNT = metrics.new_counter(
     "kubelet_device_plugin_registration_total", "Registrations of device plugins.", ["resource_name"]
 )
 DEVICE_PLUGIN_ALLOCATION_DURATION = metrics.new_histogram(
-    "kubelet_device_plugin_alloc_duration_seconds", "Seconds of a device's allocation.", ["resource_name"]
+    "kubelet_device_plugin_alloc_duration_seconds", "Seconds that the allocation of a device took.", ["resource_name"]
 )
 POD_RESOURCES_ENDPOINT_REQUESTS_TOTAL_COUNT = metrics.new_counter(
-    "kubelet_pod_resources_endpoint_requests_total", "Requests.", ["server_api_version"]
+    "kubelet_pod_resources_endpoint_requests_total", "Requests to the pod resources API.", ["server_api_version"]
 )
 POD_RESOURCES_ENDPOINT_REQUESTS_LIST_COUNT = metrics.new_counter(
     "kubelet_pod_resources_endpoint_requests_list", "List requests.", ["server_api_version"]
@@ -321,19 +323,19 @@ POD_RESOURCES_ENDPOINT_ERRORS_GET_COUNT = metrics.new_counter(
     "kubelet_pod_resources_endpoint_errors_get", "Get requests that failed.", ["server_api_version"]
 )
 CPU_MANAGER_PINNING_REQUESTS_TOTAL = metrics.new_counter(
-    "kubelet_cpu_manager_pinning_requests_total", "Allocations of whole cores."
+    "kubelet_cpu_manager_pinning_requests_total", "Allocations of exclusive CPUs."
 )
 CPU_MANAGER_PINNING_ERRORS_TOTAL = metrics.new_counter(
-    "kubelet_cpu_manager_pinning_errors_total", "Allocations of whole cores that failed."
+    "kubelet_cpu_manager_pinning_errors_total", "Allocations of exclusive CPUs that failed."
 )
 CPU_MANAGER_SHARED_POOL_SIZE_MILLI_CORES = metrics.new_gauge(
-    "kubelet_cpu_manager_shared_pool_size_millicores", "The shared pool, in thousandths of a core."
+    "kubelet_cpu_manager_shared_pool_size_millicores", "Size of the shared CPU pool, in millicores."
 )
 CPU_MANAGER_EXCLUSIVE_CPUS_ALLOCATION_COUNT = metrics.new_gauge(
-    "kubelet_cpu_manager_exclusive_cpu_allocation_count", "Cores given to single containers."
+    "kubelet_cpu_manager_exclusive_cpu_allocation_count", "CPUs allocated exclusively to containers."
 )
 CPU_MANAGER_ALLOCATION_PER_NUMA = metrics.new_gauge(
-    "kubelet_cpu_manager_allocation_per_numa", "Cores given by NUMA node.", [ALIGNED_NUMA_NODE]
+    "kubelet_cpu_manager_allocation_per_numa", "CPUs allocated, by NUMA node.", [ALIGNED_NUMA_NODE]
 )
 CONTAINER_ALIGNED_COMPUTE_RESOURCES = metrics.new_counter(
     "kubelet_container_aligned_compute_resources_count",
@@ -358,14 +360,14 @@ MEMORY_QOS_NODE_MEMORY_LOW_BYTES = metrics.new_gauge(
     "kubelet_memory_qos_node_memory_low_bytes", "memory.low of all burstable pods."
 )
 TOPOLOGY_MANAGER_ADMISSION_REQUESTS_TOTAL = metrics.new_counter(
-    "kubelet_topology_manager_admission_requests_total", "Admissions that wanted aligned resources."
+    "kubelet_topology_manager_admission_requests_total", "Admissions that required aligned resources."
 )
 TOPOLOGY_MANAGER_ADMISSION_ERRORS_TOTAL = metrics.new_counter(
     "kubelet_topology_manager_admission_errors_total", "Admissions that failed for lack of alignment."
 )
 TOPOLOGY_MANAGER_ADMISSION_DURATION = metrics.new_histogram(
     "kubelet_topology_manager_admission_duration_ms",
-    "Milliseconds of an admission.",
+    "Milliseconds that an admission took.",
     buckets=metrics.exponential_buckets(0.05, 2, 15),
 )
 RESOURCE_MANAGER_ALLOCATIONS_TOTAL = metrics.new_counter(
@@ -383,43 +385,43 @@ RESOURCE_MANAGER_CONTAINER_ASSIGNMENTS = metrics.new_counter(
 )
 DRA_OPERATIONS_DURATION = metrics.new_histogram(
     "dra_operations_duration_seconds",
-    "Seconds of preparing or unpreparing all claims of a pod.",
+    "Seconds that preparing or unpreparing all claims of a pod took.",
     ["operation_name", "is_error"],
     _DRA_DURATION_BUCKETS,
 )
 DRA_GRPC_OPERATIONS_DURATION = metrics.new_histogram(
     "dra_grpc_operations_duration_seconds",
-    "Seconds of calls of DRA drivers.",
+    "Seconds that calls to DRA drivers took.",
     ["driver_name", "method_name", "grpc_status_code"],
     _DRA_DURATION_BUCKETS,
 )
 
-# Resizing in place
+# ---- Resizes ----
 CONTAINER_REQUESTED_RESIZES = metrics.new_counter(
     "kubelet_container_requested_resizes_total",
-    "Resizes asked for, by container and resource.",
+    "Requested resizes, by container and resource.",
     ["resource", "requirement", "operation"],
 )
 POD_RESIZE_DURATION_MILLISECONDS = metrics.new_histogram(
     "kubelet_pod_resize_duration_milliseconds",
-    "Milliseconds to carry out a resize.",
+    "Milliseconds that a resize took.",
     ["success"],
     _POD_RESIZE_DURATION_BUCKETS,
 )
-POD_PENDING_RESIZES = metrics.new_gauge("kubelet_pod_pending_resizes", "Resizes that wait.", ["reason"])
+POD_PENDING_RESIZES = metrics.new_gauge("kubelet_pod_pending_resizes", "Pending resizes.", ["reason"])
 POD_INFEASIBLE_RESIZES = metrics.new_counter(
     "kubelet_pod_infeasible_resizes_total", "Resizes that this node can never grant.", ["reason_detail"]
 )
-POD_IN_PROGRESS_RESIZES = metrics.new_gauge("kubelet_pod_in_progress_resizes", "Resizes under way.")
+POD_IN_PROGRESS_RESIZES = metrics.new_gauge("kubelet_pod_in_progress_resizes", "Resizes in progress.")
 POD_DEFERRED_ACCEPTED_RESIZES = metrics.new_counter(
-    "kubelet_pod_deferred_accepted_resizes_total", "Resizes accepted after a wait.", ["retry_trigger"]
+    "kubelet_pod_deferred_accepted_resizes_total", "Deferred resizes that were accepted later.", ["retry_trigger"]
 )
 
-# Registered only with the gate.
+# These metrics are registered only if their feature gate is on.
 _GATED: dict[str, tuple[Collector, ...]] = {
     features.USER_NAMESPACES_SUPPORT: (STARTED_USER_NAMESPACED_PODS_TOTAL, STARTED_USER_NAMESPACED_PODS_ERRORS_TOTAL),
     features.MEMORY_QOS: (MEMORY_QOS_NODE_MEMORY_MIN_BYTES, MEMORY_QOS_NODE_MEMORY_LOW_BYTES),
-    # This gate cannot be on without GracefulNodeShutdown.
+    # This gate requires GracefulNodeShutdown.
     features.GRACEFUL_NODE_SHUTDOWN_BASED_ON_POD_PRIORITY: (
         GRACEFUL_SHUTDOWN_START_TIME,
         GRACEFUL_SHUTDOWN_END_TIME,
@@ -437,7 +439,7 @@ _registered = False
 
 
 def register() -> None:
-    """Make the metrics visible. Later calls do nothing; feature gates must be set before the first."""
+    """Register the metrics. Later calls do nothing; feature gates must be set before the first call."""
     global _registered
     with _register_lock:
         if _registered:
@@ -452,22 +454,22 @@ def register() -> None:
 
 
 def register_collectors(*collectors: Collector) -> None:
-    """Make other collectors visible, that compute their metrics when asked."""
+    """Register other collectors, which compute their metrics at a scrape."""
     legacyregistry.must_register(*collectors)
 
 
 def unregister_collectors(*collectors: Collector) -> None:
-    """Take them out again; raises KeyError if they are not in."""
+    """Unregister collectors. Raise KeyError if they are not registered."""
     legacyregistry.unregister(*collectors)
 
 
 def get_gather() -> CollectorRegistry:
-    """The registry, for tests."""
+    """Return the registry, for tests."""
     return legacyregistry.DEFAULT_GATHERER
 
 
 def since_in_seconds(start: datetime.datetime) -> float:
-    """Seconds since the steady clock gave the reading `start`."""
+    """Return the seconds since the steady clock showed `start`."""
     return (clock.RealClock().steady() - start).total_seconds()
 
 
@@ -476,7 +478,7 @@ def set_node_name(name: str) -> None:
 
 
 def get_image_size_bucket(size_in_bytes: int) -> str:
-    """The label for an image of that size; "N/A" if the size is not known."""
+    """Return the label for an image of that size, or "N/A" if the size is unknown."""
     if size_in_bytes == 0:
         return "N/A"
     return next(label for bound, label in _IMAGE_SIZE_BUCKETS if size_in_bytes > bound)

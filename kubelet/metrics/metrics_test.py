@@ -1,4 +1,4 @@
-"""The kubelet's metrics beside those of upstream: testdata/upstream.tsv has all of theirs, docs/metrics.md the rest.
+"""Test the kubelet's metrics against upstream's, which testdata/upstream.tsv lists. docs/metrics.md lists the others.
 
 Go: pkg/kubelet/metrics/metrics_test.go
 """
@@ -24,7 +24,7 @@ DOCUMENT = ROOT / "docs/metrics.md"
 _MAKES_METRICS = re.compile(
     r"metrics\.new_(counter|gauge|histogram)\(|MetricFamily\(|annotated_help\(|ProcessCollector|new_family"
 )
-# The library's own collector gives these their names.
+# The library's own collector creates these names.
 _LIBRARY = {
     f"process_{name}"
     for name in ("cpu_seconds_total", "max_fds", "open_fds", "resident_memory_bytes", "virtual_memory_bytes")
@@ -37,7 +37,7 @@ class Row(NamedTuple):
     type: str
     level: str
     labels: tuple[str, ...]
-    # Of a histogram, six digits of each.
+    # The upper bounds of a histogram's buckets, rounded to six digits.
     buckets: tuple[float, ...] = ()
 
 
@@ -61,7 +61,7 @@ def names() -> set[str]:
 
 @cache
 def sources() -> dict[Path, str]:
-    """The modules in which metrics are made."""
+    """Return the modules that create metrics."""
     files = (file for package in ("kubelet", "pkg") for file in (ROOT / package).rglob("*.py"))
     texts = {file: file.read_text() for file in files if not file.name.endswith("_test.py")}
     return {file: text for file, text in texts.items() if _MAKES_METRICS.search(text)}
@@ -69,7 +69,7 @@ def sources() -> dict[Path, str]:
 
 @cache
 def ours() -> dict[str, Row]:
-    """What is made as a metric; collectors make others when they are asked, see `collected`."""
+    """Return the metrics that are created as such. Collectors create others at a scrape, see `collected`."""
     for file in sources():
         importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
     rows = {}
@@ -82,7 +82,7 @@ def ours() -> dict[str, Row]:
 
 
 def bounds(metric: MetricWrapperBase) -> tuple[float, ...]:
-    """Of the buckets of a histogram, but for the infinite one; nothing for other metrics."""
+    """Return the bounds of a histogram's buckets except the infinite one, or nothing for other metrics."""
     if not isinstance(metric, prometheus_client.Histogram):
         return ()
     found = metric._kwargs["buckets"] if metric._labelnames else metric._upper_bounds
@@ -91,12 +91,12 @@ def bounds(metric: MetricWrapperBase) -> tuple[float, ...]:
 
 @cache
 def collected() -> set[str]:
-    """Names that stand in the modules with collectors."""
+    """Return the names in the modules with collectors."""
     return set(re.findall(r'"([a-z][a-z0-9_]+)"', "\n".join(sources().values()))) | _LIBRARY
 
 
 def table(heading: str) -> dict[str, str]:
-    """First and last column of the table below a heading of the document; a name may stand for several with {a,b}."""
+    """Return the first and last column of the table below a heading. A name may stand for several with {a,b}."""
     section = DOCUMENT.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     found = {}
     for names, reason in re.findall(r"^\| (`.+?) \|.*?([^|]+) \|$", section, re.MULTILINE):
@@ -108,7 +108,7 @@ def table(heading: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("row", upstream(), ids=lambda row: f"{row.name} of {row.page}")
 def test_metric_of_upstream(row: Row) -> None:
-    """It is here with the same type, stability, labels and buckets, or the document tells why it is not."""
+    """A metric has the same type, stability, labels and buckets as upstream, or the document explains its absence."""
     absent = table("Upstream's that are not here")
     here = ours().get(row.name)
     if row.name in absent:

@@ -21,10 +21,10 @@ class MustAttemptImagePullResult(enum.Enum):
 
 
 FS_PULL_INTENTS_SIZE = metrics.new_gauge("kubelet_imagemanager_ondisk_pullintents", "Pull intents on disk.")
-FS_PULLED_RECORDS_SIZE = metrics.new_gauge("kubelet_imagemanager_ondisk_pulledrecords", "Records of pulls on disk.")
+FS_PULLED_RECORDS_SIZE = metrics.new_gauge("kubelet_imagemanager_ondisk_pulledrecords", "Pull records on disk.")
 MUST_PULL_CHECKS_TOTAL = metrics.new_counter(
     "kubelet_imagemanager_image_mustpull_checks_total",
-    "Checks whether a pod may use an image that is there without showing its credentials again.",
+    "Checks whether a pod may use a present image without authenticating again.",
     ["result"],
 )
 

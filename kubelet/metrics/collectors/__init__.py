@@ -1,4 +1,4 @@
-"""Metrics that are made when somebody asks for them, of figures that others have.
+"""Collect metrics on each scrape from statistics of other components.
 
 Go: pkg/kubelet/metrics/collectors
 """

@@ -1,4 +1,4 @@
-"""Metrics of pods as the container runtime makes them, instead of those read from cgroups.
+"""Export pod metrics of the container runtime, in place of those read from cgroups.
 
 Go: pkg/kubelet/metrics/collectors/cri_metrics.go
 """
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
-# By the number that a runtime says it with.
+# The metric types by the runtime's numbers for them.
 _TYPES = {0: metrics.COUNTER, 1: metrics.GAUGE}
 
 
 class CRIMetricsCollector:
-    """A collector of prometheus_client. The runtime is asked once which metrics it has, and at each scrape for them.
+    """Collect the runtime's metrics for prometheus_client.
 
-    Where it could not tell the first, there are none.
+    The runtime is asked once which metrics it has, and for their values at each scrape. Without an answer to the first
+    question there are no metrics.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class CRIMetricsCollector:
             klog.error_s(err, "Error reading MetricDescriptors")
 
     def describe(self) -> list[Metric]:
-        """Nothing: what there will be is known when it is asked for."""
+        """Return nothing, because the metrics are only known at a scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -62,7 +63,7 @@ class CRIMetricsCollector:
         yield from families.values()
 
     def _add(self, families: dict[str, Metric], metric: runtimeapi.Metric) -> None:
-        """Metrics that nobody announced are left out, as are those whose labels do not fit, and of unheard-of types."""
+        """Add a sample. Skip metrics without a descriptor, with the wrong number of labels, or of an unknown type."""
         desc = self._descriptors.get(metric.name)
         if desc is None:
             klog.v(5).info_s("Descriptor not present in pre-populated list of descriptors", name=metric.name)
@@ -77,13 +78,15 @@ class CRIMetricsCollector:
                 metric.name, metrics.annotated_help(desc.help, metrics.INTERNAL), type
             )
         labels = dict(zip(desc.label_keys, metric.label_values, strict=True))
-        # 0 is what was not kept, but measured for this answer.
+        # A timestamp of 0 means that the value was measured for this response.
         timestamp = metric.timestamp / 1e9 if metric.timestamp else None
         made.add_sample(metric.name, labels, metric.value.value, timestamp)
 
 
 def _can_be_exposed(desc: runtimeapi.MetricDescriptor) -> bool:
-    """Whether its names are such as the text format has. One that is not would make the page unreadable as a whole."""
+    """Report whether the names are valid in the text format. A single invalid name would make the whole page
+    unreadable.
+    """
     labels = desc.label_keys
     names_fit = _METRIC_NAME.fullmatch(desc.name) and all(_LABEL_NAME.fullmatch(label) for label in labels)
     if names_fit and len(set(labels)) == len(labels):

@@ -1,4 +1,4 @@
-"""Tests of the metrics that the runtime makes."""
+"""Test the metrics of the runtime."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def metric(name: str, value: int, labels: list[str], timestamp: int = 0, gauge: 
 
 
 class Runtime:
-    """What a runtime says of its metrics."""
+    """Represent a runtime with metrics."""
 
     def __init__(self, *pods: runtimeapi.PodSandboxMetrics) -> None:
         self.pods = list(pods)

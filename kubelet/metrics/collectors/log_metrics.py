@@ -1,4 +1,4 @@
-"""How much of the disk containers' logs take.
+"""Export the disk usage of container logs.
 
 Go: pkg/kubelet/metrics/collectors/log_metrics.go
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LogMetricsCollector:
-    """A collector of prometheus_client: asks for pods' figures at each scrape."""
+    """Collect the sizes for prometheus_client. Each scrape requests the pods' statistics."""
 
     def __init__(self, pod_stats: Callable[[golang.Context], list[statsapi.PodStats]]) -> None:
         self._pod_stats = pod_stats

@@ -1,4 +1,4 @@
-"""Tests of the sizes of logs.
+"""Test the sizes of logs.
 
 Go: pkg/kubelet/metrics/collectors/log_metrics_test.go
 """

@@ -1,4 +1,4 @@
-"""What node, pods and containers use of processors and memory: the page that metrics-server reads.
+"""Export the CPU and memory usage of the node, pods and containers, for example to metrics-server.
 
 Go: pkg/kubelet/metrics/collectors/resource_metrics.go
 """
@@ -22,7 +22,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 _FAMILIES: dict[str, tuple[str, str, metrics.StabilityLevel]] = {
     "node_cpu_usage_seconds_total": (
-        "Processor time spent on the node, in seconds",
+        "CPU time used by the node, in seconds",
         metrics.COUNTER,
         metrics.STABLE,
     ),
@@ -37,12 +37,12 @@ _FAMILIES: dict[str, tuple[str, str, metrics.StabilityLevel]] = {
         metrics.ALPHA,
     ),
     "container_start_time_seconds": (
-        "When the container was started, in seconds since 1970",
+        "Start time of the container, in seconds since 1970",
         metrics.GAUGE,
         metrics.STABLE,
     ),
     "container_cpu_usage_seconds_total": (
-        "Processor time spent by the container, in seconds",
+        "CPU time used by the container, in seconds",
         metrics.COUNTER,
         metrics.STABLE,
     ),
@@ -57,12 +57,12 @@ _FAMILIES: dict[str, tuple[str, str, metrics.StabilityLevel]] = {
         metrics.ALPHA,
     ),
     "container_swap_limit_bytes": (
-        "The most bytes of the container that may be in swap",
+        "Swap limit of the container in bytes",
         metrics.GAUGE,
         metrics.ALPHA,
     ),
     "pod_cpu_usage_seconds_total": (
-        "Processor time spent by the pod, in seconds",
+        "CPU time used by the pod, in seconds",
         metrics.COUNTER,
         metrics.STABLE,
     ),
@@ -77,7 +77,7 @@ _FAMILIES: dict[str, tuple[str, str, metrics.StabilityLevel]] = {
         metrics.ALPHA,
     ),
     "resource_scrape_error": (
-        "Whether reading the figures failed",
+        "1 if reading the statistics failed, otherwise 0",
         metrics.GAUGE,
         metrics.STABLE,
     ),
@@ -85,16 +85,16 @@ _FAMILIES: dict[str, tuple[str, str, metrics.StabilityLevel]] = {
 
 
 class ResourceMetricsCollector:
-    """A collector of prometheus_client: asks for a summary at each scrape, and shows the containers that are in it.
+    """Collect the usage for prometheus_client. Each scrape requests a summary and shows the containers in it.
 
-    Go's scrape_error, which is hidden because it was deprecated in 1.29, is left out.
+    Go's scrape_error is omitted, because it is deprecated since 1.29 and hidden.
     """
 
     def __init__(self, provider: stats.SummaryProvider) -> None:
         self._provider = provider
 
     def describe(self) -> list[Metric]:
-        """Nothing: what there will be is known when it is asked for."""
+        """Return nothing, because the metrics are only known at a scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -114,13 +114,13 @@ class ResourceMetricsCollector:
 
 
 class _Page:
-    """The families, filled one sample after the other."""
+    """Hold the metric families, to which samples are added."""
 
     def __init__(self) -> None:
         self.families = {name: _family(name) for name in _FAMILIES}
 
     def add(self, name: str, labels: dict[str, str], value: float | None, time: datetime | None = None) -> None:
-        """Nothing is added for a value that nobody can tell."""
+        """Add a sample, unless its value is unknown."""
         if value is not None:
             self.families[name].add_sample(name, labels, value, time.timestamp() if time is not None else None)
 
@@ -162,7 +162,7 @@ def _collect_usage(
     cpu: statsapi.CPUStats | None,
     memory: statsapi.MemoryStats | None,
 ) -> None:
-    """Processors and memory of the node, a pod or a container."""
+    """Add the CPU and memory usage of the node, a pod or a container."""
     if cpu is not None and cpu.usage_core_nano_seconds is not None:
         page.add(f"{subject}_cpu_usage_seconds_total", labels, cpu.usage_core_nano_seconds / 1e9, cpu.time)
     if memory is not None:

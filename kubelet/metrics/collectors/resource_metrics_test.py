@@ -1,4 +1,4 @@
-"""Tests of the page that metrics-server reads."""
+"""Test the metrics for metrics-server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOMENT = datetime.fromtimestamp(1624396278.302, UTC)
 LATER = MOMENT + timedelta(seconds=10)
 HELP = {
     "node_cpu_usage_seconds_total": (
-        "[STABLE] Processor time spent on the node, in seconds",
+        "[STABLE] CPU time used by the node, in seconds",
         "counter",
     ),
     "node_memory_working_set_bytes": (
@@ -28,23 +28,23 @@ HELP = {
         "gauge",
     ),
     "container_cpu_usage_seconds_total": (
-        "[STABLE] Processor time spent by the container, in seconds",
+        "[STABLE] CPU time used by the container, in seconds",
         "counter",
     ),
     "container_memory_working_set_bytes": (
         "[STABLE] Bytes of memory in use in the container that cannot be reclaimed easily",
         "gauge",
     ),
-    "container_start_time_seconds": ("[STABLE] When the container was started, in seconds since 1970", "gauge"),
+    "container_start_time_seconds": ("[STABLE] Start time of the container, in seconds since 1970", "gauge"),
     "container_swap_limit_bytes": (
-        "[ALPHA] The most bytes of the container that may be in swap",
+        "[ALPHA] Swap limit of the container in bytes",
         "gauge",
     ),
     "container_swap_usage_bytes": (
         "[ALPHA] Bytes of the container in swap",
         "gauge",
     ),
-    "pod_cpu_usage_seconds_total": ("[STABLE] Processor time spent by the pod, in seconds", "counter"),
+    "pod_cpu_usage_seconds_total": ("[STABLE] CPU time used by the pod, in seconds", "counter"),
     "pod_memory_working_set_bytes": (
         "[STABLE] Bytes of memory in use in the pod that cannot be reclaimed easily",
         "gauge",
@@ -54,14 +54,14 @@ HELP = {
         "gauge",
     ),
     "resource_scrape_error": (
-        "[STABLE] Whether reading the figures failed",
+        "[STABLE] 1 if reading the statistics failed, otherwise 0",
         "gauge",
     ),
 }
 
 
 class Provider:
-    """Has one summary, or fails."""
+    """Return one summary, or raise an error."""
 
     def __init__(self, summary: statsapi.Summary | None) -> None:
         self.summary = summary

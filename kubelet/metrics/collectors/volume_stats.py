@@ -1,4 +1,4 @@
-"""How full the volumes of persistent volume claims are.
+"""Export the usage of the volumes of persistent volume claims.
 
 Go: pkg/kubelet/metrics/collectors/volume_stats.go
 """
@@ -40,7 +40,7 @@ _HELP = {
 
 
 class VolumeStatsCollector:
-    """A collector of prometheus_client: asks for pods' figures at each scrape. Each claim is shown once."""
+    """Collect the usage for prometheus_client. Each scrape requests the pods' statistics, and shows each claim once."""
 
     def __init__(self, pod_stats: Callable[[golang.Context], list[statsapi.PodStats]]) -> None:
         self._pod_stats = pod_stats
@@ -52,7 +52,7 @@ class VolumeStatsCollector:
         try:
             pods = self._pod_stats(golang.background())
         except (crierror.RemoteError, OSError, ValueError, LookupError) as err:
-            klog.v(4).info_s("No volume metrics, for pods' stats cannot be had", err=err)
+            klog.v(4).info_s("No volume metrics, because the pods' stats are not available", err=err)
             return
         claims: dict[statsapi.PVCReference, statsapi.VolumeStats] = {}
         for pod in pods:

@@ -1,4 +1,4 @@
-"""Tests of the sizes of claimed volumes.
+"""Test the metrics of claimed volumes.
 
 Go: pkg/kubelet/metrics/collectors/volume_stats_test.go
 """
@@ -19,7 +19,7 @@ CLAIM = statsapi.PVCReference(name="testpvc", namespace="testns")
 
 
 class Provider:
-    """Knows the pods that it is given, or raises."""
+    """Return the given pods, or raise an error."""
 
     def __init__(self, *pods: statsapi.PodStats, err: Exception | None = None) -> None:
         self._pods = list(pods)
@@ -55,7 +55,7 @@ def samples(provider: Provider) -> list[str]:
     [(None, []), (True, ["health_status_abnormal{} 1"]), (False, ["health_status_abnormal{} 0"])],
 )
 def test_volume_stats_collector(abnormal: bool | None, health: list[str]) -> None:
-    """Another pod has the same claim, and a volume without one."""
+    """Another pod has the same claim, and there is a volume without a claim."""
     provider = Provider(
         statsapi.PodStats(volume_stats=[volume(None), volume(CLAIM, abnormal)]),
         statsapi.PodStats(volume_stats=[volume(CLAIM, abnormal, used_bytes=1)]),

@@ -24,10 +24,10 @@ class MetricsProviderType(enum.StrEnum):
 
 
 HTTP_REQUESTS = metrics.new_counter(
-    "kubelet_http_requests_total", "Requests that the server has got since it started.", _LABELS
+    "kubelet_http_requests_total", "HTTP requests that the server has received since it started.", _LABELS
 )
 HTTP_REQUESTS_DURATION = metrics.new_histogram(
-    "kubelet_http_requests_duration_seconds", "Seconds to serve a request.", _LABELS
+    "kubelet_http_requests_duration_seconds", "Seconds that serving a request took.", _LABELS
 )
 HTTP_INFLIGHT_REQUESTS = metrics.new_gauge("kubelet_http_inflight_requests", "Requests that are being served.", _LABELS)
 VOLUME_STAT_CAL_DURATION = metrics.new_histogram(
@@ -36,7 +36,7 @@ VOLUME_STAT_CAL_DURATION = metrics.new_histogram(
     ["metric_source"],
 )
 METRICS_PROVIDER = metrics.new_gauge(
-    "kubelet_metrics_provider", "Always 1, labelled with where figures of containers come from.", ["provider"]
+    "kubelet_metrics_provider", "Always 1, labelled with the source of container statistics.", ["provider"]
 )
 WEB_SOCKET_STREAMING_REQUESTS = metrics.new_counter(
     "kubelet_websocket_streaming_requests_total",

@@ -1,6 +1,6 @@
-"""Figures about the node and its pods.
+"""Provide statistics of the node and its pods.
 
-They come from the container runtime and from control groups; what a pod has on the node's disk is looked up here.
+They come from the container runtime and from cgroups. The usage of a pod on the node's disk is measured here.
 
 Go: pkg/kubelet/stats
 """

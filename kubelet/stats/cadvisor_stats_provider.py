@@ -1,4 +1,4 @@
-"""Figures of pods by their cgroups.
+"""Provide statistics of pods from their cgroups.
 
 Go: pkg/kubelet/stats/cadvisor_stats_provider.go
 """
@@ -23,17 +23,18 @@ from pkg.apimachinery import types
 
 ContainerInfos = dict[str, cadvisorapiv2.ContainerInfo]
 
-# The container that older runtimes kept a pod's network with.
+# Older runtimes kept a pod's network with a container of this name.
 _POD_INFRA_CONTAINER_NAME = "POD"
 
 
 class CadvisorStatsProvider:
-    """Asks cAdvisor at each call; safe from any thread.
+    """Get the statistics from cAdvisor at each call. Any thread may call this class.
 
-    DIVERGES (platform): every runtime, CRI-O too, is asked by CRI for the sizes of its containers' layers.
-    Go: pkg/kubelet/cadvisor/util.go, UsingLegacyCadvisorStats: CRI-O's figures come from cAdvisor alone, which asks
-    CRI-O's own interface.
-    Why: this kubelet's cAdvisor reads what the kernel has, and knows no runtime's own interface.
+    DIVERGES (platform): the kubelet asks every runtime, including CRI-O, over CRI for the sizes of its containers'
+    layers.
+    Go: pkg/kubelet/cadvisor/util.go, UsingLegacyCadvisorStats: in the Go kubelet CRI-O's statistics come from cAdvisor
+    alone, which uses CRI-O's own interface.
+    Why: this kubelet's cAdvisor reads only kernel statistics, and supports no runtime's own interface.
     Test: kubelet/kubelet_build_test.py:test_every_runtime_is_asked_by_cri
     """
 
@@ -44,7 +45,7 @@ class CadvisorStatsProvider:
     def pod_cpu_and_memory_stats(
         self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
     ) -> statsapi.PodStats:
-        """By the pod's cgroup and those below it. Raises OSError, ValueError and LookupError."""
+        """Return statistics from the pod's cgroup and its descendants. Raise OSError, ValueError and LookupError."""
         _, pod_name = self._container_manager.new_pod_container_manager().get_pod_container_name(pod)
         infos = self._cadvisor.container_info_v2(pod_name, cadvisorapiv2.RequestOptions(count=2, recursive=True))
         ref = statsapi.PodReference(name=pod.metadata.name, namespace=pod.metadata.namespace, uid=pod.metadata.uid)
@@ -80,7 +81,7 @@ def is_pod_managed_container(info: cadvisorapiv2.ContainerInfo) -> bool:
 
 
 def get_cadvisor_pod_info_from_pod_uid(pod_uid: types.UID, infos: ContainerInfos) -> cadvisorapiv2.ContainerInfo | None:
-    """The pod's own cgroup, of those by the last part of their names."""
+    """Return the pod's own cgroup from cgroups by the last component of their names."""
     return infos.get(cm.get_pod_cgroup_name_suffix(pod_uid))
 
 
@@ -95,14 +96,14 @@ class _InfoWithCgroup:
     cgroup: str
 
     def by_creation_time(self) -> tuple[datetime, bool]:
-        """The one to show comes last. Of two that were made at once it is the one that uses something."""
+        """Return a sort key that puts last the newest cgroup, and of equally old ones the one with usage."""
         return self.info.spec.creation_time, has_memory_and_cpu_inst_usage(self.info)
 
 
 def filter_terminated_container_info_and_assemble_by_pod_cgroup_key(
     infos: ContainerInfos,
 ) -> tuple[ContainerInfos, ContainerInfos]:
-    """The running containers of pods by their cgroups, and all cgroups by the last part of their names."""
+    """Return the running containers of pods by their cgroups, and all cgroups by the last component of their names."""
     by_container: dict[_ContainerID, list[_InfoWithCgroup]] = {}
     by_pod_cgroup: ContainerInfos = {}
     for cgroup, info in infos.items():
@@ -113,7 +114,7 @@ def filter_terminated_container_info_and_assemble_by_pod_cgroup_key(
     result: ContainerInfos = {}
     for found in by_container.values():
         if len(found) == 1:
-            # A cgroup that nobody removed shows no usage any more.
+            # A leftover cgroup of a terminated container shows no usage.
             chosen = None if is_container_terminated(found[0].info) else found[0]
         else:
             found.sort(key=_InfoWithCgroup.by_creation_time)
@@ -137,11 +138,12 @@ def has_memory_and_cpu_inst_usage(info: cadvisorapiv2.ContainerInfo) -> bool:
 
 
 def _is_in_use(cstat: cadvisorapiv2.ContainerStats) -> bool:
-    """Both processors and memory.
+    """Report whether the container uses both CPU and memory.
 
-    DIVERGES (fault of Go): a container counts as running while there is one sample of it, and so no rate yet.
-    Go: pkg/kubelet/stats/cadvisor_stats_provider.go, hasMemoryAndCPUInstUsage: it counts as ended.
-    Why: a container that was just started anew would be missing, or the one before it be shown in its place.
+    DIVERGES (fault of Go): a container with only one sample, and therefore no rate, counts as running.
+    Go: pkg/kubelet/stats/cadvisor_stats_provider.go, hasMemoryAndCPUInstUsage: in the Go kubelet such a container
+    counts as terminated.
+    Why: a container that was just restarted would be missing, or its predecessor would be shown in its place.
     Test: cadvisor_stats_provider_test.py:test_container_that_was_just_started_anew
     """
     if cstat.memory is None or cstat.memory.rss == 0:
@@ -170,6 +172,6 @@ def _has_network_usage(info: cadvisorapiv2.ContainerInfo) -> bool:
 
 
 def get_cadvisor_container_info(cadvisor: kubecadvisor.Interface) -> ContainerInfos:
-    """Every cgroup that cAdvisor watches. Raises OSError and LookupError."""
-    # Two samples tell what is used at the moment.
+    """Return every cgroup that cAdvisor watches. Raise OSError and LookupError."""
+    # The current rate needs two samples.
     return cadvisor.container_info_v2("/", cadvisorapiv2.RequestOptions(count=2, recursive=True))

@@ -1,4 +1,4 @@
-"""Tests of what cgroups tell of pods.
+"""Test the statistics of pods from cgroups.
 
 Go: pkg/kubelet/stats/cadvisor_stats_provider_test.go
 """
@@ -29,7 +29,7 @@ CTX = golang.background()
 
 
 def stopped(seed: int, *names: str) -> cadvisorapiv2.ContainerInfo:
-    """A cgroup that was left behind."""
+    """Return a leftover cgroup."""
     info = testing.container_info(seed, *names)
     info.spec.has_memory = info.spec.has_cpu = info.spec.has_network = False
     return info
@@ -77,7 +77,7 @@ def test_container_that_was_just_started_anew() -> None:
 
 
 def quiet(**usage: int) -> cadvisorapiv2.ContainerInfo:
-    """A container that uses nothing but this."""
+    """Return a container that uses nothing except `usage`."""
     info = testing.container_info(1, "pod", "ns", "c")
     latest = info.stats[0]
     assert latest.memory is not None and latest.cpu_inst is not None and latest.network is not None
@@ -106,7 +106,7 @@ def test_is_pod_managed_container(name: str, namespace: str, managed: bool) -> N
 
 
 class _Cgroups:
-    """Where all pods stand is the cgroup /kubepods/pod0."""
+    """Place every pod in the cgroup /kubepods/pod0."""
 
     def new_pod_container_manager(self) -> _Cgroups:
         return self

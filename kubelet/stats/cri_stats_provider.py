@@ -1,4 +1,4 @@
-"""Figures that the container runtime knows, filled up with those of cAdvisor.
+"""Provide statistics from the container runtime, supplemented with those of cAdvisor.
 
 Go: pkg/kubelet/stats/cri_stats_provider.go, cri_stats_provider_linux.go
 """
@@ -44,12 +44,12 @@ from pkg.apimachinery.util.runtime import contain
 if TYPE_CHECKING:
     from kubelet.server.stats import FsResourceAnalyzerInterface
 
-# Seconds for which it is kept what a container had used of the processors.
+# The CPU usage of a container is cached for this time, in seconds.
 DEFAULT_CACHE_PERIOD = 600.0
 
 
 class _CPUUsageRecord(NamedTuple):
-    """What a container had used, when (both in nanoseconds), and how fast it did then, once that is known."""
+    """Record a container's CPU usage and its time, both in nanoseconds, and the rate at that time, once it is known."""
 
     usage_core_nano_seconds: int
     timestamp: int
@@ -57,7 +57,7 @@ class _CPUUsageRecord(NamedTuple):
 
 
 class _ContainersAndSandboxes(NamedTuple):
-    """What runs in the runtime, by id."""
+    """Hold the running containers and the sandboxes by id."""
 
     containers: dict[str, runtimeapi.Container]
     sandboxes: dict[str, runtimeapi.PodSandbox]
@@ -65,7 +65,7 @@ class _ContainersAndSandboxes(NamedTuple):
     def of_containers(
         self, entries: Iterable[runtimeapi.ContainerStats]
     ) -> Iterator[tuple[runtimeapi.ContainerStats, runtimeapi.Container, runtimeapi.PodSandbox]]:
-        """Each entry with the container that it is of and that one's sandbox; those without either are left out."""
+        """Yield each entry with its container and sandbox. Entries without either are skipped."""
         for entry in entries:
             container = self.containers.get(entry.attributes.id)
             sandbox = None if container is None else self.sandboxes.get(container.pod_sandbox_id)
@@ -75,18 +75,18 @@ class _ContainersAndSandboxes(NamedTuple):
 
 @dataclass(slots=True)
 class _Collection:
-    """What is found out for one call, and used for every container in it."""
+    """Hold what one call needs for every container."""
 
     root_fs: cadvisorapiv2.FsInfo
     update_cpu_nano_core_usage: bool
-    # By mount point; None for one that cAdvisor does not know or cannot look at.
+    # The file systems by mount point, or None if cAdvisor does not know one or cannot read it.
     file_systems: dict[str, cadvisorapiv2.FsInfo | None] = field(default_factory=dict)
 
 
 class CRIStatsProvider:
-    """Asks the runtime at each call; safe from any thread.
+    """Ask the runtime at each call. Any thread may call this class.
 
-    Raises crierror.RemoteError, OSError, ValueError and LookupError.
+    The methods raise crierror.RemoteError, OSError, ValueError and LookupError.
     """
 
     def __init__(
@@ -100,7 +100,10 @@ class CRIStatsProvider:
         fallback_stats_provider: CadvisorStatsProvider,
         clock: clocklib.Clock | None = None,
     ) -> None:
-        """With pod_and_container_stats_from_cri cAdvisor is asked only if the runtime does not know pods' figures."""
+        """Create a provider.
+
+        With pod_and_container_stats_from_cri, cAdvisor is used only if the runtime does not provide pod statistics.
+        """
         self._cadvisor = cadvisor
         self._resource_analyzer = resource_analyzer
         self._runtime_service = runtime_service
@@ -109,19 +112,23 @@ class CRIStatsProvider:
         self._from_cri = pod_and_container_stats_from_cri
         self._fallback = fallback_stats_provider
         self._clock = clock or clocklib.RealClock()
-        self._lock = threading.Lock()  # guards _cpu_usage_cache
-        # By the container's id.
+        self._lock = threading.Lock()  # The lock guards _cpu_usage_cache.
+        # The records by container id.
         self._cpu_usage_cache: dict[str, _CPUUsageRecord] = {}
 
     def list_pod_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
         return self._list_pod_stats(ctx, update_cpu_nano_core_usage=False)
 
     def list_pod_stats_and_update_cpu_nano_core_usage(self, ctx: golang.Context) -> list[statsapi.PodStats]:
-        """Meant for one caller that comes back every few seconds: the pause between two calls is what is averaged."""
+        """Return the statistics, and compute the CPU rates over the time since the previous call.
+
+        This is meant for a single caller that calls it every few seconds. With several callers the intervals would
+        vary, and the rates would be inconsistent. A runtime may not provide rates itself.
+        """
         return self._list_pod_stats(ctx, update_cpu_nano_core_usage=True)
 
     def list_pod_disk_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
-        """What layers, logs and volumes of pods take, and nothing else: no control group is read."""
+        """Return only what the layers, logs and volumes of pods use. This reads no cgroups."""
         pods: dict[str, statsapi.PodStats] = {}
         collection = _Collection(self._cadvisor.root_fs_info(), update_cpu_nano_core_usage=False)
         known = self._get_pod_and_container_maps(ctx)
@@ -153,7 +160,7 @@ class CRIStatsProvider:
     def _list_pod_stats_partially_from_cri(
         self, ctx: golang.Context, known: _ContainersAndSandboxes, collection: _Collection
     ) -> list[statsapi.PodStats]:
-        """Containers' figures of the runtime, and cAdvisor's where it has some."""
+        """Return the runtime's container statistics, with cAdvisor's where available."""
         pods: dict[str, statsapi.PodStats] = {}
         answer = self._runtime_service.list_container_stats(ctx, runtimeapi.ContainerStatsFilter())
         containers, by_pod_cgroup = get_cri_cadvisor_stats(get_cadvisor_container_info(self._cadvisor))
@@ -197,7 +204,7 @@ class CRIStatsProvider:
                     pod.containers.append(
                         self._make_container_stats(of_container, container, sandbox.metadata, collection)
                     )
-            with contain("Failed to get the figures of a pod", ctx, pod=pod.pod_ref.name, podUID=pod.pod_ref.uid):
+            with contain("Failed to get the statistics of a pod", ctx, pod=pod.pod_ref.name, podUID=pod.pod_ref.uid):
                 _add_cri_pod_stats(pod, entry.linux)
             self._make_pod_storage_stats(ctx, pod, collection)
             result.append(pod)
@@ -205,14 +212,14 @@ class CRIStatsProvider:
         return result
 
     def _make_pod_storage_stats(self, ctx: golang.Context, pod: statsapi.PodStats, collection: _Collection) -> None:
-        """What cannot be told of one pod keeps nobody from hearing of the others, least of all who evicts."""
+        """Add the pod's storage. An error must not hide the other pods, especially from the eviction manager."""
         with contain("Failed to get the storage of a pod", ctx, pod=pod.pod_ref.name, podUID=pod.pod_ref.uid):
             helper.make_pod_storage_stats(pod, collection.root_fs, self._resource_analyzer, self._host_stats_provider)
 
     def pod_cpu_and_memory_stats(
         self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
     ) -> statsapi.PodStats:
-        """Raises LookupError for a pod without a sandbox."""
+        """Return one pod's statistics. Raise LookupError for a pod without a sandbox."""
         if not pod_status.sandbox_statuses:
             raise LookupError(f"missing sandbox for pod {format.pod(pod)}")
         sandbox = pod_status.sandbox_statuses[0]
@@ -284,9 +291,9 @@ class CRIStatsProvider:
                 with _of_one(ctx, container):
                     created = time_from_nanoseconds(container.created_at)
                     pod.containers.append(self._make_container_cpu_and_memory_stats(of_container, created, 0))
-            with contain("Failed to get the figures of a pod", ctx, pod=pod.pod_ref.name, podUID=pod.pod_ref.uid):
+            with contain("Failed to get the statistics of a pod", ctx, pod=pod.pod_ref.name, podUID=pod.pod_ref.uid):
                 pod.cpu, pod.memory = _pod_cpu_stats(entry.linux), _pod_memory_stats(entry.linux)
-                # The runtime has no swap of the pod as a whole.
+                # The runtime provides no swap statistics for the pod as a whole.
                 for stats in pod.containers:
                     _add_swap_stats(pod, None, stats)
             result.append(pod)
@@ -301,23 +308,27 @@ class CRIStatsProvider:
         )
 
     def image_fs_stats(self, ctx: golang.Context) -> tuple[statsapi.FsStats, statsapi.FsStats]:
-        """The file systems of images and of containers' writable layers. ValueError when the runtime names none."""
+        """Return the file systems of images and of containers' writable layers. Raise ValueError if the runtime names
+        none.
+        """
         response = self._image_service.image_fs_info(ctx)
         if not response.image_filesystems:
             raise ValueError("imageFs information is unavailable")
         usage = response.image_filesystems[0]
         image = self._fs_stats(usage)
         for of_containers in response.container_filesystems[:1]:
-            # DIVERGES (fault of Go): containers' layers that are elsewhere than images have figures of their own.
-            # Go: pkg/kubelet/stats/cri_stats_provider.go, (*criStatsProvider).ImageFsStats: gives those of images.
-            # Why: no pod would be evicted when the disk of layers fills up.
+            # DIVERGES (fault of Go): the file system of containers' layers has its own statistics if it is not that of
+            # the images.
+            # Go: pkg/kubelet/stats/cri_stats_provider.go, (*criStatsProvider).ImageFsStats: the Go kubelet returns the
+            # statistics of the images' file system.
+            # Why: no pod would be evicted when the disk of the layers fills up.
             # Test: cri_stats_provider_test.py:test_containers_on_a_file_system_of_their_own
             if of_containers.fs_id.mountpoint != usage.fs_id.mountpoint:
                 return image, self._fs_stats(of_containers)
         return image, image
 
     def _fs_stats(self, usage: runtimeapi.FilesystemUsage) -> statsapi.FsStats:
-        """What the runtime uses of a file system, with what the whole of it has, if it is there."""
+        """Return the runtime's usage of a file system, with the totals of the file system if it is on this machine."""
         stats = statsapi.FsStats(
             time=time_from_nanoseconds(usage.timestamp),
             used_bytes=_value(usage, "used_bytes"),
@@ -327,7 +338,7 @@ class CRIStatsProvider:
         return stats
 
     def image_fs_device(self, ctx: golang.Context) -> str:
-        """The device that images are on, such as /dev/sda1. LookupError when nobody knows."""
+        """Return the device of the images, such as /dev/sda1. Raise LookupError if it is unknown."""
         for usage in self._image_service.image_fs_info(ctx).image_filesystems:
             info = self._get_fs_info(usage)
             if info is not None:
@@ -335,7 +346,7 @@ class CRIStatsProvider:
         raise LookupError("imagefs device is not found")
 
     def container_fs_device(self, ctx: golang.Context) -> str:
-        """The device that containers' layers are on: that of images, unless the runtime says otherwise."""
+        """Return the device of the containers' layers: the images' device unless the runtime reports another."""
         for usage in self._image_service.image_fs_info(ctx).container_filesystems:
             info = self._get_fs_info(usage)
             if info is not None:
@@ -343,7 +354,7 @@ class CRIStatsProvider:
         return self.image_fs_device(ctx)
 
     def _get_fs_info(self, usage: runtimeapi.FilesystemUsage) -> cadvisorapiv2.FsInfo | None:
-        """The whole file system; None when it is not one of this machine's. Raises OSError."""
+        """Return the file system, or None if it is not on this machine. Raise OSError."""
         if not usage.HasField("fs_id"):
             klog.v(2).info_s("Failed to get filesystem info: fsID is nil")
             return None
@@ -361,7 +372,7 @@ class CRIStatsProvider:
         meta: runtimeapi.PodSandboxMetadata,
         collection: _Collection,
     ) -> statsapi.ContainerStats:
-        """All that the runtime and the node's disk say of a container."""
+        """Return all statistics of a container from the runtime and the node's disk."""
         return statsapi.ContainerStats(
             name=entry.attributes.metadata.name,
             start_time=time_from_nanoseconds(container.created_at),
@@ -422,11 +433,12 @@ class CRIStatsProvider:
         return stats
 
     def _layer_fs_info(self, layer: runtimeapi.FilesystemUsage) -> cadvisorapiv2.FsInfo | None:
-        """The whole file system of a container's layer; None when it cannot be looked at.
+        """Return the file system of a container's layer, or None if it cannot be read.
 
-        DIVERGES (safer): a container whose layer's file system cannot be looked at is shown without that one's figures.
-        Go: pkg/kubelet/stats/cri_stats_provider.go, (*criStatsProvider).makeContainerStats: no pod has figures then.
-        Why: one container whose mount point is gone would keep the kubelet from evicting anybody.
+        DIVERGES (safer): a container is shown without its file system's statistics if they cannot be read.
+        Go: pkg/kubelet/stats/cri_stats_provider.go, (*criStatsProvider).makeContainerStats: in the Go kubelet no pod
+        has statistics in this case.
+        Why: one container without its mount point would prevent all evictions.
         Test: cri_stats_provider_test.py:test_file_system_that_cannot_be_looked_at_is_left_out
         """
         try:
@@ -438,7 +450,7 @@ class CRIStatsProvider:
     def _make_container_cpu_and_memory_stats(
         self, entry: runtimeapi.ContainerStats, start_time: datetime | None, missing: int | None
     ) -> statsapi.ContainerStats:
-        """What the runtime does not tell is `missing`: 0, or None."""
+        """Return the container's CPU and memory. Values that the runtime does not report become `missing`."""
         result = statsapi.ContainerStats(name=entry.attributes.metadata.name, start_time=start_time)
         if entry.HasField("cpu"):
             result.cpu = _cpu_stats(entry.cpu, self._get_container_usage_nano_cores(entry), missing)
@@ -455,7 +467,7 @@ class CRIStatsProvider:
         return result
 
     def _get_container_usage_nano_cores(self, entry: runtimeapi.ContainerStats) -> int | None:
-        """What the runtime says, or else what was last found out."""
+        """Return the runtime's rate, or else the last computed one."""
         if entry.cpu.HasField("usage_nano_cores"):
             return entry.cpu.usage_nano_cores.value
         with self._lock:
@@ -463,7 +475,7 @@ class CRIStatsProvider:
         return None if record is None else record.usage_nano_cores
 
     def _get_and_update_container_usage_nano_cores(self, entry: runtimeapi.ContainerStats) -> int | None:
-        """What the runtime says, or else how fast its count has grown since the last call."""
+        """Return the runtime's rate, or else the growth of the usage since the last call."""
         if entry.cpu.HasField("usage_nano_cores"):
             return entry.cpu.usage_nano_cores.value
         used = _value(entry.cpu, "usage_core_nano_seconds")
@@ -485,15 +497,16 @@ class CRIStatsProvider:
         return None
 
     def _cleanup_outdated_caches(self) -> None:
-        """Forget what containers had used that nobody has told of for a while.
+        """Drop old records of CPU usage.
 
-        DIVERGES (fault of Go): what a container had used is forgotten also if the runtime tells the figures of pods, or
-        if it dates them in the future.
-        Go: pkg/kubelet/stats/cri_stats_provider.go, (*criStatsProvider).cleanupOutdatedCaches: not in these two cases.
-        Why: a record of each container that there ever was would stay.
+        DIVERGES (fault of Go): records are also dropped if the runtime provides pod statistics, and if their time is in
+        the future.
+        Go: pkg/kubelet/stats/cri_stats_provider.go, (*criStatsProvider).cleanupOutdatedCaches: the Go kubelet does not
+        drop them in these two cases.
+        Why: a record of every container that ever existed would stay.
         Test: cri_stats_provider_test.py:test_nothing_is_remembered_of_another_time
         """
-        # time of day: the runtime says when it took the figures.
+        # The wall clock is correct here, because the runtime sets the times of the statistics.
         now, period = self._clock.now().timestamp() * 1e9, DEFAULT_CACHE_PERIOD * 1e9
         with self._lock:
             for id, record in list(self._cpu_usage_cache.items()):
@@ -502,13 +515,13 @@ class CRIStatsProvider:
 
 
 def _of_one(ctx: golang.Context, container: runtimeapi.Container) -> AbstractContextManager[object]:
-    """What cannot be told of one container keeps nobody from hearing of the others, least of all who evicts."""
+    """Contain errors of one container, so that they do not hide the others, especially from the eviction manager."""
     name = container.metadata.name
-    return contain("Failed to get the figures of a container", ctx, containerID=container.id, containerName=name)
+    return contain("Failed to get the statistics of a container", ctx, containerID=container.id, containerName=name)
 
 
 def _is_unimplemented(err: crierror.RemoteError, what: str) -> bool:
-    """Whether the runtime cannot do this, which is logged."""
+    """Report whether the runtime does not implement the call, and log it."""
     if err.code != grpc.StatusCode.UNIMPLEMENTED:
         return False
     klog.v(5).info_s(
@@ -520,7 +533,7 @@ def _is_unimplemented(err: crierror.RemoteError, what: str) -> bool:
 
 
 def _value(message: Message, name: str, missing: int | None = None) -> int | None:
-    """The number in a field, `missing` when it is not set."""
+    """Return the number in a field, or `missing` if the field is not set."""
     return getattr(message, name).value if message.HasField(name) else missing
 
 
@@ -536,7 +549,7 @@ def _cpu_stats(
 
 
 def memory_stats(usage: runtimeapi.MemoryUsage, missing: int | None = None) -> statsapi.MemoryStats:
-    """What the runtime says of memory; what it does not say is `missing`."""
+    """Return the runtime's memory statistics. Values that it does not report become `missing`."""
     return statsapi.MemoryStats(
         time=time_from_nanoseconds(usage.timestamp),
         available_bytes=_value(usage, "available_bytes", missing),
@@ -578,14 +591,14 @@ def _psi_data(data: runtimeapi.PsiData) -> statsapi.PSIData:
 
 
 def _add_fs_info(stats: statsapi.FsStats, info: cadvisorapiv2.FsInfo | None) -> None:
-    """What the whole file system has."""
+    """Add the totals of the file system."""
     if info is not None:
         stats.available_bytes, stats.capacity_bytes = info.available, info.capacity
         stats.inodes_free, stats.inodes = info.inodes_free, info.inodes
 
 
 def build_pod_stats(sandbox: runtimeapi.PodSandbox | runtimeapi.PodSandboxStatus) -> statsapi.PodStats:
-    """Whose figures they are, and since when it is there."""
+    """Return empty statistics with the pod's identity and its start time."""
     meta = sandbox.metadata
     return statsapi.PodStats(
         pod_ref=statsapi.PodReference(name=meta.name, namespace=meta.namespace, uid=meta.uid),
@@ -594,7 +607,7 @@ def build_pod_stats(sandbox: runtimeapi.PodSandbox | runtimeapi.PodSandboxStatus
 
 
 def _fill_up(stats: statsapi.PodStats, fallback: statsapi.PodStats) -> None:
-    """Takes from the fallback what is missing."""
+    """Add what is missing from the fallback."""
     stats.cpu = stats.cpu or fallback.cpu
     stats.memory = stats.memory or fallback.memory
     by_name = {container.name: container for container in stats.containers}
@@ -608,7 +621,7 @@ def _fill_up(stats: statsapi.PodStats, fallback: statsapi.PodStats) -> None:
 
 
 def _add_pod_network_stats(pod: statsapi.PodStats, sandbox_id: str, containers: ContainerInfos) -> None:
-    """The network of the sandbox, which all containers of the pod share."""
+    """Set the network of the sandbox, which all containers of the pod share."""
     info = containers.get(sandbox_id)
     network = None if info is None else helper.cadvisor_info_to_network_stats(info)
     if network is None:
@@ -624,7 +637,7 @@ def _sum(first: int | None, second: int | None) -> int:
 def _add_pod_cpu_and_memory_stats(
     pod: statsapi.PodStats, pod_info: cadvisorapiv2.ContainerInfo | None, stats: statsapi.ContainerStats
 ) -> None:
-    """What the pod's cgroup has used, or else the sum of its containers; pressure cannot be summed up."""
+    """Set the usage of the pod's cgroup, or add up its containers. Pressure values cannot be added up."""
     if pod_info is not None:
         pod.cpu, pod.memory = helper.cadvisor_info_to_cpu_and_memory_stats(pod_info)
         return
@@ -651,7 +664,7 @@ def _add_pod_cpu_and_memory_stats(
 def _add_swap_stats(
     pod: statsapi.PodStats, pod_info: cadvisorapiv2.ContainerInfo | None, stats: statsapi.ContainerStats
 ) -> None:
-    """What the pod's cgroup has swapped out, or else the sum of its containers."""
+    """Set the swap usage of the pod's cgroup, or add up its containers."""
     if pod_info is not None:
         pod.swap = helper.cadvisor_info_to_swap_stats(pod_info)
     elif stats.swap is not None:
@@ -666,7 +679,7 @@ def _add_swap_stats(
 def _add_io_stats(
     pod: statsapi.PodStats, pod_info: cadvisorapiv2.ContainerInfo | None, stats: statsapi.ContainerStats
 ) -> None:
-    """The pressure on the pod's cgroup; that of its containers cannot be summed up."""
+    """Set the I/O pressure of the pod's cgroup. The containers' values cannot be added up."""
     if pod_info is not None:
         pod.io = helper.cadvisor_info_to_io_stats(pod_info)
     elif stats.io is not None and pod.io is None:
@@ -684,7 +697,7 @@ def _pod_memory_stats(linux: runtimeapi.LinuxPodSandboxStats) -> statsapi.Memory
 
 
 def _add_cri_pod_stats(pod: statsapi.PodStats, linux: runtimeapi.LinuxPodSandboxStats) -> None:
-    """What the runtime says of the pod as a whole."""
+    """Set the runtime's statistics of the pod as a whole."""
     pod.cpu, pod.memory, pod.io = _pod_cpu_stats(linux), _pod_memory_stats(linux), _io_stats(linux)
     if linux.HasField("process"):
         pod.process_stats = statsapi.ProcessStats(process_count=_value(linux.process, "process_count"))
@@ -708,13 +721,14 @@ def cri_interface_to_summary(interface: runtimeapi.NetworkInterfaceUsage) -> sta
 
 
 def _add_cadvisor_container_stats(stats: statsapi.ContainerStats, info: cadvisorapiv2.ContainerInfo) -> None:
-    """What cAdvisor knows of the container takes the place of what the runtime said."""
+    """Replace the runtime's statistics with those that cAdvisor has of the container."""
     latest = helper.latest_container_stats(info)
     cpu, memory = helper.cadvisor_info_to_cpu_and_memory_stats(info)
     if cpu is not None and latest is not None and latest.cpu_inst is None and stats.cpu is not None:
-        # DIVERGES (fault of Go): while cAdvisor has one sample, and so no rate, the rate that the runtime tells stays.
-        # Go: pkg/kubelet/stats/cri_stats_provider.go, (*criStatsProvider).addCadvisorContainerStats: it becomes 0.
-        # Why: a container that was just started would seem to use no processor.
+        # DIVERGES (fault of Go): while cAdvisor has only one sample, and therefore no rate, the runtime's rate stays.
+        # Go: pkg/kubelet/stats/cri_stats_provider.go, (*criStatsProvider).addCadvisorContainerStats: in the Go kubelet
+        # the rate becomes 0.
+        # Why: a container that was just started would seem to use no CPU.
         # Test: cri_stats_provider_test.py:test_rate_that_cadvisor_does_not_know_yet
         cpu.usage_nano_cores = stats.cpu.usage_nano_cores
     stats.cpu = cpu or stats.cpu
@@ -723,7 +737,10 @@ def _add_cadvisor_container_stats(stats: statsapi.ContainerStats, info: cadvisor
 
 
 def remove_terminated_pods(pods: Iterable[runtimeapi.PodSandbox]) -> list[runtimeapi.PodSandbox]:
-    """Without the sandboxes that ended, where the pod of that name has another; of several that ended the newest."""
+    """Remove terminated sandboxes if the pod has a ready one, and otherwise all but the newest.
+
+    A pod may have several sandboxes, because its sandbox or the pod itself may be created again with the same name.
+    """
     by_name: dict[tuple[str, str], list[runtimeapi.PodSandbox]] = {}
     for pod in sorted(pods, key=lambda pod: pod.created_at):
         by_name.setdefault((pod.metadata.namespace, pod.metadata.name), []).append(pod)
@@ -735,25 +752,25 @@ def remove_terminated_pods(pods: Iterable[runtimeapi.PodSandbox]) -> list[runtim
 
 
 def remove_terminated_containers(containers: Iterable[runtimeapi.Container]) -> list[runtimeapi.Container]:
-    """Those that run, the oldest first."""
+    """Return the running containers, oldest first."""
     running = [container for container in containers if container.state == runtimeapi.CONTAINER_RUNNING]
     return sorted(running, key=lambda container: container.created_at)
 
 
 def get_cri_cadvisor_stats(infos: ContainerInfos) -> tuple[ContainerInfos, ContainerInfos]:
-    """The running containers of pods by their ids, and all cgroups by the last part of their names."""
+    """Return the running containers of pods by their ids, and all cgroups by the last component of their names."""
     running, by_pod_cgroup = filter_terminated_container_info_and_assemble_by_pod_cgroup_key(infos)
     by_id = {
         extract_id_from_cgroup_path(cgroup): info
         for cgroup, info in running.items()
-        # systemd makes a cgroup for some mounts of a container too.
+        # systemd also creates cgroups for some mounts of a container.
         if not cgroup.endswith(".mount") and is_pod_managed_container(info)
     }
     return by_id, by_pod_cgroup
 
 
 def extract_id_from_cgroup_path(cgroup_path: str) -> str:
-    """The container's id: the last part, of which systemd's driver makes cri-containerd-ID.scope."""
+    """Return the container's id: the last component. The systemd driver forms cri-containerd-ID.scope from it."""
     name = posixpath.basename(cgroup_path)
     if name.endswith(".scope"):
         return name.removesuffix(".scope").rpartition("-")[2]

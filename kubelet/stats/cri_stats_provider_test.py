@@ -1,4 +1,4 @@
-"""Tests of the figures that the runtime knows.
+"""Test the statistics from the runtime.
 
 Go: pkg/kubelet/stats/cri_stats_provider_test.go
 """
@@ -65,7 +65,7 @@ def memory_usage(seed: int) -> runtimeapi.MemoryUsage:
 
 @dataclass
 class Fallback:
-    """Has the same figures of every pod."""
+    """Return the same statistics for every pod."""
 
     found: statsapi.PodStats = field(default_factory=statsapi.PodStats)
     calls: int = 0
@@ -78,7 +78,7 @@ class Fallback:
 
 
 class World:
-    """A runtime and the node it is on, filled by the test."""
+    """Hold a runtime and its node, which the test fills."""
 
     def __init__(self) -> None:
         self.runtime = FakeRuntimeService()
@@ -103,7 +103,7 @@ class World:
         )
 
     def add_sandbox(self, pod: str, ready: bool = True, id: str = "") -> str:
-        """Named like the pod; its id is the pod's name, too, unless it is given."""
+        """Add a sandbox with the pod's name, which is also its id by default."""
         id = id or pod
         self.runtime.sandboxes[id] = runtimeapi.PodSandboxStatus(
             id=id,
@@ -114,7 +114,7 @@ class World:
         return id
 
     def add_container(self, sandbox: str, name: str, running: bool = True, attempt: int = 0) -> str:
-        """Its id is sandbox.name.attempt."""
+        """Add a container. Its id is sandbox.name.attempt."""
         id = f"{sandbox}.{name}.{attempt}"
         pod = self.runtime.sandboxes[sandbox].metadata
         status = runtimeapi.ContainerStatus(
@@ -133,7 +133,7 @@ class World:
         return id
 
     def add_stats(self, id: str, seed: int, mountpoint: str = IMAGES) -> runtimeapi.ContainerStats:
-        """What the runtime says of the container."""
+        """Add the runtime's statistics of the container."""
         entry = runtimeapi.ContainerStats(
             attributes=runtimeapi.ContainerAttributes(id=id, metadata=self.runtime.containers[id].status.metadata),
             cpu=cpu_usage(seed),
@@ -150,7 +150,7 @@ class World:
         return entry
 
     def add_cgroups(self, pod: str, seed: int) -> None:
-        """What cAdvisor says of the pod, its sandbox and its containers."""
+        """Add cAdvisor's statistics of the pod, its sandbox and its containers."""
         infos = self.cadvisor.containers_v2
         infos[f"/kubepods/podUID{pod}"] = testing.container_info(seed)
         infos[f"/kubepods/podUID{pod}/{pod}"] = testing.container_info(seed + 1000, pod, "ns", "POD")
@@ -185,7 +185,7 @@ def test_list_pod_stats(world: World) -> None:
     (found,) = world.provider().list_pod_stats(CTX)
     assert found.pod_ref == statsapi.PodReference(name="pod0", namespace="ns", uid="UIDpod0")
     assert found.start_time == testing.CREATION_TIME
-    # Of the pod's own cgroup and its sandbox.
+    # These values come from the pod's own cgroup and its sandbox.
     assert found.cpu is not None and found.cpu.usage_core_nano_seconds == 10_010
     assert found.memory is not None and found.memory.rss_bytes == 10_014
     assert found.swap is not None and found.swap.swap_usage_bytes == 10_015
@@ -197,7 +197,7 @@ def test_list_pod_stats(world: World) -> None:
     assert found.ephemeral_storage.used_bytes == 170 + 270 + 5 + 1 + 20 + 300 + 4000
     assert found.ephemeral_storage.inodes_used == 171 + 271 + 5 + 1 + 2 + 3 + 4
     assert found.ephemeral_storage.capacity_bytes == 1031
-    # cAdvisor's figures take the place of the runtime's.
+    # cAdvisor's statistics replace those of the runtime.
     c0, c1 = found.containers
     assert (c0.name, c1.name) == ("c0", "c1")
     assert c0.cpu is not None and (c0.cpu.usage_core_nano_seconds, c0.cpu.usage_nano_cores) == (12_010, 12_011)
@@ -359,11 +359,11 @@ def test_storage_of_a_pod_that_cannot_be_told_hides_no_other(
     assert sorted(one.pod_ref.name for one in found) == ["bad", "good"]
 
 
-# ---- From the runtime alone ----
+# ---- Statistics from the runtime alone ----
 
 
 def add_sandbox_stats(world: World, pod: str, seed: int) -> runtimeapi.LinuxPodSandboxStats:
-    """With those of its containers so far."""
+    """Add the sandbox's statistics with those of its containers so far."""
     interface = runtimeapi.NetworkInterfaceUsage(name="eth0", rx_bytes=number(seed), tx_errors=number(seed + 1))
     containers = [
         entry
@@ -435,7 +435,7 @@ def test_list_pod_cpu_and_memory_stats_strictly_from_cri(world: World) -> None:
     assert found.network is None and found.process_stats is None and found.ephemeral_storage is None
 
 
-# ---- Processors and memory ----
+# ---- CPU and memory ----
 
 
 def test_list_pod_cpu_and_memory_stats(world: World) -> None:
@@ -462,7 +462,7 @@ def pod_and_status(world: World, *names: str) -> tuple[v1.Pod, kubecontainer.Pod
 
 
 def test_pod_cpu_and_memory_stats(world: World) -> None:
-    """The pod's own figures, and those of containers that the runtime does not know, come from the fallback."""
+    """The pod's own statistics, and those of containers that the runtime does not know, come from the fallback."""
     sandbox = world.add_sandbox("pod0")
     for name in ("c0", "c1", "unknown"):
         world.add_stats(world.add_container(sandbox, name), 100)
@@ -542,7 +542,7 @@ def test_containers_on_a_file_system_of_their_own(world: World) -> None:
     world.cadvisor.dir_fs["/containers"] = msgspec.structs.replace(testing.fs_info(0), device="/dev/layers")
     assert world.provider().image_fs_device(CTX) == "/dev/test"
     assert world.provider().container_fs_device(CTX) == "/dev/layers"
-    # A runtime that says nothing of layers keeps them with images.
+    # A runtime that does not mention layers keeps them with the images.
     world.images.file_systems = runtimeapi.ImageFsInfoResponse(image_filesystems=[file_system(IMAGES, 500)])
     assert world.provider().container_fs_device(CTX) == "/dev/test"
 
@@ -564,7 +564,7 @@ def test_images_that_are_not_on_this_machine(world: World) -> None:
     assert (image.used_bytes, image.capacity_bytes) == (1, None)
 
 
-# ---- What is used of the processors at the moment ----
+# ---- CPU rates ----
 
 
 @pytest.mark.parametrize(
@@ -582,7 +582,7 @@ def test_images_that_are_not_on_this_machine(world: World) -> None:
 def test_get_container_usage_nano_cores(
     world: World, before: tuple[int, int] | None, now: tuple[int, int], rate: int | None
 ) -> None:
-    """Only the caller that updates changes what the others see."""
+    """Only the caller that updates the rates changes what the other callers see."""
     entry = world.add_stats(world.add_container(world.add_sandbox("pod0"), "c0"), 0)
     provider = world.provider()
     world.clock.set_time(testing.TIMESTAMP.fromtimestamp(0, testing.TIMESTAMP.tzinfo))

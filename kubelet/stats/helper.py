@@ -1,4 +1,4 @@
-"""From cAdvisor's figures to the summary's.
+"""Convert cAdvisor's statistics to those of the summary.
 
 Go: pkg/kubelet/stats/helper.go
 """
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from kubelet.stats.host_stats_provider import HostStatsProvider
 
 DEFAULT_NETWORK_INTERFACE_NAME = "eth0"
-# A memory limit above this is none, whatever the kernel rounded it to.
+# A memory limit above this value means "unlimited", whatever the kernel rounded it to.
 _MAX_MEMORY_SIZE = 1 << 62
 
 
 def cadvisor_info_to_cpu_and_memory_stats(
     info: cadvisorapiv2.ContainerInfo,
 ) -> tuple[statsapi.CPUStats | None, statsapi.MemoryStats | None]:
-    """Both are None for a container without figures."""
+    """Return the CPU and memory usage. Both are None for a container without statistics."""
     cstat = latest_container_stats(info)
     if cstat is None:
         return None, None
@@ -55,7 +55,7 @@ def cadvisor_info_to_cpu_and_memory_stats(
 
 
 def cadvisor_info_to_container_stats(name: str, info: cadvisorapiv2.ContainerInfo) -> statsapi.ContainerStats:
-    """All but what is on disk."""
+    """Return all statistics except those of the disk."""
     result = cadvisor_info_to_container_cpu_and_memory_stats(name, info)
     result.io = cadvisor_info_to_io_stats(info)
     return result
@@ -84,7 +84,7 @@ def cadvisor_info_to_process_stats(info: cadvisorapiv2.ContainerInfo) -> statsap
 def merge_process_stats(
     first: statsapi.ProcessStats | None, second: statsapi.ProcessStats | None
 ) -> statsapi.ProcessStats | None:
-    """The sum of both."""
+    """Return the sum of both."""
     if first is None or second is None:
         return first or second
     return statsapi.ProcessStats(process_count=(first.process_count or 0) + (second.process_count or 0))
@@ -110,7 +110,7 @@ def cadvisor_info_to_network_stats(info: cadvisorapiv2.ContainerInfo) -> statsap
 
 
 def set_default_interface(network: statsapi.NetworkStats, interface: statsapi.InterfaceStats) -> None:
-    """Says of the interface that it is the default one."""
+    """Set the interface as the default one."""
     network.name = interface.name
     network.rx_bytes, network.rx_errors = interface.rx_bytes, interface.rx_errors
     network.tx_bytes, network.tx_errors = interface.tx_bytes, interface.tx_errors
@@ -142,11 +142,12 @@ def is_memory_unlimited(limit: int) -> bool:
 
 
 def _left(limit: int, used: int) -> int:
-    """What is left of a limit.
+    """Return what is left of a limit.
 
-    DIVERGES (fault of Go): if more memory is used than the limit allows, 0 bytes are available.
-    Go: pkg/kubelet/stats/helper.go, cadvisorInfoToCPUandMemoryStats: says nearly 2**64, for the number has no sign.
-    Why: a pod whose limit was just lowered would seem to have all the memory there can be.
+    DIVERGES (fault of Go): if a container uses more memory than its limit, 0 bytes are available.
+    Go: pkg/kubelet/stats/helper.go, cadvisorInfoToCPUandMemoryStats: in the Go kubelet the unsigned number wraps around
+    to nearly 2**64.
+    Why: a pod whose limit was just lowered would seem to have an enormous amount of memory available.
     Test: helper_test.py:test_what_the_limit_leaves
     """
     return max(limit - used, 0)
@@ -155,8 +156,8 @@ def _left(limit: int, used: int) -> int:
 def get_cgroup_info(
     cadvisor: kubecadvisor.Interface, container_name: str, update_stats: bool
 ) -> cadvisorapiv2.ContainerInfo:
-    """One cgroup, measured now if update_stats. Raises LookupError and OSError."""
-    # Two samples tell what is used at the moment.
+    """Return one cgroup, measured during this call if update_stats is set. Raise LookupError and OSError."""
+    # The current rate needs two samples.
     options = cadvisorapiv2.RequestOptions(count=2, max_age=0.0 if update_stats else None)
     found = cadvisor.container_info_v2(container_name, options)
     if len(found) != 1:
@@ -167,7 +168,7 @@ def get_cgroup_info(
 def get_cgroup_stats(
     cadvisor: kubecadvisor.Interface, container_name: str, update_stats: bool
 ) -> cadvisorapiv2.ContainerStats:
-    """The newest figures of a cgroup. Raises LookupError and OSError."""
+    """Return the latest statistics of a cgroup. Raise LookupError and OSError."""
     stats = latest_container_stats(get_cgroup_info(cadvisor, container_name, update_stats))
     if stats is None:
         raise LookupError(f'failed to get latest stats from container info for "{container_name}"')
@@ -175,12 +176,12 @@ def get_cgroup_stats(
 
 
 def inodes_used(fs: cadvisorapiv2.FsInfo) -> int | None:
-    """Of the whole file system; None when it counts none."""
+    """Return the used inodes of the whole file system, or None if it does not count inodes."""
     return None if fs.inodes is None or fs.inodes_free is None else fs.inodes - fs.inodes_free
 
 
 def root_fs_info_to_fs_stats(root_fs_info: cadvisorapiv2.FsInfo) -> statsapi.FsStats:
-    """The whole file system, and nothing used of it yet. Go: host_stats_provider.go"""
+    """Return the totals of the file system, without any usage. Go: host_stats_provider.go"""
     return statsapi.FsStats(
         time=root_fs_info.timestamp,
         available_bytes=root_fs_info.available,
@@ -197,7 +198,7 @@ def calc_ephemeral_storage(
     pod_log_stats: statsapi.FsStats | None,
     etc_hosts_stats: statsapi.FsStats | None,
 ) -> statsapi.FsStats:
-    """What a pod uses of the node's own disk."""
+    """Return what a pod uses of the node's own disk."""
     result = root_fs_info_to_fs_stats(root_fs_info)
     for container in containers:
         if container.rootfs is None:
@@ -212,7 +213,7 @@ def calc_ephemeral_storage(
 
 
 def add_fs_usage(stats: statsapi.FsStats, part: statsapi.FsStats) -> None:
-    """Adds what the part uses; the time is that of the newest part."""
+    """Add the usage of a part. The time becomes that of the newest part."""
     stats.used_bytes = add_usage(stats.used_bytes, part.used_bytes)
     stats.inodes_used = add_usage(stats.inodes_used, part.inodes_used)
     stats.time = max_update_time(stats.time, part.time)
@@ -236,7 +237,7 @@ def make_pod_storage_stats(
     resource_analyzer: FsResourceAnalyzerInterface,
     host_stats_provider: HostStatsProvider,
 ) -> None:
-    """Fills in the pod's volumes and what it uses of the node's own disk."""
+    """Set the pod's volumes and its usage of the node's own disk."""
     ref = stats.pod_ref
     uid = types.UID(ref.uid)
     ephemeral_stats: list[statsapi.VolumeStats] = []

@@ -1,4 +1,4 @@
-"""Tests of what becomes of cAdvisor's figures.
+"""Test the conversion of cAdvisor's statistics.
 
 Go: pkg/kubelet/stats/helper_test.go
 """
@@ -103,7 +103,7 @@ def test_network() -> None:
 
 
 def test_calc_ephemeral_storage() -> None:
-    """Logs of a container count only together with its layer, which every running one has."""
+    """The logs of a container count only together with its layer, which every running container has."""
     later = testing.TIMESTAMP + timedelta(seconds=5)
     containers = [
         statsapi.ContainerStats(

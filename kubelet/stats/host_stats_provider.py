@@ -1,4 +1,4 @@
-"""What pods use of the node's disk besides layers and volumes: logs, and their /etc/hosts.
+"""Measure what pods use of the node's disk besides layers and volumes: logs and /etc/hosts files.
 
 Go: pkg/kubelet/stats/host_stats_provider.go
 """
@@ -17,17 +17,17 @@ from kubelet.kuberuntime import helpers as kuberuntime
 from kubelet.stats.helper import add_usage, root_fs_info_to_fs_stats
 from pkg.apimachinery import types
 
-# Bytes in a block of st_blocks, whatever the file system's block size.
+# A block of st_blocks has this many bytes, whatever the file system's block size.
 _BLOCK = 512
 
 
 class HostStatsProvider(Protocol):
-    """What pods use of the node's disk; safe from any thread. The methods raise OSError."""
+    """Define how the usage of the node's disk is measured. Any thread may call it, and the methods raise OSError."""
 
     def get_pod_log_stats(
         self, pod_namespace: str, pod_name: str, pod_uid: types.UID, root_fs_info: cadvisorapiv2.FsInfo
     ) -> statsapi.FsStats:
-        """The pod's own logs, not those of its containers."""
+        """Return the usage of the pod's own logs, without those of its containers."""
         ...
 
     def get_pod_container_log_stats(
@@ -38,21 +38,21 @@ class HostStatsProvider(Protocol):
         container_name: str,
         root_fs_info: cadvisorapiv2.FsInfo,
     ) -> statsapi.FsStats:
-        """The container's logs, those of its former instances and rotated ones too."""
+        """Return the usage of the container's logs, including those of earlier instances and rotated ones."""
         ...
 
     def get_pod_etc_hosts_stats(
         self, pod_uid: types.UID, root_fs_info: cadvisorapiv2.FsInfo
     ) -> statsapi.FsStats | None:
-        """The pod's hosts file; None for a pod that has none of ours."""
+        """Return the usage of the pod's hosts file, or None if the kubelet has not created one."""
         ...
 
 
 class HostStatsProviderImpl:
-    """Looks at each call.
+    """Measure at each call.
 
-    A file is looked at once. Go walks it as it would a volume, and asks for its file system besides, whose figures it
-    then does not use.
+    Each file needs one stat. Go walks a file as it would walk a volume, and also reads the statistics of the file
+    system, which it then does not use.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class HostStatsProviderImpl:
         pod_etc_hosts_path_func: Callable[[types.UID], str],
         pod_logs_directory: str,
     ) -> None:
-        """pod_etc_hosts_path_func tells where the pod of a uid has its hosts file."""
+        """Create a provider. pod_etc_hosts_path_func returns the path of the hosts file for a pod's UID."""
         self._os = os_interface
         self._pod_etc_hosts_path = pod_etc_hosts_path_func
         self._pod_logs_directory = pod_logs_directory
@@ -95,7 +95,7 @@ class HostStatsProviderImpl:
         return _to_fs_stats([status], root_fs_info)
 
     def _file_metrics_by_dir(self, dirname: str) -> list[os.stat_result]:
-        """The files right in the directory; one that was rotated away meanwhile does not count."""
+        """Return the files directly in the directory, except those that are rotated away during the call."""
         found: list[os.stat_result] = []
         for entry in self._os.read_dir(dirname):
             try:

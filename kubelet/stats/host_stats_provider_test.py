@@ -1,4 +1,4 @@
-"""Tests of what pods use of the node's disk.
+"""Test the measurement of what pods use of the node's disk.
 
 Go: pkg/kubelet/stats/host_stats_provider_test.go
 """
@@ -32,7 +32,7 @@ def blocks(*paths: Path) -> int:
 
 
 def test_logs(provider: stats.HostStatsProviderImpl, tmp_path: Path) -> None:
-    """Those right in the directory: folders in it are somebody else's."""
+    """Only logs directly in the directory count, because subdirectories belong to others."""
     pod = tmp_path / "logs/ns_pod_uid"
     files = [pod / "c/0.log", pod / "c/0.log.20260102-030405.gz", pod / "c/1.log"]
     for size, file in enumerate(files):

@@ -1,4 +1,4 @@
-"""Figures of the node and its pods, wherever they come from.
+"""Provide the statistics of the node and its pods from all sources.
 
 Go: pkg/kubelet/stats/provider.go
 """
@@ -16,7 +16,7 @@ from pkg.api.core import v1
 
 
 class ContainerStatsProvider(Protocol):
-    """Figures of pods; safe from any thread.
+    """Define how statistics of pods are collected. Any thread may call it.
 
     All methods raise crierror.RemoteError, OSError, ValueError and LookupError.
     """
@@ -24,7 +24,7 @@ class ContainerStatsProvider(Protocol):
     def pod_cpu_and_memory_stats(
         self, ctx: golang.Context, pod: v1.Pod, pod_status: kubecontainer.PodStatus
     ) -> statsapi.PodStats:
-        """One pod and its running containers."""
+        """Return one pod's statistics with those of its running containers."""
         ...
 
     def list_pod_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]: ...
@@ -32,26 +32,26 @@ class ContainerStatsProvider(Protocol):
     def list_pod_stats_and_update_cpu_nano_core_usage(self, ctx: golang.Context) -> list[statsapi.PodStats]: ...
 
     def list_pod_disk_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]:
-        """What pods take of the node's disk. Go has all figures at hand, and no such method."""
+        """Return what pods use of the node's disk. Go always has all statistics, and has no such method."""
         ...
 
     def list_pod_cpu_and_memory_stats(self, ctx: golang.Context) -> list[statsapi.PodStats]: ...
 
     def image_fs_stats(self, ctx: golang.Context) -> tuple[statsapi.FsStats, statsapi.FsStats]:
-        """The file systems of images and of containers' writable layers."""
+        """Return the file systems of the images and of the containers' writable layers."""
         ...
 
     def image_fs_device(self, ctx: golang.Context) -> str:
-        """The device that images are on."""
+        """Return the device of the images."""
         ...
 
     def container_fs_device(self, ctx: golang.Context) -> str:
-        """The device that containers' writable layers are on."""
+        """Return the device of the containers' writable layers."""
         ...
 
 
 class Provider:
-    """What a containers' provider knows of pods, and cAdvisor of the node; safe from any thread."""
+    """Combine a provider of pod statistics with cAdvisor's statistics of the node. Any thread may call this class."""
 
     def __init__(self, cadvisor: kubecadvisor.Interface, container_stats_provider: ContainerStatsProvider) -> None:
         self._cadvisor = cadvisor
@@ -78,26 +78,26 @@ class Provider:
         return self._containers.image_fs_stats(ctx)
 
     def rlimit_stats(self) -> statsapi.RlimitStats:
-        """Raises OSError and ValueError."""
+        """Return the number of tasks and their limit. Raise OSError and ValueError."""
         return pidlimit.stats()
 
     def get_cgroup_stats(
         self, cgroup_name: str, update_stats: bool
     ) -> tuple[statsapi.ContainerStats, statsapi.NetworkStats | None]:
-        """Raises LookupError when there is no such cgroup, OSError."""
+        """Return a cgroup's statistics. Raise LookupError if there is no such cgroup, and OSError."""
         info = helper.get_cgroup_info(self._cadvisor, cgroup_name, update_stats)
         stats = helper.cadvisor_info_to_container_stats(cgroup_name, info)
         return stats, helper.cadvisor_info_to_network_stats(info)
 
     def get_cgroup_cpu_and_memory_stats(self, cgroup_name: str, update_stats: bool) -> statsapi.ContainerStats:
-        """Raises LookupError when there is no such cgroup, OSError."""
+        """Return a cgroup's CPU and memory. Raise LookupError if there is no such cgroup, and OSError."""
         info = helper.get_cgroup_info(self._cadvisor, cgroup_name, update_stats)
         return helper.cadvisor_info_to_container_cpu_and_memory_stats(cgroup_name, info)
 
     def root_fs_stats(self) -> statsapi.FsStats:
-        """Raises OSError and LookupError."""
+        """Return the file system of the kubelet's root directory. Raise OSError and LookupError."""
         info = self._cadvisor.root_fs_info()
-        # Only for its time.
+        # Only the time of these statistics is used.
         root = helper.get_cgroup_stats(self._cadvisor, "/", False)
         return statsapi.FsStats(
             time=root.timestamp,
@@ -110,23 +110,24 @@ class Provider:
         )
 
     def has_dedicated_image_fs(self, ctx: golang.Context) -> bool:
-        """Whether images, or containers' layers, are elsewhere than the kubelet's root directory.
+        """Report whether images, or containers' layers, are on another device than the kubelet's root directory.
 
-        DIVERGES (fault of Go): containers' layers count as elsewhere if they are on another device.
-        Go: pkg/kubelet/stats/provider.go, (*Provider).HasDedicatedImageFs: compares how full the two file systems are.
-        Why: one file system would count as two if somebody writes to it between two looks.
+        DIVERGES (fault of Go): containers' layers count as separate if they are on another device.
+        Go: pkg/kubelet/stats/provider.go, (*Provider).HasDedicatedImageFs: the Go kubelet compares the usage of the two
+        file systems.
+        Why: one file system would count as two if its usage changes between the two measurements.
         Test: provider_test.py:test_dedicated_file_systems
         """
         root = self._cadvisor.root_fs_info().device
         return self._containers.image_fs_device(ctx) != root or self._containers.container_fs_device(ctx) != root
 
     def has_dedicated_container_fs(self, ctx: golang.Context) -> bool:
-        """Whether containers' layers are elsewhere than images.
+        """Report whether containers' layers are on another device than images.
 
-        DIVERGES (fault of Go): the runtime says on which devices it keeps images and containers' layers.
-        Go: pkg/kubelet/stats/provider.go, (*Provider).HasDedicatedContainerFs: cAdvisor does, of CRI-O alone; of any
-        other runtime that is an error, and nothing counts as elsewhere.
-        Why: when the disk of layers fills up, pods would be chosen for eviction by what they use of another disk.
+        DIVERGES (fault of Go): the runtime reports the devices of images and containers' layers.
+        Go: pkg/kubelet/stats/provider.go, (*Provider).HasDedicatedContainerFs: the Go kubelet asks cAdvisor, which
+        knows them only for CRI-O; any other runtime causes an error, and nothing counts as separate.
+        Why: when the disk of the layers fills up, the eviction manager would rank pods by their usage of another disk.
         Test: provider_test.py:test_dedicated_file_systems
         """
         return self._containers.container_fs_device(ctx) != self._containers.image_fs_device(ctx)

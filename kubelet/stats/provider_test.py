@@ -1,4 +1,4 @@
-"""Tests of the node's figures.
+"""Test the statistics of the node.
 
 Go: pkg/kubelet/stats/provider_test.go
 """
@@ -20,7 +20,7 @@ CTX = golang.background()
 
 
 class Containers:
-    """Says where images and containers' layers are."""
+    """Report the devices of images and containers' layers."""
 
     def __init__(self, images: str, layers: str) -> None:
         self._images, self._layers = images, layers

@@ -1,4 +1,4 @@
-"""Figures that tests can tell apart, and a pod's files that are nowhere.
+"""Provide distinguishable statistics, and a fake for the disk usage of pods.
 
 Go: pkg/kubelet/stats/provider_test.go, host_stats_provider_fake.go
 """
@@ -30,7 +30,7 @@ def psi(seed: int) -> cadvisorapiv1.PSIStats:
 def container_info(
     seed: int, pod_name: str = "", pod_namespace: str = "", container_name: str = ""
 ) -> cadvisorapiv2.ContainerInfo:
-    """A cgroup that uses seed plus something of everything; of a pod's container if it has names."""
+    """Return a cgroup whose values are the seed plus an offset. With names it belongs to a pod's container."""
     labels = {}
     if pod_name:
         labels = {
@@ -90,7 +90,7 @@ def fs_info(seed: int) -> cadvisorapiv2.FsInfo:
 
 @dataclass
 class FakeResourceAnalyzer:
-    """Knows of every pod the same of its volumes."""
+    """Return the same volumes for every pod."""
 
     volumes: serverstats.PodVolumeStats | None = None
 
@@ -100,10 +100,10 @@ class FakeResourceAnalyzer:
 
 @dataclass
 class FakeHostStatsProvider:
-    """Uses bytes and inodes as it is told, by namespace/pod or namespace/pod/container; raises for all others."""
+    """Return usage in bytes and inodes by namespace/pod or namespace/pod/container. Raise for any other name."""
 
     logs: dict[str, tuple[int, int]] = field(default_factory=dict)
-    # By the pod's uid.
+    # The usage by pod UID.
     etc_hosts: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def get_pod_log_stats(

@@ -115,7 +115,7 @@ class FsResourceAnalyzer:
             try:
                 turn = golang.go(self._measure, uid, entry, name=f"volume-stats-{uid}")
             except golang.ThreadError as err:
-                klog.error_s(err, "Could not start to measure the volumes of a pod, trying again in its next turn", podUID=uid)
+                klog.error_s(err, "Could not measure the volumes of a pod, trying again in its next turn", podUID=uid)
                 entry.due = self._next_turn()
             else:
                 turn.join(TURN_TIMEOUT)

@@ -1,4 +1,4 @@
-"""How many tasks the node can have, and has.
+"""Count the node's tasks, and read its limit for them.
 
 Go: pkg/kubelet/stats/pidlimit/pidlimit.go, pidlimit_linux.go
 """
@@ -12,12 +12,15 @@ from kubelet.apis.stats import v1alpha1 as statsapi
 
 __all__ = ["stats"]
 
-# Each is a limit for the whole node.
+# Each of these files contains a limit for the whole node.
 _LIMITS = ("sys/kernel/pid_max", "sys/kernel/threads-max")
 
 
 def stats(proc: str = "/proc") -> statsapi.RlimitStats:
-    """Tasks, threads included. Raises OSError and ValueError when the kernel does not count them."""
+    """Return the number of tasks, including threads, and their limit.
+
+    Raise OSError and ValueError if the kernel does not count them.
+    """
     return statsapi.RlimitStats(
         time=datetime.now(UTC),
         max_pid=min(_limits(proc), default=None),
@@ -26,7 +29,7 @@ def stats(proc: str = "/proc") -> statsapi.RlimitStats:
 
 
 def _limits(proc: str) -> list[int]:
-    """Those that can be read."""
+    """Return the limits that can be read."""
     found: list[int] = []
     for name in _LIMITS:
         try:
@@ -37,8 +40,8 @@ def _limits(proc: str) -> list[int]:
 
 
 def running_task_count(proc: str = "/proc") -> int:
-    """Raises OSError and ValueError."""
-    # As in "1.36 3.49 4.53 2/3518 3715089".
+    """Return the number of tasks. Raise OSError and ValueError."""
+    # The file contains, for example, "1.36 3.49 4.53 2/3518 3715089".
     fields = Path(proc, "loadavg").read_text().split()
     if len(fields) < 5:
         raise ValueError("not enough fields in /proc/loadavg")

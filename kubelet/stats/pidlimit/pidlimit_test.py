@@ -1,4 +1,4 @@
-"""Tests of the number of tasks."""
+"""Test the number of tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kubelet's part in pod networking.
+"""Implement the kubelet's part of pod networking.
 
 Go: pkg/kubelet/network
 """

@@ -1,4 +1,4 @@
-"""What a node says of itself, part by part.
+"""Set the parts of a node's status.
 
 Go: pkg/kubelet/nodestatus
 """

@@ -1,4 +1,4 @@
-"""What a node says of itself, one setter for each part.
+"""Set the parts of a node's status, one setter for each part.
 
 Go: pkg/kubelet/nodestatus/setters.go
 """
@@ -24,28 +24,28 @@ from pkg.apis.core.v1 import helper as v1helper
 from pkg.component_base import version
 from pkg.golang import net
 
-# Seconds for the name service to say what the node's name stands for. Go leaves that to its resolver.
+# The name service gets this time, in seconds, to resolve the node's name. Go leaves the timeout to its resolver.
 LOOKUP_TIMEOUT = 10.0
-# The same after it was silent for so long: without API server the sync loop may be the one that asks.
+# The timeout after a lookup that timed out. It is short because without an API server the sync loop may be the caller.
 SILENT_LOOKUP_TIMEOUT = 1.0
-# How many names of an image are shown.
+# The status contains at most this many names of an image.
 MAX_NAMES_PER_IMAGE_IN_NODE_STATUS = 5
-# What an external cloud provider takes the node's addresses from.
+# An external cloud provider reads the node's addresses from this annotation.
 ANNOTATION_ALPHA_PROVIDED_IP_ADDR = "alpha.kubernetes.io/provided-node-ip"
 
 GOOS = "linux"
 _GO_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
-# Changes the node in place. May raise when it could not set everything; what it has set by then stays.
+# A Setter changes the node in place. It may raise an error after it has set only some of its fields, which stay set.
 Setter = Callable[[golang.Context, v1.Node], None]
 NowFunc = Callable[[], datetime.datetime]
-# Says what is wrong, or nothing.
+# An ErrorsFunc returns a problem, or None.
 ErrorsFunc = Callable[[], Exception | None]
 RecordEventFunc = Callable[[str, str], None]
 
 
 def goarch() -> str:
-    """The machine's architecture in Go's words."""
+    """Return Go's name of the machine's architecture."""
     machine = platform.machine()
     return _GO_ARCHITECTURES.get(machine, machine)
 
@@ -60,9 +60,9 @@ def node_address(
     external_cloud_provider: bool,
     resolve_address_func: Callable[[IPAddress | None], IPAddress],
 ) -> Setter:
-    """Sets the addresses: those of --node-ip, else what the node's name stands for, else that of the default route.
+    """Set the addresses: those of --node-ip, or those of the node's name, or that of the default route.
 
-    An address "any" asks for that family. validate_node_ip_func raises ValueError for an address that is of no use.
+    An unspecified address selects its IP family. validate_node_ip_func raises ValueError for an unusable address.
     """
     specified = [ip for ip in node_ips[:2] if not ip.is_unspecified]
     node_ip = node_ips[0] if node_ips else None
@@ -77,7 +77,7 @@ def node_address(
         else:
             node.metadata.annotations.pop(ANNOTATION_ALPHA_PROVIDED_IP_ADDR, None)
         if external_cloud_provider and node.status.addresses:
-            return  # the provider knows better
+            return  # Addresses that the cloud provider has set take precedence.
         if external_cloud_provider and node_ip is None:
             node.status.addresses = _addresses([], hostname)
         elif len(specified) == 2:
@@ -116,11 +116,11 @@ def _find_address(
     hostname: str,
     resolve_address_func: Callable[[IPAddress | None], IPAddress],
 ) -> IPAddress:
-    """Raises ValueError when the machine has no address that is of use. May ask the name service."""
+    """Return a usable address. Raise ValueError if the machine has none. This may query the name service."""
     try:
         return ip_address(hostname)
     except ValueError:
-        pass  # a name, as nearly always
+        pass  # The hostname is nearly always a name and not an address.
     usable = []
     for ip in look_up():
         try:
@@ -138,13 +138,13 @@ def _find_address(
 
 
 class _NameService:
-    """Who says what a name stands for. One that was silent is waited for, but not for long, until it answers again."""
+    """Resolve names. After a timeout the next lookup has a short timeout, until the name service responds again."""
 
     def __init__(self) -> None:
         self._is_silent = False
 
     def look_up(self, ctx: golang.Context, name: str) -> list[IPAddress]:
-        """Addresses of the name, each once, in the name service's order; none if it is silent."""
+        """Return the addresses of the name in the name service's order without duplicates, or none after a timeout."""
         limited, cancel = golang.with_timeout(ctx, SILENT_LOOKUP_TIMEOUT if self._is_silent else LOOKUP_TIMEOUT)
         self._is_silent = False
         try:
@@ -152,7 +152,8 @@ class _NameService:
         except TimeoutError:
             self._is_silent = True
             return []
-        except (OSError, UnicodeError):  # UnicodeError: DNS can have no such name, such as one of 64 characters
+        # A UnicodeError means that DNS cannot have such a name, for example one of 64 characters.
+        except (OSError, UnicodeError):
             return []
         finally:
             cancel()
@@ -172,9 +173,9 @@ def machine_info(
     record_event_func: Callable[[str, str, str], None],
     local_storage_capacity_isolation: bool,
 ) -> Setter:
-    """Sets the machine's ids, its swap, capacity and what of it pods may use.
+    """Set the machine's ids, its swap, its capacity, and the allocatable resources.
 
-    Resources that others put into the capacity stay. A changed boot id is an event, once.
+    Resources that others have added to the capacity stay. A changed boot id is recorded as an event once.
     """
     rebooted = False
 
@@ -222,14 +223,14 @@ def _set_capacity(
 
 
 def _set_device_capacity(node: v1.Node, devices: cm.DevicePluginResourceCapacity) -> dict[str, resource.Quantity]:
-    """Returns what of the devices may be used."""
+    """Set the capacity of devices, and return the allocatable devices."""
     capacity = node.status.capacity
     for name, quantity in devices.capacity.items():
         if name not in capacity or capacity[name].cmp(quantity) != 0:
             klog.v(2).info_s("Updated capacity for device plugin", plugin=name, capacity=quantity.value())
         capacity[name] = quantity
     for name in devices.removed:
-        # Zero and not absent: absent ones belong to the cluster and not to a device plugin.
+        # The value is zero, because an absent resource belongs to the cluster and not to a device plugin.
         klog.v(2).info_s("Set capacity for removed resource to 0 on device removal", device=name)
         capacity[name] = resource.new_quantity(0)
     return devices.allocatable
@@ -238,7 +239,7 @@ def _set_device_capacity(node: v1.Node, devices: cm.DevicePluginResourceCapacity
 def _set_allocatable(
     node: v1.Node, reservation: dict[str, resource.Quantity], device_plugin_allocatable: dict[str, resource.Quantity]
 ) -> None:
-    """Capacity less what is reserved, of devices those that are healthy, and memory less that of huge pages."""
+    """Set the allocatable resources: the capacity minus reservations, healthy devices, and memory minus huge pages."""
     capacity, allocatable = node.status.capacity, node.status.allocatable
     for name in list(allocatable):
         if name not in capacity and v1helper.is_extended_resource_name(name):
@@ -255,7 +256,7 @@ def _set_allocatable(
 
 
 def _less(quantity: resource.Quantity, taken: resource.Quantity) -> resource.Quantity:
-    """The rest, at least zero."""
+    """Return the difference, or zero if it is negative."""
     left = quantity.sub(taken)
     return left if left.sign() >= 0 else resource.Quantity(0, left.format)
 
@@ -265,7 +266,7 @@ def version_info(
     runtime_type_func: Callable[[], str],
     runtime_version_func: Callable[[golang.Context], kubecontainer.Version],
 ) -> Setter:
-    """Sets the versions of kernel, system, runtime and kubelet."""
+    """Set the versions of kernel, operating system, runtime and kubelet."""
 
     def set_versions(ctx: golang.Context, node: v1.Node) -> None:
         try:
@@ -280,19 +281,19 @@ def version_info(
         except golang.Canceled:
             raise
         except Exception as err:
-            # Whatever keeps the runtime from telling its version is shown by the Ready condition.
+            # The Ready condition shows any problem of the runtime that causes this.
             klog.v(4).info_s("Unable to get the version of the container runtime", err=err)
             runtime_version = "Unknown"
         node_info.container_runtime_version = f"{runtime_type_func()}://{runtime_version}"
         node_info.kubelet_version = str(version.get())
-        # Deprecated, and cleared if an older kubelet set it.
+        # The field is deprecated, so a value from an older kubelet is cleared.
         node_info.kube_proxy_version = ""
 
     return set_versions
 
 
 def daemon_endpoints(endpoints: v1.NodeDaemonEndpoints) -> Setter:
-    """Sets the port at which the kubelet is reached."""
+    """Set the port of the kubelet's server."""
 
     def set_endpoints(ctx: golang.Context, node: v1.Node) -> None:
         node.status.daemon_endpoints = v1.deepcopy(endpoints)
@@ -301,7 +302,7 @@ def daemon_endpoints(endpoints: v1.NodeDaemonEndpoints) -> Setter:
 
 
 def images(node_status_max_images: int, image_list_func: Callable[[], list[kubecontainer.Image]]) -> Setter:
-    """Sets the images, of which image_list_func gives the biggest first; -1 for all of them."""
+    """Set the images. image_list_func returns the largest first, and node_status_max_images -1 means all of them."""
 
     def set_images(ctx: golang.Context, node: v1.Node) -> None:
         found = image_list_func()
@@ -319,7 +320,7 @@ def images(node_status_max_images: int, image_list_func: Callable[[], list[kubec
 
 
 def go_runtime() -> Setter:
-    """Sets operating system and architecture."""
+    """Set the operating system and the architecture."""
 
     def set_platform(ctx: golang.Context, node: v1.Node) -> None:
         node.status.node_info.operating_system = GOOS
@@ -329,7 +330,7 @@ def go_runtime() -> Setter:
 
 
 def node_features(features_getter: Callable[[], kubecontainer.RuntimeFeatures | None]) -> Setter:
-    """Sets what the runtime can do, whichever handler runs a pod."""
+    """Set the features of the runtime that do not depend on the handler."""
 
     def set_features(ctx: golang.Context, node: v1.Node) -> None:
         found = features_getter()
@@ -340,7 +341,7 @@ def node_features(features_getter: Callable[[], kubecontainer.RuntimeFeatures | 
 
 
 def runtime_handlers(fn: Callable[[], list[kubecontainer.RuntimeHandler]]) -> Setter:
-    """Sets the runtime's handlers and what each can do."""
+    """Set the runtime's handlers and their features."""
 
     def set_handlers(ctx: golang.Context, node: v1.Node) -> None:
         node.status.runtime_handlers = [
@@ -370,7 +371,11 @@ def ready_condition(
     record_event_func: RecordEventFunc,
     local_storage_capacity_isolation: bool,
 ) -> Setter:
-    """Sets the condition Ready, behind all others. Capacity must have been set."""
+    """Set the condition Ready. The capacity must have been set before.
+
+    A new Ready condition is appended, because other versions of the control plane need it to be the last one
+    (kubernetes/kubernetes issue 16961).
+    """
     required = [v1.RESOURCE_CPU, v1.RESOURCE_MEMORY, v1.RESOURCE_PODS]
     if local_storage_capacity_isolation:
         required.append(v1.RESOURCE_EPHEMERAL_STORAGE)
@@ -426,7 +431,7 @@ class _Words(NamedTuple):
 def memory_pressure_condition(
     now_func: NowFunc, pressure_func: Callable[[], bool], record_event_func: RecordEventFunc
 ) -> Setter:
-    """Sets the condition MemoryPressure."""
+    """Set the condition MemoryPressure."""
     return _pressure_condition(
         v1.NODE_MEMORY_PRESSURE,
         now_func,
@@ -442,7 +447,7 @@ def memory_pressure_condition(
 def pid_pressure_condition(
     now_func: NowFunc, pressure_func: Callable[[], bool], record_event_func: RecordEventFunc
 ) -> Setter:
-    """Sets the condition PIDPressure."""
+    """Set the condition PIDPressure."""
     return _pressure_condition(
         v1.NODE_PID_PRESSURE,
         now_func,
@@ -456,7 +461,7 @@ def pid_pressure_condition(
 def disk_pressure_condition(
     now_func: NowFunc, pressure_func: Callable[[], bool], record_event_func: RecordEventFunc
 ) -> Setter:
-    """Sets the condition DiskPressure."""
+    """Set the condition DiskPressure."""
     return _pressure_condition(
         v1.NODE_DISK_PRESSURE,
         now_func,
@@ -475,7 +480,7 @@ def _pressure_condition(
     under: _Words,
     free: _Words,
 ) -> Setter:
-    """A condition that is new counts as changed, whichever it becomes."""
+    """Set a pressure condition. A new condition counts as changed in either state."""
 
     def set_condition(ctx: golang.Context, node: v1.Node) -> None:
         now = _seconds(now_func())
@@ -504,12 +509,12 @@ def _find_condition(node: v1.Node, type: str) -> tuple[int, v1.NodeCondition | N
 
 
 def _seconds(moment: datetime.datetime) -> datetime.datetime:
-    """As the API stores it: otherwise a time that came back would never be the one that was sent."""
+    """Truncate the time to seconds as the API does, so that a time read back equals the one that was sent."""
     return moment.replace(microsecond=0)
 
 
 def volumes_in_use(synced_func: Callable[[], bool], volumes_in_use_func: Callable[[], list[str]]) -> Setter:
-    """Sets the attachable volumes that pods use, once all pods have been taken into account."""
+    """Set the attachable volumes in use, once the volume manager has seen all pods."""
 
     def set_volumes(ctx: golang.Context, node: v1.Node) -> None:
         if synced_func():

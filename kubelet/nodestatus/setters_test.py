@@ -1,4 +1,4 @@
-"""Tests of the setters of a node's status.
+"""Test the setters of a node's status.
 
 Go: pkg/kubelet/nodestatus/setters_test.go
 """
@@ -36,7 +36,7 @@ Resources = dict[str, str]
 
 
 class Events:
-    """Records what would be an event."""
+    """Record the events."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, ...]] = []
@@ -171,7 +171,7 @@ def test_node_address_is_that_of_the_default_route_while_the_name_service_hangs(
     set_address = address_setter("", resolved="10.9.9.9")
     set_address(CTX, node)
     assert addresses(node)[0] == "InternalIP 10.9.9.9"
-    # Longer than the test may take: nobody waits for so long a second time.
+    # This timeout is longer than the test may take, so it shows that the second lookup does not wait for it.
     monkeypatch.setattr(setters, "LOOKUP_TIMEOUT", 1e6)
     set_address(CTX, node)
     assert names.asked == [HOST]

@@ -1,4 +1,4 @@
-"""RuntimeClasses: which handler of the container runtime a pod is run by.
+"""Find the container runtime's handler for a pod's RuntimeClass.
 
 Go: pkg/kubelet/runtimeclass
 """

@@ -1,4 +1,4 @@
-"""Looks up the handler of a RuntimeClass.
+"""Look up the handler of a RuntimeClass.
 
 Go: pkg/kubelet/runtimeclass/runtimeclass_manager.go
 """
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Manager:
-    """Knows the cluster's RuntimeClasses once it is started. Safe from any thread."""
+    """Watch the cluster's RuntimeClasses. Any thread may call this class."""
 
     def __init__(self, client: kubernetes.Interface) -> None:
-        # Without an API server the kubelet has no manager, and does not load this.
+        # This import is late because a kubelet without an API server has no manager and need not load informers.
         from pkg.client_go import informers
 
         self._informer_factory = informers.SharedInformerFactory(client, 0)
@@ -29,17 +29,17 @@ class Manager:
         self._informer_factory.start(ctx)
 
     def wait_for_cache_sync(self, ctx: golang.Context) -> None:
-        """Wait until all of them have been read, or ctx ends."""
+        """Wait until all RuntimeClasses have been read, or ctx ends."""
         self._informer_factory.wait_for_cache_sync(ctx)
 
     def lookup_runtime_handler(self, runtime_class_name: str | None) -> str:
-        """The handler, "" for no RuntimeClass. Raises apierrors.StatusError, not found."""
+        """Return the handler, or "" without a RuntimeClass. Raise apierrors.StatusError if the class does not exist."""
         if not runtime_class_name:
             return ""
         try:
             return self._lister.get(runtime_class_name).handler
         except Exception as err:
-            # Whatever the lister has besides: the sandbox fails, and says which class it wanted.
+            # After any other error the sandbox fails with a message that names the class.
             if apierrors.is_not_found(err):
                 raise
             raise LookupError(f"failed to lookup RuntimeClass {runtime_class_name}: {err}") from err

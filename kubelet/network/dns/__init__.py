@@ -1,4 +1,4 @@
-"""The resolver configuration of pods.
+"""Configure the DNS resolver of pods.
 
 Go: pkg/kubelet/network/dns
 """

@@ -1,4 +1,4 @@
-"""Works out nameservers, search domains and options of a pod from its policy and the node's resolv.conf.
+"""Compute nameservers, search domains and options of a pod from its DNS policy and the node's resolv.conf.
 
 Go: pkg/kubelet/network/dns/dns.go
 """
@@ -22,7 +22,7 @@ from pkg.client_go.tools import record
 _DEFAULT_DNS_OPTIONS = ["ndots:5"]
 _MAX_RESOLV_CONF_LENGTH = 10 << 20
 
-# What the C library's resolver can take.
+# These are limits of the C library's resolver.
 MAX_DNS_NAMESERVERS = 3
 MAX_DNS_SEARCH_PATHS = 32
 MAX_DNS_SEARCH_LIST_CHARS = 2048
@@ -32,7 +32,7 @@ _IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class PodDNSType(enum.Enum):
-    """Whose settings a pod begins with."""
+    """Represent the settings on which a pod's configuration is based."""
 
     CLUSTER = enum.auto()
     HOST = enum.auto()
@@ -40,11 +40,13 @@ class PodDNSType(enum.Enum):
 
 
 class ResolvConfError(ValueError):
-    """The node's resolv.conf cannot be used."""
+    """Signal that the node's resolv.conf cannot be used."""
 
 
 class Configurer:
-    """Go: Configurer. Thread-safe: nothing changes after the start."""
+    """Configure DNS for pods. Go: Configurer. This class is thread-safe, because it never changes after its
+    construction.
+    """
 
     def __init__(
         self,
@@ -60,11 +62,11 @@ class Configurer:
         self._node_ips = node_ips
         self._cluster_dns = cluster_dns
         self.cluster_domain = cluster_domain
-        # The file that pods' configuration is based on; "" gives them no name resolution of the node's.
+        # The resolv.conf on which pods' configuration is based. "" means that pods get nothing from the node.
         self.resolver_config = resolver_config
 
     def get_pod_dns(self, ctx: golang.Context, pod: v1.Pod) -> runtimeapi.DNSConfig:
-        """The pod's settings. Raises OSError and ResolvConfError."""
+        """Return the pod's DNS settings. Raise OSError and ResolvConfError."""
         config = _get_dns_config(self.resolver_config)
         match self._pod_dns_type(pod):
             case PodDNSType.NONE:
@@ -99,7 +101,7 @@ class Configurer:
         return PodDNSType.HOST
 
     def _cluster_config(self, host: runtimeapi.DNSConfig, pod: v1.Pod) -> runtimeapi.DNSConfig:
-        """The cluster's server alone: it asks the node's in turn."""
+        """Return settings with only the cluster's servers, which themselves forward to the node's servers."""
         return runtimeapi.DNSConfig(
             servers=[str(ip) for ip in self._cluster_dns],
             searches=self._generate_searches_for_dns_cluster_first(host.searches, pod),
@@ -107,7 +109,7 @@ class Configurer:
         )
 
     def _host_config(self, host: runtimeapi.DNSConfig) -> runtimeapi.DNSConfig:
-        """The node's, or, without a file, what keeps the runtime's default from taking its place."""
+        """Return the node's settings. Without a file, return settings that prevent the runtime's default."""
         if self.resolver_config:
             return host
         loopbacks = ["::1" if ip.version == 6 else "127.0.0.1" for ip in self._node_ips]
@@ -128,7 +130,7 @@ class Configurer:
         )
 
     def _form_dns_search_fits_limits(self, searches: list[str], pod: v1.Pod) -> list[str]:
-        # Some C libraries abort at a longer one.
+        # Some C libraries abort on a longer search domain.
         fitting = [s for s in searches[:MAX_DNS_SEARCH_PATHS] if len(s) <= _DNS1123_SUBDOMAIN_MAX_LENGTH]
         while len(" ".join(fitting)) > MAX_DNS_SEARCH_LIST_CHARS:
             fitting.pop()
@@ -155,7 +157,7 @@ class Configurer:
         klog.error_s(ValueError(message), log)
 
     def check_limits_for_resolv_conf(self) -> None:
-        """Tells by an event of the node when its file, if there is one, holds more than pods can be given."""
+        """Record an event of the node if its resolv.conf exceeds the limits for pods."""
         if not self.resolver_config:
             return
         try:
@@ -170,7 +172,7 @@ class Configurer:
             klog.v(4).info_s("Check limits for resolv.conf failed", eventlog=fault)
 
     def _resolv_conf_fault(self, searches: Sequence[str]) -> str:
-        # The cluster's own three domains come in front.
+        # The cluster's three search domains come first.
         limit = MAX_DNS_SEARCH_PATHS - (3 if self.cluster_domain else 0)
         file = self.resolver_config
         if len(searches) > limit:
@@ -188,7 +190,7 @@ class Configurer:
         return ""
 
     def setup_dns_in_containerized_mounter(self, mounter_path: str) -> None:
-        """Writes the cluster's nameservers, and the node's search domains, for a mounter in a chroot."""
+        """Write the cluster's nameservers and the node's search domains for a mounter in a chroot."""
         path = Path(mounter_path.removesuffix("/mounter"), "rootfs", "etc", "resolv.conf")
         text = "".join(f"nameserver {ip}\n" for ip in self._cluster_dns)
         try:
@@ -205,7 +207,10 @@ class Configurer:
 
 
 def get_pod_dns_type(pod: v1.Pod) -> PodDNSType:
-    """By dnsPolicy; ClusterFirst means the host's settings for pods in its network. Raises ValueError."""
+    """Return the type for the dnsPolicy. Raise ValueError for an unknown policy.
+
+    With ClusterFirst, a pod in the host's network gets the host's settings.
+    """
     match pod.spec.dns_policy:
         case v1.DNS_NONE:
             return PodDNSType.NONE
@@ -219,13 +224,13 @@ def get_pod_dns_type(pod: v1.Pod) -> PodDNSType:
 
 
 def parse_resolv_conf(text: str) -> tuple[list[str], list[str], list[str]]:
-    """(nameservers, searches, options); nameservers and options add up, of search lines the last counts.
+    """Return the nameservers, search domains and options.
 
-    Raises ResolvConfError.
+    Nameservers and options accumulate over lines, but only the last search line counts. Raise ResolvConfError.
     """
     nameservers: list[str] = []
     searches: list[str] = []
-    # By name, so that a later value replaces an earlier one.
+    # The options by name, so that a later value replaces an earlier one.
     options: dict[str, str] = {}
     for line in text.split("\n"):
         match line.split():
@@ -236,7 +241,7 @@ def parse_resolv_conf(text: str) -> tuple[list[str], list[str], list[str]]:
             case ["nameserver", server, *_]:
                 nameservers.append(server)
             case ["search", *domains]:
-                # With and without the dot at the end it is the same domain.
+                # A domain with and without the trailing dot counts once against the limits.
                 searches = [domain.removesuffix(".") for domain in domains if domain != "."]
             case ["options", *values]:
                 options |= {value.split(":", 1)[0]: value for value in values}
@@ -271,7 +276,7 @@ def _omit_duplicates(texts: Iterable[str]) -> list[str]:
 
 
 def _append_dns_config(config: runtimeapi.DNSConfig, own: v1.PodDNSConfig) -> runtimeapi.DNSConfig:
-    """What the pod asks for itself, added behind."""
+    """Append the settings of the pod's own dnsConfig."""
     return runtimeapi.DNSConfig(
         servers=_omit_duplicates([*config.servers, *own.nameservers]),
         searches=_omit_duplicates([*config.searches, *own.searches]),
@@ -280,7 +285,7 @@ def _append_dns_config(config: runtimeapi.DNSConfig, own: v1.PodDNSConfig) -> ru
 
 
 def _merge_dns_options(options: Iterable[str], own: Iterable[v1.PodDNSConfigOption]) -> list[str]:
-    """By name; the pod's value wins."""
+    """Merge options by name. The pod's value wins."""
     merged: dict[str, str] = {}
     for option in options:
         name, _, value = option.partition(":")

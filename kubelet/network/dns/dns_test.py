@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/network/dns/dns_test.go"""
+"""Test the DNS settings of pods.
+
+Go: pkg/kubelet/network/dns/dns_test.go
+"""
 
 from __future__ import annotations
 
@@ -192,7 +195,7 @@ def test_unreadable_resolv_conf_is_an_error(tmp_path: Path) -> None:
         _World(str(tmp_path / "bad")).get(_pod())
 
 
-# 2048 characters with the spaces.
+# This list has 2048 characters with the spaces.
 _LONG = ["A" * 128, *(chr(ord("a") + i) * 127 for i in range(15))]
 _MANY = ["testNS.svc.TEST", "svc.TEST", "TEST", *(str(i) for i in range(4, 33))]
 

@@ -1,4 +1,4 @@
-"""Config maps that pods on this node refer to.
+"""Provide the ConfigMaps to which pods on this node refer.
 
 Go: pkg/kubelet/configmap
 """

@@ -1,4 +1,4 @@
-"""Where config maps come from, in three ways that differ in how old they may be.
+"""Get ConfigMaps in one of three ways, which differ in how old a ConfigMap may be.
 
 Go: pkg/kubelet/configmap/configmap_manager.go
 """
@@ -19,35 +19,38 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
-# Seconds that a config map is good for if the node does not say otherwise.
+# A cached ConfigMap is valid for this time, in seconds, unless the node specifies another one.
 _DEFAULT_TTL = 60.0
 
-# As errors name what is not found.
+# Errors about missing objects use this name.
 _RESOURCE = "configmap"
 
 
 class Manager(Protocol):
-    """Config maps of the pods on this node. Safe from any thread; they are shared: never modify one."""
+    """Define how the kubelet gets the ConfigMaps of its pods.
+
+    Any thread may call it. ConfigMaps are shared, and callers must never modify one.
+    """
 
     def get_config_map(self, namespace: str, name: str) -> v1.ConfigMap:
-        """A config map that a registered pod refers to.
+        """Return a ConfigMap to which a registered pod refers.
 
-        Raises LookupError for any other, apierrors.StatusError (not found) where there is none of that name, and
-        what kept it from being read.
+        Raise LookupError for any other ConfigMap, apierrors.StatusError (not found) if none has this name, and the
+        error that prevented the kubelet from reading it.
         """
         ...
 
     def register_pod(self, pod: v1.Pod) -> None:
-        """Have the pod's config maps at hand. Never waits for the API server; may be called again."""
+        """Prepare the pod's ConfigMaps. This never waits for the API server, and may be called again."""
         ...
 
     def unregister_pod(self, pod: v1.Pod) -> None:
-        """Forget the config maps that no other registered pod refers to. Never waits for the API server."""
+        """Forget the ConfigMaps to which no other registered pod refers. This never waits for the API server."""
         ...
 
 
 class SimpleConfigMapManager:
-    """Asks the API server each time, and has no need to know the pods."""
+    """Ask the API server each time. Registration of pods is not needed."""
 
     def __init__(self, ctx: golang.Context, kube_client: kubernetes.Interface) -> None:
         self._ctx = ctx
@@ -57,14 +60,14 @@ class SimpleConfigMapManager:
         return self._kube_client.core_v1.config_maps(namespace).get(self._ctx, name)
 
     def register_pod(self, pod: v1.Pod) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def unregister_pod(self, pod: v1.Pod) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class ConfigMapManager:
-    """Has the config maps of registered pods; how fresh they are is the store's matter."""
+    """Provide the ConfigMaps of registered pods. The underlying manager determines how fresh they are."""
 
     def __init__(self, manager: manager_.Manager[v1.ConfigMap]) -> None:
         self._manager = manager
@@ -86,7 +89,10 @@ def _get_config_map_names(pod: v1.Pod) -> set[str]:
 def new_caching_config_map_manager(
     ctx: golang.Context, kube_client: kubernetes.Interface, get_ttl: manager_.GetObjectTTLFunc, clock: clock_.Clock
 ) -> ConfigMapManager:
-    """Config maps as they were at most so many seconds ago as get_ttl says; anew whenever another pod refers to one."""
+    """Return a manager that caches ConfigMaps for the time that get_ttl returns.
+
+    When another pod refers to a ConfigMap, it is read again.
+    """
 
     def get_config_map(namespace: str, name: str, options: metav1.GetOptions) -> v1.ConfigMap:
         return kube_client.core_v1.config_maps(namespace).get(ctx, name, options)
@@ -102,9 +108,9 @@ def new_watching_config_map_manager(
     clock: clock_.Clock,
     on_appear: Callable[[Collection[types.UID]], None],
 ) -> ConfigMapManager:
-    """Config maps as a watch of each brings them, until ctx ends.
+    """Return a manager that watches each ConfigMap until ctx ends.
 
-    on_appear gets the uids of the pods that refer to one that was asked for in vain, when there is one.
+    When a ConfigMap that was requested in vain appears, on_appear gets the UIDs of the pods that refer to it.
     """
     return ConfigMapManager(
         manager_.new_watch_based_manager(

@@ -1,4 +1,4 @@
-"""Config maps that tests put in.
+"""Provide ConfigMaps that tests set.
 
 Go: pkg/kubelet/configmap/fake_manager.go
 """
@@ -13,7 +13,7 @@ from pkg.api.core import v1
 
 
 class FakeConfigMapManager(FakeObjectManager[v1.ConfigMap]):
-    """Has the config maps that it was made with."""
+    """Provide the ConfigMaps that are passed to the constructor."""
 
     def __init__(self, *config_maps: v1.ConfigMap) -> None:
         super().__init__("configmap", *config_maps)

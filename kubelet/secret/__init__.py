@@ -1,4 +1,4 @@
-"""Secrets that pods on this node refer to.
+"""Provide the Secrets to which pods on this node refer.
 
 Go: pkg/kubelet/secret
 """

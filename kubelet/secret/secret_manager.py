@@ -1,4 +1,4 @@
-"""Where secrets come from, in three ways that differ in how old they may be.
+"""Get Secrets in one of three ways, which differ in how old a Secret may be.
 
 Go: pkg/kubelet/secret/secret_manager.go
 """
@@ -19,35 +19,38 @@ from pkg.apimachinery.apis.meta import v1 as metav1
 if TYPE_CHECKING:
     from pkg.client_go import kubernetes
 
-# Seconds that a secret is good for if the node does not say otherwise.
+# A cached Secret is valid for this time, in seconds, unless the node specifies another one.
 _DEFAULT_TTL = 60.0
 
-# As errors name what is not found.
+# Errors about missing objects use this name.
 _RESOURCE = "secret"
 
 
 class Manager(Protocol):
-    """Secrets of the pods on this node. Safe from any thread; secrets are shared: never modify one."""
+    """Define how the kubelet gets the Secrets of its pods.
+
+    Any thread may call it. Secrets are shared, and callers must never modify one.
+    """
 
     def get_secret(self, namespace: str, name: str) -> v1.Secret:
-        """A secret that a registered pod refers to.
+        """Return a Secret to which a registered pod refers.
 
-        Raises LookupError for any other, apierrors.StatusError (not found) where there is none of that name, and
-        what kept it from being read.
+        Raise LookupError for any other Secret, apierrors.StatusError (not found) if none has this name, and the error
+        that prevented the kubelet from reading it.
         """
         ...
 
     def register_pod(self, pod: v1.Pod) -> None:
-        """Have the pod's secrets at hand. Never waits for the API server; may be called again."""
+        """Prepare the pod's Secrets. This never waits for the API server, and may be called again."""
         ...
 
     def unregister_pod(self, pod: v1.Pod) -> None:
-        """Forget the secrets that no other registered pod refers to. Never waits for the API server."""
+        """Forget the Secrets to which no other registered pod refers. This never waits for the API server."""
         ...
 
 
 class SimpleSecretManager:
-    """Asks the API server each time, and has no need to know the pods."""
+    """Ask the API server each time. Registration of pods is not needed."""
 
     def __init__(self, ctx: golang.Context, kube_client: kubernetes.Interface) -> None:
         self._ctx = ctx
@@ -57,14 +60,14 @@ class SimpleSecretManager:
         return self._kube_client.core_v1.secrets(namespace).get(self._ctx, name)
 
     def register_pod(self, pod: v1.Pod) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def unregister_pod(self, pod: v1.Pod) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class SecretManager:
-    """Has the secrets of registered pods; how fresh they are is the store's matter."""
+    """Provide the Secrets of registered pods. The underlying manager determines how fresh they are."""
 
     def __init__(self, manager: manager_.Manager[v1.Secret]) -> None:
         self._manager = manager
@@ -86,7 +89,10 @@ def _get_secret_names(pod: v1.Pod) -> set[str]:
 def new_caching_secret_manager(
     ctx: golang.Context, kube_client: kubernetes.Interface, get_ttl: manager_.GetObjectTTLFunc, clock: clock_.Clock
 ) -> SecretManager:
-    """Secrets as they were at most so many seconds ago as get_ttl says; anew whenever another pod refers to one."""
+    """Return a manager that caches Secrets for the time that get_ttl returns.
+
+    When another pod refers to a Secret, it is read again.
+    """
 
     def get_secret(namespace: str, name: str, options: metav1.GetOptions) -> v1.Secret:
         return kube_client.core_v1.secrets(namespace).get(ctx, name, options)
@@ -102,9 +108,9 @@ def new_watching_secret_manager(
     clock: clock_.Clock,
     on_appear: Callable[[Collection[types.UID]], None],
 ) -> SecretManager:
-    """Secrets as a watch of each brings them, until ctx ends.
+    """Return a manager that watches each Secret until ctx ends.
 
-    on_appear gets the uids of the pods that refer to one that was asked for in vain, when there is one.
+    When a Secret that was requested in vain appears, on_appear gets the UIDs of the pods that refer to it.
     """
     return SecretManager(
         manager_.new_watch_based_manager(

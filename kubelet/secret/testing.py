@@ -1,4 +1,4 @@
-"""Secrets that tests put in.
+"""Provide Secrets that tests set.
 
 Go: pkg/kubelet/secret/fake_manager.go
 """
@@ -13,7 +13,7 @@ from pkg.api.core import v1
 
 
 class FakeSecretManager(FakeObjectManager[v1.Secret]):
-    """Has the secrets that it was made with."""
+    """Provide the Secrets that are passed to the constructor."""
 
     def __init__(self, *secrets: v1.Secret) -> None:
         super().__init__("secret", *secrets)

@@ -1,8 +1,8 @@
-"""API objects of a node without API server: what its manifest folder holds beside pods.
+"""Provide API objects on a node without an API server, from its manifest directory.
 
-The folder's source (kubelet/config/file.py) puts config maps, secrets, claims and volumes into an ObjectStore; the
-managers here answer from it where others ask an API server, so that nothing else need know where objects come from.
-Go has nothing like it.
+The directory's source (kubelet/config/file.py) puts ConfigMaps, Secrets, claims and volumes into an ObjectStore. The
+managers in this package read from the store where others ask an API server, so that no other component needs to know
+where objects come from. Go has no counterpart.
 """
 
 from kubelet.standalone.managers import ConfigMapManager, SecretManager

@@ -1,4 +1,4 @@
-"""Secrets and config maps from the manifest folder."""
+"""Provide Secrets and ConfigMaps from the manifest directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SecretManager:
-    """Has the present state of every secret, and has no need to know the pods."""
+    """Provide the current state of every Secret. Registration of pods is not needed."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
@@ -21,14 +21,14 @@ class SecretManager:
         return self._objects.get(v1.Secret, namespace, name)
 
     def register_pod(self, pod: v1.Pod) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def unregister_pod(self, pod: v1.Pod) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class ConfigMapManager:
-    """Has the present state of every config map, and has no need to know the pods."""
+    """Provide the current state of every ConfigMap. Registration of pods is not needed."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
@@ -37,10 +37,10 @@ class ConfigMapManager:
         return self._objects.get(v1.ConfigMap, namespace, name)
 
     def register_pod(self, pod: v1.Pod) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def unregister_pod(self, pod: v1.Pod) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 if TYPE_CHECKING:

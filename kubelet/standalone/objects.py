@@ -1,4 +1,4 @@
-"""The objects, by kind and name."""
+"""Store the objects of the manifest directory by kind and name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pkg.apimachinery.api import errors as apierrors
 
 T = TypeVar("T", bound=config.APIObject)
 
-# As errors name what is not found.
+# Errors about missing objects use these names.
 _RESOURCES: dict[type, str] = {
     v1.ConfigMap: "configmap",
     v1.Secret: "secret",
@@ -26,7 +26,7 @@ _RESOURCES: dict[type, str] = {
 
 
 class Changed(NamedTuple):
-    """An object that is new, another than it was, or gone."""
+    """Identify an object that was added, modified or removed."""
 
     kind: type
     namespace: str
@@ -34,20 +34,23 @@ class Changed(NamedTuple):
 
 
 class ObjectStore:
-    """What the manifest folder holds. Safe from any thread; objects are shared: never modify one."""
+    """Store the contents of the manifest directory.
+
+    Any thread may call this class. Objects are shared, and callers must never modify one.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _objects and _version
+        self._lock = threading.Lock()  # The lock guards _objects and _version.
         self._objects: dict[Changed, config.APIObject] = {}
         self._version = 0
         self._on_change: Callable[[set[Changed]], None] = lambda changed: None
 
     def follow(self, on_change: Callable[[set[Changed]], None]) -> None:
-        """Have each change from now on told, on the thread that makes it."""
+        """Call on_change for each later change, on the thread that makes the change."""
         self._on_change = on_change
 
     def replace(self, objects: Sequence[config.APIObject]) -> None:
-        """These are all there are now."""
+        """Replace all objects with these."""
         with self._lock:
             before = self._objects
             self._version += 1
@@ -69,7 +72,7 @@ class ObjectStore:
             self._on_change(changed)
 
     def get(self, type_: type[T], namespace: str, name: str) -> T:
-        """Raises apierrors.StatusError (not found) for one that no file holds."""
+        """Return the object. Raise apierrors.StatusError (not found) if no file contains it."""
         with self._lock:
             found = self._objects.get(Changed(type_, namespace, name))
         if not isinstance(found, type_):
@@ -77,21 +80,24 @@ class ObjectStore:
         return found
 
     def list(self, type_: type[T]) -> list[T]:
-        """All of a kind, in the order of namespace and name."""
+        """Return all objects of a kind, sorted by namespace and name."""
         with self._lock:
             found = sorted(self._objects.items(), key=lambda item: item[0][1:])
         return [obj for _, obj in found if isinstance(obj, type_)]
 
 
 def _same(known: config.APIObject, obj: config.APIObject) -> bool:
-    """Whether the two say the same; the version is ours and in no file."""
+    """Report whether the two objects are equal except for the version, which the store sets and no file contains."""
     version = known.metadata.resource_version
     metadata = msgspec.structs.replace(obj.metadata, resource_version=version)
     return bool(known == msgspec.structs.replace(obj, metadata=metadata))
 
 
 def refers_to(pod: v1.Pod, changed: set[Changed]) -> bool:
-    """Whether the pod's spec names one of the objects; of volumes any may be the one behind the pod's claim."""
+    """Report whether the pod's spec names one of the objects.
+
+    A changed PersistentVolume counts for every pod with a claim, because it may be the volume of the claim.
+    """
     names = {(key.kind, key.name) for key in changed if key.namespace == pod.metadata.namespace}
     claims = [volume.persistent_volume_claim for volume in pod.spec.volumes if volume.persistent_volume_claim]
     if claims and any(key.kind is v1.PersistentVolume for key in changed):

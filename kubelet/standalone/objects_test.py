@@ -1,4 +1,4 @@
-"""Tests of the store, and of the managers over it."""
+"""Test the store and its managers."""
 
 from __future__ import annotations
 

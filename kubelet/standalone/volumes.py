@@ -1,9 +1,9 @@
-"""Claims, bound to directories of the host.
+"""Bind claims to volumes without an API server.
 
-A claim is bound to the PersistentVolume that it names in spec.volumeName, or that names it in spec.claimRef, if the
-folder holds one. Otherwise it gets a directory of its own: the one that the annotation volume.podman.io/device names,
-which must exist, or <root-dir>/standalone-volumes/<namespace>/<name>, which is made and then stays, whatever becomes
-of the claim: nobody but the user knows when its data may go.
+A claim is bound to the PersistentVolume of the manifest directory that it names in spec.volumeName, or that names it in
+spec.claimRef. Without such a volume the claim gets its own directory: the one that the annotation
+volume.podman.io/device names, which must exist, or <root-dir>/standalone-volumes/<namespace>/<name>, which is created.
+A created directory stays even after the claim is deleted, because only the user knows when the data may be deleted.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from pkg.util import filesystem
 
 DIRECTORY_NAME = "standalone-volumes"
 
-# `podman kube play` takes these from claims as well.
+# `podman kube play` also reads these annotations of claims.
 _ANNOTATION_PREFIX = "volume.podman.io/"
 DEVICE_ANNOTATION = f"{_ANNOTATION_PREFIX}device"
-# Others of podman's, and what they may say: that the device is a directory.
+# Other annotations of podman, and the supported values, which mean that the device is a directory.
 _HARMLESS_ANNOTATIONS = {
     f"{_ANNOTATION_PREFIX}driver": {"local"},
     f"{_ANNOTATION_PREFIX}type": {"none", "bind"},
     f"{_ANNOTATION_PREFIX}mount-options": {"bind", "rbind"},
 }
-# The mode of a directory until it has its own one: no user gives a directory this one.
+# A directory has this mode until its final mode is set. No user gives a directory this mode.
 _UNFINISHED = stat.S_ISVTX
 
 
 class Volumes:
-    """Claims and volumes as a cluster would have bound them. Safe from any thread."""
+    """Return claims and volumes as if a cluster had bound them. Any thread may call this class."""
 
     def __init__(self, objects: ObjectStore, root_directory: str) -> None:
         self._objects = objects
         self._directory = os.path.join(root_directory, DIRECTORY_NAME)
 
     def get_persistent_volume_claim(self, namespace: str, name: str) -> v1.PersistentVolumeClaim:
-        """The claim, bound; a directory of its own is there afterwards.
+        """Return the claim as bound, and create the directory if the claim has its own.
 
-        Raises apierrors.StatusError (not found), ValueError for a claim that cannot be bound, and OSError.
+        Raise apierrors.StatusError (not found), ValueError if the claim cannot be bound, and OSError.
         """
         claim = self._objects.get(v1.PersistentVolumeClaim, namespace, name)
         volume = self._bind(claim)
@@ -65,18 +65,18 @@ class Volumes:
         )
 
     def get_persistent_volume(self, name: str) -> v1.PersistentVolume:
-        """The volume of that name, with the claim it is bound to. Raises apierrors.StatusError (not found)."""
+        """Return the volume of that name, with the claim bound to it. Raise apierrors.StatusError (not found)."""
         for claim in self._objects.list(v1.PersistentVolumeClaim):
             try:
                 volume = self._bind(claim)
             except ValueError:
-                continue  # who asks for that claim is told
+                continue  # Callers that ask for this claim get the error.
             if volume.metadata.name == name:
                 return volume
         return self._objects.get(v1.PersistentVolume, "", name)
 
     def _bind(self, claim: v1.PersistentVolumeClaim) -> v1.PersistentVolume:
-        """The claim's volume. Raises ValueError that names the field in the way."""
+        """Return the claim's volume. Raise ValueError with the name of the invalid field."""
         if claim.spec.data_source is not None or claim.spec.data_source_ref is not None:
             raise ValueError("spec.dataSource: not supported without an API server")
         volume = self._declared_volume(claim)
@@ -93,7 +93,7 @@ class Volumes:
         return msgspec.structs.replace(volume, spec=msgspec.structs.replace(volume.spec, claim_ref=claim_ref))
 
     def _declared_volume(self, claim: v1.PersistentVolumeClaim) -> v1.PersistentVolume | None:
-        """The volume of the folder that is for the claim, if there is one."""
+        """Return the volume of the manifest directory for this claim, if there is one."""
         name = claim.spec.volume_name
         for volume in self._objects.list(v1.PersistentVolume):
             if volume.spec.claim_ref is not None:
@@ -110,14 +110,17 @@ class Volumes:
         return None
 
     def _check_first(self, claim: v1.PersistentVolumeClaim) -> None:
-        """Of the claims that name one volume the first has it, whoever asks first."""
+        """Raise ValueError unless the claim is the first of those that name the volume.
+
+        The first claim is always the same one, whichever claim is requested first.
+        """
         name = claim.spec.volume_name
         first = next(c for c in self._objects.list(v1.PersistentVolumeClaim) if c.spec.volume_name == name)
         if (first.metadata.namespace, first.metadata.name) != (claim.metadata.namespace, claim.metadata.name):
             raise ValueError(f'spec.volumeName: the PersistentVolume "{name}" is bound to the claim {klog.kobj(first)}')
 
     def _own_volume(self, claim: v1.PersistentVolumeClaim) -> v1.PersistentVolume:
-        """A volume that is not in the folder: a directory for this claim alone."""
+        """Return a volume that is not in the manifest directory: a host directory for this claim alone."""
         if claim.spec.volume_mode == v1.PERSISTENT_VOLUME_BLOCK:
             raise ValueError("spec.volumeMode: a Block volume needs a PersistentVolume, named in spec.volumeName")
         path = _device(claim) or self._directory_of(claim)
@@ -142,7 +145,7 @@ def _is_for(claim_ref: v1.ObjectReference, claim: v1.PersistentVolumeClaim) -> b
 
 
 def _check_fit(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume) -> None:
-    """Raises ValueError if the volume is not what the claim asks for."""
+    """Raise ValueError if the volume does not satisfy the claim."""
     what = f'the PersistentVolume "{volume.metadata.name}"'
     if claim.spec.volume_mode != volume.spec.volume_mode:
         raise ValueError(f"spec.volumeMode: {what} has volumeMode {volume.spec.volume_mode}")
@@ -154,7 +157,7 @@ def _check_fit(claim: v1.PersistentVolumeClaim, volume: v1.PersistentVolume) -> 
 
 
 def _device(claim: v1.PersistentVolumeClaim) -> str:
-    """The directory that the claim's annotations name, "" if none. Raises ValueError for one that cannot be used."""
+    """Return the directory in the claim's annotations, or "". Raise ValueError if an annotation is not supported."""
     annotations = claim.metadata.annotations
     for key, value in annotations.items():
         if not key.startswith(_ANNOTATION_PREFIX) or key == DEVICE_ANNOTATION:
@@ -168,17 +171,18 @@ def _device(claim: v1.PersistentVolumeClaim) -> str:
 
 
 def _make_directory(root: str, claim: v1.PersistentVolumeClaim) -> None:
-    """Make the claim's directory. As an emptyDir it can be written by whoever sees it: containers of any user."""
+    """Create the claim's directory. Like an emptyDir it is writable for containers of any user."""
     parent = Path(root, claim.metadata.namespace)
     filesystem.mkdir_all(parent, 0o750)
     path = parent / claim.metadata.name
     with contextlib.suppress(FileExistsError):
         path.mkdir(_UNFINISHED)
-    # Made just now, or by a kubelet that was killed before it went on. Any other mode may be what its user wants.
+    # This mode means that this kubelet, or one that was killed, has just created the directory. The user may have
+    # chosen any other mode.
     if path.stat().st_mode & 0o1777 == _UNFINISHED:
         path.chmod(0o777)
 
 
 def _uid(claim: v1.PersistentVolumeClaim) -> types.UID:
-    """The same after each restart."""
+    """Return a UID that stays the same after a restart."""
     return types.UID(str(uuid.uuid5(uuid.NAMESPACE_URL, f"persistentvolumeclaim/{klog.kobj(claim)}")))

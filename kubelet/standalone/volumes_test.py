@@ -1,4 +1,4 @@
-"""Tests of the binding of claims."""
+"""Test the binding of claims."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def volumes(root: Path, *objects: v1.PersistentVolumeClaim | v1.PersistentVolume
 
 
 def bound_path(found: standalone.Volumes, name: str = "data") -> str:
-    """The host path of the claim's volume; checks that each says it is the other's."""
+    """Return the host path of the claim's volume, and check that claim and volume refer to each other."""
     bound = found.get_persistent_volume_claim("ns", name)
     assert bound.status.phase == v1.CLAIM_BOUND and bound.metadata.uid
     got = found.get_persistent_volume(bound.spec.volume_name)

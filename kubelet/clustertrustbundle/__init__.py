@@ -1,4 +1,4 @@
-"""Trust anchors of ClusterTrustBundle objects, for projected volumes.
+"""Provide the trust anchors of ClusterTrustBundle objects for projected volumes.
 
 Go: pkg/kubelet/clustertrustbundle
 """

@@ -1,4 +1,4 @@
-"""Where trust anchors come from.
+"""Get trust anchors from ClusterTrustBundle objects.
 
 Go: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go
 """
@@ -23,21 +23,22 @@ if TYPE_CHECKING:
     from pkg.client_go.tools import cache
 
 MAX_LABEL_SELECTOR_LENGTH = 100 * 1024
-# Seconds that a pod waits for the first list of all bundles.
+# A pod waits at most this time, in seconds, for the first list of all bundles.
 _SYNC_TIMEOUT = 10.0
 _GROUP_VERSION = "certificates.k8s.io/v1beta1"
 _LINE = 64
 
 
 class UnknownBundlesError(Exception):
-    """Nothing is known of the bundles yet."""
+    """Signal that nothing is known of the bundles yet."""
 
 
 class Manager(Protocol):
-    """Trust anchors as PEM, each once, in an order that no one should rely on. Safe from any thread.
+    """Define how volumes get trust anchors. Any thread may call it.
 
-    Where there are none, methods raise LookupError or apierrors.StatusError (not found), or return b"" if
-    allow_missing. They raise UnknownBundlesError as long as nothing is known.
+    The result is PEM without duplicates, in an order on which callers must not rely. Where there are no anchors, the
+    methods raise LookupError or apierrors.StatusError (not found), or return b"" if allow_missing is set. They raise
+    UnknownBundlesError while nothing is known.
     """
 
     def get_trust_anchors_by_name(self, name: str, allow_missing: bool) -> bytes: ...
@@ -45,12 +46,14 @@ class Manager(Protocol):
     def get_trust_anchors_by_signer(
         self, signer_name: str, label_selector: metav1.LabelSelector | None, allow_missing: bool
     ) -> bytes:
-        """No selector matches nothing, an empty one everything of the signer."""
+        """Return the anchors of the signer's bundles that match. None as the selector matches nothing, an empty one
+        everything.
+        """
         ...
 
 
 class InformerManager:
-    """Has those of the bundles that an informer knows."""
+    """Get trust anchors from an informer's bundles."""
 
     def __init__(
         self,
@@ -59,11 +62,11 @@ class InformerManager:
     ) -> None:
         self._informer = informer
         self._lister = lister
-        # The order of the anchors is that of salted hashes.
-        # DIVERGES (fault of Go): trust anchors in a projected volume keep their order for as long as the kubelet runs.
+        # The anchors are sorted by salted hashes.
+        # DIVERGES (fault of Go): trust anchors in a projected volume keep their order while the kubelet runs.
         # Go: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go, (*InformerManager).normalizeTrustAnchors:
-        # shuffles them anew when the result is five minutes old, or any bundle of the signer has changed.
-        # Why: pods see their file of anchors change although the anchors have not.
+        # the Go kubelet shuffles them again when the result is five minutes old or a bundle of the signer has changed.
+        # Why: pods would see their file of anchors change although the anchors have not changed.
         # Test: clustertrustbundle_manager_test.py:test_order_of_anchors_stays_when_another_bundle_changes
         self._salt = os.urandom(16)
 
@@ -74,7 +77,7 @@ class InformerManager:
         except apierrors.StatusError as err:
             if allow_missing and apierrors.is_not_found(err):
                 return b""
-            # The reason is kept: who asks may want to know whether it is that there is none.
+            # The status is kept because callers may need to know whether the bundle does not exist.
             status = metav1.deepcopy(err.status)
             status.message = f"while getting ClusterTrustBundle: {err}"
             raise apierrors.StatusError(status) from err
@@ -106,8 +109,9 @@ class InformerManager:
 
 
 def _decode_pem(text: str) -> Iterator[bytes]:
-    """What the blocks hold; one that is not well formed is passed over."""
-    from pkg.client_go.util.keyutil import pem  # only a kubelet with an API server has bundles
+    """Return the contents of the PEM blocks. Malformed blocks are skipped."""
+    # This import is late because only a kubelet with an API server has bundles.
+    from pkg.client_go.util.keyutil import pem
 
     return (block.data for block in pem.blocks(text.encode(errors="replace")))
 
@@ -119,7 +123,7 @@ def _encode_certificate(anchor: bytes) -> bytes:
 
 
 class NoopManager:
-    """Has none, and says why."""
+    """Provide no trust anchors, and raise an error with the reason."""
 
     def get_trust_anchors_by_name(self, name: str, allow_missing: bool) -> bytes:
         raise LookupError("ClusterTrustBundle projection is not supported in static kubelet mode")
@@ -131,15 +135,16 @@ class NoopManager:
 
 
 class LazyInformerManager:
-    """Looks for the API when a pod needs it for the first time: the API server may be a pod of this kubelet.
+    """Look for the API when a pod first needs it, because the API server may be a pod of this kubelet.
 
-    Bundles are followed until ctx ends. The alpha version of the API, which API servers before 1.33 have, is not known.
+    The informer runs until ctx ends. The alpha version of the API, which API servers before 1.33 have, is not
+    supported.
     """
 
     def __init__(self, ctx: golang.Context, kube_client: kubernetes.Interface) -> None:
         self._ctx = ctx
         self._client = kube_client
-        # Held while the API is looked for; guards the manager.
+        # The lock guards _manager, and is held while the manager looks for the API.
         self._lock = threading.Lock()
         self._manager: Manager | None = None
 
@@ -152,13 +157,13 @@ class LazyInformerManager:
         return self._ensure_manager_set().get_trust_anchors_by_signer(signer_name, label_selector, allow_missing)
 
     def _ensure_manager_set(self) -> Manager:
-        """Raises UnknownBundlesError when the API server does not tell what it has."""
+        """Return the manager. Raise UnknownBundlesError if the API server does not report which APIs it has."""
         with self._lock:
             if self._manager is not None:
                 return self._manager
             try:
                 available = cluster_trust_bundles_available(self._client)
-            except Exception as err:  # whatever it is, the next pod that needs a bundle tries again
+            except Exception as err:  # After any error the next pod that needs a bundle tries again.
                 raise UnknownBundlesError(
                     "failed to ensure informer manager for ClusterTrustBundles: "
                     f"failed to determine which informer manager to choose: {err}"
@@ -167,7 +172,7 @@ class LazyInformerManager:
             return self._manager
 
     def _start_informer(self) -> Manager:
-        # Only a kubelet with an API server loads them.
+        # This import is late because only a kubelet with an API server needs informers.
         from pkg.client_go import informers
 
         factory = informers.SharedInformerFactory(self._client, 0)
@@ -175,7 +180,7 @@ class LazyInformerManager:
         manager = InformerManager(bundles.informer(), bundles.lister())
         factory.start(self._ctx)
         klog.info_s("Started ClusterTrustBundle informer", apiGroup=_GROUP_VERSION)
-        # Its pod asks right afterwards.
+        # The caller asks for a bundle immediately afterwards.
         ctx, cancel = golang.with_timeout(self._ctx, _SYNC_TIMEOUT)
         try:
             synced = all(factory.wait_for_cache_sync(ctx).values())
@@ -189,7 +194,7 @@ class LazyInformerManager:
 
 
 def cluster_trust_bundles_available(client: kubernetes.Interface) -> bool:
-    """Whether the API server has them. Raises what a request raises."""
+    """Report whether the API server has ClusterTrustBundles. Raise the errors of a request."""
     try:
         found = client.discovery.server_resources_for_group_version(_GROUP_VERSION)
     except apierrors.StatusError as err:

@@ -1,4 +1,4 @@
-"""Tests of trust anchors.
+"""Test the trust anchors.
 
 Go: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager_test.go
 """
@@ -20,7 +20,7 @@ from pkg.client_go.kubernetes.testing import FakeClientset
 
 
 def pem(*contents: str, kind: str = "CERTIFICATE") -> str:
-    """Blocks that hold a base64 text."""
+    """Return PEM blocks with these base64 contents."""
     return "".join(f"-----BEGIN {kind}-----\n{content}\n-----END {kind}-----\n" for content in contents)
 
 

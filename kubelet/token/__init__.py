@@ -1,4 +1,4 @@
-"""Tokens of service accounts.
+"""Provide tokens of service accounts.
 
 Go: pkg/kubelet/token
 """

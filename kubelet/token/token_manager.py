@@ -1,4 +1,4 @@
-"""Gets tokens of service accounts from the API server, and keeps them until they are due for renewal.
+"""Request tokens of service accounts from the API server, and cache them until they are due for renewal.
 
 Go: pkg/kubelet/token/token_manager.go
 """
@@ -23,21 +23,21 @@ _GetToken = Callable[[str, str, authenticationv1.TokenRequest], authenticationv1
 
 
 class TokenError(Exception):
-    """There is no token to be had."""
+    """Signal that no token is available."""
 
 
 class Manager:
-    """Thread-safe; the calling thread makes the request.
+    """Cache tokens. This class is thread-safe, and the calling thread makes the request.
 
-    Go drops expired tokens once a minute in a goroutine; here whoever asks for a token does it, so that nothing wakes
-    up where nobody asks.
+    Go drops expired tokens once a minute in a goroutine. Here the calls for tokens drop them, so that no thread has to
+    wake up for this.
     """
 
     def __init__(self, client: kubernetes.Interface | None, clock: clock.Clock) -> None:
-        """Without a client every request fails."""
+        """Create a manager. Without a client every request fails."""
         self._get_token: _GetToken = _token_getter(client)
         self._clock = clock
-        # Guards the two below.
+        # The lock guards the two fields below.
         self._lock = threading.Lock()
         self._cache: dict[_Key, authenticationv1.TokenRequest] = {}
         self._next_cleanup = 0.0
@@ -45,7 +45,7 @@ class Manager:
     def get_service_account_token(
         self, namespace: str, name: str, request: authenticationv1.TokenRequest
     ) -> authenticationv1.TokenRequest:
-        """The request with a token that is good for a while. Raises TokenError."""
+        """Return the request with a valid token, from the cache or a new one. Raise TokenError."""
         key = _key(name, namespace, request)
         with self._lock:
             self._cleanup_locked()
@@ -54,7 +54,7 @@ class Manager:
             return current
         try:
             fresh = self._get_token(name, namespace, request)
-        except Exception as err:  # Whatever went wrong, a token that is still good does.
+        except Exception as err:  # After any error the old token is returned if it is still valid.
             if current is None:
                 raise TokenError(f"failed to fetch token: {err}") from err
             if self._expired(current):
@@ -66,7 +66,7 @@ class Manager:
         return fresh
 
     def delete_service_account_token(self, pod_uid: types.UID) -> None:
-        """Forgets the tokens that are bound to a pod."""
+        """Drop the tokens that are bound to a pod."""
         with self._lock:
             for key, request in list(self._cache.items()):
                 bound = request.spec.bound_object_ref
@@ -85,13 +85,17 @@ class Manager:
         return expires is None or self._clock.now() > expires
 
     def _requires_refresh(self, request: authenticationv1.TokenRequest) -> bool:
-        """Past 80 % of its life, or a day old; a little earlier at random, so that not all ask at once."""
+        """Report whether the token is past 80 % of its lifetime or a day old.
+
+        A random offset makes it slightly earlier, so that not all pods refresh their tokens at the same time.
+        """
         expires = request.status.expiration_timestamp
         seconds = request.spec.expiration_seconds
         if expires is None or seconds is None:
             klog.error_s(None, "Expiration seconds was nil for token request", audiences=request.spec.audiences)
             return False
-        # In seconds since 1970, for the server may say any number: a datetime ends with the year 9999.
+        # The times are seconds since 1970, because the server may return any expiration and datetime ends with the year
+        # 9999.
         now, end = self._clock.now().timestamp(), expires.timestamp()
         now += random.random() * _MAX_JITTER
         return now > end - seconds + _MAX_TTL or now > end - seconds * 20 // 100
@@ -101,21 +105,26 @@ def _token_getter(client: kubernetes.Interface | None) -> _GetToken:
     def get_token(name: str, namespace: str, request: authenticationv1.TokenRequest) -> authenticationv1.TokenRequest:
         if client is None:
             raise TokenError("cannot use TokenManager when kubelet is in standalone mode")
-        # For what is not found Go asks whether the API server gives tokens at all; all of today's do.
+        # After a "not found" error Go asks whether the API server supports token requests; all current versions do.
         answer = client.core_v1.service_accounts(namespace).create_token(golang.background(), name, request)
-        # DIVERGES (safer): an answer without a service account token, or the time of its end, is a failure.
-        # Go: pkg/kubelet/token/token_manager.go, (*Manager).GetServiceAccountToken: keeps it, and the pod gets it.
-        # Why: the pod would have an empty token in place of the one before, which may still be good.
+        # DIVERGES (safer): a response without a token or without its expiration is a failure.
+        # Go: pkg/kubelet/token/token_manager.go, (*Manager).GetServiceAccountToken: the Go kubelet caches the response,
+        # and the pod gets it.
+        # Why: the pod would get an empty token in place of its old one, which may still be valid.
         # Test: token_manager_test.py:test_answer_without_a_token
         if not answer.status.token or answer.status.expiration_timestamp is None:
-            raise TokenError("the API server has answered without a token or without the time of its end")
+            raise TokenError("the API server has responded without a token or without its expiration")
         return answer
 
     return get_token
 
 
 def _key(name: str, namespace: str, request: authenticationv1.TokenRequest) -> _Key:
-    """Nothing secret is in it, so it may be logged."""
+    """Return the cache key, which contains nothing confidential and may be logged.
+
+    The UID of the service account is part of the key, so that an account that is deleted and created again with the
+    same name does not get the old token.
+    """
     bound = request.spec.bound_object_ref or authenticationv1.BoundObjectReference()
     reference = (bound.api_version, bound.kind, bound.name, bound.uid)
     audiences = tuple(request.spec.audiences)

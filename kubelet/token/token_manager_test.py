@@ -1,4 +1,7 @@
-"""Go: pkg/kubelet/token/token_manager_test.go"""
+"""Test the token manager.
+
+Go: pkg/kubelet/token/token_manager_test.go
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def test_old_token_does_until_it_expires() -> None:
     assert world.token() == "1"
     world.clock.step(50)
     assert world.token() == "1"
-    # Whoever asks next may find it tidied away already; either way there is none.
+    # The next call may already have dropped the token, but in either case there is none.
     world.clock.step(51)
     with pytest.raises(token.TokenError, match="down"):
         world.token()
@@ -135,13 +138,13 @@ def test_account_that_is_not_there() -> None:
     ids=["nothing", "no end", "no token"],
 )
 def test_answer_without_a_token(status: authenticationv1.TokenRequestStatus) -> None:
-    """It is not kept: the next attempt gets the token."""
+    """Such a response is not cached, and the next attempt gets the token."""
     client = FakeClientset()
     clock = testingclock.FakeClock()
     good = authenticationv1.TokenRequestStatus(token="good", expiration_timestamp=clock.now() + timedelta(hours=1))
     answers = [authenticationv1.TokenRequest(status=each) for each in (status, good)]
     client.prepend_reactor("create", "serviceaccounts/token", lambda action: (True, answers.pop(0)))
     manager = token.Manager(client, clock)
-    with pytest.raises(token.TokenError, match="answered without a token"):
+    with pytest.raises(token.TokenError, match="responded without a token"):
         manager.get_service_account_token("ns", "sa", authenticationv1.TokenRequest())
     assert manager.get_service_account_token("ns", "sa", authenticationv1.TokenRequest()).status.token == "good"

@@ -1,4 +1,4 @@
-"""Telling systemd that the kubelet is well. Go: pkg/kubelet/watchdog"""
+"""Tell systemd that the kubelet is healthy. Go: pkg/kubelet/watchdog"""
 
 from kubelet.watchdog.watchdog import HealthChecker
 

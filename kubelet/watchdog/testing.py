@@ -1,4 +1,4 @@
-"""A check of health whose result the test sets."""
+"""Provide a health check whose result the test sets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import queue
 
 
 class FakeHealthCheck:
-    """Fails while it has something to raise; `failed` has an entry for each time."""
+    """Fail while `err` is set. Each failure adds an entry to `failed`."""
 
     def __init__(self) -> None:
         self.err: Exception | None = None

@@ -1,4 +1,6 @@
-"""Tells systemd again and again that the kubelet is well, if the unit says WatchdogSec: systemd kills it otherwise.
+"""Notify systemd periodically that the kubelet is healthy, if the unit sets WatchdogSec.
+
+Without the notifications systemd kills the kubelet.
 
 Go: pkg/kubelet/watchdog/watchdog_linux.go
 """
@@ -15,23 +17,23 @@ from pkg.apiserver.server import healthz
 from pkg.component_base.cli.flag import format_duration
 from pkg.util import sdnotify
 
-# Seconds; systemd must wait for longer than that.
+# WatchdogSec must be longer than this time, in seconds.
 _MINIMAL_NOTIFY_INTERVAL = 1.0
-# How often it is tried to tell systemd, and the seconds between two tries.
+# The number of attempts to notify systemd, and the delays between them in seconds.
 _RETRY_BACKOFF = wait.Backoff(duration=1.0, factor=2.0, jitter=0.1, steps=2)
 
 
 class HealthChecker:
-    """Runs the checks, and tells systemd twice in the time of its watchdog while all pass.
+    """Run the health checks, and notify systemd twice per watchdog timeout while all of them pass.
 
-    Until set_health_checkers is called there are no checks: systemd is told from the beginning of a start, however long
-    that takes. Thread-safe.
+    Until set_health_checkers is called there are no checks, so that systemd is notified during a start of any length.
+    This class is thread-safe.
     """
 
     def __init__(self) -> None:
-        """Raises ValueError when systemd's settings cannot be read, or leave too little time."""
+        """Read systemd's settings. Raise ValueError if they are malformed or leave too little time."""
         self._checkers: tuple[healthz.HealthChecker, ...] = ()
-        # Seconds; 0 where there is no watchdog.
+        # The interval is in seconds. 0 means that there is no watchdog.
         self._interval = 0.0
         try:
             timeout = sdnotify.watchdog_timeout()
@@ -47,20 +49,21 @@ class HealthChecker:
     def set_health_checkers(
         self, sync_loop_health_check: Callable[[], object], checkers: Iterable[healthz.HealthChecker]
     ) -> None:
-        """From now on look at the sync loop and at the others too.
+        """From now on check the sync loop, and run the other checks too.
 
-        DIVERGES (safer): it is not checked whether the log takes what is written.
-        Go: pkg/kubelet/watchdog/watchdog_linux.go, (*healthChecker).SetHealthCheckers: checks it as well.
-        Why: the check waits for the log, with the thread that tells systemd. A log that stands still for WatchdogSec,
-        as while journald starts again, would have systemd kill the kubelet. A log that never goes on stops the sync
-        loop, which is checked.
+        DIVERGES (safer): the watchdog does not check whether the log accepts writes.
+        Go: pkg/kubelet/watchdog/watchdog_linux.go, (*healthChecker).SetHealthCheckers: the Go kubelet also checks the
+        log.
+        Why: the check waits for the log on the thread that notifies systemd. If the log is blocked for WatchdogSec, for
+        example while journald restarts, systemd would kill the kubelet. A log that is blocked permanently stops the
+        sync loop, which is checked.
         Test: watchdog_test.py:test_log_that_stands_still_does_not_keep_systemd_from_being_told
         """
         sync_loop = healthz.HealthChecker("syncloop", sync_loop_health_check)
         self._checkers = (healthz.PING_HEALTHZ, sync_loop, *checkers)
 
     def start(self, ctx: golang.Context) -> None:
-        """Check and tell on a thread that ends with ctx; nothing to do without a watchdog. Raises ThreadError."""
+        """Check and notify on a thread that ends with ctx. Without a watchdog, do nothing. Raise ThreadError."""
         if self._interval <= 0:
             klog.info_s(
                 "Systemd watchdog is not enabled or the interval is invalid, so health checking will not be started."
@@ -73,7 +76,7 @@ class HealthChecker:
         try:
             self._do_check()
         except healthz.UnhealthyError as err:
-            # systemd is not told, and kills the kubelet unless it is well in time.
+            # Without a notification, systemd kills the kubelet unless the checks pass again in time.
             klog.error_s(err, "Do not notify watchdog this iteration as the kubelet is reportedly not healthy")
             return
         try:
@@ -82,16 +85,16 @@ class HealthChecker:
             klog.error_s(err, "Failed to notify watchdog")
 
     def _do_check(self) -> None:
-        """Raises healthz.UnhealthyError, which names the check that has failed."""
+        """Run the checks. Raise healthz.UnhealthyError with the name of the failed check."""
         for checker in self._checkers:
             try:
                 checker.check()
-            except Exception as err:  # any failure of a check is its answer
+            except Exception as err:  # Any error of a check counts as a failed check.
                 raise healthz.UnhealthyError(f"checker {checker.name} failed: {err}") from err
 
 
 def _notify(ctx: golang.Context) -> None:
-    """Tell systemd, and once more if that fails. Raises OSError, or a ContextError once ctx is done."""
+    """Notify systemd, and try once more after an error. Raise OSError, or a ContextError once ctx is done."""
     backoff = replace(_RETRY_BACKOFF)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Tests of what keeps systemd from killing the kubelet. Go: pkg/kubelet/watchdog/watchdog_linux_test.go"""
+"""Test the notifications of the systemd watchdog. Go: pkg/kubelet/watchdog/watchdog_linux_test.go"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CTX = golang.background()
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> queue.Queue[bytes]:
-    """What a systemd hears whose watchdog waits for two milliseconds."""
+    """Return the notifications to a systemd with a watchdog timeout of two milliseconds."""
     heard: queue.Queue[bytes] = queue.Queue()
 
     def notify(state: bytes) -> bool:

@@ -93,7 +93,7 @@ def test_manifests_that_cannot_be_looked_at_are_not_taken_for_none(root: Path, o
     (root / "manifests").symlink_to("manifests")
     code, _, err = orphans_of("--remove")
     assert code == 1
-    assert f"cannot determine the orphans: cannot tell the pods of {root}/manifests" in err
+    assert f"cannot determine the orphans: cannot determine the pods of {root}/manifests" in err
     assert pods(root) == ["data", "leftover", "running", "wanted"]
 
 
@@ -132,7 +132,7 @@ def test_manifest_that_cannot_be_read_may_be_that_of_a_pod(root: Path, orphans_o
     (root / "manifests" / "bad.yaml").write_text("kind: Pod\n  bad: [")
     code, out, err = orphans_of("--remove")
     assert (code, out) == (1, "")
-    assert "Error: cannot determine the orphans: cannot tell the pods of" in err and "bad.yaml" in err
+    assert "Error: cannot determine the orphans: cannot determine the pods of" in err and "bad.yaml" in err
     assert len(pods(root)) == 4
 
 
@@ -155,13 +155,13 @@ def test_note_that_cannot_be_read_may_be_of_other_pods(root: Path, orphans_of: R
 def test_manifest_url_that_does_not_answer_may_have_pods(root: Path, orphans_of: Run) -> None:
     """It is named without the password that may be in it."""
     code, out, err = orphans_of("--remove", f"--manifest-url=http://user:secret@127.0.0.1:{free_port()}/pods")
-    assert (code, out) == (1, "") and "cannot tell the pods of http://" in err
+    assert (code, out) == (1, "") and "cannot determine the pods of http://" in err
     assert "secret" not in err and len(pods(root)) == 4
 
 
 def test_api_server_that_does_not_answer_may_have_pods(root: Path, orphans_of: Run) -> None:
     code, _, err = orphans_of("--remove", f"--kubeconfig={root}/none")
-    assert code == 1 and "cannot tell the pods that the API server has for this node" in err
+    assert code == 1 and "cannot determine the pods that the API server has for this node" in err
     assert len(pods(root)) == 4
 
 
@@ -196,7 +196,7 @@ def test_renewed_certificate_stands_in_for_one_that_has_expired(
     expired = cluster.node_kubeconfig("node", timedelta(seconds=-1))
     flags = (f"--kubeconfig={expired}", f"--cert-dir={in_cluster}/pki", "--rotate-certificates", "-o=json")
     code, _, err = orphans_of(*flags)
-    assert code == 1 and "cannot tell the pods that the API server has for this node" in err
+    assert code == 1 and "cannot determine the pods that the API server has for this node" in err
     (in_cluster / "pki").mkdir()
     renewed = cluster.authority.node_pair("node")
     (in_cluster / "pki/kubelet-client-current.pem").write_bytes(renewed.certificate + renewed.key)
@@ -209,7 +209,7 @@ def test_server_that_does_not_know_the_node_may_have_its_pods(
     in_cluster: Path, cluster: Cluster, orphans_of: Run
 ) -> None:
     code, out, err = orphans_of("--remove", f"--kubeconfig={cluster.node_kubeconfig('other')}")
-    assert (code, out) == (1, "") and "cannot tell the pods that the API server has for this node" in err
+    assert (code, out) == (1, "") and "cannot determine the pods that the API server has for this node" in err
     assert len(pods(in_cluster)) == 6
 
 

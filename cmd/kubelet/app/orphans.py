@@ -183,7 +183,7 @@ def _pods_of_path(path: str, node_name: str, standalone: bool) -> list[v1.Pod]:
         if _is_there(path):
             source.list_config(golang.background())
     if faults.messages:
-        raise UnknownPodsError(f"cannot tell the pods of {path}: {faults.messages[0]}")
+        raise UnknownPodsError(f"cannot determine the pods of {path}: {faults.messages[0]}")
     return _sent(updates)
 
 
@@ -245,7 +245,7 @@ def _unknown(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as err:  # After any error there may be pods that this source did not report.
-        raise UnknownPodsError(f"cannot tell {what}: {err}") from err
+        raise UnknownPodsError(f"cannot determine {what}: {err}") from err
 
 
 def _sent(updates: golang.Channel[kubetypes.PodUpdate]) -> list[v1.Pod]:

@@ -46,8 +46,9 @@ class Manager(Protocol):
     def get_trust_anchors_by_signer(
         self, signer_name: str, label_selector: metav1.LabelSelector | None, allow_missing: bool
     ) -> bytes:
-        """Return the anchors of the signer's bundles that match. None as the selector matches nothing, an empty one
-        everything.
+        """Return the anchors of the signer's bundles that match.
+
+        If the selector is None, no bundle matches. An empty selector matches all bundles of the signer.
         """
         ...
 

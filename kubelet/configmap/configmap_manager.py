@@ -110,7 +110,7 @@ def new_watching_config_map_manager(
 ) -> ConfigMapManager:
     """Return a manager that watches each ConfigMap until ctx ends.
 
-    When a ConfigMap that was requested in vain appears, on_appear gets the UIDs of the pods that refer to it.
+    When a ConfigMap appears that an earlier request did not find, on_appear gets the UIDs of the pods that refer to it.
     """
     return ConfigMapManager(
         manager_.new_watch_based_manager(

@@ -577,12 +577,11 @@ class ManagerImpl:
         *,
         disrupts: bool,
     ) -> bool:
-        """Evict a pod, and wait until it has terminated or the time is over. Return False for a pod that must not be
-        evicted.
+        """Evict a pod, and wait until it has terminated or the time is over.
 
-        Critical pods, among them static pods, are never evicted: a static pod would not be admitted again
-        (kubernetes/kubernetes issue 40573). `disrupts` means that the pod did not cause the eviction by exceeding its
-        own limits.
+        Return False for a pod that must not be evicted. Critical pods, among them static pods, are never evicted: a
+        static pod would not be admitted again (kubernetes/kubernetes issue 40573). `disrupts` means that the pod did
+        not cause the eviction by exceeding its own limits.
         """
         if kubetypes.is_critical_pod(pod):
             klog.error_s(None, "Eviction manager: cannot evict a critical pod", pod=klog.kobj(pod))
@@ -595,7 +594,7 @@ class ManagerImpl:
             status.reason = helpers.REASON
             status.message = message
             if disrupts:
-                # The condition is created anew each time because the status keeps the object.
+                # The condition is created again each time because the status keeps the object.
                 podutil.update_pod_condition(status, _disruption_target(status, pod, message))
 
         try:

@@ -57,8 +57,9 @@ def pid_summary(running: str, stats: Iterable[statsapi.PodStats]) -> statsapi.Su
 
 
 def disk_summary(which: str, kind: str) -> Callable[[str, Iterable[statsapi.PodStats]], statsapi.Summary]:
-    """Return a function that makes summaries with three file systems, of which `which` varies. kind is "bytes" or
-    "inodes".
+    """Return a function that makes summaries with three file systems, of which `which` varies.
+
+    kind is "bytes" or "inodes".
     """
 
     def fs(name: str, available: str) -> statsapi.FsStats:
@@ -643,9 +644,7 @@ def test_figures_that_are_not_new_are_no_reason_to_evict_again() -> None:
 
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_clock_that_is_set_changes_no_period(hours: int) -> None:
-    """A clock change affects neither a threshold's grace period nor a condition's transition period, and evictions
-    continue.
-    """
+    """A clock change affects no grace period and no transition period, and evictions continue."""
     world = World([threshold(Signal.MEMORY_AVAILABLE, "1Gi", 2 * MINUTE)], memory_pods(), memory_summary)
 
     def summary(available: str, stats: Iterable[statsapi.PodStats]) -> statsapi.Summary:

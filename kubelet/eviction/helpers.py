@@ -391,8 +391,9 @@ def _by_request(ranked: RankedPod) -> tuple[int, ...]:
 
 
 def _by_usage(ranked: RankedPod) -> tuple[int, int]:
-    """Return a sort key: pods without statistics first, because their usage is unknown, then by usage above the
-    request.
+    """Return a sort key: pods without statistics first, then by usage above the request.
+
+    The usage of pods without statistics is unknown.
     """
     if ranked.usage is None:
         return 0, 0

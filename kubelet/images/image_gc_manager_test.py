@@ -177,7 +177,7 @@ def test_below_high_threshold_nothing_goes() -> None:
 def test_above_high_threshold_enough_goes() -> None:
     world = _World()
     world.set_images(0, 1, 2)
-    # 5% is free and 20% must be, so two images have to be removed.
+    # Of the disk, 5% is free and 20% must be, so two images have to be removed.
     world.fill(available=10240 * 5 // 100)
     with metricstesting.moves(metrics.IMAGE_GARBAGE_COLLECTED_TOTAL, 2, reason="space"):
         world.collect()

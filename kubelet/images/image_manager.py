@@ -190,9 +190,7 @@ class ImageManager:
         return self._pull_image(ctx, request)
 
     def _image_pull_precheck(self, ctx: golang.Context, request: _Request) -> str:
-        """Return the image's reference if the image is present and its policy allows its use without a pull, otherwise
-        "".
-        """
+        """Return the reference of a present image that the policy allows to use without a pull, otherwise ""."""
         if request.pull_policy not in (v1.PULL_IF_NOT_PRESENT, v1.PULL_NEVER):
             return ""
         try:

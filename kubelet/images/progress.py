@@ -33,8 +33,9 @@ class _Pull:
 
 
 class PullProgress:
-    """Log the pulls that take long. This class is thread-safe, and its thread lives only while an image is being
-    pulled.
+    """Log the pulls that take long.
+
+    This class is thread-safe, and its thread lives only while an image is being pulled.
     """
 
     def __init__(self, image_service: kubecontainer.ImageService, clock: clockpkg.Clock | None = None) -> None:

@@ -171,9 +171,7 @@ class _Look:
         return found
 
     def all_pods(self, show_gone: float = _SHOW_GONE) -> Iterator[tuple[types.UID, PodFacts]]:
-        """Yield the facts of the desired pods, of pods that still have a worker, and of pods that were removed
-        recently.
-        """
+        """Yield the facts of desired pods, of pods that still have a worker, and of recently removed pods."""
         seen = set()
         for pod in self.kubelet.pod_manager.get_pods():
             seen.add(pod.metadata.uid)

@@ -161,7 +161,7 @@ def test_figures() -> None:
         ("1536Ki", "1.5Mi"),
         ("0Ki", "0"),
         ("-2Gi", "-2Gi"),
-        ("4000000", "4M"),  # a number of inodes
+        ("4000000", "4M"),  # This is a number of inodes.
         ("123456", "123456"),
         ("7Ei", "7Ei"),
     ],

@@ -374,9 +374,7 @@ def _create(facts: PodFacts, kind: str, name: str) -> str:
 
 
 def _volume_error(events: Sequence[PodEvent], facts: PodFacts) -> str:
-    """Return the most informative error: an error of a mount if there is one, rather than the timeout of waiting for
-    it.
-    """
+    """Return the most informative error: a mount's own error rather than the timeout of waiting for it."""
     texts = [event.message for event in reversed(events)]
     for text in texts:
         if "Unable to attach or mount volumes" not in text:

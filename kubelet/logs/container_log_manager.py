@@ -210,7 +210,7 @@ class ContainerLogManagerImpl:
         """Rotate one container's log if it is too large. Errors are logged."""
         who = {"worker": worker, "containerID": container_id}
         if self._try_acquire(container_id) is not None:
-            # Another worker is still at this log, because a compression may take longer than the interval between
+            # Another worker still processes this log, because a compression may take longer than the interval between
             # scans.
             return
         try:

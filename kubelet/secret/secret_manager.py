@@ -110,7 +110,7 @@ def new_watching_secret_manager(
 ) -> SecretManager:
     """Return a manager that watches each Secret until ctx ends.
 
-    When a Secret that was requested in vain appears, on_appear gets the UIDs of the pods that refer to it.
+    When a Secret appears that an earlier request did not find, on_appear gets the UIDs of the pods that refer to it.
     """
     return SecretManager(
         manager_.new_watch_based_manager(

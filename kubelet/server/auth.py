@@ -62,8 +62,9 @@ class KubeletAuth:
         self.client_ca_provider = client_ca_provider
 
     def authenticate_request(self, request: http.Request) -> authenticator.Response | None:
-        """Return the client's identity, or None if the request has no credentials. Raise
-        authenticator.AuthenticationError.
+        """Return the client's identity, or None if the request has no credentials.
+
+        Raise authenticator.AuthenticationError.
         """
         return self._authenticator.authenticate_request(request)
 

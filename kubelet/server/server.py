@@ -172,10 +172,10 @@ class Server:
         kube_cfg: kubeletconfig.KubeletConfiguration | None = None,
         debug_pages: Sequence[InstallPages] = (),
     ) -> None:
-        """Create the handlers. Without `auth` the server is read-only and open; without `kube_cfg` debugging handlers
-        are off.
+        """Create the handlers.
 
-        `debug_pages` are served if the configuration enables debugging handlers. Go has no counterpart.
+        Without `auth` the server is read-only and open; without `kube_cfg` debugging handlers are off. `debug_pages`
+        are served if the configuration enables debugging handlers. Go has no counterpart.
         """
         self._host = host
         self._resource_analyzer = resource_analyzer

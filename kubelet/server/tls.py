@@ -156,7 +156,7 @@ def _limit_protocol(context: SSL.Context, options: TLSOptions) -> None:
     context.set_cipher_list(f"{suites}:@SECLEVEL={level}".encode())
     if options.curve_preferences:
         curves = ":".join(CURVES[curve] for curve in options.curve_preferences)
-        # pyOpenSSL's own function accepts only one curve.
+        # The function of pyOpenSSL accepts only one curve.
         SSL._lib.SSL_CTX_set1_curves_list(context._context, curves.encode())  # type: ignore[attr-defined]
 
 

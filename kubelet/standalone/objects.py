@@ -68,7 +68,7 @@ class ObjectStore:
             changed |= before.keys() - self._objects.keys()
         if changed:
             names = sorted(f"{key.kind.__name__} {klog.kref(key.namespace, key.name)}" for key in changed)
-            klog.v(2).info_s("Objects of the manifest folder changed", objects=names)
+            klog.v(2).info_s("Objects of the manifest directory changed", objects=names)
             self._on_change(changed)
 
     def get(self, type_: type[T], namespace: str, name: str) -> T:

@@ -106,7 +106,7 @@ class Volumes:
                 self._check_first(claim)
                 return volume
         if name:
-            raise ValueError(f'spec.volumeName: the PersistentVolume "{name}" is in no file of the folder')
+            raise ValueError(f'spec.volumeName: the PersistentVolume "{name}" is in no file of the manifest directory')
         return None
 
     def _check_first(self, claim: v1.PersistentVolumeClaim) -> None:
@@ -166,7 +166,7 @@ def _device(claim: v1.PersistentVolumeClaim) -> str:
             raise ValueError(f"metadata.annotations[{key}]: {klog.quote(value)} is not supported")
     path = annotations.get(DEVICE_ANNOTATION, "")
     if path and (not path.startswith("/") or ".." in path.split("/")):
-        raise ValueError(f"metadata.annotations[{DEVICE_ANNOTATION}]: {klog.quote(path)} is no absolute path")
+        raise ValueError(f"metadata.annotations[{DEVICE_ANNOTATION}]: {klog.quote(path)} is not an absolute path")
     return path
 
 

@@ -121,8 +121,8 @@ FAULTS: list[tuple[str, v1.PersistentVolumeClaim, v1.PersistentVolume, str]] = [
         volume(),
         "spec.dataSource: not supported",
     ),
-    ("relative path", claim(annotations={DEVICE: "srv"}), volume(), 'device\\]: "srv" is no absolute path'),
-    ("path that climbs", claim(annotations={DEVICE: "/srv/../etc"}), volume(), "is no absolute path"),
+    ("relative path", claim(annotations={DEVICE: "srv"}), volume(), 'device\\]: "srv" is not an absolute path'),
+    ("path that climbs", claim(annotations={DEVICE: "/srv/../etc"}), volume(), "is not an absolute path"),
     (
         "image",
         claim(annotations={"volume.podman.io/image": "x"}),

@@ -308,8 +308,9 @@ class CRIStatsProvider:
         )
 
     def image_fs_stats(self, ctx: golang.Context) -> tuple[statsapi.FsStats, statsapi.FsStats]:
-        """Return the file systems of images and of containers' writable layers. Raise ValueError if the runtime names
-        none.
+        """Return the file systems of images and of containers' writable layers.
+
+        Raise ValueError if the runtime names none.
         """
         response = self._image_service.image_fs_info(ctx)
         if not response.image_filesystems:
@@ -763,7 +764,7 @@ def get_cri_cadvisor_stats(infos: ContainerInfos) -> tuple[ContainerInfos, Conta
     by_id = {
         extract_id_from_cgroup_path(cgroup): info
         for cgroup, info in running.items()
-        # systemd also creates cgroups for some mounts of a container.
+        # For some mounts of a container systemd also creates cgroups.
         if not cgroup.endswith(".mount") and is_pod_managed_container(info)
     }
     return by_id, by_pod_cgroup

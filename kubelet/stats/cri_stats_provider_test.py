@@ -197,7 +197,7 @@ def test_list_pod_stats(world: World) -> None:
     assert found.ephemeral_storage.used_bytes == 170 + 270 + 5 + 1 + 20 + 300 + 4000
     assert found.ephemeral_storage.inodes_used == 171 + 271 + 5 + 1 + 2 + 3 + 4
     assert found.ephemeral_storage.capacity_bytes == 1031
-    # cAdvisor's statistics replace those of the runtime.
+    # The statistics of cAdvisor replace those of the runtime.
     c0, c1 = found.containers
     assert (c0.name, c1.name) == ("c0", "c1")
     assert c0.cpu is not None and (c0.cpu.usage_core_nano_seconds, c0.cpu.usage_nano_cores) == (12_010, 12_011)

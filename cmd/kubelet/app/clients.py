@@ -186,11 +186,10 @@ def _override_client_config(kc: kubeletconfig.KubeletConfiguration, config: rest
 def initialize_tls(
     flags: options.KubeletFlags, kc: kubeletconfig.KubeletConfiguration, host_name: str
 ) -> kubeletserver.TLSOptions:
-    """Return the TLS options of the server, with a certificate from the configuration, the API server, or a self-signed
-    one.
+    """Return the TLS options of the server.
 
-    Write the names of the files into kc. Raise OSError or ValueError, with the name of the file, if a file cannot be
-    used.
+    The certificate comes from the configuration or from the API server, or it is self-signed. Write the names of the
+    files into kc. Raise OSError or ValueError, with the name of the file, if a file cannot be used.
     """
     from kubelet import server as kubeletserver
 

@@ -259,7 +259,7 @@ def kubelet_config_flag_precedence(kc: kubeletconfig.KubeletConfiguration, args:
     options.add_kubelet_config_flags(fs, kc)
     original = kc.feature_gates
     fs.parse(args)
-    # --feature-gates replaces the whole map, so the gates that only the files set are merged in again.
+    # The flag --feature-gates replaces the whole map, so the gates that only the files set are merged in again.
     kc.feature_gates = {**original, **kc.feature_gates}
 
 

@@ -65,8 +65,9 @@ class FSPullRecordsAccessor:
         self._records_version_migration()
 
     def _records_version_migration(self) -> None:
-        """Write records of an older version again in the current one. Log and skip those that cannot be read or
-        written.
+        """Write records of an older version again in the current one.
+
+        Log and skip those that cannot be read or written.
         """
 
         def migrate_intent(content: bytes) -> None:

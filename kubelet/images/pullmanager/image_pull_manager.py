@@ -196,11 +196,10 @@ class PullManager:
     def _write_pulled_record_locked(
         self, image: str, image_ref: str, credentials: ImagePullCredentials | None, *, refresh: bool = False
     ) -> None:
-        """Write a record. Without credentials the image counts as pulled by the kubelet, and every pod must
-        authenticate.
+        """Write a record.
 
-        A record that already contains all of this is written again only to refresh its time. Raise one of
-        _RECORD_ERRORS.
+        Without credentials the image counts as pulled by the kubelet, and every pod must authenticate. A record that
+        already contains all of this is written again only to refresh its time. Raise one of _RECORD_ERRORS.
 
         DIVERGES (safer): a record whose file cannot be opened or read stays unchanged.
         Go: pkg/kubelet/images/pullmanager/image_pull_manager.go, (*PullManager).writePulledRecordIfChanged: the Go

@@ -69,10 +69,9 @@ class ImagePullManager(Protocol):
     """
 
     def record_pull_intent(self, image: str) -> None:
-        """Record the intent to pull. Callers call this before each pull, and exactly one of the next two methods after
-        it.
+        """Record the intent to pull.
 
-        Raise OSError.
+        Callers call this before each pull, and exactly one of the next two methods after it. Raise OSError.
         """
         ...
 

@@ -84,8 +84,9 @@ class CRIMetricsCollector:
 
 
 def _can_be_exposed(desc: runtimeapi.MetricDescriptor) -> bool:
-    """Report whether the names are valid in the text format. A single invalid name would make the whole page
-    unreadable.
+    """Report whether the names are valid in the text format.
+
+    A single invalid name would make the whole page unreadable.
     """
     labels = desc.label_keys
     names_fit = _METRIC_NAME.fullmatch(desc.name) and all(_LABEL_NAME.fullmatch(label) for label in labels)

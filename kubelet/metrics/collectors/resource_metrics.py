@@ -27,12 +27,12 @@ _FAMILIES: dict[str, tuple[str, str, metrics.StabilityLevel]] = {
         metrics.STABLE,
     ),
     "node_memory_working_set_bytes": (
-        "Bytes of memory in use on the node that cannot be reclaimed easily",
+        "Working set of the node, in bytes",
         metrics.GAUGE,
         metrics.STABLE,
     ),
     "node_swap_usage_bytes": (
-        "Bytes in swap on the node",
+        "Swap usage of the node, in bytes",
         metrics.GAUGE,
         metrics.ALPHA,
     ),
@@ -47,17 +47,17 @@ _FAMILIES: dict[str, tuple[str, str, metrics.StabilityLevel]] = {
         metrics.STABLE,
     ),
     "container_memory_working_set_bytes": (
-        "Bytes of memory in use in the container that cannot be reclaimed easily",
+        "Working set of the container, in bytes",
         metrics.GAUGE,
         metrics.STABLE,
     ),
     "container_swap_usage_bytes": (
-        "Bytes of the container in swap",
+        "Swap usage of the container, in bytes",
         metrics.GAUGE,
         metrics.ALPHA,
     ),
     "container_swap_limit_bytes": (
-        "Swap limit of the container in bytes",
+        "Swap limit of the container, in bytes",
         metrics.GAUGE,
         metrics.ALPHA,
     ),
@@ -67,12 +67,12 @@ _FAMILIES: dict[str, tuple[str, str, metrics.StabilityLevel]] = {
         metrics.STABLE,
     ),
     "pod_memory_working_set_bytes": (
-        "Bytes of memory in use in the pod that cannot be reclaimed easily",
+        "Working set of the pod, in bytes",
         metrics.GAUGE,
         metrics.STABLE,
     ),
     "pod_swap_usage_bytes": (
-        "Bytes of the pod in swap",
+        "Swap usage of the pod, in bytes",
         metrics.GAUGE,
         metrics.ALPHA,
     ),

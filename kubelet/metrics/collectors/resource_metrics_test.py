@@ -20,11 +20,11 @@ HELP = {
         "counter",
     ),
     "node_memory_working_set_bytes": (
-        "[STABLE] Bytes of memory in use on the node that cannot be reclaimed easily",
+        "[STABLE] Working set of the node, in bytes",
         "gauge",
     ),
     "node_swap_usage_bytes": (
-        "[ALPHA] Bytes in swap on the node",
+        "[ALPHA] Swap usage of the node, in bytes",
         "gauge",
     ),
     "container_cpu_usage_seconds_total": (
@@ -32,25 +32,25 @@ HELP = {
         "counter",
     ),
     "container_memory_working_set_bytes": (
-        "[STABLE] Bytes of memory in use in the container that cannot be reclaimed easily",
+        "[STABLE] Working set of the container, in bytes",
         "gauge",
     ),
     "container_start_time_seconds": ("[STABLE] Start time of the container, in seconds since 1970", "gauge"),
     "container_swap_limit_bytes": (
-        "[ALPHA] Swap limit of the container in bytes",
+        "[ALPHA] Swap limit of the container, in bytes",
         "gauge",
     ),
     "container_swap_usage_bytes": (
-        "[ALPHA] Bytes of the container in swap",
+        "[ALPHA] Swap usage of the container, in bytes",
         "gauge",
     ),
     "pod_cpu_usage_seconds_total": ("[STABLE] CPU time used by the pod, in seconds", "counter"),
     "pod_memory_working_set_bytes": (
-        "[STABLE] Bytes of memory in use in the pod that cannot be reclaimed easily",
+        "[STABLE] Working set of the pod, in bytes",
         "gauge",
     ),
     "pod_swap_usage_bytes": (
-        "[ALPHA] Bytes of the pod in swap",
+        "[ALPHA] Swap usage of the pod, in bytes",
         "gauge",
     ),
     "resource_scrape_error": (

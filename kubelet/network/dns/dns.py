@@ -44,8 +44,9 @@ class ResolvConfError(ValueError):
 
 
 class Configurer:
-    """Configure DNS for pods. Go: Configurer. This class is thread-safe, because it never changes after its
-    construction.
+    """Configure DNS for pods. Go: Configurer.
+
+    This class is thread-safe, because it never changes after its construction.
     """
 
     def __init__(

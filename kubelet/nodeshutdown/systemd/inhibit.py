@@ -24,7 +24,7 @@ InhibitLock = int  # An InhibitLock is a file descriptor that delays the shutdow
 _LOGIND_SERVICE = "org.freedesktop.login1"
 _LOGIND_OBJECT = "/org/freedesktop/login1"
 _LOGIND_INTERFACE = "org.freedesktop.login1.Manager"
-# logind returns this error instead of a lock while a shutdown is in progress.
+# While a shutdown is in progress, logind returns this error instead of a lock.
 _IN_PROGRESS = "org.freedesktop.login1.OperationInProgress"
 _LOGIND = jeepney.DBusAddress(_LOGIND_OBJECT, _LOGIND_SERVICE, _LOGIND_INTERFACE)
 _SYSTEMD = jeepney.DBusAddress(

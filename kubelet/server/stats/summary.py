@@ -37,8 +37,9 @@ class SummaryProvider(Protocol):
 
 
 class _SystemContainer(NamedTuple):
-    """Describe a cgroup that belongs to no pod, its name in the summary, and its start time if the kubelet knows it
-    better.
+    """Describe a cgroup that belongs to no pod, and its name in the summary.
+
+    The start time is set if the kubelet knows it better than the cgroup does.
     """
 
     name: str

@@ -165,7 +165,7 @@ class VolumeStatCalculator:
         seconds = self._clock.monotonic() - started
         if seconds > _LONG:
             klog.info_s(
-                "Calculating volume metrics took long", pod=klog.kobj(self._pod), volumeName=name, seconds=seconds
+                "Calculating volume metrics took a long time", pod=klog.kobj(self._pod), volumeName=name, seconds=seconds
             )
         return metrics
 

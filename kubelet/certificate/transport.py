@@ -112,7 +112,7 @@ class CertRotation:
         if without <= self._exit_after:
             return
         facts = {
-            # The wall clock is correct here, because the time is logged.
+            # time of day: the log shows this time.
             "lastCertificateAvailabilityTime": self._clock.now() - datetime.timedelta(seconds=without),
             "shutdownThreshold": f"{self._exit_after:g}s",
         }

@@ -453,7 +453,7 @@ class ManagerImpl:
         for threshold in thresholds:
             time = observations[threshold.signal].time
             if time is not None:
-                # The wall clock is correct here, because the runtime may have set this time.
+                # time of day: the runtime may have set this time.
                 metrics.EVICTION_STATS_AGE.labels(threshold.signal).observe(self._clock.since(time))
 
     def _wait_for_pods_cleanup(

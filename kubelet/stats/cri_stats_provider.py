@@ -507,7 +507,7 @@ class CRIStatsProvider:
         Why: a record of every container that ever existed would stay.
         Test: cri_stats_provider_test.py:test_nothing_is_remembered_of_another_time
         """
-        # The wall clock is correct here, because the runtime sets the times of the statistics.
+        # time of day: the runtime sets the times of the statistics.
         now, period = self._clock.now().timestamp() * 1e9, DEFAULT_CACHE_PERIOD * 1e9
         with self._lock:
             for id, record in list(self._cpu_usage_cache.items()):

@@ -80,7 +80,7 @@ def test_runtime_that_is_not_ready(node: ClusterNode) -> None:
         node.create(pod("waits", sleeper()))
         found = wait_for_cause(node, "waits", "NodeNotReady")
         shown = about_node(node)
-        assert "no pod is worked on" in shown["node"]["sentence"]
+        assert "the kubelet syncs no pods" in shown["node"]["sentence"]
         assert "not ready" in shown["loop"]["paused"]
         assert found["state"] == "stuck"
     finally:
